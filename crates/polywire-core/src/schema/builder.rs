@@ -1,0 +1,541 @@
+//! Making a [`Schema`]: definitions go in, ids and positions are given, contradictions are refused.
+
+use alloc::{collections::BTreeSet, format, string::String, sync::Arc, vec, vec::Vec};
+use md5::{Digest, Md5};
+
+use super::{AutoId, Def, DefId, DefKind, Inner, Member, Schema, Type};
+
+/// Largest member id (XTypes 7.3.1.2.1.1): 28 bits.
+pub const MAX_MEMBER_ID: u32 = 0x0FFF_FFFF;
+
+/// What a schema may ask of whoever compiles it. Schemas from strangers are held to it before anything else is done with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchemaLimits {
+    /// Definitions in a schema.
+    pub defs: usize,
+    /// Members, cases, literals, flags and fields, all definitions together.
+    pub members: usize,
+    /// Definitions and collections inside each other, along any path without recursion.
+    pub depth: usize,
+    /// Bytes of a value's fixed part: arrays of arrays multiply.
+    pub fixed_bytes: u64,
+}
+
+impl Default for SchemaLimits {
+    fn default() -> Self {
+        SchemaLimits { defs: 4096, members: 65_536, depth: 64, fixed_bytes: 1 << 24 }
+    }
+}
+
+/// Why definitions make no schema.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// Two definitions, members, literals, flags or labels that must differ are the same.
+    #[error("{def}: {what} '{name}' is there twice")]
+    Duplicate {
+        /// Definition it stands in, or the schema.
+        def: String,
+        /// `definition`, `member`, `member id`, `literal`, `label`, ...
+        what: &'static str,
+        /// The repeated name or number.
+        name: String,
+    },
+    /// A reference to a definition that is not there, or is of the wrong kind.
+    #[error("{def}: {what}")]
+    Reference {
+        /// Definition it stands in.
+        def: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A number outside its range.
+    #[error("{def}: {what} is {got}, allowed are {min} to {max}")]
+    Range {
+        /// Definition it stands in.
+        def: String,
+        /// What the number is.
+        what: &'static str,
+        /// The number.
+        got: u64,
+        /// Smallest allowed.
+        min: u64,
+        /// Largest allowed.
+        max: u64,
+    },
+    /// A value of the type would contain itself without a sequence, map or `@external` optional between.
+    #[error("{def} contains itself; put a sequence between, or make the member @external @optional")]
+    Infinite {
+        /// Definition that recurs.
+        def: String,
+    },
+}
+
+/// Collects definitions and checks them as a whole.
+#[derive(Debug, Default)]
+pub struct SchemaBuilder {
+    defs: Vec<Def>,
+    limits: SchemaLimits,
+}
+
+impl SchemaBuilder {
+    /// An empty table with the default limits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty table with limits of your own.
+    pub fn with_limits(limits: SchemaLimits) -> Self {
+        SchemaBuilder { defs: Vec::new(), limits }
+    }
+
+    /// Adds a definition. What it refers to may be added later.
+    pub fn add(&mut self, def: Def) -> DefId {
+        self.defs.push(def);
+        DefId(self.defs.len() as u32 - 1)
+    }
+
+    /// Puts `def` where `id` was reserved by an earlier [`SchemaBuilder::add`], for types that refer to each other.
+    pub fn replace(&mut self, id: DefId, def: Def) {
+        self.defs[id.0 as usize] = def;
+    }
+
+    /// Gives ids and positions, checks everything, and makes the schema.
+    pub fn finish(mut self, root: Type) -> Result<Schema, SchemaError> {
+        check_references(&self.defs, &root)?;
+        check_limits(&self.defs, &root, &self.limits)?;
+        for i in bases_first(&self.defs) {
+            let start = base_of(&self.defs[i]).map(|base| next_number(&self.defs[base.0 as usize])).unwrap_or(0);
+            number(&mut self.defs[i], start)?;
+        }
+        check_unique(&self.defs)?;
+        self.defs.iter().try_for_each(|def| check_values(&self.defs, def))?;
+        Ok(Schema(Arc::new(Inner { defs: self.defs, root })))
+    }
+}
+
+/// The part of MD5 that `@autoid(HASH)` and `@hashid` take as a member id (XTypes 7.3.1.2.1.1).
+pub fn hash_id(name: &str) -> u32 {
+    let digest = Md5::digest(name.as_bytes());
+    u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]) & MAX_MEMBER_ID
+}
+
+fn base_of(def: &Def) -> Option<DefId> {
+    match &def.kind {
+        DefKind::Struct { base, .. } | DefKind::Bitset { base, .. } => *base,
+        _ => None,
+    }
+}
+
+/// Every type that a definition mentions.
+fn types_of(def: &Def) -> Vec<&Type> {
+    match &def.kind {
+        DefKind::Struct { members, .. } => members.iter().map(|m| &m.ty).collect(),
+        DefKind::Union { discriminator, cases, .. } => {
+            cases.iter().map(|c| &c.member.ty).chain([discriminator]).collect()
+        }
+        DefKind::Bitset { fields, .. } => fields.iter().map(|f| &f.ty).collect(),
+        DefKind::Alias { target } => vec![target],
+        DefKind::Enum { .. } | DefKind::Bitmask { .. } => Vec::new(),
+    }
+}
+
+fn check_references(defs: &[Def], root: &Type) -> Result<(), SchemaError> {
+    check_type(defs, "the root", root, 0)?;
+    for def in defs {
+        if let Some(base) = base_of(def) {
+            let same_kind = defs
+                .get(base.0 as usize)
+                .is_some_and(|b| core::mem::discriminant(&b.kind) == core::mem::discriminant(&def.kind));
+            if !same_kind {
+                return Err(SchemaError::Reference {
+                    def: def.name.clone(),
+                    what: "its base is of another kind".into(),
+                });
+            }
+        }
+        types_of(def).into_iter().try_for_each(|ty| check_type(defs, &def.name, ty, 0))?;
+        if let DefKind::Alias { .. } = def.kind {
+            follow(defs, def, |d| match &d.kind {
+                DefKind::Alias { target: Type::Def(id) } => Some(*id),
+                _ => None,
+            })?;
+        }
+        follow(defs, def, base_of)?;
+    }
+    Ok(())
+}
+
+/// Follows `next` from `def` and refuses a chain that comes back.
+fn follow(defs: &[Def], def: &Def, next: impl Fn(&Def) -> Option<DefId>) -> Result<(), SchemaError> {
+    let mut at = def;
+    for _ in 0..=defs.len() {
+        match next(at) {
+            Some(id) => at = &defs[id.0 as usize],
+            None => return Ok(()),
+        }
+    }
+    Err(SchemaError::Infinite { def: def.name.clone() })
+}
+
+fn check_type(defs: &[Def], def: &str, ty: &Type, depth: usize) -> Result<(), SchemaError> {
+    let wrong = |what: String| Err(SchemaError::Reference { def: def.into(), what });
+    if depth > MAX_TYPE_DEPTH {
+        return wrong(format!("collections are nested deeper than {MAX_TYPE_DEPTH}"));
+    }
+    match ty {
+        Type::Def(id) if id.0 as usize >= defs.len() => wrong(format!("definition {} is not there", id.0)),
+        Type::Sequence { element, .. } => check_type(defs, def, element, depth + 1),
+        Type::Array { dims, .. } if dims.is_empty() || dims.contains(&0) => {
+            wrong("an array has a dimension of 0".into())
+        }
+        Type::Array { element, .. } => check_type(defs, def, element, depth + 1),
+        Type::Map { key, value, .. } => {
+            if !is_map_key(defs, key) {
+                return wrong("a map's key must be a boolean, integer, character, string or enum".into());
+            }
+            check_type(defs, def, key, depth + 1)?;
+            check_type(defs, def, value, depth + 1)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Types nested directly in a type, as in `sequence<sequence<..>>`; a stranger's schema must not exhaust the stack.
+const MAX_TYPE_DEPTH: usize = 32;
+
+/// `ty` with aliases followed, as far as a table that is not checked yet allows.
+fn unalias<'a>(defs: &'a [Def], mut ty: &'a Type) -> Option<&'a Type> {
+    for _ in 0..=defs.len() {
+        match ty {
+            Type::Def(id) => match &defs.get(id.0 as usize)?.kind {
+                DefKind::Alias { target } => ty = target,
+                _ => return Some(ty),
+            },
+            _ => return Some(ty),
+        }
+    }
+    None
+}
+
+fn is_map_key(defs: &[Def], ty: &Type) -> bool {
+    match unalias(defs, ty) {
+        Some(Type::Def(id)) => matches!(defs[id.0 as usize].kind, DefKind::Enum { .. }),
+        Some(Type::String { .. } | Type::WString { .. }) => true,
+        Some(ty) => ty.is_primitive() && !matches!(ty, Type::Float32 | Type::Float64 | Type::Float128),
+        None => false,
+    }
+}
+
+fn check_limits(defs: &[Def], root: &Type, limits: &SchemaLimits) -> Result<(), SchemaError> {
+    let range = |what, got: u64, max: u64| match got <= max {
+        true => Ok(()),
+        false => Err(SchemaError::Range { def: "the schema".into(), what, got, min: 0, max }),
+    };
+    range("number of definitions", defs.len() as u64, limits.defs as u64)?;
+    let parts = |def: &Def| match &def.kind {
+        DefKind::Struct { members, .. } => members.len(),
+        DefKind::Union { cases, .. } => cases.iter().map(|c| 1 + c.labels.len()).sum(),
+        DefKind::Enum { literals, .. } => literals.len(),
+        DefKind::Bitmask { flags, .. } => flags.len(),
+        DefKind::Bitset { fields, .. } => fields.len(),
+        DefKind::Alias { .. } => 1,
+    };
+    range("number of members", defs.iter().map(|d| parts(d) as u64).sum(), limits.members as u64)?;
+    let mut sizes = Sizes { defs, known: vec![None; defs.len()], open: vec![false; defs.len()], limits };
+    sizes.of_type(root, 0)?;
+    for i in 0..defs.len() {
+        sizes.of_def(i, 0)?;
+    }
+    Ok(())
+}
+
+/// Fixed size and depth of each definition, to refuse what is infinite, too deep or too large.
+struct Sizes<'a> {
+    defs: &'a [Def],
+    known: Vec<Option<(u64, usize)>>,
+    open: Vec<bool>,
+    limits: &'a SchemaLimits,
+}
+
+impl Sizes<'_> {
+    /// (bytes, levels below); `above` is how deep the walk already is.
+    fn of_type(&mut self, ty: &Type, above: usize) -> Result<(u64, usize), SchemaError> {
+        let (bytes, depth) = match ty {
+            Type::Def(id) => self.of_def(id.0 as usize, above)?,
+            Type::Array { element, dims } => {
+                let (bytes, depth) = self.of_type(element, above + 1)?;
+                (dims.iter().fold(bytes, |n, d| n.saturating_mul(u64::from(*d))), depth + 1)
+            }
+            // A collection ends recursion: its elements are not part of the fixed size.
+            Type::Sequence { .. } | Type::Map { .. } | Type::String { .. } | Type::WString { .. } => (24, 0),
+            _ => (16, 0),
+        };
+        self.check("bytes of the fixed part", bytes, self.limits.fixed_bytes)?;
+        self.check("depth", (above + depth) as u64, self.limits.depth as u64)?;
+        Ok((bytes, depth))
+    }
+
+    fn of_def(&mut self, i: usize, above: usize) -> Result<(u64, usize), SchemaError> {
+        if let Some(known) = self.known[i] {
+            return Ok(known);
+        }
+        let def = &self.defs[i];
+        if core::mem::replace(&mut self.open[i], true) {
+            return Err(SchemaError::Infinite { def: def.name.clone() });
+        }
+        self.check("depth", above as u64, self.limits.depth as u64)?;
+        let mut total = (0u64, 0usize);
+        let mut add = |(bytes, depth): (u64, usize)| {
+            total = (total.0.saturating_add(bytes), total.1.max(depth + 1));
+        };
+        if let Some(base) = base_of(def) {
+            add(self.of_def(base.0 as usize, above + 1)?);
+        }
+        if let DefKind::Struct { members, .. } = &def.kind {
+            for member in members.iter().filter(|m| !(m.external && m.optional)) {
+                add(self.of_type(&member.ty, above + 1)?);
+            }
+        } else {
+            for ty in types_of(def) {
+                add(self.of_type(ty, above + 1)?);
+            }
+        }
+        self.check("bytes of the fixed part", total.0, self.limits.fixed_bytes)?;
+        self.open[i] = false;
+        self.known[i] = Some(total);
+        Ok(total)
+    }
+
+    fn check(&self, what: &'static str, got: u64, max: u64) -> Result<(), SchemaError> {
+        match got <= max {
+            true => Ok(()),
+            false => Err(SchemaError::Range { def: "the schema".into(), what, got, min: 0, max }),
+        }
+    }
+}
+
+/// Indices of all definitions, a base before what derives from it.
+fn bases_first(defs: &[Def]) -> Vec<usize> {
+    let mut order = Vec::with_capacity(defs.len());
+    let mut placed = vec![false; defs.len()];
+    for start in 0..defs.len() {
+        let mut chain = vec![];
+        let mut at = Some(DefId(start as u32));
+        while let Some(id) = at.filter(|id| !placed[id.0 as usize]) {
+            placed[id.0 as usize] = true;
+            chain.push(id.0 as usize);
+            at = base_of(&defs[id.0 as usize]);
+        }
+        order.extend(chain.into_iter().rev());
+    }
+    order
+}
+
+/// The member id or bit position that follows the last of a numbered definition.
+fn next_number(def: &Def) -> u32 {
+    match &def.kind {
+        DefKind::Struct { members, .. } => members.last().map_or(0, |m| m.id + 1),
+        DefKind::Bitset { fields, .. } => fields.last().map_or(0, |f| u32::from(f.position) + u32::from(f.width)),
+        _ => 0,
+    }
+}
+
+/// Gives member ids and bit positions, counting from `start`.
+fn number(def: &mut Def, start: u32) -> Result<(), SchemaError> {
+    let mut ids = MemberIds { def: &def.name, auto_id: def.auto_id, next: start };
+    match &mut def.kind {
+        DefKind::Struct { members, .. } => members.iter_mut().try_for_each(|m| ids.give(m)),
+        DefKind::Union { cases, .. } => {
+            // The discriminator takes member id 0 (XTypes 7.3.1.2.1.1).
+            ids.next = 1;
+            cases.iter_mut().try_for_each(|c| ids.give(&mut c.member))
+        }
+        DefKind::Bitset { fields, .. } => {
+            let mut next = start;
+            fields.iter_mut().try_for_each(|field| {
+                in_range(&def.name, "the width of a bit field", u64::from(field.width), 1, 64)?;
+                field.position = next as u8;
+                next += u32::from(field.width);
+                in_range(&def.name, "the width of a bitset", u64::from(next), 1, 64)
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+struct MemberIds<'a> {
+    def: &'a str,
+    auto_id: AutoId,
+    next: u32,
+}
+
+impl MemberIds<'_> {
+    fn give(&mut self, member: &mut Member) -> Result<(), SchemaError> {
+        member.id = match (member.explicit_id, self.auto_id) {
+            (Some(id), _) => id,
+            (None, AutoId::Hash) => hash_id(&member.name),
+            (None, AutoId::Sequential) => self.next,
+        };
+        self.next = member.id.saturating_add(1);
+        in_range(self.def, "a member id", u64::from(member.id), 0, u64::from(MAX_MEMBER_ID))
+    }
+}
+
+fn in_range(def: &str, what: &'static str, got: u64, min: u64, max: u64) -> Result<(), SchemaError> {
+    match (min..=max).contains(&got) {
+        true => Ok(()),
+        false => Err(SchemaError::Range { def: def.into(), what, got, min, max }),
+    }
+}
+
+/// Names and numbers that must differ do.
+fn check_unique(defs: &[Def]) -> Result<(), SchemaError> {
+    unique("the schema", "definition", defs.iter().map(|d| d.name.clone()))?;
+    for (i, def) in defs.iter().enumerate() {
+        match &def.kind {
+            DefKind::Struct { .. } => {
+                let members = inherited_members(defs, i);
+                unique(&def.name, "member", members.iter().map(|m| m.name.clone()))?;
+                unique(&def.name, "member id", members.iter().map(|m| format!("{}", m.id)))?;
+            }
+            DefKind::Union { cases, .. } => {
+                unique(&def.name, "member", cases.iter().map(|c| c.member.name.clone()))?;
+                unique(&def.name, "member id", cases.iter().map(|c| format!("{}", c.member.id)))?;
+                unique(&def.name, "label", cases.iter().flat_map(|c| &c.labels).map(|l| format!("{l}")))?;
+                unique(&def.name, "label", cases.iter().filter(|c| c.is_default).map(|_| "default".into()))?;
+            }
+            DefKind::Enum { literals, .. } => {
+                unique(&def.name, "literal", literals.iter().map(|l| l.name.clone()))?;
+                unique(&def.name, "value", literals.iter().map(|l| format!("{}", l.value)))?;
+                let defaults = literals.iter().filter(|l| l.is_default);
+                unique(&def.name, "literal", defaults.map(|_| "@default_literal".into()))?;
+            }
+            DefKind::Bitmask { flags, .. } => {
+                unique(&def.name, "flag", flags.iter().map(|f| f.name.clone()))?;
+                unique(&def.name, "position", flags.iter().map(|f| format!("{}", f.position)))?;
+            }
+            DefKind::Bitset { fields, .. } => unique(&def.name, "field", fields.iter().filter_map(|f| f.name.clone()))?,
+            DefKind::Alias { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+fn inherited_members(defs: &[Def], i: usize) -> Vec<&Member> {
+    let mut chain = vec![i];
+    while let Some(base) = base_of(&defs[chain[chain.len() - 1]]) {
+        chain.push(base.0 as usize);
+    }
+    let own = |i: &usize| match &defs[*i].kind {
+        DefKind::Struct { members, .. } => members.as_slice(),
+        _ => &[],
+    };
+    chain.iter().rev().flat_map(own).collect()
+}
+
+fn unique(def: &str, what: &'static str, names: impl Iterator<Item = String>) -> Result<(), SchemaError> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if seen.contains(&name) {
+            return Err(SchemaError::Duplicate { def: def.into(), what, name });
+        }
+        seen.insert(name);
+    }
+    Ok(())
+}
+
+fn check_values(defs: &[Def], def: &Def) -> Result<(), SchemaError> {
+    match &def.kind {
+        DefKind::Enum { bit_bound, literals } => {
+            in_range(&def.name, "@bit_bound", u64::from(*bit_bound), 1, 32)?;
+            in_range(&def.name, "the number of literals", literals.len() as u64, 1, u64::MAX)
+        }
+        DefKind::Bitmask { bit_bound, flags } => {
+            in_range(&def.name, "@bit_bound", u64::from(*bit_bound), 1, 64)?;
+            let last = u64::from(*bit_bound) - 1;
+            flags.iter().try_for_each(|f| in_range(&def.name, "@position", u64::from(f.position), 0, last))
+        }
+        DefKind::Union { discriminator, cases, .. } => {
+            in_range(&def.name, "the number of cases", cases.len() as u64, 1, u64::MAX)?;
+            match is_discriminator(defs, discriminator) {
+                true => Ok(()),
+                false => Err(SchemaError::Reference {
+                    def: def.name.clone(),
+                    what: "a discriminator must be a boolean, octet, integer, character or enum".into(),
+                }),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_discriminator(defs: &[Def], ty: &Type) -> bool {
+    is_map_key(defs, ty) && !matches!(unalias(defs, ty), Some(Type::String { .. } | Type::WString { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{BitField, Case};
+
+    fn finish(defs: Vec<Def>) -> Result<Schema, SchemaError> {
+        let mut builder = SchemaBuilder::new();
+        defs.into_iter().for_each(|d| {
+            builder.add(d);
+        });
+        builder.finish(Type::Def(DefId(0)))
+    }
+
+    #[test]
+    fn ids_count_on_from_the_base_even_if_it_comes_later() {
+        let derived = Def::structure("D", vec![Member::new("c", Type::Bool)]).with_base(DefId(1));
+        let base = Def::structure("B", vec![Member::new("a", Type::Bool).with_id(7), Member::new("b", Type::Bool)]);
+        let schema = finish(vec![derived, base]).unwrap();
+        let ids: Vec<u32> = schema.members(DefId(0)).iter().map(|m| m.id).collect();
+        assert_eq!(ids, [7, 8, 9]);
+    }
+
+    #[test]
+    fn hashed_ids_are_those_of_the_specification() {
+        // XTypes 7.3.1.2.1.1 gives "color" -> 0x0FA5DD70.
+        assert_eq!(hash_id("color"), 0x0FA5_DD70);
+    }
+
+    #[test]
+    fn recursion_needs_a_sequence() {
+        let direct = Def::structure("A", vec![Member::new("a", Type::Def(DefId(0)))]);
+        assert_eq!(finish(vec![direct]).unwrap_err(), SchemaError::Infinite { def: "A".into() });
+        let through = Def::structure("A", vec![Member::new("a", Type::sequence(Type::Def(DefId(0))))]);
+        assert!(finish(vec![through]).is_ok());
+    }
+
+    #[test]
+    fn a_chain_of_aliases_or_bases_must_end() {
+        assert!(finish(vec![Def::alias("A", Type::Def(DefId(0)))]).is_err());
+        let a = Def::structure("A", vec![]).with_base(DefId(1));
+        let b = Def::structure("B", vec![]).with_base(DefId(0));
+        assert!(finish(vec![a, b]).is_err());
+    }
+
+    #[test]
+    fn arrays_of_arrays_cannot_ask_for_the_moon() {
+        let ty = Type::array(Type::array(Type::Uint64, [60_000]), [60_000, 60_000]);
+        let error = finish(vec![Def::structure("A", vec![Member::new("a", ty)])]).unwrap_err();
+        assert!(matches!(error, SchemaError::Range { what: "bytes of the fixed part", .. }), "{error}");
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let twice = Def::structure("A", vec![Member::new("a", Type::Bool), Member::new("a", Type::Bool)]);
+        assert!(matches!(finish(vec![twice]), Err(SchemaError::Duplicate { what: "member", .. })));
+        let same_id = vec![Member::new("a", Type::Bool).with_id(1), Member::new("b", Type::Bool).with_id(1)];
+        assert!(matches!(finish(vec![Def::structure("A", same_id)]), Err(SchemaError::Duplicate { .. })));
+        let labels = vec![Case::new([1], "a", Type::Bool), Case::new([1], "b", Type::Bool)];
+        assert!(matches!(finish(vec![Def::union("U", Type::Int32, labels)]), Err(SchemaError::Duplicate { .. })));
+        let wide = vec![BitField::new("a", 60), BitField::new("b", 5)];
+        assert!(matches!(finish(vec![Def::bitset("B", wide)]), Err(SchemaError::Range { .. })));
+        let dangling = Def::structure("A", vec![Member::new("a", Type::Def(DefId(9)))]);
+        assert!(matches!(finish(vec![dangling]), Err(SchemaError::Reference { .. })));
+    }
+}
