@@ -6,4 +6,5 @@
 extern crate alloc;
 
 pub mod layout;
+pub mod program;
 pub mod schema;
