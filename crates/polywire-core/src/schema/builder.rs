@@ -3,7 +3,7 @@
 use alloc::{collections::BTreeSet, format, string::String, sync::Arc, vec, vec::Vec};
 use md5::{Digest, Md5};
 
-use super::{AutoId, Def, DefId, DefKind, Inner, Member, Schema, Type};
+use super::{AutoId, Case, Def, DefId, DefKind, Inner, Literal, Member, Schema, Type, literal};
 
 /// Largest member id (XTypes 7.3.1.2.1.1): 28 bits.
 pub const MAX_MEMBER_ID: u32 = 0x0FFF_FFFF;
@@ -109,6 +109,7 @@ impl SchemaBuilder {
             number(&mut self.defs[i], start)?;
         }
         check_unique(&self.defs)?;
+        fit_defaults(&mut self.defs)?;
         self.defs.iter().try_for_each(|def| check_values(&self.defs, def))?;
         Ok(Schema(Arc::new(Inner { defs: self.defs, root })))
     }
@@ -205,7 +206,7 @@ fn check_type(defs: &[Def], def: &str, ty: &Type, depth: usize) -> Result<(), Sc
 const MAX_TYPE_DEPTH: usize = 32;
 
 /// `ty` with aliases followed, as far as a table that is not checked yet allows.
-fn unalias<'a>(defs: &'a [Def], mut ty: &'a Type) -> Option<&'a Type> {
+pub(super) fn unalias<'a>(defs: &'a [Def], mut ty: &'a Type) -> Option<&'a Type> {
     for _ in 0..=defs.len() {
         match ty {
             Type::Def(id) => match &defs.get(id.0 as usize)?.kind {
@@ -389,6 +390,46 @@ fn in_range(def: &str, what: &'static str, got: u64, min: u64, max: u64) -> Resu
     }
 }
 
+/// Makes each default a constant of its member's type, or refuses it.
+fn fit_defaults(defs: &mut [Def]) -> Result<(), SchemaError> {
+    for i in 0..defs.len() {
+        let fitted: Vec<Option<Literal>> =
+            own_members(&defs[i]).map(|m| fit_default(defs, &defs[i].name, m)).collect::<Result<_, _>>()?;
+        own_members_mut(&mut defs[i]).zip(fitted).for_each(|(m, default)| m.default = default);
+    }
+    Ok(())
+}
+
+fn fit_default(defs: &[Def], def: &str, member: &Member) -> Result<Option<Literal>, SchemaError> {
+    let Some(default) = &member.default else { return Ok(None) };
+    match literal::fit(defs, &member.ty, default) {
+        Some(fitted) => Ok(Some(fitted)),
+        None => Err(SchemaError::Reference {
+            def: def.into(),
+            what: format!("the default of '{}' is no value of its type", member.name),
+        }),
+    }
+}
+
+/// The members of a structure without its bases, or of a union's cases.
+fn own_members(def: &Def) -> impl Iterator<Item = &Member> {
+    let (members, cases): (&[Member], &[Case]) = match &def.kind {
+        DefKind::Struct { members, .. } => (members, &[]),
+        DefKind::Union { cases, .. } => (&[], cases),
+        _ => (&[], &[]),
+    };
+    members.iter().chain(cases.iter().map(|c| &c.member))
+}
+
+fn own_members_mut(def: &mut Def) -> impl Iterator<Item = &mut Member> {
+    let (members, cases): (&mut [Member], &mut [Case]) = match &mut def.kind {
+        DefKind::Struct { members, .. } => (members, &mut []),
+        DefKind::Union { cases, .. } => (&mut [], cases),
+        _ => (&mut [], &mut []),
+    };
+    members.iter_mut().chain(cases.iter_mut().map(|c| &mut c.member))
+}
+
 /// Names and numbers that must differ do.
 fn check_unique(defs: &[Def]) -> Result<(), SchemaError> {
     unique("the schema", "definition", defs.iter().map(|d| d.name.clone()))?;
@@ -477,7 +518,7 @@ fn is_discriminator(defs: &[Def], ty: &Type) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{BitField, Case};
+    use crate::schema::BitField;
 
     fn finish(defs: Vec<Def>) -> Result<Schema, SchemaError> {
         let mut builder = SchemaBuilder::new();

@@ -19,8 +19,13 @@ use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use core::fmt;
 
 mod builder;
+mod display;
+pub mod evolve;
+mod literal;
+mod measure;
 
 pub use builder::{MAX_MEMBER_ID, SchemaBuilder, SchemaError, SchemaLimits, hash_id};
+pub use measure::{array_len, array_shape, holder_bits};
 
 /// Index of a definition in its schema's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
