@@ -5,6 +5,7 @@
 
 extern crate alloc;
 
+pub mod codec;
 pub mod layout;
 pub mod program;
 pub mod schema;

@@ -36,6 +36,47 @@ pub struct WideKernel {
     pub put: fn(&mut Output<'_>, u128) -> Status,
 }
 
+/// A named number as a format writes it.
+pub struct SymbolKernel {
+    /// For dumps and documentation.
+    pub name: &'static str,
+    /// Reads one. A name or number that the table lacks gives [`SymbolTable::otherwise`], or a fault.
+    pub get: extern "C" fn(&mut Input<'_>, &SymbolTable, &mut u64) -> Status,
+    /// Writes one.
+    pub put: extern "C" fn(&mut Output<'_>, &SymbolTable, u64) -> Status,
+}
+
+/// Names of numbers.
+#[derive(Clone, Debug)]
+pub struct SymbolTable {
+    by_value: Vec<(i64, Box<str>)>,
+    by_name: Vec<u32>,
+    /// What a name that is not in the table stands for.
+    pub otherwise: Option<i64>,
+}
+
+impl SymbolTable {
+    /// A table of these; values and names are unique.
+    pub fn new(symbols: impl IntoIterator<Item = (i64, Box<str>)>, otherwise: Option<i64>) -> SymbolTable {
+        let mut by_value: Vec<_> = symbols.into_iter().collect();
+        by_value.sort();
+        let mut by_name: Vec<u32> = (0..by_value.len() as u32).collect();
+        by_name.sort_by(|a, b| by_value[*a as usize].1.cmp(&by_value[*b as usize].1));
+        SymbolTable { by_value, by_name, otherwise }
+    }
+
+    /// The name of a number.
+    pub fn name(&self, value: i64) -> Option<&str> {
+        self.by_value.binary_search_by_key(&value, |(v, _)| *v).ok().map(|at| &*self.by_value[at].1)
+    }
+
+    /// The number of a name.
+    pub fn value(&self, name: &[u8]) -> Option<i64> {
+        let at = self.by_name.binary_search_by(|i| self.by_value[*i as usize].1.as_bytes().cmp(name)).ok()?;
+        Some(self.by_value[self.by_name[at] as usize].0)
+    }
+}
+
 /// A string as a format writes it.
 pub struct TextKernel {
     /// For dumps and documentation.
@@ -183,4 +224,4 @@ macro_rules! debug_by_name {
     )*};
 }
 
-debug_by_name! { ScalarKernel TextKernel TestKernel ActionKernel SequenceDialect RegionDialect MemberDialect }
+debug_by_name! { ScalarKernel SymbolKernel TextKernel TestKernel ActionKernel SequenceDialect RegionDialect MemberDialect }

@@ -26,7 +26,7 @@ pub use exec::{Backend, Executable};
 pub use io::{Fault, FaultKind, Input, Limits, Output, Status};
 pub use kernel::{
     ActionKernel, Cursor, MemberDialect, MemberKey, MemberTable, RegionDialect, ScalarKernel, SequenceDialect,
-    TestKernel, TextKernel,
+    SymbolKernel, SymbolTable, TestKernel, TextKernel,
 };
 
 /// Which way a program moves values.
@@ -103,7 +103,7 @@ pub enum Order {
 }
 
 /// A scalar's form on the wire.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Wire {
     /// As many bytes as in memory.
     Fixed {
@@ -114,6 +114,8 @@ pub enum Wire {
     },
     /// As a codec's own function has it.
     Kernel(&'static ScalarKernel),
+    /// One of a set of named numbers, as a codec's own function has them: enum literals, mostly.
+    Symbol(&'static SymbolKernel, Arc<SymbolTable>),
 }
 
 impl Wire {
@@ -122,6 +124,7 @@ impl Wire {
         match self {
             Wire::Fixed { scalar, .. } => *scalar,
             Wire::Kernel(kernel) => kernel.scalar,
+            Wire::Symbol(..) => Scalar::I64,
         }
     }
 }
@@ -146,8 +149,8 @@ pub enum Overflow {
     Refuse,
     /// Cut it to the bound.
     Trim,
-    /// Take the default instead.
-    UseDefault,
+    /// Take the default instead: this text, or no elements.
+    UseDefault(Arc<str>),
 }
 
 /// Where a sequence's elements end.
@@ -182,6 +185,8 @@ pub enum Check {
     },
     /// It is one of these, ascending: the literals of a writer's enum that has no place in memory.
     OneOf(Arc<[i64]>),
+    /// No condition: clears all bits but these. A bitmask's flags that the reader does not have.
+    Keep(u64),
 }
 
 /// A part of a [`OpKind::Run`]: scalars side by side in memory and on the wire.

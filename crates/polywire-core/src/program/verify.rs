@@ -326,7 +326,7 @@ impl Verifier<'_> {
                 self.literals(*node, *otherwise)?;
                 (scalar, Some(*node))
             }
-            Check::Range { .. } | Check::OneOf(_) => (scalar, None),
+            Check::Range { .. } | Check::OneOf(_) | Check::Keep(_) => (scalar, None),
         });
         Ok(())
     }

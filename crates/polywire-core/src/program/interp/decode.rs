@@ -231,6 +231,12 @@ impl<'r> Run<'r, '_> {
                 self.set(bits as i128, *scalar);
                 Ok(())
             }
+            Wire::Symbol(kernel, table) => {
+                let mut word = 0;
+                ok((kernel.get)(self.input, table, &mut word))?;
+                self.set(from_word(word, Scalar::I64), Scalar::I64);
+                Ok(())
+            }
             Wire::Kernel(kernel) => {
                 let mut word = 0;
                 ok((kernel.get)(self.input, &mut word))?;
@@ -687,7 +693,7 @@ fn keep(count: usize, bound: u32, overflow: &Overflow) -> Result<usize, ()> {
         _ if bound == 0 || count <= bound as usize => Ok(count),
         Overflow::Refuse => Err(()),
         Overflow::Trim => Ok(bound as usize),
-        Overflow::UseDefault => Ok(0),
+        Overflow::UseDefault(_) => Ok(0),
     }
 }
 
@@ -711,7 +717,10 @@ impl TextBound<'_> {
         match self.overflow {
             Overflow::Refuse => return Err(len as u64),
             Overflow::Trim => string.truncate(self.cut(string)),
-            Overflow::UseDefault => string.clear(),
+            Overflow::UseDefault(text) => {
+                string.clear();
+                string.push_str(text);
+            }
         }
         Ok(())
     }

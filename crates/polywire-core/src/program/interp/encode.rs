@@ -202,6 +202,7 @@ impl<'r> Run<'r, '_> {
             Wire::Kernel(ScalarKernel { wide: Some(wide), .. }) => {
                 ok((wide.put)(self.output, self.accumulator as u128))
             }
+            Wire::Symbol(kernel, table) => ok((kernel.put)(self.output, table, self.accumulator as u64)),
             Wire::Kernel(kernel) => ok((kernel.put)(self.output, self.accumulator as u64)),
         }
     }

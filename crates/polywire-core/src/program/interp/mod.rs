@@ -110,6 +110,7 @@ fn check(layout: &Layout, check: &Check, value: i128) -> Result<i128, FaultKind>
             (false, Some(literal)) => Ok(i128::from(*literal)),
             (false, None) => Err(FaultKind::UnknownLiteral),
         },
+        Check::Keep(bits) => Ok(value & i128::from(*bits)),
         Check::Range { min, max } if (*min..=*max).contains(&value) => Ok(value),
         Check::Range { .. } => Err(FaultKind::OutOfRange),
         Check::OneOf(values) => match i64::try_from(value).is_ok_and(|v| values.binary_search(&v).is_ok()) {
