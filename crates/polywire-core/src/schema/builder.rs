@@ -106,9 +106,11 @@ impl SchemaBuilder {
     pub fn finish(mut self, root: Type) -> Result<Schema, SchemaError> {
         check_references(&self.defs, &root)?;
         check_limits(&self.defs, &root, &self.limits)?;
+        let mut next = vec![0; self.defs.len()];
         for i in bases_first(&self.defs) {
-            let start = base_of(&self.defs[i]).map(|base| next_number(&self.defs[base.0 as usize])).unwrap_or(0);
+            let start = base_of(&self.defs[i]).map_or(0, |base| next[base.0 as usize]);
             number(&mut self.defs[i], start)?;
+            next[i] = next_number(&self.defs[i]).unwrap_or(start);
         }
         check_unique(&self.defs)?;
         self.defs.iter().try_for_each(|def| check_values(&self.defs, def))?;
@@ -353,12 +355,12 @@ fn bases_first(defs: &[Def]) -> Vec<usize> {
     order
 }
 
-/// The member id or bit position that follows the last of a numbered definition.
-fn next_number(def: &Def) -> u32 {
+/// The member id or bit position that follows the last of a numbered definition; none if it has no parts of its own.
+fn next_number(def: &Def) -> Option<u32> {
     match &def.kind {
-        DefKind::Struct { members, .. } => members.last().map_or(0, |m| m.id + 1),
-        DefKind::Bitset { fields, .. } => fields.last().map_or(0, |f| u32::from(f.position) + u32::from(f.width)),
-        _ => 0,
+        DefKind::Struct { members, .. } => members.last().map(|m| m.id + 1),
+        DefKind::Bitset { fields, .. } => fields.last().map(|f| u32::from(f.position) + u32::from(f.width)),
+        _ => None,
     }
 }
 
@@ -615,6 +617,15 @@ mod tests {
         let schema = finish(vec![derived, base]).unwrap();
         let ids: Vec<u32> = schema.members(DefId(0)).iter().map(|m| m.id).collect();
         assert_eq!(ids, [7, 8, 9]);
+    }
+
+    #[test]
+    fn ids_count_on_through_a_base_without_members() {
+        let base = Def::structure("B", vec![Member::new("a", Type::Bool)]);
+        let empty = Def::structure("E", vec![]).with_base(DefId(0));
+        let derived = Def::structure("D", vec![Member::new("b", Type::Bool)]).with_base(DefId(1));
+        let schema = finish(vec![base, empty, derived]).unwrap();
+        assert_eq!(schema.members(DefId(2)).iter().map(|m| m.id).collect::<Vec<_>>(), [0, 1]);
     }
 
     #[test]
