@@ -20,20 +20,30 @@ READABLE = [
            "00030000 | 013f 0800 01000000 04000000 05000000 | 013f 0800 02000000 09000000 05000000 6669766500 000000"
            " | 013f 0800 03000000 01000000 06 000000 | 023f 0000",
            value=READER, decode_only=True),
+    # The extended and the end marker with the must-understand flag; so Cyclone DDS 11 writes.
+    vector("by-hand/flagged-markers.xcdr1.le", "mutable.idl", "Reader", "xcdr1", "le",
+           "00030000 | 017f 0800 01000000 04000000 05000000 | 017f 0800 02000000 09000000 05000000 6669766500"
+           " 000000 | 017f 0800 03000000 01000000 06 000000 | 027f 0000",
+           value=READER, decode_only=True),
     vector("by-hand/parameters-in-another-order.xcdr1.be", "mutable.idl", "Reader", "xcdr1", "be",
            "00020000 | 0003 0001 06 000000 | 0001 0004 00000005 | 0002 0009 00000005 6669766500 000000 | 3f02 0000",
            value=READER, decode_only=True),
     # NEXTINT in front of what carries its own length, and of a four-byte value.
     vector("by-hand/nextint-everywhere.xcdr2.le", "mutable.idl", "Reader", "xcdr2", "le",
-           "000b0003 | 2d000000 | 01000040 04000000 05000000 | 02000040 09000000 05000000 6669766500 000000"
+           "000b0003 | 29000000 | 01000040 04000000 05000000 | 02000040 09000000 05000000 6669766500 000000"
            " | 03000040 01000000 06 000000",
            value=READER, decode_only=True),
     vector("by-hand/members-in-another-order.xcdr2.be", "mutable.idl", "Reader", "xcdr2", "be",
-           "000a0003 | 00000021 | 00000003 06 000000 | 20000001 00000005 | 50000002 00000005 6669766500",
+           "000a0003 | 0000001d | 00000003 06 000000 | 20000001 00000005 | 50000002 00000005 6669766500 000000",
            value=READER, decode_only=True),
+    # A length code of 0..3 wherever a value happens to have that size, here two shorts and their count; so Fast CDR 2.
+    vector("by-hand/length-code-by-size.xcdr2.le", "mutable.idl", "Writer", "xcdr2", "le",
+           "000b0000 | 28000000 | 05000030 000000000000e03f | 03000000 06 000000 | 01000020 05000000"
+           " | 04000030 02000000 0100 0200",
+           value={"e": 0.5, "c": 6, "a": 5, "d": [1, 2]}, decode_only=True),
     # What an older writer sends: the newer reader's members take their defaults.
     vector("by-hand/appendable-shorter.xcdr2.le", "structs.idl", "Versioned", "xcdr2", "le",
-           "00090003 | 0f000000 | 01 000000 f9ffffff 03000000 686900",
+           "00090001 | 0f000000 | 01 000000 f9ffffff 03000000 686900 00",
            value=VERSIONED, decode_only=True,
            read_as={"type": "Golden::Grown", "value": {**VERSIONED, "added": 0.0}}),
     # The header's options left empty, and no pad: what writers before RTPS 2.3 send.
@@ -64,13 +74,13 @@ REFUSED = [
     vector("refused/optional-flag-two.xcdr2.le", "optionals.idl", "OptionalAppendable", "xcdr2", "le",
            "00090003 | 05000000 | 01 02 00 00 08 000000", why="the flag of an optional member is a boolean"),
     vector("refused/dheader-past-the-end.xcdr2.le", "structs.idl", "Versioned", "xcdr2", "le",
-           "00090001 | 10000000 | 01 000000 f9ffffff 03000000 686900 00", why="the DHEADER claims a byte of the pad"),
+           "00090001 | 20000000 | 01 000000 f9ffffff 03000000 686900 00", why="the DHEADER claims more than there is"),
     vector("refused/dheader-too-small.xcdr2.le", "structs.idl", "AppendableInFinal", "xcdr2", "le",
            "00070003 | 01 000000 08000000 | 01 000000 00000000 00000440 03 | 02 000000",
            why="the DHEADER ends inside a double"),
     vector("refused/must-understand.xcdr2.le", "mutable.idl", "Reader", "xcdr2", "le",
-           "000b0003 | 25000000 | 01000020 05000000 | 02000050 05000000 6669766500 000000 | 63000080 01 000000"
-           .replace("25000000 |", "1d000000 |", 1), why="a member that must be understood is unknown"),
+           "000b0003 | 1d000000 | 01000020 05000000 | 02000050 05000000 6669766500 000000 | 63000080 01 000000",
+           why="a member that must be understood is unknown"),
     vector("refused/must-understand.xcdr1.le", "mutable.idl", "Reader", "xcdr1", "le",
            "00030000 | 0100 0400 05000000 | 6340 0100 01 000000 | 023f 0000",
            why="a member that must be understood is unknown"),

@@ -1,4 +1,4 @@
-"""Writes the C program that has Cyclone DDS encode the cases: one function a case fills the structure that `idlc` made."""
+"""Writes the C program that has Cyclone DDS encode the cases: one function a case fills what `idlc` declared."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 import idl
 from cases import CASES
 
-UNKNOWN_TO_IDLC = ("wide.idl", "bitset.idl", "maps.idl")
+UNKNOWN_TO_IDLC = ("wide.idl", "bitset.idl", "maps.idl", "avenue.idl")
 
 
 class Filler:
@@ -93,7 +93,7 @@ def c_string(value):
 
 def main(folder):
     print('#include "cyclone.h"')
-    usable = [case for case in CASES if case["idl"] not in UNKNOWN_TO_IDLC]
+    usable = [case for case in CASES if os.path.basename(case["idl"]) not in UNKNOWN_TO_IDLC]
     for file in sorted({case["idl"] for case in usable}):
         print(f'#include "{os.path.basename(file).removesuffix(".idl")}.h"')
     for number, case in enumerate(usable):

@@ -12,8 +12,17 @@ use alloc::{sync::Arc, vec::Vec};
 use core::fmt;
 
 pub mod access;
+mod derived;
+mod describe;
+mod primitive;
+mod shape;
+#[doc(hidden)]
+pub mod support;
 
 pub use access::{BoxedAccess, MapAccess, OptionalAccess, SequenceAccess, UnionAccess};
+pub use describe::{Describe, Described};
+pub use primitive::{Char8, Char16, Float128};
+pub use shape::{Message, MessageElement, MessageField, Shape, ShapeError};
 
 /// Memory could not be had. The value is as it was, or holds fewer elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
