@@ -318,6 +318,11 @@ impl Lexer {
                     }
                     Escape::Byte(code) => push(&mut bytes, &mut units, char::from(code)),
                     Escape::Char(c) => push(&mut bytes, &mut units, c),
+                    // Half of a pair: a wchar can be one, a string cannot contain one.
+                    Escape::Unit(unit) if wide && quote == '\'' => units.push(unit),
+                    Escape::Unit(_) => {
+                        self.wrong_escape(start, reporter);
+                    }
                     Escape::Nothing => {}
                 },
                 Some(c) => {
@@ -387,8 +392,10 @@ impl Lexer {
                 return self.byte_escape(start, code, reporter);
             }
             'u' => {
-                let code = self.digits(16, 4).and_then(char::from_u32);
-                return code.map_or_else(|| self.wrong_escape(start, reporter), Escape::Char);
+                return match self.digits(16, 4) {
+                    Some(code) => char::from_u32(code).map_or(Escape::Unit(code), Escape::Char),
+                    None => self.wrong_escape(start, reporter),
+                };
             }
             _ => return self.wrong_escape(start, reporter),
         };
@@ -435,6 +442,7 @@ impl Lexer {
 enum Escape {
     Byte(u8),
     Char(char),
+    Unit(u32),
     Nothing,
 }
 

@@ -2,6 +2,7 @@
 
 use polywire_core::schema::{self, AutoId, Extensibility, Literal, MAX_MEMBER_ID, TryConstruct, Type, hash_id};
 
+use super::names::Entity;
 use super::values::Value;
 use super::{Checker, ModuleMarks};
 use crate::ast::{Annotation, Expr, ExprKind, Item};
@@ -310,7 +311,8 @@ impl Checker<'_> {
         }
         if let ExprKind::Name(name) = &expr.kind {
             // The word may be one that only the annotation knows.
-            if self.find_entity(name).is_none() {
+            let constant = |e| matches!(e, Entity::Constant(_) | Entity::Literal(..) | Entity::Flag(..));
+            if !self.find_entity(name).is_some_and(constant) {
                 self.spend(name.text().len());
                 return Some(Literal::Enum(name.text()));
             }

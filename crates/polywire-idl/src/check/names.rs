@@ -127,13 +127,18 @@ impl Checker<'_> {
         if let Some((old, first)) = self.names.entities.get(full).copied() {
             let place = self.reporter.locate(first);
             let name = full.rsplit("::").next().unwrap_or(full);
-            let literal = |e| matches!(e, Entity::Literal(..));
-            // Types that never were IDL have such literals; the enum says which one is meant.
-            let diagnostic = match literal(entity) && literal(old) {
-                true => self.reporter.warning(span, format!("'{name}' is a literal of another enum of this scope too")),
-                false => self.reporter.error(span, format!("'{name}' is defined already")),
-            };
-            diagnostic.note_at("the first is here", place);
+            let is_literal = |e| matches!(e, Entity::Literal(..));
+            // Types that never were IDL have literals that are something else, too; the enum says which one is meant.
+            if is_literal(entity) || is_literal(old) {
+                self.reporter
+                    .warning(span, format!("'{name}' is a literal of an enum and something else in the same scope"))
+                    .note_at("the first is here", place);
+                if !is_literal(entity) {
+                    self.names.entities.insert(full.into(), (entity, span));
+                }
+                return true;
+            }
+            self.reporter.error(span, format!("'{name}' is defined already")).note_at("the first is here", place);
             return false;
         }
         self.warn_of_case(full, span);

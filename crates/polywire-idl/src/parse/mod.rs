@@ -229,7 +229,7 @@ impl Parser<'_> {
         let start = self.next().span;
         // `@default` and others are keywords elsewhere.
         let name = match &self.peek().tok {
-            Tok::Ident(_) | Tok::Escaped(_) | Tok::Path => self.scoped_name("the name of an annotation")?,
+            Tok::Ident(_) | Tok::Escaped(_) | Tok::Path => self.annotation_name()?,
             _ => return self.expected("the name of an annotation"),
         };
         let mut annotation = Annotation { name: name.text(), span: start.to(name.span), args: Vec::new() };
@@ -237,6 +237,21 @@ impl Parser<'_> {
             self.annotation_arguments(&mut annotation)?;
         }
         Some(annotation)
+    }
+
+    /// A scoped name without blanks: in `@key ::A::B name` the type begins behind the blank.
+    fn annotation_name(&mut self) -> Option<ScopedName> {
+        let start = self.pos;
+        let name = self.scoped_name("the name of an annotation")?;
+        let apart = |i: &usize| {
+            let (before, here) = (&self.tokens[i - 1], &self.tokens[*i]);
+            here.tok == Tok::Path && before.span.end != here.span.start
+        };
+        let Some(end) = (start + 1..self.pos).find(apart) else { return Some(name) };
+        self.pos = end;
+        let count = self.tokens[start..end].iter().filter(|t| t.tok != Tok::Path).count();
+        let parts = name.parts[..count].to_vec();
+        Some(ScopedName { span: self.tokens[start].span.to(self.last_span()), parts, ..name })
     }
 
     fn annotation_arguments(&mut self, annotation: &mut Annotation) -> Option<()> {
