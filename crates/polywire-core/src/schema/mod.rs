@@ -482,9 +482,9 @@ impl BitField {
     pub fn new(name: impl Into<String>, width: u8) -> BitField {
         let ty = match width {
             1 => Type::Bool,
-            0..=8 => Type::Octet,
-            0..=16 => Type::Uint16,
-            0..=32 => Type::Uint32,
+            0 | 2..=8 => Type::Octet,
+            9..=16 => Type::Uint16,
+            17..=32 => Type::Uint32,
             _ => Type::Uint64,
         };
         BitField { name: Some(name.into()), position: 0, width, ty, annotations: Vec::new() }

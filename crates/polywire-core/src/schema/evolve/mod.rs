@@ -12,6 +12,8 @@ mod default;
 mod pair;
 mod scalar;
 mod strict;
+#[cfg(test)]
+mod tests;
 
 pub use assess::{assess, assess_with};
 pub use default::{DefaultValue, default_of, zero_of};
