@@ -169,24 +169,16 @@ impl<'a> Walk<'a> {
     }
 
     fn scalars(&mut self, w: &'a Type, r: &'a Type, at: Context) {
+        let step = ScalarStep::of(w, r);
+        let changes_key = at.around.in_key && step != ScalarStep::Refused;
+        if step == ScalarStep::Same || !(step == ScalarStep::Refused || changes_key || self.rules.strict_xtypes) {
+            return;
+        }
         let (writer, reader) = (self.writer.type_name(w), self.reader.type_name(r));
-        let fix = match (w, r) {
-            (_, Type::Def(id)) if !matches!(w, Type::Def(_)) => {
-                format!(
-                    "the reader's {} '{reader}' needs another name, or make it {writer}",
-                    self.reader.def(*id).kind_name()
-                )
-            }
-            _ => format!("make the reader's type {writer}"),
-        };
-        match ScalarStep::of(w, r) {
-            ScalarStep::Same => {}
-            ScalarStep::Refused => self.refuse(at.place, writer, reader, fix),
-            _ if at.around.in_key => {
-                self.refuse(at.place, format!("a key of type {writer}"), format!("one of type {reader}"), fix);
-            }
-            _ if self.rules.strict_xtypes => self.refuse(at.place, writer, reader, fix),
-            _ => {}
+        let fix = format!("make the reader's type {writer}");
+        match changes_key {
+            true => self.refuse(at.place, format!("a key of type {writer}"), format!("one of type {reader}"), fix),
+            false => self.refuse(at.place, writer, reader, fix),
         }
     }
 

@@ -23,7 +23,7 @@ pub use pair::{
 };
 pub use scalar::ScalarStep;
 
-/// Whether a reader understands a writer.
+/// Whether a reader understands a writer. Of many reasons or conditions the first 64 are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every value of the writer's is a value of the reader's.
