@@ -2,7 +2,7 @@ use alloc::{format, string::ToString, vec, vec::Vec};
 
 use super::*;
 use crate::schema::{
-    Literal, SchemaBuilder, SchemaError,
+    DocumentHash, Literal, SchemaBuilder, SchemaError,
     arbitrary::{Random, random_schema},
 };
 
@@ -81,8 +81,6 @@ fn noise_does_no_harm() {
     }
 }
 
-use crate::schema::DocumentHash;
-
 fn strukt(members: Vec<Member>) -> Schema {
     let mut builder = SchemaBuilder::new();
     let id = builder.add(Def::structure("S", members));
@@ -122,6 +120,7 @@ fn each_way_to_be_wrong_has_its_error() {
     let bytes = strukt(vec![Member::new("ab", Type::Bool)]).to_bytes();
     // P W S 1 0 | 1 definition | root: 15 0 | struct "S" appendable, no flags, no annotations | no base | 1 member: "ab" flags bool, ..
     assert_eq!(bytes, b"PWS\x01\x00\x01\x15\x00\x01\x01S\x01\x00\x00\x00\x01\x02ab\x00\x01\x00");
+    assert_eq!(DocumentHash::of(&bytes).to_string(), "e9eb74f3ff9d61d295eb23a94fa0aebb");
     let with = |at: usize, byte: u8| {
         let mut bytes = bytes.clone();
         bytes[at] = byte;
