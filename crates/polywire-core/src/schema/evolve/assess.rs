@@ -8,8 +8,8 @@ use alloc::{
 };
 
 use super::{
-    CasePair, CaseStep, Condition, Conflict, Pair, Policy, Reason, Rules, ScalarStep, Verdict, pair_cases, pair_fields,
-    pair_flags, pair_literals, pair_members, strict,
+    CasePair, CaseStep, Condition, Conflict, Pair, Policy, Reason, Rules, ScalarStep, Verdict, absent_value,
+    pair_cases, pair_fields, pair_flags, pair_literals, pair_members, strict,
 };
 use crate::schema::{Def, DefId, DefKind, Member, Schema, TryConstruct, Type, array_shape, holder_bits};
 
@@ -282,9 +282,9 @@ impl<'a> Walk<'a> {
             self.refuse(place, key_in_words(writer.key), key_in_words(reader.key), key_fix("member", writer.key));
         }
         if writer.optional && !reader.optional && reader.default.is_none() {
-            let policy = match reader.try_construct {
-                TryConstruct::UseDefault => Policy::UseDefault,
-                _ => Policy::Discard,
+            let policy = match absent_value(self.reader, reader) {
+                Some(_) => Policy::UseDefault,
+                None => Policy::Discard,
             };
             self.condition(place, "values without this member".to_string(), policy);
         }

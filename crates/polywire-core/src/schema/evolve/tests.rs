@@ -117,7 +117,13 @@ fn optional_and_mandatory() {
     let defaulted = of(vec![m("a", Type::Int32).with_default(Literal::Int(4)), m("b", Type::Bool)]);
     check(&defaulted, &optional, ALWAYS, ALWAYS);
     let lenient = with(m("a", Type::Int32), |m| m.try_construct = TryConstruct::UseDefault);
-    check(&of(vec![lenient]), &optional, ALWAYS, "a: values without this member: UseDefault");
+    let lenient = of(vec![lenient]);
+    check(&lenient, &optional, ALWAYS, "a: values without this member: UseDefault");
+    let absent = |schema: &Schema| format!("{:?}", absent_value(schema, schema.members(DefId(0))[0]));
+    assert_eq!(
+        [&mandatory, &optional, &defaulted, &lenient].map(absent),
+        ["None", "Some(Absent)", "Some(Int(4))", "Some(Int(0))"]
+    );
 }
 
 #[test]
@@ -267,6 +273,17 @@ fn a_members_try_construct_goes_before_the_default_literal() {
     assert_eq!(verdict(Some(0), TryConstruct::UseDefault), "a: the literal 'BLUE' (2): UseDefault");
     assert_eq!(verdict(Some(0), TryConstruct::Trim), "a: the literal 'BLUE' (2): DefaultLiteral");
     assert_eq!(verdict(None, TryConstruct::Trim), "a: the literal 'BLUE' (2): Discard");
+
+    let reader = schema(vec![Def::structure("S", vec![]), color(&[("RED", 4), ("GREEN", 5)], Some(1))]);
+    let own = with(m("a", Type::Def(DefId(1))), |m| m.default = Some(Literal::Enum("RED".into())));
+    let value = |try_construct, own| unknown_literal(&reader, DefId(1), try_construct, own);
+    assert_eq!(value(TryConstruct::UseDefault, Some(&own)), Some(4));
+    assert_eq!(value(TryConstruct::UseDefault, Some(&own.clone().as_optional())), Some(4));
+    assert_eq!(value(TryConstruct::UseDefault, None), Some(5));
+    assert_eq!(value(TryConstruct::Discard, Some(&own)), Some(5));
+    let unmarked = schema(vec![Def::structure("S", vec![]), color(&[("RED", 4), ("GREEN", 5)], None)]);
+    assert_eq!(unknown_literal(&unmarked, DefId(1), TryConstruct::Trim, None), None);
+    assert_eq!(unknown_literal(&unmarked, DefId(1), TryConstruct::UseDefault, None), Some(4));
 }
 
 #[test]
@@ -287,6 +304,8 @@ fn flags_and_bit_fields() {
         "a: flag 'a' with position 0 | flag 'a' with position 1",
         "a: flag 'a' with position 1 | flag 'a' with position 0",
     );
+    assert_eq!(kept_bits(&old, DefId(1), &flags(&[("a", 0), ("b", 5)], 33), DefId(1)), Ok(0xFF), "nameless bits pass");
+    assert_eq!(kept_bits(&flags(&[("z", 0)], 64), DefId(1), &flags(&[("a", 0)], 64), DefId(1)), Ok(u64::MAX));
     let new = flags(&[("b", 5), ("c", 9)], 16);
     assert_eq!(kept_bits(&old, DefId(1), &new, DefId(1)), Ok(1 << 5));
 
@@ -295,6 +314,8 @@ fn flags_and_bit_fields() {
     let new = fields(vec![BitField::new("low", 3), BitField::new("hi", 5), BitField::new("more", 9)]);
     check(&old, &new, ALWAYS, ALWAYS);
     assert_eq!(kept_bits(&new, DefId(1), &old, DefId(1)), Ok(0xFF));
+    let renamed = fields(vec![BitField::new("low", 3), BitField::new("hi", 5)]);
+    assert_eq!(kept_bits(&old, DefId(1), &renamed, DefId(1)), Ok(0xFF));
     let padding = BitField { name: None, ..BitField::new("", 3) };
     let less = fields(vec![padding, BitField::new("hi", 5)]);
     check(&old, &less, ALWAYS, ALWAYS);
