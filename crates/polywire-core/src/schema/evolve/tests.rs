@@ -278,7 +278,8 @@ fn a_members_try_construct_goes_before_the_default_literal() {
     let own = with(m("a", Type::Def(DefId(1))), |m| m.default = Some(Literal::Enum("RED".into())));
     let value = |try_construct, own| unknown_literal(&reader, DefId(1), try_construct, own);
     assert_eq!(value(TryConstruct::UseDefault, Some(&own)), Some(4));
-    assert_eq!(value(TryConstruct::UseDefault, Some(&own.clone().as_optional())), Some(4));
+    let optional = own.clone().as_optional();
+    assert_eq!(value(TryConstruct::UseDefault, Some(&optional)), Some(4));
     assert_eq!(value(TryConstruct::UseDefault, None), Some(5));
     assert_eq!(value(TryConstruct::Discard, Some(&own)), Some(5));
     let unmarked = schema(vec![Def::structure("S", vec![]), color(&[("RED", 4), ("GREEN", 5)], None)]);
