@@ -5,4 +5,6 @@
 
 extern crate alloc;
 
+pub mod envelope;
+pub mod frame;
 pub mod schema;
