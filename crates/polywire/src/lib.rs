@@ -1,1 +1,3 @@
-//! To be written.
+//! Typed publish/subscribe in which the wire is a run-time choice.
+
+pub mod engine;
