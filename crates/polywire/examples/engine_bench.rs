@@ -1,6 +1,6 @@
 //! Engines against bare sockets: one-way latency and throughput of bytes, each end a process of its own on a core of its own.
 //!
-//! `cargo run --release -p polywire --example engine_bench [tcp|unix]`
+//! `cargo run --release -p polywire --example engine_bench [tcp|unix|rate-tcp|rate-unix]`
 
 use std::{
     env, io,
@@ -60,7 +60,11 @@ fn spawn(what: &str, family: &str, size: usize) -> Child {
 
 fn parent(family: &str) {
     pin(0);
-    for size in [510, 1000] {
+    let (family, rates_only) = match family.strip_prefix("rate-") {
+        Some(family) => (family, true),
+        None => (family, false),
+    };
+    for size in [510, 1000].into_iter().filter(|_| !rates_only) {
         let (mut raw, mut ours) = (Vec::new(), Vec::new());
         for _ in 0..REPEATS {
             raw.push(raw_latency(family, size));

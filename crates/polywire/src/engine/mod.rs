@@ -3,7 +3,7 @@
 //! An [`Engine`] opens an address and gives a [`Port`]. A port sends what the node publishes to every peer that wants it, and hands what peers publish to
 //! the [`LinkSink`] that the node's [`Sink`] made for that peer. [`ENGINES`] lists those built in.
 
-// pub mod inproc;
+pub mod inproc;
 mod options;
 mod stream;
 pub mod tcp;
@@ -120,6 +120,9 @@ pub trait Port: Send + Sync {
         loan.buffer().extend_from_slice(payload);
         self.commit(envelope, loan)
     }
+
+    /// Called after commits, once the caller holds no lock. Engines that deliver on the publishing thread do it here, not in `commit`.
+    fn settle(&self) {}
 
     /// Ends a channel. What was sent on it before still arrives.
     fn retire(&self, channel: ChannelId);
