@@ -227,7 +227,7 @@ impl<'a> Reader<'a> {
     #[inline(always)]
     pub(crate) fn floats(&mut self, into: &mut Vec<f32>) -> Result<(), Malformed> {
         let length = self.scalar::<u32>()? as usize;
-        if length * 4 > self.bytes.len() - self.position {
+        if length.checked_mul(4).is_none_or(|size| size > self.bytes.len() - self.position) {
             return Err(Malformed);
         }
         into.clear();

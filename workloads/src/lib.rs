@@ -92,7 +92,7 @@ impl<'a, T: Workload> Sample<'a, T> {
 /// Encodes into `out`, growing it when needed: one capacity check a message, as a library must have.
 ///
 /// # Safety
-/// `bound` is at least `message.bound()`. Computing that for each message would slow the yardstick, so it is a promise;
+/// `bound` is at least `message.bound()` and no more than an allocation can have. Computing that for each message would slow the yardstick, so it is a promise;
 /// [`Samples`] keeps it.
 #[inline(never)]
 pub unsafe fn cdr_encode<T: Cdr>(message: &T, bound: usize, out: &mut Vec<u8>) {
