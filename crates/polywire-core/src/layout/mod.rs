@@ -14,8 +14,11 @@ use core::fmt;
 pub mod access;
 mod derived;
 mod describe;
+mod dynamic;
+mod dynamic_access;
 mod primitive;
 mod shape;
+mod sorted_runs;
 #[doc(hidden)]
 pub mod support;
 
