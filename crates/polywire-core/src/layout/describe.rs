@@ -527,7 +527,7 @@ pub(super) fn free_discriminator(switch: &Type, def: Option<&Def>, cases: &[Case
     }
 }
 
-fn discriminator_range(switch: &Type) -> (i64, i64) {
+pub(super) fn discriminator_range(switch: &Type) -> (i64, i64) {
     match switch {
         Type::Bool => (0, 1),
         Type::Octet | Type::Uint8 | Type::Char8 => (0, 0xFF),

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use super::OutOfMemory;
+use crate::layout::OutOfMemory;
 
 /// Adds an item that is not there yet. On failure the index is as before.
 pub(super) fn insert(

@@ -3,11 +3,10 @@
 use alloc::sync::Arc;
 use core::ptr;
 
-use super::{
+use super::{ABSENT, NO_CASE, PRESENT, Plan, RawMap, RawSequence, RawUnion, SPARE, What, compare_keys, sorted_runs};
+use crate::layout::{
     BoxedAccess, MapAccess, NodeId, OptionalAccess, OutOfMemory, SequenceAccess, UnionAccess,
     access::{Inserted, Selected},
-    dynamic::{ABSENT, NO_CASE, PRESENT, Plan, RawMap, RawSequence, RawUnion, SPARE, What, compare_keys},
-    sorted_runs,
 };
 
 /// The access functions of one place. Nothing here runs code of the user's, so nothing panics.
@@ -136,7 +135,12 @@ unsafe impl BoxedAccess for Access {
 impl Plan {
     /// # Safety
     /// `sequence` holds a sequence of place `id`, which nobody else uses.
-    pub(super) unsafe fn resize(&self, id: NodeId, sequence: *mut u8, len: usize) -> Result<*mut u8, OutOfMemory> {
+    pub(in crate::layout) unsafe fn resize(
+        &self,
+        id: NodeId,
+        sequence: *mut u8,
+        len: usize,
+    ) -> Result<*mut u8, OutOfMemory> {
         let What::Sequence { element } = self.place(id).what else { return Err(OutOfMemory) };
         let of = self.place(element);
         // SAFETY: as the caller promises; the counts are raised when an element is there.
@@ -158,7 +162,7 @@ impl Plan {
 
     /// # Safety
     /// As of [`Plan::resize`]; elements are plain bytes, and `len` valid ones lie at `source`, outside the sequence.
-    pub(super) unsafe fn assign(
+    pub(in crate::layout) unsafe fn assign(
         &self,
         id: NodeId,
         sequence: *mut u8,
@@ -182,7 +186,7 @@ impl Plan {
     ///
     /// # Safety
     /// `optional` holds an optional of place `id`, which nobody else uses.
-    pub(super) unsafe fn make_present(&self, id: NodeId, optional: *mut u8) -> Result<*mut u8, OutOfMemory> {
+    pub(in crate::layout) unsafe fn make_present(&self, id: NodeId, optional: *mut u8) -> Result<*mut u8, OutOfMemory> {
         let What::Optional { inner, payload } = self.place(id).what else { return Err(OutOfMemory) };
         // SAFETY: as the caller promises; the flag changes when the payload is there.
         unsafe {
@@ -197,7 +201,7 @@ impl Plan {
 
     /// # Safety
     /// `optional` holds an optional, which nobody else uses.
-    pub(super) unsafe fn make_absent(&self, optional: *mut u8) {
+    pub(in crate::layout) unsafe fn make_absent(&self, optional: *mut u8) {
         // SAFETY: as the caller promises; what is initialised stays so.
         unsafe {
             if optional.read() == PRESENT {
@@ -208,7 +212,7 @@ impl Plan {
 
     /// # Safety
     /// `union` holds a union of place `id`, which nobody else uses.
-    pub(super) unsafe fn select(
+    pub(in crate::layout) unsafe fn select(
         &self,
         id: NodeId,
         union: *mut u8,
@@ -223,7 +227,7 @@ impl Plan {
             if front.case != case.unwrap_or(NO_CASE) {
                 if let Some(old) = cases.get(front.case as usize) {
                     front.case = NO_CASE;
-                    self.drop(*old, value);
+                    self.end(*old, value);
                 }
                 if let Some(new) = case {
                     self.init(*cases.get(new as usize).ok_or(OutOfMemory)?, value)?;
@@ -237,7 +241,7 @@ impl Plan {
 
     /// # Safety
     /// `map` holds a map of place `id` with more than `i` initialised entries.
-    pub(super) unsafe fn entry(&self, id: NodeId, map: &RawMap, i: usize) -> *mut u8 {
+    pub(in crate::layout) unsafe fn entry(&self, id: NodeId, map: &RawMap, i: usize) -> *mut u8 {
         let stride = match self.place(id).what {
             What::Map { stride, .. } => stride,
             _ => 0,
@@ -248,7 +252,7 @@ impl Plan {
 
     /// # Safety
     /// `map` holds a map, which nobody else uses.
-    pub(super) unsafe fn clear_map(&self, map: *mut u8) {
+    pub(in crate::layout) unsafe fn clear_map(&self, map: *mut u8) {
         // SAFETY: as the caller promises.
         let raw = unsafe { &mut *map.cast::<RawMap>() };
         raw.entries.len = 0;
@@ -259,7 +263,7 @@ impl Plan {
     ///
     /// # Safety
     /// `map` holds a map of place `id`, which nobody else uses.
-    pub(super) unsafe fn spare_entry(&self, id: NodeId, map: *mut u8) -> Result<*mut u8, OutOfMemory> {
+    pub(in crate::layout) unsafe fn spare_entry(&self, id: NodeId, map: *mut u8) -> Result<*mut u8, OutOfMemory> {
         let What::Map { key, value, value_at, stride, align } = self.place(id).what else { return Err(OutOfMemory) };
         // SAFETY: as the caller promises; the count is raised when the entry is there.
         unsafe {
@@ -272,7 +276,7 @@ impl Plan {
                 self.reset(value, entry.add(value_at))?;
             } else {
                 self.init(key, entry)?;
-                self.init(value, entry.add(value_at)).inspect_err(|_| self.drop(key, entry))?;
+                self.init(value, entry.add(value_at)).inspect_err(|_| self.end(key, entry))?;
                 raw.entries.initialised += 1;
             }
             Ok(entry)
@@ -283,7 +287,7 @@ impl Plan {
     ///
     /// # Safety
     /// As there, and nothing happened to the map since.
-    pub(super) unsafe fn insert_spare(&self, id: NodeId, map: *mut u8) -> Result<Inserted, OutOfMemory> {
+    pub(in crate::layout) unsafe fn insert_spare(&self, id: NodeId, map: *mut u8) -> Result<Inserted, OutOfMemory> {
         let What::Map { key, value, value_at, stride, .. } = self.place(id).what else { return Err(OutOfMemory) };
         let keys = self.place(key);
         // SAFETY: as the caller promises; the index holds numbers of entries in use, and of the spare one.
