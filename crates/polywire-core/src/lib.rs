@@ -8,5 +8,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate self as polywire_core;
 
+pub mod codec;
 pub mod layout;
+pub mod program;
 pub mod schema;
