@@ -9,7 +9,7 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{LowerError, Paths, bits_scalar, encode::fields, enum_scalar, recursive, scalar_of};
+use super::{LowerError, Paths, bits_scalar, encode::fields, enum_scalar, recursive, scalar_of, widens};
 use crate::{
     layout::{Kind, Layout, NodeId, Scalar},
     program::{
@@ -749,6 +749,11 @@ impl<'a> DecodeWalk<'a> {
         self.writer
     }
 
+    /// The reader's layout.
+    pub fn layout(&self) -> &'a Layout {
+        self.layout
+    }
+
     /// What lies at a place.
     pub fn kind(&self, place: Place) -> Option<&'a Kind> {
         place.node().map(|node| &self.layout.node(node).kind)
@@ -799,15 +804,6 @@ fn inside(node: Option<NodeId>, reader: Option<&Type>) -> Slot<'_> {
     match (node, reader) {
         (Some(node), Some(ty)) => Slot::inside(Place::At { offset: 0, node }, ty),
         _ => Slot::SINK,
-    }
-}
-
-fn widens(from: Scalar, to: Scalar) -> bool {
-    match (from.range(), to.range()) {
-        (Some((min, max)), Some((low, high))) => {
-            from != Scalar::Bool && to != Scalar::Bool && low <= min && max <= high
-        }
-        _ => (from, to) == (Scalar::F32, Scalar::F64),
     }
 }
 
