@@ -1,9 +1,11 @@
 #!/bin/sh
-# Regenerates ../vectors.jsonl and ../refused.jsonl with Cyclone DDS, Fast CDR and the model; see README.md for the versions.
+# Regenerates ../vectors.jsonl and ../refused.jsonl with Cyclone DDS, Fast CDR and the model, and has Cyclone DDS read what
+# others wrote; see README.md for the versions.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=${1:-$(mktemp -d)}
-mkdir -p "$build/cyclone" "$build/fastcdr"
+mkdir -p "$build/cyclone" "$build/fastcdr" "$build/readback"
+build=$(cd "$build" && pwd)
 export PYTHONDONTWRITEBYTECODE=1
 # Topics of our own process only.
 export CYCLONEDDS_URI='<General><Interfaces><NetworkInterface name="lo"/></Interfaces><AllowMulticast>false</AllowMulticast></General>'
@@ -25,3 +27,9 @@ c++ -std=c++17 -Wall -I"$here" cases.cpp "$here/fastcdr.cpp" -lfastcdr -o fastcd
 ./fastcdr > "$build/fastcdr.txt"
 
 python3 "$here/vectors.py" "$here/.." "$build"
+
+cd "$build/readback"
+python3 "$here/readback.py" offer "$here/.." > offers.c
+cc -Wall -I"$build/cyclone" -I"$here" offers.c "$here/readback.c" $(ls "$build"/cyclone/*.c | grep -v cases.c) -lddsc -o readback
+./readback > "$build/readback.txt"
+python3 "$here/readback.py" compare "$here/.." "$build/readback.txt"

@@ -265,7 +265,7 @@ impl<'a> DecodeWalk<'a> {
         let step = self.paths.enter(&member.writer.name);
         let done = match member.reader {
             None => self.value(&member.writer.ty, &Slot::SINK),
-            Some((reader, place)) => self.into_member(reader, place, |walk, slot| walk.value(&member.writer.ty, slot)),
+            Some((reader, place)) => self.in_member(reader, place, |walk, slot| walk.value(&member.writer.ty, slot)),
         };
         self.paths.leave(step);
         done
@@ -295,7 +295,7 @@ impl<'a> DecodeWalk<'a> {
     }
 
     /// Goes through optional and pointer to the value of a reader's member.
-    fn into_member(
+    fn in_member(
         &mut self,
         member: &Member,
         place: Place,
@@ -336,8 +336,7 @@ impl<'a> DecodeWalk<'a> {
             self.emit(OpKind::Clear(place));
             return Ok(());
         }
-        let (reader, layout) = (self.reader, self.layout);
-        let _ = layout;
+        let reader = self.reader;
         self.through_pointer(member, place, |walk, slot| {
             walk.default(default_of(reader, member), &member.ty, slot.place)
         })
