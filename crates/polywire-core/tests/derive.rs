@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 #[derive(Message, Debug, PartialEq)]
 #[polywire(name = "Demo::Everything", final)]
-#[allow(dead_code)]
+#[allow(dead_code, clippy::box_collection)]
 struct Everything {
     flag: bool,
     a: i8,

@@ -49,7 +49,8 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> 
                 }
 
                 fn describe(describe: &mut #support::Describe) -> #support::Described {
-                    describe.enumeration::<Self>(#def, #bit_bound, &[#variants])
+                    // SAFETY: all variants are there, and none has fields.
+                    unsafe { describe.enumeration::<Self>(#def, #bit_bound, &[#variants]) }
                 }
 
                 fn from_lit(lit: #support::Lit) -> ::core::option::Option<Self> {

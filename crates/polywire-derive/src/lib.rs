@@ -81,6 +81,13 @@
 //! ```
 //! ```compile_fail
 //! #[derive(polywire_derive::Message)]
+//! #[repr(C, packed)]
+//! struct Packed { // a message cannot be packed
+//!     level: i32,
+//! }
+//! ```
+//! ```compile_fail
+//! #[derive(polywire_derive::Message)]
 //! #[polywire(switch = "int32")]
 //! enum Choice {
 //!     #[polywire(case(1))]
@@ -111,6 +118,12 @@ fn derive(input: &DeriveInput) -> syn::Result<proc_macro2::TokenStream> {
     if let Some(parameter) = input.generics.params.first() {
         let what = "a message has no parameters: every type that is sent needs a name of its own";
         return Err(Error::new_spanned(parameter, what));
+    }
+    for repr in input.attrs.iter().filter(|a| a.path().is_ident("repr")) {
+        // Programs hand out references to members, which must be aligned.
+        if repr.meta.require_list()?.tokens.clone().into_iter().any(|t| t.to_string() == "packed") {
+            return Err(Error::new_spanned(repr, "a message cannot be packed: its members must be aligned"));
+        }
     }
     match &input.data {
         Data::Struct(data) if bits::is_bits(input) => bits::derive(input, data),

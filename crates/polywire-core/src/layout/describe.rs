@@ -374,7 +374,10 @@ impl Describe {
     }
 
     /// A fieldless enum, from a value of each variant. Which integer lies in memory is found out by looking.
-    pub fn enumeration<T: MessageField>(
+    ///
+    /// # Safety
+    /// `T` is a fieldless enum, and `variants` has all of its variants.
+    pub unsafe fn enumeration<T: MessageField>(
         &mut self,
         def: Definition,
         bit_bound: u8,
