@@ -31,7 +31,9 @@ fn everything() -> Arc<Shape> {
         Type::Def(rules),
         vec![Case::new([2], "gust", Type::string()), Case::default("mean", Type::Def(position))],
     ));
-    let partial = types.add(Def::union("Partial", Type::Int32, vec![Case::new([7], "seven", Type::string())]));
+    let mut seven = Case::new([7], "seven", Type::string());
+    seven.member.default = Some(Literal::String("up".into()));
+    let partial = types.add(Def::union("Partial", Type::Int32, vec![seven]));
     let base = types.add(Def::structure("Base", vec![Member::new("id", Type::Uint64).as_key()]));
     let tree = types.add(Def::structure("Tree", vec![]));
     let row = types.add(Def::alias("Row", Type::array(Type::Int32, [3])));
@@ -137,6 +139,7 @@ fn every_kind_can_be_set_and_read() {
         ("position", Value::fields([("level", 9)]), "Position { lat: 1.5, level: 9 }"),
         ("wind.gust", "strong".into(), "\"strong\""),
         ("partial", 9.into(), "Partial(9)"),
+        ("partial", 7.into(), "Partial { seven: \"up\" }"),
         ("partial.seven", "x".into(), "\"x\""),
         ("grid[1]", Value::from([[1, 2, 3], [4, 5, 6]]), "[[1, 2, 3], [4, 5, 6]]"),
         ("grid[0][1][2]", 8.into(), "8"),

@@ -32,10 +32,11 @@
 //! | member, case | `name = "isEcho"` | IDL name; else the Rust name |
 //! | | `id = 3`, `hashid`, `hashid = "x"` | member id |
 //! | | `idl = "sequence<string<4>, 4>"` | IDL type, where Rust's does not say it all: bounds, `octet`, `char`, `wstring` |
+//! | | `must_understand` | as in IDL |
+//! | | `default = -5` | any literal; for an enum the literal's name as a string |
 //! | | `try_construct = "trim"` | or `"use_default"`, `"discard"` |
 //! | | `unit = "m"`, `min = 0`, `max = 9` | kept as annotations |
-//! | member | `key`, `must_understand` | as in IDL |
-//! | | `default = -5` | any literal; for an enum the literal's name as a string |
+//! | member | `key` | as in IDL |
 //! | | `base` | the first field is what the structure inherits from |
 //! | | `skip` | not on the wire; a fresh message has its [`Default`] |
 //! | fieldless enum | `bit_bound = 8` | bits on the wire; 32 if none is given |
@@ -44,7 +45,7 @@
 //! | | `key` | the discriminator is the key |
 //! | its variants | `case(1, 2)`, `default`, and those of a member | labels: integers, booleans, characters, names of literals |
 //! | `struct X(pub u8)` | `bitmask(bit_bound = 8, MODE_A = 0, MODE_C = 1)` | flags and their bits |
-//! | `struct X(pub u64)` | `bitset(a(3), _(2), b(1, "boolean"))` | fields with widths, from the lowest bit up |
+//! | `struct X(pub u64)` | `bitset(a(3), _(2), b(1, "boolean"))` | fields with widths, from the lowest bit up; `base = "path"` in front inherits |
 //!
 //! # Mistakes
 //! ```compile_fail

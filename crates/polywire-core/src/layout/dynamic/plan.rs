@@ -186,7 +186,7 @@ impl Planner<'_> {
                     let inner = self.later(&case.member.ty);
                     self.add(of_type::<*mut u8>(What::Boxed { inner }))
                 }
-                false => self.now(&case.member.ty, None)?,
+                false => self.now(&case.member.ty, case.member.default.as_ref())?,
             };
             let (of_case, its_align) = self.known_place(node).block();
             (size, align) = (usize::max(size, of_case), usize::max(align, its_align));
