@@ -252,7 +252,7 @@ fn without_memory(shape: &std::sync::Arc<Shape>, source: &Record, seed: u64) {
 fn records_of_random_schemas_live_and_die() {
     // Whatever is allocated once and for all, is now.
     try_schema(0);
-    let seeds = if cfg!(miri) { 1..6 } else { 1..400 };
+    let seeds = if cfg!(miri) { 1..3 } else { 1..400 };
     for seed in seeds {
         let before = BLOCKS.load(Relaxed);
         try_schema(seed);
