@@ -3,7 +3,10 @@
 use alloc::{collections::BTreeSet, format, string::String, vec, vec::Vec};
 use md5::{Digest, Md5};
 
-use super::{AutoId, Case, Def, DefId, DefKind, Literal, Member, Schema, Type, holder_bits, literal};
+use super::{
+    AutoId, Case, Def, DefId, DefKind, Literal, Member, Schema, Type, holder_bits,
+    literal::{self, Constants},
+};
 
 /// Largest member id (XTypes 7.3.1.2.1.1): 28 bits.
 pub const MAX_MEMBER_ID: u32 = 0x0FFF_FFFF;
@@ -113,8 +116,11 @@ impl SchemaBuilder {
             next[i] = next_number(&self.defs[i]).unwrap_or(start);
         }
         check_unique(&self.defs)?;
-        self.defs.iter().try_for_each(|def| check_values(&self.defs, def))?;
-        fit_defaults(&mut self.defs)?;
+        let constants = Constants::of(&self.defs);
+        self.defs.iter().try_for_each(|def| check_values(&self.defs, &constants, def))?;
+        for (def, defaults) in fit_defaults(&constants, &self.defs)?.into_iter().enumerate() {
+            own_members_mut(&mut self.defs[def]).zip(defaults).for_each(|(m, default)| m.default = default);
+        }
         Ok(Schema::from_checked(self.defs, root))
     }
 }
@@ -412,24 +418,17 @@ fn in_range(def: &str, what: &'static str, got: u64, min: u64, max: u64) -> Resu
     }
 }
 
-/// Makes each default a constant of its member's type, or refuses it.
-fn fit_defaults(defs: &mut [Def]) -> Result<(), SchemaError> {
-    for i in 0..defs.len() {
-        let fitted: Vec<Option<Literal>> =
-            own_members(&defs[i]).map(|m| fit_default(defs, &defs[i].name, m)).collect::<Result<_, _>>()?;
-        own_members_mut(&mut defs[i]).zip(fitted).for_each(|(m, default)| m.default = default);
-    }
-    Ok(())
+/// Each default as a constant of its member's type, definition by definition, or a refusal.
+fn fit_defaults(constants: &Constants<'_>, defs: &[Def]) -> Result<Vec<Vec<Option<Literal>>>, SchemaError> {
+    let of_def = |def: &Def| own_members(def).map(|m| fit_default(constants, def, m)).collect();
+    defs.iter().map(of_def).collect()
 }
 
-fn fit_default(defs: &[Def], def: &str, member: &Member) -> Result<Option<Literal>, SchemaError> {
+fn fit_default(constants: &Constants<'_>, def: &Def, member: &Member) -> Result<Option<Literal>, SchemaError> {
     let Some(default) = &member.default else { return Ok(None) };
-    match literal::fit(defs, &member.ty, default) {
+    match constants.fit(&member.ty, default) {
         Some(fitted) => Ok(Some(fitted)),
-        None => Err(SchemaError::Reference {
-            def: def.into(),
-            what: format!("the default of '{}' is no value of its type", member.name),
-        }),
+        None => refer(def, format!("the default of '{}' is no value of its type", member.name)),
     }
 }
 
@@ -508,7 +507,7 @@ fn unique(def: &str, what: &'static str, names: impl Iterator<Item = String>) ->
     Ok(())
 }
 
-fn check_values(defs: &[Def], def: &Def) -> Result<(), SchemaError> {
+fn check_values(defs: &[Def], constants: &Constants<'_>, def: &Def) -> Result<(), SchemaError> {
     check_names(def)?;
     match &def.kind {
         DefKind::Enum { bit_bound, literals } => {
@@ -533,17 +532,21 @@ fn check_values(defs: &[Def], def: &Def) -> Result<(), SchemaError> {
             if !is_discriminator(defs, discriminator) {
                 return refer(def, "a discriminator must be a boolean, octet, integer, character or enum");
             }
-            cases.iter().try_for_each(|case| check_labels(defs, def, discriminator, case))
+            cases.iter().try_for_each(|case| check_labels(defs, constants, def, discriminator, case))
         }
         DefKind::Bitset { fields, .. } => fields.iter().try_for_each(|f| match bits_of(defs, &f.ty) {
             Some(bits) => in_range(&def.name, "the width of a bit field", u64::from(f.width), 1, bits),
             None => refer(def, "a bit field must be a boolean, octet or integer"),
         }),
-        DefKind::Struct { .. } | DefKind::Alias { .. } => Ok(()),
+        DefKind::Struct { members, .. } => match members.iter().find(|m| m.key && m.optional) {
+            Some(m) => refer(def, format!("'{}' is @key and @optional; a key is always there", m.name)),
+            None => Ok(()),
+        },
+        DefKind::Alias { .. } => Ok(()),
     }
 }
 
-fn refer(def: &Def, what: impl Into<String>) -> Result<(), SchemaError> {
+fn refer<T>(def: &Def, what: impl Into<String>) -> Result<T, SchemaError> {
     Err(SchemaError::Reference { def: def.name.clone(), what: what.into() })
 }
 
@@ -563,15 +566,24 @@ fn check_names(def: &Def) -> Result<(), SchemaError> {
 }
 
 /// Each label is a value of the discriminator, and each case can be selected.
-fn check_labels(defs: &[Def], def: &Def, discriminator: &Type, case: &Case) -> Result<(), SchemaError> {
+fn check_labels(
+    defs: &[Def],
+    constants: &Constants<'_>,
+    def: &Def,
+    discriminator: &Type,
+    case: &Case,
+) -> Result<(), SchemaError> {
     if case.labels.is_empty() && !case.is_default {
         return refer(def, format!("no label selects '{}'", case.member.name));
+    }
+    if case.member.optional || case.member.key {
+        return refer(def, format!("'{}' is a union's member, which is neither @optional nor @key", case.member.name));
     }
     let is_value = |label: &i64| match unalias(defs, discriminator) {
         Some(Type::Bool) => matches!(label, 0 | 1),
         Some(Type::Char8) => (0..=0xFF).contains(label),
         Some(Type::Char16) => (0..=0xFFFF).contains(label),
-        Some(ty @ Type::Def(_)) => literal::fit(defs, ty, &Literal::Int((*label).into())).is_some(),
+        Some(ty @ Type::Def(_)) => constants.fit(ty, &Literal::Int((*label).into())).is_some(),
         Some(ty) => literal::integer_range(ty).is_some_and(|range| range.contains(&(*label).into())),
         None => false,
     };
@@ -600,7 +612,7 @@ fn is_discriminator(defs: &[Def], ty: &Type) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::BitField;
+    use crate::schema::{BitField, EnumLiteral};
 
     fn finish(defs: Vec<Def>) -> Result<Schema, SchemaError> {
         let mut builder = SchemaBuilder::new();
@@ -655,6 +667,45 @@ mod tests {
         let ty = Type::array(Type::array(Type::Uint64, [60_000]), [60_000, 60_000]);
         let error = finish(vec![Def::structure("A", vec![Member::new("a", ty)])]).unwrap_err();
         assert!(matches!(error, SchemaError::Range { what: "bytes of the fixed part", .. }), "{error}");
+    }
+
+    #[test]
+    fn names_labels_and_values_are_checked() {
+        let refused =
+            |def: Def| matches!(finish(vec![def]), Err(SchemaError::Reference { .. } | SchemaError::Range { .. }));
+        let member = |name: &str| Member::new(name, Type::Bool);
+        assert!(refused(Def::structure("S", vec![member("")])));
+        assert!(refused(Def::structure("S", vec![member("a\0b")])));
+        assert!(refused(Def::structure("\x1b[2J", vec![])));
+        assert!(refused(Def::structure("S", vec![member("a").as_key().as_optional()])));
+        let case = |labels: &[i64]| Case::new(labels, "a", Type::Bool);
+        assert!(refused(Def::union("U", Type::Bool, vec![case(&[2])])));
+        assert!(refused(Def::union("U", Type::Uint8, vec![case(&[-1])])));
+        assert!(refused(Def::union("U", Type::Int32, vec![case(&[])])));
+        assert!(refused(Def::union("U", Type::Int32, vec![Case { member: member("a").as_optional(), ..case(&[1]) }])));
+        let literals = vec![EnumLiteral::new("A", 128)];
+        let narrow = DefKind::Enum { bit_bound: 8, literals };
+        assert!(refused(Def { kind: narrow, ..Def::enumeration("E", ["A"]) }));
+        assert!(refused(Def::bitset("B", vec![BitField { ty: Type::Octet, ..BitField::new("a", 9) }])));
+        assert!(refused(Def::bitset("B", vec![BitField { ty: Type::Float32, ..BitField::new("a", 9) }])));
+    }
+
+    #[test]
+    fn types_end_once_typedefs_are_resolved() {
+        let of_itself = Def::alias("A", Type::sequence(Type::Def(DefId(0))));
+        assert!(matches!(finish(vec![of_itself]), Err(SchemaError::Reference { .. })));
+        let chain = |n: u32| (0..n).map(|i| Def::alias(format!("A{i}"), Type::sequence(Type::Def(DefId(i + 1)))));
+        let end = |n| chain(n).chain([Def::alias("End", Type::Bool)]).collect();
+        assert!(finish(end(8)).is_ok());
+        assert!(finish(end(4000)).is_err());
+    }
+
+    #[test]
+    fn members_count_wherever_they_are_inherited() {
+        let wide = Def::structure("B", (0..1000).map(|i| Member::new(format!("m{i}"), Type::Bool)).collect());
+        let derived = (0..1000).map(|i| Def::structure(format!("D{i}"), vec![]).with_base(DefId(0)));
+        let error = finish([wide].into_iter().chain(derived).collect()).unwrap_err();
+        assert!(matches!(error, SchemaError::Range { what: "number of members", got: 1_001_000, .. }), "{error}");
     }
 
     #[test]
