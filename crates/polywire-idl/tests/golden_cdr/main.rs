@@ -12,7 +12,7 @@ use polywire_core::{
     codec::{self, DynDecoder, DynEncoder, Options, cdr::key::DynKeyHasher},
     layout::{Record, Shape},
     program::Backend,
-    schema::{Extensibility, Schema},
+    schema::Schema,
 };
 use polywire_idl::{Compiler, Document};
 use serde_json::Value as Json;
@@ -47,8 +47,7 @@ impl Types {
     fn schema(&mut self, idl: &str, name: &str) -> Schema {
         let document = self.documents.entry(idl.to_string()).or_insert_with(|| {
             let path = folder().join(idl);
-            let compiler = Compiler::new().default_extensibility(Extensibility::Final);
-            compiler.parse_file(path.to_str().unwrap()).unwrap_or_else(|errors| panic!("{errors}"))
+            Compiler::new().parse_file(path.to_str().unwrap()).unwrap_or_else(|errors| panic!("{errors}"))
         });
         document.schema(name).unwrap()
     }
