@@ -41,6 +41,9 @@ impl Checker<'_> {
 
     fn aliases(&mut self, item: &Item, target: &Type, declarators: &[Declarator]) {
         for declarator in declarators {
+            if self.exhausted() {
+                return;
+            }
             let ty = self.declared_type(target, declarator);
             self.define_alias(item, &declarator.name, ty.unwrap_or(Type::Octet));
         }
@@ -76,6 +79,9 @@ impl Checker<'_> {
             }
             let Some(ty) = self.type_of(&member.ty) else { continue };
             for declarator in &member.declarators {
+                if self.exhausted() {
+                    return;
+                }
                 self.check_sibling(&mut seen, &declarator.name, "member");
                 list.extend(self.member(member, declarator, &ty));
             }
