@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use polywire_idl::{Compiler, Diagnostics, Dialect, Limits, emit};
 use proptest::prelude::*;
 
-mod common;
+#[path = "common/random.rs"]
+mod random;
 
-use common::Random;
+use random::Random;
 
 /// Real files to mutate.
 fn corpus() -> Vec<String> {
@@ -81,11 +82,12 @@ fn mutate(random: &mut Random, corpus: &[String]) -> String {
         "struct",
         "[",
     ];
-    let mut text: Vec<char> = corpus[random.below(corpus.len())].chars().collect();
+    let mut text: Vec<char> = random.of(corpus).chars().collect();
     for _ in 0..1 + random.below(8) {
         let at = random.below(text.len() + 1);
         let end = (at + random.below(40)).min(text.len());
         match random.below(5) {
+            _ if random.one_in(20) => text.clear(),
             0 => drop(text.drain(at..end)),
             1 => {
                 let piece = text[at..end].to_vec();
@@ -93,14 +95,14 @@ fn mutate(random: &mut Random, corpus: &[String]) -> String {
                 text.splice(to..to, piece);
             }
             2 => {
-                let other: Vec<char> = corpus[random.below(corpus.len())].chars().collect();
+                let other: Vec<char> = random.of(corpus).chars().collect();
                 let from = random.below(other.len());
                 let piece = other[from..(from + random.below(200)).min(other.len())].to_vec();
                 text.splice(at..end, piece);
             }
             3 => text.truncate(at),
             _ => {
-                let piece = PIECES[random.below(PIECES.len())].chars();
+                let piece = random.of(&PIECES).chars();
                 text.splice(at..at, piece);
             }
         }
@@ -126,7 +128,7 @@ proptest! {
         ];
         let mut random = Random(seed);
         let count = random.below(80);
-        let text: Vec<&str> = (0..count).map(|_| WORDS[random.below(WORDS.len())]).collect();
+        let text: Vec<&str> = (0..count).map(|_| *random.of(&WORDS)).collect();
         survive(&text.join(" "));
     }
 }

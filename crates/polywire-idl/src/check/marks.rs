@@ -289,12 +289,12 @@ impl Checker<'_> {
 
     /// Keeps an annotation as it is written; its arguments are of type `ty` where that is known.
     fn keep(&mut self, a: &Annotation, ty: Option<&Type>, kept: &mut Vec<schema::Annotation>) {
-        if !KNOWN.contains(&a.name.as_str()) {
-            if let Some(meant) = closest(&a.name, KNOWN.iter().copied()) {
-                self.reporter
-                    .warning(a.span, format!("there is no annotation '@{}'", a.name))
-                    .suggest(Some(format!("@{meant}")));
-            }
+        if !KNOWN.contains(&a.name.as_str())
+            && let Some(meant) = closest(&a.name, KNOWN.iter().copied())
+        {
+            self.reporter
+                .warning(a.span, format!("there is no annotation '@{}'", a.name))
+                .suggest(Some(format!("@{meant}")));
         }
         self.spend(a.name.len());
         let mut args = Vec::new();

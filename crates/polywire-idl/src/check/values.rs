@@ -80,10 +80,10 @@ impl Checker<'_> {
 
     fn named_value(&mut self, name: &ScopedName, wanted: Option<&Type>) -> Option<Value> {
         let wanted = wanted.map(|ty| self.resolve(ty));
-        if let (Some(Type::Def(id)), [only]) = (&wanted, name.parts.as_slice()) {
-            if let Some(value) = self.literal_of(*id, &only.text) {
-                return Some(value);
-            }
+        if let (Some(Type::Def(id)), [only]) = (&wanted, name.parts.as_slice())
+            && let Some(value) = self.literal_of(*id, &only.text)
+        {
+            return Some(value);
         }
         match self.find_entity(name) {
             Some(Entity::Constant(index)) => {

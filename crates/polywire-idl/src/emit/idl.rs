@@ -132,10 +132,10 @@ impl Writer<'_> {
             Extensibility::Appendable if shown => list.push("@appendable".into()),
             Extensibility::Appendable => {}
         }
-        if let DefKind::Enum { bit_bound, .. } | DefKind::Bitmask { bit_bound, .. } = def.kind {
-            if bit_bound != 32 {
-                list.push(format!("@bit_bound({bit_bound})"));
-            }
+        if let DefKind::Enum { bit_bound, .. } | DefKind::Bitmask { bit_bound, .. } = def.kind
+            && bit_bound != 32
+        {
+            list.push(format!("@bit_bound({bit_bound})"));
         }
         if def.nested {
             list.push("@nested".into());

@@ -49,7 +49,7 @@ pub mod kinds {
 
         /// Sets `low`; bits that have no room are dropped.
         pub const fn set_low(&mut self, value: u8) {
-            self.0 = (self.0 & !(0x7)) | ((value as u64 & 0x7));
+            self.0 = (self.0 & !0x7) | (value as u64 & 0x7);
         }
 
         /// `bit`
@@ -75,7 +75,7 @@ pub mod kinds {
 
         /// Sets `low`; bits that have no room are dropped.
         pub const fn set_low(&mut self, value: u8) {
-            self.0 = (self.0 & !(0x7)) | ((value as u64 & 0x7));
+            self.0 = (self.0 & !0x7) | (value as u64 & 0x7);
         }
 
         /// `bit`

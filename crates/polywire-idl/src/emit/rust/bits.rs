@@ -86,15 +86,24 @@ fn accessors(field: &BitField, idl_name: &str, scope: &mut Scope) -> Vec<String>
     let setter = scope.give(format!("set_{name}"));
     let (position, width) = (u32::from(field.position), u32::from(field.width));
     let mask = u64::MAX >> (64 - width);
-    let (down, to) = match position {
-        0 => ("self.0".to_string(), String::new()),
-        _ => (format!("(self.0 >> {position})"), format!(" << {position}")),
+    let (down, placed) = match position {
+        0 => ("self.0".to_string(), mask_text(mask)),
+        _ => (format!("(self.0 >> {position})"), format!("({} << {position})", mask_text(mask))),
     };
+    let cast = |bits: u32, letter: char, text: String| match (bits, letter) {
+        (64, 'u') => ("u64".to_string(), text),
+        _ => (format!("{letter}{bits}"), format!("({text}) as {letter}{bits}")),
+    };
+    // Shifted up until the sign is the topmost bit, and down again.
     let signed = |bits: u32| {
-        let up = 64 - position - width;
-        (format!("i{bits}"), format!("(((self.0 << {up}) as i64) >> {}) as i{bits}", 64 - width))
+        let (up, back) = (64 - position - width, 64 - width);
+        let raised = if up == 0 { "self.0".to_string() } else { format!("(self.0 << {up})") };
+        match bits {
+            64 => ("i64".to_string(), format!("({raised} as i64) >> {back}")),
+            _ => cast(bits, 'i', format!("({raised} as i64) >> {back}")),
+        }
     };
-    let unsigned = |bits: u32| (format!("u{bits}"), format!("({down} & {mask:#x}) as u{bits}"));
+    let unsigned = |bits: u32| cast(bits, 'u', format!("{down} & {}", mask_text(mask)));
     let (ty, get) = match field.ty {
         Type::Bool => ("bool".to_string(), format!("{down} & 1 != 0")),
         Type::Int8 => signed(8),
@@ -106,6 +115,11 @@ fn accessors(field: &BitField, idl_name: &str, scope: &mut Scope) -> Vec<String>
         Type::Uint32 => unsigned(32),
         _ => unsigned(64),
     };
+    let value = if ty == "u64" { "value" } else { "value as u64" };
+    let set = match position {
+        0 => format!("({value} & {})", mask_text(mask)),
+        _ => format!("(({value} & {}) << {position})", mask_text(mask)),
+    };
     vec![
         format!("    /// `{idl_name}`"),
         format!("    pub const fn {}(self) -> {ty} {{", raw(&name)),
@@ -114,7 +128,11 @@ fn accessors(field: &BitField, idl_name: &str, scope: &mut Scope) -> Vec<String>
         String::new(),
         format!("    /// Sets `{idl_name}`; bits that have no room are dropped."),
         format!("    pub const fn {}(&mut self, value: {ty}) {{", raw(&setter)),
-        format!("        self.0 = (self.0 & !({mask:#x}{to})) | ((value as u64 & {mask:#x}){to});"),
+        format!("        self.0 = (self.0 & !{placed}) | {set};"),
         "    }".into(),
     ]
+}
+
+fn mask_text(mask: u64) -> String {
+    format!("{mask:#x}")
 }

@@ -27,7 +27,7 @@ impl Writer<'_> {
             Type::Float128 => "polywire::Float128".into(),
             Type::Char8 => "polywire::Char8".into(),
             Type::Char16 => "polywire::Char16".into(),
-            Type::String { .. } | Type::WString { .. } => self.std("String", "string").into(),
+            Type::String { .. } | Type::WString { .. } => self.std("String", "string"),
             Type::Sequence { element, .. } => format!("{}<{}>", self.std("Vec", "vec"), self.rust_type(element, from)),
             Type::Map { key, value, .. } => {
                 let (key, value) = (self.rust_type(key, from), self.rust_type(value, from));
