@@ -4,5 +4,13 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
+// Derived code names this crate from the root, also in its own tests.
+#[cfg(test)]
+extern crate self as polywire_core;
 
+pub mod codec;
+pub mod envelope;
+pub mod frame;
+pub mod layout;
+pub mod program;
 pub mod schema;

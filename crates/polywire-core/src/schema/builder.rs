@@ -1,9 +1,9 @@
 //! Making a [`Schema`]: definitions go in, ids and positions are given, contradictions are refused.
 
-use alloc::{collections::BTreeSet, format, string::String, sync::Arc, vec, vec::Vec};
+use alloc::{collections::BTreeSet, format, string::String, vec, vec::Vec};
 use md5::{Digest, Md5};
 
-use super::{AutoId, Def, DefId, DefKind, Inner, Member, Schema, Type};
+use super::{AutoId, Case, Def, DefId, DefKind, Literal, Member, Schema, Type, holder_bits, literal};
 
 /// Largest member id (XTypes 7.3.1.2.1.1): 28 bits.
 pub const MAX_MEMBER_ID: u32 = 0x0FFF_FFFF;
@@ -13,17 +13,19 @@ pub const MAX_MEMBER_ID: u32 = 0x0FFF_FFFF;
 pub struct SchemaLimits {
     /// Definitions in a schema.
     pub defs: usize,
-    /// Members, cases, literals, flags and fields, all definitions together.
+    /// Members, cases, literals, flags and fields, all definitions together; inherited ones count wherever they are inherited.
     pub members: usize,
     /// Definitions and collections inside each other, along any path without recursion.
     pub depth: usize,
     /// Bytes of a value's fixed part: arrays of arrays multiply.
     pub fixed_bytes: u64,
+    /// Bytes of an encoded schema.
+    pub bytes: usize,
 }
 
 impl Default for SchemaLimits {
     fn default() -> Self {
-        SchemaLimits { defs: 4096, members: 65_536, depth: 64, fixed_bytes: 1 << 24 }
+        SchemaLimits { defs: 4096, members: 65_536, depth: 64, fixed_bytes: 1 << 24, bytes: 1 << 20 }
     }
 }
 
@@ -104,13 +106,16 @@ impl SchemaBuilder {
     pub fn finish(mut self, root: Type) -> Result<Schema, SchemaError> {
         check_references(&self.defs, &root)?;
         check_limits(&self.defs, &root, &self.limits)?;
+        let mut next = vec![0; self.defs.len()];
         for i in bases_first(&self.defs) {
-            let start = base_of(&self.defs[i]).map(|base| next_number(&self.defs[base.0 as usize])).unwrap_or(0);
+            let start = base_of(&self.defs[i]).map_or(0, |base| next[base.0 as usize]);
             number(&mut self.defs[i], start)?;
+            next[i] = next_number(&self.defs[i]).unwrap_or(start);
         }
         check_unique(&self.defs)?;
         self.defs.iter().try_for_each(|def| check_values(&self.defs, def))?;
-        Ok(Schema(Arc::new(Inner { defs: self.defs, root })))
+        fit_defaults(&mut self.defs)?;
+        Ok(Schema::from_checked(self.defs, root))
     }
 }
 
@@ -141,6 +146,13 @@ fn types_of(def: &Def) -> Vec<&Type> {
 }
 
 fn check_references(defs: &[Def], root: &Type) -> Result<(), SchemaError> {
+    for def in defs {
+        follow(defs, def, base_of)?;
+        follow(defs, def, |d| match &d.kind {
+            DefKind::Alias { target: Type::Def(id) } => Some(*id),
+            _ => None,
+        })?;
+    }
     check_type(defs, "the root", root, 0)?;
     for def in defs {
         if let Some(base) = base_of(def) {
@@ -155,13 +167,6 @@ fn check_references(defs: &[Def], root: &Type) -> Result<(), SchemaError> {
             }
         }
         types_of(def).into_iter().try_for_each(|ty| check_type(defs, &def.name, ty, 0))?;
-        if let DefKind::Alias { .. } = def.kind {
-            follow(defs, def, |d| match &d.kind {
-                DefKind::Alias { target: Type::Def(id) } => Some(*id),
-                _ => None,
-            })?;
-        }
-        follow(defs, def, base_of)?;
     }
     Ok(())
 }
@@ -171,7 +176,11 @@ fn follow(defs: &[Def], def: &Def, next: impl Fn(&Def) -> Option<DefId>) -> Resu
     let mut at = def;
     for _ in 0..=defs.len() {
         match next(at) {
-            Some(id) => at = &defs[id.0 as usize],
+            // What is not there is reported where it is mentioned.
+            Some(id) => match defs.get(id.0 as usize) {
+                Some(def) => at = def,
+                None => return Ok(()),
+            },
             None => return Ok(()),
         }
     }
@@ -181,13 +190,21 @@ fn follow(defs: &[Def], def: &Def, next: impl Fn(&Def) -> Option<DefId>) -> Resu
 fn check_type(defs: &[Def], def: &str, ty: &Type, depth: usize) -> Result<(), SchemaError> {
     let wrong = |what: String| Err(SchemaError::Reference { def: def.into(), what });
     if depth > MAX_TYPE_DEPTH {
-        return wrong(format!("collections are nested deeper than {MAX_TYPE_DEPTH}"));
+        return wrong(format!("typedefs and collections are nested deeper than {MAX_TYPE_DEPTH}, or without end"));
     }
     match ty {
-        Type::Def(id) if id.0 as usize >= defs.len() => wrong(format!("definition {} is not there", id.0)),
+        Type::Def(id) => match defs.get(id.0 as usize) {
+            None => wrong(format!("definition {} is not there", id.0)),
+            // A typedef of a sequence of itself would have no end once typedefs are resolved.
+            Some(Def { kind: DefKind::Alias { target }, .. }) => check_type(defs, def, target, depth + 1),
+            Some(_) => Ok(()),
+        },
         Type::Sequence { element, .. } => check_type(defs, def, element, depth + 1),
         Type::Array { dims, .. } if dims.is_empty() || dims.contains(&0) => {
             wrong("an array has a dimension of 0".into())
+        }
+        Type::Array { dims, .. } if dims.len() > MAX_TYPE_DEPTH => {
+            wrong(format!("an array has more than {MAX_TYPE_DEPTH} dimensions"))
         }
         Type::Array { element, .. } => check_type(defs, def, element, depth + 1),
         Type::Map { key, value, .. } => {
@@ -201,12 +218,13 @@ fn check_type(defs: &[Def], def: &str, ty: &Type, depth: usize) -> Result<(), Sc
     }
 }
 
-/// Types nested directly in a type, as in `sequence<sequence<..>>`; a stranger's schema must not exhaust the stack.
-const MAX_TYPE_DEPTH: usize = 32;
+/// Types nested directly in a type, as in `sequence<sequence<..>>`, typedefs followed; a stranger's schema must not exhaust the
+/// stack.
+pub(super) const MAX_TYPE_DEPTH: usize = 32;
 
 /// `ty` with aliases followed, as far as a table that is not checked yet allows.
-fn unalias<'a>(defs: &'a [Def], mut ty: &'a Type) -> Option<&'a Type> {
-    for _ in 0..=defs.len() {
+pub(super) fn unalias<'a>(defs: &'a [Def], mut ty: &'a Type) -> Option<&'a Type> {
+    for _ in 0..=MAX_TYPE_DEPTH + 1 {
         match ty {
             Type::Def(id) => match &defs.get(id.0 as usize)?.kind {
                 DefKind::Alias { target } => ty = target,
@@ -220,7 +238,7 @@ fn unalias<'a>(defs: &'a [Def], mut ty: &'a Type) -> Option<&'a Type> {
 
 fn is_map_key(defs: &[Def], ty: &Type) -> bool {
     match unalias(defs, ty) {
-        Some(Type::Def(id)) => matches!(defs[id.0 as usize].kind, DefKind::Enum { .. }),
+        Some(Type::Def(id)) => defs.get(id.0 as usize).is_some_and(|d| matches!(d.kind, DefKind::Enum { .. })),
         Some(Type::String { .. } | Type::WString { .. }) => true,
         Some(ty) => ty.is_primitive() && !matches!(ty, Type::Float32 | Type::Float64 | Type::Float128),
         None => false,
@@ -241,7 +259,12 @@ fn check_limits(defs: &[Def], root: &Type, limits: &SchemaLimits) -> Result<(), 
         DefKind::Bitset { fields, .. } => fields.len(),
         DefKind::Alias { .. } => 1,
     };
-    range("number of members", defs.iter().map(|d| parts(d) as u64).sum(), limits.members as u64)?;
+    let inherited = |def: &Def| {
+        let bases = core::iter::successors(base_of(def), |id| base_of(&defs[id.0 as usize]));
+        bases.map(|id| parts(&defs[id.0 as usize]) as u64).sum::<u64>()
+    };
+    let members = defs.iter().fold(0u64, |n, def| n.saturating_add(parts(def) as u64 + inherited(def)));
+    range("number of members", members, limits.members as u64)?;
     let mut sizes = Sizes { defs, known: vec![None; defs.len()], open: vec![false; defs.len()], limits };
     sizes.of_type(root, 0)?;
     for i in 0..defs.len() {
@@ -332,12 +355,12 @@ fn bases_first(defs: &[Def]) -> Vec<usize> {
     order
 }
 
-/// The member id or bit position that follows the last of a numbered definition.
-fn next_number(def: &Def) -> u32 {
+/// The member id or bit position that follows the last of a numbered definition; none if it has no parts of its own.
+fn next_number(def: &Def) -> Option<u32> {
     match &def.kind {
-        DefKind::Struct { members, .. } => members.last().map_or(0, |m| m.id + 1),
-        DefKind::Bitset { fields, .. } => fields.last().map_or(0, |f| u32::from(f.position) + u32::from(f.width)),
-        _ => 0,
+        DefKind::Struct { members, .. } => members.last().map(|m| m.id + 1),
+        DefKind::Bitset { fields, .. } => fields.last().map(|f| u32::from(f.position) + u32::from(f.width)),
+        _ => None,
     }
 }
 
@@ -387,6 +410,46 @@ fn in_range(def: &str, what: &'static str, got: u64, min: u64, max: u64) -> Resu
         true => Ok(()),
         false => Err(SchemaError::Range { def: def.into(), what, got, min, max }),
     }
+}
+
+/// Makes each default a constant of its member's type, or refuses it.
+fn fit_defaults(defs: &mut [Def]) -> Result<(), SchemaError> {
+    for i in 0..defs.len() {
+        let fitted: Vec<Option<Literal>> =
+            own_members(&defs[i]).map(|m| fit_default(defs, &defs[i].name, m)).collect::<Result<_, _>>()?;
+        own_members_mut(&mut defs[i]).zip(fitted).for_each(|(m, default)| m.default = default);
+    }
+    Ok(())
+}
+
+fn fit_default(defs: &[Def], def: &str, member: &Member) -> Result<Option<Literal>, SchemaError> {
+    let Some(default) = &member.default else { return Ok(None) };
+    match literal::fit(defs, &member.ty, default) {
+        Some(fitted) => Ok(Some(fitted)),
+        None => Err(SchemaError::Reference {
+            def: def.into(),
+            what: format!("the default of '{}' is no value of its type", member.name),
+        }),
+    }
+}
+
+/// The members of a structure without its bases, or of a union's cases.
+fn own_members(def: &Def) -> impl Iterator<Item = &Member> {
+    let (members, cases): (&[Member], &[Case]) = match &def.kind {
+        DefKind::Struct { members, .. } => (members, &[]),
+        DefKind::Union { cases, .. } => (&[], cases),
+        _ => (&[], &[]),
+    };
+    members.iter().chain(cases.iter().map(|c| &c.member))
+}
+
+fn own_members_mut(def: &mut Def) -> impl Iterator<Item = &mut Member> {
+    let (members, cases): (&mut [Member], &mut [Case]) = match &mut def.kind {
+        DefKind::Struct { members, .. } => (members, &mut []),
+        DefKind::Union { cases, .. } => (&mut [], cases),
+        _ => (&mut [], &mut []),
+    };
+    members.iter_mut().chain(cases.iter_mut().map(|c| &mut c.member))
 }
 
 /// Names and numbers that must differ do.
@@ -446,10 +509,19 @@ fn unique(def: &str, what: &'static str, names: impl Iterator<Item = String>) ->
 }
 
 fn check_values(defs: &[Def], def: &Def) -> Result<(), SchemaError> {
+    check_names(def)?;
     match &def.kind {
         DefKind::Enum { bit_bound, literals } => {
             in_range(&def.name, "@bit_bound", u64::from(*bit_bound), 1, 32)?;
-            in_range(&def.name, "the number of literals", literals.len() as u64, 1, u64::MAX)
+            in_range(&def.name, "the number of literals", literals.len() as u64, 1, u64::MAX)?;
+            // Enums are signed wherever they are stored.
+            let end = 1i64 << (holder_bits(*bit_bound) - 1);
+            match literals.iter().find(|l| !(-end..end).contains(&l.value.into())) {
+                Some(l) => {
+                    refer(def, format!("the value {} of '{}' does not fit @bit_bound({bit_bound})", l.value, l.name))
+                }
+                None => Ok(()),
+            }
         }
         DefKind::Bitmask { bit_bound, flags } => {
             in_range(&def.name, "@bit_bound", u64::from(*bit_bound), 1, 64)?;
@@ -458,16 +530,74 @@ fn check_values(defs: &[Def], def: &Def) -> Result<(), SchemaError> {
         }
         DefKind::Union { discriminator, cases, .. } => {
             in_range(&def.name, "the number of cases", cases.len() as u64, 1, u64::MAX)?;
-            match is_discriminator(defs, discriminator) {
-                true => Ok(()),
-                false => Err(SchemaError::Reference {
-                    def: def.name.clone(),
-                    what: "a discriminator must be a boolean, octet, integer, character or enum".into(),
-                }),
+            if !is_discriminator(defs, discriminator) {
+                return refer(def, "a discriminator must be a boolean, octet, integer, character or enum");
             }
+            cases.iter().try_for_each(|case| check_labels(defs, def, discriminator, case))
         }
-        _ => Ok(()),
+        DefKind::Bitset { fields, .. } => fields.iter().try_for_each(|f| match bits_of(defs, &f.ty) {
+            Some(bits) => in_range(&def.name, "the width of a bit field", u64::from(f.width), 1, bits),
+            None => refer(def, "a bit field must be a boolean, octet or integer"),
+        }),
+        DefKind::Struct { members, .. } => match members.iter().find(|m| m.key && m.optional) {
+            Some(m) => refer(def, format!("'{}' is @key and @optional; a key is always there", m.name)),
+            None => Ok(()),
+        },
+        DefKind::Alias { .. } => Ok(()),
     }
+}
+
+fn refer(def: &Def, what: impl Into<String>) -> Result<(), SchemaError> {
+    Err(SchemaError::Reference { def: def.name.clone(), what: what.into() })
+}
+
+/// Names are printed, and are keys in text formats: they must be there and be without control characters.
+fn check_names(def: &Def) -> Result<(), SchemaError> {
+    let is_name = |name: &str| !name.is_empty() && !name.chars().any(char::is_control);
+    let all_are = match &def.kind {
+        DefKind::Enum { literals, .. } => literals.iter().all(|l| is_name(&l.name)),
+        DefKind::Bitmask { flags, .. } => flags.iter().all(|f| is_name(&f.name)),
+        DefKind::Bitset { fields, .. } => fields.iter().filter_map(|f| f.name.as_deref()).all(is_name),
+        _ => own_members(def).all(|m| is_name(&m.name)),
+    };
+    match all_are && is_name(&def.name) {
+        true => Ok(()),
+        false => refer(def, "a name is empty or has control characters"),
+    }
+}
+
+/// Each label is a value of the discriminator, and each case can be selected.
+fn check_labels(defs: &[Def], def: &Def, discriminator: &Type, case: &Case) -> Result<(), SchemaError> {
+    if case.labels.is_empty() && !case.is_default {
+        return refer(def, format!("no label selects '{}'", case.member.name));
+    }
+    if case.member.optional || case.member.key {
+        return refer(def, format!("'{}' is a union's member, which is neither @optional nor @key", case.member.name));
+    }
+    let is_value = |label: &i64| match unalias(defs, discriminator) {
+        Some(Type::Bool) => matches!(label, 0 | 1),
+        Some(Type::Char8) => (0..=0xFF).contains(label),
+        Some(Type::Char16) => (0..=0xFFFF).contains(label),
+        Some(ty @ Type::Def(_)) => literal::fit(defs, ty, &Literal::Int((*label).into())).is_some(),
+        Some(ty) => literal::integer_range(ty).is_some_and(|range| range.contains(&(*label).into())),
+        None => false,
+    };
+    match case.labels.iter().find(|label| !is_value(label)) {
+        Some(label) => refer(def, format!("the label {label} is no value of the discriminator")),
+        None => Ok(()),
+    }
+}
+
+/// Bits of the types that a bit field may have.
+fn bits_of(defs: &[Def], ty: &Type) -> Option<u64> {
+    Some(match unalias(defs, ty)? {
+        Type::Bool => 1,
+        Type::Octet | Type::Int8 | Type::Uint8 => 8,
+        Type::Int16 | Type::Uint16 => 16,
+        Type::Int32 | Type::Uint32 => 32,
+        Type::Int64 | Type::Uint64 => 64,
+        _ => return None,
+    })
 }
 
 fn is_discriminator(defs: &[Def], ty: &Type) -> bool {
@@ -477,7 +607,7 @@ fn is_discriminator(defs: &[Def], ty: &Type) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{BitField, Case};
+    use crate::schema::{BitField, EnumLiteral};
 
     fn finish(defs: Vec<Def>) -> Result<Schema, SchemaError> {
         let mut builder = SchemaBuilder::new();
@@ -494,6 +624,15 @@ mod tests {
         let schema = finish(vec![derived, base]).unwrap();
         let ids: Vec<u32> = schema.members(DefId(0)).iter().map(|m| m.id).collect();
         assert_eq!(ids, [7, 8, 9]);
+    }
+
+    #[test]
+    fn ids_count_on_through_a_base_without_members() {
+        let base = Def::structure("B", vec![Member::new("a", Type::Bool)]);
+        let empty = Def::structure("E", vec![]).with_base(DefId(0));
+        let derived = Def::structure("D", vec![Member::new("b", Type::Bool)]).with_base(DefId(1));
+        let schema = finish(vec![base, empty, derived]).unwrap();
+        assert_eq!(schema.members(DefId(2)).iter().map(|m| m.id).collect::<Vec<_>>(), [0, 1]);
     }
 
     #[test]
@@ -523,6 +662,45 @@ mod tests {
         let ty = Type::array(Type::array(Type::Uint64, [60_000]), [60_000, 60_000]);
         let error = finish(vec![Def::structure("A", vec![Member::new("a", ty)])]).unwrap_err();
         assert!(matches!(error, SchemaError::Range { what: "bytes of the fixed part", .. }), "{error}");
+    }
+
+    #[test]
+    fn names_labels_and_values_are_checked() {
+        let refused =
+            |def: Def| matches!(finish(vec![def]), Err(SchemaError::Reference { .. } | SchemaError::Range { .. }));
+        let member = |name: &str| Member::new(name, Type::Bool);
+        assert!(refused(Def::structure("S", vec![member("")])));
+        assert!(refused(Def::structure("S", vec![member("a\0b")])));
+        assert!(refused(Def::structure("\x1b[2J", vec![])));
+        assert!(refused(Def::structure("S", vec![member("a").as_key().as_optional()])));
+        let case = |labels: &[i64]| Case::new(labels, "a", Type::Bool);
+        assert!(refused(Def::union("U", Type::Bool, vec![case(&[2])])));
+        assert!(refused(Def::union("U", Type::Uint8, vec![case(&[-1])])));
+        assert!(refused(Def::union("U", Type::Int32, vec![case(&[])])));
+        assert!(refused(Def::union("U", Type::Int32, vec![Case { member: member("a").as_optional(), ..case(&[1]) }])));
+        let literals = vec![EnumLiteral::new("A", 128)];
+        let narrow = DefKind::Enum { bit_bound: 8, literals };
+        assert!(refused(Def { kind: narrow, ..Def::enumeration("E", ["A"]) }));
+        assert!(refused(Def::bitset("B", vec![BitField { ty: Type::Octet, ..BitField::new("a", 9) }])));
+        assert!(refused(Def::bitset("B", vec![BitField { ty: Type::Float32, ..BitField::new("a", 9) }])));
+    }
+
+    #[test]
+    fn types_end_once_typedefs_are_resolved() {
+        let of_itself = Def::alias("A", Type::sequence(Type::Def(DefId(0))));
+        assert!(matches!(finish(vec![of_itself]), Err(SchemaError::Reference { .. })));
+        let chain = |n: u32| (0..n).map(|i| Def::alias(format!("A{i}"), Type::sequence(Type::Def(DefId(i + 1)))));
+        let end = |n| chain(n).chain([Def::alias("End", Type::Bool)]).collect();
+        assert!(finish(end(8)).is_ok());
+        assert!(finish(end(4000)).is_err());
+    }
+
+    #[test]
+    fn members_count_wherever_they_are_inherited() {
+        let wide = Def::structure("B", (0..1000).map(|i| Member::new(format!("m{i}"), Type::Bool)).collect());
+        let derived = (0..1000).map(|i| Def::structure(format!("D{i}"), vec![]).with_base(DefId(0)));
+        let error = finish([wide].into_iter().chain(derived).collect()).unwrap_err();
+        assert!(matches!(error, SchemaError::Range { what: "number of members", got: 1_001_000, .. }), "{error}");
     }
 
     #[test]

@@ -18,9 +18,20 @@
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use core::fmt;
 
+#[doc(hidden)]
+pub mod arbitrary;
 mod builder;
+mod display;
+mod encoding;
+pub mod evolve;
+mod hash;
+mod literal;
+mod measure;
 
 pub use builder::{MAX_MEMBER_ID, SchemaBuilder, SchemaError, SchemaLimits, hash_id};
+pub use encoding::SchemaDecodeError;
+pub use hash::{DocumentHash, ParseHashError, TypeHash};
+pub use measure::{array_len, array_shape, holder_bits};
 
 /// Index of a definition in its schema's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -471,9 +482,9 @@ impl BitField {
     pub fn new(name: impl Into<String>, width: u8) -> BitField {
         let ty = match width {
             1 => Type::Bool,
-            0..=8 => Type::Octet,
-            0..=16 => Type::Uint16,
-            0..=32 => Type::Uint32,
+            0 | 2..=8 => Type::Octet,
+            9..=16 => Type::Uint16,
+            17..=32 => Type::Uint32,
             _ => Type::Uint64,
         };
         BitField { name: Some(name.into()), position: 0, width, ty, annotations: Vec::new() }
@@ -487,11 +498,23 @@ impl BitField {
 pub struct Schema(Arc<Inner>);
 
 struct Inner {
-    defs: Vec<Def>,
+    /// Shared by all schemas that one builder's definitions make, one for each root.
+    defs: Arc<[Def]>,
     root: Type,
+    type_hash: TypeHash,
 }
 
 impl Schema {
+    /// From definitions that [`SchemaBuilder::finish`] has checked.
+    fn from_checked(defs: impl Into<Arc<[Def]>>, root: Type) -> Schema {
+        let mut schema = Schema(Arc::new(Inner { defs: defs.into(), root, type_hash: TypeHash::from_bytes([0; 16]) }));
+        let type_hash = TypeHash::of(&schema);
+        if let Some(inner) = Arc::get_mut(&mut schema.0) {
+            inner.type_hash = type_hash;
+        }
+        schema
+    }
+
     /// The type at the root.
     pub fn root(&self) -> &Type {
         &self.0.root
@@ -576,7 +599,7 @@ impl Schema {
 
     /// The same definitions with another root.
     pub fn with_root(&self, id: DefId) -> Schema {
-        Schema(Arc::new(Inner { defs: self.0.defs.clone(), root: Type::Def(id) }))
+        Schema::from_checked(self.0.defs.clone(), Type::Def(id))
     }
 }
 

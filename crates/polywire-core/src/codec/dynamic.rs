@@ -1,0 +1,117 @@
+//! Encoders and decoders for records.
+
+use alloc::{sync::Arc, vec::Vec};
+
+use super::{BuildError, Codec, Options, compile_decode, compile_encode};
+use crate::{
+    layout::{Record, Shape},
+    program::{Backend, Executable, Limits, io::CodecError},
+    schema::Schema,
+};
+
+/// Writes records of one shape in one format.
+#[derive(Clone)]
+pub struct DynEncoder {
+    executable: Executable,
+    shape: Arc<Shape>,
+    limits: Limits,
+}
+
+impl DynEncoder {
+    /// Compiles it for records of `shape`.
+    pub fn new(codec: &dyn Codec, options: &Options, shape: &Arc<Shape>) -> Result<DynEncoder, BuildError> {
+        DynEncoder::with_backend(codec, options, shape, Backend::Auto)
+    }
+
+    /// Compiles it for a back end of your choice.
+    pub fn with_backend(
+        codec: &dyn Codec,
+        options: &Options,
+        shape: &Arc<Shape>,
+        backend: Backend,
+    ) -> Result<DynEncoder, BuildError> {
+        let executable = compile_encode(codec, options, shape, backend)?;
+        Ok(DynEncoder { executable, shape: shape.clone(), limits: Limits::default() })
+    }
+
+    /// Appends a record to `out`; after an error `out` is as before.
+    ///
+    /// # Panics
+    /// If the record is of another shape than the encoder: not just of an equal one, but not of the same `Arc`.
+    #[inline]
+    pub fn encode(&self, record: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the encoder");
+        // SAFETY: the program was made for the record's layout, and the record is borrowed.
+        unsafe { self.executable.encode(record.as_ptr(), out, &self.limits) }
+    }
+
+    /// The shape of the records.
+    pub fn shape(&self) -> &Arc<Shape> {
+        &self.shape
+    }
+
+    /// The program that runs.
+    pub fn executable(&self) -> &Executable {
+        &self.executable
+    }
+}
+
+/// Reads records of one shape from one format, as a given writer's schema has them.
+#[derive(Clone)]
+pub struct DynDecoder {
+    executable: Executable,
+    shape: Arc<Shape>,
+    limits: Limits,
+}
+
+impl DynDecoder {
+    /// Compiles it for messages of a writer's schema and records of `shape`.
+    pub fn new(
+        codec: &dyn Codec,
+        options: &Options,
+        writer: &Schema,
+        shape: &Arc<Shape>,
+    ) -> Result<DynDecoder, BuildError> {
+        DynDecoder::with_backend(codec, options, writer, shape, Backend::Auto)
+    }
+
+    /// Compiles it for a back end of your choice.
+    pub fn with_backend(
+        codec: &dyn Codec,
+        options: &Options,
+        writer: &Schema,
+        shape: &Arc<Shape>,
+        backend: Backend,
+    ) -> Result<DynDecoder, BuildError> {
+        let executable = compile_decode(codec, options, writer, shape, backend)?;
+        Ok(DynDecoder { executable, shape: shape.clone(), limits: Limits::default() })
+    }
+
+    /// The same decoder with other limits.
+    pub fn with_limits(mut self, limits: Limits) -> DynDecoder {
+        self.limits = limits;
+        self
+    }
+
+    /// Reads one message into `record`, whose memory is used again, and gives how many bytes it took. After an error the record is valid,
+    /// but of no use.
+    ///
+    /// # Panics
+    /// As [`DynEncoder::encode`].
+    #[inline]
+    pub fn decode(&self, bytes: &[u8], record: &mut Record) -> Result<usize, CodecError> {
+        assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the decoder");
+        // SAFETY: the program was made for the record's layout, and the record is borrowed mutably.
+        unsafe { self.executable.decode(bytes, record.as_mut_ptr(), &self.limits) }
+    }
+
+    /// The shape of the records.
+    pub fn shape(&self) -> &Arc<Shape> {
+        &self.shape
+    }
+
+    /// The program that runs.
+    pub fn executable(&self) -> &Executable {
+        &self.executable
+    }
+}

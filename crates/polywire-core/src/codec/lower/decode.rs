@@ -1,0 +1,830 @@
+//! The walk for decoding: the writer's schema beside the reader's, and the reader's layout.
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet},
+    format,
+    string::ToString,
+    sync::Arc,
+    vec::Vec,
+};
+
+use super::{LowerError, Paths, bits_scalar, encode::fields, enum_scalar, recursive, scalar_of, widens};
+use crate::{
+    layout::{Kind, Layout, NodeId, Scalar},
+    program::{
+        Block, Check, Direction, FaultKind, Op, OpKind, Order, Overflow, PathId, Place, Program, Routine, Segment,
+        Source, TextForm, Wire,
+    },
+    schema::{
+        Def, DefId, DefKind, Member, Schema, TryConstruct, Type,
+        evolve::{self, CaseStep, DefaultValue, Verdict, default_of, zero_of},
+    },
+};
+
+/// How a format reads each kind of value. Types are the writer's; where the value goes is a [`Slot`].
+pub trait DecodeDialect {
+    /// A boolean, number, character, bitmask or bitset. [`DecodeWalk::fixed`] or [`DecodeWalk::get`] do it all.
+    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Result<(), LowerError>;
+
+    /// An enum.
+    fn enumeration(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        id: DefId,
+        wire: Scalar,
+        slot: &Slot<'_>,
+    ) -> Result<(), LowerError>;
+
+    /// A string, or a wide one. [`DecodeWalk::text`] does it all.
+    fn text(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError>;
+
+    /// A sequence.
+    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError>;
+
+    /// An array.
+    fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, dims: &[u32], slot: &Slot<'_>)
+    -> Result<(), LowerError>;
+
+    /// A map.
+    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Result<(), LowerError>;
+
+    /// A structure. [`DecodeWalk::member`] reads a member's value, [`DecodeWalk::absent`] stands for one that is not there. What only the
+    /// reader has was given its default before.
+    fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Result<(), LowerError>;
+
+    /// A union. With the discriminator in the accumulator as an `I64`, [`DecodeWalk::union_arms`] does the rest.
+    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Result<(), LowerError>;
+}
+
+/// Where a value goes, and what the reader says of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot<'a> {
+    /// In memory; [`Place::Sink`] if the reader does not have it.
+    pub place: Place,
+    /// The reader's type; none for a sink.
+    reader: Option<&'a Type>,
+    /// What happens to a value that does not fit.
+    try_construct: TryConstruct,
+    /// The member that the value is, for its default.
+    member: Option<&'a Member>,
+}
+
+impl<'a> Slot<'a> {
+    const SINK: Slot<'static> =
+        Slot { place: Place::Sink, reader: None, try_construct: TryConstruct::Discard, member: None };
+
+    /// For an element, key or value inside another value.
+    fn inside(place: Place, reader: &'a Type) -> Slot<'a> {
+        Slot { place, reader: Some(reader), try_construct: TryConstruct::Discard, member: None }
+    }
+}
+
+/// A member of the writer's, and what the reader has for it.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberIn<'a> {
+    /// Its declaration at the writer.
+    pub writer: &'a Member,
+    /// Its declaration at the reader, and where it is, optional and pointer included; none if it is skipped.
+    pub reader: Option<(&'a Member, Place)>,
+}
+
+/// A union to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct UnionIn<'a> {
+    /// The writer's definition.
+    pub id: DefId,
+    /// The writer's type of the discriminator.
+    pub discriminator: &'a Type,
+    /// The discriminator on the wire of a format that has fixed-size integers.
+    pub wire: Scalar,
+    /// Where it goes.
+    pub slot: Slot<'a>,
+}
+
+/// The walk: what is emitted so far, and where it stands.
+pub struct DecodeWalk<'a> {
+    dialect: &'a dyn DecodeDialect,
+    writer: &'a Schema,
+    reader: &'a Schema,
+    layout: &'a Layout,
+    paths: Paths,
+    ops: Vec<Op>,
+    recursive: BTreeSet<DefId>,
+    routines: Vec<Option<Routine>>,
+    routine_of: BTreeMap<(DefId, Option<(DefId, NodeId)>), u32>,
+}
+
+/// Lowers a pair of types for decoding. Paths in errors are the writer's.
+pub fn lower(
+    dialect: &dyn DecodeDialect,
+    writer: &Schema,
+    reader: &Schema,
+    layout: &Arc<Layout>,
+) -> Result<Program, LowerError> {
+    if let refused @ Verdict::Refused(_) = evolve::assess(writer, reader) {
+        return Err(LowerError::Refused(format!("{refused}")));
+    }
+    let mut walk = DecodeWalk {
+        dialect,
+        writer,
+        reader,
+        layout,
+        paths: Paths::new(),
+        ops: Vec::new(),
+        recursive: recursive(writer),
+        routines: Vec::new(),
+        routine_of: BTreeMap::new(),
+    };
+    let place = Place::At { offset: 0, node: layout.root() };
+    walk.value(writer.root(), &Slot::inside(place, reader.root()))?;
+    Ok(Program {
+        direction: Direction::Decode,
+        layout: layout.clone(),
+        root: Block(walk.ops),
+        routines: walk.routines.into_iter().flatten().collect(),
+        paths: walk.paths.all,
+    })
+}
+
+impl<'a> DecodeWalk<'a> {
+    /// Appends an operation, blamed on the current field.
+    pub fn emit(&mut self, kind: OpKind) {
+        let op = self.paths.op(kind);
+        self.ops.push(op);
+    }
+
+    /// What `fill` emits, as a block of its own.
+    pub fn block(&mut self, fill: impl FnOnce(&mut Self) -> Result<(), LowerError>) -> Result<Block, LowerError> {
+        let outer = core::mem::take(&mut self.ops);
+        let filled = fill(self);
+        let inner = core::mem::replace(&mut self.ops, outer);
+        filled.map(|()| Block(inner))
+    }
+
+    /// Emits the value of a writer's type into a slot.
+    pub fn value(&mut self, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let dialect = self.dialect;
+        match self.writer.resolve(ty) {
+            Type::Def(id) => self.def(*id, slot),
+            ty @ (Type::String { .. } | Type::WString { .. }) => dialect.text(self, ty, slot),
+            Type::Sequence { element, .. } => dialect.sequence(self, element, slot),
+            Type::Array { element, dims } => dialect.array(self, element, dims, slot),
+            Type::Map { key, value, .. } => dialect.map(self, key, value, slot),
+            primitive => match scalar_of(primitive) {
+                Some(scalar) => dialect.scalar(self, primitive, scalar, slot),
+                None => Err(self.unsupported("the type has no scalar")),
+            },
+        }
+    }
+
+    fn def(&mut self, id: DefId, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let (dialect, writer) = (self.dialect, self.writer);
+        match &writer.def(id).kind {
+            DefKind::Enum { bit_bound, .. } => dialect.enumeration(self, id, enum_scalar(*bit_bound), slot),
+            DefKind::Bitmask { .. } | DefKind::Bitset { .. } => {
+                dialect.scalar(self, &Type::Def(id), bits_scalar(writer, id), slot)
+            }
+            _ if self.recursive.contains(&id) => self.routine(id, slot),
+            _ => self.aggregate(id, slot),
+        }
+    }
+
+    fn routine(&mut self, id: DefId, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let target = self.reader_def(slot).zip(slot.place.node());
+        if let Some(routine) = self.routine_of.get(&(id, target)) {
+            self.emit(OpKind::Call { routine: *routine, place: slot.place });
+            return Ok(());
+        }
+        let routine = self.routines.len() as u32;
+        self.routine_of.insert((id, target), routine);
+        self.routines.push(None);
+        let mut inside = *slot;
+        if let Place::At { node, .. } = slot.place {
+            inside.place = Place::At { offset: 0, node };
+        }
+        let block = self.block(|walk| walk.aggregate(id, &inside))?;
+        self.routines[routine as usize] = Some(Routine { frame: slot.place.node(), block });
+        self.emit(OpKind::Call { routine, place: slot.place });
+        Ok(())
+    }
+
+    /// The definition that the reader has for a slot.
+    fn reader_def(&self, slot: &Slot<'_>) -> Option<DefId> {
+        match self.reader.resolve(slot.reader?) {
+            Type::Def(id) => Some(*id),
+            _ => None,
+        }
+    }
+
+    fn aggregate(&mut self, id: DefId, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let (dialect, writer) = (self.dialect, self.writer);
+        match &writer.def(id).kind {
+            DefKind::Union { discriminator, .. } => {
+                let wire = match writer.def_of(discriminator) {
+                    Some(Def { kind: DefKind::Enum { bit_bound, .. }, .. }) => Some(enum_scalar(*bit_bound)),
+                    _ => scalar_of(writer.resolve(discriminator)),
+                };
+                let wire = wire.ok_or_else(|| self.mismatch())?;
+                dialect.union(self, &UnionIn { id, discriminator, wire, slot: *slot })
+            }
+            _ => {
+                let members = self.pair_members(id, slot)?;
+                dialect.structure(self, id, &members)
+            }
+        }
+    }
+
+    /// The writer's members with the reader's beside them. What only the reader has is given its default.
+    fn pair_members(&mut self, id: DefId, slot: &Slot<'_>) -> Result<Vec<MemberIn<'a>>, LowerError> {
+        let (writer, reader) = (self.writer, self.reader);
+        let Some(target) = self.reader_def(slot) else {
+            return Ok(writer.members(id).into_iter().map(|writer| MemberIn { writer, reader: None }).collect());
+        };
+        let places = fields(self.layout, slot.place).ok_or_else(|| self.mismatch())?;
+        let pairs = evolve::pair_members(writer, id, reader, target);
+        let pairs = pairs.map_err(|conflict| LowerError::Refused(format!("{conflict}")))?;
+        let place = |i: usize| places.get(i).copied();
+        let mut members = Vec::new();
+        for pair in pairs {
+            let theirs = match pair.reader {
+                Some((i, member)) => Some((member, place(i).ok_or_else(|| self.mismatch())?)),
+                None => None,
+            };
+            match (pair.writer, theirs) {
+                (Some((_, writer)), reader) => members.push(MemberIn { writer, reader }),
+                (None, Some((member, place))) => self.default_member(member, place)?,
+                (None, None) => {}
+            }
+        }
+        Ok(members)
+    }
+
+    /// Emits a member's value: for one that the writer says is optional, where it is known to be there.
+    pub fn member(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
+        let step = self.paths.enter(&member.writer.name);
+        let done = match member.reader {
+            None => self.value(&member.writer.ty, &Slot::SINK),
+            Some((reader, place)) => self.in_member(reader, place, |walk, slot| walk.value(&member.writer.ty, slot)),
+        };
+        self.paths.leave(step);
+        done
+    }
+
+    /// Emits what stands for a member that is not there: absence, or the reader's default.
+    pub fn absent(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
+        let step = self.paths.enter(&member.writer.name);
+        let done = match member.reader {
+            None => Ok(()),
+            Some((reader, place)) => self.default_member(reader, place),
+        };
+        self.paths.leave(step);
+        done
+    }
+
+    /// Emits what stands for a mandatory member that a format can leave out and the message does not have: an error for a key, else as
+    /// [`DecodeWalk::absent`].
+    pub fn missing(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
+        if member.writer.key || member.writer.must_understand {
+            let step = self.paths.enter(&member.writer.name);
+            self.emit(OpKind::Fail(FaultKind::MissingMember));
+            self.paths.leave(step);
+            return Ok(());
+        }
+        self.absent(member)
+    }
+
+    /// Goes through optional and pointer to the value of a reader's member.
+    fn in_member(
+        &mut self,
+        member: &Member,
+        place: Place,
+        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
+    ) -> Result<(), LowerError> {
+        match self.kind(place) {
+            Some(Kind::Optional(optional)) if member.optional => {
+                let inside = Place::At { offset: 0, node: optional.inner };
+                let body = self.block(|walk| walk.through_pointer(member, inside, fill))?;
+                self.emit(OpKind::Present { place, body });
+                Ok(())
+            }
+            _ => self.through_pointer(member, place, fill),
+        }
+    }
+
+    fn through_pointer(
+        &mut self,
+        member: &Member,
+        place: Place,
+        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
+    ) -> Result<(), LowerError> {
+        let slot =
+            |place| Slot { place, reader: Some(&member.ty), try_construct: member.try_construct, member: Some(member) };
+        match self.kind(place) {
+            Some(Kind::Boxed(boxed)) if member.external => {
+                let inside = Place::At { offset: 0, node: boxed.inner };
+                let body = self.block(|walk| fill(walk, &slot(inside)))?;
+                self.emit(OpKind::Unbox { place, body });
+                Ok(())
+            }
+            _ => fill(self, &slot(place)),
+        }
+    }
+
+    fn default_member(&mut self, member: &Member, place: Place) -> Result<(), LowerError> {
+        if member.optional {
+            self.emit(OpKind::Clear(place));
+            return Ok(());
+        }
+        let reader = self.reader;
+        self.through_pointer(member, place, |walk, slot| {
+            walk.default(default_of(reader, member), &member.ty, slot.place)
+        })
+    }
+
+    /// Emits a default of the reader's. It touches no wire.
+    fn default(&mut self, value: DefaultValue<'_>, ty: &Type, place: Place) -> Result<(), LowerError> {
+        match value {
+            DefaultValue::Absent | DefaultValue::Empty | DefaultValue::Text("") => self.emit(OpKind::Clear(place)),
+            DefaultValue::Text(text) => self.emit(OpKind::SetText(place, text.into())),
+            DefaultValue::Bool(value) => self.constant(Scalar::Bool, value.into(), place)?,
+            DefaultValue::Int(value) => self.constant(self.memory_scalar(place)?, value as u128, place)?,
+            DefaultValue::Char(code) => self.constant(self.memory_scalar(place)?, code.into(), place)?,
+            DefaultValue::Float(value) => {
+                let scalar = self.memory_scalar(place)?;
+                let bits = match scalar {
+                    Scalar::F32 => (value as f32).to_bits().into(),
+                    Scalar::F64 => value.to_bits().into(),
+                    _ => binary128(value),
+                };
+                self.constant(scalar, bits, place)?;
+            }
+            DefaultValue::Elements => self.default_elements(ty, place)?,
+            DefaultValue::Members(id) => {
+                let places = fields(self.layout, place).ok_or_else(|| self.mismatch())?;
+                let reader = self.reader;
+                for (member, place) in reader.members(id).into_iter().zip(places) {
+                    self.default_member(member, place)?;
+                }
+            }
+            DefaultValue::Case { discriminator, case } => {
+                self.emit(OpKind::Const(Scalar::I64, discriminator as u128));
+                self.select_default(ty, case, place)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn constant(&mut self, scalar: Scalar, bits: u128, place: Place) -> Result<(), LowerError> {
+        self.emit(OpKind::Const(scalar, bits));
+        if let (Some(Kind::Enum(_)), Some(node)) = (self.kind(place), place.node()) {
+            self.emit(OpKind::Check(Check::Enum { node, otherwise: None }));
+        }
+        self.emit(OpKind::Store(place));
+        Ok(())
+    }
+
+    fn default_elements(&mut self, ty: &Type, place: Place) -> Result<(), LowerError> {
+        let reader = self.reader;
+        let (Type::Array { element, .. }, Some(Kind::Array { element: node, len })) =
+            (reader.resolve(ty), self.kind(place))
+        else {
+            return Err(self.mismatch());
+        };
+        let inside = Place::At { offset: 0, node: *node };
+        let block = self.block(|walk| walk.default(zero_of(reader, element), element, inside))?;
+        self.emit(OpKind::Sequence {
+            place,
+            source: Source::Fixed(*len),
+            element: block,
+            bound: 0,
+            overflow: Overflow::Refuse,
+            min_wire: 0,
+        });
+        Ok(())
+    }
+
+    /// Selects a case of the reader's with its default, the discriminator being in the accumulator.
+    fn select_default(&mut self, ty: &Type, case: usize, place: Place) -> Result<(), LowerError> {
+        let reader = self.reader;
+        let Some(Def { kind: DefKind::Union { cases, .. }, .. }) = reader.def_of(ty) else {
+            return Err(self.mismatch());
+        };
+        let Some(Kind::Union(union)) = self.kind(place) else { return Err(self.mismatch()) };
+        let (case_def, node) = cases.get(case).zip(union.cases.get(case)).ok_or_else(|| self.mismatch())?;
+        let inside = Place::At { offset: 0, node: *node };
+        let body = self.block(|walk| walk.default_member(&case_def.member, inside))?;
+        self.emit(OpKind::Select { place, case: Some(case as u32), body });
+        Ok(())
+    }
+
+    /// Emits a fixed-size scalar of the wire into a slot: as part of a run where memory and wire allow it.
+    pub fn fixed(&mut self, ty: &Type, wire: Scalar, order: Order, slot: &Slot<'_>) -> Result<(), LowerError> {
+        match self.segment(ty, wire, order, slot)? {
+            Some(segment) => {
+                let size = segment.size();
+                self.emit(OpKind::Run { segments: [segment].into(), size });
+                Ok(())
+            }
+            None => {
+                let unchecked = if wire == Scalar::Bool { Scalar::U8 } else { wire };
+                self.get(ty, Wire::Fixed { scalar: unchecked, order }, slot)
+            }
+        }
+    }
+
+    /// The same as a segment, if that can be.
+    pub fn segment(
+        &mut self,
+        ty: &Type,
+        wire: Scalar,
+        order: Order,
+        slot: &Slot<'_>,
+    ) -> Result<Option<Segment>, LowerError> {
+        let check = self.check(ty, wire, slot)?;
+        let memory = match slot.place {
+            Place::Sink => wire,
+            place => self.memory_scalar(place)?,
+        };
+        let fits = match &check {
+            None | Some(Check::Bool | Check::Enum { .. }) => wire == memory || widens(wire, memory),
+            Some(Check::OneOf(_)) => slot.place == Place::Sink,
+            Some(_) => false,
+        };
+        Ok(fits.then_some(Segment { place: slot.place, at: 0, wire, memory, count: 1, order, check }))
+    }
+
+    /// Emits a scalar of the wire into a slot: fetched, checked, converted and stored.
+    pub fn get(&mut self, ty: &Type, wire: Wire, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let scalar = wire.scalar();
+        self.emit(OpKind::Get(wire));
+        self.store(ty, scalar, slot)
+    }
+
+    /// Emits what moves the accumulator, a value of the writer's type that is a `scalar`, into a slot.
+    pub fn store(&mut self, ty: &Type, scalar: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let declared = self.wire_scalar(ty);
+        // A format may give a wider integer than the writer's type; that it is one of the type's values is checked here.
+        if declared != scalar && declared != Scalar::Bool {
+            self.emit(OpKind::Convert(declared));
+        }
+        let check = self.check(ty, declared, slot)?;
+        if let Some(check) = check.filter(|c| scalar != Scalar::Bool || !matches!(c, Check::Bool)) {
+            self.emit(OpKind::Check(check));
+        }
+        if slot.place == Place::Sink {
+            return Ok(());
+        }
+        let memory = self.memory_scalar(slot.place)?;
+        if memory != declared {
+            self.emit(OpKind::Convert(memory));
+        }
+        self.emit(OpKind::Store(slot.place));
+        Ok(())
+    }
+
+    /// The scalar of a writer's primitive, enum, bitmask or bitset on a wire that has fixed-size integers.
+    fn wire_scalar(&self, ty: &Type) -> Scalar {
+        match self.writer.resolve(ty) {
+            Type::Def(id) => match &self.writer.def(*id).kind {
+                DefKind::Enum { bit_bound, .. } => enum_scalar(*bit_bound),
+                _ => bits_scalar(self.writer, *id),
+            },
+            primitive => scalar_of(primitive).unwrap_or(Scalar::U8),
+        }
+    }
+
+    /// What must be checked or masked before a writer's scalar is stored.
+    fn check(&mut self, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Result<Option<Check>, LowerError> {
+        let writer = self.writer;
+        let Type::Def(id) = writer.resolve(ty) else {
+            return Ok((wire == Scalar::Bool).then_some(Check::Bool));
+        };
+        match (&writer.def(*id).kind, slot.place) {
+            (DefKind::Enum { literals, .. }, Place::Sink) => {
+                let mut values: Vec<i64> = literals.iter().map(|l| l.value.into()).collect();
+                values.sort_unstable();
+                Ok(Some(Check::OneOf(values.into())))
+            }
+            (DefKind::Enum { .. }, Place::At { node, .. }) => {
+                Ok(Some(Check::Enum { node, otherwise: self.default_literal(slot) }))
+            }
+            (_, Place::Sink) => Ok(None),
+            _ => self.kept_bits(*id, slot),
+        }
+    }
+
+    /// The literal that takes the place of one that the reader does not know, if its type or member says so.
+    pub fn default_literal(&self, slot: &Slot<'_>) -> Option<i32> {
+        let def = self.reader.def(self.reader_def(slot)?);
+        let DefKind::Enum { literals, .. } = &def.kind else { return None };
+        let marked = literals.iter().find(|l| l.is_default).map(|l| l.value);
+        marked.or_else(|| match (slot.try_construct, slot.member.map(|m| default_of(self.reader, m))) {
+            (TryConstruct::UseDefault, Some(DefaultValue::Int(value))) => i32::try_from(value).ok(),
+            (TryConstruct::UseDefault, _) => literals.first().map(|l| l.value),
+            _ => None,
+        })
+    }
+
+    fn kept_bits(&self, id: DefId, slot: &Slot<'_>) -> Result<Option<Check>, LowerError> {
+        let Some(target) = self.reader_def(slot) else { return Ok(None) };
+        if self.writer.def(id) == self.reader.def(target) {
+            return Ok(None);
+        }
+        let kept = evolve::kept_bits(self.writer, id, self.reader, target);
+        kept.map(|bits| Some(Check::Keep(bits))).map_err(|conflict| LowerError::Refused(format!("{conflict}")))
+    }
+
+    /// Emits a string into a slot, with the reader's bound and policy.
+    pub fn text(&mut self, form: TextForm, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let (bound, utf16_bound) = match slot.reader.map(|ty| self.reader.resolve(ty)) {
+            Some(Type::String { bound }) => (*bound, false),
+            Some(Type::WString { bound }) => (*bound, true),
+            _ => (0, false),
+        };
+        let overflow = self.overflow(slot);
+        self.emit(OpKind::Text { place: slot.place, form, bound, utf16_bound, overflow, after: 0 });
+        Ok(())
+    }
+
+    /// What happens to what is longer than the reader's bound.
+    pub fn overflow(&self, slot: &Slot<'_>) -> Overflow {
+        match slot.try_construct {
+            TryConstruct::Discard => Overflow::Refuse,
+            TryConstruct::Trim => Overflow::Trim,
+            TryConstruct::UseDefault => match slot.member.map(|m| default_of(self.reader, m)) {
+                Some(DefaultValue::Text(text)) => Overflow::UseDefault(text.into()),
+                _ => Overflow::UseDefault("".into()),
+            },
+        }
+    }
+
+    /// The bound that the reader's sequence or map has; 0 is none.
+    pub fn bound(&self, slot: &Slot<'_>) -> u32 {
+        match slot.reader.map(|ty| self.reader.resolve(ty)) {
+            Some(Type::Sequence { bound, .. } | Type::Map { bound, .. }) => *bound,
+            _ => 0,
+        }
+    }
+
+    /// The scalar of a sequence's elements, if the wire's bytes can be copied to memory all at once but for their order.
+    pub fn bulk_scalar(&self, element: &Type, slot: &Slot<'_>) -> Option<Scalar> {
+        let scalar = scalar_of(self.writer.resolve(element))?;
+        match self.kind(slot.place) {
+            None => Some(scalar),
+            Some(Kind::Sequence(sequence)) => match &self.layout.node(sequence.element).kind {
+                Kind::Scalar(memory) => (*memory == scalar).then_some(scalar),
+                _ => None,
+            },
+            Some(_) => None,
+        }
+    }
+
+    /// The block for an element of a sequence or array: `fill` gets the element's slot.
+    pub fn element(
+        &mut self,
+        slot: &Slot<'_>,
+        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
+    ) -> Result<Block, LowerError> {
+        let node = match self.kind(slot.place) {
+            None => None,
+            Some(Kind::Sequence(sequence)) => Some(sequence.element),
+            Some(Kind::Array { element, .. }) => Some(*element),
+            Some(_) => return Err(self.mismatch()),
+        };
+        let reader = match slot.reader.map(|ty| self.reader.resolve(ty)) {
+            Some(Type::Sequence { element, .. } | Type::Array { element, .. }) => Some(&**element),
+            _ => None,
+        };
+        let inside = inside(node, reader);
+        let step = self.paths.enter("[]");
+        let block = self.block(|walk| fill(walk, &inside));
+        self.paths.leave(step);
+        block
+    }
+
+    /// The blocks for an entry of a map: both get the slot of what they read.
+    pub fn entry(
+        &mut self,
+        slot: &Slot<'_>,
+        key: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
+        value: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
+    ) -> Result<(Block, Block), LowerError> {
+        let nodes = match self.kind(slot.place) {
+            None => (None, None),
+            Some(Kind::Map(map)) => (Some(map.key), Some(map.value)),
+            Some(_) => return Err(self.mismatch()),
+        };
+        let types = match slot.reader.map(|ty| self.reader.resolve(ty)) {
+            Some(Type::Map { key, value, .. }) => (Some(&**key), Some(&**value)),
+            _ => (None, None),
+        };
+        let (k, v) = (inside(nodes.0, types.0), inside(nodes.1, types.1));
+        let step = self.paths.enter("[]");
+        let blocks = self.block(|walk| key(walk, &k)).and_then(|key| Ok((key, self.block(|walk| value(walk, &v))?)));
+        self.paths.leave(step);
+        blocks
+    }
+
+    /// Emits the choice of a union's case by the accumulator, an `I64`. `value` emits what a format has around a member's value, and calls
+    /// [`DecodeWalk::case_value`] for the value itself.
+    pub fn union_arms(
+        &mut self,
+        union: &UnionIn<'_>,
+        mut value: impl FnMut(&mut Self, &CaseIn<'_>) -> Result<(), LowerError>,
+    ) -> Result<(), LowerError> {
+        let rows = self.case_rows(union);
+        let mut arms: Vec<(CaseRow, Vec<i64>)> = Vec::new();
+        let mut otherwise = Block::default();
+        for (label, row) in rows {
+            match (label, arms.iter_mut().find(|(known, _)| *known == row)) {
+                (Some(label), Some((_, labels))) => labels.push(label),
+                (Some(label), None) => arms.push((row, [label].into())),
+                (None, _) => otherwise = self.block(|walk| walk.case_row(union, &row, &mut value))?,
+            }
+        }
+        let arms = arms.into_iter().map(|(row, labels)| {
+            let block = self.block(|walk| walk.case_row(union, &row, &mut value))?;
+            Ok((labels, block))
+        });
+        let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
+        self.emit(OpKind::Switch { arms, otherwise });
+        Ok(())
+    }
+
+    fn case_rows(&self, union: &UnionIn<'_>) -> Vec<(Option<i64>, CaseRow)> {
+        // A union without a reader is paired with itself: every case is skipped as the writer's.
+        let (reader, target) = match self.reader_def(&union.slot) {
+            Some(target) => (self.reader, target),
+            None => (self.writer, union.id),
+        };
+        let rows = evolve::pair_cases(self.writer, union.id, reader, target);
+        let row = |pair: &evolve::CasePair<'_>| CaseRow {
+            writer: pair.writer.map(|(i, _)| i),
+            reader: pair.reader.map(|(i, _)| i),
+            step: pair.step(),
+        };
+        rows.iter().map(|pair| (pair.label, row(pair))).collect()
+    }
+
+    fn case_row(
+        &mut self,
+        union: &UnionIn<'_>,
+        row: &CaseRow,
+        value: &mut dyn FnMut(&mut Self, &CaseIn<'_>) -> Result<(), LowerError>,
+    ) -> Result<(), LowerError> {
+        let writer_case = |i: usize| match &self.writer.def(union.id).kind {
+            DefKind::Union { cases, .. } => cases.get(i),
+            _ => None,
+        };
+        let writer = row.writer.and_then(writer_case).map(|case| &case.member);
+        let sunk = union.slot.place == Place::Sink;
+        match (row.step, writer) {
+            (CaseStep::Same, Some(member)) if !sunk => self.case_same(union, row, member, value),
+            (CaseStep::Same | CaseStep::Unknown, Some(member)) => {
+                value(self, &CaseIn { member, slot: Slot::SINK })?;
+                if sunk { Ok(()) } else { self.case_unknown(union) }
+            }
+            (CaseStep::Default, _) if !sunk => {
+                let (Some(case), Some(ty)) = (row.reader, union.slot.reader) else { return Err(self.mismatch()) };
+                self.select_default(ty, case, union.slot.place)
+            }
+            _ if sunk => Ok(()),
+            _ => {
+                self.emit(OpKind::Select { place: union.slot.place, case: None, body: Block::default() });
+                Ok(())
+            }
+        }
+    }
+
+    fn case_same(
+        &mut self,
+        union: &UnionIn<'_>,
+        row: &CaseRow,
+        member: &Member,
+        value: &mut dyn FnMut(&mut Self, &CaseIn<'_>) -> Result<(), LowerError>,
+    ) -> Result<(), LowerError> {
+        let reader = self.reader;
+        let case = row.reader.ok_or_else(|| self.mismatch())?;
+        let Some(Kind::Union(node)) = self.kind(union.slot.place) else { return Err(self.mismatch()) };
+        let node = *node.cases.get(case).ok_or_else(|| self.mismatch())?;
+        let target = match self.reader_def(&union.slot).map(|id| &reader.def(id).kind) {
+            Some(DefKind::Union { cases, .. }) => cases.get(case).map(|c| &c.member),
+            _ => None,
+        };
+        let target = target.ok_or_else(|| self.mismatch())?;
+        let inside = Place::At { offset: 0, node };
+        let body = self.block(|walk| {
+            walk.through_pointer(target, inside, |walk, slot| value(walk, &CaseIn { member, slot: *slot }))
+        })?;
+        self.emit(OpKind::Select { place: union.slot.place, case: Some(case as u32), body });
+        Ok(())
+    }
+
+    /// The reader has no case for what was skipped.
+    fn case_unknown(&mut self, union: &UnionIn<'_>) -> Result<(), LowerError> {
+        match (union.slot.try_construct, union.slot.reader) {
+            (TryConstruct::UseDefault, Some(ty)) => {
+                let reader = self.reader;
+                let value = union.slot.member.map_or_else(|| zero_of(reader, ty), |m| default_of(reader, m));
+                self.default(value, ty, union.slot.place)
+            }
+            _ => {
+                self.emit(OpKind::Fail(FaultKind::UnknownCase));
+                Ok(())
+            }
+        }
+    }
+
+    /// Emits the value of a union's case.
+    pub fn case_value(&mut self, case: &CaseIn<'_>) -> Result<(), LowerError> {
+        let step = self.paths.enter(&case.member.name);
+        let done = self.value(&case.member.ty, &case.slot);
+        self.paths.leave(step);
+        done
+    }
+
+    /// The writer's schema.
+    pub fn writer(&self) -> &'a Schema {
+        self.writer
+    }
+
+    /// The reader's layout.
+    pub fn layout(&self) -> &'a Layout {
+        self.layout
+    }
+
+    /// What lies at a place.
+    pub fn kind(&self, place: Place) -> Option<&'a Kind> {
+        place.node().map(|node| &self.layout.node(node).kind)
+    }
+
+    fn memory_scalar(&self, place: Place) -> Result<Scalar, LowerError> {
+        match self.kind(place) {
+            Some(Kind::Scalar(scalar)) => Ok(*scalar),
+            Some(Kind::Enum(node)) => Ok(node.repr),
+            _ => Err(self.mismatch()),
+        }
+    }
+
+    /// The current field's path, for an operation that a dialect makes by hand.
+    pub fn path(&mut self) -> PathId {
+        self.paths.id()
+    }
+
+    /// An error about the current field.
+    pub fn unsupported(&self, what: impl ToString) -> LowerError {
+        LowerError::Unsupported { path: self.paths.current.clone(), what: what.to_string() }
+    }
+
+    /// The layout is of another type than the schema.
+    pub fn mismatch(&self) -> LowerError {
+        LowerError::Layout { path: self.paths.current.clone() }
+    }
+}
+
+/// A case of the writer's union, and where its value goes.
+#[derive(Clone, Copy, Debug)]
+pub struct CaseIn<'a> {
+    /// The writer's member.
+    pub member: &'a Member,
+    /// Where its value goes.
+    pub slot: Slot<'a>,
+}
+
+/// What a discriminator selects on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CaseRow {
+    writer: Option<usize>,
+    reader: Option<usize>,
+    step: CaseStep,
+}
+
+fn inside(node: Option<NodeId>, reader: Option<&Type>) -> Slot<'_> {
+    match (node, reader) {
+        (Some(node), Some(ty)) => Slot::inside(Place::At { offset: 0, node }, ty),
+        _ => Slot::SINK,
+    }
+}
+
+/// The bits of a `double` as IEEE 754 binary128.
+fn binary128(value: f64) -> u128 {
+    let bits = value.to_bits();
+    let (sign, exponent, mantissa) = (bits >> 63, (bits >> 52) & 0x7FF, bits & ((1 << 52) - 1));
+    let (exponent, mantissa) = match (exponent, mantissa) {
+        (0, 0) => (0, 0),
+        (0x7FF, _) => (0x7FFF, u128::from(mantissa) << 60),
+        (0, _) => {
+            // A subnormal double is a normal binary128.
+            let shift = mantissa.leading_zeros() - 11;
+            (16383 - 1022 - u64::from(shift), (u128::from(mantissa << shift) & ((1 << 52) - 1)) << 60)
+        }
+        _ => (exponent + 16383 - 1023, u128::from(mantissa) << 60),
+    };
+    u128::from(sign) << 127 | u128::from(exponent) << 112 | mantissa
+}
+
+/// A boxed name, for the keys of members.
+pub fn key(id: u32, name: &[u8]) -> crate::program::MemberKey {
+    crate::program::MemberKey { id, name: Box::from(name) }
+}

@@ -1,0 +1,319 @@
+//! The walk for encoding: one schema beside its layout.
+
+use alloc::{collections::BTreeMap, string::ToString, sync::Arc, vec::Vec};
+
+use super::{LowerError, Paths, bits_scalar, enum_scalar, recursive, scalar_of};
+use crate::{
+    layout::{Field, Kind, Layout, NodeId, Scalar},
+    program::{Block, Direction, Op, OpKind, Place, Program, Routine},
+    schema::{Case, Def, DefId, DefKind, Member, Schema, Type},
+};
+
+/// How a format writes each kind of value. Operations go to the walk ([`EncodeWalk::emit`]); blocks inside are made with
+/// [`EncodeWalk::block`] and the walk's methods for values.
+pub trait EncodeDialect {
+    /// A boolean, number, character, bitmask or bitset.
+    fn scalar(&self, walk: &mut EncodeWalk<'_>, ty: &Type, wire: Scalar, place: Place) -> Result<(), LowerError>;
+
+    /// An enum; in memory it is the integer of `memory`.
+    fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, wire: Scalar, place: Place) -> Result<(), LowerError>;
+
+    /// A string, or a wide one.
+    fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Result<(), LowerError>;
+
+    /// A sequence.
+    fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Result<(), LowerError>;
+
+    /// An array; `len` is the product of its dimensions.
+    fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, dims: &[u32], place: Place) -> Result<(), LowerError>;
+
+    /// A map.
+    fn map(
+        &self,
+        walk: &mut EncodeWalk<'_>,
+        key: &Type,
+        value: &Type,
+        bound: u32,
+        place: Place,
+    ) -> Result<(), LowerError>;
+
+    /// A structure. [`EncodeWalk::member`] writes a member's value, [`EncodeWalk::if_present`] looks into an optional first.
+    fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Result<(), LowerError>;
+
+    /// A union. [`EncodeWalk::union_arms`] makes the operation; the accumulator (`I64`) is the discriminator where an arm begins.
+    fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Result<(), LowerError>;
+}
+
+/// A member to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberOut<'a> {
+    /// Its declaration.
+    pub member: &'a Member,
+    /// Where it is, optional and pointer included.
+    pub place: Place,
+}
+
+/// A union to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct UnionOut<'a> {
+    /// Its definition.
+    pub id: DefId,
+    /// Type of the discriminator.
+    pub discriminator: &'a Type,
+    /// The discriminator on the wire of a format that has fixed-size integers.
+    pub wire: Scalar,
+    /// Its cases.
+    pub cases: &'a [Case],
+    /// Where it is.
+    pub place: Place,
+}
+
+/// The walk: what is emitted so far, and where it stands.
+pub struct EncodeWalk<'a> {
+    dialect: &'a dyn EncodeDialect,
+    schema: &'a Schema,
+    layout: &'a Layout,
+    paths: Paths,
+    ops: Vec<Op>,
+    recursive: alloc::collections::BTreeSet<DefId>,
+    routines: Vec<Option<Routine>>,
+    routine_of: BTreeMap<(DefId, NodeId), u32>,
+}
+
+/// Lowers a type for encoding.
+pub fn lower(dialect: &dyn EncodeDialect, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    let mut walk = EncodeWalk {
+        dialect,
+        schema,
+        layout,
+        paths: Paths::new(),
+        ops: Vec::new(),
+        recursive: recursive(schema),
+        routines: Vec::new(),
+        routine_of: BTreeMap::new(),
+    };
+    walk.value(schema.root(), Place::At { offset: 0, node: layout.root() })?;
+    Ok(Program {
+        direction: Direction::Encode,
+        layout: layout.clone(),
+        root: Block(walk.ops),
+        routines: walk.routines.into_iter().flatten().collect(),
+        paths: walk.paths.all,
+    })
+}
+
+impl<'a> EncodeWalk<'a> {
+    /// Appends an operation, blamed on the current field.
+    pub fn emit(&mut self, kind: OpKind) {
+        let op = self.paths.op(kind);
+        self.ops.push(op);
+    }
+
+    /// What `fill` emits, as a block of its own.
+    pub fn block(&mut self, fill: impl FnOnce(&mut Self) -> Result<(), LowerError>) -> Result<Block, LowerError> {
+        let outer = core::mem::take(&mut self.ops);
+        let filled = fill(self);
+        let inner = core::mem::replace(&mut self.ops, outer);
+        filled.map(|()| Block(inner))
+    }
+
+    /// Emits the value of a type at a place.
+    pub fn value(&mut self, ty: &Type, place: Place) -> Result<(), LowerError> {
+        let dialect = self.dialect;
+        match self.schema.resolve(ty) {
+            Type::Def(id) => self.def(*id, place),
+            ty @ (Type::String { .. } | Type::WString { .. }) => dialect.text(self, ty, place),
+            Type::Sequence { element, bound } => dialect.sequence(self, element, *bound, place),
+            Type::Array { element, dims } => dialect.array(self, element, dims, place),
+            Type::Map { key, value, bound } => dialect.map(self, key, value, *bound, place),
+            primitive => match scalar_of(primitive) {
+                Some(scalar) => dialect.scalar(self, primitive, scalar, place),
+                None => Err(self.unsupported("the type has no scalar")),
+            },
+        }
+    }
+
+    fn def(&mut self, id: DefId, place: Place) -> Result<(), LowerError> {
+        let (dialect, schema) = (self.dialect, self.schema);
+        match &schema.def(id).kind {
+            DefKind::Enum { bit_bound, .. } => dialect.enumeration(self, id, enum_scalar(*bit_bound), place),
+            DefKind::Bitmask { .. } | DefKind::Bitset { .. } => {
+                dialect.scalar(self, &Type::Def(id), bits_scalar(schema, id), place)
+            }
+            _ if self.recursive.contains(&id) => self.routine(id, place),
+            _ => self.aggregate(id, place),
+        }
+    }
+
+    fn routine(&mut self, id: DefId, place: Place) -> Result<(), LowerError> {
+        let node = place.node().ok_or_else(|| self.mismatch())?;
+        if let Some(routine) = self.routine_of.get(&(id, node)) {
+            self.emit(OpKind::Call { routine: *routine, place });
+            return Ok(());
+        }
+        let routine = self.routines.len() as u32;
+        self.routine_of.insert((id, node), routine);
+        self.routines.push(None);
+        let block = self.block(|walk| walk.aggregate(id, Place::At { offset: 0, node }))?;
+        self.routines[routine as usize] = Some(Routine { frame: Some(node), block });
+        self.emit(OpKind::Call { routine, place });
+        Ok(())
+    }
+
+    fn aggregate(&mut self, id: DefId, place: Place) -> Result<(), LowerError> {
+        let (dialect, schema) = (self.dialect, self.schema);
+        match &schema.def(id).kind {
+            DefKind::Union { discriminator, cases, .. } => {
+                let wire = match schema.def_of(discriminator) {
+                    Some(Def { kind: DefKind::Enum { bit_bound, .. }, .. }) => Some(enum_scalar(*bit_bound)),
+                    _ => scalar_of(schema.resolve(discriminator)),
+                };
+                let wire = wire.ok_or_else(|| self.mismatch())?;
+                dialect.union(self, &UnionOut { id, discriminator, wire, cases, place })
+            }
+            _ => {
+                let members = self.members(id, place)?;
+                dialect.structure(self, id, &members)
+            }
+        }
+    }
+
+    fn members(&self, id: DefId, place: Place) -> Result<Vec<MemberOut<'a>>, LowerError> {
+        let (members, fields) = (self.schema.members(id), fields(self.layout, place).ok_or_else(|| self.mismatch())?);
+        if members.len() != fields.len() {
+            return Err(self.mismatch());
+        }
+        Ok(members.into_iter().zip(fields).map(|(member, place)| MemberOut { member, place }).collect())
+    }
+
+    /// Emits a member's value, through its pointer if it has one. For an optional, call it with the value's own place.
+    pub fn member(&mut self, member: &Member, place: Place) -> Result<(), LowerError> {
+        let step = self.paths.enter(&member.name);
+        let done = match (member.external, self.kind(place)) {
+            (true, Some(Kind::Boxed(boxed))) => {
+                let place_inside = Place::At { offset: 0, node: boxed.inner };
+                self.block(|walk| walk.value(&member.ty, place_inside))
+                    .map(|body| self.emit(OpKind::Unbox { place, body }))
+            }
+            _ => self.value(&member.ty, place),
+        };
+        self.paths.leave(step);
+        done
+    }
+
+    /// Emits `present`, with the place of its value, for an optional member that is there, and `absent` for one that is not.
+    pub fn if_present(
+        &mut self,
+        out: &MemberOut<'_>,
+        present: impl FnOnce(&mut Self, Place) -> Result<(), LowerError>,
+        absent: impl FnOnce(&mut Self) -> Result<(), LowerError>,
+    ) -> Result<(), LowerError> {
+        let Some(Kind::Optional(optional)) = self.kind(out.place) else { return Err(self.mismatch()) };
+        let inside = Place::At { offset: 0, node: optional.inner };
+        let step = self.paths.enter(&out.member.name);
+        let path = self.paths.id();
+        self.paths.leave(step);
+        let then = self.block(|walk| present(walk, inside))?;
+        let otherwise = self.block(absent)?;
+        self.ops.push(Op { path, kind: OpKind::IfPresent { place: out.place, then, otherwise } });
+        Ok(())
+    }
+
+    /// Emits a union: `arm` for each case, with the place of its value, and `none` for a discriminator without one.
+    pub fn union_arms(
+        &mut self,
+        union: &UnionOut<'_>,
+        mut arm: impl FnMut(&mut Self, &Case, Place) -> Result<(), LowerError>,
+        none: impl FnOnce(&mut Self) -> Result<(), LowerError>,
+    ) -> Result<(), LowerError> {
+        let Some(Kind::Union(node)) = self.kind(union.place) else { return Err(self.mismatch()) };
+        let nodes = node.cases.clone();
+        if nodes.len() != union.cases.len() {
+            return Err(self.mismatch());
+        }
+        let arms = union.cases.iter().zip(nodes.iter());
+        let arms = arms.map(|(case, node)| self.block(|walk| arm(walk, case, Place::At { offset: 0, node: *node })));
+        let arms = arms.collect::<Result<Vec<Block>, LowerError>>()?;
+        let none = self.block(none)?;
+        self.emit(OpKind::Union { place: union.place, arms, none });
+        Ok(())
+    }
+
+    /// The block for an element of the sequence or array at `place`: `fill` gets the element's own place.
+    pub fn element(
+        &mut self,
+        place: Place,
+        fill: impl FnOnce(&mut Self, Place) -> Result<(), LowerError>,
+    ) -> Result<Block, LowerError> {
+        let element = match self.kind(place) {
+            Some(Kind::Sequence(sequence)) => sequence.element,
+            Some(Kind::Array { element, .. }) => *element,
+            _ => return Err(self.mismatch()),
+        };
+        let step = self.paths.enter("[]");
+        let block = self.block(|walk| fill(walk, Place::At { offset: 0, node: element }));
+        self.paths.leave(step);
+        block
+    }
+
+    /// The blocks for an entry of the map at `place`: both get the place of what they write.
+    pub fn entry(
+        &mut self,
+        place: Place,
+        key: impl FnOnce(&mut Self, Place) -> Result<(), LowerError>,
+        value: impl FnOnce(&mut Self, Place) -> Result<(), LowerError>,
+    ) -> Result<(Block, Block), LowerError> {
+        let Some(Kind::Map(map)) = self.kind(place) else { return Err(self.mismatch()) };
+        let (k, v) = (Place::At { offset: 0, node: map.key }, Place::At { offset: 0, node: map.value });
+        let step = self.paths.enter("[]");
+        let blocks = self.block(|walk| key(walk, k)).and_then(|key| Ok((key, self.block(|walk| value(walk, v))?)));
+        self.paths.leave(step);
+        blocks
+    }
+
+    /// The schema.
+    pub fn schema(&self) -> &'a Schema {
+        self.schema
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> &'a Layout {
+        self.layout
+    }
+
+    /// What lies at a place.
+    pub fn kind(&self, place: Place) -> Option<&'a Kind> {
+        place.node().map(|node| &self.layout.node(node).kind)
+    }
+
+    /// The scalar in memory at a place.
+    pub fn memory_scalar(&self, place: Place) -> Result<Scalar, LowerError> {
+        match self.kind(place) {
+            Some(Kind::Scalar(scalar)) => Ok(*scalar),
+            Some(Kind::Enum(node)) => Ok(node.repr),
+            _ => Err(self.mismatch()),
+        }
+    }
+
+    /// An error about the current field.
+    pub fn unsupported(&self, what: impl ToString) -> LowerError {
+        LowerError::Unsupported { path: self.paths.current.clone(), what: what.to_string() }
+    }
+
+    /// The layout is of another type than the schema.
+    pub fn mismatch(&self) -> LowerError {
+        LowerError::Layout { path: self.paths.current.clone() }
+    }
+}
+
+/// Places of the fields of the structure at a place.
+pub(super) fn fields(layout: &Layout, place: Place) -> Option<Vec<Place>> {
+    let Place::At { offset, node } = place else { return None };
+    match &layout.node(node).kind {
+        Kind::Struct { fields } => {
+            let at = |f: &Field| Place::At { offset: offset + f.offset, node: f.node };
+            Some(fields.iter().map(at).collect())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,185 @@
+//! What codecs share: the walk over schema, layout and evolution. A format supplies a dialect, and sees neither.
+//!
+//! [`encode`] walks one type; [`decode`] walks the writer's type beside the reader's and resolves, once, everything in which they differ:
+//! members that moved, went or came, wider scalars, other bounds, literals and cases, and the defaults of what the writer lacks. A
+//! dialect is asked for the wire only, and cannot get evolution wrong.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    string::String,
+    vec::Vec,
+};
+
+use crate::{
+    layout::Scalar,
+    program::{Op, OpKind, PathId},
+    schema::{DefId, DefKind, Schema, Type},
+};
+
+pub mod decode;
+pub mod encode;
+
+pub use decode::{CaseIn, DecodeDialect, DecodeWalk, MemberIn, Slot, UnionIn};
+pub use encode::{EncodeDialect, EncodeWalk, MemberOut, UnionOut};
+
+/// Why a type cannot be carried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LowerError {
+    /// The reader cannot understand the writer.
+    #[error("reader and writer do not agree: {0}")]
+    Refused(String),
+    /// The format has no way to say it.
+    #[error("{path}: {what}")]
+    Unsupported {
+        /// The field.
+        path: String,
+        /// What and why.
+        what: String,
+    },
+    /// Options that the codec does not know.
+    #[error("{0}")]
+    Option(String),
+    /// The layout is of another type than the schema.
+    #[error("{path}: the layout is of another type than the schema")]
+    Layout {
+        /// The field.
+        path: String,
+    },
+}
+
+/// Paths of fields while a walk goes down and up.
+#[derive(Default)]
+pub(crate) struct Paths {
+    all: Vec<String>,
+    ids: BTreeMap<String, u32>,
+    current: String,
+}
+
+impl Paths {
+    fn new() -> Paths {
+        let mut paths = Paths::default();
+        paths.id();
+        paths
+    }
+
+    /// The id of the current path.
+    fn id(&mut self) -> PathId {
+        if let Some(id) = self.ids.get(&self.current) {
+            return PathId(*id);
+        }
+        let id = self.all.len() as u32;
+        self.all.push(self.current.clone());
+        self.ids.insert(self.current.clone(), id);
+        PathId(id)
+    }
+
+    /// Goes down; gives what [`Paths::leave`] takes.
+    fn enter(&mut self, step: &str) -> usize {
+        let len = self.current.len();
+        if !self.current.is_empty() && !step.starts_with('[') {
+            self.current.push('.');
+        }
+        self.current.push_str(step);
+        len
+    }
+
+    fn leave(&mut self, len: usize) {
+        self.current.truncate(len);
+    }
+
+    fn op(&mut self, kind: OpKind) -> Op {
+        Op { path: self.id(), kind }
+    }
+}
+
+/// The scalar that a primitive type is, on the wire and in memory.
+pub fn scalar_of(ty: &Type) -> Option<Scalar> {
+    Some(match ty {
+        Type::Bool => Scalar::Bool,
+        Type::Octet | Type::Uint8 | Type::Char8 => Scalar::U8,
+        Type::Int8 => Scalar::I8,
+        Type::Int16 => Scalar::I16,
+        Type::Uint16 | Type::Char16 => Scalar::U16,
+        Type::Int32 => Scalar::I32,
+        Type::Uint32 => Scalar::U32,
+        Type::Int64 => Scalar::I64,
+        Type::Uint64 => Scalar::U64,
+        Type::Float32 => Scalar::F32,
+        Type::Float64 => Scalar::F64,
+        Type::Float128 => Scalar::F128,
+        _ => return None,
+    })
+}
+
+/// True if every value of `from` is one of `to`, in the same family.
+pub fn widens(from: Scalar, to: Scalar) -> bool {
+    match (from.range(), to.range()) {
+        (Some((min, max)), Some((low, high))) => {
+            from != Scalar::Bool && to != Scalar::Bool && low <= min && max <= high
+        }
+        _ => (from, to) == (Scalar::F32, Scalar::F64),
+    }
+}
+
+/// The integer that holds a bitmask or bitset on the wire.
+pub fn bits_scalar(schema: &Schema, id: DefId) -> Scalar {
+    let bits = match &schema.def(id).kind {
+        DefKind::Bitmask { bit_bound, .. } => u32::from(*bit_bound),
+        _ => schema.bit_fields(id).last().map_or(8, |f| u32::from(f.position) + u32::from(f.width)),
+    };
+    match bits {
+        0..=8 => Scalar::U8,
+        9..=16 => Scalar::U16,
+        17..=32 => Scalar::U32,
+        _ => Scalar::U64,
+    }
+}
+
+/// The integer that an enum is on the wire.
+pub fn enum_scalar(bit_bound: u8) -> Scalar {
+    match bit_bound {
+        0..=8 => Scalar::I8,
+        9..=16 => Scalar::I16,
+        _ => Scalar::I32,
+    }
+}
+
+/// Definitions that contain themselves, through whatever.
+pub(crate) fn recursive(schema: &Schema) -> BTreeSet<DefId> {
+    let reach = |id: DefId| {
+        let (mut seen, mut open) = (BTreeSet::new(), neighbours(schema, id));
+        while let Some(next) = open.pop() {
+            if seen.insert(next) {
+                open.extend(neighbours(schema, next));
+            }
+        }
+        seen
+    };
+    (0..schema.defs().len() as u32).map(DefId).filter(|id| reach(*id).contains(id)).collect()
+}
+
+fn neighbours(schema: &Schema, id: DefId) -> Vec<DefId> {
+    fn collect(ty: &Type, into: &mut Vec<DefId>) {
+        match ty {
+            Type::Def(id) => into.push(*id),
+            Type::Sequence { element, .. } | Type::Array { element, .. } => collect(element, into),
+            Type::Map { key, value, .. } => {
+                collect(key, into);
+                collect(value, into);
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    match &schema.def(id).kind {
+        DefKind::Struct { base, members } => {
+            found.extend(base);
+            members.iter().for_each(|m| collect(&m.ty, &mut found));
+        }
+        DefKind::Union { cases, .. } => cases.iter().for_each(|c| collect(&c.member.ty, &mut found)),
+        DefKind::Alias { target } => collect(target, &mut found),
+        _ => {}
+    }
+    found
+}

@@ -1,0 +1,282 @@
+//! Wire formats. [`CODECS`] is the table: a codec is a file or folder here and a line there, and is then listed, tested and measured with
+//! the others.
+//!
+//! A codec only lowers: from a schema and a layout to an encode program, from a writer's schema and a reader's to a decode program.
+//! [`Encoder`] and [`Decoder`] run them for a Rust type, [`DynEncoder`] and [`DynDecoder`] for records.
+//!
+//! ```
+//! use polywire_core::codec::{self, Decoder, Encoder, Options};
+//! # use polywire_core as polywire;
+//!
+//! #[derive(Default, Debug, PartialEq, polywire_derive::Message)]
+//! #[polywire(name = "Geo::Position")]
+//! struct Position { latitude_deg: f64, longitude_deg: f64 }
+//!
+//! let cdr = codec::find("cdr").unwrap();
+//! let encoder = Encoder::<Position>::new(cdr, &Options::default()).unwrap();
+//! let mut bytes = Vec::new();
+//! encoder.encode(&Position { latitude_deg: 48.1, longitude_deg: 11.5 }, &mut bytes).unwrap();
+//! assert_eq!(bytes.len(), 16);
+//!
+//! let decoder = Decoder::<Position>::new(cdr, &Options::default(), encoder.schema()).unwrap();
+//! let mut position = Position::default();
+//! decoder.decode(&bytes, &mut position).unwrap();
+//! assert_eq!(position.latitude_deg, 48.1);
+//! ```
+
+use alloc::{
+    format,
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
+use core::{fmt, marker::PhantomData, str::FromStr};
+
+use crate::{
+    layout::{Layout, Message, Shape},
+    program::{Backend, Executable, Limits, Program, exec::ExecError, io::CodecError},
+    schema::Schema,
+};
+
+pub mod cdr;
+pub mod lower;
+
+pub use lower::LowerError;
+
+/// All codecs of this crate, in the order in which they are listed.
+pub static CODECS: &[&dyn Codec] = &[&cdr::CDR, &cdr::XCDR2];
+
+/// The codec with a name.
+pub fn find(name: &str) -> Option<&'static dyn Codec> {
+    CODECS.iter().copied().find(|codec| codec.name() == name)
+}
+
+/// A wire format: a compiler front end.
+pub trait Codec: Send + Sync {
+    /// Name, as in a wire string: lower case, digits and `-`.
+    fn name(&self) -> &'static str;
+
+    /// What users compare.
+    fn properties(&self) -> &'static Properties;
+
+    /// Options it takes.
+    fn options(&self) -> &'static [OptionSpec];
+
+    /// The program that writes values of `schema`, which lie in memory as `layout` says.
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError>;
+
+    /// The program that reads values of `writer` into values of `reader`, which lie in memory as `layout` says.
+    fn lower_decode(
+        &self,
+        options: &Options,
+        writer: &Schema,
+        reader: &Schema,
+        layout: &Arc<Layout>,
+    ) -> Result<Program, LowerError>;
+}
+
+/// What users compare codecs by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// One line for listings.
+    pub summary: &'static str,
+    /// People can read it.
+    pub text: bool,
+    /// A message can be understood without its schema.
+    pub self_describing: bool,
+    /// A message may depend on those before it.
+    pub stateful: bool,
+    /// What it is typically used for.
+    pub typical_use: &'static str,
+    /// Where it is defined.
+    pub specification: &'static str,
+}
+
+/// An option of a codec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionSpec {
+    /// Name, as in a wire string.
+    pub name: &'static str,
+    /// Values it takes; empty for an option that is just there or not.
+    pub values: &'static [&'static str],
+    /// One line for listings; the default first.
+    pub help: &'static str,
+}
+
+/// A codec's options, in a wire string the part behind the colon: `be,header,int64=string`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options(Vec<(String, String)>);
+
+impl Options {
+    /// True if the option is there.
+    pub fn has(&self, name: &str) -> bool {
+        self.value(name).is_some()
+    }
+
+    /// The option's value; empty if it has none.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Refuses options and values that the codec does not know.
+    pub fn check(&self, codec: &dyn Codec) -> Result<(), LowerError> {
+        let wrong = |text: String| Err(LowerError::Option(format!("codec '{}': {text}", codec.name())));
+        for (name, value) in &self.0 {
+            let Some(spec) = codec.options().iter().find(|spec| spec.name == name) else {
+                let known: Vec<&str> = codec.options().iter().map(|spec| spec.name).collect();
+                return wrong(format!("there is no option '{name}'; there are: {}", known.join(", ")));
+            };
+            let fits = if spec.values.is_empty() { value.is_empty() } else { spec.values.contains(&value.as_str()) };
+            if !fits {
+                let allowed = if spec.values.is_empty() { "none".to_string() } else { spec.values.join(", ") };
+                return wrong(format!("option '{name}' has the value '{value}'; allowed: {allowed}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Options {
+    type Err = LowerError;
+
+    fn from_str(text: &str) -> Result<Options, LowerError> {
+        let mut options = Vec::new();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            if options.iter().any(|(known, _)| known == name) {
+                return Err(LowerError::Option(format!("option '{name}' is there twice")));
+            }
+            options.push((name.to_string(), value.to_string()));
+        }
+        Ok(Options(options))
+    }
+}
+
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (name, value)) in self.0.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            let equals = if value.is_empty() { "" } else { "=" };
+            write!(f, "{comma}{name}{equals}{value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why there is no encoder or decoder.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The codec cannot carry the type, or reader and writer do not agree.
+    #[error(transparent)]
+    Lower(#[from] LowerError),
+    /// The program cannot be run.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+}
+
+fn compile_encode(
+    codec: &dyn Codec,
+    options: &Options,
+    shape: &Shape,
+    backend: Backend,
+) -> Result<Executable, BuildError> {
+    options.check(codec)?;
+    let program = codec.lower_encode(options, shape.schema(), shape.layout())?;
+    Ok(Executable::new(program, backend)?)
+}
+
+fn compile_decode(
+    codec: &dyn Codec,
+    options: &Options,
+    writer: &Schema,
+    shape: &Shape,
+    backend: Backend,
+) -> Result<Executable, BuildError> {
+    options.check(codec)?;
+    let program = codec.lower_decode(options, writer, shape.schema(), shape.layout())?;
+    Ok(Executable::new(program, backend)?)
+}
+
+/// Writes values of a Rust type in one format. Cheap to clone; any number of threads may use it at once.
+#[derive(Clone)]
+pub struct Encoder<T> {
+    executable: Executable,
+    limits: Limits,
+    value: PhantomData<fn(&T)>,
+}
+
+impl<T: Message> Encoder<T> {
+    /// Compiles it.
+    pub fn new(codec: &dyn Codec, options: &Options) -> Result<Encoder<T>, BuildError> {
+        Encoder::with_backend(codec, options, Backend::Auto)
+    }
+
+    /// Compiles it for a back end of your choice.
+    pub fn with_backend(codec: &dyn Codec, options: &Options, backend: Backend) -> Result<Encoder<T>, BuildError> {
+        let executable = compile_encode(codec, options, T::shape(), backend)?;
+        Ok(Encoder { executable, limits: Limits::default(), value: PhantomData })
+    }
+
+    /// Appends a value to `out`; after an error `out` is as before.
+    #[inline]
+    pub fn encode(&self, value: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        // SAFETY: the program was made for T's own layout, and the value is borrowed.
+        unsafe { self.executable.encode(core::ptr::from_ref(value).cast(), out, &self.limits) }
+    }
+
+    /// The writer's schema, which a decoder asks for.
+    pub fn schema(&self) -> &Schema {
+        T::shape().schema()
+    }
+
+    /// The program that runs.
+    pub fn executable(&self) -> &Executable {
+        &self.executable
+    }
+}
+
+/// Reads values of a Rust type from one format, as a given writer's schema has them.
+#[derive(Clone)]
+pub struct Decoder<T> {
+    executable: Executable,
+    limits: Limits,
+    value: PhantomData<fn(&mut T)>,
+}
+
+impl<T: Message> Decoder<T> {
+    /// Compiles it for messages of a writer's schema.
+    pub fn new(codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<T>, BuildError> {
+        Decoder::with_backend(codec, options, writer, Backend::Auto)
+    }
+
+    /// Compiles it for a back end of your choice.
+    pub fn with_backend(
+        codec: &dyn Codec,
+        options: &Options,
+        writer: &Schema,
+        backend: Backend,
+    ) -> Result<Decoder<T>, BuildError> {
+        let executable = compile_decode(codec, options, writer, T::shape(), backend)?;
+        Ok(Decoder { executable, limits: Limits::default(), value: PhantomData })
+    }
+
+    /// The same decoder with other limits.
+    pub fn with_limits(mut self, limits: Limits) -> Decoder<T> {
+        self.limits = limits;
+        self
+    }
+
+    /// Reads one message into `value`, whose memory is used again, and gives how many bytes it took. After an error the value is valid,
+    /// but of no use.
+    #[inline]
+    pub fn decode(&self, bytes: &[u8], value: &mut T) -> Result<usize, CodecError> {
+        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
+        unsafe { self.executable.decode(bytes, core::ptr::from_mut(value).cast(), &self.limits) }
+    }
+
+    /// The program that runs.
+    pub fn executable(&self) -> &Executable {
+        &self.executable
+    }
+}

@@ -1,0 +1,477 @@
+//! Rust's own types as fields of messages, and how programs change them.
+
+use alloc::{boxed::Box, collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use core::{marker::PhantomData, mem, ptr};
+
+use super::{
+    BoxedAccess, BoxedNode, Char8, Char16, Float128, Kind, MapAccess, MapNode, MessageElement, MessageField,
+    OptionalAccess, OptionalNode, OutOfMemory, Scalar, SequenceAccess, SequenceNode, UnionAccess, Words,
+    access::{Inserted, Selected},
+    describe::{Describe, Described, Lit},
+};
+use crate::schema::Type;
+
+macro_rules! scalars {
+    ($($rust:ty: $ty:ident, $scalar:ident, $lit:expr;)*) => {$(
+        // SAFETY: the scalar is the very type; all of these are plain bytes.
+        unsafe impl MessageField for $rust {
+            fn fresh() -> Self {
+                <$rust>::default()
+            }
+
+            fn describe(describe: &mut Describe) -> Described {
+                // SAFETY: as above.
+                unsafe { describe.plain::<Self>(Type::$ty, Kind::Scalar(Scalar::$scalar)) }
+            }
+
+            fn from_lit(lit: Lit) -> Option<Self> {
+                let take: fn(Lit) -> Option<$rust> = $lit;
+                take(lit)
+            }
+        }
+
+        impl MessageElement for $rust {}
+    )*};
+}
+
+macro_rules! integers {
+    ($($rust:ty: $ty:ident, $scalar:ident;)*) => {
+        scalars! {$(
+            $rust: $ty, $scalar, |lit| match lit {
+                Lit::Int(i) => i.try_into().ok(),
+                Lit::Char(c) => u32::from(c).try_into().ok(),
+                _ => None,
+            };
+        )*}
+    };
+}
+
+integers! {
+    i8: Int8, I8;
+    i16: Int16, I16;
+    i32: Int32, I32;
+    i64: Int64, I64;
+    u8: Uint8, U8;
+    u16: Uint16, U16;
+    u32: Uint32, U32;
+    u64: Uint64, U64;
+}
+
+scalars! {
+    bool: Bool, Bool, |lit| match lit {
+        Lit::Bool(b) => Some(b),
+        _ => None,
+    };
+    f32: Float32, F32, |lit| float(lit).map(|f| f as f32);
+    f64: Float64, F64, float;
+    Float128: Float128, F128, |lit| float(lit).map(Float128::from);
+    Char8: Char8, U8, |lit| u8::from_lit(lit).map(Char8);
+    Char16: Char16, U16, |lit| u16::from_lit(lit).map(Char16);
+}
+
+fn float(lit: Lit) -> Option<f64> {
+    match lit {
+        Lit::Float(f) => Some(f),
+        Lit::Int(i) => Some(i as f64),
+        _ => None,
+    }
+}
+
+// SAFETY: the node says `String`, and where its words are only if they were found there.
+unsafe impl MessageField for String {
+    fn fresh() -> Self {
+        String::new()
+    }
+
+    fn describe(describe: &mut Describe) -> Described {
+        // SAFETY: as above.
+        unsafe { describe.plain::<String>(Type::string(), Kind::String { words: string_words() }) }
+    }
+
+    fn from_lit(lit: Lit) -> Option<Self> {
+        match lit {
+            Lit::Text(text) => Some(text.into()),
+            _ => None,
+        }
+    }
+}
+
+impl MessageElement for String {}
+
+// SAFETY: the access functions are those of this very type, and words were found where the node says.
+unsafe impl<T: MessageElement> MessageField for Vec<T> {
+    fn fresh() -> Self {
+        Vec::new()
+    }
+
+    fn describe(describe: &mut Describe) -> Described {
+        let element = describe.of::<T>();
+        let access = Arc::new(VecAccess::<T>(PhantomData));
+        let kind = Kind::Sequence(SequenceNode { element: element.node, words: vec_words::<T>(), access });
+        // SAFETY: as above.
+        unsafe { describe.plain::<Vec<T>>(Type::sequence(element.ty), kind) }
+    }
+}
+
+impl<T: MessageElement> MessageElement for Vec<T> {}
+
+// SAFETY: elements of an array lie side by side, those of inner arrays, too.
+unsafe impl<T: MessageElement, const N: usize> MessageField for [T; N] {
+    fn fresh() -> Self {
+        core::array::from_fn(|_| T::fresh())
+    }
+
+    fn describe(describe: &mut Describe) -> Described {
+        const { assert!(N > 0 && N <= u32::MAX as usize, "IDL has no arrays of no elements") };
+        let inner = describe.of::<T>();
+        let (element, dims) = match inner.ty {
+            Type::Array { element, dims } => (element, [&[N as u32][..], &dims].concat()),
+            ty => (Box::new(ty), [N as u32].into()),
+        };
+        let kind = match describe.node(inner.node).kind {
+            // A length beyond u32 comes with a size beyond u32, which is refused, unless elements have none.
+            Kind::Array { element, len } => Kind::Array { element, len: len.saturating_mul(N as u32) },
+            _ => Kind::Array { element: inner.node, len: N as u32 },
+        };
+        // SAFETY: as above.
+        unsafe { describe.plain::<[T; N]>(Type::Array { element, dims }, kind) }
+    }
+}
+
+impl<T: MessageElement, const N: usize> MessageElement for [T; N] {}
+
+// SAFETY: the access functions are those of this very type.
+unsafe impl<T: MessageField> MessageField for Option<T> {
+    fn fresh() -> Self {
+        None
+    }
+
+    fn describe(describe: &mut Describe) -> Described {
+        let inner = describe.of::<T>();
+        if inner.optional {
+            describe.refuse(core::any::type_name::<Self>(), "an optional value cannot be optional once more");
+        }
+        let access = Arc::new(OptionAccess::<T>(PhantomData));
+        let kind = Kind::Optional(OptionalNode { inner: inner.node, flag: None, access });
+        // SAFETY: as above.
+        let described = unsafe { describe.plain::<Option<T>>(inner.ty, kind) };
+        Described { optional: true, external: inner.external, ..described }
+    }
+
+    fn from_lit(lit: Lit) -> Option<Self> {
+        T::from_lit(lit).map(Some)
+    }
+}
+
+// SAFETY: the access functions are those of this very type.
+unsafe impl<T: MessageElement> MessageField for Box<T> {
+    fn fresh() -> Self {
+        Box::new(T::fresh())
+    }
+
+    fn describe(describe: &mut Describe) -> Described {
+        let inner = describe.of::<T>();
+        let access = Arc::new(BoxAccess::<T>(PhantomData));
+        // SAFETY: as above.
+        let described =
+            unsafe { describe.plain::<Box<T>>(inner.ty, Kind::Boxed(BoxedNode { inner: inner.node, access })) };
+        Described { external: true, ..described }
+    }
+
+    fn from_lit(lit: Lit) -> Option<Self> {
+        T::from_lit(lit).map(Box::new)
+    }
+}
+
+macro_rules! maps {
+    ($($(#[$on:meta])* $map:ident [$($extra:ident: $bound:path),*] where $key:path { $reserve:expr })*) => {$(
+        $(#[$on])*
+        // SAFETY: the access functions are those of this very type.
+        unsafe impl<K: MessageElement + $key, V: MessageElement $(, $extra: $bound + Default + Send + 'static)*> MessageField
+            for $map<K, V $(, $extra)*>
+        {
+            fn fresh() -> Self {
+                Self::default()
+            }
+
+            fn describe(describe: &mut Describe) -> Described {
+                let (key, value) = (describe.of::<K>(), describe.of::<V>());
+                let access = Arc::new(EntryAccess::<Self>(PhantomData));
+                let kind = Kind::Map(MapNode { key: key.node, value: value.node, access });
+                // SAFETY: as above.
+                unsafe { describe.plain::<Self>(Type::map(key.ty, value.ty), kind) }
+            }
+        }
+
+        $(#[$on])*
+        impl<K: MessageElement + $key, V: MessageElement $(, $extra: $bound + Default + Send + 'static)*> MessageElement
+            for $map<K, V $(, $extra)*>
+        {
+        }
+
+        $(#[$on])*
+        // SAFETY: nothing unwinds out of `guarded`, and a map whose code panics stays a valid map.
+        unsafe impl<K: MessageElement + $key, V: MessageElement $(, $extra: $bound + Default + Send + 'static)*> MapAccess
+            for EntryAccess<$map<K, V $(, $extra)*>>
+        {
+            unsafe fn len(&self, map: *const u8) -> usize {
+                // SAFETY: the caller hands in a live map of this type.
+                unsafe { &*map.cast::<$map<K, V $(, $extra)*>>() }.len()
+            }
+
+            unsafe fn visit(&self, map: *const u8, visit: &mut dyn FnMut(*const u8, *const u8) -> bool) {
+                // SAFETY: as above.
+                for (key, value) in unsafe { &*map.cast::<$map<K, V $(, $extra)*>>() } {
+                    if !visit((&raw const *key).cast(), (&raw const *value).cast()) {
+                        return;
+                    }
+                }
+            }
+
+            unsafe fn clear(&self, map: *mut u8) {
+                // SAFETY: as above, and nobody else uses it.
+                let map = unsafe { &mut *map.cast::<$map<K, V $(, $extra)*>>() };
+                // What panics has been dropped or leaked; either way it is gone from the map.
+                let _ = guarded(|| map.clear());
+            }
+
+            unsafe fn insert(
+                &self,
+                map: *mut u8,
+                fill: &mut dyn FnMut(*mut u8, *mut u8) -> bool,
+            ) -> Result<Inserted, OutOfMemory> {
+                // SAFETY: as above.
+                let map = unsafe { &mut *map.cast::<$map<K, V $(, $extra)*>>() };
+                guarded(|| {
+                    let (mut key, mut value) = (K::fresh(), V::fresh());
+                    if !fill((&raw mut key).cast(), (&raw mut value).cast()) {
+                        return Ok(Inserted::Refused);
+                    }
+                    let reserve: fn(&mut $map<K, V $(, $extra)*>) -> Result<(), OutOfMemory> = $reserve;
+                    reserve(map)?;
+                    Ok(if map.insert(key, value).is_some() { Inserted::Replaced } else { Inserted::Yes })
+                })?
+            }
+        }
+    )*};
+}
+
+#[cfg(feature = "std")]
+use std::collections::HashMap;
+
+maps! {
+    // A B-tree cannot be asked to try: it aborts when there is no memory for a node.
+    BTreeMap [] where Ord { |_| Ok(()) }
+    #[cfg(feature = "std")]
+    HashMap [S: core::hash::BuildHasher] where HashKey { |map| map.try_reserve(1).map_err(|_| OutOfMemory) }
+}
+
+/// What a key of a `HashMap` must be able to do.
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub trait HashKey: core::hash::Hash + Eq {}
+
+#[cfg(feature = "std")]
+impl<K: core::hash::Hash + Eq> HashKey for K {}
+
+struct EntryAccess<M>(PhantomData<fn() -> M>);
+
+struct VecAccess<T>(PhantomData<fn() -> T>);
+
+// SAFETY: nothing unwinds out of `guarded`, and a `Vec` whose elements panic stays a valid `Vec`.
+unsafe impl<T: MessageElement> SequenceAccess for VecAccess<T> {
+    unsafe fn slice(&self, sequence: *const u8) -> (*const u8, usize) {
+        // SAFETY: the caller hands in a live `Vec` of this type.
+        let vec = unsafe { &*sequence.cast::<Vec<T>>() };
+        (vec.as_ptr().cast(), vec.len())
+    }
+
+    unsafe fn resize(&self, sequence: *mut u8, len: usize) -> Result<*mut u8, OutOfMemory> {
+        // SAFETY: as above, and nobody else uses it.
+        let vec = unsafe { &mut *sequence.cast::<Vec<T>>() };
+        if len > vec.len() {
+            vec.try_reserve(len - vec.len()).map_err(|_| OutOfMemory)?;
+            guarded(|| vec.resize_with(len, T::fresh))?;
+        } else if len < vec.len() {
+            guarded(|| vec.truncate(len))?;
+        }
+        Ok(vec.as_mut_ptr().cast())
+    }
+
+    unsafe fn assign(&self, sequence: *mut u8, source: *const u8, len: usize) -> Result<(), OutOfMemory> {
+        // SAFETY: as above.
+        let vec = unsafe { &mut *sequence.cast::<Vec<T>>() };
+        vec.clear();
+        vec.try_reserve(len).map_err(|_| OutOfMemory)?;
+        // SAFETY: there is room for `len` elements, as many valid ones lie at `source`, and plain bytes need no drop.
+        unsafe {
+            ptr::copy_nonoverlapping(source, vec.as_mut_ptr().cast::<u8>(), len * mem::size_of::<T>());
+            vec.set_len(len);
+        }
+        Ok(())
+    }
+}
+
+struct OptionAccess<T>(PhantomData<fn() -> T>);
+
+// SAFETY: nothing unwinds out of `guarded`, and values are dropped after they left the option.
+unsafe impl<T: MessageField> OptionalAccess for OptionAccess<T> {
+    unsafe fn get(&self, optional: *const u8) -> *const u8 {
+        // SAFETY: the caller hands in a live `Option` of this type.
+        match unsafe { &*optional.cast::<Option<T>>() } {
+            Some(value) => (&raw const *value).cast(),
+            None => ptr::null(),
+        }
+    }
+
+    unsafe fn set_some(&self, optional: *mut u8) -> Result<*mut u8, OutOfMemory> {
+        // SAFETY: as above, and nobody else uses it.
+        let option = unsafe { &mut *optional.cast::<Option<T>>() };
+        if option.is_none() {
+            *option = Some(guarded(T::fresh)?);
+        }
+        option.as_mut().map(|value| (&raw mut *value).cast()).ok_or(OutOfMemory)
+    }
+
+    unsafe fn set_none(&self, optional: *mut u8) {
+        // SAFETY: as above.
+        let old = unsafe { &mut *optional.cast::<Option<T>>() }.take();
+        let _ = guarded(|| drop(old));
+    }
+}
+
+struct BoxAccess<T>(PhantomData<fn() -> T>);
+
+// SAFETY: a box always has a value.
+unsafe impl<T: MessageElement> BoxedAccess for BoxAccess<T> {
+    unsafe fn get(&self, boxed: *const u8) -> *const u8 {
+        // SAFETY: the caller hands in a live `Box` of this type.
+        (&raw const **unsafe { &*boxed.cast::<Box<T>>() }).cast()
+    }
+
+    unsafe fn get_mut(&self, boxed: *mut u8) -> *mut u8 {
+        // SAFETY: as above, and nobody else uses it.
+        (&raw mut **unsafe { &mut *boxed.cast::<Box<T>>() }).cast()
+    }
+}
+
+/// An `enum` with data, as the derive sees it.
+///
+/// # Safety
+/// Cases are numbered as they were described, and pointers lead to the payload of the variant that the value is.
+#[doc(hidden)]
+pub unsafe trait UnionCases: MessageField {
+    /// Its case and payload.
+    fn selected(&self) -> (u32, *const u8);
+
+    /// Its payload if it is of `case`, and else null.
+    fn payload(&mut self, case: u32) -> *mut u8;
+
+    /// The variant of `case` with a fresh payload.
+    fn fresh_case(case: u32) -> Option<Self>;
+}
+
+pub(super) struct VariantAccess<T> {
+    discriminators: Vec<i64>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> VariantAccess<T> {
+    pub(super) fn new(discriminators: Vec<i64>) -> Self {
+        VariantAccess { discriminators, of: PhantomData }
+    }
+}
+
+// SAFETY: nothing unwinds out of `guarded`, and the old variant is dropped after it was replaced.
+unsafe impl<T: UnionCases> UnionAccess for VariantAccess<T> {
+    unsafe fn get(&self, union: *const u8) -> Selected {
+        // SAFETY: the caller hands in a live value of this type.
+        let (case, value) = unsafe { &*union.cast::<T>() }.selected();
+        let discriminator = self.discriminators.get(case as usize).copied().unwrap_or_default();
+        Selected { discriminator, case: Some(case), value }
+    }
+
+    unsafe fn select(&self, union: *mut u8, _: i64, case: Option<u32>) -> Result<*mut u8, OutOfMemory> {
+        // SAFETY: as above, and nobody else uses it.
+        let union = unsafe { &mut *union.cast::<T>() };
+        let case = case.ok_or(OutOfMemory)?;
+        let payload = union.payload(case);
+        if !payload.is_null() {
+            return Ok(payload);
+        }
+        let fresh = guarded(|| T::fresh_case(case))?.ok_or(OutOfMemory)?;
+        let old = mem::replace(union, fresh);
+        guarded(|| drop(old))?;
+        Ok(union.payload(case))
+    }
+}
+
+/// Runs code of the user's, whose panic is an error here.
+#[cfg(feature = "std")]
+fn guarded<R>(run: impl FnOnce() -> R) -> Result<R, OutOfMemory> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map_err(|payload| {
+        // Its drop may panic as well.
+        mem::forget(payload);
+        OutOfMemory
+    })
+}
+
+/// Runs code of the user's. Without `std` a panic cannot be caught, so one that unwinds becomes an abort.
+#[cfg(not(feature = "std"))]
+fn guarded<R>(run: impl FnOnce() -> R) -> Result<R, OutOfMemory> {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a panic must not unwind through a codec program");
+        }
+    }
+    let bomb = Bomb;
+    let result = run();
+    mem::forget(bomb);
+    Ok(result)
+}
+
+/// Where a `Vec<T>` keeps its words, by looking at real ones; none if anything is not as expected.
+fn vec_words<T: MessageElement>() -> Option<Words> {
+    if mem::size_of::<T>() == 0 {
+        return None;
+    }
+    let probe = |capacity: usize, len: usize| {
+        let mut vec = Vec::with_capacity(capacity);
+        vec.resize_with(len, T::fresh);
+        let want = [vec.as_ptr().addr(), vec.capacity(), vec.len()];
+        find_words(&vec, want)
+    };
+    agreed(probe(5, 2), probe(11, 3))
+}
+
+/// The same for `String`.
+pub(super) fn string_words() -> Option<Words> {
+    let probe = |capacity: usize, text: &str| {
+        let mut string = String::with_capacity(capacity);
+        string.push_str(text);
+        let want = [string.as_ptr().addr(), string.capacity(), string.len()];
+        find_words(&string, want)
+    };
+    agreed(probe(9, "to"), probe(21, "probe"))
+}
+
+fn agreed(one: Option<Words>, other: Option<Words>) -> Option<Words> {
+    one.filter(|_| one == other)
+}
+
+/// Offsets of the three words in `value`, if it is made of three and each of `want` is exactly one of them.
+fn find_words<T>(value: &T, want: [usize; 3]) -> Option<Words> {
+    const WORD: usize = mem::size_of::<usize>();
+    if mem::size_of::<T>() != 3 * WORD || mem::align_of::<T>() != mem::align_of::<usize>() {
+        return None;
+    }
+    // SAFETY: `T` is a `Vec` or `String` of three words, which hold pointer, capacity and length in some order and no padding.
+    let words: [usize; 3] = unsafe { (&raw const *value).cast::<[usize; 3]>().read() };
+    let offset_of = |want: usize| {
+        let mut found = (0..3).filter(|i| words[*i] == want);
+        found.next().filter(|_| found.next().is_none()).map(|i| (i * WORD) as u32)
+    };
+    let [pointer, capacity, len] = want.map(offset_of);
+    Some(Words { pointer: pointer?, capacity: capacity?, len: len? })
+}

@@ -1,0 +1,333 @@
+//! Where a value lies in memory: one model for derived Rust types and for dynamic records.
+//!
+//! A [`Layout`] is a table of [`Node`]s that runs parallel to a schema: a structure's fields are the schema's flattened members in
+//! order, wrapped in [`Kind::Optional`] and then [`Kind::Boxed`] where the member is `@optional` and `@external`. Codec programs address
+//! values through it and nothing else, so they cannot tell a derived type from a record.
+//!
+//! Plain bytes are read and written in place. Everything else goes through the access traits below, whose functions never leave a value
+//! uninitialised or invalid: whatever fails half way, the value can still be dropped, compared and decoded into again.
+//! `String` and `Vec` words are read in place too where a probe at start finds them where we expect them ([`Words`]).
+
+use alloc::{sync::Arc, vec::Vec};
+use core::fmt;
+
+pub mod access;
+mod assign;
+mod derived;
+mod describe;
+mod dynamic;
+mod path;
+mod primitive;
+mod record;
+mod shape;
+#[doc(hidden)]
+pub mod support;
+mod value;
+mod view;
+
+pub use access::{BoxedAccess, MapAccess, OptionalAccess, SequenceAccess, UnionAccess};
+pub use describe::{Describe, Described};
+pub use path::PathError;
+pub use primitive::{Char8, Char16, Float128};
+pub use record::{Record, RecordError};
+pub use shape::{Message, MessageElement, MessageField, Shape, ShapeError};
+pub use value::Value;
+pub use view::{BitmaskRef, BitsetRef, EnumRef, ListRef, MapRef, StructRef, UnionRef, ValueRef};
+
+/// Memory could not be had. The value is as it was, or holds fewer elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("memory could not be allocated")]
+pub struct OutOfMemory;
+
+/// Index of a node in its layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+/// How the bytes of a scalar are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scalar {
+    /// One byte, 0 or 1.
+    Bool,
+    /// Signed, one byte.
+    I8,
+    /// Signed, two bytes.
+    I16,
+    /// Signed, four bytes.
+    I32,
+    /// Signed, eight bytes.
+    I64,
+    /// Unsigned, one byte: `octet`, `uint8`, `char`.
+    U8,
+    /// Unsigned, two bytes: `uint16`, `wchar`.
+    U16,
+    /// Unsigned, four bytes.
+    U32,
+    /// Unsigned, eight bytes.
+    U64,
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary64.
+    F64,
+    /// IEEE 754 binary128 as sixteen bytes in the host's order.
+    F128,
+}
+
+impl Scalar {
+    /// Bytes in memory.
+    pub const fn size(self) -> usize {
+        match self {
+            Scalar::Bool | Scalar::I8 | Scalar::U8 => 1,
+            Scalar::I16 | Scalar::U16 => 2,
+            Scalar::I32 | Scalar::U32 | Scalar::F32 => 4,
+            Scalar::I64 | Scalar::U64 | Scalar::F64 => 8,
+            Scalar::F128 => 16,
+        }
+    }
+
+    /// True for `I8` to `I64` and `U8` to `U64`.
+    pub const fn is_integer(self) -> bool {
+        !matches!(self, Scalar::Bool | Scalar::F32 | Scalar::F64 | Scalar::F128)
+    }
+
+    /// True for `I8` to `I64`.
+    pub const fn is_signed(self) -> bool {
+        matches!(self, Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::I64)
+    }
+
+    /// Smallest and largest value of an integer or boolean; none for floating point.
+    pub const fn range(self) -> Option<(i128, i128)> {
+        let bits = 8 * self.size() as u32;
+        match self {
+            Scalar::Bool => Some((0, 1)),
+            Scalar::F32 | Scalar::F64 | Scalar::F128 => None,
+            _ if self.is_signed() => Some((-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)),
+            _ => Some((0, (1i128 << bits) - 1)),
+        }
+    }
+}
+
+/// A place's shape: its size, alignment and what is in it.
+#[derive(Clone)]
+pub struct Node {
+    /// Bytes, a multiple of `align`.
+    pub size: u32,
+    /// Alignment, a power of two.
+    pub align: u32,
+    /// What is there.
+    pub kind: Kind,
+}
+
+/// What a node holds.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// Plain bytes. Every pattern is valid but for [`Scalar::Bool`].
+    Scalar(Scalar),
+    /// An integer that must be one of the literals.
+    Enum(EnumNode),
+    /// A Rust `String`, for `string` and `wstring` alike.
+    String {
+        /// Where its words are, if the probe found them.
+        words: Option<Words>,
+    },
+    /// A Rust `Vec` or a record's sequence.
+    Sequence(SequenceNode),
+    /// Elements side by side; dimensions are multiplied out.
+    Array {
+        /// Node of an element; the stride is its size.
+        element: NodeId,
+        /// Number of elements, all dimensions together.
+        len: u32,
+    },
+    /// Fields in the order of the schema's flattened members.
+    Struct {
+        /// Offset and node of each.
+        fields: Arc<[Field]>,
+    },
+    /// A Rust `Option` or a record's optional.
+    Optional(OptionalNode),
+    /// A Rust `enum` with data or a record's union.
+    Union(UnionNode),
+    /// A Rust map or a record's.
+    Map(MapNode),
+    /// A Rust `Box` or a record's `@external` member.
+    Boxed(BoxedNode),
+}
+
+/// A field of a structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Bytes from the start of the structure.
+    pub offset: u32,
+    /// Its node.
+    pub node: NodeId,
+}
+
+/// See [`Kind::Enum`].
+#[derive(Clone, Debug)]
+pub struct EnumNode {
+    /// The integer in memory; its value is the literal's.
+    pub repr: Scalar,
+    /// Values of the literals, ascending. No other may ever be stored.
+    pub literals: Arc<[i32]>,
+}
+
+/// See [`Kind::Sequence`].
+#[derive(Clone)]
+pub struct SequenceNode {
+    /// Node of an element; the stride is its size.
+    pub element: NodeId,
+    /// Where pointer, capacity and length are, if they may be read in place.
+    pub words: Option<Words>,
+    /// Functions for everything else.
+    pub access: Arc<dyn SequenceAccess>,
+}
+
+/// Byte offsets of the words of a `String`, a `Vec` or a record's sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// Pointer to the first element.
+    pub pointer: u32,
+    /// Number of elements allocated.
+    pub capacity: u32,
+    /// Number of elements in use.
+    pub len: u32,
+}
+
+/// See [`Kind::Optional`].
+#[derive(Clone)]
+pub struct OptionalNode {
+    /// Node of the value when there is one.
+    pub inner: NodeId,
+    /// Where a record keeps flag and value; none for Rust's `Option`.
+    pub flag: Option<FlagWords>,
+    /// Functions for everything else.
+    pub access: Arc<dyn OptionalAccess>,
+}
+
+/// A record's optional: a byte that is 1 when the value is present, and the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlagWords {
+    /// Offset of the byte: 0 absent and not initialised, 1 present, 2 absent but initialised.
+    pub flag: u32,
+    /// Offset of the value.
+    pub payload: u32,
+}
+
+/// See [`Kind::Union`].
+#[derive(Clone)]
+pub struct UnionNode {
+    /// Node of each case's value, in the order of the schema's cases.
+    pub cases: Arc<[NodeId]>,
+    /// Functions for everything.
+    pub access: Arc<dyn UnionAccess>,
+}
+
+/// See [`Kind::Map`].
+#[derive(Clone)]
+pub struct MapNode {
+    /// Node of a key.
+    pub key: NodeId,
+    /// Node of a value.
+    pub value: NodeId,
+    /// Functions for everything.
+    pub access: Arc<dyn MapAccess>,
+}
+
+/// See [`Kind::Boxed`].
+#[derive(Clone)]
+pub struct BoxedNode {
+    /// Node of the value behind the pointer.
+    pub inner: NodeId,
+    /// Functions for everything.
+    pub access: Arc<dyn BoxedAccess>,
+}
+
+/// The nodes of a type and of all it holds, and which of them is the value itself.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    nodes: Vec<Node>,
+    root: NodeId,
+}
+
+impl Layout {
+    /// A layout from its nodes.
+    ///
+    /// # Safety
+    /// The nodes must describe memory truthfully: every offset, size and alignment, and access functions made for the very
+    /// types they stand at. Programs read and write through them without further checks.
+    pub unsafe fn new(nodes: Vec<Node>, root: NodeId) -> Layout {
+        Layout { nodes, root }
+    }
+
+    /// The node of the value itself.
+    pub fn root(&self) -> NodeId {
+        self.root
+    }
+
+    /// A node by index.
+    ///
+    /// # Panics
+    /// If `id` is of another layout and out of range here.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// True when there is no node, which no layout made by this crate is.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The node that `frame` has at `offset` bytes, if it has `node` there: through fields and array elements, never through a pointer.
+    pub fn contains(&self, frame: NodeId, offset: u32, node: NodeId) -> bool {
+        if frame == node && offset == 0 {
+            return true;
+        }
+        match &self.node(frame).kind {
+            Kind::Struct { fields } => {
+                // Fields of size zero share offsets, so every field that could hold the place is tried.
+                fields.iter().any(|f| {
+                    offset >= f.offset
+                        && offset - f.offset <= self.node(f.node).size
+                        && self.contains(f.node, offset - f.offset, node)
+                })
+            }
+            Kind::Array { element, len } => {
+                let stride = self.node(*element).size;
+                match stride {
+                    0 => self.contains(*element, offset, node),
+                    _ => offset / stride < *len && self.contains(*element, offset % stride, node),
+                }
+            }
+            _ => false,
+        }
+    }
+}
+
+macro_rules! debug_without_access {
+    ($($name:ident { $($field:ident),* })*) => {$(
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name))$(.field(stringify!($field), &self.$field))*.finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+debug_without_access! {
+    SequenceNode { element, words }
+    OptionalNode { inner, flag }
+    UnionNode { cases }
+    MapNode { key, value }
+    BoxedNode { inner }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ({} bytes, align {})", self.kind, self.size, self.align)
+    }
+}

@@ -1,0 +1,48 @@
+//! What derived code calls. No part of the interface that versions promise to keep.
+
+pub use super::{
+    access::Selected,
+    derived::UnionCases,
+    describe::{Definition, Describe, Described, Lit, StructBuilder, TypeText, UnionBuilder, Variant},
+    shape::{Message, MessageElement, MessageField, Shape, ShapeCell},
+};
+pub use crate::schema::{BitField, Extensibility, TryConstruct, Type};
+pub use alloc::vec::Vec;
+
+/// The value of a member with a default.
+pub fn fresh_or<T: MessageField>(default: Lit) -> T {
+    T::from_lit(default).unwrap_or_else(T::fresh)
+}
+
+/// The first case with a label that `chooses` likes, or `otherwise`.
+pub fn fresh_case(labels: &[&[Lit]], chooses: fn(Lit) -> bool, otherwise: u32) -> u32 {
+    labels.iter().position(|of_case| of_case.iter().any(|l| chooses(*l))).map_or(otherwise, |case| case as u32)
+}
+
+/// True for the value of a fresh primitive discriminator.
+pub fn is_zero(label: Lit) -> bool {
+    matches!(label, Lit::Int(0) | Lit::Bool(false) | Lit::Char('\0'))
+}
+
+/// True for the literal that a fresh discriminator of the enum `T` has.
+pub fn is_fresh_literal<T: MessageField>(label: Lit) -> bool {
+    let value = match label {
+        Lit::Text(name) => T::from_lit(Lit::Text(name.rsplit("::").next().unwrap_or(name))),
+        other => T::from_lit(other),
+    };
+    value.is_some_and(|value| core::mem::discriminant(&value) == core::mem::discriminant(&T::fresh()))
+}
+
+/// A field of a bitset; without a name it is padding, without a type it has the smallest.
+pub fn bit_field(name: Option<&str>, width: u8, ty: Option<Type>) -> BitField {
+    let field = BitField::new(name.unwrap_or_default(), width);
+    BitField { ty: ty.unwrap_or_else(|| field.ty.clone()), name: name.map(Into::into), ..field }
+}
+
+/// Requires of a one-field wrapper that it is laid out like what it wraps.
+pub const fn assert_transparent<T, I>(offset: usize) {
+    assert!(
+        offset == 0 && size_of::<T>() == size_of::<I>() && align_of::<T>() == align_of::<I>(),
+        "it must wrap an unsigned integer and nothing else"
+    );
+}

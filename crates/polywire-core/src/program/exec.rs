@@ -1,0 +1,161 @@
+//! A verified program with the back end that runs it.
+
+use alloc::{sync::Arc, vec::Vec};
+
+use super::{
+    Direction, Program, interp,
+    io::{CodecError, Input, Limits, Output},
+    passes,
+    verify::{VerifyError, verify},
+};
+
+/// Which back end runs a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// Machine code where it can be made, else the interpreter. `POLYWIRE_JIT=off` in the environment forbids machine code.
+    #[default]
+    Auto,
+    /// The interpreter, unless [`Executable::compile`] is called later.
+    Interpreter,
+    /// Machine code, or an error.
+    Jit,
+}
+
+/// Why a program cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecError {
+    /// The verifier refused it.
+    #[error(transparent)]
+    Refused(#[from] VerifyError),
+    /// Machine code was asked for and cannot be made.
+    #[error("no machine code: {0}")]
+    NoJit(alloc::string::String),
+}
+
+/// A program ready to run. Cheap to clone; free of state, so that any number of threads may run it at once.
+#[derive(Clone)]
+pub struct Executable(Arc<Inner>);
+
+struct Inner {
+    program: Arc<Program>,
+    #[cfg(feature = "jit")]
+    code: std::sync::OnceLock<Option<super::jit::Code>>,
+}
+
+impl Executable {
+    /// Runs the passes over a lowering's program, verifies it, and makes machine code if asked to.
+    pub fn new(program: Program, backend: Backend) -> Result<Executable, ExecError> {
+        Executable::prepared(passes::prepare(program), backend)
+    }
+
+    /// The same without the passes.
+    pub fn prepared(program: Program, backend: Backend) -> Result<Executable, ExecError> {
+        verify(&program)?;
+        let executable = Executable(Arc::new(Inner {
+            program: Arc::new(program),
+            #[cfg(feature = "jit")]
+            code: Default::default(),
+        }));
+        match backend {
+            Backend::Interpreter => {}
+            Backend::Auto => executable.compile(),
+            Backend::Jit => executable.compile_or_say()?,
+        }
+        Ok(executable)
+    }
+
+    /// Makes machine code, if it is allowed and can be made, and uses it from the next message on. Until then the interpreter serves, so that
+    /// this can be done on any thread while others run the program. Blocks for milliseconds.
+    pub fn compile(&self) {
+        #[cfg(feature = "jit")]
+        self.0.code.get_or_init(|| super::jit::allowed().then(|| super::jit::compile(&self.0.program).ok()).flatten());
+    }
+
+    #[cfg(feature = "jit")]
+    fn compile_or_say(&self) -> Result<(), ExecError> {
+        let code = super::jit::compile(&self.0.program).map_err(ExecError::NoJit)?;
+        self.0.code.get_or_init(|| Some(code));
+        Ok(())
+    }
+
+    #[cfg(not(feature = "jit"))]
+    fn compile_or_say(&self) -> Result<(), ExecError> {
+        Err(ExecError::NoJit("this build has no feature 'jit'".into()))
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.0.program
+    }
+
+    /// True if it runs as machine code.
+    pub fn is_machine_code(&self) -> bool {
+        #[cfg(feature = "jit")]
+        return self.code().is_some();
+        #[cfg(not(feature = "jit"))]
+        false
+    }
+
+    /// Appends the value at `value` to `out`. After an error `out` is as before.
+    ///
+    /// # Safety
+    /// `value` points to a live value of the program's layout, which nobody changes meanwhile.
+    ///
+    /// # Panics
+    /// If it is a decode program.
+    #[inline]
+    pub unsafe fn encode(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
+        assert_eq!(self.0.program.direction, Direction::Encode);
+        let mut output = Output::new(out, *limits);
+        // SAFETY: the program is verified, and the value is as the caller promises.
+        let status = unsafe {
+            match self.code() {
+                #[cfg(feature = "jit")]
+                Some(code) => code.encode(&mut output, value),
+                _ => interp::encode(&self.0.program, &mut output, value),
+            }
+        };
+        output.finish(status).map_err(|fault| CodecError::new(&fault, &self.0.program, 0))
+    }
+
+    /// Decodes `bytes` into the value at `value` and gives how many it took. After an error the value is valid, but of no use.
+    ///
+    /// # Safety
+    /// `value` points to a live value of the program's layout, which nobody else refers to.
+    ///
+    /// # Panics
+    /// If it is an encode program.
+    #[inline]
+    pub unsafe fn decode(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
+        assert_eq!(self.0.program.direction, Direction::Decode);
+        let mut input = Input::new(bytes, *limits);
+        if bytes.len() > limits.message_bytes {
+            let _ = input.fail(super::FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64);
+            return Err(CodecError::new(&input.fault, &self.0.program, 0));
+        }
+        // SAFETY: the program is verified, and the value is as the caller promises.
+        let status = unsafe {
+            match self.code() {
+                #[cfg(feature = "jit")]
+                Some(code) => code.decode(&mut input, value),
+                _ => interp::decode(&self.0.program, &mut input, value),
+            }
+        };
+        match status {
+            super::Status::Ok => Ok(input.pos.min(bytes.len())),
+            super::Status::Failed => Err(CodecError::new(&input.fault, &self.0.program, 0)),
+        }
+    }
+
+    #[cfg(feature = "jit")]
+    #[inline]
+    fn code(&self) -> Option<&super::jit::Code> {
+        self.0.code.get()?.as_ref()
+    }
+
+    #[cfg(not(feature = "jit"))]
+    fn code(&self) -> Option<core::convert::Infallible> {
+        None
+    }
+}

@@ -1,0 +1,802 @@
+//! Decoding: from the wire to memory.
+
+use alloc::{string::String, vec};
+
+use super::{Failed, HOST, INLINE_SEEN, check, convert, from_word, load, memory_scalar, ok, reorder, store};
+use crate::{
+    layout::{Kind, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, UnionNode, access::Inserted},
+    program::{
+        Arm, Block, Cursor, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place, Program,
+        ScalarKernel, Segment, SequenceDialect, Source, Status, TextForm, Wire,
+    },
+};
+
+/// Runs a decode program over `input` into the value at `value`.
+///
+/// # Safety
+/// `program` is a verified decode program, and `value` points to a live value of its layout's root that nothing else refers to.
+pub unsafe fn decode(program: &Program, input: &mut Input<'_>, value: *mut u8) -> Status {
+    Run { program, input, accumulator: 0, scalar: Scalar::U64 }.block(&program.root, value).into()
+}
+
+/// A run of a program: the accumulator and what it is.
+pub(super) struct Run<'r, 'a> {
+    pub(super) program: &'r Program,
+    pub(super) input: &'r mut Input<'a>,
+    pub(super) accumulator: i128,
+    pub(super) scalar: Scalar,
+}
+
+type Done = Result<(), Failed>;
+
+// Throughout, `frame` points to a live value of the node that the verifier has shown the block's places to be in, or is dangling when
+// they are all sinks.
+impl<'r> Run<'r, '_> {
+    fn block(&mut self, block: &'r Block, frame: *mut u8) -> Done {
+        block.0.iter().try_for_each(|op| self.named(op, frame))
+    }
+
+    /// An operation; a failure is blamed on its field.
+    pub(super) fn named(&mut self, op: &'r Op, frame: *mut u8) -> Done {
+        self.op(op, frame).inspect_err(|Failed| self.input.fault.name(op.path))
+    }
+
+    fn op(&mut self, op: &'r Op, frame: *mut u8) -> Done {
+        match &op.kind {
+            OpKind::Need(n) => self.need(*n as usize),
+            OpKind::Align(n) => {
+                self.input.align(usize::from(*n));
+                Ok(())
+            }
+            OpKind::Run { segments, size } => self.run(segments, *size, frame),
+            OpKind::Load(place) => {
+                self.load(*place, frame);
+                Ok(())
+            }
+            OpKind::Store(place) => {
+                self.store(*place, frame);
+                Ok(())
+            }
+            OpKind::Get(wire) => self.get(wire),
+            OpKind::Const(scalar, bits) => {
+                self.set(extend(*bits, *scalar), *scalar);
+                Ok(())
+            }
+            OpKind::Convert(to) => {
+                let value = convert(self.accumulator, self.scalar, *to);
+                let bits = 8 * to.size() as u64;
+                let value = value.map_err(|kind| self.fail(kind, bits, self.accumulator as u64))?;
+                self.set(value, *to);
+                Ok(())
+            }
+            OpKind::Check(condition) => {
+                let value = check(&self.program.layout, condition, self.accumulator);
+                self.accumulator = value.map_err(|kind| self.fail(kind, 0, self.accumulator as u64))?;
+                if matches!(condition, super::super::Check::Bool) {
+                    self.scalar = Scalar::Bool;
+                }
+                Ok(())
+            }
+            OpKind::Text { place, form, bound, utf16_bound, overflow, .. } => {
+                let bound = TextBound { bound: *bound, utf16: *utf16_bound, overflow };
+                self.text(*place, form, &bound, frame)
+            }
+            OpKind::SetText(place, text) => {
+                if let Some(string) = self.string(*place, frame) {
+                    string.clear();
+                    if string.try_reserve(text.len()).is_err() {
+                        return Err(self.fail(FaultKind::OutOfMemory, text.len() as u64, 0));
+                    }
+                    string.push_str(text);
+                }
+                Ok(())
+            }
+            OpKind::Bulk { place, scalar, order, bound, overflow } => {
+                self.bulk(*place, *scalar, *order, (*bound, overflow), frame)
+            }
+            OpKind::Sequence { place, source, element, bound, overflow, min_wire } => {
+                let shape = SequenceShape { element, bound: *bound, overflow, min_wire: *min_wire };
+                match source {
+                    Source::Count => self.counted(*place, &shape, frame),
+                    Source::Fixed(n) => self.fixed(*place, *n, element, frame),
+                    Source::Dialect(dialect) => self.marked(*place, dialect, &shape, frame),
+                }
+            }
+            OpKind::Map { place, source, key, value, bound, min_wire } => {
+                let entry = Entry { key, value, bound: *bound, min_wire: *min_wire };
+                self.map(*place, source, &entry, frame)
+            }
+            OpKind::Present { place, body } => self.present(*place, body, frame),
+            OpKind::Clear(place) => self.clear(*place, frame),
+            OpKind::Unbox { place, body } => self.unbox(*place, body, frame),
+            OpKind::Select { place, case, body } => self.select(*place, *case, body, frame),
+            OpKind::Switch { arms, otherwise } => {
+                let chosen = arms.iter().find(|(labels, _)| labels.iter().any(|l| i128::from(*l) == self.accumulator));
+                self.block(chosen.map_or(otherwise, |(_, block)| block), frame)
+            }
+            OpKind::If { then, otherwise } => self.block(if self.accumulator != 0 { then } else { otherwise }, frame),
+            OpKind::Test(kernel) => {
+                let mut word = 0;
+                ok((kernel.test)(self.input, &mut word))?;
+                self.set(i128::from(word != 0), Scalar::Bool);
+                Ok(())
+            }
+            OpKind::Action(kernel, argument) => ok((kernel.get)(self.input, *argument)),
+            OpKind::Region { dialect, argument, body } => {
+                let mut cursor = Cursor::default();
+                ok((dialect.get_begin)(self.input, *argument, &mut cursor))?;
+                self.block(body, frame)?;
+                ok((dialect.get_end)(self.input, *argument, &mut cursor))
+            }
+            OpKind::Members { dialect, arms, table } => self.members(dialect, arms, table, frame),
+            OpKind::Call { routine, place } => self.call(*routine, *place, frame),
+            OpKind::Fail(kind) => Err(self.fail(*kind, 0, 0)),
+            OpKind::Literal(_)
+            | OpKind::Put(_)
+            | OpKind::Length(_)
+            | OpKind::Index
+            | OpKind::IfPresent { .. }
+            | OpKind::Union { .. } => unreachable!("the verifier refuses encode operations here"),
+        }
+    }
+
+    fn set(&mut self, value: i128, scalar: Scalar) {
+        (self.accumulator, self.scalar) = (value, scalar);
+    }
+
+    pub(super) fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Failed {
+        let _ = self.input.fail(kind, expected, got);
+        Failed
+    }
+
+    fn need(&mut self, n: usize) -> Done {
+        let left = self.input.remaining();
+        if left < n {
+            return Err(self.fail(FaultKind::Truncated, n as u64, left as u64));
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, segments: &[Segment], size: u32, frame: *mut u8) -> Done {
+        let start = self.input.pos;
+        for segment in segments {
+            for i in 0..segment.count as usize {
+                let at = start + segment.at as usize + i * segment.wire.size();
+                // SAFETY: a Need covers the run, and the segment lies within it.
+                let raw = unsafe { load(self.input.base.add(at), segment.wire) };
+                let value = self.segment_value(segment, raw, at)?;
+                if let Place::At { offset, .. } = segment.place {
+                    // SAFETY: the verifier found `count` such scalars at the place.
+                    unsafe { store(frame.add(offset as usize + i * segment.memory.size()), segment.memory, value) };
+                }
+            }
+        }
+        self.input.pos = start + size as usize;
+        Ok(())
+    }
+
+    fn segment_value(&mut self, segment: &Segment, raw: i128, at: usize) -> Result<i128, Failed> {
+        let value = reorder(raw, segment.wire, segment.order);
+        let checked = match &segment.check {
+            Some(condition) => check(&self.program.layout, condition, value),
+            None => Ok(value),
+        };
+        let converted = checked.and_then(|value| convert(value, segment.wire, segment.memory));
+        converted.map_err(|kind| {
+            self.input.pos = at;
+            self.fail(kind, 0, value as u64)
+        })
+    }
+
+    fn load(&mut self, place: Place, frame: *mut u8) {
+        if let Place::At { offset, node } = place {
+            let scalar = memory_scalar(&self.program.layout, node);
+            // SAFETY: the verifier found the scalar at the place.
+            self.set(unsafe { load(frame.add(offset as usize), scalar) }, scalar);
+        }
+    }
+
+    fn store(&mut self, place: Place, frame: *mut u8) {
+        if let Place::At { offset, node } = place {
+            let scalar = memory_scalar(&self.program.layout, node);
+            // SAFETY: the verifier found the scalar at the place, and that the accumulator is valid for it.
+            unsafe { store(frame.add(offset as usize), scalar, self.accumulator) };
+        }
+    }
+
+    fn get(&mut self, wire: &Wire) -> Done {
+        match wire {
+            Wire::Fixed { scalar, order } => {
+                // SAFETY: a Need covers it.
+                let raw = unsafe { load(self.input.base.add(self.input.pos), *scalar) };
+                self.set(reorder(raw, *scalar, *order), *scalar);
+                self.input.pos += scalar.size();
+                Ok(())
+            }
+            Wire::Kernel(ScalarKernel { wide: Some(wide), scalar, .. }) => {
+                let bits = (wide.get)(self.input).map_err(|_| Failed)?;
+                self.set(bits as i128, *scalar);
+                Ok(())
+            }
+            Wire::Symbol(kernel, table) => {
+                let mut word = 0;
+                ok((kernel.get)(self.input, table, &mut word))?;
+                self.set(from_word(word, Scalar::I64), Scalar::I64);
+                Ok(())
+            }
+            Wire::Kernel(kernel) => {
+                let mut word = 0;
+                ok((kernel.get)(self.input, &mut word))?;
+                self.set(from_word(word, kernel.scalar), kernel.scalar);
+                Ok(())
+            }
+        }
+    }
+
+    /// The string at a place; none for a sink.
+    fn string<'v>(&self, place: Place, frame: *mut u8) -> Option<&'v mut String> {
+        match place {
+            Place::Sink => None,
+            // SAFETY: the verifier found a string at the place, and the value is ours alone while the program runs.
+            Place::At { offset, .. } => Some(unsafe { &mut *frame.add(offset as usize).cast::<String>() }),
+        }
+    }
+
+    fn text(&mut self, place: Place, form: &TextForm, bound: &TextBound<'_>, frame: *mut u8) -> Done {
+        let mut string = self.string(place, frame);
+        match form {
+            TextForm::CountedNul { order } => ok(counted_nul(self.input, *order, string.as_deref_mut()))?,
+            TextForm::Kernel(kernel) => ok((kernel.get)(self.input, string.as_deref_mut()))?,
+        }
+        string.map_or(Ok(()), |string| {
+            bound.hold(string).map_err(|got| self.fail(FaultKind::Bound, bound.bound.into(), got))
+        })
+    }
+
+    /// The accumulator as a number of elements, if that many can be there at all.
+    pub(super) fn count(&mut self, min_wire: u32) -> Result<usize, Failed> {
+        let (count, most) = (self.accumulator, self.input.limits.elements);
+        if count > i128::from(most) {
+            return Err(self.fail(FaultKind::Limit, u64::from(most), count as u64));
+        }
+        let (count, left) = (count as usize, self.input.remaining());
+        let bytes = count.saturating_mul(min_wire as usize);
+        match bytes > left {
+            true => Err(self.fail(FaultKind::BadLength, left as u64, bytes as u64)),
+            false => Ok(count),
+        }
+    }
+
+    fn bulk(
+        &mut self,
+        place: Place,
+        scalar: Scalar,
+        order: Order,
+        (bound, overflow): (u32, &Overflow),
+        frame: *mut u8,
+    ) -> Done {
+        let count = self.count(scalar.size() as u32)?;
+        let start = self.input.pos;
+        if scalar == Scalar::Bool {
+            let bytes = &self.input.rest()[..count];
+            if let Some(at) = bytes.iter().position(|b| *b > 1) {
+                self.input.pos += at;
+                return Err(self.fail(FaultKind::BadBool, 0, u64::from(bytes[at])));
+            }
+        }
+        let kept =
+            keep(count, bound, overflow).map_err(|()| self.fail(FaultKind::Bound, bound.into(), count as u64))?;
+        if let Place::At { offset, node } = place {
+            let sequence = self.sequence_node(node);
+            // SAFETY: the verifier found a sequence of such scalars at the place; `count` saw that the bytes are there.
+            unsafe {
+                let at = frame.add(offset as usize);
+                self.charge_growth(sequence, at, kept)?;
+                let source = self.input.base.add(start);
+                if order == HOST || scalar.size() == 1 {
+                    sequence
+                        .access
+                        .assign(at, source, kept)
+                        .map_err(|_| self.fail(FaultKind::OutOfMemory, kept as u64, 0))?;
+                } else {
+                    let data = sequence
+                        .access
+                        .resize(at, kept)
+                        .map_err(|_| self.fail(FaultKind::OutOfMemory, kept as u64, 0))?;
+                    for i in 0..kept {
+                        let value = reorder(load(source.add(i * scalar.size()), scalar), scalar, order);
+                        store(data.add(i * scalar.size()), scalar, value);
+                    }
+                }
+            }
+        }
+        self.input.pos = start + count * scalar.size();
+        Ok(())
+    }
+
+    pub(super) fn sequence_node(&self, node: NodeId) -> &'r SequenceNode {
+        match &self.program.layout.node(node).kind {
+            Kind::Sequence(sequence) => sequence,
+            _ => unreachable!("the verifier admits sequences only"),
+        }
+    }
+
+    /// Charges for elements that are not there yet.
+    ///
+    /// # Safety
+    /// `at` is a live sequence of the node.
+    unsafe fn charge_growth(&mut self, sequence: &SequenceNode, at: *const u8, len: usize) -> Done {
+        // SAFETY: as the caller promises.
+        let (_, present) = unsafe { sequence.access.slice(at) };
+        let stride = self.program.layout.node(sequence.element).size as usize;
+        ok(self.input.charge(len.saturating_sub(present).saturating_mul(stride)))
+    }
+
+    /// Makes the sequence `len` elements long.
+    ///
+    /// # Safety
+    /// `at` is a live sequence of the node.
+    pub(super) unsafe fn resize(
+        &mut self,
+        sequence: &SequenceNode,
+        at: *mut u8,
+        len: usize,
+    ) -> Result<*mut u8, Failed> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            self.charge_growth(sequence, at, len)?;
+            sequence.access.resize(at, len).map_err(|_| self.fail(FaultKind::OutOfMemory, len as u64, 0))
+        }
+    }
+
+    /// Makes sure that the sequence has an element with this index, and gives its first element.
+    ///
+    /// # Safety
+    /// `at` is a live sequence of the node.
+    pub(super) unsafe fn room(
+        &mut self,
+        sequence: &SequenceNode,
+        at: *mut u8,
+        index: usize,
+    ) -> Result<*mut u8, Failed> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let (data, len) = sequence.access.slice(at);
+            if index < len { Ok(data.cast_mut()) } else { self.resize(sequence, at, (2 * len).max(4)) }
+        }
+    }
+
+    fn elements(&mut self, element: &'r Block, count: usize, data: *mut u8, stride: usize) -> Done {
+        for i in 0..count {
+            self.element(element, i, data, stride)?;
+        }
+        Ok(())
+    }
+
+    fn element(&mut self, element: &'r Block, i: usize, data: *mut u8, stride: usize) -> Done {
+        // Sinks have stride 0, so that the dangling frame stays what it is.
+        let frame = data.wrapping_add(i * stride);
+        self.block(element, frame).inspect_err(|Failed| self.input.fault.index(i as u32))
+    }
+
+    fn counted(&mut self, place: Place, shape: &SequenceShape<'r>, frame: *mut u8) -> Done {
+        let count = self.count(shape.min_wire)?;
+        let kept = keep(count, shape.bound, shape.overflow)
+            .map_err(|()| self.fail(FaultKind::Bound, shape.bound.into(), count as u64))?;
+        let Place::At { offset, node } = place else {
+            return self.elements(shape.element, count, frame, 0);
+        };
+        let sequence = self.sequence_node(node);
+        let stride = self.program.layout.node(sequence.element).size as usize;
+        let at = frame.wrapping_add(offset as usize);
+        // SAFETY: the verifier found the sequence at the place. What lies past the bound is decoded into it too and then cut off.
+        unsafe {
+            let data = self.resize(sequence, at, count)?;
+            self.elements(shape.element, count, data, stride)?;
+            if kept < count {
+                self.resize(sequence, at, kept)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fixed(&mut self, place: Place, count: u32, element: &'r Block, frame: *mut u8) -> Done {
+        match place {
+            Place::Sink => self.elements(element, count as usize, frame, 0),
+            Place::At { offset, node } => {
+                let stride = self.array_stride(node);
+                self.elements(element, count as usize, frame.wrapping_add(offset as usize), stride)
+            }
+        }
+    }
+
+    pub(super) fn array_stride(&self, node: NodeId) -> usize {
+        match &self.program.layout.node(node).kind {
+            Kind::Array { element, .. } => self.program.layout.node(*element).size as usize,
+            _ => unreachable!("the verifier admits arrays only"),
+        }
+    }
+
+    /// A sequence or array with marks of its own.
+    fn marked(&mut self, place: Place, dialect: &SequenceDialect, shape: &SequenceShape<'r>, frame: *mut u8) -> Done {
+        let mut cursor = Cursor::default();
+        ok((dialect.begin)(self.input, &mut cursor))?;
+        let count = match place {
+            Place::Sink => self.marked_elements(dialect, &mut cursor, shape, |_, _| Ok((frame, 0)))?,
+            Place::At { offset, node } => {
+                let at = frame.wrapping_add(offset as usize);
+                match &self.program.layout.node(node).kind {
+                    Kind::Array { len, .. } => {
+                        return self.marked_array(dialect, &mut cursor, shape, (at, self.array_stride(node), *len));
+                    }
+                    _ => self.marked_sequence(dialect, &mut cursor, shape, (at, node))?,
+                }
+            }
+        };
+        if let (Place::At { offset, node }, Ok(kept)) = (place, keep(count, shape.bound, shape.overflow)) {
+            let sequence = self.sequence_node(node);
+            // SAFETY: the verifier found the sequence at the place.
+            unsafe { self.resize(sequence, frame.wrapping_add(offset as usize), kept)? };
+        }
+        Ok(())
+    }
+
+    fn marked_sequence(
+        &mut self,
+        dialect: &SequenceDialect,
+        cursor: &mut Cursor,
+        shape: &SequenceShape<'r>,
+        (at, node): (*mut u8, NodeId),
+    ) -> Result<usize, Failed> {
+        let sequence = self.sequence_node(node);
+        let stride = self.program.layout.node(sequence.element).size as usize;
+        self.marked_elements(dialect, cursor, shape, |run, i| {
+            // SAFETY: the verifier found the sequence at the place.
+            let data = unsafe { run.room(sequence, at, i)? };
+            Ok((data, stride))
+        })
+    }
+
+    fn marked_array(
+        &mut self,
+        dialect: &SequenceDialect,
+        cursor: &mut Cursor,
+        shape: &SequenceShape<'r>,
+        (at, stride, len): (*mut u8, usize, u32),
+    ) -> Done {
+        let count = self.marked_elements(dialect, cursor, shape, |run, i| match i < len as usize {
+            true => Ok((at, stride)),
+            false => Err(run.fail(FaultKind::Count, len.into(), i as u64 + 1)),
+        })?;
+        match count == len as usize {
+            true => Ok(()),
+            false => Err(self.fail(FaultKind::Count, len.into(), count as u64)),
+        }
+    }
+
+    /// Decodes elements until the format says that there are no more; `data` makes room for one and gives start and stride.
+    fn marked_elements(
+        &mut self,
+        dialect: &SequenceDialect,
+        cursor: &mut Cursor,
+        shape: &SequenceShape<'r>,
+        mut data: impl FnMut(&mut Self, usize) -> Result<(*mut u8, usize), Failed>,
+    ) -> Result<usize, Failed> {
+        let mut count = 0;
+        loop {
+            let mut more = 0;
+            ok((dialect.next)(self.input, cursor, &mut more))?;
+            if more == 0 {
+                return Ok(count);
+            }
+            self.admit(count + 1, shape.bound, shape.overflow)?;
+            let (start, stride) = data(self, count)?;
+            self.element(shape.element, count, start, stride)?;
+            count += 1;
+        }
+    }
+
+    /// Refuses the element that breaks a bound or limit.
+    pub(super) fn admit(&mut self, count: usize, bound: u32, overflow: &Overflow) -> Done {
+        if count > self.input.limits.elements as usize {
+            return Err(self.fail(FaultKind::Limit, self.input.limits.elements.into(), count as u64));
+        }
+        match keep(count, bound, overflow) {
+            Ok(_) => Ok(()),
+            Err(()) => Err(self.fail(FaultKind::Bound, bound.into(), count as u64)),
+        }
+    }
+
+    fn map(&mut self, place: Place, source: &Source, entry: &Entry<'r>, frame: *mut u8) -> Done {
+        let target = match place {
+            Place::Sink => None,
+            Place::At { offset, node } => match &self.program.layout.node(node).kind {
+                Kind::Map(map) => Some((map, frame.wrapping_add(offset as usize))),
+                _ => unreachable!("the verifier admits maps only"),
+            },
+        };
+        if let Some((map, at)) = target {
+            // SAFETY: the verifier found the map at the place.
+            unsafe { map.access.clear(at) };
+        }
+        let mut cursor = Cursor::default();
+        let left = match source {
+            Source::Dialect(dialect) => {
+                ok((dialect.begin)(self.input, &mut cursor))?;
+                usize::MAX
+            }
+            Source::Fixed(n) => *n as usize,
+            Source::Count => self.count(entry.min_wire)?,
+        };
+        let mut i = 0;
+        loop {
+            let mut more = u64::from(i < left);
+            if let Source::Dialect(dialect) = source {
+                ok((dialect.next)(self.input, &mut cursor, &mut more))?;
+            }
+            if more == 0 {
+                return Ok(());
+            }
+            self.admit(i + 1, entry.bound, &Overflow::Refuse)?;
+            self.entry(target, entry, frame).inspect_err(|Failed| self.input.fault.index(i as u32))?;
+            i += 1;
+        }
+    }
+
+    fn entry(&mut self, target: Option<(&MapNode, *mut u8)>, entry: &Entry<'r>, frame: *mut u8) -> Done {
+        let Some((map, at)) = target else {
+            self.block(entry.key, frame)?;
+            return self.block(entry.value, frame);
+        };
+        let size = |node| self.program.layout.node(node).size as usize;
+        ok(self.input.charge(size(map.key) + size(map.value)))?;
+        let mut fill =
+            |key: *mut u8, value: *mut u8| self.block(entry.key, key).is_ok() && self.block(entry.value, value).is_ok();
+        // SAFETY: the verifier found the map at the place, and the frames of the blocks to be its key and value.
+        match unsafe { map.access.insert(at, &mut fill) } {
+            Ok(Inserted::Yes | Inserted::Replaced) => Ok(()),
+            Ok(Inserted::Refused) => Err(Failed),
+            Err(_) => Err(self.fail(FaultKind::OutOfMemory, 0, 0)),
+        }
+    }
+
+    fn optional_node(&self, node: NodeId) -> &'r OptionalNode {
+        match &self.program.layout.node(node).kind {
+            Kind::Optional(optional) => optional,
+            _ => unreachable!("the verifier admits optionals only"),
+        }
+    }
+
+    fn present(&mut self, place: Place, body: &'r Block, frame: *mut u8) -> Done {
+        let Place::At { offset, node } = place else {
+            return self.block(body, frame);
+        };
+        let access = &self.optional_node(node).access;
+        // SAFETY: the verifier found the optional at the place.
+        let value = unsafe { access.set_some(frame.wrapping_add(offset as usize)) };
+        let value = value.map_err(|_| self.fail(FaultKind::OutOfMemory, 0, 0))?;
+        self.block(body, value)
+    }
+
+    fn clear(&mut self, place: Place, frame: *mut u8) -> Done {
+        let Place::At { offset, node } = place else {
+            return Ok(());
+        };
+        let at = frame.wrapping_add(offset as usize);
+        // SAFETY: the verifier found such a node at the place.
+        unsafe {
+            match &self.program.layout.node(node).kind {
+                Kind::String { .. } => (&mut *at.cast::<String>()).clear(),
+                Kind::Optional(optional) => optional.access.set_none(at),
+                Kind::Map(map) => map.access.clear(at),
+                _ => {
+                    self.resize(self.sequence_node(node), at, 0)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn unbox(&mut self, place: Place, body: &'r Block, frame: *mut u8) -> Done {
+        let Place::At { offset, node } = place else {
+            return self.block(body, frame);
+        };
+        match &self.program.layout.node(node).kind {
+            Kind::Boxed(boxed) => {
+                // SAFETY: the verifier found the pointer at the place.
+                let value = unsafe { boxed.access.get_mut(frame.wrapping_add(offset as usize)) };
+                self.block(body, value)
+            }
+            _ => unreachable!("the verifier admits pointers only"),
+        }
+    }
+
+    fn union_node(&self, node: NodeId) -> &'r UnionNode {
+        match &self.program.layout.node(node).kind {
+            Kind::Union(union) => union,
+            _ => unreachable!("the verifier admits unions only"),
+        }
+    }
+
+    fn select(&mut self, place: Place, case: Option<u32>, body: &'r Block, frame: *mut u8) -> Done {
+        let Place::At { offset, node } = place else {
+            return self.block(body, frame);
+        };
+        let access = &self.union_node(node).access;
+        // SAFETY: the verifier found the union, with this case, at the place.
+        let value = unsafe { access.select(frame.wrapping_add(offset as usize), self.accumulator as i64, case) };
+        let value = value.map_err(|_| self.fail(FaultKind::OutOfMemory, 0, 0))?;
+        self.block(body, value)
+    }
+
+    fn members(&mut self, dialect: &MemberDialect, arms: &'r [Arm], table: &MemberTable, frame: *mut u8) -> Done {
+        let mut inline = [0u64; INLINE_SEEN];
+        let mut spilled = vec![];
+        let seen: &mut [u64] = match arms.len() <= 64 * INLINE_SEEN {
+            true => &mut inline,
+            false => {
+                spilled.resize(arms.len().div_ceil(64), 0);
+                &mut spilled
+            }
+        };
+        let mut cursor = Cursor::default();
+        ok((dialect.begin)(self.input, &mut cursor))?;
+        let mut expected = 0;
+        loop {
+            let mut arm = expected;
+            ok((dialect.next)(self.input, &mut cursor, table, &mut arm))?;
+            match arm {
+                MemberTable::END => break,
+                MemberTable::UNKNOWN => ok((dialect.skip)(self.input, &mut cursor))?,
+                arm => {
+                    expected = arm + 1;
+                    let (word, bit) = (arm as usize / 64, 1u64 << (arm % 64));
+                    if seen[word] & bit != 0 && dialect.refuse_duplicates {
+                        return Err(self.fail(FaultKind::DuplicateMember, 0, 0));
+                    }
+                    seen[word] |= bit;
+                    self.block(&arms[arm as usize].body, frame)?;
+                    ok((dialect.after)(self.input, &mut cursor))?;
+                }
+            }
+        }
+        let absent = |i: &usize| seen[i / 64] & (1 << (i % 64)) == 0;
+        let mut absent = (0..arms.len()).filter(absent);
+        absent.try_for_each(|i| self.block(&arms[i].absent, frame))
+    }
+
+    fn call(&mut self, routine: u32, place: Place, frame: *mut u8) -> Done {
+        ok(self.input.enter())?;
+        let frame = match place {
+            Place::Sink => frame,
+            Place::At { offset, .. } => frame.wrapping_add(offset as usize),
+        };
+        self.block(&self.program.routines[routine as usize].block, frame)?;
+        self.input.leave();
+        Ok(())
+    }
+}
+
+struct SequenceShape<'p> {
+    element: &'p Block,
+    bound: u32,
+    overflow: &'p Overflow,
+    min_wire: u32,
+}
+
+struct Entry<'p> {
+    key: &'p Block,
+    value: &'p Block,
+    bound: u32,
+    min_wire: u32,
+}
+
+/// How many of `count` elements stay under the bound; an error if the message must be refused.
+pub(super) fn keep(count: usize, bound: u32, overflow: &Overflow) -> Result<usize, ()> {
+    match overflow {
+        _ if bound == 0 || count <= bound as usize => Ok(count),
+        Overflow::Refuse => Err(()),
+        Overflow::Trim => Ok(bound as usize),
+        Overflow::UseDefault(_) => Ok(0),
+    }
+}
+
+/// The bound of a string and what to do past it.
+pub(crate) struct TextBound<'p> {
+    pub bound: u32,
+    pub utf16: bool,
+    pub overflow: &'p Overflow,
+}
+
+impl TextBound<'_> {
+    /// Cuts or empties a string that is too long; the error is its length, if it must be refused.
+    pub(crate) fn hold(&self, string: &mut String) -> Result<(), u64> {
+        let len = match self.utf16 {
+            true => string.encode_utf16().count(),
+            false => string.len(),
+        };
+        if self.bound == 0 || len <= self.bound as usize {
+            return Ok(());
+        }
+        match self.overflow {
+            Overflow::Refuse => return Err(len as u64),
+            Overflow::Trim => string.truncate(self.cut(string)),
+            Overflow::UseDefault(text) => {
+                string.clear();
+                string.push_str(text);
+            }
+        }
+        Ok(())
+    }
+
+    /// The last boundary between characters within the bound.
+    fn cut(&self, string: &str) -> usize {
+        let mut units = 0;
+        for (at, c) in string.char_indices() {
+            units += if self.utf16 { c.len_utf16() } else { c.len_utf8() };
+            if units > self.bound as usize {
+                return at;
+            }
+        }
+        string.len()
+    }
+}
+
+/// Reads a string as CDR and BSON have it: a count, the bytes, a NUL that is counted.
+pub(crate) fn counted_nul(input: &mut Input<'_>, order: Order, string: Option<&mut String>) -> Status {
+    let start = input.pos;
+    let Ok(head) = input.take(4) else { return Status::Failed };
+    let head = [head[0], head[1], head[2], head[3]];
+    let count = if order == Order::Little { u32::from_le_bytes(head) } else { u32::from_be_bytes(head) } as usize;
+    let left = input.remaining();
+    if count == 0 || count > left {
+        input.pos = start;
+        return input.fail(FaultKind::BadLength, left as u64, count as u64);
+    }
+    let bytes = &input.rest()[..count];
+    let (text, nul) = bytes.split_at(count - 1);
+    if nul != [0] {
+        input.pos += count - 1;
+        return input.fail(FaultKind::BadTerminator, 0, u64::from(nul[0]));
+    }
+    let text = match core::str::from_utf8(text) {
+        Ok(text) => text,
+        Err(error) => {
+            input.pos += error.valid_up_to();
+            return input.fail(FaultKind::BadText, 0, 0);
+        }
+    };
+    input.pos += count;
+    string.map_or(Status::Ok, |string| set_string(input, string, text))
+}
+
+/// Replaces a string's content, charging for what it grows by.
+pub(crate) fn set_string(input: &mut Input<'_>, string: &mut String, text: &str) -> Status {
+    string.clear();
+    if text.len() > string.capacity() {
+        if input.charge(text.len()) == Status::Failed {
+            return Status::Failed;
+        }
+        if string.try_reserve(text.len()).is_err() {
+            return input.fail(FaultKind::OutOfMemory, text.len() as u64, 0);
+        }
+    }
+    string.push_str(text);
+    Status::Ok
+}
+
+/// A constant's bits as the accumulator holds them.
+fn extend(bits: u128, scalar: Scalar) -> i128 {
+    match scalar {
+        Scalar::F128 => bits as i128,
+        _ => super::from_word(
+            match (scalar.is_signed(), scalar.size()) {
+                (true, 1) => bits as i8 as u64,
+                (true, 2) => bits as i16 as u64,
+                (true, 4) => bits as i32 as u64,
+                _ => bits as u64,
+            },
+            scalar,
+        ),
+    }
+}

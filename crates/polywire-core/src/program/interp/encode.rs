@@ -1,0 +1,339 @@
+//! Encoding: from memory to the wire.
+
+use alloc::string::String;
+
+use super::{Failed, check, convert, load, memory_scalar, ok, reorder, store};
+use crate::{
+    layout::{Kind, NodeId, Scalar},
+    program::{
+        Block, Cursor, FaultKind, Op, OpKind, Order, Output, Place, Program, ScalarKernel, Segment, Status, TextForm,
+        Wire,
+    },
+};
+
+/// Runs an encode program from the value at `value` to `output`.
+///
+/// # Safety
+/// `program` is a verified encode program, and `value` points to a live value of its layout's root that nobody changes meanwhile.
+pub unsafe fn encode(program: &Program, output: &mut Output<'_>, value: *const u8) -> Status {
+    Run { program, output, accumulator: 0, scalar: Scalar::U64, index: 0 }.block(&program.root, value).into()
+}
+
+/// A run of a program: the accumulator, what it is, and the index of the innermost element.
+pub(super) struct Run<'r, 'a> {
+    pub(super) program: &'r Program,
+    pub(super) output: &'r mut Output<'a>,
+    pub(super) accumulator: i128,
+    pub(super) scalar: Scalar,
+    pub(super) index: u64,
+}
+
+type Done = Result<(), Failed>;
+
+// As for decoding, `frame` is what the verifier has shown the block's places to be in.
+impl<'r> Run<'r, '_> {
+    fn block(&mut self, block: &'r Block, frame: *const u8) -> Done {
+        block.0.iter().try_for_each(|op| self.named(op, frame))
+    }
+
+    /// An operation; a failure is blamed on its field.
+    pub(super) fn named(&mut self, op: &'r Op, frame: *const u8) -> Done {
+        self.op(op, frame).inspect_err(|Failed| self.output.fault.name(op.path))
+    }
+
+    fn op(&mut self, op: &'r Op, frame: *const u8) -> Done {
+        match &op.kind {
+            OpKind::Need(n) => ok(self.output.reserve(*n as usize)),
+            OpKind::Align(n) => ok(self.output.align(usize::from(*n))),
+            OpKind::Run { segments, size } => {
+                self.run(segments, *size, frame);
+                Ok(())
+            }
+            OpKind::Literal(bytes) => ok(self.output.put(bytes)),
+            OpKind::Load(place) => {
+                let (at, node) = at(*place, frame);
+                let scalar = memory_scalar(&self.program.layout, node);
+                // SAFETY: the verifier found the scalar at the place.
+                self.set(unsafe { load(at, scalar) }, scalar);
+                Ok(())
+            }
+            OpKind::Put(wire) => self.put(wire),
+            OpKind::Const(scalar, bits) => {
+                let bits = *bits as i128;
+                let value = if scalar.is_signed() { sign_extend(bits, scalar.size()) } else { bits };
+                self.set(value, *scalar);
+                Ok(())
+            }
+            OpKind::Length(place) => {
+                let len = self.length(*place, frame);
+                self.set(len as i128, Scalar::U64);
+                Ok(())
+            }
+            OpKind::Index => {
+                self.set(i128::from(self.index), Scalar::U64);
+                Ok(())
+            }
+            OpKind::Convert(to) => {
+                let value = convert(self.accumulator, self.scalar, *to);
+                let bits = 8 * to.size() as u64;
+                let value = value.map_err(|kind| self.fail(kind, bits, self.accumulator as u64))?;
+                self.set(value, *to);
+                Ok(())
+            }
+            OpKind::Check(condition) => {
+                let value = check(&self.program.layout, condition, self.accumulator);
+                self.accumulator = value.map_err(|kind| self.fail(kind, 0, self.accumulator as u64))?;
+                Ok(())
+            }
+            OpKind::Text { place, form, bound, utf16_bound, after, .. } => {
+                let (at, _) = at(*place, frame);
+                // SAFETY: the verifier found a string at the place.
+                let text = unsafe { &*at.cast::<String>() };
+                self.text(text, form, *bound, *utf16_bound)?;
+                ok(self.output.reserve(*after as usize))
+            }
+            OpKind::Bulk { place, scalar, order, bound, .. } => self.bulk(*place, *scalar, *order, *bound, frame),
+            OpKind::Sequence { place, element, bound, .. } => self.sequence(*place, element, *bound, frame),
+            OpKind::Map { place, key, value, bound, .. } => self.map(*place, key, value, *bound, frame),
+            OpKind::IfPresent { place, then, otherwise } => {
+                let (at, node) = at(*place, frame);
+                let Kind::Optional(optional) = &self.program.layout.node(node).kind else {
+                    unreachable!("the verifier admits optionals only")
+                };
+                // SAFETY: the verifier found the optional at the place.
+                let value = unsafe { optional.access.get(at) };
+                if value.is_null() { self.block(otherwise, frame) } else { self.block(then, value) }
+            }
+            OpKind::Unbox { place, body } => {
+                let (at, node) = at(*place, frame);
+                let Kind::Boxed(boxed) = &self.program.layout.node(node).kind else {
+                    unreachable!("the verifier admits pointers only")
+                };
+                // SAFETY: the verifier found the pointer at the place.
+                let value = unsafe { boxed.access.get(at) };
+                self.block(body, value)
+            }
+            OpKind::Union { place, arms, none } => self.union(*place, arms, none, frame),
+            OpKind::Switch { arms, otherwise } => {
+                let chosen = arms.iter().find(|(labels, _)| labels.iter().any(|l| i128::from(*l) == self.accumulator));
+                self.block(chosen.map_or(otherwise, |(_, block)| block), frame)
+            }
+            OpKind::If { then, otherwise } => self.block(if self.accumulator != 0 { then } else { otherwise }, frame),
+            OpKind::Action(kernel, argument) => ok((kernel.put)(self.output, *argument)),
+            OpKind::Region { dialect, argument, body } => {
+                let mut cursor = Cursor::default();
+                ok((dialect.put_begin)(self.output, *argument, &mut cursor))?;
+                self.block(body, frame)?;
+                ok((dialect.put_end)(self.output, *argument, &mut cursor))
+            }
+            OpKind::Call { routine, place } => {
+                let frame = match place {
+                    Place::Sink => frame,
+                    Place::At { offset, .. } => frame.wrapping_add(*offset as usize),
+                };
+                ok(self.output.enter())?;
+                self.block(&self.program.routines[*routine as usize].block, frame)?;
+                self.output.leave();
+                Ok(())
+            }
+            OpKind::Fail(kind) => Err(self.fail(*kind, 0, 0)),
+            OpKind::Store(_)
+            | OpKind::Get(_)
+            | OpKind::SetText(..)
+            | OpKind::Present { .. }
+            | OpKind::Clear(_)
+            | OpKind::Select { .. }
+            | OpKind::Test(_)
+            | OpKind::Members { .. } => unreachable!("the verifier refuses decode operations here"),
+        }
+    }
+
+    fn set(&mut self, value: i128, scalar: Scalar) {
+        (self.accumulator, self.scalar) = (value, scalar);
+    }
+
+    fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Failed {
+        let _ = self.output.fail(kind, expected, got);
+        Failed
+    }
+
+    fn run(&mut self, segments: &[Segment], size: u32, frame: *const u8) {
+        // SAFETY: a Need covers the run; segments lie within it, and the verifier found their scalars at their places. Padding in memory is
+        // never read, and every byte of the run is written.
+        unsafe {
+            let start = self.output.base.add(self.output.pos);
+            start.write_bytes(0, size as usize);
+            for segment in segments {
+                let Place::At { offset, .. } = segment.place else { continue };
+                for i in 0..segment.count as usize {
+                    let value = load(frame.add(offset as usize + i * segment.memory.size()), segment.memory);
+                    let wire = start.add(segment.at as usize + i * segment.wire.size());
+                    store(wire, segment.wire, reorder(value, segment.wire, segment.order));
+                }
+            }
+        }
+        self.output.pos += size as usize;
+    }
+
+    fn put(&mut self, wire: &Wire) -> Done {
+        match wire {
+            Wire::Fixed { scalar, order } => {
+                // SAFETY: a Need covers it.
+                unsafe {
+                    let at = self.output.base.add(self.output.pos);
+                    store(at, *scalar, reorder(self.accumulator, *scalar, *order));
+                }
+                self.output.pos += scalar.size();
+                Ok(())
+            }
+            Wire::Kernel(ScalarKernel { wide: Some(wide), .. }) => {
+                ok((wide.put)(self.output, self.accumulator as u128))
+            }
+            Wire::Symbol(kernel, table) => ok((kernel.put)(self.output, table, self.accumulator as u64)),
+            Wire::Kernel(kernel) => ok((kernel.put)(self.output, self.accumulator as u64)),
+        }
+    }
+
+    fn length(&self, place: Place, frame: *const u8) -> usize {
+        let (at, node) = at(place, frame);
+        // SAFETY: the verifier found such a node at the place.
+        unsafe {
+            match &self.program.layout.node(node).kind {
+                Kind::String { .. } => (&*at.cast::<String>()).len(),
+                Kind::Sequence(sequence) => sequence.access.slice(at).1,
+                Kind::Map(map) => map.access.len(at),
+                _ => unreachable!("the verifier admits what has a length only"),
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str, form: &TextForm, bound: u32, utf16_bound: bool) -> Done {
+        let len = if utf16_bound && bound > 0 { text.encode_utf16().count() } else { text.len() };
+        if bound > 0 && len > bound as usize {
+            return Err(self.fail(FaultKind::Bound, bound.into(), len as u64));
+        }
+        match form {
+            TextForm::CountedNul { order } => ok(put_counted_nul(self.output, *order, text)),
+            TextForm::Kernel(kernel) => ok((kernel.put)(self.output, text)),
+        }
+    }
+
+    fn bulk(&mut self, place: Place, scalar: Scalar, order: Order, bound: u32, frame: *const u8) -> Done {
+        let (at, node) = at(place, frame);
+        let Kind::Sequence(sequence) = &self.program.layout.node(node).kind else {
+            unreachable!("the verifier admits sequences only")
+        };
+        // SAFETY: the verifier found a sequence of such scalars at the place.
+        unsafe {
+            let (data, len) = sequence.access.slice(at);
+            self.hold(len, bound)?;
+            ok(self.output.reserve(len * scalar.size()))?;
+            let wire = self.output.base.add(self.output.pos);
+            if order == super::HOST || scalar.size() == 1 {
+                core::ptr::copy_nonoverlapping(data, wire, len * scalar.size());
+            } else {
+                for i in 0..len {
+                    let value = load(data.add(i * scalar.size()), scalar);
+                    store(wire.add(i * scalar.size()), scalar, reorder(value, scalar, order));
+                }
+            }
+            self.output.pos += len * scalar.size();
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, len: usize, bound: u32) -> Done {
+        match bound > 0 && len > bound as usize {
+            true => Err(self.fail(FaultKind::Bound, bound.into(), len as u64)),
+            false => Ok(()),
+        }
+    }
+
+    fn sequence(&mut self, place: Place, element: &'r Block, bound: u32, frame: *const u8) -> Done {
+        let (at, node) = at(place, frame);
+        let (data, len, element_node) = match &self.program.layout.node(node).kind {
+            Kind::Sequence(sequence) => {
+                // SAFETY: the verifier found the sequence at the place.
+                let (data, len) = unsafe { sequence.access.slice(at) };
+                (data, len, sequence.element)
+            }
+            Kind::Array { element, len } => (at, *len as usize, *element),
+            _ => unreachable!("the verifier admits sequences and arrays only"),
+        };
+        self.hold(len, bound)?;
+        let stride = self.program.layout.node(element_node).size as usize;
+        let outer = self.index;
+        for i in 0..len {
+            self.index = i as u64;
+            self.block(element, data.wrapping_add(i * stride))
+                .inspect_err(|Failed| self.output.fault.index(i as u32))?;
+        }
+        self.index = outer;
+        Ok(())
+    }
+
+    fn map(&mut self, place: Place, key: &'r Block, value: &'r Block, bound: u32, frame: *const u8) -> Done {
+        let (at, node) = at(place, frame);
+        let Kind::Map(map) = &self.program.layout.node(node).kind else {
+            unreachable!("the verifier admits maps only")
+        };
+        // SAFETY: the verifier found the map at the place.
+        let len = unsafe { map.access.len(at) };
+        self.hold(len, bound)?;
+        let outer = self.index;
+        let (mut done, mut i) = (Ok(()), 0);
+        let mut visit = |k: *const u8, v: *const u8| {
+            self.index = i;
+            done = self.block(key, k).and_then(|()| self.block(value, v));
+            done = done.inspect_err(|Failed| self.output.fault.index(i as u32));
+            i += 1;
+            done.is_ok()
+        };
+        // SAFETY: as before; the verifier found the frames of the blocks to be its key and value.
+        unsafe { map.access.visit(at, &mut visit) };
+        self.index = outer;
+        done
+    }
+
+    fn union(&mut self, place: Place, arms: &'r [Block], none: &'r Block, frame: *const u8) -> Done {
+        let (at, node) = at(place, frame);
+        let Kind::Union(union) = &self.program.layout.node(node).kind else {
+            unreachable!("the verifier admits unions only")
+        };
+        // SAFETY: the verifier found the union at the place.
+        let selected = unsafe { union.access.get(at) };
+        self.set(i128::from(selected.discriminator), Scalar::I64);
+        match selected.case {
+            Some(case) => self.block(&arms[case as usize], selected.value),
+            None => self.block(none, frame),
+        }
+    }
+}
+
+/// Where a place is, and what is there.
+fn at(place: Place, frame: *const u8) -> (*const u8, NodeId) {
+    match place {
+        Place::At { offset, node } => (frame.wrapping_add(offset as usize), node),
+        Place::Sink => unreachable!("the verifier refuses sinks when encoding"),
+    }
+}
+
+fn sign_extend(bits: i128, size: usize) -> i128 {
+    let shift = 128 - 8 * size as u32;
+    bits << shift >> shift
+}
+
+/// Writes a string as CDR and BSON have it: a count, the bytes, a NUL that is counted.
+pub(crate) fn put_counted_nul(output: &mut Output<'_>, order: Order, text: &str) -> Status {
+    let Ok(count) = u32::try_from(text.len() as u64 + 1) else {
+        return output.fail(FaultKind::Limit, u64::from(u32::MAX), text.len() as u64 + 1);
+    };
+    if output.reserve(text.len() + 5) == Status::Failed {
+        return Status::Failed;
+    }
+    let head = if order == Order::Little { count.to_le_bytes() } else { count.to_be_bytes() };
+    // Room is there, so none of these can fail once the first has not.
+    let _ = output.put(&head);
+    let _ = output.put(text.as_bytes());
+    output.put(&[0])
+}

@@ -1,0 +1,165 @@
+//! The interpreter: the reference for what programs mean, and the back end where machine code cannot be made.
+//!
+//! It trusts what the verifier has shown (places, types, bounds that a `Need` covers) and checks everything that depends on the bytes.
+
+use super::{Check, FaultKind, Order, Status};
+use crate::layout::{EnumNode, Kind, Layout, NodeId, Scalar};
+
+mod decode;
+mod encode;
+/// Single operations, for machine code that leaves them to the interpreter.
+#[cfg(feature = "jit")]
+pub(crate) mod op;
+
+pub use decode::decode;
+pub use encode::encode;
+
+/// Words for the `seen` set of a `Members` operation that need no allocation.
+const INLINE_SEEN: usize = 16;
+
+/// Reads a scalar in the host's order.
+///
+/// # Safety
+/// `at` is readable for the scalar's size.
+unsafe fn load(at: *const u8, scalar: Scalar) -> i128 {
+    // SAFETY: as the caller promises; unaligned reads ask for nothing else.
+    unsafe {
+        match scalar {
+            Scalar::Bool | Scalar::U8 => i128::from(*at),
+            Scalar::I8 => i128::from(at.cast::<i8>().read()),
+            Scalar::I16 => i128::from(at.cast::<i16>().read_unaligned()),
+            Scalar::U16 => i128::from(at.cast::<u16>().read_unaligned()),
+            Scalar::I32 => i128::from(at.cast::<i32>().read_unaligned()),
+            Scalar::U32 | Scalar::F32 => i128::from(at.cast::<u32>().read_unaligned()),
+            Scalar::I64 => i128::from(at.cast::<i64>().read_unaligned()),
+            Scalar::U64 | Scalar::F64 => i128::from(at.cast::<u64>().read_unaligned()),
+            Scalar::F128 => at.cast::<i128>().read_unaligned(),
+        }
+    }
+}
+
+/// Writes the low bytes of a scalar in the host's order.
+///
+/// # Safety
+/// `at` is writable for the scalar's size.
+unsafe fn store(at: *mut u8, scalar: Scalar, value: i128) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match scalar.size() {
+            1 => at.write(value as u8),
+            2 => at.cast::<u16>().write_unaligned(value as u16),
+            4 => at.cast::<u32>().write_unaligned(value as u32),
+            8 => at.cast::<u64>().write_unaligned(value as u64),
+            _ => at.cast::<i128>().write_unaligned(value),
+        }
+    }
+}
+
+/// A value as [`load`] gives it, with the bytes of the scalar reversed if `order` is not the host's.
+fn reorder(value: i128, scalar: Scalar, order: Order) -> i128 {
+    if order == HOST {
+        return value;
+    }
+    match (scalar.size(), scalar.is_signed()) {
+        (1, _) => value,
+        (2, true) => i128::from((value as i16).swap_bytes()),
+        (2, false) => i128::from((value as u16).swap_bytes()),
+        (4, true) => i128::from((value as i32).swap_bytes()),
+        (4, false) => i128::from((value as u32).swap_bytes()),
+        (8, true) => i128::from((value as i64).swap_bytes()),
+        (8, false) => i128::from((value as u64).swap_bytes()),
+        _ => value.swap_bytes(),
+    }
+}
+
+/// The host's byte order.
+pub const HOST: Order = if cfg!(target_endian = "little") { Order::Little } else { Order::Big };
+
+/// Sign- or zero-extends the 64 bits of a kernel's word.
+pub(crate) fn from_word(word: u64, scalar: Scalar) -> i128 {
+    if scalar.is_signed() { i128::from(word as i64) } else { i128::from(word) }
+}
+
+/// What `Convert` does; the other scalar's bits when the value fits.
+pub(crate) fn convert(value: i128, from: Scalar, to: Scalar) -> Result<i128, FaultKind> {
+    let float = |scalar| matches!(scalar, Scalar::F32 | Scalar::F64);
+    match (from, to) {
+        _ if from == to => Ok(value),
+        (Scalar::F32, Scalar::F64) => Ok(i128::from(f64::from(f32::from_bits(value as u32)).to_bits())),
+        (Scalar::F64, Scalar::F32) => {
+            let wide = f64::from_bits(value as u64);
+            let narrow = wide as f32;
+            match narrow.is_infinite() && wide.is_finite() {
+                true => Err(FaultKind::OutOfRange),
+                false => Ok(i128::from(narrow.to_bits())),
+            }
+        }
+        (_, Scalar::F32) if !float(from) => Ok(i128::from((value as f32).to_bits())),
+        (_, Scalar::F64) if !float(from) => Ok(i128::from((value as f64).to_bits())),
+        _ => match to.range() {
+            Some((min, max)) if (min..=max).contains(&value) => Ok(value),
+            _ => Err(FaultKind::OutOfRange),
+        },
+    }
+}
+
+/// What `Check` does: the value to go on with.
+pub(crate) fn check(layout: &Layout, check: &Check, value: i128) -> Result<i128, FaultKind> {
+    match check {
+        Check::Bool if value == 0 || value == 1 => Ok(value),
+        Check::Bool => Err(FaultKind::BadBool),
+        Check::Enum { node, otherwise } => match (is_literal(enum_node(layout, *node), value), otherwise) {
+            (true, _) => Ok(value),
+            (false, Some(literal)) => Ok(i128::from(*literal)),
+            (false, None) => Err(FaultKind::UnknownLiteral),
+        },
+        Check::Keep(bits) => Ok(value & i128::from(*bits)),
+        Check::Range { min, max } if (*min..=*max).contains(&value) => Ok(value),
+        Check::Range { .. } => Err(FaultKind::OutOfRange),
+        Check::OneOf(values) => match i64::try_from(value).is_ok_and(|v| values.binary_search(&v).is_ok()) {
+            true => Ok(value),
+            false => Err(FaultKind::UnknownLiteral),
+        },
+    }
+}
+
+pub(crate) fn is_literal(node: &EnumNode, value: i128) -> bool {
+    i32::try_from(value).is_ok_and(|v| node.literals.binary_search(&v).is_ok())
+}
+
+fn enum_node(layout: &Layout, id: NodeId) -> &EnumNode {
+    match &layout.node(id).kind {
+        Kind::Enum(node) => node,
+        _ => unreachable!("the verifier admits enums only"),
+    }
+}
+
+/// The scalar in memory at a node that holds one.
+fn memory_scalar(layout: &Layout, id: NodeId) -> Scalar {
+    match &layout.node(id).kind {
+        Kind::Scalar(scalar) => *scalar,
+        Kind::Enum(node) => node.repr,
+        _ => unreachable!("the verifier admits scalars only"),
+    }
+}
+
+/// Turns a kernel's status into what `?` understands.
+fn ok(status: Status) -> Result<(), Failed> {
+    match status {
+        Status::Ok => Ok(()),
+        Status::Failed => Err(Failed),
+    }
+}
+
+/// The fault is set.
+#[derive(Clone, Copy, Debug)]
+struct Failed;
+
+impl From<Result<(), Failed>> for Status {
+    fn from(result: Result<(), Failed>) -> Status {
+        match result {
+            Ok(()) => Status::Ok,
+            Err(Failed) => Status::Failed,
+        }
+    }
+}

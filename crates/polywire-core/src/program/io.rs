@@ -1,0 +1,541 @@
+//! What a running program reads from and writes to, and what can go wrong.
+//!
+//! [`Input`] and [`Output`] are shared by both back ends and by kernels, so their fields lie where machine code expects them (`repr(C)`) and
+//! are private; the methods are safe.
+
+use alloc::{format, string::String, vec::Vec};
+use core::{fmt, marker::PhantomData};
+
+use super::{PathId, Program};
+
+/// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64 MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a message, in and out.
+    pub message_bytes: usize,
+    /// Bytes that decoding may allocate for a value, counted where something grows.
+    pub memory_bytes: usize,
+    /// Elements of one sequence or entries of one map.
+    pub elements: u32,
+    /// Values of a recursive type inside each other, and brackets in text.
+    pub depth: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { message_bytes: 64 << 20, memory_bytes: 256 << 20, elements: 1 << 26, depth: 64 }
+    }
+}
+
+/// How an operation or kernel ended. What went wrong is in the [`Input`] or [`Output`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+#[must_use]
+pub enum Status {
+    /// Go on.
+    Ok = 0,
+    /// Stop: the fault is set.
+    Failed = 1,
+}
+
+/// Why a message could not be encoded or decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// The message ends too early: expected, got are bytes.
+    Truncated,
+    /// Bytes are left over: got is their number.
+    Trailing,
+    /// A boolean is neither 0 nor 1.
+    BadBool,
+    /// A number is no literal of the enum.
+    UnknownLiteral,
+    /// A discriminator selects no case.
+    UnknownCase,
+    /// A number does not fit the type: expected is the type's bits.
+    OutOfRange,
+    /// A string is not UTF-8 (or, for wide strings, UTF-16).
+    BadText,
+    /// A string lacks its terminator, or has one inside.
+    BadTerminator,
+    /// A string, sequence or map is longer than its bound: expected at most, got.
+    Bound,
+    /// An array has another number of elements: expected, got.
+    Count,
+    /// A declared length contradicts what is there: expected, got.
+    BadLength,
+    /// A member that must be there is not.
+    MissingMember,
+    /// A member is there twice.
+    DuplicateMember,
+    /// A member is unknown and must be understood.
+    UnknownMember,
+    /// The format's syntax is violated: expected is the code of what should be there, got what is.
+    Syntax,
+    /// The value on the wire is of another kind than the type.
+    WrongKind,
+    /// Values inside each other, deeper than [`Limits::depth`]: expected at most.
+    TooDeep,
+    /// More memory, bytes or elements than the [`Limits`] allow: expected at most, got.
+    Limit,
+    /// Memory could not be had.
+    OutOfMemory,
+    /// The value cannot be said in this format.
+    Unrepresentable,
+}
+
+impl FaultKind {
+    /// In words, for people.
+    pub fn describe(self) -> &'static str {
+        match self {
+            FaultKind::Truncated => "the message ends too early",
+            FaultKind::Trailing => "bytes are left over",
+            FaultKind::BadBool => "a boolean is neither 0 nor 1",
+            FaultKind::UnknownLiteral => "the number is no literal of the enum",
+            FaultKind::UnknownCase => "the discriminator selects no case",
+            FaultKind::OutOfRange => "the number does not fit the type",
+            FaultKind::BadText => "the text is not valid Unicode",
+            FaultKind::BadTerminator => "the terminator of the text is missing or misplaced",
+            FaultKind::Bound => "it is longer than its bound",
+            FaultKind::Count => "the array has another number of elements",
+            FaultKind::BadLength => "a declared length contradicts what is there",
+            FaultKind::MissingMember => "the member is missing and has no default",
+            FaultKind::DuplicateMember => "the member is there twice",
+            FaultKind::UnknownMember => "a member that must be understood is unknown",
+            FaultKind::Syntax => "the syntax of the format is violated",
+            FaultKind::WrongKind => "the value is of another kind than the type",
+            FaultKind::TooDeep => "values are nested too deeply",
+            FaultKind::Limit => "it takes more than the limits allow",
+            FaultKind::OutOfMemory => "memory could not be allocated",
+            FaultKind::Unrepresentable => "the value cannot be said in this format",
+        }
+    }
+}
+
+/// Indices that an error can name; deeper ones are left out.
+const MAX_INDICES: usize = 8;
+
+/// Where and why a program stopped, as the back ends record it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Fault {
+    /// Why.
+    pub kind: FaultKind,
+    /// The field.
+    pub path: PathId,
+    /// Byte of the message.
+    pub offset: usize,
+    /// As the kind says.
+    pub expected: u64,
+    /// As the kind says.
+    pub got: u64,
+    named: bool,
+    indices: [u32; MAX_INDICES],
+    index_count: u32,
+}
+
+impl Fault {
+    const NONE: Fault = Fault {
+        kind: FaultKind::Truncated,
+        path: PathId(0),
+        offset: 0,
+        expected: 0,
+        got: 0,
+        named: false,
+        indices: [0; MAX_INDICES],
+        index_count: 0,
+    };
+
+    /// Names the field, unless a deeper operation has done so already.
+    pub(crate) fn name(&mut self, path: PathId) {
+        if !self.named {
+            self.named = true;
+            self.path = path;
+        }
+    }
+
+    /// Adds the index of an element on the way out: innermost first.
+    pub(crate) fn index(&mut self, index: u32) {
+        if let Some(slot) = self.indices.get_mut(self.index_count as usize) {
+            *slot = index;
+        }
+        self.index_count += 1;
+    }
+
+    /// The path of the field with its indices filled in.
+    pub fn path(&self, program: &Program) -> String {
+        let text = program.paths.get(self.path.0 as usize).map_or("", String::as_str);
+        let known = &self.indices[..(self.index_count as usize).min(MAX_INDICES)];
+        // Indices were noted from the inside out; the outermost may be missing.
+        let mut indices = known.iter().rev();
+        let missing = text.matches("[]").count().saturating_sub(known.len());
+        let mut path = String::new();
+        for (i, part) in text.split("[]").enumerate() {
+            if i > 0 {
+                match indices.next().filter(|_| i > missing) {
+                    Some(index) => path.push_str(&format!("[{index}]")),
+                    None => path.push_str("[]"),
+                }
+            }
+            path.push_str(part);
+        }
+        path
+    }
+}
+
+/// A message that could not be encoded or decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodecError {
+    /// Why.
+    pub kind: FaultKind,
+    /// The field, as in `mdEntries[2].mdEntryPx`; empty for the message itself.
+    pub path: String,
+    /// Byte of the message, counted from the start of the payload.
+    pub offset: usize,
+    /// As the kind says.
+    pub expected: u64,
+    /// As the kind says.
+    pub got: u64,
+}
+
+impl CodecError {
+    pub(crate) fn new(fault: &Fault, program: &Program, base: usize) -> CodecError {
+        CodecError {
+            kind: fault.kind,
+            path: fault.path(program),
+            offset: base + fault.offset,
+            expected: fault.expected,
+            got: fault.got,
+        }
+    }
+}
+
+impl fmt::Display for CodecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        write!(f, "{} (byte {}", self.kind.describe(), self.offset)?;
+        if self.expected != 0 || self.got != 0 {
+            write!(f, ", expected {}, got {}", self.expected, self.got)?;
+        }
+        write!(f, ")")
+    }
+}
+
+impl core::error::Error for CodecError {}
+
+/// A message being decoded.
+#[repr(C)]
+pub struct Input<'a> {
+    pub(crate) base: *const u8,
+    pub(crate) pos: usize,
+    pub(crate) end: usize,
+    pub(crate) origin: usize,
+    pub(crate) memory_left: usize,
+    pub(crate) depth_left: u32,
+    /// The kind that the format's own marks gave the value which comes next: a BSON element's type, for instance.
+    pub tag: u32,
+    pub(crate) len: usize,
+    pub(crate) limits: Limits,
+    pub(crate) fault: Fault,
+    bytes: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Input<'a> {
+    /// `bytes` from the first, which is the origin of alignment.
+    pub fn new(bytes: &'a [u8], limits: Limits) -> Input<'a> {
+        Input {
+            base: bytes.as_ptr(),
+            pos: 0,
+            end: bytes.len(),
+            origin: 0,
+            memory_left: limits.memory_bytes,
+            depth_left: limits.depth,
+            tag: 0,
+            len: bytes.len(),
+            limits,
+            fault: Fault::NONE,
+            bytes: PhantomData,
+        }
+    }
+
+    /// Records a fault at the current position.
+    #[cold]
+    pub fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Status {
+        self.fault = Fault { kind, offset: self.pos, expected, got, ..Fault::NONE };
+        Status::Failed
+    }
+
+    /// Moves to `position`, which must not lie behind the end of the region.
+    pub fn seek(&mut self, position: usize) {
+        assert!(position <= self.end, "a kernel moved past the end of its input");
+        self.pos = position;
+    }
+
+    /// Narrows the input to end at `end`, and gives the former end, for [`Input::restore_end`]. None if it lies behind the present end.
+    pub fn limit_end(&mut self, end: usize) -> Option<usize> {
+        (end <= self.end).then(|| core::mem::replace(&mut self.end, end))
+    }
+
+    /// Undoes [`Input::limit_end`].
+    pub fn restore_end(&mut self, end: usize) {
+        assert!(end <= self.len, "a kernel moved the end past the message");
+        self.end = end;
+    }
+
+    /// Sets the origin of alignment, and gives the former.
+    pub fn replace_origin(&mut self, origin: usize) -> usize {
+        core::mem::replace(&mut self.origin, origin)
+    }
+
+    /// Goes one level deeper. Undone by [`Input::leave`].
+    pub fn enter(&mut self) -> Status {
+        if self.depth_left == 0 {
+            return self.fail(FaultKind::TooDeep, u64::from(self.limits.depth), u64::from(self.limits.depth) + 1);
+        }
+        self.depth_left -= 1;
+        Status::Ok
+    }
+
+    /// Comes back from [`Input::enter`].
+    pub fn leave(&mut self) {
+        self.depth_left += 1;
+    }
+
+    /// Takes `bytes` from the budget for memory.
+    pub fn charge(&mut self, bytes: usize) -> Status {
+        if bytes > self.memory_left {
+            let (limit, asked) = (self.limits.memory_bytes, self.limits.memory_bytes - self.memory_left);
+            return self.fail(FaultKind::Limit, limit as u64, asked.saturating_add(bytes) as u64);
+        }
+        self.memory_left -= bytes;
+        Status::Ok
+    }
+
+    /// The next `n` bytes, moving past them.
+    #[inline]
+    pub fn take(&mut self, n: usize) -> Result<&'a [u8], Status> {
+        match self.rest().get(..n) {
+            Some(bytes) => {
+                self.pos += n;
+                Ok(bytes)
+            }
+            None => Err(self.fail(FaultKind::Truncated, n as u64, self.remaining() as u64)),
+        }
+    }
+
+    /// Skips to the next multiple of `n`, a power of two, from the origin. The position may then lie behind the end.
+    #[inline]
+    pub fn align(&mut self, n: usize) {
+        let distance = self.pos.wrapping_sub(self.origin);
+        self.pos = self.origin.wrapping_add(distance.wrapping_add(n - 1) & !(n - 1));
+    }
+
+    /// Byte of the message that comes next.
+    #[inline]
+    pub fn position(&self) -> usize {
+        self.pos
+    }
+
+    /// Where the region ends.
+    #[inline]
+    pub fn end(&self) -> usize {
+        self.end
+    }
+
+    /// Bytes left in the region.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        self.end.saturating_sub(self.pos)
+    }
+
+    /// The whole message.
+    #[inline]
+    pub fn message(&self) -> &'a [u8] {
+        // SAFETY: base and len are those of the slice given to `new`, borrowed for 'a.
+        unsafe { core::slice::from_raw_parts(self.base, self.len) }
+    }
+
+    /// What is left of the region.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        if self.pos >= self.end {
+            return &[];
+        }
+        // SAFETY: pos < end <= len always holds: `seek`, `limit_end` and `restore_end` see to it, and machine code checks before it moves.
+        unsafe { core::slice::from_raw_parts(self.base.add(self.pos), self.end - self.pos) }
+    }
+
+    /// What this message may cost.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What went wrong, after a [`Status::Failed`].
+    pub fn fault(&self) -> &Fault {
+        &self.fault
+    }
+}
+
+/// A message being encoded, at the end of a vector that it may grow.
+#[repr(C)]
+pub struct Output<'a> {
+    pub(crate) base: *mut u8,
+    pub(crate) pos: usize,
+    pub(crate) capacity: usize,
+    pub(crate) origin: usize,
+    pub(crate) depth_left: u32,
+    pub(crate) limits: Limits,
+    start: usize,
+    vector: &'a mut Vec<u8>,
+    pub(crate) fault: Fault,
+}
+
+impl<'a> Output<'a> {
+    /// Writes behind what is in `vector` already; that end is the origin of alignment.
+    pub fn new(vector: &'a mut Vec<u8>, limits: Limits) -> Output<'a> {
+        let start = vector.len();
+        let mut output = Output {
+            base: core::ptr::null_mut(),
+            pos: 0,
+            capacity: 0,
+            origin: 0,
+            depth_left: limits.depth,
+            limits,
+            start,
+            vector,
+            fault: Fault::NONE,
+        };
+        output.refresh();
+        output
+    }
+
+    fn refresh(&mut self) {
+        // SAFETY: start <= len <= capacity of the vector.
+        self.base = unsafe { self.vector.as_mut_ptr().add(self.start) };
+        self.capacity = self.vector.capacity() - self.start;
+    }
+
+    /// Records a fault at the current position.
+    #[cold]
+    pub fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Status {
+        self.fault = Fault { kind, offset: self.pos, expected, got, ..Fault::NONE };
+        Status::Failed
+    }
+
+    /// Makes room for `n` bytes.
+    #[inline]
+    pub fn reserve(&mut self, n: usize) -> Status {
+        if n <= self.capacity - self.pos {
+            return Status::Ok;
+        }
+        self.grow(n)
+    }
+
+    #[cold]
+    fn grow(&mut self, n: usize) -> Status {
+        let wanted = self.pos.saturating_add(n);
+        // Room is asked for a little ahead of need, so the limit itself is checked at the end.
+        if wanted > self.limits.message_bytes.saturating_add(1 << 16) {
+            return self.fail(FaultKind::Limit, self.limits.message_bytes as u64, wanted as u64);
+        }
+        // SAFETY: `pos` bytes behind `start` are written and within the capacity.
+        unsafe { self.vector.set_len(self.start + self.pos) };
+        if self.vector.try_reserve(n.max(64)).is_err() {
+            return self.fail(FaultKind::OutOfMemory, n as u64, 0);
+        }
+        self.refresh();
+        Status::Ok
+    }
+
+    /// Goes one level deeper. Undone by [`Output::leave`].
+    pub fn enter(&mut self) -> Status {
+        if self.depth_left == 0 {
+            return self.fail(FaultKind::TooDeep, u64::from(self.limits.depth), u64::from(self.limits.depth) + 1);
+        }
+        self.depth_left -= 1;
+        Status::Ok
+    }
+
+    /// Comes back from [`Output::enter`].
+    pub fn leave(&mut self) {
+        self.depth_left += 1;
+    }
+
+    /// Appends bytes.
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) -> Status {
+        if self.reserve(bytes.len()) == Status::Failed {
+            return Status::Failed;
+        }
+        // SAFETY: `reserve` made room; `bytes` cannot overlap a vector borrowed mutably.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(self.pos), bytes.len()) };
+        self.pos += bytes.len();
+        Status::Ok
+    }
+
+    /// Appends zeros up to the next multiple of `n`, a power of two, from the origin.
+    pub fn align(&mut self, n: usize) -> Status {
+        let distance = (self.pos - self.origin).wrapping_neg() & (n - 1);
+        self.put(&[0; 16][..distance])
+    }
+
+    /// Sets the origin of alignment, and gives the former.
+    pub fn replace_origin(&mut self, origin: usize) -> usize {
+        core::mem::replace(&mut self.origin, origin)
+    }
+
+    /// Bytes written so far.
+    #[inline]
+    pub fn position(&self) -> usize {
+        self.pos
+    }
+
+    /// What was written so far, to be patched.
+    pub fn written(&mut self) -> &mut [u8] {
+        // SAFETY: `pos` bytes behind `base` are written and within the capacity.
+        unsafe { core::slice::from_raw_parts_mut(self.base, self.pos) }
+    }
+
+    /// Takes back all but the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.pos = self.pos.min(len);
+    }
+
+    /// Lends `n` bytes of room, zeroed, to `write`, and keeps as many of them as it says.
+    #[inline]
+    pub fn put_with(&mut self, n: usize, write: impl FnOnce(&mut [u8]) -> usize) -> Status {
+        if self.reserve(n) == Status::Failed {
+            return Status::Failed;
+        }
+        // SAFETY: `reserve` made room; the bytes are initialised before they are lent.
+        let spare = unsafe {
+            let spare = self.base.add(self.pos);
+            core::ptr::write_bytes(spare, 0, n);
+            core::slice::from_raw_parts_mut(spare, n)
+        };
+        self.pos += write(spare).min(n);
+        Status::Ok
+    }
+
+    /// What went wrong, after a [`Status::Failed`].
+    pub fn fault(&self) -> &Fault {
+        &self.fault
+    }
+
+    /// Makes the bytes part of the vector, if the program ended well and they are not too many; else leaves the vector as it was.
+    pub fn finish(mut self, mut status: Status) -> Result<(), Fault> {
+        if status == Status::Ok && self.pos > self.limits.message_bytes {
+            status = self.fail(FaultKind::Limit, self.limits.message_bytes as u64, self.pos as u64);
+        }
+        let written = if status == Status::Ok { self.pos } else { 0 };
+        // SAFETY: `written` bytes behind `start` are initialised and within the capacity.
+        unsafe { self.vector.set_len(self.start + written) };
+        match status {
+            Status::Ok => Ok(()),
+            Status::Failed => Err(self.fault),
+        }
+    }
+}

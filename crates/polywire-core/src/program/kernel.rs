@@ -1,0 +1,227 @@
+//! What a codec adds to the operations: named functions with safe signatures, which both back ends call alike.
+//!
+//! They are `extern "C"` where machine code calls them directly. A kernel that answers [`Status::Failed`] has called [`Input::fail`] or
+//! [`Output::fail`] first. None may panic.
+
+use alloc::{boxed::Box, string::String, vec::Vec};
+use core::fmt;
+
+use super::{Input, Output, Status};
+use crate::layout::Scalar;
+
+/// Three words of a kernel's own, kept from a beginning to its end: positions, counts, flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Cursor(pub [u64; 3]);
+
+/// A scalar as a format writes it.
+pub struct ScalarKernel {
+    /// For dumps and documentation.
+    pub name: &'static str,
+    /// Type of the accumulator. Integers and booleans are sign- or zero-extended to 64 bits, floats are their bits.
+    pub scalar: Scalar,
+    /// Reads one.
+    pub get: extern "C" fn(&mut Input<'_>, &mut u64) -> Status,
+    /// Writes one.
+    pub put: extern "C" fn(&mut Output<'_>, u64) -> Status,
+    /// Reads and writes a [`Scalar::F128`], which does not fit 64 bits; `get` and `put` are not called for it.
+    pub wide: Option<WideKernel>,
+}
+
+/// See [`ScalarKernel::wide`].
+pub struct WideKernel {
+    /// Reads one.
+    pub get: fn(&mut Input<'_>) -> Result<u128, Status>,
+    /// Writes one.
+    pub put: fn(&mut Output<'_>, u128) -> Status,
+}
+
+/// A named number as a format writes it.
+pub struct SymbolKernel {
+    /// For dumps and documentation.
+    pub name: &'static str,
+    /// Reads one. A name or number that the table lacks gives [`SymbolTable::otherwise`], or a fault.
+    pub get: extern "C" fn(&mut Input<'_>, &SymbolTable, &mut u64) -> Status,
+    /// Writes one.
+    pub put: extern "C" fn(&mut Output<'_>, &SymbolTable, u64) -> Status,
+}
+
+/// Names of numbers.
+#[derive(Clone, Debug)]
+pub struct SymbolTable {
+    by_value: Vec<(i64, Box<str>)>,
+    by_name: Vec<u32>,
+    /// What a name that is not in the table stands for.
+    pub otherwise: Option<i64>,
+}
+
+impl SymbolTable {
+    /// A table of these; values and names are unique.
+    pub fn new(symbols: impl IntoIterator<Item = (i64, Box<str>)>, otherwise: Option<i64>) -> SymbolTable {
+        let mut by_value: Vec<_> = symbols.into_iter().collect();
+        by_value.sort();
+        let mut by_name: Vec<u32> = (0..by_value.len() as u32).collect();
+        by_name.sort_by(|a, b| by_value[*a as usize].1.cmp(&by_value[*b as usize].1));
+        SymbolTable { by_value, by_name, otherwise }
+    }
+
+    /// The name of a number.
+    pub fn name(&self, value: i64) -> Option<&str> {
+        self.by_value.binary_search_by_key(&value, |(v, _)| *v).ok().map(|at| &*self.by_value[at].1)
+    }
+
+    /// The number of a name.
+    pub fn value(&self, name: &[u8]) -> Option<i64> {
+        let at = self.by_name.binary_search_by(|i| self.by_value[*i as usize].1.as_bytes().cmp(name)).ok()?;
+        Some(self.by_value[self.by_name[at] as usize].0)
+    }
+}
+
+/// A string as a format writes it.
+pub struct TextKernel {
+    /// For dumps and documentation.
+    pub name: &'static str,
+    /// Reads one into the string, which keeps its memory, or nowhere. It charges the input for what the string grows by.
+    pub get: fn(&mut Input<'_>, Option<&mut String>) -> Status,
+    /// Writes one.
+    pub put: fn(&mut Output<'_>, &str) -> Status,
+}
+
+/// A look at what comes next.
+pub struct TestKernel {
+    /// For dumps and documentation.
+    pub name: &'static str,
+    /// True or false into the word.
+    pub test: extern "C" fn(&mut Input<'_>, &mut u64) -> Status,
+}
+
+/// Anything else: a separator, a mark, a value to skip.
+pub struct ActionKernel {
+    /// For dumps and documentation.
+    pub name: &'static str,
+    /// When decoding.
+    pub get: extern "C" fn(&mut Input<'_>, u64) -> Status,
+    /// When encoding.
+    pub put: extern "C" fn(&mut Output<'_>, u64) -> Status,
+}
+
+/// A sequence, array or map with marks of its own.
+pub struct SequenceDialect {
+    /// For dumps and documentation.
+    pub name: &'static str,
+    /// Its beginning.
+    pub begin: extern "C" fn(&mut Input<'_>, &mut Cursor) -> Status,
+    /// Sets the word to 1 before each element, and to 0 behind the last, whose end it has then passed.
+    pub next: extern "C" fn(&mut Input<'_>, &mut Cursor, &mut u64) -> Status,
+}
+
+/// A stretch of bytes with a beginning and an end of its own.
+pub struct RegionDialect {
+    /// For dumps and documentation.
+    pub name: &'static str,
+    /// What is inside is aligned from its own first byte.
+    pub restarts_origin: bool,
+    /// Decoding: reads the beginning and narrows the input.
+    pub get_begin: extern "C" fn(&mut Input<'_>, u64, &mut Cursor) -> Status,
+    /// Decoding: skips or refuses what is left, and widens the input again.
+    pub get_end: extern "C" fn(&mut Input<'_>, u64, &mut Cursor) -> Status,
+    /// Encoding: writes the beginning.
+    pub put_begin: extern "C" fn(&mut Output<'_>, u64, &mut Cursor) -> Status,
+    /// Encoding: writes the end and patches the beginning.
+    pub put_end: extern "C" fn(&mut Output<'_>, u64, &mut Cursor) -> Status,
+}
+
+/// Members in any order, as a format writes them.
+pub struct MemberDialect {
+    /// For dumps and documentation.
+    pub name: &'static str,
+    /// Their beginning.
+    pub begin: extern "C" fn(&mut Input<'_>, &mut Cursor) -> Status,
+    /// Reads the next member's header. The word comes in as the arm that would come next if order held, and goes out as the arm that did:
+    /// an index, [`MemberTable::END`] or [`MemberTable::UNKNOWN`].
+    pub next: extern "C" fn(&mut Input<'_>, &mut Cursor, &MemberTable, &mut u64) -> Status,
+    /// Behind each known member's value.
+    pub after: extern "C" fn(&mut Input<'_>, &mut Cursor) -> Status,
+    /// Passes over an unknown member's value and its end.
+    pub skip: extern "C" fn(&mut Input<'_>, &mut Cursor) -> Status,
+    /// A member that comes twice is refused; else the later value stands.
+    pub refuse_duplicates: bool,
+}
+
+/// How a format names a member: each looks at what it uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberKey {
+    /// Id or tag.
+    pub id: u32,
+    /// Name, as the bytes of the format (escaped, quoted, ...).
+    pub name: Box<[u8]>,
+}
+
+/// The members' keys, made for looking up.
+#[derive(Clone, Debug)]
+pub struct MemberTable {
+    keys: Vec<MemberKey>,
+    by_name: Vec<u32>,
+    by_id: Vec<u32>,
+}
+
+impl MemberTable {
+    /// There is no further member.
+    pub const END: u64 = u64::MAX;
+    /// A member that no arm understands: its header was read, its value comes next.
+    pub const UNKNOWN: u64 = u64::MAX - 1;
+
+    /// A table of these keys, in the order of the arms.
+    pub fn new(keys: Vec<MemberKey>) -> MemberTable {
+        let mut by_name: Vec<u32> = (0..keys.len() as u32).collect();
+        let mut by_id = by_name.clone();
+        by_name.sort_by(|a, b| keys[*a as usize].name.cmp(&keys[*b as usize].name));
+        by_id.sort_by_key(|a| keys[*a as usize].id);
+        MemberTable { keys, by_name, by_id }
+    }
+
+    /// The keys, in the order of the arms.
+    pub fn keys(&self) -> &[MemberKey] {
+        &self.keys
+    }
+
+    /// The arm with this name; `guess` is looked at first.
+    #[inline]
+    pub fn by_name(&self, name: &[u8], guess: u64) -> u64 {
+        match self.keys.get(guess as usize) {
+            Some(key) if *key.name == *name => guess,
+            _ => self.search_name(name),
+        }
+    }
+
+    /// The arm with this id; `guess` is looked at first.
+    #[inline]
+    pub fn by_id(&self, id: u32, guess: u64) -> u64 {
+        match self.keys.get(guess as usize) {
+            Some(key) if key.id == id => guess,
+            _ => match self.by_id.binary_search_by_key(&id, |i| self.keys[*i as usize].id) {
+                Ok(at) => u64::from(self.by_id[at]),
+                Err(_) => MemberTable::UNKNOWN,
+            },
+        }
+    }
+
+    fn search_name(&self, name: &[u8]) -> u64 {
+        match self.by_name.binary_search_by(|i| (*self.keys[*i as usize].name).cmp(name)) {
+            Ok(at) => u64::from(self.by_name[at]),
+            Err(_) => MemberTable::UNKNOWN,
+        }
+    }
+}
+
+macro_rules! debug_by_name {
+    ($($kernel:ty)*) => {$(
+        impl fmt::Debug for $kernel {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name)
+            }
+        }
+    )*};
+}
+
+debug_by_name! { ScalarKernel SymbolKernel TextKernel TestKernel ActionKernel SequenceDialect RegionDialect MemberDialect }

@@ -1,0 +1,421 @@
+//! Codecs as programs: a small tree of typed operations that moves one value between memory and wire.
+//!
+//! A codec is a front end: it *lowers* a schema and a layout to a [`Program`]. Passes fuse what belongs together ([`passes`]), a verifier
+//! holds the result to the rules that make it safe ([`verify`]), and one of two back ends runs it: the interpreter ([`interp`], the reference)
+//! or, with the feature `jit`, machine code made by Cranelift. `spec/program.md` is the normative text.
+//!
+//! Operations share an *accumulator*, one typed scalar: `Get` and `Load` fill it, `Put` and `Store` empty it, `Convert` and `Check` work on
+//! it, counts and discriminators are taken from it. Memory is reached through [`Place`]s only, typed paths relative to the *frame*, the value
+//! that the enclosing structured operation opened. There are no pointers, jumps or variables, so a program that the verifier passes
+//! cannot read or write outside the value and the message, whatever the bytes are.
+
+use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
+
+use crate::layout::{Layout, NodeId, Scalar};
+
+pub mod exec;
+pub mod interp;
+pub mod io;
+#[cfg(feature = "jit")]
+pub mod jit;
+pub mod kernel;
+pub mod passes;
+pub mod verify;
+
+pub use exec::{Backend, Executable};
+pub use io::{Fault, FaultKind, Input, Limits, Output, Status};
+pub use kernel::{
+    ActionKernel, Cursor, MemberDialect, MemberKey, MemberTable, RegionDialect, ScalarKernel, SequenceDialect,
+    SymbolKernel, SymbolTable, TestKernel, TextKernel,
+};
+
+/// Which way a program moves values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From memory to the wire.
+    Encode,
+    /// From the wire to memory.
+    Decode,
+}
+
+/// A lowered codec for one type: see the [module](self).
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Which way it runs.
+    pub direction: Direction,
+    /// Memory it works on; the frame of [`Program::root`] is the layout's root.
+    pub layout: Arc<Layout>,
+    /// What it does.
+    pub root: Block,
+    /// Blocks reached by [`OpKind::Call`]: the types that contain themselves.
+    pub routines: Vec<Routine>,
+    /// Field paths for errors, by [`PathId`]; `[]` stands for an index that is known only when it runs.
+    pub paths: Vec<String>,
+}
+
+/// A block with a frame of its own, so that it can call itself.
+#[derive(Clone, Debug)]
+pub struct Routine {
+    /// What the frame is; none for one that only skips.
+    pub frame: Option<NodeId>,
+    /// What it does.
+    pub block: Block,
+}
+
+/// Operations in order.
+#[derive(Clone, Debug, Default)]
+pub struct Block(pub Vec<Op>);
+
+/// Index into [`Program::paths`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PathId(pub u32);
+
+/// One operation, and the field that is to blame when it fails.
+#[derive(Clone, Debug)]
+pub struct Op {
+    /// The field.
+    pub path: PathId,
+    /// What to do.
+    pub kind: OpKind,
+}
+
+/// A typed place in the frame, or nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere: a decoder reads and checks the value and lets it go.
+    Sink,
+    /// `node`, `offset` bytes into the frame.
+    At {
+        /// Bytes from the start of the frame.
+        offset: u32,
+        /// What lies there.
+        node: NodeId,
+    },
+}
+
+/// Order of the bytes of a scalar on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Least significant first.
+    Little,
+    /// Most significant first.
+    Big,
+}
+
+/// A scalar's form on the wire.
+#[derive(Clone, Debug)]
+pub enum Wire {
+    /// As many bytes as in memory.
+    Fixed {
+        /// How to read them.
+        scalar: Scalar,
+        /// In which order they come.
+        order: Order,
+    },
+    /// As a codec's own function has it.
+    Kernel(&'static ScalarKernel),
+    /// One of a set of named numbers, as a codec's own function has them: enum literals, mostly.
+    Symbol(&'static SymbolKernel, Arc<SymbolTable>),
+}
+
+impl Wire {
+    /// Type of the accumulator after `Get` and before `Put`.
+    pub fn scalar(&self) -> Scalar {
+        match self {
+            Wire::Fixed { scalar, .. } => *scalar,
+            Wire::Kernel(kernel) => kernel.scalar,
+            Wire::Symbol(..) => Scalar::I64,
+        }
+    }
+}
+
+/// A string's form on the wire.
+#[derive(Clone, Copy, Debug)]
+pub enum TextForm {
+    /// A count of 32 bits, UTF-8, and a NUL that is counted: CDR and BSON.
+    CountedNul {
+        /// Order of the count's bytes.
+        order: Order,
+    },
+    /// As a codec's own function has it.
+    Kernel(&'static TextKernel),
+}
+
+/// What to do with a value that the reader's type has no room for.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Overflow {
+    /// Refuse the message.
+    #[default]
+    Refuse,
+    /// Cut it to the bound.
+    Trim,
+    /// Take the default instead: this text, or no elements.
+    UseDefault(Arc<str>),
+}
+
+/// Where a sequence's elements end.
+#[derive(Clone, Copy, Debug)]
+pub enum Source {
+    /// After as many as the accumulator says.
+    Count,
+    /// After this many: an array.
+    Fixed(u32),
+    /// Where the format's own marks say.
+    Dialect(&'static SequenceDialect),
+}
+
+/// A condition on the accumulator.
+#[derive(Clone, Debug)]
+pub enum Check {
+    /// It is 0 or 1; makes a boolean of an octet.
+    Bool,
+    /// It is a literal of the enum at `node`; else `otherwise` takes its place, if there is one.
+    Enum {
+        /// The enum.
+        node: NodeId,
+        /// `@default_literal` of the reader.
+        otherwise: Option<i32>,
+    },
+    /// It lies between these, both included.
+    Range {
+        /// Smallest allowed.
+        min: i128,
+        /// Largest allowed.
+        max: i128,
+    },
+    /// It is one of these, ascending: the literals of a writer's enum that has no place in memory.
+    OneOf(Arc<[i64]>),
+    /// No condition: clears all bits but these. A bitmask's flags that the reader does not have.
+    Keep(u64),
+}
+
+/// A part of a [`OpKind::Run`]: scalars side by side in memory and on the wire.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// Where they are in memory; [`Place::Sink`] for wire bytes that are zero (encode) or passed over (decode). The node is that of *one* scalar.
+    pub place: Place,
+    /// Bytes from where the run starts on the wire.
+    pub at: u32,
+    /// The scalar on the wire. In memory it may be wider, never narrower, and of the same family.
+    pub wire: Scalar,
+    /// The scalar in memory.
+    pub memory: Scalar,
+    /// How many; more than one only when `wire` and `memory` are the same.
+    pub count: u32,
+    /// Order on the wire.
+    pub order: Order,
+    /// Decoding: what must hold before it is stored. [`Check::Bool`] and [`Check::Enum`] where memory demands it.
+    pub check: Option<Check>,
+}
+
+impl Segment {
+    /// Bytes on the wire.
+    pub fn size(&self) -> u32 {
+        self.count * self.wire.size() as u32
+    }
+}
+
+/// A member that a [`OpKind::Members`] can meet.
+#[derive(Clone, Debug)]
+pub struct Arm {
+    /// How the format names it.
+    pub key: MemberKey,
+    /// Decodes its value.
+    pub body: Block,
+    /// Runs at the end if it was not met: stores the default, or [`OpKind::Fail`]s.
+    pub absent: Block,
+}
+
+/// The operations. E: in encode programs, D: in decode programs.
+#[derive(Clone, Debug)]
+pub enum OpKind {
+    /// E D: makes sure of `n` bytes: room for them, or that they are there. Bytes moved by fixed operations count against it.
+    Need(u32),
+    /// E D: moves to the next multiple of `n` (1, 2, 4, 8) from the origin; E writes zeros.
+    Align(u8),
+    /// E D: moves fixed-size scalars at known distances. The wire bytes between segments are zero (E) or passed over (D).
+    Run {
+        /// In ascending order of `at`, without overlap.
+        segments: Vec<Segment>,
+        /// Bytes on the wire, all together.
+        size: u32,
+    },
+    /// E: writes bytes.
+    Literal(Box<[u8]>),
+    /// E D: accumulator from a scalar or enum in memory. D only for what was stored before.
+    Load(Place),
+    /// D: scalar or enum in memory from the accumulator.
+    Store(Place),
+    /// D: accumulator from the wire.
+    Get(Wire),
+    /// E: accumulator to the wire.
+    Put(Wire),
+    /// E D: accumulator from a constant: the bits of the scalar in the low bytes.
+    Const(Scalar, u128),
+    /// E: accumulator (`U64`) from the number of elements of a sequence or map, or bytes of a string.
+    Length(Place),
+    /// E: accumulator (`U64`) from the index of the element that the innermost sequence or map is at.
+    Index,
+    /// E D: accumulator to another type: integers must be in range, integers become the nearest float, floats change width.
+    Convert(Scalar),
+    /// E D: refuses or replaces what does not meet the condition.
+    Check(Check),
+    /// E D: a string.
+    Text {
+        /// The string.
+        place: Place,
+        /// Its form.
+        form: TextForm,
+        /// Largest number of bytes (of UTF-16 units, if `utf16_bound`); 0 is unbounded.
+        bound: u32,
+        /// The bound counts UTF-16 code units.
+        utf16_bound: bool,
+        /// What to do past the bound.
+        overflow: Overflow,
+        /// E: this many bytes are made sure of behind it; [`passes::bounds`] sets it.
+        after: u32,
+    },
+    /// D: a string from a constant.
+    SetText(Place, Box<str>),
+    /// E D: the elements of a sequence of plain scalars as one piece. D takes their number from the accumulator.
+    Bulk {
+        /// The sequence.
+        place: Place,
+        /// An element, in memory and on the wire.
+        scalar: Scalar,
+        /// Order on the wire.
+        order: Order,
+        /// Largest number of elements; 0 is unbounded.
+        bound: u32,
+        /// What to do past the bound.
+        overflow: Overflow,
+    },
+    /// E D: the elements of a sequence or array one by one. The element's frame is the element.
+    Sequence {
+        /// The sequence or array.
+        place: Place,
+        /// D: where they end. E ignores it.
+        source: Source,
+        /// What to do with each.
+        element: Block,
+        /// Largest number of elements; 0 is unbounded.
+        bound: u32,
+        /// What to do past the bound.
+        overflow: Overflow,
+        /// D: an element takes at least this many bytes, so a count can be refused before anything is allocated.
+        min_wire: u32,
+    },
+    /// E D: the entries of a map one by one. The frames are key and value.
+    Map {
+        /// The map.
+        place: Place,
+        /// D: where they end. E ignores it.
+        source: Source,
+        /// What to do with a key.
+        key: Block,
+        /// What to do with a value, after its key.
+        value: Block,
+        /// Largest number of entries; 0 is unbounded.
+        bound: u32,
+        /// D: an entry takes at least this many bytes.
+        min_wire: u32,
+    },
+    /// E: `then` with the value as frame if the optional is present, else `otherwise`.
+    IfPresent {
+        /// The optional.
+        place: Place,
+        /// Present.
+        then: Block,
+        /// Absent; same frame as outside.
+        otherwise: Block,
+    },
+    /// D: makes the optional present and runs `body` with the value as frame.
+    Present {
+        /// The optional.
+        place: Place,
+        /// Decodes the value.
+        body: Block,
+    },
+    /// D: empties an optional, sequence, map or string.
+    Clear(Place),
+    /// E D: runs `body` with the value behind the pointer as frame.
+    Unbox {
+        /// The pointer.
+        place: Place,
+        /// What to do with the value.
+        body: Block,
+    },
+    /// E: runs the arm of the case that the union holds with the case's value as frame; the accumulator (`I64`) is the discriminator.
+    Union {
+        /// The union.
+        place: Place,
+        /// One for each case.
+        arms: Vec<Block>,
+        /// For a discriminator without a case; same frame as outside.
+        none: Block,
+    },
+    /// D: selects a case, with the accumulator (`I64`) as discriminator, and runs `body` with its value as frame.
+    Select {
+        /// The union.
+        place: Place,
+        /// Which; none for a discriminator without a case, and then `body` is empty.
+        case: Option<u32>,
+        /// Decodes the value.
+        body: Block,
+    },
+    /// E D: runs the arm that has the accumulator (an integer or boolean) among its labels.
+    Switch {
+        /// Labels and what they choose; no label twice.
+        arms: Vec<(Vec<i64>, Block)>,
+        /// For all other values.
+        otherwise: Block,
+    },
+    /// E D: runs `then` if the accumulator (a boolean) is true, else `otherwise`.
+    If {
+        /// True.
+        then: Block,
+        /// False.
+        otherwise: Block,
+    },
+    /// D: accumulator (a boolean) from a look at the wire.
+    Test(&'static TestKernel),
+    /// E D: a function of the codec's, with an argument.
+    Action(&'static ActionKernel, u64),
+    /// E D: runs `body` between a beginning and an end that the codec supplies: back-patched lengths, bounded sub-input, another origin.
+    Region {
+        /// Beginning and end.
+        dialect: &'static RegionDialect,
+        /// For the dialect: an id, flags, ...
+        argument: u64,
+        /// What is inside.
+        body: Block,
+    },
+    /// D: members in any order, by name, id or tag.
+    Members {
+        /// How the format writes them.
+        dialect: &'static MemberDialect,
+        /// Members that are understood.
+        arms: Vec<Arm>,
+        /// Their keys, made for looking up.
+        table: Arc<MemberTable>,
+    },
+    /// E D: runs a routine with the place as frame. Depth is limited.
+    Call {
+        /// Index into [`Program::routines`].
+        routine: u32,
+        /// The frame; [`Place::Sink`] for a routine without.
+        place: Place,
+    },
+    /// E D: stops with an error.
+    Fail(FaultKind),
+}
+
+impl Place {
+    /// The node there, if it is anywhere.
+    pub fn node(&self) -> Option<NodeId> {
+        match self {
+            Place::Sink => None,
+            Place::At { node, .. } => Some(*node),
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Rewriting programs: what belongs together is fused, and bounds are checked once for all of it.
+//!
+//! A lowering emits the obvious (`Align`, one scalar, `Align`, one scalar); [`prepare`] makes the good of it. Each pass keeps the meaning
+//! and is tested alone.
+
+use alloc::vec::Vec;
+
+use super::{Block, Direction, Op, OpKind, Program, TextForm, Wire};
+
+/// All passes in order.
+pub fn prepare(mut program: Program) -> Program {
+    fuse(&mut program);
+    bounds(&mut program);
+    program
+}
+
+/// Calls `f` on every block directly inside an operation.
+pub(crate) fn inner_blocks<'a>(kind: &'a OpKind, f: &mut dyn FnMut(&'a Block)) {
+    match kind {
+        OpKind::Sequence { element, .. } => f(element),
+        OpKind::Map { key, value, .. } => [key, value].into_iter().for_each(f),
+        OpKind::IfPresent { then, otherwise, .. } | OpKind::If { then, otherwise } => {
+            [then, otherwise].into_iter().for_each(f);
+        }
+        OpKind::Present { body, .. }
+        | OpKind::Unbox { body, .. }
+        | OpKind::Select { body, .. }
+        | OpKind::Region { body, .. } => f(body),
+        OpKind::Union { arms, none, .. } => arms.iter().chain([none]).for_each(f),
+        OpKind::Switch { arms, otherwise } => arms.iter().map(|(_, b)| b).chain([otherwise]).for_each(f),
+        OpKind::Members { arms, .. } => arms.iter().flat_map(|a| [&a.body, &a.absent]).for_each(f),
+        _ => {}
+    }
+}
+
+fn inner_blocks_mut(kind: &mut OpKind, f: &mut dyn FnMut(&mut Block)) {
+    match kind {
+        OpKind::Sequence { element, .. } => f(element),
+        OpKind::Map { key, value, .. } => [key, value].into_iter().for_each(f),
+        OpKind::IfPresent { then, otherwise, .. } | OpKind::If { then, otherwise } => {
+            [then, otherwise].into_iter().for_each(f);
+        }
+        OpKind::Present { body, .. }
+        | OpKind::Unbox { body, .. }
+        | OpKind::Select { body, .. }
+        | OpKind::Region { body, .. } => f(body),
+        OpKind::Union { arms, none, .. } => arms.iter_mut().chain([none]).for_each(f),
+        OpKind::Switch { arms, otherwise } => arms.iter_mut().map(|(_, b)| b).chain([otherwise]).for_each(f),
+        OpKind::Members { arms, .. } => arms.iter_mut().flat_map(|a| [&mut a.body, &mut a.absent]).for_each(f),
+        _ => {}
+    }
+}
+
+/// What is known of the position: `residue` modulo `modulus`, counted from the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    modulus: u32,
+    residue: u32,
+}
+
+impl Known {
+    const NOTHING: Known = Known { modulus: 1, residue: 0 };
+    const ORIGIN: Known = Known { modulus: 8, residue: 0 };
+
+    fn forward(&mut self, n: u32) {
+        self.residue = (self.residue + n) % self.modulus;
+    }
+
+    /// Bytes to the next multiple of `n`, if that is known.
+    fn distance(&self, n: u32) -> Option<u32> {
+        (self.modulus >= n).then(|| self.residue.wrapping_neg() & (n - 1))
+    }
+}
+
+/// Joins neighbouring runs and literals, and turns alignment whose distance is known into gaps.
+pub fn fuse(program: &mut Program) {
+    fuse_block(&mut program.root, Known::ORIGIN);
+    for routine in &mut program.routines {
+        fuse_block(&mut routine.block, Known::NOTHING);
+    }
+}
+
+fn fuse_block(block: &mut Block, mut known: Known) {
+    let mut fused: Vec<Op> = Vec::with_capacity(block.0.len());
+    for mut op in block.0.drain(..) {
+        match op.kind {
+            OpKind::Align(n) => match known.distance(u32::from(n)) {
+                Some(gap) => {
+                    known.forward(gap);
+                    append_run(&mut fused, Op { path: op.path, kind: OpKind::Run { segments: Vec::new(), size: gap } });
+                }
+                None => {
+                    known = Known { modulus: u32::from(n), residue: 0 };
+                    fused.push(op);
+                }
+            },
+            OpKind::Run { size, .. } => {
+                known.forward(size);
+                append_run(&mut fused, op);
+            }
+            OpKind::Literal(ref bytes) => {
+                known.forward(bytes.len() as u32);
+                append_literal(&mut fused, op);
+            }
+            _ => {
+                let inside = if restarts_origin(&op.kind) { Known::ORIGIN } else { Known::NOTHING };
+                inner_blocks_mut(&mut op.kind, &mut |block| fuse_block(block, inside));
+                match fixed_size(&op.kind) {
+                    Some(size) => known.forward(size),
+                    None => known = Known::NOTHING,
+                }
+                fused.push(op);
+            }
+        }
+    }
+    block.0 = fused;
+}
+
+fn restarts_origin(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Region { dialect, .. } if dialect.restarts_origin)
+}
+
+/// Bytes that an operation other than a run moves on the wire, if they are always as many.
+fn fixed_size(kind: &OpKind) -> Option<u32> {
+    match kind {
+        OpKind::Get(Wire::Fixed { scalar, .. }) | OpKind::Put(Wire::Fixed { scalar, .. }) => Some(scalar.size() as u32),
+        OpKind::Literal(bytes) => Some(bytes.len() as u32),
+        OpKind::Need(_)
+        | OpKind::Load(_)
+        | OpKind::Store(_)
+        | OpKind::Const(..)
+        | OpKind::Length(_)
+        | OpKind::Index
+        | OpKind::Convert(_)
+        | OpKind::Check(_)
+        | OpKind::SetText(..)
+        | OpKind::Clear(_) => Some(0),
+        _ => None,
+    }
+}
+
+/// Runs grow up to this; a longer one begins anew, so that errors and checks stay near the field.
+const MAX_RUN: u32 = 4096;
+
+fn append_run(fused: &mut Vec<Op>, op: Op) {
+    let OpKind::Run { segments: more, size: added } = op.kind else { unreachable!("only called with runs") };
+    if let Some(Op { kind: OpKind::Run { segments, size }, .. }) = fused.last_mut()
+        && *size + added <= MAX_RUN
+    {
+        let start = *size;
+        segments.extend(more.into_iter().map(|mut segment| {
+            segment.at += start;
+            segment
+        }));
+        *size += added;
+    } else if added > 0 {
+        fused.push(Op { path: op.path, kind: OpKind::Run { segments: more, size: added } });
+    }
+}
+
+fn append_literal(fused: &mut Vec<Op>, op: Op) {
+    let OpKind::Literal(more) = op.kind else { unreachable!("only called with literals") };
+    if let Some(Op { kind: OpKind::Literal(bytes), .. }) = fused.last_mut() {
+        let mut joined = core::mem::take(bytes).into_vec();
+        joined.extend_from_slice(&more);
+        *bytes = joined.into_boxed_slice();
+    } else if !more.is_empty() {
+        fused.push(Op { path: op.path, kind: OpKind::Literal(more) });
+    }
+}
+
+/// Inserts a `Need` before what moves a fixed number of bytes: on encode one for as much as is certain to follow, on decode one for each
+/// stretch without alignment, because a message may end where the worst case of an alignment does not fit.
+pub fn bounds(program: &mut Program) {
+    let direction = program.direction;
+    bound_block(&mut program.root, direction);
+    for routine in &mut program.routines {
+        bound_block(&mut routine.block, direction);
+    }
+}
+
+fn bound_block(block: &mut Block, direction: Direction) {
+    let mut ops: Vec<Op> = Vec::with_capacity(block.0.len() + 4);
+    // Backwards, so that what follows is known.
+    let mut following = 0;
+    for mut op in block.0.drain(..).rev() {
+        inner_blocks_mut(&mut op.kind, &mut |block| bound_block(block, direction));
+        match (cost(&op.kind, direction), &mut op.kind) {
+            (_, OpKind::Need(_)) => continue,
+            (Cost::Bytes(n), _) => following += n,
+            (Cost::Barrier, kind) => {
+                let ensured = match kind {
+                    OpKind::Text { after, form: TextForm::CountedNul { .. }, .. } if direction == Direction::Encode => {
+                        *after = following;
+                        true
+                    }
+                    _ => false,
+                };
+                if !ensured {
+                    push_need(&mut ops, following);
+                }
+                following = 0;
+            }
+        }
+        ops.push(op);
+    }
+    push_need(&mut ops, following);
+    ops.reverse();
+    block.0 = ops;
+}
+
+/// `ops` is in reverse: the op that needs the bytes is the last.
+fn push_need(ops: &mut Vec<Op>, bytes: u32) {
+    if let Some(first) = ops.last().filter(|_| bytes > 0) {
+        let path = first.path;
+        ops.push(Op { path, kind: OpKind::Need(bytes) });
+    }
+}
+
+/// What an operation means for the bytes that a `Need` before it makes sure of.
+pub(crate) enum Cost {
+    /// It moves at most so many, or none.
+    Bytes(u32),
+    /// It moves an unknown number, or sees to them itself.
+    Barrier,
+}
+
+pub(crate) fn cost(kind: &OpKind, direction: Direction) -> Cost {
+    match kind {
+        OpKind::Run { size, .. } => Cost::Bytes(*size),
+        OpKind::Align(n) if direction == Direction::Encode => Cost::Bytes(u32::from(*n) - 1),
+        OpKind::Align(_) => Cost::Barrier,
+        kind => fixed_size(kind).map_or(Cost::Barrier, Cost::Bytes),
+    }
+}
+
+/// Counts operations, all blocks together.
+pub fn op_count(program: &Program) -> usize {
+    fn count(block: &Block) -> usize {
+        let mut total = block.0.len();
+        block.0.iter().for_each(|op| inner_blocks(&op.kind, &mut |inner| total += count(inner)));
+        total
+    }
+    count(&program.root) + program.routines.iter().map(|r| count(&r.block)).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{boxed::Box, sync::Arc, vec};
+
+    use super::*;
+    use crate::{
+        layout::{Kind, Layout, Node, NodeId, Scalar},
+        program::{Order, PathId, Place, Segment},
+    };
+
+    fn op(kind: OpKind) -> Op {
+        Op { path: PathId(0), kind }
+    }
+
+    fn scalar(wire: Scalar) -> Op {
+        let segment =
+            Segment { place: Place::Sink, at: 0, wire, memory: wire, count: 1, order: Order::Little, check: None };
+        op(OpKind::Run { segments: vec![segment], size: wire.size() as u32 })
+    }
+
+    fn text() -> Op {
+        let form = TextForm::CountedNul { order: Order::Little };
+        let overflow = Default::default();
+        op(OpKind::Text { place: Place::Sink, form, bound: 0, utf16_bound: false, overflow, after: 0 })
+    }
+
+    fn program(direction: Direction, ops: Vec<Op>) -> Program {
+        let node = Node { size: 1, align: 1, kind: Kind::Scalar(Scalar::U8) };
+        // SAFETY: the node is what it says, and nothing runs on it.
+        let layout = Arc::new(unsafe { Layout::new(vec![node], NodeId(0)) });
+        Program { direction, layout, root: Block(ops), routines: vec![], paths: vec!["".into()] }
+    }
+
+    fn shape(program: &Program) -> Vec<alloc::string::String> {
+        let name = |op: &Op| match &op.kind {
+            OpKind::Run { segments, size } => {
+                let at: Vec<u32> = segments.iter().map(|s| s.at).collect();
+                alloc::format!("run {size} {at:?}")
+            }
+            OpKind::Align(n) => alloc::format!("align {n}"),
+            OpKind::Need(n) => alloc::format!("need {n}"),
+            OpKind::Text { after, .. } => alloc::format!("text {after}"),
+            OpKind::Literal(bytes) => alloc::format!("literal {}", bytes.len()),
+            other => alloc::format!("{other:?}"),
+        };
+        program.root.0.iter().map(name).collect()
+    }
+
+    #[test]
+    fn known_alignment_becomes_a_gap() {
+        let ops = vec![
+            scalar(Scalar::U8),
+            op(OpKind::Align(8)),
+            scalar(Scalar::U64),
+            op(OpKind::Align(4)),
+            scalar(Scalar::U32),
+        ];
+        let mut program = program(Direction::Decode, ops);
+        fuse(&mut program);
+        assert_eq!(shape(&program), ["run 20 [0, 8, 16]"]);
+    }
+
+    #[test]
+    fn alignment_behind_a_string_stays_but_teaches() {
+        let ops = vec![
+            text(),
+            op(OpKind::Align(4)),
+            scalar(Scalar::U32),
+            op(OpKind::Align(2)),
+            scalar(Scalar::U16),
+            op(OpKind::Align(8)),
+            scalar(Scalar::F64),
+        ];
+        let mut program = program(Direction::Encode, ops);
+        fuse(&mut program);
+        assert_eq!(shape(&program), ["text 0", "align 4", "run 6 [0, 4]", "align 8", "run 8 [0]"]);
+        bounds(&mut program);
+        assert_eq!(shape(&program), ["text 24", "align 4", "run 6 [0, 4]", "align 8", "run 8 [0]"]);
+    }
+
+    #[test]
+    fn decoding_needs_exactly_what_a_run_takes() {
+        let ops = vec![scalar(Scalar::U32), text(), op(OpKind::Align(8)), scalar(Scalar::F64)];
+        let mut program = program(Direction::Decode, ops);
+        bounds(&mut program);
+        assert_eq!(shape(&program), ["need 4", "run 4 [0]", "text 0", "align 8", "need 8", "run 8 [0]"]);
+    }
+
+    #[test]
+    fn literals_are_joined() {
+        let literal = |bytes: &[u8]| op(OpKind::Literal(Box::from(bytes)));
+        let mut program = program(Direction::Encode, vec![literal(b"{"), literal(b"\"a\":"), literal(b"")]);
+        fuse(&mut program);
+        assert_eq!(shape(&program), ["literal 5"]);
+    }
+}

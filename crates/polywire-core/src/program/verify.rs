@@ -1,0 +1,492 @@
+//! The verifier: what it passes cannot touch anything but the value and the message, whatever the bytes are.
+//!
+//! It is the gate in front of both back ends, for our own lowerings and for codecs registered at run time alike. It shows that
+//!
+//! 1. each operation belongs to the program's direction;
+//! 2. each place lies in its frame and holds what the operation works on, and sinks occur only when decoding;
+//! 3. the accumulator is set, and of the right type, where it is used; what is stored is valid there: booleans and enum literals were checked;
+//! 4. a `Need` dominates each operation that moves a fixed number of bytes, with no barrier between;
+//! 5. runs are in order and without overlap; in a run too, booleans and enums are checked, and scalars widen, never narrow;
+//! 6. calls name routines with the frame they expect; blocks nest to a limited depth, and their operations are not too many.
+
+use alloc::string::String;
+
+use super::{
+    Block, Check, Direction, Op, OpKind, Place, Program, Segment, Source, Wire,
+    passes::{Cost, cost, op_count},
+};
+use crate::layout::{EnumNode, Kind, Layout, NodeId, Scalar};
+
+/// Operations in a program.
+pub const MAX_OPS: usize = 1 << 18;
+/// Blocks inside each other.
+pub const MAX_DEPTH: usize = 128;
+
+/// Why a program is refused. That is a bug in a lowering, never the fault of a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("program refused at '{path}': {rule}")]
+pub struct VerifyError {
+    /// The field.
+    pub path: String,
+    /// What is violated.
+    pub rule: &'static str,
+}
+
+/// Shows that a program keeps the [module's](self) rules.
+pub fn verify(program: &Program) -> Result<(), VerifyError> {
+    if op_count(program) > MAX_OPS {
+        return Err(VerifyError { path: String::new(), rule: "it has too many operations" });
+    }
+    let verifier = Verifier { program, layout: &program.layout };
+    verifier.block(&program.root, &mut State::new(Some(program.layout.root())), 0)?;
+    for routine in &program.routines {
+        verifier.block(&routine.block, &mut State::new(routine.frame), 0)?;
+    }
+    Ok(())
+}
+
+/// What is known between two operations.
+#[derive(Clone, Copy)]
+struct State {
+    /// What the frame is; none where only sinks are allowed.
+    frame: Option<NodeId>,
+    /// The accumulator's type, and the enum that it is a literal of.
+    accumulator: Option<(Scalar, Option<NodeId>)>,
+    /// Bytes made sure of.
+    ensured: u32,
+    /// Inside a sequence or map.
+    indexed: bool,
+}
+
+impl State {
+    fn new(frame: Option<NodeId>) -> State {
+        State { frame, accumulator: None, ensured: 0, indexed: false }
+    }
+
+    /// The state where an inner block begins.
+    fn inside(&self, frame: Option<NodeId>) -> State {
+        State { frame, ensured: 0, ..*self }
+    }
+}
+
+struct Verifier<'p> {
+    program: &'p Program,
+    layout: &'p Layout,
+}
+
+type Verdict<T = ()> = Result<T, &'static str>;
+
+impl Verifier<'_> {
+    fn block(&self, block: &Block, state: &mut State, depth: usize) -> Result<(), VerifyError> {
+        let at = |op: &Op, rule| VerifyError {
+            path: self.program.paths.get(op.path.0 as usize).cloned().unwrap_or_default(),
+            rule,
+        };
+        for op in &block.0 {
+            if depth > MAX_DEPTH {
+                return Err(at(op, "blocks are nested too deeply"));
+            }
+            self.direction(&op.kind).and_then(|()| self.ensured(&op.kind, state)).map_err(|rule| at(op, rule))?;
+            self.inner(&op.kind, state, depth).map_err(|refused| match refused {
+                Refused::Here(rule) => at(op, rule),
+                Refused::Inside(error) => error,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn direction(&self, kind: &OpKind) -> Verdict {
+        let only = match kind {
+            OpKind::Literal(_)
+            | OpKind::Put(_)
+            | OpKind::Length(_)
+            | OpKind::Index
+            | OpKind::IfPresent { .. }
+            | OpKind::Union { .. } => Some(Direction::Encode),
+            OpKind::Store(_)
+            | OpKind::Get(_)
+            | OpKind::SetText(..)
+            | OpKind::Present { .. }
+            | OpKind::Clear(_)
+            | OpKind::Select { .. }
+            | OpKind::Test(_)
+            | OpKind::Members { .. } => Some(Direction::Decode),
+            _ => None,
+        };
+        match only {
+            Some(direction) if direction != self.program.direction => Err("the operation is of the other direction"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Rule 4.
+    fn ensured(&self, kind: &OpKind, state: &mut State) -> Verdict {
+        match (kind, cost(kind, self.program.direction)) {
+            (OpKind::Need(n), _) => state.ensured = state.ensured.max(*n),
+            (_, Cost::Bytes(n)) => {
+                state.ensured = state.ensured.checked_sub(n).ok_or("no Need covers the bytes it moves")?;
+            }
+            (OpKind::Text { after, .. }, Cost::Barrier) if self.program.direction == Direction::Encode => {
+                state.ensured = *after;
+            }
+            (_, Cost::Barrier) => state.ensured = 0,
+        }
+        Ok(())
+    }
+
+    /// Rules 2, 3, 5 and 6, and the blocks inside.
+    fn inner(&self, kind: &OpKind, state: &mut State, depth: usize) -> Result<(), Refused> {
+        let nested =
+            |block: &Block, mut inside: State| self.block(block, &mut inside, depth + 1).map_err(Refused::Inside);
+        let before = *state;
+        match kind {
+            OpKind::Need(_)
+            | OpKind::SetText(Place::Sink, _)
+            | OpKind::Action(..)
+            | OpKind::Literal(_)
+            | OpKind::Fail(_) => {}
+            OpKind::Align(n) => require(matches!(n, 1 | 2 | 4 | 8), "alignment is 1, 2, 4 or 8")?,
+            OpKind::Run { segments, size } => self.run(segments, *size, state)?,
+            OpKind::Load(place) => {
+                let scalar = self.scalar_at(*place, state)?.0;
+                state.accumulator = Some((scalar, None));
+            }
+            OpKind::Store(place) => self.store(*place, state)?,
+            OpKind::Get(wire) => {
+                let unchecked = matches!(wire, Wire::Fixed { scalar: Scalar::Bool, .. });
+                require(!unchecked, "a boolean is read as an octet and checked")?;
+                state.accumulator = Some((wire.scalar(), None));
+            }
+            OpKind::Put(wire) => {
+                require(self.accumulator(state)? == wire.scalar(), "the accumulator is of another type than the wire")?;
+            }
+            OpKind::Const(scalar, bits) => {
+                require(*scalar != Scalar::Bool || *bits <= 1, "a boolean constant is 0 or 1")?;
+                state.accumulator = Some((*scalar, None));
+            }
+            OpKind::Length(place) => {
+                let fits = |k: &Kind| matches!(k, Kind::String { .. } | Kind::Sequence(_) | Kind::Map(_));
+                self.place(*place, state, fits)?;
+                state.accumulator = Some((Scalar::U64, None));
+            }
+            OpKind::Index => {
+                require(state.indexed, "there is no sequence around it")?;
+                state.accumulator = Some((Scalar::U64, None));
+            }
+            OpKind::Convert(to) => self.convert(*to, state)?,
+            OpKind::Check(check) => self.check(check, state)?,
+            OpKind::Text { place, .. } | OpKind::SetText(place, _) => {
+                self.place(*place, state, |k| matches!(k, Kind::String { .. }))?;
+            }
+            OpKind::Bulk { place, scalar, .. } => self.bulk(*place, *scalar, state)?,
+            OpKind::Sequence { place, source, element, .. } => {
+                let frame = self.elements(*place, source, state)?;
+                nested(element, State { indexed: true, accumulator: None, ..before.inside(frame) })?;
+            }
+            OpKind::Map { place, source, key, value, .. } => {
+                self.counted(source, state)?;
+                let node = self.place(*place, state, |k| matches!(k, Kind::Map(_)))?;
+                let frames = node.map(|n| match &self.layout.node(n).kind {
+                    Kind::Map(map) => (map.key, map.value),
+                    _ => unreachable!("just checked"),
+                });
+                let inside = State { indexed: true, accumulator: None, ..before };
+                nested(key, inside.inside(frames.map(|f| f.0)))?;
+                nested(value, inside.inside(frames.map(|f| f.1)))?;
+            }
+            OpKind::IfPresent { place, then, otherwise } => {
+                nested(then, before.inside(self.optional(*place, state)?))?;
+                nested(otherwise, before.inside(state.frame))?;
+            }
+            OpKind::Present { place, body } => nested(body, before.inside(self.optional(*place, state)?))?,
+            OpKind::Clear(place) => {
+                let fits =
+                    |k: &Kind| matches!(k, Kind::String { .. } | Kind::Sequence(_) | Kind::Map(_) | Kind::Optional(_));
+                self.place(*place, state, fits)?;
+            }
+            OpKind::Unbox { place, body } => {
+                let node = self.place(*place, state, |k| matches!(k, Kind::Boxed(_)))?;
+                let frame = node.map(|n| match &self.layout.node(n).kind {
+                    Kind::Boxed(boxed) => boxed.inner,
+                    _ => unreachable!("just checked"),
+                });
+                nested(body, before.inside(frame))?;
+            }
+            OpKind::Union { place, arms, none } => {
+                let cases = self.cases(*place, state)?.ok_or("a sink cannot be encoded")?;
+                require(arms.len() == cases.len(), "there is one arm for each case")?;
+                let discriminator = State { accumulator: Some((Scalar::I64, None)), ..before };
+                for (arm, case) in arms.iter().zip(cases) {
+                    nested(arm, discriminator.inside(Some(*case)))?;
+                }
+                nested(none, discriminator.inside(state.frame))?;
+            }
+            OpKind::Select { place, case, body } => {
+                require(self.accumulator(state)? == Scalar::I64, "a discriminator is an I64")?;
+                let cases = self.cases(*place, state)?;
+                require(case.is_some() || body.0.is_empty(), "there is no value without a case")?;
+                let frame = match (cases, case) {
+                    (Some(cases), Some(i)) => Some(*cases.get(*i as usize).ok_or("the union has no such case")?),
+                    _ => None,
+                };
+                nested(body, before.inside(frame))?;
+            }
+            OpKind::Switch { arms, otherwise } => {
+                let scalar = self.accumulator(state)?;
+                require(scalar.range().is_some(), "a switch is on an integer or boolean")?;
+                for block in arms.iter().map(|(_, block)| block).chain([otherwise]) {
+                    nested(block, before.inside(state.frame))?;
+                }
+            }
+            OpKind::If { then, otherwise } => {
+                require(self.accumulator(state)? == Scalar::Bool, "a condition is a boolean")?;
+                nested(then, before.inside(state.frame))?;
+                nested(otherwise, before.inside(state.frame))?;
+            }
+            OpKind::Test(_) => state.accumulator = Some((Scalar::Bool, None)),
+            OpKind::Region { body, .. } => nested(body, before.inside(state.frame))?,
+            OpKind::Members { arms, table, .. } => {
+                require(arms.len() == table.keys().len(), "the table is of other members")?;
+                require(arms.iter().zip(table.keys()).all(|(a, k)| a.key == *k), "the table is of other members")?;
+                for block in arms.iter().flat_map(|arm| [&arm.body, &arm.absent]) {
+                    nested(block, State { accumulator: None, ..before.inside(state.frame) })?;
+                }
+            }
+            OpKind::Call { routine, place } => {
+                let routine = self.program.routines.get(*routine as usize).ok_or("there is no such routine")?;
+                let node = self.place(*place, state, |_| true)?;
+                require(node == routine.frame, "the routine expects another frame")?;
+            }
+        }
+        // What a block inside leaves in the accumulator depends on which one ran.
+        let mut has_blocks = false;
+        super::passes::inner_blocks(kind, &mut |_| has_blocks = true);
+        if has_blocks || matches!(kind, OpKind::Call { .. }) {
+            state.accumulator = None;
+        }
+        Ok(())
+    }
+
+    /// Rule 2: the node at a place, if it is what the operation works on.
+    fn place(&self, place: Place, state: &State, fits: impl Fn(&Kind) -> bool) -> Verdict<Option<NodeId>> {
+        let Place::At { offset, node } = place else {
+            require(self.program.direction == Direction::Decode, "a sink cannot be encoded")?;
+            return Ok(None);
+        };
+        let frame = state.frame.ok_or("there is no frame for a place")?;
+        require((node.0 as usize) < self.layout.len(), "there is no such node")?;
+        require(self.layout.contains(frame, offset, node), "the frame has no such place")?;
+        require(fits(&self.layout.node(node).kind), "the place holds something else")?;
+        Ok(Some(node))
+    }
+
+    /// The scalar at a place, and the enum whose literal it must be.
+    fn scalar_at(&self, place: Place, state: &State) -> Verdict<(Scalar, Option<NodeId>)> {
+        let node = self.place(place, state, |k| matches!(k, Kind::Scalar(_) | Kind::Enum(_)))?;
+        let node = node.ok_or("a sink holds nothing")?;
+        Ok(match &self.layout.node(node).kind {
+            Kind::Scalar(scalar) => (*scalar, None),
+            Kind::Enum(literals) => (literals.repr, Some(node)),
+            _ => unreachable!("just checked"),
+        })
+    }
+
+    fn accumulator(&self, state: &State) -> Verdict<Scalar> {
+        state.accumulator.map(|(scalar, _)| scalar).ok_or("the accumulator is not set")
+    }
+
+    /// Rule 3.
+    fn store(&self, place: Place, state: &State) -> Verdict {
+        let (scalar, literal_of) = state.accumulator.ok_or("the accumulator is not set")?;
+        if place == Place::Sink {
+            return Ok(());
+        }
+        let (wanted, node) = self.scalar_at(place, state)?;
+        require(wanted == scalar, "the accumulator is of another type than the place")?;
+        require(node.is_none() || node == literal_of, "the accumulator was not checked to be a literal")
+    }
+
+    fn convert(&self, to: Scalar, state: &mut State) -> Verdict {
+        let (from, literal_of) = state.accumulator.ok_or("the accumulator is not set")?;
+        let float = |s| matches!(s, Scalar::F32 | Scalar::F64);
+        let possible = from == to
+            || (from.range().is_some() && to != Scalar::F128 && to != Scalar::Bool)
+            || (float(from) && float(to));
+        require(possible, "there is no such conversion")?;
+        state.accumulator = Some((to, literal_of));
+        Ok(())
+    }
+
+    fn check(&self, check: &Check, state: &mut State) -> Verdict {
+        let (scalar, _) = state.accumulator.ok_or("the accumulator is not set")?;
+        require(scalar.range().is_some(), "only integers are checked")?;
+        state.accumulator = Some(match check {
+            Check::Bool => (Scalar::Bool, None),
+            Check::Enum { node, otherwise } => {
+                self.literals(*node, *otherwise)?;
+                (scalar, Some(*node))
+            }
+            Check::Range { .. } | Check::OneOf(_) | Check::Keep(_) => (scalar, None),
+        });
+        Ok(())
+    }
+
+    fn literals(&self, node: NodeId, otherwise: Option<i32>) -> Verdict<&EnumNode> {
+        require((node.0 as usize) < self.layout.len(), "there is no such node")?;
+        match &self.layout.node(node).kind {
+            Kind::Enum(literals) => {
+                let known = otherwise.is_none_or(|value| literals.literals.binary_search(&value).is_ok());
+                require(known, "the default is no literal")?;
+                Ok(literals)
+            }
+            _ => Err("the place holds no enum"),
+        }
+    }
+
+    /// Rule 5.
+    fn run(&self, segments: &[Segment], size: u32, state: &State) -> Verdict {
+        let mut end = 0;
+        for segment in segments {
+            require(segment.at >= end, "segments overlap or are out of order")?;
+            let bytes = u64::from(segment.count) * segment.wire.size() as u64 + u64::from(segment.at);
+            require(bytes <= u64::from(size), "a segment lies outside its run")?;
+            end = bytes as u32;
+            self.segment(segment, state)?;
+        }
+        Ok(())
+    }
+
+    fn segment(&self, segment: &Segment, state: &State) -> Verdict {
+        require(segment.count == 1 || segment.wire == segment.memory, "only like scalars are repeated")?;
+        require(widens(segment.wire, segment.memory), "a run widens scalars, it does not narrow them")?;
+        if let Some(Check::Enum { node, otherwise }) = &segment.check {
+            self.literals(*node, *otherwise)?;
+        }
+        let Place::At { offset, node } = segment.place else {
+            return Ok(());
+        };
+        let frame = state.frame.ok_or("there is no frame for a place")?;
+        for i in 0..segment.count {
+            // One scalar's node may repeat only as an array's elements do; checking first and last is enough for those.
+            if i == 0 || i + 1 == segment.count {
+                let at = i.checked_mul(segment.memory.size() as u32).and_then(|n| n.checked_add(offset));
+                let at = at.ok_or("a place lies outside every frame")?;
+                require((node.0 as usize) < self.layout.len(), "there is no such node")?;
+                require(self.layout.contains(frame, at, node), "the frame has no such place")?;
+            }
+        }
+        require(segment.count == 1 || self.adjacent(frame, segment), "repeated scalars lie side by side")?;
+        let decodes = self.program.direction == Direction::Decode;
+        match &self.layout.node(node).kind {
+            Kind::Scalar(Scalar::Bool) => {
+                require(segment.memory == Scalar::Bool, "the place holds something else")?;
+                require(!decodes || matches!(segment.check, Some(Check::Bool)), "a boolean is not checked")
+            }
+            Kind::Scalar(scalar) => require(*scalar == segment.memory, "the place holds something else"),
+            Kind::Enum(literals) => {
+                require(literals.repr == segment.memory, "the place holds something else")?;
+                let checked = matches!(&segment.check, Some(Check::Enum { node: n, .. }) if *n == node);
+                require(!decodes || checked, "an enum is not checked")
+            }
+            _ => Err("the place holds something else"),
+        }
+    }
+
+    /// All of a repeated segment's scalars are there, not just the first and the last.
+    fn adjacent(&self, frame: NodeId, segment: &Segment) -> bool {
+        let Place::At { offset, node } = segment.place else { return true };
+        (0..segment.count).all(|i| {
+            let at = offset.checked_add(i.saturating_mul(segment.memory.size() as u32));
+            at.is_some_and(|at| self.layout.contains(frame, at, node))
+        })
+    }
+
+    fn bulk(&self, place: Place, scalar: Scalar, state: &State) -> Verdict {
+        if self.program.direction == Direction::Decode {
+            self.counted(&Source::Count, state)?;
+        }
+        let Some(node) = self.place(place, state, |k| matches!(k, Kind::Sequence(_)))? else {
+            return Ok(());
+        };
+        let Kind::Sequence(sequence) = &self.layout.node(node).kind else { unreachable!("just checked") };
+        let plain = matches!(&self.layout.node(sequence.element).kind, Kind::Scalar(s) if *s == scalar);
+        require(plain, "the elements are something else")
+    }
+
+    fn counted(&self, source: &Source, state: &State) -> Verdict {
+        if self.program.direction == Direction::Decode && matches!(source, Source::Count) {
+            let scalar = self.accumulator(state)?;
+            require(scalar.is_integer() && !scalar.is_signed(), "a count is an unsigned integer")?;
+        }
+        Ok(())
+    }
+
+    /// The frame of the elements.
+    fn elements(&self, place: Place, source: &Source, state: &State) -> Verdict<Option<NodeId>> {
+        self.counted(source, state)?;
+        let node = self.place(place, state, |k| matches!(k, Kind::Sequence(_) | Kind::Array { .. }))?;
+        let decodes = self.program.direction == Direction::Decode;
+        match node.map(|n| &self.layout.node(n).kind) {
+            None => Ok(None),
+            Some(Kind::Sequence(sequence)) => {
+                require(!decodes || !matches!(source, Source::Fixed(_)), "a sequence has no fixed number of elements")?;
+                Ok(Some(sequence.element))
+            }
+            Some(Kind::Array { element, len }) => {
+                let fits = match source {
+                    Source::Count => false,
+                    Source::Fixed(n) => n == len,
+                    Source::Dialect(_) => true,
+                };
+                require(!decodes || fits, "an array has a fixed number of elements")?;
+                Ok(Some(*element))
+            }
+            Some(_) => unreachable!("just checked"),
+        }
+    }
+
+    fn optional(&self, place: Place, state: &State) -> Verdict<Option<NodeId>> {
+        let node = self.place(place, state, |k| matches!(k, Kind::Optional(_)))?;
+        Ok(node.map(|n| match &self.layout.node(n).kind {
+            Kind::Optional(optional) => optional.inner,
+            _ => unreachable!("just checked"),
+        }))
+    }
+
+    fn cases(&self, place: Place, state: &State) -> Verdict<Option<&[NodeId]>> {
+        let node = self.place(place, state, |k| matches!(k, Kind::Union(_)))?;
+        Ok(node.map(|n| match &self.layout.node(n).kind {
+            Kind::Union(union) => &union.cases[..],
+            _ => unreachable!("just checked"),
+        }))
+    }
+}
+
+enum Refused {
+    Here(&'static str),
+    Inside(VerifyError),
+}
+
+impl From<&'static str> for Refused {
+    fn from(rule: &'static str) -> Refused {
+        Refused::Here(rule)
+    }
+}
+
+fn require(holds: bool, rule: &'static str) -> Verdict {
+    if holds { Ok(()) } else { Err(rule) }
+}
+
+/// True if every value of `from` is one of `to`, in the same family.
+fn widens(from: Scalar, to: Scalar) -> bool {
+    match (from, to) {
+        _ if from == to => true,
+        (Scalar::F32, Scalar::F64) => true,
+        _ => match (from.range(), to.range()) {
+            (Some((min, max)), Some((low, high))) => {
+                to != Scalar::Bool && from != Scalar::Bool && low <= min && max <= high
+            }
+            _ => false,
+        },
+    }
+}

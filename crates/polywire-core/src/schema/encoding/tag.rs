@@ -1,0 +1,122 @@
+//! The numbers that stand for kinds, in the encoding and in the canonical form alike.
+
+use alloc::vec::Vec;
+
+use super::{put_signed, put_text, put_varint};
+use crate::schema::{AutoId, DefKind, Extensibility, Literal, TryConstruct, Type};
+
+pub(in crate::schema) const STRING: u8 = 0x10;
+pub(in crate::schema) const WSTRING: u8 = 0x11;
+pub(in crate::schema) const SEQUENCE: u8 = 0x12;
+pub(in crate::schema) const ARRAY: u8 = 0x13;
+pub(in crate::schema) const MAP: u8 = 0x14;
+pub(in crate::schema) const DEF: u8 = 0x15;
+
+/// The primitives; the tag of each is its place plus one.
+const PRIMITIVES: [Type; 15] = [
+    Type::Bool,
+    Type::Octet,
+    Type::Int8,
+    Type::Uint8,
+    Type::Int16,
+    Type::Uint16,
+    Type::Int32,
+    Type::Uint32,
+    Type::Int64,
+    Type::Uint64,
+    Type::Float32,
+    Type::Float64,
+    Type::Float128,
+    Type::Char8,
+    Type::Char16,
+];
+
+/// 0 for what is no primitive, which nobody asks for.
+pub(in crate::schema) fn of_primitive(ty: &Type) -> u8 {
+    PRIMITIVES.iter().position(|p| p == ty).map_or(0, |place| place as u8 + 1)
+}
+
+pub(super) fn primitive(tag: u8) -> Option<Type> {
+    PRIMITIVES.get(usize::from(tag).checked_sub(1)?).cloned()
+}
+
+pub(super) const STRUCT: u8 = 1;
+pub(super) const UNION: u8 = 2;
+pub(super) const ENUM: u8 = 3;
+pub(super) const BITMASK: u8 = 4;
+pub(super) const BITSET: u8 = 5;
+pub(super) const ALIAS: u8 = 6;
+
+pub(in crate::schema) fn of_def(kind: &DefKind) -> u8 {
+    match kind {
+        DefKind::Struct { .. } => STRUCT,
+        DefKind::Union { .. } => UNION,
+        DefKind::Enum { .. } => ENUM,
+        DefKind::Bitmask { .. } => BITMASK,
+        DefKind::Bitset { .. } => BITSET,
+        DefKind::Alias { .. } => ALIAS,
+    }
+}
+
+pub(in crate::schema) fn of_extensibility(extensibility: Extensibility) -> u8 {
+    match extensibility {
+        Extensibility::Final => 0,
+        Extensibility::Appendable => 1,
+        Extensibility::Mutable => 2,
+    }
+}
+
+pub(super) fn extensibility(number: u8) -> Option<Extensibility> {
+    [Extensibility::Final, Extensibility::Appendable, Extensibility::Mutable].get(usize::from(number)).copied()
+}
+
+pub(super) fn auto_id(hash: bool) -> AutoId {
+    if hash { AutoId::Hash } else { AutoId::Sequential }
+}
+
+pub(super) fn try_construct(use_default: bool, trim: bool) -> Option<TryConstruct> {
+    match (use_default, trim) {
+        (false, false) => Some(TryConstruct::Discard),
+        (true, false) => Some(TryConstruct::UseDefault),
+        (false, true) => Some(TryConstruct::Trim),
+        (true, true) => None,
+    }
+}
+
+/// A byte of flags, the first in the least significant bit.
+pub(in crate::schema) fn flags<const N: usize>(flags: [bool; N]) -> u8 {
+    flags.iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(*flag))
+}
+
+pub(super) const BOOL: u8 = 1;
+pub(super) const INT: u8 = 2;
+pub(super) const FLOAT: u8 = 3;
+pub(super) const CHAR: u8 = 4;
+pub(super) const TEXT: u8 = 5;
+pub(super) const LITERAL: u8 = 6;
+
+pub(in crate::schema) fn put_literal(out: &mut Vec<u8>, literal: &Literal) {
+    match literal {
+        Literal::Bool(value) => out.extend([BOOL, u8::from(*value)]),
+        Literal::Int(value) => {
+            out.push(INT);
+            put_signed(out, *value);
+        }
+        Literal::Float(value) => {
+            out.push(FLOAT);
+            out.extend(value.to_bits().to_le_bytes());
+        }
+        Literal::Char(code) => {
+            out.push(CHAR);
+            put_varint(out, (*code).into());
+        }
+        Literal::String(text) => {
+            out.push(TEXT);
+            put_text(out, text);
+        }
+        Literal::Enum(name) => {
+            out.push(LITERAL);
+            put_text(out, name);
+        }
+    }
+}

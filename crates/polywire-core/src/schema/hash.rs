@@ -1,0 +1,516 @@
+//! The two hashes of a schema. `spec/schema.md` defines what they cover, byte by byte.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+use core::{fmt, str::FromStr};
+
+use super::{
+    BitField, Case, Def, DefId, DefKind, EnumLiteral, Literal, Member, Schema, TryConstruct, Type, array_shape,
+    encoding::{put_signed, put_text, put_varint, tag},
+};
+
+/// Names a *type*: equal for the same type, whether it came from IDL, a derive or the wire.
+///
+/// 128 bits of BLAKE3 over the type's canonical form. Written as 32 hexadecimal digits.
+///
+/// ```
+/// use polywire_core::schema::{Def, Member, SchemaBuilder, Type, TypeHash};
+///
+/// let schema = |doc: &str, ty: Type| {
+///     let mut types = SchemaBuilder::new();
+///     let metres = types.add(Def::alias("Metres", Type::Float64));
+///     let mut def = Def::structure("Height", vec![Member::new("value", if ty == Type::Float64 { Type::Def(metres) } else { ty })]);
+///     def.doc = doc.into();
+///     let id = types.add(def);
+///     types.finish(Type::Def(id)).unwrap()
+/// };
+/// let hash: TypeHash = schema("", Type::Float64).type_hash();
+/// assert_eq!(hash, schema("Above the ellipsoid.", Type::Float64).type_hash());
+/// assert_ne!(hash, schema("", Type::Float32).type_hash());
+/// assert_eq!(hash.to_string().parse(), Ok(hash));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TypeHash([u8; 16]);
+
+/// Names the exact bytes of an encoded schema, as what is fetched and checked on receipt. 128 bits of BLAKE3.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DocumentHash([u8; 16]);
+
+/// A text that is no hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a hash is 32 hexadecimal digits")]
+pub struct ParseHashError;
+
+impl Schema {
+    /// The hash of the type at the root. Computed when the schema was made.
+    pub fn type_hash(&self) -> TypeHash {
+        self.0.type_hash
+    }
+
+    /// The hash of the bytes that [`Schema::to_bytes`] gives; computed at each call.
+    pub fn document_hash(&self) -> DocumentHash {
+        DocumentHash::of(&self.to_bytes())
+    }
+
+    /// The bytes that the type hash is the hash of.
+    pub fn canonical_form(&self) -> Vec<u8> {
+        canonical_form(self)
+    }
+}
+
+impl DocumentHash {
+    /// The hash of an encoded schema.
+    pub fn of(document: &[u8]) -> DocumentHash {
+        DocumentHash(cut(document))
+    }
+}
+
+impl TypeHash {
+    pub(super) fn of(schema: &Schema) -> TypeHash {
+        TypeHash(cut(&canonical_form(schema)))
+    }
+}
+
+fn cut(bytes: &[u8]) -> [u8; 16] {
+    let digest = blake3::hash(bytes);
+    core::array::from_fn(|i| digest.as_bytes()[i])
+}
+
+macro_rules! hash_type {
+    ($name:ident) => {
+        impl $name {
+            /// The hash that these bytes are.
+            pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+                $name(bytes)
+            }
+
+            /// Its bytes, as they travel.
+            pub const fn to_bytes(self) -> [u8; 16] {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseHashError;
+
+            fn from_str(text: &str) -> Result<Self, ParseHashError> {
+                parse_hex(text).map($name).ok_or(ParseHashError)
+            }
+        }
+    };
+}
+
+hash_type!(TypeHash);
+hash_type!(DocumentHash);
+
+fn parse_hex(text: &str) -> Option<[u8; 16]> {
+    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
+    let digits: [u8; 32] = digits.try_into().ok()?;
+    Some(core::array::from_fn(|i| digits[2 * i] << 4 | digits[2 * i + 1]))
+}
+
+/// Says what is hashed, and that a later version of these rules gives other hashes.
+const HEADER: &[u8; 4] = b"PWT\x01";
+
+/// The NaN that stands for all.
+const QUIET_NAN: u64 = 0x7FF8_0000_0000_0000;
+
+fn canonical_form(schema: &Schema) -> Vec<u8> {
+    let mut form = Form { schema, out: HEADER.to_vec(), numbers: BTreeMap::new(), order: Vec::new() };
+    form.ty(schema.root());
+    let mut next = 0;
+    while let Some(id) = form.order.get(next).copied() {
+        form.def(schema.def(id));
+        next += 1;
+    }
+    form.out
+}
+
+/// The canonical form while it is written. A definition gets its number where it is first mentioned, and is written when all that
+/// have smaller numbers are.
+struct Form<'a> {
+    schema: &'a Schema,
+    out: Vec<u8>,
+    numbers: BTreeMap<DefId, u64>,
+    order: Vec<DefId>,
+}
+
+impl Form<'_> {
+    fn ty(&mut self, ty: &Type) {
+        let schema = self.schema;
+        match schema.resolve(ty) {
+            Type::String { bound } => self.tag_and(tag::STRING, *bound),
+            Type::WString { bound } => self.tag_and(tag::WSTRING, *bound),
+            Type::Sequence { element, bound } => {
+                self.tag_and(tag::SEQUENCE, *bound);
+                self.ty(element);
+            }
+            Type::Map { key, value, bound } => {
+                self.tag_and(tag::MAP, *bound);
+                self.ty(key);
+                self.ty(value);
+            }
+            array @ Type::Array { .. } => {
+                let (element, dims) = array_shape(schema, array);
+                self.out.push(tag::ARRAY);
+                self.count(dims.len());
+                dims.iter().for_each(|dim| put_varint(&mut self.out, (*dim).into()));
+                self.ty(element);
+            }
+            Type::Def(id) => {
+                self.out.push(tag::DEF);
+                let number = self.number(*id);
+                put_varint(&mut self.out, number);
+            }
+            primitive => self.out.push(tag::of_primitive(primitive)),
+        }
+    }
+
+    fn number(&mut self, id: DefId) -> u64 {
+        let next = self.order.len() as u64;
+        *self.numbers.entry(id).or_insert_with(|| {
+            self.order.push(id);
+            next
+        })
+    }
+
+    fn def(&mut self, def: &Def) {
+        self.out.push(tag::of_def(&def.kind));
+        put_text(&mut self.out, &def.name);
+        self.out.push(tag::of_extensibility(def.extensibility));
+        match &def.kind {
+            DefKind::Struct { base, members } => {
+                self.base(*base);
+                self.list(members, Self::member);
+            }
+            DefKind::Union { discriminator, key, cases } => {
+                self.out.push((*key).into());
+                self.ty(discriminator);
+                self.list(cases, Self::case);
+            }
+            DefKind::Enum { bit_bound, literals } => {
+                self.out.push(*bit_bound);
+                self.list(literals, Self::enum_literal);
+            }
+            DefKind::Bitmask { bit_bound, flags } => {
+                self.out.push(*bit_bound);
+                self.list(flags, |form, flag| {
+                    put_text(&mut form.out, &flag.name);
+                    form.out.push(flag.position);
+                });
+            }
+            DefKind::Bitset { base, fields } => {
+                self.base(*base);
+                self.list(fields, Self::bit_field);
+            }
+            // Typedefs are resolved wherever they are mentioned, so none is ever numbered.
+            DefKind::Alias { .. } => {}
+        }
+    }
+
+    fn base(&mut self, base: Option<DefId>) {
+        let number = base.map_or(0, |id| self.number(id) + 1);
+        put_varint(&mut self.out, number);
+    }
+
+    fn member(&mut self, member: &Member) {
+        put_text(&mut self.out, &member.name);
+        put_varint(&mut self.out, member.id.into());
+        let flags = [
+            member.explicit_id.is_some(),
+            member.key,
+            member.optional,
+            member.must_understand,
+            member.try_construct == TryConstruct::UseDefault,
+            member.try_construct == TryConstruct::Trim,
+            member.default.is_some(),
+        ];
+        self.out.push(tag::flags(flags));
+        self.ty(&member.ty);
+        if let Some(default) = &member.default {
+            self.literal(default);
+        }
+    }
+
+    fn literal(&mut self, literal: &Literal) {
+        match literal {
+            // All NaNs are one default: which one it is cannot be written in IDL.
+            Literal::Float(value) if value.is_nan() => {
+                tag::put_literal(&mut self.out, &Literal::Float(f64::from_bits(QUIET_NAN)))
+            }
+            literal => tag::put_literal(&mut self.out, literal),
+        }
+    }
+
+    fn case(&mut self, case: &Case) {
+        self.out.push(case.is_default.into());
+        let mut labels = case.labels.clone();
+        labels.sort_unstable();
+        self.list(&labels, |form, label| put_signed(&mut form.out, (*label).into()));
+        self.member(&case.member);
+    }
+
+    fn enum_literal(&mut self, literal: &EnumLiteral) {
+        put_text(&mut self.out, &literal.name);
+        put_signed(&mut self.out, literal.value.into());
+        self.out.push(literal.is_default.into());
+    }
+
+    fn bit_field(&mut self, field: &BitField) {
+        put_text(&mut self.out, field.name.as_deref().unwrap_or_default());
+        self.out.extend([field.position, field.width]);
+        if field.name.is_some() {
+            self.ty(&field.ty);
+        }
+    }
+
+    fn list<T>(&mut self, items: &[T], mut item: impl FnMut(&mut Self, &T)) {
+        self.count(items.len());
+        items.iter().for_each(|it| item(self, it));
+    }
+
+    fn count(&mut self, n: usize) {
+        put_varint(&mut self.out, n as u64);
+    }
+
+    fn tag_and(&mut self, tag: u8, bound: u32) {
+        self.out.push(tag);
+        put_varint(&mut self.out, bound.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{format, string::ToString, vec};
+
+    use super::*;
+    use crate::schema::{Annotation, AutoId, Extensibility, Flag, SchemaBuilder};
+
+    fn schema(defs: Vec<Def>, root: usize) -> Schema {
+        let mut builder = SchemaBuilder::new();
+        let ids: Vec<DefId> = defs.into_iter().map(|def| builder.add(def)).collect();
+        builder.finish(Type::Def(ids[root])).unwrap()
+    }
+
+    fn one(def: Def) -> Schema {
+        schema(vec![def], 0)
+    }
+
+    /// The first golden hash of spec/schema.md.
+    #[test]
+    fn golden_position() {
+        let members = vec![
+            Member::new("station", Type::Uint32).with_id(7).as_key(),
+            Member::new("latitude_deg", Type::Float64),
+            Member::new("name", Type::String { bound: 16 }).with_default(Literal::String("?".into())),
+        ];
+        let position = one(Def::structure("Geo::Position", members).with_extensibility(Extensibility::Final));
+        let form = b"PWT\x01\x15\x00\
+            \x01\x0dGeo::Position\x00\x00\x03\
+            \x07station\x07\x03\x08\
+            \x0clatitude_deg\x08\x00\x0c\
+            \x04name\x09\x40\x10\x10\x05\x01?";
+        assert_eq!(position.canonical_form(), form);
+        assert_eq!(position.type_hash().to_string(), "8348e9fe8910f1367a443e8faf419b09");
+    }
+
+    /// The second golden hash of spec/schema.md: a recursive type of many kinds.
+    #[test]
+    fn golden_node() {
+        let mut literals = vec![EnumLiteral::new("OFF", 0), EnumLiteral::new("ON", -1), EnumLiteral::new("AUTO", 5)];
+        literals[1].is_default = true;
+        let defs = vec![
+            Def::structure("Base", vec![Member::new("f", Type::Def(DefId(4)))]),
+            Def::structure(
+                "Node",
+                vec![
+                    Member::new("children", Type::Def(DefId(2))).as_optional(),
+                    Member::new("u", Type::Def(DefId(3))),
+                    Member::new("m", Type::map(Type::Def(DefId(5)), Type::array(Type::array(Type::Bool, [3]), [2]))),
+                ],
+            )
+            .with_base(DefId(0))
+            .with_extensibility(Extensibility::Mutable),
+            Def::alias("Nodes", Type::Sequence { element: Type::Def(DefId(1)).into(), bound: 300 }),
+            Def::union(
+                "U",
+                Type::Def(DefId(5)),
+                vec![Case::new([0, -1], "a", Type::Char16), Case::default("b", Type::Def(DefId(6)))],
+            ),
+            Def::bitmask("F", 12, ["X", "Y"]),
+            Def::new("E", DefKind::Enum { bit_bound: 8, literals }),
+            Def::bitset("S", vec![BitField::new("lo", 3), BitField { name: None, ..BitField::new("", 2) }]),
+        ];
+        let node = schema(defs, 1);
+        let form = b"PWT\x01\x15\x00\
+            \x01\x04Node\x02\x02\x03\
+            \x08children\x01\x04\x12\xac\x02\x15\x00\
+            \x01u\x02\x00\x15\x02\
+            \x01m\x03\x00\x14\x00\x15\x03\x13\x02\x02\x03\x01\
+            \x01\x04Base\x01\x00\x01\x01f\x00\x00\x15\x04\
+            \x02\x01U\x01\x00\x15\x03\x02\
+            \x00\x02\x01\x00\x01a\x01\x00\x0f\
+            \x01\x00\x01b\x02\x00\x15\x05\
+            \x03\x01E\x01\x08\x03\x03OFF\x00\x00\x02ON\x01\x01\x04AUTO\x0a\x00\
+            \x04\x01F\x01\x0c\x02\x01X\x00\x01Y\x01\
+            \x05\x01S\x01\x00\x02\x02lo\x00\x03\x02\x00\x03\x02";
+        assert_eq!(node.canonical_form(), form);
+        assert_eq!(node.type_hash().to_string(), "02c11eabf94b368cf6223dbad01e649f");
+    }
+
+    #[test]
+    fn what_is_no_part_of_the_type_changes_nothing() {
+        let plain = || Member::new("a", Type::array(Type::Float32, [2, 3])).with_id(5);
+        let want = one(Def::structure("S", vec![plain()])).type_hash();
+        let mut def = Def::structure("S", vec![plain()]);
+        def.nested = true;
+        def.doc = "A comment.".into();
+        def.auto_id = AutoId::Hash;
+        let annotation = Annotation { name: "unit".into(), args: vec![("value".into(), Literal::String("m".into()))] };
+        def.annotations = vec![annotation.clone()];
+        if let DefKind::Struct { members, .. } = &mut def.kind {
+            members[0].doc = "Another.".into();
+            members[0].external = true;
+            members[0].annotations = vec![annotation];
+        }
+        assert_eq!(one(def).type_hash(), want);
+        let by_alias = Member::new("a", Type::array(Type::Def(DefId(1)), [2])).with_id(5);
+        let defs = vec![
+            Def::structure("Unreached", vec![]),
+            Def::alias("Row", Type::array(Type::Def(DefId(3)), [3])),
+            Def::structure("S", vec![by_alias]),
+            Def::alias("Real", Type::Float32),
+        ];
+        assert_eq!(schema(defs, 2).type_hash(), want);
+    }
+
+    #[test]
+    fn a_default_has_one_form() {
+        let with =
+            |ty: Type, default| one(Def::structure("S", vec![Member::new("a", ty).with_default(default)])).type_hash();
+        assert_eq!(with(Type::Float64, Literal::Int(1)), with(Type::Float64, Literal::Float(1.0)));
+        assert_eq!(with(Type::Float32, Literal::Float(0.1)), with(Type::Float32, Literal::Float(f64::from(0.1f32))));
+        assert_eq!(with(Type::Bool, Literal::Int(1)), with(Type::Bool, Literal::Bool(true)));
+        assert_eq!(with(Type::Char8, Literal::Int(65)), with(Type::Char8, Literal::Char(65)));
+        let nan = |bits: u64| with(Type::Float64, Literal::Float(f64::from_bits(bits)));
+        assert_eq!(nan(0x7FF8_0000_0000_0000), nan(0xFFF0_0000_0000_0001));
+        assert_ne!(with(Type::Float64, Literal::Float(0.0)), with(Type::Float64, Literal::Float(-0.0)));
+        assert_ne!(
+            with(Type::Int32, Literal::Int(0)),
+            one(Def::structure("S", vec![Member::new("a", Type::Int32)])).type_hash()
+        );
+    }
+
+    #[test]
+    fn whatever_is_part_of_the_type_changes_the_hash() {
+        let base = || Member::new("a", Type::Int32);
+        let strukt = |member: Member| one(Def::structure("S", vec![member]));
+        let member = |change: fn(&mut Member)| {
+            let mut member = base();
+            change(&mut member);
+            strukt(member)
+        };
+        let all = [
+            strukt(base()),
+            one(Def::structure("T", vec![base()])),
+            one(Def::structure("S", vec![base()]).with_extensibility(Extensibility::Final)),
+            one(Def::structure("S", vec![base(), Member::new("b", Type::Int32)])),
+            one(Def::structure("S", vec![Member::new("b", Type::Int32), base()])),
+            schema(vec![Def::structure("B", vec![base()]), Def::structure("S", vec![]).with_base(DefId(0))], 1),
+            one(Def { auto_id: AutoId::Hash, ..Def::structure("S", vec![base()]) }),
+            member(|m| m.name = "b".into()),
+            member(|m| m.explicit_id = Some(0)),
+            member(|m| m.explicit_id = Some(1)),
+            member(|m| m.key = true),
+            member(|m| m.optional = true),
+            member(|m| m.must_understand = true),
+            member(|m| m.try_construct = TryConstruct::UseDefault),
+            member(|m| m.try_construct = TryConstruct::Trim),
+            member(|m| m.default = Some(Literal::Int(1))),
+            member(|m| m.default = Some(Literal::Int(2))),
+            member(|m| m.ty = Type::Uint32),
+            member(|m| m.ty = Type::string()),
+            member(|m| m.ty = Type::String { bound: 1 }),
+            member(|m| m.ty = Type::WString { bound: 1 }),
+            member(|m| m.ty = Type::sequence(Type::Int32)),
+            member(|m| m.ty = Type::Sequence { element: Type::Int32.into(), bound: 1 }),
+            member(|m| m.ty = Type::array(Type::Int32, [2])),
+            member(|m| m.ty = Type::array(Type::Int32, [3])),
+            member(|m| m.ty = Type::map(Type::Int32, Type::Int32)),
+        ];
+        assert_all_differ(&all);
+    }
+
+    #[test]
+    fn so_do_labels_literals_flags_and_fields() {
+        let case = |labels: &[i64], name: &str| Case::new(labels, name, Type::Bool);
+        let keyed = |key| DefKind::Union { discriminator: Type::Int32, key, cases: vec![case(&[1, 2], "a")] };
+        let literal = |value, is_default| EnumLiteral { is_default, ..EnumLiteral::new("L", value) };
+        let enumeration =
+            |bit_bound, l: EnumLiteral| one(Def::new("D", DefKind::Enum { bit_bound, literals: vec![l] }));
+        let bits = |bit_bound, position| {
+            let flags = vec![Flag { name: "f".into(), position, annotations: vec![] }];
+            one(Def::new("D", DefKind::Bitmask { bit_bound, flags }))
+        };
+        let padded = |width| BitField { name: None, ..BitField::new("", width) };
+        let all = [
+            one(Def::new("D", keyed(false))),
+            one(Def::new("D", keyed(true))),
+            one(Def::union("D", Type::Int32, vec![case(&[1], "a")])),
+            one(Def::union("D", Type::Int32, vec![case(&[1], "a"), case(&[2], "b")])),
+            one(Def::union("D", Type::Int32, vec![Case::default("a", Type::Bool)])),
+            one(Def::union("D", Type::Int16, vec![Case::default("a", Type::Bool)])),
+            enumeration(32, literal(0, false)),
+            enumeration(32, literal(1, false)),
+            enumeration(32, literal(0, true)),
+            enumeration(8, literal(0, false)),
+            bits(8, 0),
+            bits(8, 1),
+            bits(9, 0),
+            one(Def::bitset("D", vec![BitField::new("a", 3)])),
+            one(Def::bitset("D", vec![BitField::new("a", 4)])),
+            one(Def::bitset("D", vec![padded(2), BitField::new("a", 3)])),
+            one(Def::bitset("D", vec![BitField { ty: Type::Uint32, ..BitField::new("a", 3) }])),
+        ];
+        assert_all_differ(&all);
+        let swapped = one(Def::union("D", Type::Int32, vec![case(&[2, 1], "a")]));
+        assert_eq!(swapped.type_hash(), all[0].type_hash(), "labels of a case have no order");
+    }
+
+    fn assert_all_differ(schemas: &[Schema]) {
+        for (i, a) in schemas.iter().enumerate() {
+            for (j, b) in schemas.iter().enumerate().filter(|(j, _)| *j != i) {
+                assert_ne!(a.type_hash(), b.type_hash(), "{i} and {j}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hash_is_read_as_it_is_written() {
+        let hash = one(Def::structure("S", vec![])).type_hash();
+        assert_eq!(hash.to_string().len(), 32);
+        assert_eq!(format!("{hash}").to_uppercase().parse(), Ok(hash));
+        assert_eq!(TypeHash::from_bytes(hash.to_bytes()), hash);
+        let text = hash.to_string();
+        for wrong in [
+            "",
+            &text[1..],
+            &format!("{text}0"),
+            &text.replace(|c: char| c.is_ascii_digit(), "g"),
+            "é".repeat(16).as_str(),
+        ] {
+            assert_eq!(wrong.parse::<TypeHash>(), Err(ParseHashError), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Which constant is a value of which type.
+
+use alloc::string::String;
+
+use super::{Def, DefKind, Literal, Type, builder::unalias};
+
+/// `literal` as a constant of type `ty`: an integer for a double becomes a double, a scoped name of an enum's literal loses its
+/// scope, and so on. None if it is no value of that type.
+///
+/// The same default then has the same form wherever the type came from, which equal hashes need.
+pub(super) fn fit(defs: &[Def], ty: &Type, literal: &Literal) -> Option<Literal> {
+    match (unalias(defs, ty)?, literal) {
+        (Type::Bool, Literal::Bool(_)) => Some(literal.clone()),
+        (Type::Bool, Literal::Int(value @ (0 | 1))) => Some(Literal::Bool(*value == 1)),
+        (Type::Octet, Literal::Char(code)) => fit(defs, ty, &Literal::Int((*code).into())),
+        (Type::Float32, Literal::Float(value)) => single(*value),
+        (Type::Float32, Literal::Int(value)) => single(*value as f64),
+        (Type::Float64 | Type::Float128, Literal::Float(_)) => Some(literal.clone()),
+        (Type::Float64 | Type::Float128, Literal::Int(value)) => Some(Literal::Float(*value as f64)),
+        (Type::Char8, Literal::Char(code)) => (*code <= 0xFF).then(|| literal.clone()),
+        (Type::Char16, Literal::Char(code)) => (*code <= 0xFFFF).then(|| literal.clone()),
+        (Type::Char8 | Type::Char16, Literal::Int(code)) => fit(defs, ty, &Literal::Char(u32::try_from(*code).ok()?)),
+        (Type::String { bound }, Literal::String(text)) => within(*bound, text.len(), literal),
+        (Type::WString { bound }, Literal::String(text)) => within(*bound, text.encode_utf16().count(), literal),
+        (Type::Def(id), _) => fit_def(&defs.get(id.0 as usize)?.kind, literal),
+        (ty, Literal::Int(value)) => integer_range(ty)?.contains(value).then(|| literal.clone()),
+        _ => None,
+    }
+}
+
+/// Rounded as a reader would round it; what only infinity is near to is no `float`.
+fn single(value: f64) -> Option<Literal> {
+    let rounded = f64::from(value as f32);
+    (rounded.is_finite() || !value.is_finite()).then_some(Literal::Float(rounded))
+}
+
+fn within(bound: u32, len: usize, literal: &Literal) -> Option<Literal> {
+    (bound == 0 || len as u64 <= u64::from(bound)).then(|| literal.clone())
+}
+
+fn fit_def(kind: &DefKind, literal: &Literal) -> Option<Literal> {
+    match (kind, literal) {
+        (DefKind::Enum { literals, .. }, Literal::Enum(name)) => {
+            let name = last_part(name);
+            literals.iter().find(|l| l.name == name).map(|l| Literal::Enum(l.name.clone()))
+        }
+        (DefKind::Enum { literals, .. }, Literal::Int(value)) => {
+            literals.iter().find(|l| i128::from(l.value) == *value).map(|l| Literal::Enum(l.name.clone()))
+        }
+        (DefKind::Bitmask { flags, .. }, Literal::Enum(name)) => {
+            let name = last_part(name);
+            flags.iter().find(|f| f.name == name).map(|f| Literal::Int(1 << f.position))
+        }
+        (DefKind::Bitmask { bit_bound, .. }, Literal::Int(bits)) => fits_bits(*bits, *bit_bound, literal),
+        (DefKind::Bitset { .. }, Literal::Int(bits)) => fits_bits(*bits, 64, literal),
+        _ => None,
+    }
+}
+
+fn last_part(name: &str) -> &str {
+    name.rsplit("::").next().unwrap_or(name)
+}
+
+fn fits_bits(bits: i128, width: u8, literal: &Literal) -> Option<Literal> {
+    let end = 1i128.checked_shl(width.into())?;
+    (0..end).contains(&bits).then(|| literal.clone())
+}
+
+/// The values of an integer type, octets included.
+pub(super) fn integer_range(ty: &Type) -> Option<core::ops::RangeInclusive<i128>> {
+    Some(match ty {
+        Type::Octet | Type::Uint8 => 0..=u8::MAX.into(),
+        Type::Int8 => i8::MIN.into()..=i8::MAX.into(),
+        Type::Int16 => i16::MIN.into()..=i16::MAX.into(),
+        Type::Uint16 => 0..=u16::MAX.into(),
+        Type::Int32 => i32::MIN.into()..=i32::MAX.into(),
+        Type::Uint32 => 0..=u32::MAX.into(),
+        Type::Int64 => i64::MIN.into()..=i64::MAX.into(),
+        Type::Uint64 => 0..=u64::MAX.into(),
+        _ => return None,
+    })
+}
+
+/// The value of an enum's literal.
+pub(super) fn enum_value(defs: &[Def], ty: &Type, name: &String) -> Option<i32> {
+    let Type::Def(id) = unalias(defs, ty)? else { return None };
+    match &defs.get(id.0 as usize)?.kind {
+        DefKind::Enum { literals, .. } => literals.iter().find(|l| l.name == *name).map(|l| l.value),
+        _ => None,
+    }
+}

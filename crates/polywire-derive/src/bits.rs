@@ -1,0 +1,163 @@
+//! Bitmasks and bitsets: structures around one unsigned integer.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+use syn::{
+    DataStruct, DeriveInput, Error, Fields, LitInt, LitStr, Token,
+    ext::IdentExt,
+    parenthesized,
+    parse::{Parse, ParseStream, Parser},
+    punctuated::Punctuated,
+};
+
+use crate::{
+    attributes::{Attributes, definition, span_of},
+    idl_text, location, structure,
+};
+
+const CONTAINER: [&str; 8] = ["name", "crate", "final", "appendable", "mutable", "nested", "bitmask", "bitset"];
+
+/// True if `#[polywire(bitmask(..))]` or `#[polywire(bitset(..))]` is there, or the structure has the form of one.
+pub fn is_bits(input: &DeriveInput) -> bool {
+    let list = |a: &syn::Attribute| a.meta.require_list().map(|l| l.tokens.to_string()).unwrap_or_default();
+    let polywire = input.attrs.iter().filter(|a| a.path().is_ident("polywire"));
+    polywire.map(list).any(|text| text.contains("bitmask") || text.contains("bitset"))
+}
+
+pub fn derive(input: &DeriveInput, data: &DataStruct) -> syn::Result<TokenStream> {
+    let attributes = Attributes::read(&input.attrs, "a bitmask or bitset", &CONTAINER)?;
+    let support = location::support(attributes.text("crate")?)?;
+    let ident = &input.ident;
+    let def = definition(&attributes, ident, &support)?;
+    let inner = match &data.fields {
+        Fields::Unnamed(fields) if fields.unnamed.len() == 1 => &fields.unnamed[0].ty,
+        _ => {
+            return Err(Error::new_spanned(
+                ident,
+                "a bitmask or bitset wraps one integer, as in `struct Equipment(pub u8)`",
+            ));
+        }
+    };
+    let call = match (attributes.list("bitmask")?, attributes.list("bitset")?) {
+        (Some(list), None) => bitmask(&list, &def, inner)?,
+        (None, Some(list)) => bitset(&list, &def, inner, &support)?,
+        _ => return Err(Error::new_spanned(ident, "it is either a bitmask or a bitset")),
+    };
+    let message = structure::message(ident, &support);
+    Ok(quote! {
+        const _: () = {
+            const _: () = #support::assert_transparent::<#ident, #inner>(::core::mem::offset_of!(#ident, 0));
+
+            // SAFETY: it was asserted to be laid out as the integer it wraps.
+            unsafe impl #support::MessageField for #ident {
+                fn fresh() -> Self {
+                    #ident(<#inner as #support::MessageField>::fresh())
+                }
+
+                fn describe(describe: &mut #support::Describe) -> #support::Described {
+                    // SAFETY: as above.
+                    unsafe { #call }
+                }
+
+                fn from_lit(lit: #support::Lit) -> ::core::option::Option<Self> {
+                    <#inner as #support::MessageField>::from_lit(lit).map(#ident)
+                }
+            }
+        };
+        #message
+    })
+}
+
+fn bitmask(list: &TokenStream, def: &TokenStream, inner: &syn::Type) -> syn::Result<TokenStream> {
+    let entries = Punctuated::<Flag, Token![,]>::parse_terminated.parse2(list.clone())?;
+    let mut bit_bound = 32u8;
+    let mut flags = Vec::new();
+    for entry in &entries {
+        let value: u8 = entry.value.base10_parse()?;
+        if entry.name == "bit_bound" {
+            if !(1..=64).contains(&value) {
+                return Err(Error::new(entry.value.span(), "a bitmask has 1 to 64 bits"));
+            }
+            bit_bound = value;
+        } else {
+            flags.push((entry.name.unraw().to_string(), value, entry.value.span()));
+        }
+    }
+    if let Some((.., span)) = flags.iter().find(|(_, position, _)| *position >= bit_bound) {
+        return Err(Error::new(*span, format!("the highest bit is {}", bit_bound - 1)));
+    }
+    let flags = flags.iter().map(|(name, position, _)| quote!((#name, #position)));
+    Ok(quote!(describe.bitmask::<Self, #inner>(#def, #bit_bound, &[#(#flags),*])))
+}
+
+struct Flag {
+    name: Ident,
+    value: LitInt,
+}
+
+impl Parse for Flag {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Flag> {
+        let name = Ident::parse_any(input)?;
+        input.parse::<Token![=]>()?;
+        Ok(Flag { name, value: input.parse()? })
+    }
+}
+
+fn bitset(list: &TokenStream, def: &TokenStream, inner: &syn::Type, support: &TokenStream) -> syn::Result<TokenStream> {
+    let entries = Punctuated::<BitField, Token![,]>::parse_terminated.parse2(list.clone())?;
+    if entries.is_empty() {
+        return Err(Error::new(span_of(list), "a bitset needs fields, as in bitset(mode(3), _(2), valid(1))"));
+    }
+    let fields = entries.iter().map(|e| e.to_field(support)).collect::<syn::Result<Vec<_>>>()?;
+    Ok(quote!(describe.bitset::<Self, #inner>(#def, #support::Vec::from([#(#fields),*]))))
+}
+
+struct BitField {
+    name: Option<Ident>,
+    width: LitInt,
+    ty: Option<LitStr>,
+}
+
+impl Parse for BitField {
+    fn parse(input: ParseStream<'_>) -> syn::Result<BitField> {
+        let name = match input.peek(Token![_]) {
+            true => input.parse::<Token![_]>().map(|_| None)?,
+            false => Some(Ident::parse_any(input)?),
+        };
+        let content;
+        parenthesized!(content in input);
+        let width = content.parse()?;
+        let ty = match content.is_empty() {
+            true => None,
+            false => {
+                content.parse::<Token![,]>()?;
+                Some(content.parse()?)
+            }
+        };
+        Ok(BitField { name, width, ty })
+    }
+}
+
+impl BitField {
+    fn to_field(&self, support: &TokenStream) -> syn::Result<TokenStream> {
+        let width: u8 = self.width.base10_parse()?;
+        if !(1..=64).contains(&width) {
+            return Err(Error::new(self.width.span(), "a field has 1 to 64 bits"));
+        }
+        let name = match &self.name {
+            Some(name) => {
+                let name = name.unraw().to_string();
+                quote!(::core::option::Option::Some(#name))
+            }
+            None => quote!(::core::option::Option::None),
+        };
+        let ty = match &self.ty {
+            Some(text) => {
+                let ty = idl_text::parse_primitive(text, support)?;
+                quote!(::core::option::Option::Some(#ty))
+            }
+            None => quote!(::core::option::Option::None),
+        };
+        Ok(quote!(#support::bit_field(#name, #width, #ty)))
+    }
+}

@@ -1,0 +1,59 @@
+//! What members of structures and cases of unions have in common.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Error, Ident, LitStr, ext::IdentExt};
+
+use crate::{attributes::Attributes, attributes::check_name, idl_text};
+
+/// Attributes that [`builder_calls`] understands.
+pub const COMMON: [&str; 8] = ["name", "id", "hashid", "idl", "try_construct", "unit", "min", "max"];
+
+/// The IDL name: the attribute's, or Rust's without `r#`.
+pub fn name(attributes: &Attributes, ident: &Ident) -> syn::Result<LitStr> {
+    match attributes.text("name")? {
+        Some(name) => check_name(&name, false).map(|()| name),
+        None => Ok(LitStr::new(&ident.unraw().to_string(), ident.span())),
+    }
+}
+
+/// Calls of a `support::MemberBuilder` for the attributes of a member or case.
+pub fn builder_calls(attributes: &Attributes, name: &LitStr, support: &TokenStream) -> syn::Result<TokenStream> {
+    let mut calls = TokenStream::new();
+    if let Some(id) = attributes.number("id")? {
+        attributes.refuse("hashid", "it has an id already")?;
+        let value: u32 = id.base10_parse()?;
+        if value > 0x0FFF_FFFF {
+            return Err(Error::new(id.span(), "a member id has 28 bits"));
+        }
+        calls.extend(quote!(.id(#value)));
+    }
+    if attributes.span("hashid").is_some() {
+        let of = if attributes.flag("hashid").is_ok() {
+            name.clone()
+        } else {
+            attributes.text("hashid")?.unwrap_or(name.clone())
+        };
+        calls.extend(quote!(.hash_id(#of)));
+    }
+    if let Some(text) = attributes.text("idl")? {
+        let text = idl_text::parse(&text, support)?;
+        calls.extend(quote!(.idl(#text)));
+    }
+    if let Some(how) = attributes.text("try_construct")? {
+        let variant = match how.value().to_ascii_lowercase().as_str() {
+            "discard" => quote!(Discard),
+            "use_default" => quote!(UseDefault),
+            "trim" => quote!(Trim),
+            _ => return Err(Error::new(how.span(), "expected \"discard\", \"use_default\" or \"trim\"")),
+        };
+        calls.extend(quote!(.try_construct(#support::TryConstruct::#variant)));
+    }
+    for annotation in ["unit", "min", "max"] {
+        if let Some(value) = attributes.constant(annotation)? {
+            let value = value.to_lit(support)?;
+            calls.extend(quote!(.annotation(#annotation, #value)));
+        }
+    }
+    Ok(calls)
+}
