@@ -265,7 +265,9 @@ impl Checker<'_> {
     pub(super) fn enumeration(&mut self, item: &Item, name: &Name, literals: &[ast::EnumLiteral]) {
         let marks = self.type_marks(item, "an enum");
         let bit_bound = self.bit_bound(&marks, 32);
-        let (min, max) = (-(1i128 << (bit_bound - 1)), (1i128 << (bit_bound - 1)) - 1);
+        // What the integer on the wire holds.
+        let bits = [8, 16].into_iter().find(|bits| bit_bound <= *bits).unwrap_or(32);
+        let (min, max) = (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1);
         let mut seen = HashMap::new();
         let mut list: Vec<EnumLiteral> = Vec::new();
         let mut values = HashMap::new();

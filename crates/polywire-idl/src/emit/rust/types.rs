@@ -2,7 +2,7 @@
 
 use polywire_core::schema::{DefKind, Literal, Type};
 
-use super::super::{EmitError, finite, float_text, primitive_name};
+use super::super::{EmitError, float_text, primitive_name};
 use super::Writer;
 use super::names::{camel, raw};
 use crate::document::Constant;
@@ -103,11 +103,10 @@ impl Writer<'_> {
 
     /// A literal as the derive's attributes take it: enum literals are their names.
     pub(super) fn attribute_value(&self, literal: &Literal, ty: &Type) -> Result<String, EmitError> {
-        finite(literal, &self.def)?;
         Ok(match literal {
             Literal::Bool(value) => value.to_string(),
             Literal::Int(value) => value.to_string(),
-            Literal::Float(value) => float_text(*value, Some(self.schema.resolve(ty))),
+            Literal::Float(value) => float(*value, self.schema.resolve(ty)),
             Literal::Char(code) => match char::from_u32(*code) {
                 Some(c) => format!("{c:?}"),
                 None => code.to_string(),
@@ -118,15 +117,14 @@ impl Writer<'_> {
 
     /// Type and value of a constant.
     pub(super) fn constant_text(&self, constant: &Constant, from: &[String]) -> Result<(String, String), EmitError> {
-        finite(&constant.value, &self.def)?;
         let ty = self.schema.resolve(&constant.ty);
         let no_value = || EmitError::Value { def: constant.name.clone(), what: "its value is not of its type".into() };
         Ok(match (&constant.value, ty) {
             (Literal::String(text), _) => ("&str".into(), format!("{text:?}")),
             (Literal::Char(code), Type::Char8) => ("u8".into(), code.to_string()),
             (Literal::Char(code), _) => ("u16".into(), code.to_string()),
-            (Literal::Float(value), Type::Float32) => ("f32".into(), float_text(*value, Some(ty))),
-            (Literal::Float(value), _) => ("f64".into(), float_text(*value, None)),
+            (Literal::Float(value), Type::Float32) => ("f32".into(), float(*value, ty)),
+            (Literal::Float(value), _) => ("f64".into(), float(*value, ty)),
             (Literal::Int(value), Type::Def(id)) => {
                 let path = self.names.path(from, *id);
                 (path.clone(), format!("{path}({value})"))
@@ -144,5 +142,15 @@ impl Writer<'_> {
             (Literal::Int(value), ty) if ty.is_primitive() => (self.rust_type(ty, from), value.to_string()),
             _ => return Err(no_value()),
         })
+    }
+}
+
+fn float(value: f64, ty: &Type) -> String {
+    let module = if *ty == Type::Float32 { "f32" } else { "f64" };
+    match value {
+        v if v.is_nan() => format!("{module}::NAN"),
+        f64::INFINITY => format!("{module}::INFINITY"),
+        f64::NEG_INFINITY => format!("{module}::NEG_INFINITY"),
+        _ => float_text(value, Some(ty)),
     }
 }
