@@ -333,6 +333,21 @@ impl<'a> Input<'a> {
         self.pos = self.origin.wrapping_add(distance.wrapping_add(n - 1) & !(n - 1));
     }
 
+    /// Replaces a string's content, charging for what it grows by.
+    pub fn set_text(&mut self, string: &mut String, text: &str) -> Status {
+        string.clear();
+        if text.len() > string.capacity() {
+            if self.charge(text.len()) == Status::Failed {
+                return Status::Failed;
+            }
+            if string.try_reserve(text.len()).is_err() {
+                return self.fail(FaultKind::OutOfMemory, text.len() as u64, 0);
+            }
+        }
+        string.push_str(text);
+        Status::Ok
+    }
+
     /// Byte of the message that comes next.
     #[inline]
     pub fn position(&self) -> usize {
@@ -391,6 +406,8 @@ pub struct Output<'a> {
     start: usize,
     vector: &'a mut Vec<u8>,
     pub(crate) fault: Fault,
+    /// A position that a codec keeps from one of its kernels to the next.
+    pub mark: usize,
 }
 
 impl<'a> Output<'a> {
@@ -407,6 +424,7 @@ impl<'a> Output<'a> {
             start,
             vector,
             fault: Fault::NONE,
+            mark: 0,
         };
         output.refresh();
         output
@@ -473,6 +491,18 @@ impl<'a> Output<'a> {
         // SAFETY: `reserve` made room; `bytes` cannot overlap a vector borrowed mutably.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(self.pos), bytes.len()) };
         self.pos += bytes.len();
+        Status::Ok
+    }
+
+    /// Appends the first `n` bytes of a word in little endian; at most eight.
+    #[inline]
+    pub fn put_word(&mut self, word: u64, n: usize) -> Status {
+        if self.reserve(8) == Status::Failed {
+            return Status::Failed;
+        }
+        // SAFETY: `reserve` made room for all eight.
+        unsafe { self.base.add(self.pos).cast::<[u8; 8]>().write(word.to_le_bytes()) };
+        self.pos += n.min(8);
         Status::Ok
     }
 

@@ -162,6 +162,11 @@ impl<'a> DecodeWalk<'a> {
         filled.map(|()| Block(inner))
     }
 
+    /// Appends a block's operations.
+    pub fn append(&mut self, block: Block) {
+        self.ops.extend(block.0);
+    }
+
     /// Emits the value of a writer's type into a slot.
     pub fn value(&mut self, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
         let dialect = self.dialect;
@@ -813,7 +818,7 @@ fn widens(from: Scalar, to: Scalar) -> bool {
 }
 
 /// The bits of a `double` as IEEE 754 binary128.
-fn binary128(value: f64) -> u128 {
+pub(crate) fn binary128(value: f64) -> u128 {
     let bits = value.to_bits();
     let (sign, exponent, mantissa) = (bits >> 63, (bits >> 52) & 0x7FF, bits & ((1 << 52) - 1));
     let (exponent, mantissa) = match (exponent, mantissa) {

@@ -763,22 +763,7 @@ pub(crate) fn counted_nul(input: &mut Input<'_>, order: Order, string: Option<&m
         }
     };
     input.pos += count;
-    string.map_or(Status::Ok, |string| set_string(input, string, text))
-}
-
-/// Replaces a string's content, charging for what it grows by.
-pub(crate) fn set_string(input: &mut Input<'_>, string: &mut String, text: &str) -> Status {
-    string.clear();
-    if text.len() > string.capacity() {
-        if input.charge(text.len()) == Status::Failed {
-            return Status::Failed;
-        }
-        if string.try_reserve(text.len()).is_err() {
-            return input.fail(FaultKind::OutOfMemory, text.len() as u64, 0);
-        }
-    }
-    string.push_str(text);
-    Status::Ok
+    string.map_or(Status::Ok, |string| input.set_text(string, text))
 }
 
 /// A constant's bits as the accumulator holds them.
