@@ -39,12 +39,13 @@ use crate::{
 };
 
 pub mod bson;
+pub mod cdr;
 pub mod lower;
 
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.
-pub static CODECS: &[&dyn Codec] = &[&bson::Bson];
+pub static CODECS: &[&dyn Codec] = &[&cdr::CDR, &cdr::XCDR2, &bson::BSON];
 
 /// The codec with a name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {

@@ -26,6 +26,9 @@ mod validate;
 pub use validate::validate;
 
 /// The codec `bson`.
+pub static BSON: Bson = Bson;
+
+/// See [`BSON`].
 pub struct Bson;
 
 static PROPERTIES: Properties = Properties {
