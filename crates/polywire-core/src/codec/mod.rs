@@ -40,8 +40,10 @@ use crate::{
 
 pub mod bson;
 pub mod cdr;
+pub mod dynamic;
 pub mod lower;
 
+pub use dynamic::{DynDecoder, DynEncoder};
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.

@@ -4,8 +4,7 @@ use alloc::string::String;
 
 use super::kind;
 use crate::{
-    codec::lower::decode::binary128,
-    layout::Scalar,
+    layout::{Float128, Scalar},
     program::{
         ActionKernel, FaultKind, Input, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel,
         kernel::WideKernel,
@@ -190,7 +189,7 @@ fn quad(input: &mut Input<'_>) -> Result<u128, Status> {
     }
     let mut word = 0;
     match double(input, &mut word) {
-        Status::Ok => Ok(binary128(f64::from_bits(word))),
+        Status::Ok => Ok(Float128::from(f64::from_bits(word)).to_bits()),
         failed => Err(failed),
     }
 }

@@ -813,7 +813,7 @@ fn inside(node: Option<NodeId>, reader: Option<&Type>) -> Slot<'_> {
 }
 
 /// The bits of a `double` as IEEE 754 binary128.
-pub(crate) fn binary128(value: f64) -> u128 {
+fn binary128(value: f64) -> u128 {
     let bits = value.to_bits();
     let (sign, exponent, mantissa) = (bits >> 63, (bits >> 52) & 0x7FF, bits & ((1 << 52) - 1));
     let (exponent, mantissa) = match (exponent, mantissa) {
