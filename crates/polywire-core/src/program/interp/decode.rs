@@ -767,26 +767,7 @@ pub(crate) fn counted_nul(input: &mut Input<'_>, order: Order, string: Option<&m
         }
     };
     input.pos += count;
-    string.map_or(Status::Ok, |string| set_string(input, string, text))
-}
-
-/// Every string is given room for as many bytes, so that machine code can set short ones inline, without a look at their length.
-pub(crate) const SHORT_TEXT: usize = 16;
-
-/// Replaces a string's content, charging for what it grows by.
-pub(crate) fn set_string(input: &mut Input<'_>, string: &mut String, text: &str) -> Status {
-    string.clear();
-    if text.len() > string.capacity() || string.capacity() < SHORT_TEXT {
-        let room = text.len().max(SHORT_TEXT);
-        if input.charge(room) == Status::Failed {
-            return Status::Failed;
-        }
-        if string.try_reserve(room).is_err() {
-            return input.fail(FaultKind::OutOfMemory, text.len() as u64, 0);
-        }
-    }
-    string.push_str(text);
-    Status::Ok
+    string.map_or(Status::Ok, |string| input.set_text(string, text))
 }
 
 /// A constant's bits as the accumulator holds them.
