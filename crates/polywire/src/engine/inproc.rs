@@ -479,7 +479,7 @@ impl Pipe {
     fn answered(&self, channel: ChannelId, answer: &Answer) {
         let mut state = lock(&self.state);
         let Some(wanted) = state.wanted.get_mut(&channel) else { return };
-        *wanted = Some(*answer == Answer::Accept);
+        *wanted = Some(answer.accepts());
         while let Some(message) = state.held.pop_front() {
             match state.wanted.get(&message.envelope.channel) {
                 Some(None) => {

@@ -208,32 +208,25 @@ impl Incoming {
         slots: Vec<(Arc<dyn Route>, Arc<dyn Slot>)>,
         refusals: Vec<(Arc<dyn Route>, String)>,
     ) {
-        let answer = match (slots.is_empty(), refusals.first()) {
-            (false, _) => Answer::Accept,
-            (true, Some((_, reason))) => Answer::Refuse(cut(reason)),
-            (true, None) => Answer::Decline,
+        let reason = refusals.first().map(|(_, reason)| cut(reason));
+        let answer = match slots.is_empty() {
+            false => reason.map_or(Answer::Accept, Answer::Partial),
+            true => reason.map_or(Answer::Decline, Answer::Refuse),
         };
-        let news: Vec<Answer> = {
+        {
             let mut state = self.lock();
             let Some(known) = state.channels.get_mut(&channel) else { return };
             known.slots = Arc::new(slots);
-            // Some can read it: the writer hears of those who cannot, and then goes on.
-            let old = known.refused.len();
-            let told = refusals.iter().skip(old).filter(|_| answer == Answer::Accept);
-            let mut news: Vec<_> = told.map(|(_, reason)| Answer::Refuse(cut(reason))).collect();
             known.refused = refusals.iter().map(|(route, reason)| (Arc::downgrade(route), reason.clone())).collect();
-            if !news.is_empty() || known.told.as_ref() != Some(&answer) {
-                news.push(answer.clone());
+            if known.told.as_ref() == Some(&answer) {
+                return;
             }
-            known.told = Some(answer);
-            news
-        };
-        for answer in news {
-            if !entry.answer(self.link.id, channel, answer)
-                && let Some(known) = self.lock().channels.get_mut(&channel)
-            {
-                known.told = None;
-            }
+            known.told = Some(answer.clone());
+        }
+        if !entry.answer(self.link.id, channel, answer)
+            && let Some(known) = self.lock().channels.get_mut(&channel)
+        {
+            known.told = None;
         }
     }
 

@@ -226,6 +226,11 @@ impl Node {
         self.ports().iter().fold(true, |all, port| port.flush(deadline) && all)
     }
 
+    /// Links to other nodes, over all ports.
+    pub fn links(&self) -> usize {
+        self.ports().iter().map(|port| port.port().links().len()).sum()
+    }
+
     /// Says goodbye on all ports. Publishers and subscribers are of no use after that.
     pub fn close(&self) {
         let ports = std::mem::take(&mut *self.0.ports.lock().unwrap_or_else(PoisonError::into_inner));
@@ -244,7 +249,16 @@ impl Node {
     }
 
     fn ports(&self) -> Vec<Arc<PortEntry>> {
-        self.0.ports.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.0.ports.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().fold(
+            Vec::new(),
+            |mut ports: Vec<Arc<PortEntry>>, port| {
+                // One port may be known by two names.
+                if !ports.iter().any(|other| Arc::ptr_eq(other, &port)) {
+                    ports.push(port);
+                }
+                ports
+            },
+        )
     }
 
     fn route(&self, topic: &str, wire: Option<&str>) -> Result<(Wire, Arc<PortEntry>), NodeError> {

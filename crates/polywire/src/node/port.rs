@@ -156,7 +156,7 @@ impl PortEntry {
     pub(crate) fn wait_matched(&self, channel: ChannelId, least: usize, timeout: Duration) -> usize {
         let matched = |answers: &AllAnswers| {
             let by_link = answers.by_channel.get(&channel).map(|answers| answers.by_link.values());
-            by_link.map_or(0, |all| all.filter(|answer| **answer == Answer::Accept).count())
+            by_link.map_or(0, |all| all.filter(|answer| answer.accepts()).count())
         };
         let waited = self.answered.wait_timeout_while(lock(&self.answers), timeout, |all| matched(all) < least);
         matched(&waited.unwrap_or_else(PoisonError::into_inner).0)
@@ -206,13 +206,12 @@ impl PortEntry {
             }
             let known = answers.by_channel.entry(channel).or_default();
             known.by_link.insert(link, answer.clone());
-            match answer {
-                Answer::Refuse(reason) if known.topic.is_empty() => {
-                    known.early.push((peer.into(), reason.clone()));
+            match answer.reason() {
+                Some(reason) if known.topic.is_empty() => {
+                    known.early.push((peer.into(), reason.into()));
                     None
                 }
-                Answer::Refuse(reason) => Some((known.topic.clone(), reason.clone())),
-                _ => None,
+                reason => reason.map(|reason| (known.topic.clone(), reason.to_owned())),
             }
         };
         self.answered.notify_all();

@@ -206,7 +206,7 @@ impl Outbox {
         let mut state = self.lock();
         let channel = *state.ids.get(&id)?;
         let lane = state.lanes.get_mut(&channel)?;
-        lane.interest = if *answer == Answer::Accept { Interest::Wanted } else { Interest::Unwanted };
+        lane.interest = if answer.accepts() { Interest::Wanted } else { Interest::Unwanted };
         if lane.interest == Interest::Unwanted {
             state.skip_held(channel);
         }
