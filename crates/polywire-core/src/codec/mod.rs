@@ -39,8 +39,10 @@ use crate::{
 };
 
 pub mod cdr;
+mod dynamic;
 pub mod lower;
 
+pub use dynamic::{DynDecoder, DynEncoder};
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.

@@ -23,7 +23,7 @@ pub mod passes;
 pub mod verify;
 
 pub use exec::{Backend, Executable};
-pub use io::{Fault, FaultKind, Input, Limits, Output, Status};
+pub use io::{CodecError, Fault, FaultKind, Input, Limits, Output, Status};
 pub use kernel::{
     ActionKernel, Cursor, MemberDialect, MemberKey, MemberTable, RegionDialect, ScalarKernel, SequenceDialect,
     SymbolKernel, SymbolTable, TestKernel, TextKernel,

@@ -38,7 +38,7 @@ impl<'r> Run<'r, '_> {
 
     /// An operation; a failure is blamed on its field.
     pub(super) fn named(&mut self, op: &'r Op, frame: *mut u8) -> Done {
-        self.op(op, frame).inspect_err(|Failed| self.input.fault.name(op.path))
+        self.op(op, frame).inspect_err(|Failed| self.input.blame(op.path))
     }
 
     fn op(&mut self, op: &'r Op, frame: *mut u8) -> Done {
@@ -376,7 +376,7 @@ impl<'r> Run<'r, '_> {
     fn element(&mut self, element: &'r Block, i: usize, data: *mut u8, stride: usize) -> Done {
         // Sinks have stride 0, so that the dangling frame stays what it is.
         let frame = data.wrapping_add(i * stride);
-        self.block(element, frame).inspect_err(|Failed| self.input.fault.index(i as u32))
+        self.block(element, frame).inspect_err(|Failed| self.input.blame_element(i as u32))
     }
 
     fn counted(&mut self, place: Place, shape: &SequenceShape<'r>, frame: *mut u8) -> Done {
@@ -538,7 +538,7 @@ impl<'r> Run<'r, '_> {
                 return Ok(());
             }
             self.admit(i + 1, entry.bound, &Overflow::Refuse)?;
-            self.entry(target, entry, frame).inspect_err(|Failed| self.input.fault.index(i as u32))?;
+            self.entry(target, entry, frame).inspect_err(|Failed| self.input.blame_element(i as u32))?;
             i += 1;
         }
     }
@@ -770,14 +770,18 @@ pub(crate) fn counted_nul(input: &mut Input<'_>, order: Order, string: Option<&m
     string.map_or(Status::Ok, |string| set_string(input, string, text))
 }
 
+/// Every string is given room for as many bytes, so that machine code can set short ones inline, without a look at their length.
+pub(crate) const SHORT_TEXT: usize = 16;
+
 /// Replaces a string's content, charging for what it grows by.
 pub(crate) fn set_string(input: &mut Input<'_>, string: &mut String, text: &str) -> Status {
     string.clear();
-    if text.len() > string.capacity() {
-        if input.charge(text.len()) == Status::Failed {
+    if text.len() > string.capacity() || string.capacity() < SHORT_TEXT {
+        let room = text.len().max(SHORT_TEXT);
+        if input.charge(room) == Status::Failed {
             return Status::Failed;
         }
-        if string.try_reserve(text.len()).is_err() {
+        if string.try_reserve(room).is_err() {
             return input.fail(FaultKind::OutOfMemory, text.len() as u64, 0);
         }
     }

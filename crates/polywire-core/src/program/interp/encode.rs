@@ -38,7 +38,7 @@ impl<'r> Run<'r, '_> {
 
     /// An operation; a failure is blamed on its field.
     pub(super) fn named(&mut self, op: &'r Op, frame: *const u8) -> Done {
-        self.op(op, frame).inspect_err(|Failed| self.output.fault.name(op.path))
+        self.op(op, frame).inspect_err(|Failed| self.output.blame(op.path))
     }
 
     fn op(&mut self, op: &'r Op, frame: *const u8) -> Done {
@@ -266,7 +266,7 @@ impl<'r> Run<'r, '_> {
         for i in 0..len {
             self.index = i as u64;
             self.block(element, data.wrapping_add(i * stride))
-                .inspect_err(|Failed| self.output.fault.index(i as u32))?;
+                .inspect_err(|Failed| self.output.blame_element(i as u32))?;
         }
         self.index = outer;
         Ok(())
@@ -285,7 +285,7 @@ impl<'r> Run<'r, '_> {
         let mut visit = |k: *const u8, v: *const u8| {
             self.index = i;
             done = self.block(key, k).and_then(|()| self.block(value, v));
-            done = done.inspect_err(|Failed| self.output.fault.index(i as u32));
+            done = done.inspect_err(|Failed| self.output.blame_element(i as u32));
             i += 1;
             done.is_ok()
         };
