@@ -38,12 +38,13 @@ use crate::{
     schema::Schema,
 };
 
+pub mod json;
 pub mod lower;
 
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.
-pub static CODECS: &[&dyn Codec] = &[];
+pub static CODECS: &[&dyn Codec] = &[&json::JSON];
 
 /// The codec with a name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {

@@ -200,6 +200,12 @@ pub struct CodecError {
 }
 
 impl CodecError {
+    /// A fault in what is of no type.
+    pub(crate) fn without_path(fault: &Fault) -> CodecError {
+        let Fault { kind, offset, expected, got, .. } = *fault;
+        CodecError { kind, path: String::new(), offset, expected, got }
+    }
+
     pub(crate) fn new(fault: &Fault, program: &Program, base: usize) -> CodecError {
         CodecError {
             kind: fault.kind,

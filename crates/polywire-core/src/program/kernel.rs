@@ -70,7 +70,7 @@ pub struct SymbolTable {
 }
 
 impl SymbolTable {
-    /// A table of these; values and names are unique.
+    /// A table of these; names are unique. Of several with one value [`SymbolTable::name`] gives any.
     pub fn new(symbols: impl IntoIterator<Item = (i64, Box<str>)>, otherwise: Option<i64>) -> SymbolTable {
         let mut by_value: Vec<_> = symbols.into_iter().collect();
         by_value.sort();
@@ -99,6 +99,13 @@ impl SymbolTable {
     /// The number of a name.
     pub fn value(&self, name: &[u8]) -> Option<i64> {
         let at = self.by_name.binary_search_by(|i| self.by_value[*i as usize].1.as_bytes().cmp(name)).ok()?;
+        Some(self.by_value[self.by_name[at] as usize].0)
+    }
+
+    /// The number of a name that has `mark` in front in the table: for tables that hold names of two kinds.
+    pub fn value_behind(&self, mark: u8, name: &[u8]) -> Option<i64> {
+        let order = |i: &u32| self.by_value[*i as usize].1.bytes().cmp(core::iter::once(mark).chain(name.iter().copied()));
+        let at = self.by_name.binary_search_by(order).ok()?;
         Some(self.by_value[self.by_name[at] as usize].0)
     }
 }
