@@ -7,7 +7,7 @@
 #include <string.h>
 #include "dds/dds.h"
 
-/* Prints `name encoding order hex keyhash` for each encoding that Cyclone DDS allows the type. */
+/* Prints `name encoding order hex keyhash` in both byte orders if Cyclone DDS has the encoding for the type. */
 void emit(const char *name, const dds_topic_descriptor_t *descriptor, const void *value);
 void all_cases(void);
 #endif

@@ -80,7 +80,7 @@ class Reader:
         self.definitions[definition["name"]] = definition
 
     def extensibility(self, notes):
-        return next((e for e in ("appendable", "mutable") if e in notes), "final")
+        return next((e for e in ("final", "mutable") if e in notes), "appendable")
 
     def struct(self, name, notes):
         if self.peek() == ";":

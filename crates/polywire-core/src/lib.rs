@@ -9,6 +9,8 @@ extern crate alloc;
 extern crate self as polywire_core;
 
 pub mod codec;
+pub mod envelope;
+pub mod frame;
 pub mod layout;
 pub mod program;
 pub mod schema;

@@ -1,1 +1,186 @@
-//! To be written.
+//! The one front end for OMG IDL 4.2 (core and extended data types, bit sets, annotations) and PDL, the OASIS probe definition
+//! language; and the emitters that write a schema as source text again.
+//!
+//! ```
+//! use polywire_idl::Compiler;
+//!
+//! let text = "module Geo { struct Position { double latitude_deg; double longitude_deg; }; };";
+//! let document = Compiler::new().parse_str("geo.idl", text).unwrap();
+//! let schema = document.schema("Position").unwrap();
+//! assert_eq!(schema.name(), "Geo::Position");
+//! ```
+//!
+//! What is wrong with a file is said the way a good compiler says it, several errors a run:
+//!
+//! ```
+//! use polywire_idl::Compiler;
+//!
+//! let text = "struct Track { doubel speed; };";
+//! let errors = Compiler::new().parse_str("track.idl", text).unwrap_err();
+//! assert_eq!(
+//!     errors.to_string(),
+//!     "track.idl:1:16: error: there is no type 'doubel' here\n   \
+//!        |\n \
+//!      1 | struct Track { doubel speed; };\n   \
+//!        |                ^^^^^^ did you mean 'double'?\n"
+//! );
+//! ```
+
+use polywire_core::schema::Extensibility;
+
+mod ast;
+mod check;
+mod diag;
+mod document;
+pub mod emit;
+mod keywords;
+mod lex;
+mod parse;
+mod pp;
+mod source;
+
+pub use diag::{Diagnostic, Diagnostics, Location, Note, Severity};
+pub use document::{Constant, Document, LookupError};
+pub use source::{Dialect, Disk, Loader};
+
+use diag::Reporter;
+use source::Span;
+
+/// What a file may ask of the compiler; a file past a limit is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all files together, and of the texts and types that declarations copy.
+    pub source_bytes: usize,
+    /// Tokens of all files together, macros replaced.
+    pub tokens: usize,
+    /// Macros replaced.
+    pub macro_expansions: usize,
+    /// Files that include each other.
+    pub include_depth: usize,
+    /// Includes altogether.
+    pub includes: usize,
+    /// Modules, types and parentheses inside each other.
+    pub nesting: usize,
+    /// Operators in one expression.
+    pub operators: usize,
+    /// Errors and warnings that are kept.
+    pub diagnostics: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            source_bytes: 16 << 20,
+            tokens: 1_000_000,
+            macro_expansions: 1_000_000,
+            include_depth: 32,
+            includes: 4096,
+            nesting: 64,
+            operators: 256,
+            diagnostics: 50,
+        }
+    }
+}
+
+/// How files are read.
+pub(crate) struct Settings {
+    pub default_extensibility: Extensibility,
+}
+
+/// Compiles IDL and PDL to [`Document`]s.
+pub struct Compiler {
+    loader: Box<dyn Loader>,
+    include_dirs: Vec<String>,
+    definitions: Vec<(String, String)>,
+    limits: Limits,
+    settings: Settings,
+}
+
+impl Default for Compiler {
+    fn default() -> Self {
+        Compiler {
+            loader: Box::new(Disk),
+            include_dirs: Vec::new(),
+            definitions: Vec::new(),
+            limits: Limits::default(),
+            settings: Settings { default_extensibility: Extensibility::Appendable },
+        }
+    }
+}
+
+impl Compiler {
+    /// A compiler that reads files from the disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes files from elsewhere: a `BTreeMap` of texts, a closure, an own [`Loader`].
+    pub fn loader(mut self, loader: impl Loader + 'static) -> Self {
+        self.loader = Box::new(loader);
+        self
+    }
+
+    /// Looks for included files in `dir`, too, after the directories given before.
+    pub fn include_dir(mut self, dir: impl Into<String>) -> Self {
+        self.include_dirs.push(dir.into());
+        self
+    }
+
+    /// Defines a macro, as `#define name value` in front of the file.
+    pub fn define(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.definitions.push((name.into(), value.into()));
+        self
+    }
+
+    /// Other limits than the default ones.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// What types without an annotation are; OMG IDL 4.2 says appendable, older compilers say final.
+    pub fn default_extensibility(mut self, extensibility: Extensibility) -> Self {
+        self.settings.default_extensibility = extensibility;
+        self
+    }
+
+    /// Compiles the file at `path` with everything it includes: PDL if its name ends in `.pdl`, else IDL.
+    pub fn parse_file(&self, path: &str) -> Result<Document, Diagnostics> {
+        let bytes = match self.loader.load(path) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Err(self.unreadable(path, "there is no such file")),
+            Err(error) => return Err(self.unreadable(path, &error.to_string())),
+        };
+        self.parse_as(path, &String::from_utf8_lossy(&bytes), Dialect::of(path))
+    }
+
+    /// Compiles `text` as if it stood in a file called `name`.
+    pub fn parse_str(&self, name: &str, text: &str) -> Result<Document, Diagnostics> {
+        self.parse_as(name, text, Dialect::of(name))
+    }
+
+    /// Compiles `text` as if it stood in a file called `name`, whatever that ends in.
+    pub fn parse_as(&self, name: &str, text: &str, dialect: Dialect) -> Result<Document, Diagnostics> {
+        let mut reporter = Reporter::new(self.limits.diagnostics);
+        let mut preprocessor = pp::Preprocessor::new(&mut reporter, &*self.loader, &self.include_dirs, &self.limits);
+        for (name, value) in &self.definitions {
+            preprocessor.define(name, value);
+        }
+        let tokens = preprocessor.run(name, text, dialect);
+        let items = parse::parse(tokens, &mut reporter, &self.limits);
+        // An error of grammar leaves definitions out; the rest is still checked, so that one run tells as much as it can.
+        let checked = check::check(&items, &mut reporter, &self.limits, &self.settings);
+        let (found, failed) = reporter.finish();
+        match checked {
+            Some(checked) if !failed => Ok(Document::new(checked.schema, checked.constants, found)),
+            _ => Err(found),
+        }
+    }
+
+    fn unreadable(&self, path: &str, why: &str) -> Diagnostics {
+        let mut reporter = Reporter::new(1);
+        let file = reporter.sources.add(path.into(), "", Dialect::of(path));
+        reporter.error(Span { file, start: 0, end: 0 }, format!("cannot read the file: {why}"));
+        reporter.finish().0
+    }
+}

@@ -185,8 +185,8 @@ unsafe impl<T: MessageElement> MessageField for Box<T> {
 
 macro_rules! maps {
     ($($(#[$on:meta])* $map:ident [$($extra:ident: $bound:path),*] where $key:path { $reserve:expr })*) => {$(
-        // SAFETY: the access functions are those of this very type.
         $(#[$on])*
+        // SAFETY: the access functions are those of this very type.
         unsafe impl<K: MessageElement + $key, V: MessageElement $(, $extra: $bound + Default + Send + 'static)*> MessageField
             for $map<K, V $(, $extra)*>
         {
@@ -209,8 +209,8 @@ macro_rules! maps {
         {
         }
 
-        // SAFETY: nothing unwinds out of `guarded`, and a map whose code panics stays a valid map.
         $(#[$on])*
+        // SAFETY: nothing unwinds out of `guarded`, and a map whose code panics stays a valid map.
         unsafe impl<K: MessageElement + $key, V: MessageElement $(, $extra: $bound + Default + Send + 'static)*> MapAccess
             for EntryAccess<$map<K, V $(, $extra)*>>
         {
@@ -446,7 +446,7 @@ fn vec_words<T: MessageElement>() -> Option<Words> {
 }
 
 /// The same for `String`.
-fn string_words() -> Option<Words> {
+pub(super) fn string_words() -> Option<Words> {
     let probe = |capacity: usize, text: &str| {
         let mut string = String::with_capacity(capacity);
         string.push_str(text);

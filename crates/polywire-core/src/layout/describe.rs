@@ -2,7 +2,7 @@
 
 use alloc::{
     boxed::Box,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     format,
     string::{String, ToString},
     sync::Arc,
@@ -494,25 +494,17 @@ impl Describe {
 
     /// The discriminator that each case takes: its first label, or the smallest value that is no case's.
     fn discriminators(&mut self, name: &'static str, switch: &Type, cases: &[Case]) -> Vec<i64> {
-        let labels: Vec<i64> = cases.iter().flat_map(|c| c.labels.iter().copied()).collect();
-        let mut possible: Vec<i64> = match switch {
-            Type::Bool => vec![0, 1],
-            Type::Def(id) => match &self.defs[id.0 as usize].kind {
-                DefKind::Enum { literals, .. } => literals.iter().map(|l| i64::from(l.value)).collect(),
-                _ => Vec::new(),
-            },
-            // One more than there are labels, so one of them is free, unless the type ends before.
-            _ => (0..=labels.len() as i64).collect(),
-        };
-        possible.sort_unstable();
         let (least, most) = discriminator_range(switch);
-        let outside = labels.iter().find(|l| !(least..=most).contains(*l)).copied();
-        if let Some(label) = outside {
+        let mut labels = cases.iter().flat_map(|c| &c.labels);
+        if let Some(label) = labels.find(|l| !(least..=most).contains(*l)) {
             self.refuse(name, format!("the label {label} is no value of the discriminator"));
         }
-        let free = possible.into_iter().find(|v| !labels.contains(v) && *v <= most);
-        let of_case = |case: &Case| case.labels.first().copied().or(free);
-        let all: Option<Vec<i64>> = cases.iter().map(of_case).collect();
+        let def = match switch {
+            Type::Def(id) => Some(&self.defs[id.0 as usize]),
+            _ => None,
+        };
+        let free = free_discriminator(switch, def, cases);
+        let all: Option<Vec<i64>> = cases.iter().map(|c| c.labels.first().copied().or(free)).collect();
         all.unwrap_or_else(|| {
             self.refuse(name, "no discriminator is left for a case without labels");
             Vec::new()
@@ -520,7 +512,22 @@ impl Describe {
     }
 }
 
-fn discriminator_range(switch: &Type) -> (i64, i64) {
+/// The smallest value of a discriminator that is no case's label, counted from zero; `def` is the enum that `switch` names.
+pub(super) fn free_discriminator(switch: &Type, def: Option<&Def>, cases: &[Case]) -> Option<i64> {
+    let labels: BTreeSet<i64> = cases.iter().flat_map(|c| c.labels.iter().copied()).collect();
+    match def.map(|d| &d.kind) {
+        Some(DefKind::Enum { literals, .. }) => {
+            literals.iter().map(|l| i64::from(l.value)).filter(|v| !labels.contains(v)).min()
+        }
+        // One more than there are labels, so one of them is free, unless the type ends before.
+        _ => {
+            let most = (labels.len() as i64).min(discriminator_range(switch).1);
+            (0..=most).find(|v| !labels.contains(v))
+        }
+    }
+}
+
+pub(super) fn discriminator_range(switch: &Type) -> (i64, i64) {
     match switch {
         Type::Bool => (0, 1),
         Type::Octet | Type::Uint8 | Type::Char8 => (0, 0xFF),

@@ -12,17 +12,27 @@ use alloc::{sync::Arc, vec::Vec};
 use core::fmt;
 
 pub mod access;
+mod assign;
 mod derived;
 mod describe;
+mod dynamic;
+mod path;
 mod primitive;
+mod record;
 mod shape;
 #[doc(hidden)]
 pub mod support;
+mod value;
+mod view;
 
 pub use access::{BoxedAccess, MapAccess, OptionalAccess, SequenceAccess, UnionAccess};
 pub use describe::{Describe, Described};
+pub use path::PathError;
 pub use primitive::{Char8, Char16, Float128};
+pub use record::{Record, RecordError};
 pub use shape::{Message, MessageElement, MessageField, Shape, ShapeError};
+pub use value::Value;
+pub use view::{BitmaskRef, BitsetRef, EnumRef, ListRef, MapRef, StructRef, UnionRef, ValueRef};
 
 /// Memory could not be had. The value is as it was, or holds fewer elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,11 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use super::{Layout, describe::Describe, describe::Described, describe::Lit};
+use super::{
+    Layout,
+    describe::{Describe, Described, Lit},
+    dynamic::Plan,
+};
 use crate::schema::{Schema, SchemaError};
 
 /// A type as data and where its values lie in memory.
@@ -16,6 +20,8 @@ use crate::schema::{Schema, SchemaError};
 pub struct Shape {
     schema: Schema,
     layout: Arc<Layout>,
+    /// How values live, where this is the shape of records.
+    plan: Option<Arc<Plan>>,
 }
 
 impl Shape {
@@ -29,7 +35,17 @@ impl Shape {
     /// # Safety
     /// The layout's nodes run parallel to the schema as [`Layout`] says.
     pub(super) unsafe fn new(schema: Schema, layout: Layout) -> Shape {
-        Shape { schema, layout: Arc::new(layout) }
+        Shape { schema, layout: Arc::new(layout), plan: None }
+    }
+
+    /// # Safety
+    /// Schema, layout and plan run parallel.
+    pub(super) unsafe fn of_records(schema: Schema, layout: Layout, plan: Arc<Plan>) -> Shape {
+        Shape { schema, layout: Arc::new(layout), plan: Some(plan) }
+    }
+
+    pub(super) fn plan(&self) -> Option<&Arc<Plan>> {
+        self.plan.as_ref()
     }
 
     /// The type as data.
@@ -63,6 +79,12 @@ pub enum ShapeError {
         at: String,
         /// What does not fit.
         what: String,
+    },
+    /// Inheritance makes more fields than anybody means.
+    #[error("the structures have more than {max} fields, with those they inherit")]
+    TooManyFields {
+        /// Most there may be.
+        max: usize,
     },
     /// A value's fixed part is too large.
     #[error("a value takes {bytes} bytes, allowed are {max}")]

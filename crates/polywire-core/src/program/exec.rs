@@ -15,7 +15,7 @@ pub enum Backend {
     /// Machine code where it can be made, else the interpreter. `POLYWIRE_JIT=off` in the environment forbids machine code.
     #[default]
     Auto,
-    /// The interpreter.
+    /// The interpreter, unless [`Executable::compile`] is called later.
     Interpreter,
     /// Machine code, or an error.
     Jit,
@@ -38,9 +38,9 @@ pub enum ExecError {
 pub struct Executable(Arc<Inner>);
 
 struct Inner {
-    program: Program,
+    program: Arc<Program>,
     #[cfg(feature = "jit")]
-    code: Option<super::jit::Code>,
+    code: std::sync::OnceLock<Option<super::jit::Code>>,
 }
 
 impl Executable {
@@ -52,22 +52,36 @@ impl Executable {
     /// The same without the passes.
     pub fn prepared(program: Program, backend: Backend) -> Result<Executable, ExecError> {
         verify(&program)?;
-        #[cfg(feature = "jit")]
-        let code = match backend {
-            Backend::Interpreter => None,
-            Backend::Auto if !super::jit::allowed() => None,
-            Backend::Auto => super::jit::compile(&program).ok(),
-            Backend::Jit => Some(super::jit::compile(&program).map_err(ExecError::NoJit)?),
-        };
-        #[cfg(not(feature = "jit"))]
-        if backend == Backend::Jit {
-            return Err(ExecError::NoJit("this build has no feature 'jit'".into()));
-        }
-        Ok(Executable(Arc::new(Inner {
-            program,
+        let executable = Executable(Arc::new(Inner {
+            program: Arc::new(program),
             #[cfg(feature = "jit")]
-            code,
-        })))
+            code: Default::default(),
+        }));
+        match backend {
+            Backend::Interpreter => {}
+            Backend::Auto => executable.compile(),
+            Backend::Jit => executable.compile_or_say()?,
+        }
+        Ok(executable)
+    }
+
+    /// Makes machine code, if it is allowed and can be made, and uses it from the next message on. Until then the interpreter serves, so that
+    /// this can be done on any thread while others run the program. Blocks for milliseconds.
+    pub fn compile(&self) {
+        #[cfg(feature = "jit")]
+        self.0.code.get_or_init(|| super::jit::allowed().then(|| super::jit::compile(&self.0.program).ok()).flatten());
+    }
+
+    #[cfg(feature = "jit")]
+    fn compile_or_say(&self) -> Result<(), ExecError> {
+        let code = super::jit::compile(&self.0.program).map_err(ExecError::NoJit)?;
+        self.0.code.get_or_init(|| Some(code));
+        Ok(())
+    }
+
+    #[cfg(not(feature = "jit"))]
+    fn compile_or_say(&self) -> Result<(), ExecError> {
+        Err(ExecError::NoJit("this build has no feature 'jit'".into()))
     }
 
     /// The program.
@@ -78,7 +92,7 @@ impl Executable {
     /// True if it runs as machine code.
     pub fn is_machine_code(&self) -> bool {
         #[cfg(feature = "jit")]
-        return self.0.code.is_some();
+        return self.code().is_some();
         #[cfg(not(feature = "jit"))]
         false
     }
@@ -137,7 +151,7 @@ impl Executable {
     #[cfg(feature = "jit")]
     #[inline]
     fn code(&self) -> Option<&super::jit::Code> {
-        self.0.code.as_ref()
+        self.0.code.get()?.as_ref()
     }
 
     #[cfg(not(feature = "jit"))]

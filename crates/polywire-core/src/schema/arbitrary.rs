@@ -370,3 +370,114 @@ impl Maker {
         }
     }
 }
+
+/// A later version of a type, as its owner might make it: members moved, added, removed, widened or made optional, bounds raised,
+/// literals added. What a reader of either version makes of the other is for [`super::evolve::assess`] to say; most pairs
+/// understand each other in both directions or in one.
+pub fn random_evolution(seed: u64, schema: &Schema) -> Schema {
+    let attempt = |salt: u64| {
+        let mut evolution = Evolution { random: Random::new(seed ^ salt.rotate_right(8)), names: 0 };
+        let mut builder = SchemaBuilder::new();
+        schema.defs().iter().for_each(|def| {
+            builder.add(evolution.def(def.clone()));
+        });
+        builder.finish(schema.root().clone()).ok()
+    };
+    // Moved members may get an id that another has taken; then another change is tried.
+    (0..16).find_map(attempt).unwrap_or_else(|| schema.clone())
+}
+
+struct Evolution {
+    random: Random,
+    names: u32,
+}
+
+impl Evolution {
+    fn def(&mut self, mut def: Def) -> Def {
+        match &mut def.kind {
+            DefKind::Struct { members, .. } => self.members(members),
+            DefKind::Union { cases, .. } => cases.iter_mut().for_each(|case| self.widen(&mut case.member)),
+            DefKind::Enum { bit_bound, literals } if self.random.one_in(3) => {
+                let taken: BTreeSet<i32> = literals.iter().map(|l| l.value).collect();
+                let last = ((1i64 << (holder_bits(*bit_bound) - 1)) - 1) as i32;
+                if let Some(value) = (0..=last).find(|value| !taken.contains(value)) {
+                    literals.push(EnumLiteral::new(self.name(), value));
+                }
+            }
+            _ => {}
+        }
+        def
+    }
+
+    fn members(&mut self, members: &mut Vec<Member>) {
+        members.iter_mut().for_each(|member| self.widen(member));
+        if members.len() > 1 && self.random.one_in(3) {
+            members.remove(self.random.below(members.len()));
+        }
+        if members.len() > 1 && self.random.one_in(3) {
+            let (from, to) = (self.random.below(members.len()), self.random.below(members.len()));
+            members.swap(from, to);
+        }
+        if self.random.one_in(3) {
+            let ty =
+                self.random.choose(&[Type::Int32, Type::Float64, Type::string(), Type::sequence(Type::Octet)]).clone();
+            let mut member = Member::new(self.name(), ty);
+            member.default = Some(Literal::Int(42)).filter(|_| matches!(member.ty, Type::Int32 | Type::Float64));
+            members.insert(self.random.below(members.len() + 1), member);
+        }
+    }
+
+    fn widen(&mut self, member: &mut Member) {
+        if member.key || !self.random.one_in(3) {
+            return;
+        }
+        match &mut member.ty {
+            Type::String { bound }
+            | Type::WString { bound }
+            | Type::Sequence { bound, .. }
+            | Type::Map { bound, .. } => *bound *= 2,
+            ty => *ty = wider(ty),
+        }
+    }
+
+    fn name(&mut self) -> String {
+        self.names += 1;
+        format!("new{}", self.names)
+    }
+}
+
+fn wider(ty: &Type) -> Type {
+    match ty {
+        Type::Int8 => Type::Int16,
+        Type::Uint8 | Type::Int16 => Type::Float32,
+        Type::Uint16 => Type::Uint32,
+        Type::Int32 | Type::Uint32 => Type::Int64,
+        Type::Float32 => Type::Float64,
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::evolve::{Verdict, assess};
+
+    #[test]
+    fn evolutions_differ_and_come_to_every_verdict() {
+        let (mut changed, mut told) = (0, [0; 3]);
+        for seed in 0..300 {
+            let old = random_schema(seed, 8);
+            let new = random_evolution(seed, &old);
+            changed += usize::from(new.type_hash() != old.type_hash());
+            for (writer, reader) in [(&old, &new), (&new, &old)] {
+                told[match assess(writer, reader) {
+                    Verdict::Always => 0,
+                    Verdict::PerValue(_) => 1,
+                    Verdict::Refused(_) => 2,
+                }] += 1;
+            }
+        }
+        assert!(changed > 200, "{changed} of 300 are another type");
+        assert!(told.iter().all(|n| *n > 30), "always, per value, refused: {told:?}");
+    }
+}

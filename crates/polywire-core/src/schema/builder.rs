@@ -539,7 +539,11 @@ fn check_values(defs: &[Def], def: &Def) -> Result<(), SchemaError> {
             Some(bits) => in_range(&def.name, "the width of a bit field", u64::from(f.width), 1, bits),
             None => refer(def, "a bit field must be a boolean, octet or integer"),
         }),
-        DefKind::Struct { .. } | DefKind::Alias { .. } => Ok(()),
+        DefKind::Struct { members, .. } => match members.iter().find(|m| m.key && m.optional) {
+            Some(m) => refer(def, format!("'{}' is @key and @optional; a key is always there", m.name)),
+            None => Ok(()),
+        },
+        DefKind::Alias { .. } => Ok(()),
     }
 }
 
@@ -566,6 +570,9 @@ fn check_names(def: &Def) -> Result<(), SchemaError> {
 fn check_labels(defs: &[Def], def: &Def, discriminator: &Type, case: &Case) -> Result<(), SchemaError> {
     if case.labels.is_empty() && !case.is_default {
         return refer(def, format!("no label selects '{}'", case.member.name));
+    }
+    if case.member.optional || case.member.key {
+        return refer(def, format!("'{}' is a union's member, which is neither @optional nor @key", case.member.name));
     }
     let is_value = |label: &i64| match unalias(defs, discriminator) {
         Some(Type::Bool) => matches!(label, 0 | 1),
@@ -600,7 +607,7 @@ fn is_discriminator(defs: &[Def], ty: &Type) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::BitField;
+    use crate::schema::{BitField, EnumLiteral};
 
     fn finish(defs: Vec<Def>) -> Result<Schema, SchemaError> {
         let mut builder = SchemaBuilder::new();
@@ -655,6 +662,45 @@ mod tests {
         let ty = Type::array(Type::array(Type::Uint64, [60_000]), [60_000, 60_000]);
         let error = finish(vec![Def::structure("A", vec![Member::new("a", ty)])]).unwrap_err();
         assert!(matches!(error, SchemaError::Range { what: "bytes of the fixed part", .. }), "{error}");
+    }
+
+    #[test]
+    fn names_labels_and_values_are_checked() {
+        let refused =
+            |def: Def| matches!(finish(vec![def]), Err(SchemaError::Reference { .. } | SchemaError::Range { .. }));
+        let member = |name: &str| Member::new(name, Type::Bool);
+        assert!(refused(Def::structure("S", vec![member("")])));
+        assert!(refused(Def::structure("S", vec![member("a\0b")])));
+        assert!(refused(Def::structure("\x1b[2J", vec![])));
+        assert!(refused(Def::structure("S", vec![member("a").as_key().as_optional()])));
+        let case = |labels: &[i64]| Case::new(labels, "a", Type::Bool);
+        assert!(refused(Def::union("U", Type::Bool, vec![case(&[2])])));
+        assert!(refused(Def::union("U", Type::Uint8, vec![case(&[-1])])));
+        assert!(refused(Def::union("U", Type::Int32, vec![case(&[])])));
+        assert!(refused(Def::union("U", Type::Int32, vec![Case { member: member("a").as_optional(), ..case(&[1]) }])));
+        let literals = vec![EnumLiteral::new("A", 128)];
+        let narrow = DefKind::Enum { bit_bound: 8, literals };
+        assert!(refused(Def { kind: narrow, ..Def::enumeration("E", ["A"]) }));
+        assert!(refused(Def::bitset("B", vec![BitField { ty: Type::Octet, ..BitField::new("a", 9) }])));
+        assert!(refused(Def::bitset("B", vec![BitField { ty: Type::Float32, ..BitField::new("a", 9) }])));
+    }
+
+    #[test]
+    fn types_end_once_typedefs_are_resolved() {
+        let of_itself = Def::alias("A", Type::sequence(Type::Def(DefId(0))));
+        assert!(matches!(finish(vec![of_itself]), Err(SchemaError::Reference { .. })));
+        let chain = |n: u32| (0..n).map(|i| Def::alias(format!("A{i}"), Type::sequence(Type::Def(DefId(i + 1)))));
+        let end = |n| chain(n).chain([Def::alias("End", Type::Bool)]).collect();
+        assert!(finish(end(8)).is_ok());
+        assert!(finish(end(4000)).is_err());
+    }
+
+    #[test]
+    fn members_count_wherever_they_are_inherited() {
+        let wide = Def::structure("B", (0..1000).map(|i| Member::new(format!("m{i}"), Type::Bool)).collect());
+        let derived = (0..1000).map(|i| Def::structure(format!("D{i}"), vec![]).with_base(DefId(0)));
+        let error = finish([wide].into_iter().chain(derived).collect()).unwrap_err();
+        assert!(matches!(error, SchemaError::Range { what: "number of members", got: 1_001_000, .. }), "{error}");
     }
 
     #[test]

@@ -328,7 +328,7 @@ mod tests {
     /// The second golden hash of spec/schema.md: a recursive type of many kinds.
     #[test]
     fn golden_node() {
-        let mut literals = vec![EnumLiteral::new("OFF", 0), EnumLiteral::new("ON", -1)];
+        let mut literals = vec![EnumLiteral::new("OFF", 0), EnumLiteral::new("ON", -1), EnumLiteral::new("AUTO", 5)];
         literals[1].is_default = true;
         let defs = vec![
             Def::structure("Base", vec![Member::new("f", Type::Def(DefId(4)))]),
@@ -362,11 +362,11 @@ mod tests {
             \x02\x01U\x01\x00\x15\x03\x02\
             \x00\x02\x01\x00\x01a\x01\x00\x0f\
             \x01\x00\x01b\x02\x00\x15\x05\
-            \x03\x01E\x01\x08\x02\x03OFF\x00\x00\x02ON\x01\x01\
+            \x03\x01E\x01\x08\x03\x03OFF\x00\x00\x02ON\x01\x01\x04AUTO\x0a\x00\
             \x04\x01F\x01\x0c\x02\x01X\x00\x01Y\x01\
             \x05\x01S\x01\x00\x02\x02lo\x00\x03\x02\x00\x03\x02";
         assert_eq!(node.canonical_form(), form);
-        assert_eq!(node.type_hash().to_string(), "79177446aaa523b2383ce7dc7b10c659");
+        assert_eq!(node.type_hash().to_string(), "02c11eabf94b368cf6223dbad01e649f");
     }
 
     #[test]
@@ -403,6 +403,8 @@ mod tests {
         assert_eq!(with(Type::Float32, Literal::Float(0.1)), with(Type::Float32, Literal::Float(f64::from(0.1f32))));
         assert_eq!(with(Type::Bool, Literal::Int(1)), with(Type::Bool, Literal::Bool(true)));
         assert_eq!(with(Type::Char8, Literal::Int(65)), with(Type::Char8, Literal::Char(65)));
+        let nan = |bits: u64| with(Type::Float64, Literal::Float(f64::from_bits(bits)));
+        assert_eq!(nan(0x7FF8_0000_0000_0000), nan(0xFFF0_0000_0000_0001));
         assert_ne!(with(Type::Float64, Literal::Float(0.0)), with(Type::Float64, Literal::Float(-0.0)));
         assert_ne!(
             with(Type::Int32, Literal::Int(0)),

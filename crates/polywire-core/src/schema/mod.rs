@@ -498,15 +498,16 @@ impl BitField {
 pub struct Schema(Arc<Inner>);
 
 struct Inner {
-    defs: Vec<Def>,
+    /// Shared by all schemas that one builder's definitions make, one for each root.
+    defs: Arc<[Def]>,
     root: Type,
     type_hash: TypeHash,
 }
 
 impl Schema {
     /// From definitions that [`SchemaBuilder::finish`] has checked.
-    fn from_checked(defs: Vec<Def>, root: Type) -> Schema {
-        let mut schema = Schema(Arc::new(Inner { defs, root, type_hash: TypeHash::from_bytes([0; 16]) }));
+    fn from_checked(defs: impl Into<Arc<[Def]>>, root: Type) -> Schema {
+        let mut schema = Schema(Arc::new(Inner { defs: defs.into(), root, type_hash: TypeHash::from_bytes([0; 16]) }));
         let type_hash = TypeHash::of(&schema);
         if let Some(inner) = Arc::get_mut(&mut schema.0) {
             inner.type_hash = type_hash;

@@ -9,7 +9,7 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{LowerError, Paths, bits_scalar, encode::fields, enum_scalar, recursive, scalar_of};
+use super::{LowerError, Paths, bits_scalar, encode::fields, enum_scalar, recursive, scalar_of, widens};
 use crate::{
     layout::{Kind, Layout, NodeId, Scalar},
     program::{
@@ -265,7 +265,7 @@ impl<'a> DecodeWalk<'a> {
         let step = self.paths.enter(&member.writer.name);
         let done = match member.reader {
             None => self.value(&member.writer.ty, &Slot::SINK),
-            Some((reader, place)) => self.into_member(reader, place, |walk, slot| walk.value(&member.writer.ty, slot)),
+            Some((reader, place)) => self.in_member(reader, place, |walk, slot| walk.value(&member.writer.ty, slot)),
         };
         self.paths.leave(step);
         done
@@ -295,7 +295,7 @@ impl<'a> DecodeWalk<'a> {
     }
 
     /// Goes through optional and pointer to the value of a reader's member.
-    fn into_member(
+    fn in_member(
         &mut self,
         member: &Member,
         place: Place,
@@ -336,8 +336,7 @@ impl<'a> DecodeWalk<'a> {
             self.emit(OpKind::Clear(place));
             return Ok(());
         }
-        let (reader, layout) = (self.reader, self.layout);
-        let _ = layout;
+        let reader = self.reader;
         self.through_pointer(member, place, |walk, slot| {
             walk.default(default_of(reader, member), &member.ty, slot.place)
         })
@@ -760,6 +759,11 @@ impl<'a> DecodeWalk<'a> {
         self.writer
     }
 
+    /// The reader's layout.
+    pub fn layout(&self) -> &'a Layout {
+        self.layout
+    }
+
     /// What lies at a place.
     pub fn kind(&self, place: Place) -> Option<&'a Kind> {
         place.node().map(|node| &self.layout.node(node).kind)
@@ -810,15 +814,6 @@ fn inside(node: Option<NodeId>, reader: Option<&Type>) -> Slot<'_> {
     match (node, reader) {
         (Some(node), Some(ty)) => Slot::inside(Place::At { offset: 0, node }, ty),
         _ => Slot::SINK,
-    }
-}
-
-fn widens(from: Scalar, to: Scalar) -> bool {
-    match (from.range(), to.range()) {
-        (Some((min, max)), Some((low, high))) => {
-            from != Scalar::Bool && to != Scalar::Bool && low <= min && max <= high
-        }
-        _ => (from, to) == (Scalar::F32, Scalar::F64),
     }
 }
 

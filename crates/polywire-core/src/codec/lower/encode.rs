@@ -276,6 +276,11 @@ impl<'a> EncodeWalk<'a> {
         self.schema
     }
 
+    /// The layout.
+    pub fn layout(&self) -> &'a Layout {
+        self.layout
+    }
+
     /// What lies at a place.
     pub fn kind(&self, place: Place) -> Option<&'a Kind> {
         place.node().map(|node| &self.layout.node(node).kind)

@@ -112,6 +112,16 @@ pub fn scalar_of(ty: &Type) -> Option<Scalar> {
     })
 }
 
+/// True if every value of `from` is one of `to`, in the same family.
+pub fn widens(from: Scalar, to: Scalar) -> bool {
+    match (from.range(), to.range()) {
+        (Some((min, max)), Some((low, high))) => {
+            from != Scalar::Bool && to != Scalar::Bool && low <= min && max <= high
+        }
+        _ => (from, to) == (Scalar::F32, Scalar::F64),
+    }
+}
+
 /// The integer that holds a bitmask or bitset on the wire.
 pub fn bits_scalar(schema: &Schema, id: DefId) -> Scalar {
     let bits = match &schema.def(id).kind {

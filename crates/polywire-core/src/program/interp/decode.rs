@@ -16,30 +16,15 @@ use crate::{
 /// # Safety
 /// `program` is a verified decode program, and `value` points to a live value of its layout's root that nothing else refers to.
 pub unsafe fn decode(program: &Program, input: &mut Input<'_>, value: *mut u8) -> Status {
-    // SAFETY: as the caller promises.
-    unsafe { decode_block(program, &program.root, input, value, 0) }
-}
-
-/// Runs one block: what [`decode`] does for the root, and machine code for what it leaves to the interpreter.
-///
-/// # Safety
-/// As for [`decode`]; `value` is the block's frame, and `accumulator` what the verifier expects where it begins.
-pub(crate) unsafe fn decode_block(
-    program: &Program,
-    block: &Block,
-    input: &mut Input<'_>,
-    value: *mut u8,
-    accumulator: i128,
-) -> Status {
-    Run { program, input, accumulator, scalar: Scalar::U64 }.block(block, value).into()
+    Run { program, input, accumulator: 0, scalar: Scalar::U64 }.block(&program.root, value).into()
 }
 
 /// A run of a program: the accumulator and what it is.
-struct Run<'r, 'a> {
-    program: &'r Program,
-    input: &'r mut Input<'a>,
-    accumulator: i128,
-    scalar: Scalar,
+pub(super) struct Run<'r, 'a> {
+    pub(super) program: &'r Program,
+    pub(super) input: &'r mut Input<'a>,
+    pub(super) accumulator: i128,
+    pub(super) scalar: Scalar,
 }
 
 type Done = Result<(), Failed>;
@@ -48,10 +33,12 @@ type Done = Result<(), Failed>;
 // they are all sinks.
 impl<'r> Run<'r, '_> {
     fn block(&mut self, block: &'r Block, frame: *mut u8) -> Done {
-        for op in &block.0 {
-            self.op(op, frame).inspect_err(|Failed| self.input.fault.name(op.path))?;
-        }
-        Ok(())
+        block.0.iter().try_for_each(|op| self.named(op, frame))
+    }
+
+    /// An operation; a failure is blamed on its field.
+    pub(super) fn named(&mut self, op: &'r Op, frame: *mut u8) -> Done {
+        self.op(op, frame).inspect_err(|Failed| self.input.fault.name(op.path))
     }
 
     fn op(&mut self, op: &'r Op, frame: *mut u8) -> Done {
@@ -160,7 +147,7 @@ impl<'r> Run<'r, '_> {
         (self.accumulator, self.scalar) = (value, scalar);
     }
 
-    fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Failed {
+    pub(super) fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Failed {
         let _ = self.input.fail(kind, expected, got);
         Failed
     }
@@ -270,7 +257,7 @@ impl<'r> Run<'r, '_> {
     }
 
     /// The accumulator as a number of elements, if that many can be there at all.
-    fn count(&mut self, min_wire: u32) -> Result<usize, Failed> {
+    pub(super) fn count(&mut self, min_wire: u32) -> Result<usize, Failed> {
         let (count, most) = (self.accumulator, self.input.limits.elements);
         if count > i128::from(most) {
             return Err(self.fail(FaultKind::Limit, u64::from(most), count as u64));
@@ -345,7 +332,7 @@ impl<'r> Run<'r, '_> {
         ok(elements.finish(self.input, |count| keep(count, bound, overflow).map_err(|()| bound)))
     }
 
-    fn sequence_node(&self, node: NodeId) -> &'r SequenceNode {
+    pub(super) fn sequence_node(&self, node: NodeId) -> &'r SequenceNode {
         match &self.program.layout.node(node).kind {
             Kind::Sequence(sequence) => sequence,
             _ => unreachable!("the verifier admits sequences only"),
@@ -367,11 +354,33 @@ impl<'r> Run<'r, '_> {
     ///
     /// # Safety
     /// `at` is a live sequence of the node.
-    unsafe fn resize(&mut self, sequence: &SequenceNode, at: *mut u8, len: usize) -> Result<*mut u8, Failed> {
+    pub(super) unsafe fn resize(
+        &mut self,
+        sequence: &SequenceNode,
+        at: *mut u8,
+        len: usize,
+    ) -> Result<*mut u8, Failed> {
         // SAFETY: as the caller promises.
         unsafe {
             self.charge_growth(sequence, at, len)?;
             sequence.access.resize(at, len).map_err(|_| self.fail(FaultKind::OutOfMemory, len as u64, 0))
+        }
+    }
+
+    /// Makes sure that the sequence has an element with this index, and gives its first element.
+    ///
+    /// # Safety
+    /// `at` is a live sequence of the node.
+    pub(super) unsafe fn room(
+        &mut self,
+        sequence: &SequenceNode,
+        at: *mut u8,
+        index: usize,
+    ) -> Result<*mut u8, Failed> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let (data, len) = sequence.access.slice(at);
+            if index < len { Ok(data.cast_mut()) } else { self.resize(sequence, at, (2 * len).max(4)) }
         }
     }
 
@@ -419,7 +428,7 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    fn array_stride(&self, node: NodeId) -> usize {
+    pub(super) fn array_stride(&self, node: NodeId) -> usize {
         match &self.program.layout.node(node).kind {
             Kind::Array { element, .. } => self.program.layout.node(*element).size as usize,
             _ => unreachable!("the verifier admits arrays only"),
@@ -461,11 +470,8 @@ impl<'r> Run<'r, '_> {
         let stride = self.program.layout.node(sequence.element).size as usize;
         self.marked_elements(dialect, cursor, shape, |run, i| {
             // SAFETY: the verifier found the sequence at the place.
-            unsafe {
-                let (data, len) = sequence.access.slice(at);
-                let data = if i < len { data.cast_mut() } else { run.resize(sequence, at, (2 * len).max(4))? };
-                Ok((data, stride))
-            }
+            let data = unsafe { run.room(sequence, at, i)? };
+            Ok((data, stride))
         })
     }
 
@@ -509,7 +515,7 @@ impl<'r> Run<'r, '_> {
     }
 
     /// Refuses the element that breaks a bound or limit.
-    fn admit(&mut self, count: usize, bound: u32, overflow: &Overflow) -> Done {
+    pub(super) fn admit(&mut self, count: usize, bound: u32, overflow: &Overflow) -> Done {
         if count > self.input.limits.elements as usize {
             return Err(self.fail(FaultKind::Limit, self.input.limits.elements.into(), count as u64));
         }
@@ -614,8 +620,8 @@ impl<'r> Run<'r, '_> {
             return self.block(body, frame);
         };
         match &self.program.layout.node(node).kind {
-            // SAFETY: the verifier found the pointer at the place.
             Kind::Boxed(boxed) => {
+                // SAFETY: the verifier found the pointer at the place.
                 let value = unsafe { boxed.access.get_mut(frame.wrapping_add(offset as usize)) };
                 self.block(body, value)
             }
@@ -672,11 +678,9 @@ impl<'r> Run<'r, '_> {
                 }
             }
         }
-        for (i, arm) in arms.iter().enumerate().filter(|(i, _)| seen[i / 64] & (1 << (i % 64)) == 0) {
-            let _ = i;
-            self.block(&arm.absent, frame)?;
-        }
-        Ok(())
+        let absent = |i: &usize| seen[i / 64] & (1 << (i % 64)) == 0;
+        let mut absent = (0..arms.len()).filter(absent);
+        absent.try_for_each(|i| self.block(&arms[i].absent, frame))
     }
 
     fn call(&mut self, routine: u32, place: Place, frame: *mut u8) -> Done {
@@ -706,7 +710,7 @@ struct Entry<'p> {
 }
 
 /// How many of `count` elements stay under the bound; an error if the message must be refused.
-fn keep(count: usize, bound: u32, overflow: &Overflow) -> Result<usize, ()> {
+pub(super) fn keep(count: usize, bound: u32, overflow: &Overflow) -> Result<usize, ()> {
     match overflow {
         _ if bound == 0 || count <= bound as usize => Ok(count),
         Overflow::Refuse => Err(()),

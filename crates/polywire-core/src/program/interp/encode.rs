@@ -16,31 +16,16 @@ use crate::{
 /// # Safety
 /// `program` is a verified encode program, and `value` points to a live value of its layout's root that nobody changes meanwhile.
 pub unsafe fn encode(program: &Program, output: &mut Output<'_>, value: *const u8) -> Status {
-    // SAFETY: as the caller promises.
-    unsafe { encode_block(program, &program.root, output, value, 0, 0) }
+    Run { program, output, accumulator: 0, scalar: Scalar::U64, index: 0 }.block(&program.root, value).into()
 }
 
-/// Runs one block: what [`encode`] does for the root, and machine code for what it leaves to the interpreter.
-///
-/// # Safety
-/// As for [`encode`]; `value` is the block's frame, `accumulator` what the verifier expects where it begins, `index` that of the innermost element.
-pub(crate) unsafe fn encode_block(
-    program: &Program,
-    block: &Block,
-    output: &mut Output<'_>,
-    value: *const u8,
-    accumulator: i128,
-    index: u64,
-) -> Status {
-    Run { program, output, accumulator, scalar: Scalar::U64, index }.block(block, value).into()
-}
-
-struct Run<'r, 'a> {
-    program: &'r Program,
-    output: &'r mut Output<'a>,
-    accumulator: i128,
-    scalar: Scalar,
-    index: u64,
+/// A run of a program: the accumulator, what it is, and the index of the innermost element.
+pub(super) struct Run<'r, 'a> {
+    pub(super) program: &'r Program,
+    pub(super) output: &'r mut Output<'a>,
+    pub(super) accumulator: i128,
+    pub(super) scalar: Scalar,
+    pub(super) index: u64,
 }
 
 type Done = Result<(), Failed>;
@@ -48,10 +33,12 @@ type Done = Result<(), Failed>;
 // As for decoding, `frame` is what the verifier has shown the block's places to be in.
 impl<'r> Run<'r, '_> {
     fn block(&mut self, block: &'r Block, frame: *const u8) -> Done {
-        for op in &block.0 {
-            self.op(op, frame).inspect_err(|Failed| self.output.fault.name(op.path))?;
-        }
-        Ok(())
+        block.0.iter().try_for_each(|op| self.named(op, frame))
+    }
+
+    /// An operation; a failure is blamed on its field.
+    pub(super) fn named(&mut self, op: &'r Op, frame: *const u8) -> Done {
+        self.op(op, frame).inspect_err(|Failed| self.output.fault.name(op.path))
     }
 
     fn op(&mut self, op: &'r Op, frame: *const u8) -> Done {
@@ -280,8 +267,8 @@ impl<'r> Run<'r, '_> {
     fn sequence(&mut self, place: Place, element: &'r Block, bound: u32, frame: *const u8) -> Done {
         let (at, node) = at(place, frame);
         let (data, len, element_node) = match &self.program.layout.node(node).kind {
-            // SAFETY: the verifier found the sequence at the place.
             Kind::Sequence(sequence) => {
+                // SAFETY: the verifier found the sequence at the place.
                 let (data, len) = unsafe { sequence.access.slice(at) };
                 (data, len, sequence.element)
             }

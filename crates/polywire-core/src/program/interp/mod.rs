@@ -7,6 +7,9 @@ use crate::layout::{EnumNode, Kind, Layout, NodeId, Scalar};
 
 mod decode;
 mod encode;
+/// Single operations, for machine code that leaves them to the interpreter.
+#[cfg(feature = "jit")]
+pub(crate) mod op;
 
 pub use decode::decode;
 pub use encode::encode;
@@ -73,12 +76,12 @@ fn reorder(value: i128, scalar: Scalar, order: Order) -> i128 {
 pub const HOST: Order = if cfg!(target_endian = "little") { Order::Little } else { Order::Big };
 
 /// Sign- or zero-extends the 64 bits of a kernel's word.
-fn from_word(word: u64, scalar: Scalar) -> i128 {
+pub(crate) fn from_word(word: u64, scalar: Scalar) -> i128 {
     if scalar.is_signed() { i128::from(word as i64) } else { i128::from(word) }
 }
 
 /// What `Convert` does; the other scalar's bits when the value fits.
-fn convert(value: i128, from: Scalar, to: Scalar) -> Result<i128, FaultKind> {
+pub(crate) fn convert(value: i128, from: Scalar, to: Scalar) -> Result<i128, FaultKind> {
     let float = |scalar| matches!(scalar, Scalar::F32 | Scalar::F64);
     match (from, to) {
         _ if from == to => Ok(value),
@@ -101,7 +104,7 @@ fn convert(value: i128, from: Scalar, to: Scalar) -> Result<i128, FaultKind> {
 }
 
 /// What `Check` does: the value to go on with.
-fn check(layout: &Layout, check: &Check, value: i128) -> Result<i128, FaultKind> {
+pub(crate) fn check(layout: &Layout, check: &Check, value: i128) -> Result<i128, FaultKind> {
     match check {
         Check::Bool if value == 0 || value == 1 => Ok(value),
         Check::Bool => Err(FaultKind::BadBool),
@@ -120,7 +123,7 @@ fn check(layout: &Layout, check: &Check, value: i128) -> Result<i128, FaultKind>
     }
 }
 
-fn is_literal(node: &EnumNode, value: i128) -> bool {
+pub(crate) fn is_literal(node: &EnumNode, value: i128) -> bool {
     i32::try_from(value).is_ok_and(|v| node.literals.binary_search(&v).is_ok())
 }
 

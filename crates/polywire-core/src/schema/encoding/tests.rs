@@ -1,8 +1,13 @@
-use alloc::{format, string::ToString, vec, vec::Vec};
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec,
+    vec::Vec,
+};
 
 use super::*;
 use crate::schema::{
-    Literal, SchemaBuilder, SchemaError,
+    DocumentHash, Literal, SchemaBuilder, SchemaError,
     arbitrary::{Random, random_schema},
 };
 
@@ -81,8 +86,6 @@ fn noise_does_no_harm() {
     }
 }
 
-use crate::schema::DocumentHash;
-
 fn strukt(members: Vec<Member>) -> Schema {
     let mut builder = SchemaBuilder::new();
     let id = builder.add(Def::structure("S", members));
@@ -122,6 +125,7 @@ fn each_way_to_be_wrong_has_its_error() {
     let bytes = strukt(vec![Member::new("ab", Type::Bool)]).to_bytes();
     // P W S 1 0 | 1 definition | root: 15 0 | struct "S" appendable, no flags, no annotations | no base | 1 member: "ab" flags bool, ..
     assert_eq!(bytes, b"PWS\x01\x00\x01\x15\x00\x01\x01S\x01\x00\x00\x00\x01\x02ab\x00\x01\x00");
+    assert_eq!(DocumentHash::of(&bytes).to_string(), "e9eb74f3ff9d61d295eb23a94fa0aebb");
     let with = |at: usize, byte: u8| {
         let mut bytes = bytes.clone();
         bytes[at] = byte;
@@ -173,4 +177,98 @@ fn deep_types_are_refused_before_the_stack_ends() {
         bytes.extend([tag::SEQUENCE, 0]);
     }
     assert!(matches!(read(&bytes), Err(SchemaDecodeError::Limit { what: "types inside each other", .. })));
+}
+
+/// What [`super::decode::decode`] holds in memory is within this many bytes for a byte of input, whatever the input.
+const GROWTH: usize = 64;
+
+#[test]
+fn no_document_unfolds_into_much_more_memory() {
+    let unnamed = || Annotation { name: String::new(), args: vec![] };
+    let args = vec![(String::new(), Literal::Int(0)); 3000];
+    let annotated = |annotations| with_annotations(Member::new("a", Type::Bool), annotations);
+    let deep = (0..20).fold(Type::Bool, |ty, _| Type::sequence(ty));
+    let labels: Vec<i64> = (0..3000).collect();
+    let documents = [
+        strukt(vec![annotated((0..3000).map(|_| unnamed()).collect())]),
+        strukt(vec![annotated(vec![Annotation { name: String::new(), args }])]),
+        strukt((0..3000).map(|i| Member::new(format!("{i}"), deep.clone())).collect()),
+        strukt((0..60_000).map(|i| Member::new(format!("{i}"), Type::Bool)).collect()),
+        strukt((0..3000).map(|i| Member::new(format!("{i}"), Type::array(Type::Bool, [1; 32]))).collect()),
+        union(labels),
+    ];
+    for schema in &documents {
+        let bytes = schema.to_bytes();
+        let back = read(&bytes).unwrap();
+        let held = heap_bytes(&back);
+        assert!(held <= GROWTH * bytes.len(), "{held} bytes from {}", bytes.len());
+    }
+    for seed in 0..100 {
+        let bytes = random_schema(seed, 20).to_bytes_with_docs();
+        let held = heap_bytes(&read(&bytes).unwrap());
+        assert!(held <= GROWTH * bytes.len(), "seed {seed}: {held} bytes from {}", bytes.len());
+    }
+}
+
+fn with_annotations(mut member: Member, annotations: Vec<Annotation>) -> Member {
+    member.annotations = annotations;
+    member
+}
+
+fn union(labels: Vec<i64>) -> Schema {
+    let mut builder = SchemaBuilder::new();
+    let id = builder.add(Def::union("U", Type::Int64, vec![Case::new(labels, "a", Type::Bool)]));
+    builder.finish(Type::Def(id)).unwrap()
+}
+
+/// Bytes that a schema holds on the heap, spare room of vectors included.
+fn heap_bytes(schema: &Schema) -> usize {
+    size_of_val(schema.defs()) + schema.defs().iter().map(def_bytes).sum::<usize>() + type_bytes(schema.root())
+}
+
+fn def_bytes(def: &Def) -> usize {
+    let parts = match &def.kind {
+        DefKind::Struct { members, .. } => vec_bytes(members, member_bytes),
+        DefKind::Union { discriminator, cases, .. } => {
+            let case_bytes = |case: &Case| vec_bytes(&case.labels, |_| 0) + member_bytes(&case.member);
+            type_bytes(discriminator) + vec_bytes(cases, case_bytes)
+        }
+        DefKind::Enum { literals, .. } => vec_bytes(literals, |l| l.name.capacity() + annotation_bytes(&l.annotations)),
+        DefKind::Bitmask { flags, .. } => vec_bytes(flags, |f| f.name.capacity() + annotation_bytes(&f.annotations)),
+        DefKind::Bitset { fields, .. } => vec_bytes(fields, |f| annotation_bytes(&f.annotations) + type_bytes(&f.ty)),
+        DefKind::Alias { target } => type_bytes(target),
+    };
+    def.name.capacity() + def.doc.capacity() + annotation_bytes(&def.annotations) + parts
+}
+
+fn member_bytes(member: &Member) -> usize {
+    let text = member.name.capacity() + member.doc.capacity();
+    let default = member.default.as_ref().map_or(0, literal_bytes);
+    text + default + type_bytes(&member.ty) + annotation_bytes(&member.annotations)
+}
+
+fn type_bytes(ty: &Type) -> usize {
+    match ty {
+        Type::Sequence { element, .. } => size_of::<Type>() + type_bytes(element),
+        Type::Array { element, dims } => size_of::<Type>() + type_bytes(element) + vec_bytes(dims, |_| 0),
+        Type::Map { key, value, .. } => 2 * size_of::<Type>() + type_bytes(key) + type_bytes(value),
+        _ => 0,
+    }
+}
+
+fn annotation_bytes(annotations: &Vec<Annotation>) -> usize {
+    let arg_bytes = |(name, value): &(String, Literal)| name.capacity() + literal_bytes(value);
+    vec_bytes(annotations, |a| a.name.capacity() + vec_bytes(&a.args, arg_bytes))
+}
+
+fn literal_bytes(literal: &Literal) -> usize {
+    match literal {
+        Literal::String(text) | Literal::Enum(text) => text.capacity(),
+        _ => 0,
+    }
+}
+
+#[expect(clippy::ptr_arg, reason = "the spare room counts")]
+fn vec_bytes<T>(items: &Vec<T>, of: impl Fn(&T) -> usize) -> usize {
+    items.capacity() * size_of::<T>() + items.iter().map(of).sum::<usize>()
 }

@@ -8,8 +8,8 @@ use alloc::{
 };
 
 use super::{
-    CasePair, CaseStep, Condition, Conflict, Pair, Policy, Reason, Rules, ScalarStep, Verdict, pair_cases, pair_fields,
-    pair_flags, pair_literals, pair_members, strict,
+    CasePair, CaseStep, Condition, Conflict, Pair, Policy, Reason, Rules, ScalarStep, Verdict, absent_value,
+    pair_cases, pair_fields, pair_flags, pair_literals, pair_members, strict,
 };
 use crate::schema::{Def, DefId, DefKind, Member, Schema, TryConstruct, Type, array_shape, holder_bits};
 
@@ -169,24 +169,16 @@ impl<'a> Walk<'a> {
     }
 
     fn scalars(&mut self, w: &'a Type, r: &'a Type, at: Context) {
+        let step = ScalarStep::of(w, r);
+        let changes_key = at.around.in_key && step != ScalarStep::Refused;
+        if step == ScalarStep::Same || !(step == ScalarStep::Refused || changes_key || self.rules.strict_xtypes) {
+            return;
+        }
         let (writer, reader) = (self.writer.type_name(w), self.reader.type_name(r));
-        let fix = match (w, r) {
-            (_, Type::Def(id)) if !matches!(w, Type::Def(_)) => {
-                format!(
-                    "the reader's {} '{reader}' needs another name, or make it {writer}",
-                    self.reader.def(*id).kind_name()
-                )
-            }
-            _ => format!("make the reader's type {writer}"),
-        };
-        match ScalarStep::of(w, r) {
-            ScalarStep::Same => {}
-            ScalarStep::Refused => self.refuse(at.place, writer, reader, fix),
-            _ if at.around.in_key => {
-                self.refuse(at.place, format!("a key of type {writer}"), format!("one of type {reader}"), fix);
-            }
-            _ if self.rules.strict_xtypes => self.refuse(at.place, writer, reader, fix),
-            _ => {}
+        let fix = format!("make the reader's type {writer}");
+        match changes_key {
+            true => self.refuse(at.place, format!("a key of type {writer}"), format!("one of type {reader}"), fix),
+            false => self.refuse(at.place, writer, reader, fix),
         }
     }
 
@@ -290,9 +282,9 @@ impl<'a> Walk<'a> {
             self.refuse(place, key_in_words(writer.key), key_in_words(reader.key), key_fix("member", writer.key));
         }
         if writer.optional && !reader.optional && reader.default.is_none() {
-            let policy = match reader.try_construct {
-                TryConstruct::UseDefault => Policy::UseDefault,
-                _ => Policy::Discard,
+            let policy = match absent_value(self.reader, reader) {
+                Some(_) => Policy::UseDefault,
+                None => Policy::Discard,
             };
             self.condition(place, "values without this member".to_string(), policy);
         }

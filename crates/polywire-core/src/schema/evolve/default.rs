@@ -1,6 +1,6 @@
 //! The value that stands where the writer has none.
 
-use crate::schema::{DefId, DefKind, Literal, Member, Schema, Type, literal};
+use crate::schema::{DefId, DefKind, Literal, Member, Schema, TryConstruct, Type, literal};
 
 /// A value that no writer sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,9 +50,14 @@ pub enum DefaultValue<'a> {
 /// assert_eq!(default_of(&schema, members[1]), DefaultValue::Text(""));
 /// ```
 pub fn default_of<'a>(schema: &'a Schema, member: &'a Member) -> DefaultValue<'a> {
-    if member.optional {
-        return DefaultValue::Absent;
-    }
+    if member.optional { DefaultValue::Absent } else { value_default(schema, member) }
+}
+
+/// What takes the place of a member's own value that does not fit, under `@try_construct(USE_DEFAULT)`: its `@default`, else
+/// [`zero_of`] its type.
+///
+/// For an optional member too: the writer has a value there, so one is present at the reader.
+pub fn value_default<'a>(schema: &'a Schema, member: &'a Member) -> DefaultValue<'a> {
     // The builder has made the literal one of the member's type.
     match &member.default {
         Some(Literal::Bool(value)) => DefaultValue::Bool(*value),
@@ -65,6 +70,37 @@ pub fn default_of<'a>(schema: &'a Schema, member: &'a Member) -> DefaultValue<'a
             None => zero_of(schema, &member.ty),
         },
         None => zero_of(schema, &member.ty),
+    }
+}
+
+/// What a reader's member is in a message in which the writer's optional member is absent; none if the message is refused.
+///
+/// That is not what it is where the writer has no such member at all: an absent value says that there is none, and to take that for
+/// a zero needs a word of the reader's, `@default` or `@try_construct(USE_DEFAULT)`.
+pub fn absent_value<'a>(schema: &'a Schema, member: &'a Member) -> Option<DefaultValue<'a>> {
+    let is_allowed = member.optional || member.default.is_some() || member.try_construct == TryConstruct::UseDefault;
+    is_allowed.then(|| default_of(schema, member))
+}
+
+/// The value that takes the place of a literal that the reader's enum does not have; none if the message is refused.
+///
+/// `try_construct` is that of the nearest member around the value, `own` that member if the value is its own and no element inside it. A
+/// discriminator has no such value: there it is an unknown case.
+pub fn unknown_literal(
+    schema: &Schema,
+    enumeration: DefId,
+    try_construct: TryConstruct,
+    own: Option<&Member>,
+) -> Option<i32> {
+    let DefKind::Enum { literals, .. } = &schema.def(enumeration).kind else { return None };
+    let marked = literals.iter().find(|l| l.is_default).map(|l| l.value);
+    if try_construct != TryConstruct::UseDefault {
+        return marked;
+    }
+    match own.map(|member| value_default(schema, member)) {
+        Some(DefaultValue::Int(value)) => i32::try_from(value).ok(),
+        // An element inside the member's value.
+        _ => marked.or(literals.first().map(|l| l.value)),
     }
 }
 

@@ -12,16 +12,18 @@ mod default;
 mod pair;
 mod scalar;
 mod strict;
+#[cfg(test)]
+mod tests;
 
 pub use assess::{assess, assess_with};
-pub use default::{DefaultValue, default_of, zero_of};
+pub use default::{DefaultValue, absent_value, default_of, unknown_literal, value_default, zero_of};
 pub use pair::{
     CasePair, CaseStep, Conflict, FieldPair, FlagPair, LiteralPair, Pair, Placed, kept_bits, pair_cases, pair_fields,
     pair_flags, pair_literals, pair_members,
 };
 pub use scalar::ScalarStep;
 
-/// Whether a reader understands a writer.
+/// Whether a reader understands a writer. Of many reasons or conditions the first 64 are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every value of the writer's is a value of the reader's.
@@ -50,8 +52,8 @@ pub struct Condition {
 pub enum Policy {
     /// The message is refused: nothing or `@try_construct(DISCARD)` is said.
     Discard,
-    /// A default takes its place, by `@try_construct(USE_DEFAULT)`: [`default_of`] the member if it is the member's own value
-    /// that does not fit, else, for an element, [`zero_of`] its type.
+    /// A default takes its place, by `@try_construct(USE_DEFAULT)`: the member's [`value_default`] if it is its own value that
+    /// does not fit, else, for an element, [`zero_of`] its type.
     UseDefault,
     /// The string or collection is cut to the bound, by `@try_construct(TRIM)`.
     Trim,

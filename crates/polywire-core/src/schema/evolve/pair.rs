@@ -244,18 +244,23 @@ impl<'a> Cases<'a> {
 /// The bits of a writer's bitmask or bitset that are something at the reader; it clears all others, as it skips a member that it
 /// does not have.
 ///
-/// Two of the same kind and hash need no such mask: there, bits without a name pass as well.
+/// If all flags or fields pair, bits without a name pass as well, as far as both sides have room for them.
 pub fn kept_bits(writer: &Schema, w: DefId, reader: &Schema, r: DefId) -> Result<u64, Conflict> {
     let flags = pair_flags(writer, w, reader, r)?;
-    let flags = flags.iter().filter(|p| p.writer.is_some()).filter_map(|p| p.reader).map(|(_, f)| 1 << f.position);
     let fields = pair_fields(writer, w, reader, r)?;
-    let fields = fields.iter().filter(|p| p.writer.is_some()).filter_map(|p| p.reader).map(|(_, f)| bits_of(f));
-    Ok(flags.chain(fields).fold(0, |all, bits| all | bits))
+    let flags = flags.iter().map(|p| p.writer.and(p.reader).map(|(_, f)| 1 << f.position));
+    let fields = fields.iter().map(|p| p.writer.and(p.reader).map(|(_, f)| ones(f.width) << f.position));
+    let bits: Vec<Option<u64>> = flags.chain(fields).collect();
+    if bits.contains(&None) {
+        return Ok(bits.into_iter().flatten().fold(0, |all, bits| all | bits));
+    }
+    let room = |schema: &Schema, id| schema.holder_size(id).map_or(0, |bytes| 8 * bytes);
+    Ok(ones(room(writer, w).min(room(reader, r))))
 }
 
-fn bits_of(field: &BitField) -> u64 {
-    let ones = u64::MAX.checked_shr(64 - u32::from(field.width)).unwrap_or(0);
-    ones.checked_shl(field.position.into()).unwrap_or(0)
+/// That many ones from the least significant bit on; at most 64.
+fn ones(n: u8) -> u64 {
+    u64::MAX.checked_shr(64u32.saturating_sub(n.into())).unwrap_or(0)
 }
 
 /// Pairs the literals of two enums by value: the writer's in its order, then those only the reader has.

@@ -1,0 +1,334 @@
+//! What CDR reads for each kind of value.
+
+use alloc::vec::Vec;
+
+use super::{DISCRIMINATOR_ID, Dialect, Version, parameters, scalar_of_def, wide};
+use crate::{
+    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, scalar_of},
+    layout::{Kind, Scalar},
+    program::{Arm, Block, Check, FaultKind, MemberTable, OpKind, Place, Segment, Source, TextForm, Wire},
+    schema::{DefId, DefKind, Extensibility, Type, array_shape},
+};
+
+impl DecodeDialect for Dialect {
+    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
+        walk.emit(OpKind::Align(self.alignment(wire)));
+        walk.fixed(ty, wire, self.order, slot)
+    }
+
+    fn enumeration(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        id: DefId,
+        wire: Scalar,
+        slot: &Slot<'_>,
+    ) -> Result<(), LowerError> {
+        walk.emit(OpKind::Align(self.alignment(wire)));
+        walk.fixed(&Type::Def(id), wire, self.order, slot)
+    }
+
+    fn text(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        walk.emit(OpKind::Align(4));
+        let form = match ty {
+            Type::WString { .. } => TextForm::Kernel(wide::kernel(self.order)),
+            _ => TextForm::CountedNul { order: self.order },
+        };
+        walk.text(form, slot)
+    }
+
+    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let delimited = self.delimited_elements(walk.writer(), &[element]);
+        self.get_delimited(walk, delimited, parameters::EXACT, |walk| {
+            self.get_length(walk);
+            match walk.bulk_scalar(element, slot) {
+                Some(scalar) => self.get_bulk(walk, scalar, slot),
+                None => self.get_elements(walk, element, slot),
+            }
+        })
+    }
+
+    fn array(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        element: &Type,
+        dims: &[u32],
+        slot: &Slot<'_>,
+    ) -> Result<(), LowerError> {
+        let (inner, inner_dims) = array_shape(walk.writer(), element);
+        let len = dims.iter().chain(&inner_dims).try_fold(1u32, |n, dim| n.checked_mul(*dim));
+        let len = len.ok_or_else(|| walk.unsupported("the array is too large"))?;
+        let delimited = self.delimited_elements(walk.writer(), &[inner]);
+        self.get_delimited(walk, delimited, parameters::EXACT, |walk| {
+            match self.get_repeated(walk, inner, len, slot)? {
+                Some(segment) => {
+                    let size = segment.size();
+                    walk.emit(OpKind::Align(self.alignment(segment.wire)));
+                    walk.emit(OpKind::Run { segments: [segment].into(), size });
+                    Ok(())
+                }
+                None => self.get_array_elements(walk, inner, len, slot),
+            }
+        })
+    }
+
+    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let delimited = self.delimited_elements(walk.writer(), &[key, value]);
+        let (least_key, least_value) = (self.min_wire(walk.writer(), key), self.min_wire(walk.writer(), value));
+        let min_wire = least_key.saturating_add(least_value);
+        self.get_delimited(walk, delimited, parameters::EXACT, |walk| {
+            self.get_length(walk);
+            let (key, value) = walk.entry(slot, |walk, at| walk.value(key, at), |walk, at| walk.value(value, at))?;
+            let bound = walk.bound(slot);
+            walk.emit(OpKind::Map { place: slot.place, source: Source::Count, key, value, bound, min_wire });
+            Ok(())
+        })
+    }
+
+    fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
+        let def = walk.writer().def(id);
+        self.get_delimited(walk, self.delimited(def), parameters::SKIP_REST, |walk| match def.extensibility {
+            Extensibility::Mutable => self.get_mutable(walk, members),
+            _ => members.iter().try_for_each(|member| self.get_plain_member(walk, member)),
+        })
+    }
+
+    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Result<(), LowerError> {
+        let def = walk.writer().def(union.id);
+        let mutable = def.extensibility == Extensibility::Mutable;
+        self.get_delimited(walk, self.delimited(def), parameters::SKIP_REST, |walk| {
+            self.get_discriminator(walk, union, mutable);
+            walk.union_arms(union, |walk, case| match mutable {
+                true => self.get_case(walk, case),
+                false => walk.case_value(case),
+            })?;
+            if mutable && self.version == Version::One {
+                walk.emit(OpKind::Action(parameters::list_end(self.order), 0));
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Dialect {
+    fn get_length(&self, walk: &mut DecodeWalk<'_>) {
+        walk.emit(OpKind::Align(4));
+        walk.emit(OpKind::Get(Wire::Fixed { scalar: Scalar::U32, order: self.order }));
+    }
+
+    /// Elements as one piece. There is no padding behind the count of none.
+    fn get_bulk(&self, walk: &mut DecodeWalk<'_>, scalar: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
+        let bulk = OpKind::Bulk { place, scalar, order: self.order, bound, overflow };
+        let alignment = self.alignment(scalar);
+        if alignment <= 4 {
+            walk.emit(bulk);
+            return Ok(());
+        }
+        let empty = walk.block(|walk| {
+            walk.emit(OpKind::Clear(place));
+            Ok(())
+        })?;
+        let otherwise = walk.block(|walk| {
+            walk.emit(OpKind::Align(alignment));
+            walk.emit(bulk);
+            Ok(())
+        })?;
+        walk.emit(OpKind::Switch { arms: [([0].into(), empty)].into(), otherwise });
+        Ok(())
+    }
+
+    fn get_elements(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let min_wire = self.min_wire(walk.writer(), element);
+        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
+        let element = walk.element(slot, |walk, at| walk.value(element, at))?;
+        walk.emit(OpKind::Sequence { place: slot.place, source: Source::Count, element, bound, overflow, min_wire });
+        Ok(())
+    }
+
+    /// Elements of an array of which `len` are left, all dimensions together: memory says how they are grouped.
+    fn get_array_elements(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        inner: &Type,
+        len: u32,
+        slot: &Slot<'_>,
+    ) -> Result<(), LowerError> {
+        let here = match walk.kind(slot.place) {
+            Some(Kind::Array { len, .. }) => *len,
+            _ => len,
+        };
+        let element = walk.element(slot, |walk, at| match walk.kind(at.place) {
+            Some(Kind::Array { .. }) => self.get_array_elements(walk, inner, len, at),
+            _ => walk.value(inner, at),
+        })?;
+        walk.emit(OpKind::Sequence {
+            place: slot.place,
+            source: Source::Fixed(here),
+            element,
+            bound: 0,
+            overflow: Default::default(),
+            min_wire: 0,
+        });
+        Ok(())
+    }
+
+    /// An array's elements as one segment, if wire and memory have the same scalars.
+    fn get_repeated(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        inner: &Type,
+        len: u32,
+        slot: &Slot<'_>,
+    ) -> Result<Option<Segment>, LowerError> {
+        let scalar = match walk.writer().resolve(inner) {
+            Type::Def(_) => None,
+            primitive => scalar_of(primitive),
+        };
+        let Some(scalar) = scalar.filter(|scalar| len.checked_mul(scalar.size() as u32).is_some()) else {
+            return Ok(None);
+        };
+        let place = match slot.place {
+            Place::Sink => Place::Sink,
+            Place::At { offset, mut node } => {
+                while let Kind::Array { element, .. } = walk.layout().node(node).kind {
+                    node = element;
+                }
+                match walk.layout().node(node).kind {
+                    Kind::Scalar(memory) if memory == scalar => Place::At { offset, node },
+                    _ => return Ok(None),
+                }
+            }
+        };
+        let check = (scalar == Scalar::Bool).then_some(Check::Bool);
+        let order = self.order;
+        Ok(Some(Segment { place, at: 0, wire: scalar, memory: scalar, count: len, order, check }))
+    }
+
+    fn get_plain_member(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<(), LowerError> {
+        if !member.writer.optional {
+            return walk.member(member);
+        }
+        match self.version {
+            Version::One => self.get_optional_parameter(walk, member),
+            Version::Two => {
+                walk.emit(OpKind::Get(Wire::Fixed { scalar: Scalar::U8, order: self.order }));
+                walk.emit(OpKind::Check(Check::Bool));
+                let then = walk.block(|walk| self.get_present(walk, member))?;
+                let otherwise = walk.block(|walk| walk.absent(member))?;
+                walk.emit(OpKind::If { then, otherwise });
+                Ok(())
+            }
+        }
+    }
+
+    fn get_optional_parameter(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<(), LowerError> {
+        let argument = self.parameter(member.writer);
+        walk.emit(OpKind::Test(parameters::parameter_present(self.order)));
+        let then = walk.block(|walk| {
+            let body = walk.block(|walk| self.get_present(walk, member))?;
+            let dialect = parameters::parameter_region(self.order);
+            walk.emit(OpKind::Region { dialect, argument, body });
+            Ok(())
+        })?;
+        let otherwise = walk.block(|walk| {
+            walk.emit(OpKind::Action(parameters::absent_parameter(self.order), argument));
+            walk.absent(member)
+        })?;
+        walk.emit(OpKind::If { then, otherwise });
+        Ok(())
+    }
+
+    /// A member that is there though it need not be.
+    fn get_present(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<(), LowerError> {
+        if member.reader.is_none() && member.writer.must_understand {
+            walk.emit(OpKind::Fail(FaultKind::UnknownMember));
+            return Ok(());
+        }
+        walk.member(member)
+    }
+
+    fn get_mutable(&self, walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
+        // What the reader lacks has no arm: it is skipped by its length, or refused if it must be understood.
+        let known = members.iter().filter(|member| member.reader.is_some());
+        let arms = known.map(|member| {
+            Ok(Arm {
+                key: key(member.writer.id, b""),
+                body: walk.block(|walk| walk.member(member))?,
+                absent: walk.block(|walk| match member.writer.optional {
+                    true => walk.absent(member),
+                    false => walk.missing(member),
+                })?,
+            })
+        });
+        let arms = arms.collect::<Result<Vec<Arm>, LowerError>>()?;
+        let table = MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect());
+        let dialect = match self.version {
+            Version::One => parameters::parameter_list(self.order),
+            Version::Two => parameters::member_list(self.order),
+        };
+        walk.emit(OpKind::Members { dialect, arms, table: table.into() });
+        Ok(())
+    }
+
+    fn get_discriminator(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>, mutable: bool) {
+        let wire = if union.wire == Scalar::Bool { Scalar::U8 } else { union.wire };
+        let header = u64::from(DISCRIMINATOR_ID) | (wire.size() as u64) << 32;
+        match (mutable, self.version) {
+            (false, _) => walk.emit(OpKind::Align(self.alignment(wire))),
+            (true, Version::One) => walk.emit(OpKind::Action(parameters::scalar_parameter(self.order), header)),
+            (true, Version::Two) => walk.emit(OpKind::Action(parameters::scalar_member(self.order), header)),
+        }
+        walk.emit(OpKind::Get(Wire::Fixed { scalar: wire, order: self.order }));
+        if let Some(check) = self.discriminator_check(walk, union) {
+            walk.emit(OpKind::Check(check));
+        }
+        walk.emit(OpKind::Convert(Scalar::I64));
+    }
+
+    /// A discriminator is a value of its type, whether a case belongs to it or not.
+    fn discriminator_check(&self, walk: &DecodeWalk<'_>, union: &UnionIn<'_>) -> Option<Check> {
+        let writer = walk.writer();
+        match writer.resolve(union.discriminator) {
+            Type::Bool => Some(Check::Bool),
+            Type::Def(id) if scalar_of_def(writer, *id).is_some() => match &writer.def(*id).kind {
+                DefKind::Enum { literals, .. } => {
+                    let mut values: Vec<i64> = literals.iter().map(|l| l.value.into()).collect();
+                    values.sort_unstable();
+                    Some(Check::OneOf(values.into()))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn get_case(&self, walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>) -> Result<(), LowerError> {
+        let body = walk.block(|walk| walk.case_value(case))?;
+        let (dialect, argument) = match self.version {
+            Version::One => (parameters::parameter_region(self.order), self.parameter(case.member)),
+            Version::Two => {
+                let header = self.member_header(walk.writer(), case.member);
+                (parameters::member_region(self.order), header.word.into())
+            }
+        };
+        walk.emit(OpKind::Region { dialect, argument, body });
+        Ok(())
+    }
+
+    /// Emits what `fill` does, behind a DHEADER if there has to be one.
+    fn get_delimited(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        delimited: bool,
+        rest: u64,
+        fill: impl FnOnce(&mut DecodeWalk<'_>) -> Result<(), LowerError>,
+    ) -> Result<(), LowerError> {
+        if !delimited {
+            return fill(walk);
+        }
+        let body: Block = walk.block(fill)?;
+        let dialect = parameters::dheader_region(self.order);
+        walk.emit(OpKind::Region { dialect, argument: rest, body });
+        Ok(())
+    }
+}

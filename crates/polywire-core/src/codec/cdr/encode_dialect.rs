@@ -1,0 +1,328 @@
+//! What CDR writes for each kind of value.
+
+use alloc::boxed::Box;
+
+use super::{DISCRIMINATOR_ID, Dialect, Version, parameters, wide};
+use crate::{
+    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, scalar_of, widens},
+    layout::{Kind, Scalar},
+    program::{Block, OpKind, Overflow, Place, Segment, Source, TextForm, Wire},
+    schema::{Case, DefId, Extensibility, Member, Type, array_shape},
+};
+
+impl EncodeDialect for Dialect {
+    fn scalar(&self, walk: &mut EncodeWalk<'_>, _ty: &Type, wire: Scalar, place: Place) -> Result<(), LowerError> {
+        self.put_scalar(walk, wire, place)
+    }
+
+    fn enumeration(&self, walk: &mut EncodeWalk<'_>, _id: DefId, wire: Scalar, place: Place) -> Result<(), LowerError> {
+        self.put_scalar(walk, wire, place)
+    }
+
+    fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Result<(), LowerError> {
+        let (form, bound, utf16_bound) = match ty {
+            Type::WString { bound } => (TextForm::Kernel(wide::kernel(self.order)), *bound, true),
+            Type::String { bound } => (TextForm::CountedNul { order: self.order }, *bound, false),
+            _ => return Err(walk.mismatch()),
+        };
+        walk.emit(OpKind::Align(4));
+        walk.emit(OpKind::Text { place, form, bound, utf16_bound, overflow: Overflow::Refuse, after: 0 });
+        Ok(())
+    }
+
+    fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Result<(), LowerError> {
+        let delimited = self.delimited_elements(walk.schema(), &[element]);
+        self.put_delimited(walk, delimited, |walk| {
+            self.put_length(walk, place);
+            match self.bulk_scalar(walk, element, place) {
+                Some(scalar) => self.put_bulk(walk, scalar, bound, place),
+                None => self.put_elements(walk, element, bound, place),
+            }
+        })
+    }
+
+    fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, _dims: &[u32], place: Place) -> Result<(), LowerError> {
+        let (inner, _) = array_shape(walk.schema(), element);
+        let delimited = self.delimited_elements(walk.schema(), &[inner]);
+        self.put_delimited(walk, delimited, |walk| match self.put_repeated(walk, inner, place) {
+            Some(segment) => {
+                walk.emit(OpKind::Align(self.alignment(segment.wire)));
+                let size = segment.size();
+                walk.emit(OpKind::Run { segments: [segment].into(), size });
+                Ok(())
+            }
+            None => self.put_array_elements(walk, inner, place),
+        })
+    }
+
+    fn map(
+        &self,
+        walk: &mut EncodeWalk<'_>,
+        key: &Type,
+        value: &Type,
+        bound: u32,
+        place: Place,
+    ) -> Result<(), LowerError> {
+        let delimited = self.delimited_elements(walk.schema(), &[key, value]);
+        self.put_delimited(walk, delimited, |walk| {
+            self.put_length(walk, place);
+            let (key, value) = walk.entry(place, |walk, at| walk.value(key, at), |walk, at| walk.value(value, at))?;
+            walk.emit(OpKind::Map { place, source: Source::Count, key, value, bound, min_wire: 0 });
+            Ok(())
+        })
+    }
+
+    fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Result<(), LowerError> {
+        let def = walk.schema().def(id);
+        let mutable = def.extensibility == Extensibility::Mutable;
+        self.put_delimited(walk, self.delimited(def), |walk| {
+            members.iter().try_for_each(|member| match mutable {
+                true => self.put_mutable_member(walk, member),
+                false => self.put_plain_member(walk, member),
+            })?;
+            if mutable && self.version == Version::One {
+                self.put_list_end(walk);
+            }
+            Ok(())
+        })
+    }
+
+    fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Result<(), LowerError> {
+        let def = walk.schema().def(union.id);
+        let mutable = def.extensibility == Extensibility::Mutable;
+        self.put_delimited(walk, self.delimited(def), |walk| {
+            walk.union_arms(
+                union,
+                |walk, case, place| {
+                    self.put_discriminator(walk, union.wire, mutable);
+                    self.put_case(walk, case, place, mutable)
+                },
+                |walk| {
+                    self.put_discriminator(walk, union.wire, mutable);
+                    Ok(())
+                },
+            )?;
+            if mutable && self.version == Version::One {
+                self.put_list_end(walk);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Dialect {
+    fn put_scalar(&self, walk: &mut EncodeWalk<'_>, wire: Scalar, place: Place) -> Result<(), LowerError> {
+        let memory = walk.memory_scalar(place)?;
+        walk.emit(OpKind::Align(self.alignment(wire)));
+        if wire == memory || widens(wire, memory) {
+            let segment = Segment { place, at: 0, wire, memory, count: 1, order: self.order, check: None };
+            let size = segment.size();
+            walk.emit(OpKind::Run { segments: [segment].into(), size });
+            return Ok(());
+        }
+        walk.emit(OpKind::Load(place));
+        walk.emit(OpKind::Convert(wire));
+        walk.emit(OpKind::Put(Wire::Fixed { scalar: wire, order: self.order }));
+        Ok(())
+    }
+
+    fn put_length(&self, walk: &mut EncodeWalk<'_>, place: Place) {
+        walk.emit(OpKind::Align(4));
+        walk.emit(OpKind::Length(place));
+        walk.emit(OpKind::Convert(Scalar::U32));
+        walk.emit(OpKind::Put(Wire::Fixed { scalar: Scalar::U32, order: self.order }));
+    }
+
+    /// The scalar of a sequence's elements, if they can be copied to the wire all at once but for the order of bytes.
+    fn bulk_scalar(&self, walk: &EncodeWalk<'_>, element: &Type, place: Place) -> Option<Scalar> {
+        let scalar = scalar_of(walk.schema().resolve(element))?;
+        match walk.kind(place) {
+            Some(Kind::Sequence(sequence)) => match walk.layout().node(sequence.element).kind {
+                Kind::Scalar(memory) => (memory == scalar).then_some(scalar),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Elements as one piece. There is no padding behind the count of none.
+    fn put_bulk(&self, walk: &mut EncodeWalk<'_>, scalar: Scalar, bound: u32, place: Place) -> Result<(), LowerError> {
+        let bulk = OpKind::Bulk { place, scalar, order: self.order, bound, overflow: Overflow::Refuse };
+        let alignment = self.alignment(scalar);
+        if alignment <= 4 {
+            walk.emit(bulk);
+            return Ok(());
+        }
+        let otherwise = walk.block(|walk| {
+            walk.emit(OpKind::Align(alignment));
+            walk.emit(bulk);
+            Ok(())
+        })?;
+        walk.emit(OpKind::Switch { arms: [([0].into(), Block::default())].into(), otherwise });
+        Ok(())
+    }
+
+    fn put_elements(
+        &self,
+        walk: &mut EncodeWalk<'_>,
+        element: &Type,
+        bound: u32,
+        place: Place,
+    ) -> Result<(), LowerError> {
+        let element = walk.element(place, |walk, at| walk.value(element, at))?;
+        let (source, overflow) = (Source::Count, Overflow::Refuse);
+        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
+        Ok(())
+    }
+
+    /// An array of arrays is one array of more dimensions, so there is one DHEADER for all of it.
+    fn put_array_elements(&self, walk: &mut EncodeWalk<'_>, inner: &Type, place: Place) -> Result<(), LowerError> {
+        let element = walk.element(place, |walk, at| match walk.kind(at) {
+            Some(Kind::Array { .. }) => self.put_array_elements(walk, inner, at),
+            _ => walk.value(inner, at),
+        })?;
+        let (source, overflow) = (Source::Count, Overflow::Refuse);
+        walk.emit(OpKind::Sequence { place, source, element, bound: 0, overflow, min_wire: 0 });
+        Ok(())
+    }
+
+    /// An array's elements as one segment, if wire and memory have the same scalars.
+    fn put_repeated(&self, walk: &EncodeWalk<'_>, inner: &Type, place: Place) -> Option<Segment> {
+        let scalar = scalar_of(walk.schema().resolve(inner))?;
+        let Place::At { offset, mut node } = place else { return None };
+        let mut count = 1u32;
+        while let Kind::Array { element, len } = walk.layout().node(node).kind {
+            (node, count) = (element, count.checked_mul(len)?);
+        }
+        count.checked_mul(scalar.size() as u32)?;
+        let place = Place::At { offset, node };
+        let same = matches!(walk.kind(place), Some(Kind::Scalar(memory)) if *memory == scalar);
+        let segment = Segment { place, at: 0, wire: scalar, memory: scalar, count, order: self.order, check: None };
+        same.then_some(segment)
+    }
+
+    fn put_plain_member(&self, walk: &mut EncodeWalk<'_>, out: &MemberOut<'_>) -> Result<(), LowerError> {
+        if !out.member.optional {
+            return walk.member(out.member, out.place);
+        }
+        match self.version {
+            Version::One => {
+                let absent = self.absent_parameter(out.member);
+                walk.if_present(
+                    out,
+                    |walk, place| self.put_parameter(walk, out.member, place),
+                    |walk| {
+                        walk.emit(OpKind::Align(4));
+                        walk.emit(OpKind::Literal(absent));
+                        Ok(())
+                    },
+                )
+            }
+            Version::Two => walk.if_present(
+                out,
+                |walk, place| {
+                    walk.emit(OpKind::Literal([1].into()));
+                    walk.member(out.member, place)
+                },
+                |walk| {
+                    walk.emit(OpKind::Literal([0].into()));
+                    Ok(())
+                },
+            ),
+        }
+    }
+
+    fn put_mutable_member(&self, walk: &mut EncodeWalk<'_>, out: &MemberOut<'_>) -> Result<(), LowerError> {
+        match out.member.optional {
+            true => walk.if_present(out, |walk, place| self.put_with_header(walk, out.member, place), |_| Ok(())),
+            false => self.put_with_header(walk, out.member, out.place),
+        }
+    }
+
+    fn put_with_header(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Result<(), LowerError> {
+        match self.version {
+            Version::One => self.put_parameter(walk, member, place),
+            Version::Two => self.put_emember(walk, member, place),
+        }
+    }
+
+    fn put_parameter(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Result<(), LowerError> {
+        let body = walk.block(|walk| walk.member(member, place))?;
+        let dialect = parameters::parameter_region(self.order);
+        walk.emit(OpKind::Region { dialect, argument: self.parameter(member), body });
+        Ok(())
+    }
+
+    fn put_emember(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Result<(), LowerError> {
+        let header = self.member_header(walk.schema(), member);
+        if header.sized {
+            let body = walk.block(|walk| walk.member(member, place))?;
+            let dialect = parameters::member_region(self.order);
+            walk.emit(OpKind::Region { dialect, argument: header.word.into(), body });
+            return Ok(());
+        }
+        walk.emit(OpKind::Align(4));
+        walk.emit(OpKind::Literal(self.word(header.word).into()));
+        walk.member(member, place)
+    }
+
+    fn put_discriminator(&self, walk: &mut EncodeWalk<'_>, wire: Scalar, mutable: bool) {
+        let wire = if wire == Scalar::Bool { Scalar::U8 } else { wire };
+        match (mutable, self.version) {
+            (false, _) => walk.emit(OpKind::Align(self.alignment(wire))),
+            (true, Version::One) => {
+                let header = self.short_parameter(DISCRIMINATOR_ID as u16, wire.size() as u16);
+                walk.emit(OpKind::Align(4));
+                walk.emit(OpKind::Literal(header.into()));
+            }
+            (true, Version::Two) => {
+                // The length code of 1, 2, 4 and 8 bytes is the size's logarithm.
+                let code = wire.size().trailing_zeros();
+                walk.emit(OpKind::Align(4));
+                walk.emit(OpKind::Literal(self.word(code << 28 | DISCRIMINATOR_ID).into()));
+            }
+        }
+        walk.emit(OpKind::Convert(wire));
+        walk.emit(OpKind::Put(Wire::Fixed { scalar: wire, order: self.order }));
+    }
+
+    fn put_case(&self, walk: &mut EncodeWalk<'_>, case: &Case, place: Place, mutable: bool) -> Result<(), LowerError> {
+        match mutable {
+            true => self.put_with_header(walk, &case.member, place),
+            false => walk.member(&case.member, place),
+        }
+    }
+
+    fn put_list_end(&self, walk: &mut EncodeWalk<'_>) {
+        walk.emit(OpKind::Align(4));
+        walk.emit(OpKind::Literal(self.short_parameter(parameters::PID_LIST_END, 0).into()));
+    }
+
+    /// The header of an optional of a plain type of XCDR1 that is not there.
+    fn absent_parameter(&self, member: &Member) -> Box<[u8]> {
+        let flag = if member.must_understand { parameters::PID_MUST_UNDERSTAND } else { 0 };
+        match parameters::short_id(member.id) {
+            Some(id) => self.short_parameter(id | flag, 0).into(),
+            None => {
+                let head = self.short_parameter(parameters::PID_EXTENDED | flag, 8);
+                [head, self.word(member.id), self.word(0)].concat().into()
+            }
+        }
+    }
+
+    /// Emits what `fill` does, behind a DHEADER if there has to be one.
+    fn put_delimited(
+        &self,
+        walk: &mut EncodeWalk<'_>,
+        delimited: bool,
+        fill: impl FnOnce(&mut EncodeWalk<'_>) -> Result<(), LowerError>,
+    ) -> Result<(), LowerError> {
+        if !delimited {
+            return fill(walk);
+        }
+        let body = walk.block(fill)?;
+        let dialect = parameters::dheader_region(self.order);
+        walk.emit(OpKind::Region { dialect, argument: parameters::SKIP_REST, body });
+        Ok(())
+    }
+}

@@ -1,0 +1,499 @@
+//! Headers and lengths: the encapsulation header, DHEADERs, the parameters of XCDR1 and the members of XCDR2.
+//!
+//! Every function here exists once for each order of bytes; `BIG` tells them apart.
+
+use crate::program::{
+    ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Order, Output, RegionDialect, Status,
+    TestKernel,
+};
+
+/// A parameter's id that says: the id and the length follow in words of 32 bits.
+pub(super) const PID_EXTENDED: u16 = 0x3F01;
+/// The id behind the last parameter. That of RTPS's own lists is another.
+pub(super) const PID_LIST_END: u16 = 0x3F02;
+/// A parameter to be passed over.
+const PID_IGNORE: u16 = 0x3F03;
+/// Set in the id of a parameter that a reader must understand.
+pub(super) const PID_MUST_UNDERSTAND: u16 = 0x4000;
+/// The bits of the id itself.
+const PID_MASK: u16 = 0x3FFF;
+/// The largest id that a short header can have.
+const PID_SHORT_MAX: u32 = 0x3F00;
+
+const MEMBER_ID_MASK: u32 = 0x0FFF_FFFF;
+const EM_MUST_UNDERSTAND: u32 = 1 << 31;
+
+/// Argument of a DHEADER's region: what is left inside is of a newer version of the type, and is skipped.
+pub(super) const SKIP_REST: u64 = 0;
+/// Argument of a DHEADER's region: nothing may be left inside.
+pub(super) const EXACT: u64 = 1;
+
+/// The argument for the regions and actions of parameters.
+pub(super) fn parameter(id: u32, must_understand: bool) -> u64 {
+    u64::from(id) | u64::from(must_understand) << 32
+}
+
+/// The id for a short header, if it fits one.
+pub(super) fn short_id(id: u32) -> Option<u16> {
+    u16::try_from(id).ok().filter(|_| id <= PID_SHORT_MAX)
+}
+
+macro_rules! by_order {
+    ($($(#[$doc:meta])* $name:ident: $kind:ident { $($field:ident: $value:expr),* $(; $function:ident = $get:ident)* };)*) => {$(
+        $(#[$doc])*
+        pub(super) fn $name(order: Order) -> &'static $kind {
+            static LITTLE: $kind = $kind { $($field: $value,)* $($function: $get::<false>),* };
+            static BIG: $kind = $kind { $($field: $value,)* $($function: $get::<true>),* };
+            match order {
+                Order::Little => &LITTLE,
+                Order::Big => &BIG,
+            }
+        }
+    )*};
+}
+
+/// The header in front of a message, and the padding behind it. The argument is the identifier.
+pub(super) static ENCAPSULATION: RegionDialect = RegionDialect {
+    name: "encapsulation",
+    restarts_origin: true,
+    get_begin: get_encapsulation,
+    get_end: leave_encapsulation,
+    put_begin: put_encapsulation,
+    put_end: pad_encapsulation,
+};
+
+by_order! {
+    /// A length in front: argument [`SKIP_REST`] or [`EXACT`]. That it restarts the origin changes nothing on the wire, for XCDR2 aligns to
+    /// 4 at most and what is inside begins at a multiple of 4; it lets alignment inside be known beforehand.
+    dheader_region: RegionDialect {
+        name: "dheader", restarts_origin: true;
+        get_begin = get_dheader; get_end = leave_dheader; put_begin = put_dheader; put_end = patch_dheader
+    };
+    /// A parameter of XCDR1: argument [`parameter`].
+    parameter_region: RegionDialect {
+        name: "parameter", restarts_origin: true;
+        get_begin = get_parameter; get_end = leave_parameter; put_begin = put_parameter; put_end = patch_parameter
+    };
+    /// A member of XCDR2 with a length of its own: the argument is its EMHEADER.
+    member_region: RegionDialect {
+        name: "member", restarts_origin: true;
+        get_begin = get_member; get_end = leave_parameter; put_begin = put_member; put_end = patch_dheader
+    };
+    /// The parameters of a mutable type of XCDR1, and the end of their list.
+    parameter_list: MemberDialect {
+        name: "parameters", refuse_duplicates: true, begin: begin_members, after: leave_element, skip: leave_element;
+        next = next_parameter
+    };
+    /// The members of a mutable type of XCDR2, up to the end of its DHEADER.
+    member_list: MemberDialect {
+        name: "members", refuse_duplicates: true, begin: begin_members, after: leave_element, skip: leave_element;
+        next = next_member
+    };
+    /// True if the optional of a plain type of XCDR1 is there. Moves nothing.
+    parameter_present: TestKernel { name: "parameter present"; test = is_parameter_present };
+    /// Passes the header of an optional that is not there: argument [`parameter`].
+    absent_parameter: ActionKernel { name: "absent parameter", put: put_nothing; get = get_absent };
+    /// Passes the header of a scalar: the argument is its id, and its size in the upper half.
+    scalar_parameter: ActionKernel { name: "scalar parameter", put: put_nothing; get = get_scalar_parameter };
+    /// The same in XCDR2.
+    scalar_member: ActionKernel { name: "scalar member", put: put_nothing; get = get_scalar_member };
+    /// Passes what is left of a mutable union of XCDR1.
+    list_end: ActionKernel { name: "list end", put: put_nothing; get = get_list_end };
+}
+
+extern "C" fn put_nothing(_: &mut Output<'_>, _: u64) -> Status {
+    Status::Ok
+}
+
+// Words.
+
+fn get_u32<const BIG: bool>(input: &mut Input<'_>) -> Result<u32, Status> {
+    input.align(4);
+    let bytes = input.take(4)?.try_into().unwrap_or_default();
+    Ok(if BIG { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+}
+
+fn get_u16<const BIG: bool>(input: &mut Input<'_>) -> Result<u16, Status> {
+    let bytes = input.take(2)?.try_into().unwrap_or_default();
+    Ok(if BIG { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) })
+}
+
+fn word<const BIG: bool>(value: u32) -> [u8; 4] {
+    if BIG { value.to_be_bytes() } else { value.to_le_bytes() }
+}
+
+fn halves<const BIG: bool>(first: u16, second: u16) -> [u8; 4] {
+    let half = |value: u16| if BIG { value.to_be_bytes() } else { value.to_le_bytes() };
+    let ([a, b], [c, d]) = (half(first), half(second));
+    [a, b, c, d]
+}
+
+/// Turns what `?` understands into what both back ends do.
+fn status(result: Result<(), Status>) -> Status {
+    result.err().unwrap_or(Status::Ok)
+}
+
+/// Stops with a status that is not [`Status::Ok`].
+fn ok(status: Status) -> Result<(), Status> {
+    match status {
+        Status::Ok => Ok(()),
+        Status::Failed => Err(status),
+    }
+}
+
+/// Overwrites bytes that were written before.
+fn patch(output: &mut Output<'_>, at: usize, bytes: &[u8]) {
+    if let Some(written) = output.written().get_mut(at..at + bytes.len()) {
+        written.copy_from_slice(bytes);
+    }
+}
+
+/// The length of what was written since `start`, or a fault if it is too long for the word that counts it.
+fn length_since(output: &mut Output<'_>, start: usize) -> Result<u32, Status> {
+    let len = output.position() - start;
+    u32::try_from(len).map_err(|_| output.fail(FaultKind::Limit, u64::from(u32::MAX), len as u64))
+}
+
+// Entering and leaving: the cursor keeps the former end and the former origin.
+
+/// Narrows the input to its next `len` bytes, whose first is the new origin.
+fn enter(input: &mut Input<'_>, len: usize, cursor: &mut Cursor) -> Result<(), Status> {
+    let end = input.position().saturating_add(len);
+    match input.limit_end(end) {
+        Some(former) => {
+            cursor.0 = [former as u64, input.replace_origin(input.position()) as u64, 0];
+            Ok(())
+        }
+        None => Err(input.fail(FaultKind::BadLength, input.remaining() as u64, len as u64)),
+    }
+}
+
+/// Passes what is left of the narrowed input and widens it again.
+fn leave(input: &mut Input<'_>, cursor: &Cursor) {
+    input.seek(input.end());
+    input.restore_end(cursor.0[0] as usize);
+    input.replace_origin(cursor.0[1] as usize);
+}
+
+extern "C" fn leave_parameter<const BIG: bool>(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    leave(input, cursor);
+    Status::Ok
+}
+
+extern "C" fn leave_element(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+    leave(input, cursor);
+    Status::Ok
+}
+
+extern "C" fn begin_members(_: &mut Input<'_>, _: &mut Cursor) -> Status {
+    Status::Ok
+}
+
+// The encapsulation header.
+
+/// Of the second byte of the options: how many bytes of padding are behind the value.
+const PADDING_MASK: u8 = 3;
+
+extern "C" fn get_encapsulation(input: &mut Input<'_>, identifier: u64, cursor: &mut Cursor) -> Status {
+    let head = match input.take(4) {
+        Ok(head) => <[u8; 4]>::try_from(head).unwrap_or_default(),
+        Err(failed) => return failed,
+    };
+    let got = u64::from(u16::from_be_bytes([head[0], head[1]]));
+    if got != identifier {
+        input.seek(input.position() - 4);
+        return input.fail(FaultKind::WrongKind, identifier, got);
+    }
+    let (padding, left) = (usize::from(head[3] & PADDING_MASK), input.remaining());
+    match left.checked_sub(padding) {
+        Some(len) => status(enter(input, len, cursor)),
+        None => input.fail(FaultKind::BadLength, padding as u64, left as u64),
+    }
+}
+
+/// What is left over is padding that the sender did not count, or what a newer version of the type has at its end.
+extern "C" fn leave_encapsulation(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    leave(input, cursor);
+    input.seek(input.end());
+    Status::Ok
+}
+
+extern "C" fn put_encapsulation(output: &mut Output<'_>, identifier: u64, cursor: &mut Cursor) -> Status {
+    let [.., high, low] = identifier.to_be_bytes();
+    if output.put(&[high, low, 0, 0]) == Status::Failed {
+        return Status::Failed;
+    }
+    let start = output.position();
+    cursor.0 = [start as u64, output.replace_origin(start) as u64, 0];
+    Status::Ok
+}
+
+extern "C" fn pad_encapsulation(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    let end = output.position();
+    if output.align(4) == Status::Failed {
+        return Status::Failed;
+    }
+    let padding = output.position() - end;
+    patch(output, cursor.0[0] as usize - 1, &[padding as u8]);
+    output.replace_origin(cursor.0[1] as usize);
+    Status::Ok
+}
+
+// DHEADER.
+
+extern "C" fn get_dheader<const BIG: bool>(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    status(get_u32::<BIG>(input).and_then(|len| enter(input, len as usize, cursor)))
+}
+
+extern "C" fn leave_dheader<const BIG: bool>(input: &mut Input<'_>, rest: u64, cursor: &mut Cursor) -> Status {
+    let left = input.remaining() as u64;
+    if rest == EXACT && left > 0 {
+        return input.fail(FaultKind::BadLength, 0, left);
+    }
+    leave(input, cursor);
+    Status::Ok
+}
+
+extern "C" fn put_dheader<const BIG: bool>(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    status(ok(output.align(4)).and_then(|()| ok(output.put(&[0; 4]))).map(|()| open(output, cursor)))
+}
+
+/// Notes where a value begins whose length is to be patched, and makes that the origin.
+fn open(output: &mut Output<'_>, cursor: &mut Cursor) {
+    let start = output.position();
+    cursor.0 = [start as u64, output.replace_origin(start) as u64, 0];
+}
+
+extern "C" fn patch_dheader<const BIG: bool>(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    let [start, origin, _] = cursor.0.map(|word| word as usize);
+    output.replace_origin(origin);
+    status(length_since(output, start).map(|len| patch(output, start - 4, &word::<BIG>(len))))
+}
+
+// Parameters of XCDR1.
+
+/// The header of a parameter.
+struct Parameter {
+    /// None behind the last.
+    id: Option<u32>,
+    len: usize,
+    must_understand: bool,
+}
+
+fn parameter_header<const BIG: bool>(input: &mut Input<'_>) -> Result<Parameter, Status> {
+    loop {
+        input.align(4);
+        let (pid, len) = (get_u16::<BIG>(input)?, get_u16::<BIG>(input)?);
+        let must_understand = pid & PID_MUST_UNDERSTAND != 0;
+        match pid & PID_MASK {
+            PID_IGNORE => {
+                input.take(usize::from(len))?;
+            }
+            PID_LIST_END => return Ok(Parameter { id: None, len: 0, must_understand: false }),
+            PID_EXTENDED => {
+                let (id, len) = (get_u32::<BIG>(input)?, get_u32::<BIG>(input)?);
+                return Ok(Parameter { id: Some(id & MEMBER_ID_MASK), len: len as usize, must_understand });
+            }
+            id => return Ok(Parameter { id: Some(id.into()), len: len.into(), must_understand }),
+        }
+    }
+}
+
+/// The header of the parameter with this id; another one is a fault.
+fn expect_parameter<const BIG: bool>(input: &mut Input<'_>, id: u64) -> Result<Parameter, Status> {
+    let header = parameter_header::<BIG>(input)?;
+    let (wanted, got) = (id & u64::from(MEMBER_ID_MASK), header.id.map_or(u64::from(PID_LIST_END), u64::from));
+    if header.id.is_none() || got != wanted {
+        return Err(input.fail(FaultKind::UnknownMember, wanted, got));
+    }
+    Ok(header)
+}
+
+extern "C" fn get_parameter<const BIG: bool>(input: &mut Input<'_>, id: u64, cursor: &mut Cursor) -> Status {
+    status(expect_parameter::<BIG>(input, id).and_then(|header| enter(input, header.len, cursor)))
+}
+
+extern "C" fn is_parameter_present<const BIG: bool>(input: &mut Input<'_>, present: &mut u64) -> Status {
+    let start = input.position();
+    let header = parameter_header::<BIG>(input);
+    if header.is_ok() {
+        input.seek(start);
+    }
+    status(header.map(|header| *present = u64::from(header.len > 0)))
+}
+
+extern "C" fn get_absent<const BIG: bool>(input: &mut Input<'_>, id: u64) -> Status {
+    status(expect_parameter::<BIG>(input, id).map(|_| ()))
+}
+
+extern "C" fn get_scalar_parameter<const BIG: bool>(input: &mut Input<'_>, argument: u64) -> Status {
+    let header = expect_parameter::<BIG>(input, argument & u64::from(u32::MAX));
+    status(header.and_then(|header| scalar_length(input, header.len, argument >> 32)))
+}
+
+/// A scalar's length is its size, up to padding.
+fn scalar_length(input: &mut Input<'_>, len: usize, size: u64) -> Result<(), Status> {
+    match len as u64 == size || len as u64 == size.next_multiple_of(4) {
+        true => Ok(()),
+        false => Err(input.fail(FaultKind::BadLength, size, len as u64)),
+    }
+}
+
+extern "C" fn get_list_end<const BIG: bool>(input: &mut Input<'_>, _: u64) -> Status {
+    loop {
+        match parameter_header::<BIG>(input) {
+            Err(failed) => return failed,
+            Ok(Parameter { id: None, .. }) => return Status::Ok,
+            Ok(Parameter { id: Some(id), must_understand: true, .. }) => {
+                return input.fail(FaultKind::UnknownMember, 0, id.into());
+            }
+            Ok(header) if input.take(header.len).is_err() => return Status::Failed,
+            Ok(_) => {}
+        }
+    }
+}
+
+extern "C" fn next_parameter<const BIG: bool>(
+    input: &mut Input<'_>,
+    cursor: &mut Cursor,
+    table: &MemberTable,
+    arm: &mut u64,
+) -> Status {
+    let header = match parameter_header::<BIG>(input) {
+        Ok(header) => header,
+        Err(failed) => return failed,
+    };
+    let Some(id) = header.id else {
+        *arm = MemberTable::END;
+        return Status::Ok;
+    };
+    status(find(input, table, id, header.must_understand, arm).and_then(|()| enter(input, header.len, cursor)))
+}
+
+/// The arm of a member, which may be unknown unless it must be understood.
+fn find(
+    input: &mut Input<'_>,
+    table: &MemberTable,
+    id: u32,
+    must_understand: bool,
+    arm: &mut u64,
+) -> Result<(), Status> {
+    *arm = table.by_id(id, *arm);
+    match *arm == MemberTable::UNKNOWN && must_understand {
+        true => Err(input.fail(FaultKind::UnknownMember, 0, id.into())),
+        false => Ok(()),
+    }
+}
+
+const SHORT_HEADER: usize = 4;
+const EXTENDED_HEADER: usize = 12;
+
+extern "C" fn put_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, cursor: &mut Cursor) -> Status {
+    let header = match short_id(argument as u32) {
+        Some(_) => SHORT_HEADER,
+        None => EXTENDED_HEADER,
+    };
+    let begun = ok(output.align(4)).and_then(|()| ok(output.put(&[0; EXTENDED_HEADER][..header])));
+    status(begun.map(|()| open(output, cursor)))
+}
+
+extern "C" fn patch_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, cursor: &mut Cursor) -> Status {
+    let [start, origin, _] = cursor.0.map(|word| word as usize);
+    output.replace_origin(origin);
+    status(finish_parameter::<BIG>(output, argument, start))
+}
+
+fn finish_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, start: usize) -> Result<(), Status> {
+    let len = length_since(output, start)?;
+    let (id, flag) = (argument as u32, if argument >> 32 != 0 { PID_MUST_UNDERSTAND } else { 0 });
+    match (short_id(id), u16::try_from(len)) {
+        (Some(id), Ok(len)) => {
+            patch(output, start - SHORT_HEADER, &halves::<BIG>(id | flag, len));
+            return Ok(());
+        }
+        (Some(_), Err(_)) => widen_header(output, start)?,
+        (None, _) => {}
+    }
+    // A header that was made wider begins where the short one did, so the start of the value tells where it is in one case only.
+    let at = if short_id(id).is_some() { start - SHORT_HEADER } else { start - EXTENDED_HEADER };
+    patch(output, at, &halves::<BIG>(PID_EXTENDED | flag, 8));
+    patch(output, at + 4, &word::<BIG>(id));
+    patch(output, at + 8, &word::<BIG>(len));
+    Ok(())
+}
+
+/// Moves a value that is too long for a short header back by what an extended one takes more. Its own alignment counts from its start.
+fn widen_header(output: &mut Output<'_>, start: usize) -> Result<(), Status> {
+    let (end, more) = (output.position(), EXTENDED_HEADER - SHORT_HEADER);
+    ok(output.put(&[0; EXTENDED_HEADER - SHORT_HEADER]))?;
+    output.written().copy_within(start..end, start + more);
+    Ok(())
+}
+
+// Members of XCDR2.
+
+/// The header of a member, with the length of its value whatever code says it.
+struct MemberHeader {
+    id: u32,
+    len: usize,
+    must_understand: bool,
+}
+
+fn member_header<const BIG: bool>(input: &mut Input<'_>) -> Result<MemberHeader, Status> {
+    let header = get_u32::<BIG>(input)?;
+    let len = match header >> 28 & 7 {
+        code @ 0..=3 => 1 << code,
+        4 => get_u32::<BIG>(input)? as usize,
+        // The value's own first word serves as the length, and is read again as part of the value.
+        code => {
+            let start = input.position();
+            let count = get_u32::<BIG>(input)? as usize;
+            input.seek(start);
+            let unit = [1, 4, 8][code as usize - 5];
+            count.saturating_mul(unit).saturating_add(4)
+        }
+    };
+    Ok(MemberHeader { id: header & MEMBER_ID_MASK, len, must_understand: header & EM_MUST_UNDERSTAND != 0 })
+}
+
+fn expect_member<const BIG: bool>(input: &mut Input<'_>, id: u64) -> Result<MemberHeader, Status> {
+    let header = member_header::<BIG>(input)?;
+    let wanted = id & u64::from(MEMBER_ID_MASK);
+    match u64::from(header.id) == wanted {
+        true => Ok(header),
+        false => Err(input.fail(FaultKind::UnknownMember, wanted, header.id.into())),
+    }
+}
+
+extern "C" fn get_member<const BIG: bool>(input: &mut Input<'_>, id: u64, cursor: &mut Cursor) -> Status {
+    status(expect_member::<BIG>(input, id).and_then(|header| enter(input, header.len, cursor)))
+}
+
+extern "C" fn get_scalar_member<const BIG: bool>(input: &mut Input<'_>, argument: u64) -> Status {
+    let header = expect_member::<BIG>(input, argument & u64::from(u32::MAX));
+    status(header.and_then(|header| scalar_length(input, header.len, argument >> 32)))
+}
+
+extern "C" fn next_member<const BIG: bool>(
+    input: &mut Input<'_>,
+    cursor: &mut Cursor,
+    table: &MemberTable,
+    arm: &mut u64,
+) -> Status {
+    if input.remaining() == 0 {
+        *arm = MemberTable::END;
+        return Status::Ok;
+    }
+    let header = match member_header::<BIG>(input) {
+        Ok(header) => header,
+        Err(failed) => return failed,
+    };
+    status(find(input, table, header.id, header.must_understand, arm).and_then(|()| enter(input, header.len, cursor)))
+}
+
+extern "C" fn put_member<const BIG: bool>(output: &mut Output<'_>, header: u64, cursor: &mut Cursor) -> Status {
+    let begun = ok(output.align(4))
+        .and_then(|()| ok(output.put(&word::<BIG>(header as u32))))
+        .and_then(|()| ok(output.put(&[0; 4])));
+    status(begun.map(|()| open(output, cursor)))
+}

@@ -1,0 +1,311 @@
+//! The bytes between a frame's length and its end, but for those of data frames, whose numbers depend on what carries them.
+
+use alloc::{boxed::Box, string::String, vec::Vec};
+
+use super::{Answer, Frame, FrameError, Hello, Limits, MAGIC, Start, VERSION, cursor::Cursor, varint};
+use crate::envelope::{Announcement, ChannelId, Envelope, Extensions, Id128, Kind};
+
+pub(super) const HELLO: u8 = 0x01;
+const ANNOUNCE: u8 = 0x02;
+const ANSWER: u8 = 0x03;
+const RETIRE: u8 = 0x04;
+const POSITION: u8 = 0x05;
+const WANT: u8 = 0x06;
+const DOCUMENT: u8 = 0x07;
+const HEARTBEAT: u8 = 0x08;
+const BYE: u8 = 0x09;
+
+/// Set in the head of data frames alone; the flags below and the message kind share its byte.
+pub(super) const DATA: u8 = 0x80;
+pub(super) const HAS_GAP: u8 = 0x08;
+const HAS_KEY: u8 = 0x10;
+const HAS_ANCHOR: u8 = 0x20;
+const HAS_EXTENSIONS: u8 = 0x40;
+const KIND: u8 = 0x07;
+
+const ACCEPT: u8 = 0;
+const DECLINE: u8 = 1;
+const REFUSE: u8 = 2;
+
+/// Appends head and body. Data frames have [`put_data`].
+pub(super) fn put(frame: &Frame<'_>, out: &mut Vec<u8>) {
+    match frame {
+        Frame::Data(..) => unreachable!("data frames are written by their carrier"),
+        Frame::Hello(hello) => put_hello(hello, out),
+        Frame::Announce { channel, start, announcement } => put_announcement(*channel, *start, announcement, out),
+        Frame::Answer { channel, answer } => put_answer(*channel, answer, out),
+        Frame::Retire { channel } => put_channel(RETIRE, *channel, out),
+        Frame::Position { channel, start, lost } => {
+            put_channel(POSITION, *channel, out);
+            put_start(*start, out);
+            varint::put(out, *lost);
+        }
+        Frame::Want { document } => {
+            out.push(WANT);
+            out.extend_from_slice(&document.0);
+        }
+        Frame::Document { document, bytes } => {
+            out.push(DOCUMENT);
+            out.extend_from_slice(&document.0);
+            out.push(u8::from(bytes.is_some()));
+            out.extend_from_slice(bytes.unwrap_or_default());
+        }
+        Frame::Heartbeat => out.push(HEARTBEAT),
+        Frame::Bye => out.push(BYE),
+    }
+}
+
+/// Reads a whole frame other than a data frame.
+pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Frame<'a>, FrameError> {
+    let mut cursor = Cursor::new(bytes);
+    let frame = match cursor.byte("head")? {
+        HELLO => parse_hello(&mut cursor)?,
+        ANNOUNCE => parse_announcement(&mut cursor, limits)?,
+        ANSWER => Frame::Answer { channel: cursor.channel()?, answer: parse_answer(&mut cursor, limits)? },
+        RETIRE => Frame::Retire { channel: cursor.channel()? },
+        POSITION => Frame::Position {
+            channel: cursor.channel()?,
+            start: parse_start(&mut cursor)?,
+            lost: cursor.number("count of lost messages")?,
+        },
+        WANT => Frame::Want { document: cursor.id("document hash")? },
+        DOCUMENT => return parse_document(cursor, limits),
+        HEARTBEAT => Frame::Heartbeat,
+        BYE => Frame::Bye,
+        head => return Err(FrameError::UnknownFrame { head }),
+    };
+    cursor.finish()?;
+    Ok(frame)
+}
+
+fn put_hello(hello: &Hello, out: &mut Vec<u8>) {
+    out.push(HELLO);
+    out.extend_from_slice(&MAGIC);
+    out.push(VERSION);
+    out.extend_from_slice(&hello.node.0);
+    out.extend_from_slice(&hello.incarnation.to_le_bytes());
+}
+
+fn parse_hello<'a>(cursor: &mut Cursor<'_>) -> Result<Frame<'a>, FrameError> {
+    let magic: [u8; 4] = cursor.array("magic")?;
+    if magic != MAGIC {
+        return Err(FrameError::NotPolywire { got: [HELLO, magic[0], magic[1], magic[2], magic[3], 0] });
+    }
+    let got = cursor.byte("version")?;
+    if got != VERSION {
+        return Err(FrameError::UnsupportedVersion { got, supported: VERSION });
+    }
+    let node = cursor.id("node")?;
+    Ok(Frame::Hello(Hello { node, incarnation: u64::from_le_bytes(cursor.array("incarnation")?) }))
+}
+
+fn put_channel(head: u8, channel: ChannelId, out: &mut Vec<u8>) {
+    out.push(head);
+    varint::put(out, u64::from(channel.0));
+}
+
+fn put_start(start: Start, out: &mut Vec<u8>) {
+    varint::put(out, start.sequence);
+    out.extend_from_slice(&start.timestamp_ns.to_le_bytes());
+}
+
+fn parse_start(cursor: &mut Cursor<'_>) -> Result<Start, FrameError> {
+    let sequence = cursor.number("sequence number")?;
+    Ok(Start { sequence, timestamp_ns: i64::from_le_bytes(cursor.array("time stamp")?) })
+}
+
+pub(super) fn put_announcement(channel: ChannelId, start: Start, a: &Announcement, out: &mut Vec<u8>) {
+    put_channel(ANNOUNCE, channel, out);
+    put_start(start, out);
+    out.extend_from_slice(&a.writer.0);
+    out.extend_from_slice(&a.incarnation.to_le_bytes());
+    out.extend_from_slice(&a.type_hash.0);
+    out.extend_from_slice(&a.schema.0);
+    out.push(u8::from(a.configuration.is_some()));
+    out.extend_from_slice(a.configuration.as_ref().map_or(&[], |id| &id.0[..]));
+    for text in [&a.topic, &a.type_name, &a.codec, &a.options, &a.compressor] {
+        varint::put(out, text.len() as u64);
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+fn parse_announcement<'a>(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Frame<'a>, FrameError> {
+    let limit = limits.announcement_bytes;
+    let got = cursor.offset() + cursor.rest().len();
+    if got > limit {
+        return Err(FrameError::TooLong { what: "announcement", got: got as u64, limit });
+    }
+    let channel = cursor.channel()?;
+    let start = parse_start(cursor)?;
+    let writer = cursor.id("writer")?;
+    let incarnation = u64::from_le_bytes(cursor.array("writer's incarnation")?);
+    let type_hash = cursor.id("type hash")?;
+    let schema = cursor.id("schema hash")?;
+    let configuration = parse_configuration(cursor)?;
+    let mut text = |field| cursor.text(limit, field).map(String::from);
+    let announcement = Box::new(Announcement {
+        topic: text("topic")?,
+        type_name: text("type name")?,
+        codec: text("codec")?,
+        options: text("codec options")?,
+        compressor: text("compressor")?,
+        writer,
+        incarnation,
+        type_hash,
+        schema,
+        configuration,
+    });
+    Ok(Frame::Announce { channel, start, announcement })
+}
+
+fn parse_configuration(cursor: &mut Cursor<'_>) -> Result<Option<Id128>, FrameError> {
+    let offset = cursor.offset();
+    match cursor.byte("configuration")? {
+        0 => Ok(None),
+        1 => cursor.id("configuration hash").map(Some),
+        _ => Err(FrameError::Number { field: "configuration", offset }),
+    }
+}
+
+fn put_answer(channel: ChannelId, answer: &Answer, out: &mut Vec<u8>) {
+    put_channel(ANSWER, channel, out);
+    match answer {
+        Answer::Accept => out.push(ACCEPT),
+        Answer::Decline => out.push(DECLINE),
+        Answer::Refuse(reason) => {
+            out.push(REFUSE);
+            varint::put(out, reason.len() as u64);
+            out.extend_from_slice(reason.as_bytes());
+        }
+    }
+}
+
+fn parse_answer(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Answer, FrameError> {
+    match cursor.byte("answer")? {
+        ACCEPT => Ok(Answer::Accept),
+        DECLINE => Ok(Answer::Decline),
+        REFUSE => Ok(Answer::Refuse(cursor.text(limits.extension_bytes, "reason")?.into())),
+        number => Err(FrameError::UnknownAnswer { number }),
+    }
+}
+
+fn parse_document<'a>(mut cursor: Cursor<'a>, limits: &Limits) -> Result<Frame<'a>, FrameError> {
+    let document = cursor.id("document hash")?;
+    let offset = cursor.offset();
+    match cursor.byte("presence")? {
+        0 => {
+            cursor.finish()?;
+            Ok(Frame::Document { document, bytes: None })
+        }
+        1 if cursor.rest().len() > limits.document_bytes => {
+            let got = cursor.rest().len() as u64;
+            Err(FrameError::TooLong { what: "document", got, limit: limits.document_bytes })
+        }
+        1 => Ok(Frame::Document { document, bytes: Some(cursor.rest()) }),
+        _ => Err(FrameError::Number { field: "presence", offset }),
+    }
+}
+
+/// The fields of a data frame that a carrier writes as it sees fit: relative to the last message, or in full.
+pub(super) struct Position {
+    /// Missing sequence numbers between the last message and this one on a stream, the sequence number itself in a datagram.
+    pub(super) sequence: u64,
+    /// The zigzag difference to the last message's on a stream, none in a datagram.
+    pub(super) time: Option<u64>,
+}
+
+/// Bytes of head and fields.
+pub(super) fn data_len(envelope: &Envelope<'_>, position: &Position) -> usize {
+    let gap = if has_gap(position) { varint::len(position.sequence) } else { 0 };
+    let anchor = envelope.anchor.map_or(0, |a| varint::len(envelope.sequence.wrapping_sub(a)));
+    let extensions = envelope.extensions.bytes().len();
+    1 + varint::len(u64::from(envelope.channel.0))
+        + gap
+        + position.time.map_or(8, varint::len)
+        + envelope.key_hash.map_or(0, |_| 16)
+        + anchor
+        + if extensions > 0 { varint::len(extensions as u64) + extensions } else { 0 }
+}
+
+#[inline]
+pub(super) fn put_data(envelope: &Envelope<'_>, position: &Position, out: &mut Vec<u8>) {
+    let flag = |flag, set| if set { flag } else { 0 };
+    let flags = flag(HAS_GAP, has_gap(position))
+        | flag(HAS_KEY, envelope.key_hash.is_some())
+        | flag(HAS_ANCHOR, envelope.anchor.is_some())
+        | flag(HAS_EXTENSIONS, !envelope.extensions.is_empty());
+    put_channel(DATA | flags | envelope.kind.number(), envelope.channel, out);
+    if has_gap(position) {
+        varint::put(out, position.sequence);
+    }
+    match position.time {
+        Some(delta) => varint::put(out, delta),
+        None => out.extend_from_slice(&envelope.timestamp_ns.to_le_bytes()),
+    }
+    if let Some(key) = &envelope.key_hash {
+        out.extend_from_slice(&key.0);
+    }
+    if let Some(anchor) = envelope.anchor {
+        varint::put(out, envelope.sequence.wrapping_sub(anchor));
+    }
+    if !envelope.extensions.is_empty() {
+        varint::put(out, envelope.extensions.bytes().len() as u64);
+        out.extend_from_slice(envelope.extensions.bytes());
+    }
+}
+
+fn has_gap(position: &Position) -> bool {
+    position.time.is_none() || position.sequence > 0
+}
+
+/// Reads a whole data frame. `resolve` turns the fields as written into sequence number and time.
+#[inline]
+pub(super) fn parse_data<'a>(
+    bytes: &'a [u8],
+    limits: &Limits,
+    in_full: bool,
+    resolve: impl FnOnce(ChannelId, Position) -> Result<Start, FrameError>,
+) -> Result<(Envelope<'a>, &'a [u8]), FrameError> {
+    let mut cursor = Cursor::new(bytes);
+    let head = cursor.byte("head")?;
+    let kind = Kind::from_number(head & KIND).ok_or(FrameError::UnknownKind { number: head & KIND })?;
+    let channel = cursor.channel()?;
+    let sequence = if head & HAS_GAP != 0 { cursor.number("sequence number")? } else { 0 };
+    let full_time = if in_full { Some(i64::from_le_bytes(cursor.array("time stamp")?)) } else { None };
+    let time = if in_full { None } else { Some(cursor.number("time stamp")?) };
+    let start = resolve(channel, Position { sequence, time })?;
+    let key_hash = if head & HAS_KEY != 0 { Some(cursor.id("key hash")?) } else { None };
+    let anchor = match head & HAS_ANCHOR != 0 {
+        true => Some(start.sequence.wrapping_sub(cursor.number("anchor")?)),
+        false => None,
+    };
+    let extensions = match head & HAS_EXTENSIONS != 0 {
+        true => cursor.extensions(limits.extension_bytes)?,
+        false => Extensions::default(),
+    };
+    let timestamp_ns = full_time.unwrap_or(start.timestamp_ns);
+    let envelope = Envelope { channel, sequence: start.sequence, timestamp_ns, kind, key_hash, anchor, extensions };
+    Ok((envelope, cursor.rest()))
+}
+
+/// Bytes from the head of a data frame on a stream to its payload; none where they do not reach that far, or make no sense.
+pub(super) fn data_header_len(bytes: &[u8]) -> Option<usize> {
+    let mut cursor = Cursor::new(bytes);
+    let head = cursor.byte("head").ok().filter(|head| head & DATA != 0)?;
+    cursor.channel().ok()?;
+    if head & HAS_GAP != 0 {
+        cursor.number("sequence number").ok()?;
+    }
+    cursor.number("time stamp").ok()?;
+    if head & HAS_KEY != 0 {
+        cursor.id("key hash").ok()?;
+    }
+    if head & HAS_ANCHOR != 0 {
+        cursor.number("anchor").ok()?;
+    }
+    if head & HAS_EXTENSIONS != 0 {
+        let len = cursor.number("extensions").ok()?;
+        cursor.slice(usize::try_from(len).ok()?, "extensions").ok()?;
+    }
+    Some(cursor.offset())
+}

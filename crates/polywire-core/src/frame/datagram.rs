@@ -1,0 +1,193 @@
+//! Frames in datagrams: any may be lost, repeated or overtaken, so each says whose it is, is checked as a whole, and has its numbers in full.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use super::{Frame, FrameError, Limits, Start, VERSION, body, crc32c, varint};
+use crate::envelope::{Announcement, ChannelId, Envelope, Id128};
+
+/// `P` for datagrams of this family; the version follows.
+const FAMILY: u8 = 0x50;
+const NODE_AT: usize = 2;
+const INCARNATION_AT: usize = NODE_AT + 16;
+const FRAMES_AT: usize = INCARNATION_AT + 8;
+const CHECKSUM: usize = 4;
+
+/// Writes the datagrams of one incarnation of a node.
+#[derive(Debug)]
+pub struct DatagramEncoder {
+    node: Id128,
+    incarnation: u64,
+    last_id: u32,
+    limits: Limits,
+}
+
+impl DatagramEncoder {
+    /// For this node and incarnation.
+    pub fn new(node: Id128, incarnation: u64, limits: Limits) -> Self {
+        DatagramEncoder { node, incarnation, last_id: 0, limits }
+    }
+
+    /// The next channel id. Its announcement goes in front of its messages, and again at intervals, for those who missed it.
+    pub fn open(&mut self) -> Result<ChannelId, FrameError> {
+        let expected = ChannelId(self.last_id);
+        self.last_id = self.last_id.checked_add(1).ok_or(FrameError::ChannelOrder { got: ChannelId(0), expected })?;
+        Ok(ChannelId(self.last_id))
+    }
+
+    /// Starts a datagram in place of what `out` holds.
+    pub fn begin(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&[FAMILY, VERSION]);
+        out.extend_from_slice(&self.node.0);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+    }
+
+    /// Adds an announcement, the first or a repeated one.
+    pub fn announce(&self, channel: ChannelId, start: Start, announcement: &Announcement, out: &mut Vec<u8>) {
+        counted(out, |out| body::put_announcement(channel, start, announcement, out));
+    }
+
+    /// Adds a message with its payload.
+    pub fn data(&self, envelope: &Envelope<'_>, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
+        let extensions = envelope.extensions.bytes().len();
+        if extensions > self.limits.extension_bytes {
+            let limit = self.limits.extension_bytes;
+            return Err(FrameError::TooLong { what: "extensions", got: extensions as u64, limit });
+        }
+        let position = body::Position { sequence: envelope.sequence, time: None };
+        counted(out, |out| {
+            body::put_data(envelope, &position, out);
+            out.extend_from_slice(payload);
+        });
+        Ok(())
+    }
+
+    /// Adds any other frame; hello has no place here.
+    pub fn control(&self, frame: &Frame<'_>, out: &mut Vec<u8>) {
+        counted(out, |out| body::put(frame, out));
+    }
+
+    /// Ends the datagram with its checksum.
+    pub fn finish(&self, out: &mut Vec<u8>) {
+        let sum = crc32c(out);
+        out.extend_from_slice(&sum.to_le_bytes());
+    }
+}
+
+fn counted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    put(out);
+    let len = out.len() - start;
+    varint::put(out, len as u64);
+    out[start..].rotate_right(varint::len(len as u64));
+}
+
+/// A datagram that is whole and whose sender is the newest incarnation of its node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Datagram<'a> {
+    /// Who sent it.
+    pub node: Id128,
+    /// Which start of the node.
+    pub incarnation: u64,
+    /// True for the first datagram of this incarnation: what was known of the node's channels is void.
+    pub restarted: bool,
+    rest: &'a [u8],
+    limits: Limits,
+}
+
+impl<'a> Iterator for Datagram<'a> {
+    type Item = Result<Frame<'a>, FrameError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let frame = self.frame();
+        if frame.is_err() {
+            self.rest = &[];
+        }
+        Some(frame)
+    }
+}
+
+impl<'a> Datagram<'a> {
+    fn frame(&mut self) -> Result<Frame<'a>, FrameError> {
+        let offset = 0;
+        let (len, rest) = varint::split(self.rest).ok_or(FrameError::Number { field: "length", offset })?;
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let (frame, rest) =
+            rest.split_at_checked(len).ok_or(FrameError::Truncated { field: "frame", offset: rest.len() })?;
+        self.rest = rest;
+        match frame.first() {
+            None => Err(FrameError::Empty),
+            Some(head) if head & body::DATA != 0 => {
+                let in_full = |_, at: body::Position| Ok(Start { sequence: at.sequence, timestamp_ns: 0 });
+                body::parse_data(frame, &self.limits, true, in_full).map(|(e, payload)| Frame::Data(e, payload))
+            }
+            Some(&body::HELLO) => Err(FrameError::NotInDatagram("hello")),
+            Some(_) => body::parse(frame, &self.limits),
+        }
+    }
+}
+
+/// Checks datagrams and remembers the newest incarnation of each node it heard of.
+#[derive(Debug, Default)]
+pub struct DatagramDecoder {
+    nodes: BTreeMap<Id128, u64>,
+    limits: Limits,
+}
+
+impl DatagramDecoder {
+    /// Takes what is within `limits`; their `channels` bound the nodes it remembers.
+    pub fn new(limits: Limits) -> Self {
+        DatagramDecoder { nodes: BTreeMap::new(), limits }
+    }
+
+    /// Checks family, version, checksum and incarnation; the frames are read by iterating.
+    pub fn open<'a>(&mut self, datagram: &'a [u8]) -> Result<Datagram<'a>, FrameError> {
+        let (body, frames) = checked(datagram)?;
+        let too_short = FrameError::Truncated { field: "datagram header", offset: datagram.len() };
+        let node = body.get(NODE_AT..).and_then(|b| b.first_chunk()).map(|b| Id128(*b)).ok_or(too_short.clone())?;
+        let got = body.get(INCARNATION_AT..).and_then(|b| b.first_chunk()).ok_or(too_short)?;
+        let incarnation = u64::from_le_bytes(*got);
+        let restarted = self.admit(node, incarnation)?;
+        Ok(Datagram { node, incarnation, restarted, rest: frames, limits: self.limits })
+    }
+
+    fn admit(&mut self, node: Id128, got: u64) -> Result<bool, FrameError> {
+        match self.nodes.get(&node).copied() {
+            Some(expected) if got < expected => Err(FrameError::Incarnation { expected, got }),
+            Some(expected) if got == expected => Ok(false),
+            None if self.nodes.len() >= self.limits.channels => {
+                Err(FrameError::TooManyChannels { limit: self.limits.channels })
+            }
+            _ => {
+                self.nodes.insert(node, got);
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// What the checksum covers, and the frames within.
+fn checked(datagram: &[u8]) -> Result<(&[u8], &[u8]), FrameError> {
+    let mut first = [0; 6];
+    for (to, from) in first.iter_mut().zip(datagram) {
+        *to = *from;
+    }
+    if first[0] != FAMILY {
+        return Err(FrameError::NotPolywire { got: first });
+    }
+    if first[1] != VERSION {
+        return Err(FrameError::UnsupportedVersion { got: first[1], supported: VERSION });
+    }
+    let too_short = FrameError::Truncated { field: "datagram header", offset: datagram.len() };
+    let at = datagram.len().checked_sub(CHECKSUM).filter(|at| *at >= FRAMES_AT).ok_or(too_short.clone())?;
+    let (body, sum) = datagram.split_at_checked(at).ok_or(too_short)?;
+    let got = u32::from_le_bytes(sum.first_chunk().copied().unwrap_or_default());
+    let expected = crc32c(body);
+    if got != expected {
+        return Err(FrameError::Checksum { expected, got });
+    }
+    Ok((body, body.get(FRAMES_AT..).unwrap_or_default()))
+}

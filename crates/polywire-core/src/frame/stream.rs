@@ -1,0 +1,265 @@
+//! Frames on a byte pipe: each behind its length, sequence numbers and times relative to the channel's last message.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use super::{Frame, FrameError, Hello, Limits, Start, body, varint};
+use crate::envelope::{Announcement, ChannelId, Envelope};
+
+/// Longest length prefix that any limit can ask for on a 32-bit target, and more than enough elsewhere.
+const MAX_PREFIX: usize = 5;
+
+/// The sending half of a stream. Frames are to be sent in the order in which they were written here.
+///
+/// ```
+/// use polywire_core::envelope::{Announcement, Envelope};
+/// use polywire_core::frame::{Frame, Hello, Start, Step, StreamDecoder, StreamEncoder};
+///
+/// let (mut encoder, mut bytes) = (StreamEncoder::default(), Vec::new());
+/// encoder.hello(&Hello { node: Default::default(), incarnation: 1 }, &mut bytes);
+/// let channel = encoder.announce(&Announcement::default(), Start::default(), &mut bytes)?;
+/// encoder.data(&Envelope::data(channel, 1, 17), 5, &mut bytes)?;
+/// bytes.extend_from_slice(b"hello");
+///
+/// let (mut decoder, mut input) = (StreamDecoder::default(), &bytes[..]);
+/// let mut frames = Vec::new();
+/// while let Step::Frame { frame, used } = decoder.step(input)? {
+///     frames.push(frame);
+///     input = &input[used..];
+/// }
+/// assert_eq!(frames[2], Frame::Data(Envelope::data(channel, 1, 17), b"hello"));
+/// # Ok::<(), polywire_core::frame::FrameError>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct StreamEncoder {
+    channels: Channels,
+    limits: Limits,
+}
+
+impl StreamEncoder {
+    /// Held to `limits`, so that nothing is sent that a peer with the same ones refuses.
+    pub fn new(limits: Limits) -> Self {
+        StreamEncoder { channels: Channels::default(), limits }
+    }
+
+    /// The first frame of a stream.
+    pub fn hello(&mut self, hello: &Hello, out: &mut Vec<u8>) {
+        self.control(&Frame::Hello(*hello), out);
+    }
+
+    /// Opens a channel and announces it.
+    pub fn announce(&mut self, a: &Announcement, start: Start, out: &mut Vec<u8>) -> Result<ChannelId, FrameError> {
+        let channel = ChannelId(self.channels.last_id + 1);
+        let mark = out.len();
+        framed(out, |out| body::put_announcement(channel, start, a, out));
+        let len = out.len() - mark;
+        let checked = if len > self.limits.announcement_bytes {
+            Err(FrameError::TooLong { what: "announcement", got: len as u64, limit: self.limits.announcement_bytes })
+        } else {
+            self.channels.open(channel, start, &self.limits)
+        };
+        if checked.is_err() {
+            out.truncate(mark);
+        }
+        checked.map(|()| channel)
+    }
+
+    /// Ends a channel.
+    pub fn retire(&mut self, channel: ChannelId, out: &mut Vec<u8>) -> Result<(), FrameError> {
+        self.channels.close(channel)?;
+        framed(out, |out| body::put(&Frame::Retire { channel }, out));
+        Ok(())
+    }
+
+    /// Sets what the channel's next message is relative to, and tells how many were lost before.
+    pub fn position(
+        &mut self,
+        channel: ChannelId,
+        start: Start,
+        lost: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
+        *self.channels.get(channel)? = start;
+        self.control(&Frame::Position { channel, start, lost }, out);
+        Ok(())
+    }
+
+    /// Everything of a message but its payload: `payload_len` bytes have to follow.
+    #[inline]
+    pub fn data(&mut self, envelope: &Envelope<'_>, payload_len: usize, out: &mut Vec<u8>) -> Result<(), FrameError> {
+        if envelope.extensions.bytes().len() > self.limits.extension_bytes {
+            let got = envelope.extensions.bytes().len() as u64;
+            return Err(FrameError::TooLong { what: "extensions", got, limit: self.limits.extension_bytes });
+        }
+        let last = self.channels.get(envelope.channel)?;
+        let gap = envelope.sequence.checked_sub(1).and_then(|before| before.checked_sub(last.sequence));
+        let gap =
+            gap.ok_or(FrameError::Sequence { channel: envelope.channel, last: last.sequence, got: envelope.sequence })?;
+        let delta = envelope.timestamp_ns.wrapping_sub(last.timestamp_ns);
+        let position = body::Position { sequence: gap, time: Some(varint::zigzag(delta)) };
+        let len = body::data_len(envelope, &position).saturating_add(payload_len);
+        if len > self.limits.frame_bytes {
+            return Err(FrameError::TooLong { what: "frame", got: len as u64, limit: self.limits.frame_bytes });
+        }
+        *last = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
+        varint::put(out, len as u64);
+        body::put_data(envelope, &position, out);
+        Ok(())
+    }
+
+    /// Any frame that changes nothing for this direction's channels, and positions of messages that were written before.
+    ///
+    /// # Panics
+    /// If it does: those have methods of their own, which keep the state that they depend on.
+    pub fn control(&self, frame: &Frame<'_>, out: &mut Vec<u8>) {
+        let stateful = matches!(frame, Frame::Data(..) | Frame::Announce { .. } | Frame::Retire { .. });
+        assert!(!stateful, "the encoder's own methods write these");
+        framed(out, |out| body::put(frame, out));
+    }
+}
+
+fn framed(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    put(out);
+    let len = out.len() - start;
+    varint::put(out, len as u64);
+    out[start..].rotate_right(varint::len(len as u64));
+}
+
+/// What [`StreamDecoder::step`] found.
+#[derive(Debug, PartialEq)]
+pub enum Step<'a> {
+    /// Too few bytes for a frame. With this many, counted from the start of the input, it can go on; more do no harm.
+    Need(usize),
+    /// A frame, and the bytes it took from the start of the input.
+    Frame {
+        /// The frame.
+        frame: Frame<'a>,
+        /// Its bytes, length included.
+        used: usize,
+    },
+}
+
+/// The receiving half of a stream.
+///
+/// After an error the stream is lost, since nothing tells where the next frame begins.
+#[derive(Debug, Default)]
+pub struct StreamDecoder {
+    channels: Channels,
+    limits: Limits,
+    greeted: bool,
+}
+
+impl StreamDecoder {
+    /// Takes what is within `limits`.
+    pub fn new(limits: Limits) -> Self {
+        StreamDecoder { limits, ..Self::default() }
+    }
+
+    /// Reads one frame from the start of `input`. Call again with what follows, and with the same bytes and more after [`Step::Need`].
+    #[inline]
+    pub fn step<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, FrameError> {
+        if !self.greeted {
+            check_greeting(input)?;
+        }
+        let (len, prefix) = match varint::take(input) {
+            varint::Taken::Value(len, prefix) => (len, prefix),
+            varint::Taken::Short if input.len() < MAX_PREFIX => return Ok(Step::Need(input.len() + 1)),
+            _ => return Err(FrameError::Number { field: "length", offset: 0 }),
+        };
+        let len = self.check_len(len)?;
+        let Some(body) = input.get(prefix..prefix + len) else { return Ok(Step::Need(prefix + len)) };
+        let frame = self.frame(body)?;
+        Ok(Step::Frame { frame, used: prefix + len })
+    }
+
+    fn check_len(&self, got: u64) -> Result<usize, FrameError> {
+        let limit = self.limits.frame_bytes;
+        match usize::try_from(got) {
+            Ok(0) => Err(FrameError::Empty),
+            Ok(len) if len <= limit => Ok(len),
+            _ => Err(FrameError::TooLong { what: "frame", got, limit }),
+        }
+    }
+
+    #[inline]
+    fn frame<'a>(&mut self, body: &'a [u8]) -> Result<Frame<'a>, FrameError> {
+        if body.first().is_some_and(|head| head & body::DATA != 0) {
+            let channels = &mut self.channels;
+            let (envelope, payload) =
+                body::parse_data(body, &self.limits, false, |channel, position| channels.advance(channel, &position))?;
+            return Ok(Frame::Data(envelope, payload));
+        }
+        let frame = body::parse(body, &self.limits)?;
+        match &frame {
+            Frame::Hello(_) if self.greeted => return Err(FrameError::SecondHello),
+            Frame::Hello(_) => self.greeted = true,
+            Frame::Announce { channel, start, .. } => self.channels.open(*channel, *start, &self.limits)?,
+            Frame::Retire { channel } => self.channels.close(*channel)?,
+            Frame::Position { channel, start, .. } => *self.channels.get(*channel)? = *start,
+            _ => {}
+        }
+        Ok(frame)
+    }
+}
+
+/// The first bytes of a stream are those of a hello: its length below 128, its head, the magic.
+fn check_greeting(input: &[u8]) -> Result<(), FrameError> {
+    let mut got = [0; 6];
+    for (to, from) in got.iter_mut().zip(input) {
+        *to = *from;
+    }
+    let [m0, m1, m2, m3] = super::MAGIC;
+    let expected = [body::HELLO, m0, m1, m2, m3];
+    let plain_length = input.first().is_none_or(|len| (1..0x80).contains(len));
+    match plain_length && input.iter().skip(1).zip(expected).all(|(got, expected)| *got == expected) {
+        true => Ok(()),
+        false => Err(FrameError::NotPolywire { got }),
+    }
+}
+
+/// Bytes from the start of a frame to its payload, as far as `input` tells: where a receiver that wants the payload aligned has to place them.
+pub fn payload_offset(input: &[u8]) -> Option<usize> {
+    let varint::Taken::Value(_, prefix) = varint::take(input) else { return None };
+    body::data_header_len(input.get(prefix..)?).map(|len| prefix + len)
+}
+
+/// The channels of one direction: where each stands.
+#[derive(Debug, Default)]
+struct Channels {
+    open: BTreeMap<u32, Start>,
+    last_id: u32,
+}
+
+impl Channels {
+    fn open(&mut self, channel: ChannelId, start: Start, limits: &Limits) -> Result<(), FrameError> {
+        let expected = ChannelId(self.last_id.wrapping_add(1));
+        if channel != expected || channel.0 == 0 {
+            return Err(FrameError::ChannelOrder { got: channel, expected });
+        }
+        if self.open.len() >= limits.channels {
+            return Err(FrameError::TooManyChannels { limit: limits.channels });
+        }
+        self.last_id = channel.0;
+        self.open.insert(channel.0, start);
+        Ok(())
+    }
+
+    fn close(&mut self, channel: ChannelId) -> Result<(), FrameError> {
+        self.open.remove(&channel.0).map(|_| ()).ok_or(FrameError::UnknownChannel(channel))
+    }
+
+    #[inline]
+    fn get(&mut self, channel: ChannelId) -> Result<&mut Start, FrameError> {
+        self.open.get_mut(&channel.0).ok_or(FrameError::UnknownChannel(channel))
+    }
+
+    #[inline]
+    fn advance(&mut self, channel: ChannelId, position: &body::Position) -> Result<Start, FrameError> {
+        let last = self.get(channel)?;
+        let step = position.sequence.checked_add(1).and_then(|step| last.sequence.checked_add(step));
+        let sequence = step.ok_or(FrameError::Sequence { channel, last: last.sequence, got: position.sequence })?;
+        let delta = varint::unzigzag(position.time.unwrap_or_default());
+        *last = Start { sequence, timestamp_ns: last.timestamp_ns.wrapping_add(delta) };
+        Ok(*last)
+    }
+}

@@ -1,0 +1,86 @@
+//! Numbers of one to ten bytes, seven bits a byte, least significant first; the shortest form is the only one.
+
+use alloc::vec::Vec;
+
+/// Appends `value`.
+pub fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Bytes that `value` takes.
+pub fn len(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// A number and the bytes after it; none where the bytes end too soon or the number is not in its shortest form.
+pub fn split(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    match take(bytes) {
+        Taken::Value(value, used) => Some((value, bytes.get(used..)?)),
+        _ => None,
+    }
+}
+
+/// What [`take`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// A number and the bytes it takes.
+    Value(u64, usize),
+    /// The bytes end inside the number.
+    Short,
+    /// More than 64 bits, or zeros at the end.
+    Malformed,
+}
+
+#[inline]
+pub(super) fn take(bytes: &[u8]) -> Taken {
+    let mut value = 0u64;
+    for (i, &byte) in bytes.iter().enumerate().take(10) {
+        value |= u64::from(byte & 0x7F) << (7 * i);
+        if byte < 0x80 {
+            let overflows = i == 9 && byte > 1;
+            let padded = i > 0 && byte == 0;
+            return if overflows || padded { Taken::Malformed } else { Taken::Value(value, i + 1) };
+        }
+    }
+    if bytes.len() < 10 { Taken::Short } else { Taken::Malformed }
+}
+
+/// Maps numbers of either sign so that small ones stay short.
+pub fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// The inverse of [`zigzag`].
+pub fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_comes_back() {
+        for shift in 0..64 {
+            for value in [(1u64 << shift) - 1, 1 << shift, u64::MAX >> (63 - shift)] {
+                let mut out = Vec::new();
+                put(&mut out, value);
+                assert_eq!(out.len(), len(value));
+                assert_eq!(take(&out), Taken::Value(value, out.len()));
+                assert_eq!(take(&out[..out.len() - 1]), Taken::Short);
+                assert_eq!(unzigzag(zigzag(value as i64)), value as i64);
+            }
+        }
+    }
+
+    #[test]
+    fn longer_forms_are_refused() {
+        assert_eq!(take(&[0x80, 0x00]), Taken::Malformed);
+        assert_eq!(take(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x02]), Taken::Malformed);
+        assert_eq!(take(&[0x80; 10]), Taken::Malformed);
+    }
+}

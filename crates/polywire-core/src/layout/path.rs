@@ -1,0 +1,337 @@
+//! Paths into values: `entries[2].price`, `limits["low"]`, `grid[1][2]`.
+
+use alloc::{borrow::ToOwned, format, string::String, vec::Vec};
+
+use super::{
+    Kind, OutOfMemory, ValueRef,
+    view::{ListRef, Spot, entries, members, selected_case},
+};
+
+/// Why a path leads nowhere, or a value cannot be stored where it leads.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PathError {
+    /// The text is no path.
+    #[error("'{path}' is no path: expected {expected} at byte {at}")]
+    Syntax {
+        /// The whole path.
+        path: String,
+        /// Byte where it goes wrong.
+        at: usize,
+        /// What should be there.
+        expected: &'static str,
+    },
+    /// A structure or union has no such member.
+    #[error("'{path}': there is no '{name}' among {there}")]
+    NoMember {
+        /// The path up to there.
+        path: String,
+        /// What was asked for.
+        name: String,
+        /// Names of what is there.
+        there: String,
+    },
+    /// A union has another case now.
+    #[error("'{path}': the union has no value for '{name}' now")]
+    OtherCase {
+        /// The path up to there.
+        path: String,
+        /// The case that was asked for.
+        name: String,
+    },
+    /// An index beyond the end.
+    #[error("'{path}': index {index} of {len} elements")]
+    OutOfRange {
+        /// The path up to there.
+        path: String,
+        /// What was asked for.
+        index: u64,
+        /// How many there are.
+        len: usize,
+    },
+    /// A map has no such key.
+    #[error("'{path}': the map has no key {key}")]
+    NoEntry {
+        /// The path up to there.
+        path: String,
+        /// What was asked for.
+        key: String,
+    },
+    /// The path goes on where nothing is.
+    #[error("'{path}' is absent")]
+    Absent {
+        /// The path up to there.
+        path: String,
+    },
+    /// The path goes on in a way that the type there does not have: a name in a list, an index in a structure.
+    #[error("'{path}' has no {what}")]
+    WrongKind {
+        /// The path up to there.
+        path: String,
+        /// `members`, `elements` or `entries`.
+        what: &'static str,
+    },
+    /// The type at the end of the path cannot hold the value.
+    #[error("'{path}': {why}")]
+    DoesNotFit {
+        /// Where.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There was no memory for the value.
+    #[error("'{path}': {OutOfMemory}")]
+    OutOfMemory {
+        /// Where.
+        path: String,
+    },
+}
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Step {
+    Name(String),
+    Index(i128),
+    Key(String),
+}
+
+/// Where a path leads.
+pub(super) enum Target<'a> {
+    Spot(Spot<'a>),
+    Row(ListRef<'a>),
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn view(self) -> ValueRef<'a> {
+        match self {
+            Target::Spot(spot) => spot.view(),
+            Target::Row(row) => ValueRef::List(row),
+        }
+    }
+}
+
+impl<'a> ValueRef<'a> {
+    /// The value that a path leads to; the empty path leads to the value itself. What is absent can be
+    /// asked for, but the path cannot go on there.
+    pub fn get(&self, path: &str) -> Result<ValueRef<'a>, PathError> {
+        let steps = parse(path)?;
+        if steps.is_empty() {
+            return Ok(*self);
+        }
+        let start = match self {
+            ValueRef::List(list) => Target::Row(*list),
+            other => match other.spot() {
+                Some(spot) => Target::Spot(spot),
+                None => return Err(PathError::WrongKind { path: String::new(), what: "members" }),
+            },
+        };
+        walk(start, &steps, &mut |_, _| Ok(())).map(Target::view)
+    }
+
+    /// Where a structure, union or map lies.
+    fn spot(&self) -> Option<Spot<'a>> {
+        match self {
+            ValueRef::Struct(v) => Some(v.spot()),
+            ValueRef::Union(v) => Some(v.spot()),
+            ValueRef::Map(v) => Some(v.spot()),
+            _ => None,
+        }
+    }
+}
+
+/// Follows `steps`. Before each, `prepare` may change the place it is taken from: make it present, or select the case.
+pub(super) fn walk<'a>(
+    start: Target<'a>,
+    steps: &[Step],
+    prepare: &mut dyn FnMut(Spot<'a>, &Step) -> Result<(), PathError>,
+) -> Result<Target<'a>, PathError> {
+    let mut at = start;
+    for (i, step) in steps.iter().enumerate() {
+        let here = || text(&steps[..i]);
+        at = match at {
+            Target::Row(row) => from_list(row, step, &here)?,
+            Target::Spot(spot) => {
+                prepare(spot, step)?;
+                let spot = spot.inner().ok_or_else(|| PathError::Absent { path: here() })?;
+                from_spot(spot, step, &here)?
+            }
+        };
+    }
+    Ok(at)
+}
+
+fn from_spot<'a>(spot: Spot<'a>, step: &Step, here: &dyn Fn() -> String) -> Result<Target<'a>, PathError> {
+    let wrong = |what| Err(PathError::WrongKind { path: here(), what });
+    match (spot.kind(), step) {
+        (Kind::Struct { .. }, Step::Name(name)) => {
+            let members = members(spot);
+            match members.iter().find(|(m, _)| m.name == *name) {
+                Some((_, part)) => Ok(Target::Spot(*part)),
+                None => Err(no_member(here(), name, members.iter().map(|(m, _)| m.name.as_str()))),
+            }
+        }
+        (Kind::Union(_), Step::Name(name)) => match selected_case(spot) {
+            Some((case, part)) if case.member.name == *name => Ok(Target::Spot(part)),
+            _ => {
+                let names: Vec<&str> = cases(spot).collect();
+                match names.contains(&name.as_str()) {
+                    true => Err(PathError::OtherCase { path: here(), name: name.clone() }),
+                    false => Err(no_member(here(), name, names.into_iter())),
+                }
+            }
+        },
+        (Kind::Map(_), Step::Index(_) | Step::Key(_)) => {
+            let is_key = |key: &Spot<'_>| match (key.view(), step) {
+                (ValueRef::Str(text), Step::Key(key)) => text == key,
+                (ValueRef::Enum(literal), Step::Key(key)) => literal.name() == key,
+                (value, Step::Index(i)) => {
+                    value.as_i64().map(i128::from).or(value.as_u64().map(i128::from)) == Some(*i)
+                }
+                _ => false,
+            };
+            match entries(spot).into_iter().find(|(key, _)| is_key(key)) {
+                Some((_, value)) => Ok(Target::Spot(value)),
+                None => Err(PathError::NoEntry { path: here(), key: text(core::slice::from_ref(step)) }),
+            }
+        }
+        (Kind::Sequence(_) | Kind::Array { .. }, Step::Index(_)) => match spot.view() {
+            ValueRef::List(list) => from_list(list, step, here),
+            _ => wrong("elements"),
+        },
+        (_, Step::Name(_)) => wrong("members"),
+        (_, Step::Index(_)) => wrong("elements"),
+        (_, Step::Key(_)) => wrong("entries"),
+    }
+}
+
+fn from_list<'a>(list: ListRef<'a>, step: &Step, here: &dyn Fn() -> String) -> Result<Target<'a>, PathError> {
+    match step {
+        Step::Index(index) => match usize::try_from(*index).ok().filter(|i| *i < list.len()) {
+            Some(index) => Ok(list.row(index).map_or_else(Target::Spot, Target::Row)),
+            None => {
+                let index = u64::try_from(*index).unwrap_or(u64::MAX);
+                Err(PathError::OutOfRange { path: here(), index, len: list.len() })
+            }
+        },
+        Step::Name(_) => Err(PathError::WrongKind { path: here(), what: "members" }),
+        Step::Key(_) => Err(PathError::WrongKind { path: here(), what: "entries" }),
+    }
+}
+
+/// Names of a union's cases.
+pub(super) fn cases<'a>(spot: Spot<'a>) -> impl Iterator<Item = &'a str> {
+    let cases = match spot.def().map(|(_, def)| &def.kind) {
+        Some(crate::schema::DefKind::Union { cases, .. }) => cases.as_slice(),
+        _ => &[],
+    };
+    cases.iter().map(|c| c.member.name.as_str())
+}
+
+pub(super) fn no_member<'n>(path: String, name: &str, there: impl Iterator<Item = &'n str>) -> PathError {
+    const SHOWN: usize = 12;
+    let mut there: Vec<&str> = there.take(SHOWN + 1).collect();
+    if there.len() > SHOWN {
+        there[SHOWN] = "..";
+    }
+    PathError::NoMember { path, name: name.to_owned(), there: there.join(", ") }
+}
+
+/// A path's steps as text.
+pub(super) fn text(steps: &[Step]) -> String {
+    let mut out = String::new();
+    for step in steps {
+        match step {
+            Step::Name(name) if out.is_empty() => out.push_str(name),
+            Step::Name(name) => out.push_str(&format!(".{name}")),
+            Step::Index(i) => out.push_str(&format!("[{i}]")),
+            Step::Key(key) => out.push_str(&format!("[{key:?}]")),
+        }
+    }
+    out
+}
+
+pub(super) fn parse(path: &str) -> Result<Vec<Step>, PathError> {
+    let mut steps = Vec::new();
+    let mut rest = path;
+    while let Some(first) = rest.chars().next() {
+        let fail =
+            |rest: &str, expected| PathError::Syntax { path: path.into(), at: path.len() - rest.len(), expected };
+        if first == '[' {
+            let (step, after) = bracket(&rest[1..]).map_err(|(rest, expected)| fail(rest, expected))?;
+            steps.push(step);
+            rest = after;
+            continue;
+        }
+        let name = match (first, steps.is_empty()) {
+            ('.', false) => &rest[1..],
+            (_, true) => rest,
+            _ => return Err(fail(rest, "'.' or '['")),
+        };
+        let end = name.find(['.', '[', ']', '"']).unwrap_or(name.len());
+        if end == 0 {
+            return Err(fail(name, "a name"));
+        }
+        steps.push(Step::Name(name[..end].into()));
+        rest = &name[end..];
+    }
+    Ok(steps)
+}
+
+/// What follows a `[`, and the rest behind the `]`.
+fn bracket(text: &str) -> Result<(Step, &str), (&str, &'static str)> {
+    let (step, rest) = match text.strip_prefix('"') {
+        Some(quoted) => {
+            let mut key = String::new();
+            let mut chars = quoted.char_indices();
+            let end = loop {
+                match chars.next() {
+                    Some((i, '"')) => break i,
+                    Some((_, '\\')) => key.extend(chars.next().map(|(_, c)| c)),
+                    Some((_, c)) => key.push(c),
+                    None => return Err((&text[text.len()..], "'\"'")),
+                }
+            };
+            (Step::Key(key), &quoted[end + 1..])
+        }
+        None => {
+            let end = text.find(']').unwrap_or(text.len());
+            match text[..end].parse::<i64>() {
+                Ok(index) => (Step::Index(index.into()), &text[end..]),
+                Err(_) => match text[..end].parse::<u64>() {
+                    Ok(index) => (Step::Index(index.into()), &text[end..]),
+                    Err(_) => return Err((text, "a number or a quoted key")),
+                },
+            }
+        }
+    };
+    match rest.strip_prefix(']') {
+        Some(rest) => Ok((step, rest)),
+        None => Err((rest, "']'")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_read_back_as_they_were() {
+        for path in ["", "a", "a.b[2].c", "[0][1]", "m[\"k\\\"]\"].x", "m[-7]"] {
+            assert_eq!(text(&parse(path).unwrap()), path);
+        }
+    }
+
+    #[test]
+    fn mistakes_say_where() {
+        let at = |path: &str| match parse(path).unwrap_err() {
+            PathError::Syntax { at, expected, .. } => (at, expected),
+            other => panic!("{other}"),
+        };
+        assert_eq!(at("a..b"), (2, "a name"));
+        assert_eq!(at("a[x]"), (2, "a number or a quoted key"));
+        assert_eq!(at("a[1"), (3, "']'"));
+        assert_eq!(at("a[1]b"), (4, "'.' or '['"));
+        assert_eq!(at("a[\"b]"), (5, "'\"'"));
+        assert_eq!(at("a]"), (1, "'.' or '['"));
+    }
+}

@@ -1,0 +1,120 @@
+use super::{Failed, decode as decoding, encode as encoding, from_word};
+use crate::{
+    layout::{Kind, NodeId, Scalar},
+    program::{FaultKind, Input, Op, Output, Overflow, Place, Program, Status},
+};
+
+/// Runs one decode operation.
+///
+/// # Safety
+/// As for [`super::decode`]; `frame` is the operation's, `accumulator` (a word of `scalar`) what it expects.
+pub(crate) unsafe fn decode(
+    program: &Program,
+    op: &Op,
+    input: &mut Input<'_>,
+    frame: *mut u8,
+    accumulator: u64,
+    scalar: Scalar,
+) -> Status {
+    let mut run = decoding::Run { program, input, accumulator: from_word(accumulator, scalar), scalar };
+    run.named(op, frame).into()
+}
+
+/// Runs one encode operation.
+///
+/// # Safety
+/// As for [`super::encode`]; `frame` is the operation's, `index` that of the innermost element.
+pub(crate) unsafe fn encode(
+    program: &Program,
+    op: &Op,
+    output: &mut Output<'_>,
+    frame: *const u8,
+    index: u64,
+) -> Status {
+    let mut run = encoding::Run { program, output, accumulator: 0, scalar: Scalar::U64, index };
+    run.named(op, frame).into()
+}
+
+/// Checks a count and makes the sequence that long; gives the first element.
+///
+/// # Safety
+/// `sequence` is what the place says.
+pub(crate) unsafe fn begin_sequence(
+    program: &Program,
+    input: &mut Input<'_>,
+    place: Place,
+    (bound, overflow, min_wire): (u32, &Overflow, u32),
+    sequence: *mut u8,
+    count: u64,
+) -> Result<*mut u8, Status> {
+    let mut run = decoding::Run { program, input, accumulator: i128::from(count), scalar: Scalar::U64 };
+    let count = run.count(min_wire).map_err(failed)?;
+    decoding::keep(count, bound, overflow)
+        .map_err(|()| failed(run.fail(FaultKind::Bound, bound.into(), count as u64)))?;
+    match place {
+        Place::Sink => Ok(sequence),
+        // SAFETY: as the caller promises.
+        Place::At { node, .. } => unsafe { run.resize(run.sequence_node(node), sequence, count).map_err(failed) },
+    }
+}
+
+/// Cuts a sequence to what stays of `count` elements, or finds an array incomplete.
+///
+/// # Safety
+/// `sequence` is one of the node.
+pub(crate) unsafe fn end_sequence(
+    program: &Program,
+    input: &mut Input<'_>,
+    node: NodeId,
+    (bound, overflow): (u32, &Overflow),
+    sequence: *mut u8,
+    count: usize,
+) -> Status {
+    let mut run = decoding::Run { program, input, accumulator: 0, scalar: Scalar::U64 };
+    match &program.layout.node(node).kind {
+        Kind::Array { len, .. } if count == *len as usize => Status::Ok,
+        Kind::Array { len, .. } => {
+            run.fail(FaultKind::Count, (*len).into(), count as u64);
+            Status::Failed
+        }
+        _ => {
+            let kept = decoding::keep(count, bound, overflow).unwrap_or(count);
+            // SAFETY: as the caller promises.
+            unsafe { run.resize(run.sequence_node(node), sequence, kept).map(|_| ()).into() }
+        }
+    }
+}
+
+/// The element with an index that a format has announced; the sequence is made longer if need be.
+///
+/// # Safety
+/// `sequence` is what the place says.
+pub(crate) unsafe fn element_at(
+    program: &Program,
+    input: &mut Input<'_>,
+    place: Place,
+    (bound, overflow): (u32, &Overflow),
+    sequence: *mut u8,
+    index: usize,
+) -> Result<*mut u8, Status> {
+    let mut run = decoding::Run { program, input, accumulator: 0, scalar: Scalar::U64 };
+    run.admit(index + 1, bound, overflow).map_err(failed)?;
+    let Place::At { node, .. } = place else { return Ok(sequence) };
+    match &program.layout.node(node).kind {
+        Kind::Array { len, .. } if index >= *len as usize => {
+            Err(failed(run.fail(FaultKind::Count, (*len).into(), index as u64 + 1)))
+        }
+        Kind::Array { .. } => Ok(sequence.wrapping_add(index * run.array_stride(node))),
+        _ => {
+            let node = run.sequence_node(node);
+            let stride = program.layout.node(node.element).size as usize;
+            // SAFETY: as the caller promises.
+            let data = unsafe { run.room(node, sequence, index).map_err(failed)? };
+            Ok(data.wrapping_add(index * stride))
+        }
+    }
+}
+
+fn failed(_: Failed) -> Status {
+    Status::Failed
+}

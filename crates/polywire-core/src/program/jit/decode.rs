@@ -1,0 +1,861 @@
+//! Decoding as machine code.
+
+use core::mem::offset_of;
+
+use alloc::{sync::Arc, vec::Vec};
+
+use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
+use cranelift_frontend::Switch;
+use cranelift_jit::JITModule;
+use cranelift_module::FuncId;
+
+use super::{
+    emit::{Emit, Fields, flags, function, origin_moves},
+    shims,
+};
+use crate::{
+    layout::{Kind, Scalar, SequenceNode},
+    program::{
+        Arm, Block, Check, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place, Program,
+        RegionDialect, Segment, SequenceDialect, Source, TextForm, Wire, interp::HOST,
+    },
+};
+
+/// Members up to which the set of those that were seen is kept on the stack.
+const MAX_INLINE_MEMBERS: usize = 512;
+
+/// Makes the function of one block, and gives its length in bytes.
+pub(super) fn define<'e>(
+    module: &mut JITModule,
+    program: &'e Arc<Program>,
+    block: &'e Block,
+    id: FuncId,
+    routines: &'e [FuncId],
+) -> Result<usize, alloc::string::String> {
+    let fields = Fields {
+        base: offset_of!(Input<'_>, base) as i32,
+        position: offset_of!(Input<'_>, pos) as i32,
+        end: offset_of!(Input<'_>, end) as i32,
+        origin: offset_of!(Input<'_>, origin) as i32,
+        depth: offset_of!(Input<'_>, depth_left) as i32,
+        moves: false,
+        origin_moves: origin_moves(program),
+    };
+    function(module, program, id, routines, fields, |emit, frame| emit.decode_block(block, frame))
+}
+
+impl<'e> Emit<'e, '_> {
+    fn decode_block(&mut self, block: &'e Block, frame: Value) {
+        for op in &block.0 {
+            self.decode_op(op, frame);
+        }
+    }
+
+    fn decode_op(&mut self, op: &'e Op, frame: Value) {
+        match &op.kind {
+            OpKind::Need(n) => self.decode_need(op, i64::from(*n)),
+            OpKind::Align(n) => self.align(*n),
+            OpKind::Run { segments, size } => {
+                self.decode_run(op, segments, frame);
+                self.advance(i64::from(*size));
+            }
+            OpKind::Load(place) => {
+                if let Some((base, offset, node)) = self.place(*place, frame) {
+                    let scalar = self.memory_scalar(node);
+                    let value = self.load_scalar(scalar, base, offset);
+                    self.set(value, scalar);
+                }
+            }
+            OpKind::Store(place) => {
+                if let Some((base, offset, _)) = self.place(*place, frame) {
+                    let accumulator = self.accumulator();
+                    self.store_scalar(accumulator.scalar, accumulator.value, base, offset);
+                }
+            }
+            OpKind::Get(wire) => self.decode_get(op, wire),
+            OpKind::Const(scalar, bits) => self.constant_accumulator(*scalar, *bits),
+            OpKind::Convert(to) => self.convert(op, *to),
+            OpKind::Check(check) => self.check(op, check),
+            OpKind::Text { place, form, bound, .. } => self.decode_text(op, *place, form, *bound, frame),
+            OpKind::Bulk { place, scalar, order, bound, .. } => {
+                self.decode_bulk(op, *place, (*scalar, *order, *bound), frame);
+            }
+            OpKind::Sequence { place, source, element, bound, overflow, .. } => match source {
+                Source::Count => self.decode_counted(op, *place, (element, *bound, overflow), frame),
+                Source::Fixed(n) => self.decode_fixed(*place, *n, element, frame),
+                Source::Dialect(dialect) => self.decode_marked(op, *place, dialect, element, frame),
+            },
+            OpKind::Present { place, body } => self.decode_present(op, *place, body, frame),
+            OpKind::Clear(place) => self.decode_clear(op, *place, frame),
+            OpKind::Unbox { place, body } => {
+                let value = match self.place(*place, frame) {
+                    None => frame,
+                    Some((.., node)) => {
+                        let at = self.place_address(*place, frame);
+                        let node = self.address(&self.layout().node(node).kind);
+                        self.call(shims::unbox_mut as *const u8, &[node, at], Some(types::I64))
+                            .expect("it returns a word")
+                    }
+                };
+                self.decode_inner(body, value);
+            }
+            OpKind::Select { place, case, body } => self.decode_select(op, *place, *case, body, frame),
+            OpKind::Switch { arms, otherwise } => {
+                let blocks: Vec<(&[i64], &'e Block)> = arms.iter().map(|(l, b)| (l.as_slice(), b)).collect();
+                self.switch(&blocks, otherwise, |emit, block| emit.decode_block(block, frame));
+            }
+            OpKind::If { then, otherwise } => {
+                let condition = self.accumulator().value;
+                self.branch(
+                    condition,
+                    |emit| emit.decode_block(then, frame),
+                    |emit| emit.decode_block(otherwise, frame),
+                );
+            }
+            OpKind::Test(kernel) => {
+                let word = self.word();
+                self.call_status(op, kernel.test as *const u8, &[self.context, word]);
+                let value = self.load_word(0);
+                let value = self.code.ins().icmp_imm_s(IntCC::NotEqual, value, 0);
+                let value = self.code.ins().uextend(types::I64, value);
+                self.set(value, Scalar::Bool);
+            }
+            OpKind::Action(kernel, argument) => {
+                let argument = self.constant(*argument as i64);
+                self.call_status(op, kernel.get as *const u8, &[self.context, argument]);
+            }
+            OpKind::Region { dialect, argument, body } => self.decode_region(op, dialect, *argument, body, frame),
+            OpKind::Members { dialect, arms, table } if arms.len() <= MAX_INLINE_MEMBERS => {
+                self.decode_members(op, dialect, arms, table, frame);
+                self.accumulator = None;
+            }
+            OpKind::Call { routine, place } => {
+                let frame = self.place_address(*place, frame);
+                self.call_routine(op, *routine, frame, shims::too_deep_input as *const u8);
+            }
+            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } => self.decode_by_interpreter(op, frame),
+            OpKind::Map { .. } | OpKind::Members { .. } => {
+                self.decode_by_interpreter(op, frame);
+                self.accumulator = None;
+            }
+            OpKind::Literal(_)
+            | OpKind::Put(_)
+            | OpKind::Length(_)
+            | OpKind::Index
+            | OpKind::IfPresent { .. }
+            | OpKind::Union { .. } => unreachable!("the verifier refuses encode operations here"),
+        }
+    }
+
+    /// A block that does not set the accumulator for what follows.
+    fn decode_inner(&mut self, block: &'e Block, frame: Value) {
+        self.decode_block(block, frame);
+        self.accumulator = None;
+    }
+
+    /// Lets the interpreter run one operation.
+    fn decode_by_interpreter(&mut self, op: &'e Op, frame: Value) {
+        let (program, address) = (self.address(self.program), self.address(op));
+        let accumulator = match self.accumulator {
+            Some(accumulator) if accumulator.scalar != Scalar::F128 => accumulator.value,
+            _ => self.constant(0),
+        };
+        let scalar = self.accumulator.map_or(Scalar::U64, |a| a.scalar) as i64;
+        let scalar = self.constant(scalar);
+        let arguments = [self.context, program, address, frame, accumulator, scalar];
+        self.call_status(op, shims::decode_op as *const u8, &arguments);
+    }
+
+    /// Ends a cold block where something is known to be wrong at the position that an operation starts at: the interpreter says what.
+    fn replay(&mut self, op: &'e Op, frame: Value) {
+        self.decode_by_interpreter(op, frame);
+        // It has failed, so this is never reached; the block needs an end.
+        let unwind = self.unwind;
+        self.code.ins().jump(unwind, &[]);
+    }
+
+    /// Ends a cold block with a fault.
+    fn fault(&mut self, op: &Op, kind: FaultKind, expected: Value, got: Value) {
+        self.spill();
+        let kind = self.constant(kind as i64);
+        self.call(shims::fail_input as *const u8, &[self.context, kind, expected, got], Some(types::I32));
+        self.name(op);
+    }
+
+    /// 1 if fewer than `n` bytes are left.
+    fn lacks(&mut self, n: i64) -> Value {
+        let (end, position) = (self.code.use_var(self.end), self.position());
+        let wanted = self.code.ins().iadd_imm_s(position, n);
+        self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, end)
+    }
+
+    fn decode_need(&mut self, op: &'e Op, n: i64) {
+        let lacks = self.lacks(n);
+        self.unless(lacks, |emit| {
+            emit.spill();
+            let n = emit.constant(n);
+            emit.call(shims::truncated as *const u8, &[emit.context, n], None);
+            emit.name(op);
+        });
+    }
+
+    /// A run. What must be checked is loaded and checked before anything is stored; what lies side by side is moved in large pieces.
+    fn decode_run(&mut self, op: &'e Op, segments: &'e [Segment], frame: Value) {
+        let here = self.here();
+        let mut wrong: Option<Value> = None;
+        let mut checked = Vec::new();
+        for segment in segments.iter().filter(|s| s.check.is_some()) {
+            for i in 0..segment.count {
+                let at = (segment.at + i * segment.wire.size() as u32) as i32;
+                let value = self.load_scalar(segment.wire, here, at);
+                let value = self.reorder(value, segment.wire, segment.order);
+                let (value, bad) = self.segment_check(segment, value);
+                wrong = match (wrong, bad) {
+                    (Some(a), Some(b)) => Some(self.code.ins().bor(a, b)),
+                    (a, b) => a.or(b),
+                };
+                if let Place::At { offset, .. } = segment.place {
+                    checked.push((segment.memory, value, (offset + i * segment.memory.size() as u32) as i32));
+                }
+            }
+        }
+        if let Some(wrong) = wrong {
+            self.unless(wrong, |emit| emit.replay(op, frame));
+        }
+        for (memory, value, offset) in checked {
+            self.store_scalar(memory, value, frame, offset);
+        }
+        self.decode_plain(segments, here, frame);
+    }
+
+    /// 1 as the second if the value must be refused.
+    fn segment_check(&mut self, segment: &Segment, value: Value) -> (Value, Option<Value>) {
+        match &segment.check {
+            Some(Check::Bool) => {
+                let bad = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, value, 1);
+                (value, Some(bad))
+            }
+            Some(Check::Enum { node, otherwise }) => {
+                let Kind::Enum(literals) = &self.layout().node(*node).kind else {
+                    unreachable!("the verifier admits enums only")
+                };
+                let unknown = self.no_literal(value, literals);
+                match otherwise {
+                    None => (value, Some(unknown)),
+                    Some(literal) => {
+                        let literal = self.constant(i64::from(*literal));
+                        (self.code.ins().select(unknown, literal, value), None)
+                    }
+                }
+            }
+            Some(check) => {
+                let (check, layout) = (self.address(check), self.address(self.program));
+                let word = self.word();
+                self.store_word(value);
+                let bad = self.call(shims::check_word as *const u8, &[layout, check, word], Some(types::I64));
+                let bad = bad.expect("it returns a word");
+                let bad = self.code.ins().ireduce(types::I8, bad);
+                (self.load_word(0), Some(bad))
+            }
+            None => (value, None),
+        }
+    }
+
+    fn decode_plain(&mut self, segments: &[Segment], here: Value, frame: Value) {
+        let mut plain = segments.iter().filter(|s| s.check.is_none()).peekable();
+        while let Some(segment) = plain.next() {
+            let Place::At { offset, .. } = segment.place else { continue };
+            if !as_is(segment) {
+                for i in 0..segment.count as i32 {
+                    let value =
+                        self.load_scalar(segment.wire, here, segment.at as i32 + i * segment.wire.size() as i32);
+                    let value = self.reorder(value, segment.wire, segment.order);
+                    let value = self.widen(value, segment.wire, segment.memory);
+                    self.store_scalar(segment.memory, value, frame, offset as i32 + i * segment.memory.size() as i32);
+                }
+                continue;
+            }
+            let mut len = segment.size();
+            while let Some(next) = plain.peek().filter(|next| follows(segment, len, next)) {
+                len += next.size();
+                plain.next();
+            }
+            if len > 256 {
+                let from = self.code.ins().iadd_imm_s(here, i64::from(segment.at));
+                let to = self.code.ins().iadd_imm_s(frame, i64::from(offset));
+                let len = self.constant(i64::from(len));
+                self.call(shims::copy as *const u8, &[from, to, len], None);
+            } else {
+                self.copy((here, segment.at as i32), (frame, offset as i32), len);
+            }
+        }
+    }
+
+    fn decode_get(&mut self, op: &'e Op, wire: &'e Wire) {
+        match wire {
+            Wire::Fixed { scalar, order } => {
+                let here = self.here();
+                let value = self.load_scalar(*scalar, here, 0);
+                let value = self.reorder(value, *scalar, *order);
+                self.advance(scalar.size() as i64);
+                self.set(value, *scalar);
+            }
+            Wire::Kernel(kernel) if kernel.scalar == Scalar::F128 => {
+                let (word, address) = (self.word(), self.address(*kernel));
+                self.call_status(op, shims::get_wide as *const u8, &[self.context, address, word]);
+                let (low, high) = (self.load_word(0), self.load_word(8));
+                let value = self.code.ins().iconcat(low, high);
+                self.set(value, Scalar::F128);
+            }
+            Wire::Kernel(kernel) => {
+                let word = self.word();
+                self.call_status(op, kernel.get as *const u8, &[self.context, word]);
+                let value = self.load_word(0);
+                self.set(value, kernel.scalar);
+            }
+            Wire::Symbol(kernel, table) => {
+                let (word, table) = (self.word(), self.address(&**table));
+                self.call_status(op, kernel.get as *const u8, &[self.context, table, word]);
+                let value = self.load_word(0);
+                self.set(value, kernel.scalar);
+            }
+        }
+    }
+
+    pub(super) fn constant_accumulator(&mut self, scalar: Scalar, bits: u128) {
+        let low = match (scalar.is_signed(), scalar.size()) {
+            (true, 1) => i64::from(bits as i8),
+            (true, 2) => i64::from(bits as i16),
+            (true, 4) => i64::from(bits as i32),
+            _ => bits as i64,
+        };
+        let mut value = self.constant(low);
+        if scalar == Scalar::F128 {
+            let high = self.constant((bits >> 64) as i64);
+            value = self.code.ins().iconcat(value, high);
+        }
+        self.set(value, scalar);
+    }
+
+    pub(super) fn convert(&mut self, op: &'e Op, to: Scalar) {
+        let (value, from) = (self.accumulator().value, self.accumulator().scalar);
+        let float = |s| matches!(s, Scalar::F32 | Scalar::F64);
+        let converted = match (from, to) {
+            _ if from == to => value,
+            (Scalar::F32, Scalar::F64) => self.widen(value, from, to),
+            _ if float(from) || float(to) => {
+                let word = self.word();
+                self.store_word(value);
+                let (from, to) = (self.constant(from as i64), self.constant(to as i64));
+                let failed = self.call(shims::convert_word as *const u8, &[word, from, to], Some(types::I64));
+                self.out_of_range(op, failed.expect("it returns a word"), value);
+                self.load_word(0)
+            }
+            _ => {
+                if let Some(outside) = self.outside_scalar(value, from, to) {
+                    self.out_of_range(op, outside, value);
+                }
+                value
+            }
+        };
+        self.set(converted, to);
+    }
+
+    /// 1 if an extended integer does not fit; none if it always does.
+    fn outside_scalar(&mut self, value: Value, from: Scalar, to: Scalar) -> Option<Value> {
+        let ((min, max), (low, high)) = (from.range()?, to.range()?);
+        if low <= min && max <= high {
+            return None;
+        }
+        Some(match (from, to) {
+            (_, Scalar::U64) => self.code.ins().icmp_imm_s(IntCC::SignedLessThan, value, 0),
+            (Scalar::U64, _) => {
+                let high = self.constant(high as i64);
+                self.code.ins().icmp(IntCC::UnsignedGreaterThan, value, high)
+            }
+            _ => self.outside(value, low as i64, high as i64),
+        })
+    }
+
+    fn out_of_range(&mut self, op: &'e Op, outside: Value, value: Value) {
+        let OpKind::Convert(to) = &op.kind else { unreachable!("only conversions come here") };
+        let bits = 8 * to.size() as i64;
+        self.unless(outside, |emit| {
+            let bits = emit.constant(bits);
+            emit.fault_either(op, FaultKind::OutOfRange, bits, value);
+        });
+    }
+
+    /// Ends a cold block with a fault, in either direction.
+    fn fault_either(&mut self, op: &Op, kind: FaultKind, expected: Value, got: Value) {
+        match self.fields.moves {
+            false => self.fault(op, kind, expected, got),
+            true => {
+                self.spill();
+                let kind = self.constant(kind as i64);
+                self.call(shims::fail_output as *const u8, &[self.context, kind, expected, got], Some(types::I32));
+                self.name(op);
+            }
+        }
+    }
+
+    pub(super) fn check(&mut self, op: &'e Op, check: &'e Check) {
+        let (value, scalar) = (self.accumulator().value, self.accumulator().scalar);
+        let zero = self.constant(0);
+        let mut result = (value, scalar);
+        match check {
+            Check::Bool => {
+                let bad = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, value, 1);
+                self.unless(bad, |emit| emit.fault_either(op, FaultKind::BadBool, zero, value));
+                result.1 = Scalar::Bool;
+            }
+            Check::Keep(bits) => result.0 = self.code.ins().band_imm_s(value, *bits as i64),
+            Check::Enum { node, otherwise } => {
+                let Kind::Enum(literals) = &self.layout().node(*node).kind else {
+                    unreachable!("the verifier admits enums only")
+                };
+                let unknown = self.no_literal(value, literals);
+                match otherwise {
+                    None => self.unless(unknown, |emit| emit.fault_either(op, FaultKind::UnknownLiteral, zero, value)),
+                    Some(literal) => {
+                        let literal = self.constant(i64::from(*literal));
+                        result.0 = self.code.ins().select(unknown, literal, value);
+                    }
+                }
+            }
+            Check::Range { .. } | Check::OneOf(_) => {
+                let (program, address, word) = (self.address(self.program), self.address(check), self.word());
+                self.store_word(value);
+                let bad = self.call(shims::check_word as *const u8, &[program, address, word], Some(types::I64));
+                let kind = match check {
+                    Check::Range { .. } => FaultKind::OutOfRange,
+                    _ => FaultKind::UnknownLiteral,
+                };
+                self.unless(bad.expect("it returns a word"), |emit| emit.fault_either(op, kind, zero, value));
+            }
+        }
+        self.set(result.0, result.1);
+    }
+
+    fn decode_text(&mut self, op: &'e Op, place: Place, form: &TextForm, bound: u32, frame: Value) {
+        let target = self.place(place, frame).map(|(base, offset, node)| {
+            let words = match &self.layout().node(node).kind {
+                Kind::String { words } => *words,
+                _ => None,
+            };
+            (base, offset, words)
+        });
+        let slow = |emit: &mut Self| emit.decode_by_interpreter(op, frame);
+        match (form, target) {
+            (TextForm::CountedNul { order }, Some((base, offset, Some(words)))) => {
+                let done = self.code.create_block();
+                let slow_block = self.cold();
+                // The longest short string and its count, with one byte to spare for the terminator.
+                let lacks = self.lacks(21);
+                self.or_else(lacks, slow_block);
+                let here = self.here();
+                let count = self.load_scalar(Scalar::U32, here, 0);
+                let count = self.reorder(count, Scalar::U32, *order);
+                let len = self.code.ins().iadd_imm_s(count, -1);
+                let longest = if bound == 0 { 16 } else { i64::from(bound.min(16)) };
+                let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, longest);
+                let capacity = self.load(types::I64, base, offset + words.capacity as i32);
+                let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, 16);
+                let unfit = self.code.ins().bor(long, small);
+                self.or_else(unfit, slow_block);
+                let bytes = self.load(types::I8X16, here, 4);
+                let high = self.code.ins().vhigh_bits(types::I32, bytes);
+                let one = self.code.ins().iconst(types::I32, 1);
+                let mask = self.code.ins().ishl(one, len);
+                let mask = self.code.ins().iadd_imm_s(mask, -1);
+                let high = self.code.ins().band(high, mask);
+                let last = self.code.ins().iadd(here, len);
+                let nul = self.code.ins().uload8(types::I32, flags(), last, 4);
+                let odd = self.code.ins().bor(high, nul);
+                self.or_else(odd, slow_block);
+                let data = self.load(types::I64, base, offset + words.pointer as i32);
+                self.store(bytes, data, 0);
+                self.store(len, base, offset + words.len as i32);
+                let position = self.position();
+                let position = self.code.ins().iadd(position, count);
+                let position = self.code.ins().iadd_imm_s(position, 4);
+                self.code.def_var(self.position, position);
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(slow_block);
+                slow(self);
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(done);
+            }
+            _ => slow(self),
+        }
+    }
+
+    /// Goes on if `condition` is zero, else to `block`.
+    fn or_else(&mut self, condition: Value, block: CodeBlock) {
+        let go_on = self.code.create_block();
+        self.code.ins().brif(condition, block, &[], go_on, &[]);
+        self.code.switch_to_block(go_on);
+    }
+
+    fn sequence_node(&self, place: Place) -> Option<&'e SequenceNode> {
+        match &self.layout().node(place.node()?).kind {
+            Kind::Sequence(sequence) => Some(sequence),
+            _ => None,
+        }
+    }
+
+    /// Bytes from one element to the next.
+    fn stride(&self, place: Place) -> i64 {
+        let element = match place.node().map(|n| &self.layout().node(n).kind) {
+            Some(Kind::Sequence(sequence)) => sequence.element,
+            Some(Kind::Array { element, .. }) => *element,
+            _ => return 0,
+        };
+        i64::from(self.layout().node(element).size)
+    }
+
+    fn decode_bulk(&mut self, op: &'e Op, place: Place, (scalar, order, bound): (Scalar, Order, u32), frame: Value) {
+        let words = self.sequence_node(place).and_then(|s| s.words);
+        let (Some(words), Some((base, offset, _))) = (words, self.place(place, frame)) else {
+            return self.decode_by_interpreter(op, frame);
+        };
+        if scalar == Scalar::Bool || (order != HOST && scalar.size() > 1) {
+            return self.decode_by_interpreter(op, frame);
+        }
+        let (done, slow) = (self.code.create_block(), self.cold());
+        let count = self.accumulator().value;
+        let capacity = self.load(types::I64, base, offset + words.capacity as i32);
+        let grows = self.code.ins().icmp(IntCC::UnsignedGreaterThan, count, capacity);
+        self.or_else(grows, slow);
+        if bound > 0 {
+            let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, count, i64::from(bound));
+            self.or_else(long, slow);
+        }
+        // A capacity is at most isize::MAX bytes, so this does not wrap.
+        let bytes = self.code.ins().imul_imm_s(count, scalar.size() as i64);
+        let (end, position) = (self.code.use_var(self.end), self.position());
+        let after = self.code.ins().iadd(position, bytes);
+        let short = self.code.ins().icmp(IntCC::UnsignedGreaterThan, after, end);
+        let limit = offset_of!(Input<'_>, limits) + offset_of!(crate::program::Limits, elements);
+        let limit = self.code.ins().uload32(flags(), self.context, limit as i32);
+        let many = self.code.ins().icmp(IntCC::UnsignedGreaterThan, count, limit);
+        let unfit = self.code.ins().bor(short, many);
+        self.or_else(unfit, slow);
+        let here = self.here();
+        let data = self.load(types::I64, base, offset + words.pointer as i32);
+        self.call(shims::copy as *const u8, &[here, data, bytes], None);
+        self.store(count, base, offset + words.len as i32);
+        self.code.def_var(self.position, after);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(slow);
+        self.decode_by_interpreter(op, frame);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
+    }
+
+    fn decode_counted(
+        &mut self,
+        op: &'e Op,
+        place: Place,
+        (element, bound, overflow): (&'e Block, u32, &Overflow),
+        frame: Value,
+    ) {
+        let count = self.accumulator().value;
+        self.accumulator = None;
+        let data = self.code.declare_var(types::I64);
+        let resize = |emit: &mut Self| {
+            let (address, program) = (emit.address(op), emit.address(emit.program));
+            let (at, word) = (emit.place_address(place, frame), emit.word());
+            let arguments = [emit.context, program, address, at, count, word];
+            emit.call_status(op, shims::sequence_begin as *const u8, &arguments);
+            let start = emit.load_word(0);
+            emit.code.def_var(data, start);
+        };
+        match (self.sequence_node(place).and_then(|s| s.words), self.place(place, frame)) {
+            (Some(words), Some((base, offset, _))) if bound == 0 => {
+                // As many elements as last time: nothing to make room for, and the message will show whether it has them.
+                let len = self.load(types::I64, base, offset + words.len as i32);
+                let start = self.load(types::I64, base, offset + words.pointer as i32);
+                self.code.def_var(data, start);
+                let differs = self.code.ins().icmp(IntCC::NotEqual, len, count);
+                self.rarely(differs, resize);
+            }
+            _ => resize(self),
+        }
+        let stride = self.stride(place);
+        self.repeat(count, |emit, i| {
+            let start = emit.code.use_var(data);
+            let distance = emit.code.ins().imul_imm_s(i, stride);
+            let at = emit.code.ins().iadd(start, distance);
+            emit.decode_inner(element, at);
+        });
+        if bound > 0 && *overflow != Overflow::Refuse && place != Place::Sink {
+            self.sequence_end(op, place, count, frame);
+        }
+    }
+
+    /// Cuts the sequence to what stays of `count` elements.
+    fn sequence_end(&mut self, op: &'e Op, place: Place, count: Value, frame: Value) {
+        let (address, program) = (self.address(op), self.address(self.program));
+        let at = self.place_address(place, frame);
+        self.call_status(op, shims::sequence_end as *const u8, &[self.context, program, address, at, count]);
+    }
+
+    fn decode_fixed(&mut self, place: Place, count: u32, element: &'e Block, frame: Value) {
+        let (data, stride) = (self.place_address(place, frame), self.stride(place));
+        let count = self.constant(i64::from(count));
+        self.accumulator = None;
+        self.repeat(count, |emit, i| {
+            let distance = emit.code.ins().imul_imm_s(i, stride);
+            let at = emit.code.ins().iadd(data, distance);
+            emit.decode_inner(element, at);
+        });
+    }
+
+    fn decode_marked(
+        &mut self,
+        op: &'e Op,
+        place: Place,
+        dialect: &'static SequenceDialect,
+        element: &'e Block,
+        frame: Value,
+    ) {
+        self.accumulator = None;
+        let slot = self.slot(3);
+        let cursor = self.slot_address(slot);
+        self.call_status(op, dialect.begin as *const u8, &[self.context, cursor]);
+        let (head, done) = (self.code.create_block(), self.code.create_block());
+        let index = self.code.append_block_param(head, types::I64);
+        let zero = self.constant(0);
+        self.jump(head, &[zero]);
+        self.code.switch_to_block(head);
+        let (cursor, word) = (self.slot_address(slot), self.word());
+        self.call_status(op, dialect.next as *const u8, &[self.context, cursor, word]);
+        let more = self.load_word(0);
+        let inside = self.code.create_block();
+        self.code.ins().brif(more, inside, &[], done, &[]);
+        self.code.switch_to_block(inside);
+        let at = self.marked_element(op, place, index, frame);
+        self.element(index, |emit| emit.decode_inner(element, at));
+        let next = self.code.ins().iadd_imm_s(index, 1);
+        self.jump(head, &[next]);
+        self.code.switch_to_block(done);
+        self.sequence_end(op, place, index, frame);
+    }
+
+    /// Address of an element that the format has announced: there, or made room for.
+    fn marked_element(&mut self, op: &'e Op, place: Place, index: Value, frame: Value) -> Value {
+        let admit = |emit: &mut Self| {
+            let (address, program) = (emit.address(op), emit.address(emit.program));
+            let (at, word) = (emit.place_address(place, frame), emit.word());
+            let arguments = [emit.context, program, address, at, index, word];
+            emit.call_status(op, shims::element_at as *const u8, &arguments);
+            emit.load_word(0)
+        };
+        let OpKind::Sequence { bound: 0, .. } = op.kind else { return admit(self) };
+        let words = self.sequence_node(place).and_then(|s| s.words);
+        let (Some(words), Some((base, offset, _))) = (words, self.place(place, frame)) else { return admit(self) };
+        let result = self.code.declare_var(types::I64);
+        let len = self.load(types::I64, base, offset + words.len as i32);
+        let start = self.load(types::I64, base, offset + words.pointer as i32);
+        let stride = self.stride(place);
+        let distance = self.code.ins().imul_imm_s(index, stride);
+        let at = self.code.ins().iadd(start, distance);
+        self.code.def_var(result, at);
+        let missing = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, index, len);
+        self.rarely(missing, |emit| {
+            let at = admit(emit);
+            emit.code.def_var(result, at);
+        });
+        self.code.use_var(result)
+    }
+
+    fn decode_present(&mut self, op: &'e Op, place: Place, body: &'e Block, frame: Value) {
+        let value = match self.place(place, frame) {
+            None => frame,
+            Some((.., node)) => {
+                let (node, at, word) =
+                    (self.address(&self.layout().node(node).kind), self.place_address(place, frame), self.word());
+                self.call_in_place(op, shims::set_some as *const u8, &[self.context, node, at, word]);
+                self.load_word(0)
+            }
+        };
+        self.decode_inner(body, value);
+    }
+
+    fn decode_clear(&mut self, op: &'e Op, place: Place, frame: Value) {
+        let Some((base, offset, node)) = self.place(place, frame) else { return };
+        match &self.layout().node(node).kind {
+            Kind::String { words: Some(words) } => {
+                let zero = self.constant(0);
+                self.store(zero, base, offset + words.len as i32);
+            }
+            Kind::Optional(optional) if optional.flag.is_some() => {
+                let flag = offset + optional.flag.map_or(0, |f| f.flag) as i32;
+                let state = self.load_scalar(Scalar::U8, base, flag);
+                // Present (1) becomes absent but initialised (2); the others stay.
+                let present = self.code.ins().icmp_imm_s(IntCC::Equal, state, 1);
+                let kept = self.constant(2);
+                let state = self.code.ins().select(present, kept, state);
+                self.store_scalar(Scalar::U8, state, base, flag);
+            }
+            _ => self.decode_by_interpreter(op, frame),
+        }
+    }
+
+    fn decode_select(&mut self, op: &'e Op, place: Place, case: Option<u32>, body: &'e Block, frame: Value) {
+        let value = match self.place(place, frame) {
+            None => frame,
+            Some((.., node)) => {
+                let discriminator = self.accumulator().value;
+                let case = self.constant(case.map_or(-1, i64::from));
+                let (node, at, word) =
+                    (self.address(&self.layout().node(node).kind), self.place_address(place, frame), self.word());
+                let arguments = [self.context, node, at, discriminator, case, word];
+                self.call_in_place(op, shims::select as *const u8, &arguments);
+                self.load_word(0)
+            }
+        };
+        self.decode_inner(body, value);
+    }
+
+    fn decode_region(
+        &mut self,
+        op: &'e Op,
+        dialect: &'static RegionDialect,
+        argument: u64,
+        body: &'e Block,
+        frame: Value,
+    ) {
+        let slot = self.slot(3);
+        let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
+        self.call_status(op, dialect.get_begin as *const u8, &[self.context, argument, cursor]);
+        self.decode_block(body, frame);
+        self.accumulator = None;
+        let cursor = self.slot_address(slot);
+        self.call_status(op, dialect.get_end as *const u8, &[self.context, argument, cursor]);
+    }
+
+    fn decode_members(
+        &mut self,
+        op: &'e Op,
+        dialect: &'static MemberDialect,
+        arms: &'e [Arm],
+        table: &'e Arc<MemberTable>,
+        frame: Value,
+    ) {
+        self.accumulator = None;
+        let cursor = self.slot(3);
+        let seen = self.slot(arms.len().div_ceil(64).max(1) as u32);
+        let expected = self.code.declare_var(types::I64);
+        let zero = self.constant(0);
+        self.code.def_var(expected, zero);
+        let at = self.slot_address(cursor);
+        self.call_status(op, dialect.begin as *const u8, &[self.context, at]);
+
+        let (head, unknown, end) = (self.code.create_block(), self.cold(), self.code.create_block());
+        self.code.ins().jump(head, &[]);
+        self.code.switch_to_block(head);
+        let guess = self.code.use_var(expected);
+        self.store_word(guess);
+        let (at, table, word) = (self.slot_address(cursor), self.address(&**table), self.word());
+        self.call_status(op, dialect.next as *const u8, &[self.context, at, table, word]);
+        let arm = self.load_word(0);
+        let mut switch = Switch::new();
+        let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
+        for (i, block) in blocks.iter().enumerate() {
+            switch.set_entry(i as u128, *block);
+        }
+        switch.set_entry(u128::from(MemberTable::END), end);
+        switch.emit(&mut self.code, arm, unknown);
+
+        for (i, (arm, block)) in arms.iter().zip(blocks).enumerate() {
+            self.code.switch_to_block(block);
+            let (word, bit) = (8 * (i / 64) as i32, 1i64 << (i % 64));
+            let known = self.code.ins().stack_load(types::I64, types::I64, seen, word);
+            if dialect.refuse_duplicates {
+                let twice = self.code.ins().band_imm_s(known, bit);
+                self.unless(twice, |emit| emit.fault(op, FaultKind::DuplicateMember, zero, zero));
+            }
+            let known = self.code.ins().bor_imm_s(known, bit);
+            self.code.ins().stack_store(types::I64, known, seen, word);
+            let next = self.constant(i as i64 + 1);
+            self.code.def_var(expected, next);
+            self.decode_block(&arm.body, frame);
+            self.accumulator = None;
+            let at = self.slot_address(cursor);
+            self.call_status(op, dialect.after as *const u8, &[self.context, at]);
+            self.code.ins().jump(head, &[]);
+        }
+
+        self.code.switch_to_block(unknown);
+        let at = self.slot_address(cursor);
+        self.call_status(op, dialect.skip as *const u8, &[self.context, at]);
+        self.code.ins().jump(head, &[]);
+
+        self.code.switch_to_block(end);
+        for (i, arm) in arms.iter().enumerate().filter(|(_, arm)| !arm.absent.0.is_empty()) {
+            let known = self.code.ins().stack_load(types::I64, types::I64, seen, 8 * (i / 64) as i32);
+            let there = self.code.ins().band_imm_s(known, 1i64 << (i % 64));
+            let absent = self.code.ins().icmp_imm_s(IntCC::Equal, there, 0);
+            self.rarely(absent, |emit| emit.decode_inner(&arm.absent, frame));
+        }
+    }
+
+    /// Runs the block that has the accumulator among its labels.
+    pub(super) fn switch(
+        &mut self,
+        arms: &[(&[i64], &'e Block)],
+        otherwise: &'e Block,
+        mut fill: impl FnMut(&mut Self, &'e Block),
+    ) {
+        let accumulator = self.accumulator;
+        let value = self.accumulator().value;
+        let mut switch = Switch::new();
+        let (done, none) = (self.code.create_block(), self.code.create_block());
+        let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
+        for ((labels, _), block) in arms.iter().zip(&blocks) {
+            for label in labels.iter() {
+                switch.set_entry(u128::from(*label as u64), *block);
+            }
+        }
+        switch.emit(&mut self.code, value, none);
+        for (block, body) in blocks.iter().zip(arms.iter().map(|(_, b)| *b)).chain([(&none, otherwise)]) {
+            self.code.switch_to_block(*block);
+            self.accumulator = accumulator;
+            fill(self, body);
+            self.code.ins().jump(done, &[]);
+        }
+        self.accumulator = None;
+        self.code.switch_to_block(done);
+    }
+
+    /// Runs one of two.
+    pub(super) fn branch(&mut self, condition: Value, then: impl FnOnce(&mut Self), otherwise: impl FnOnce(&mut Self)) {
+        let accumulator = self.accumulator;
+        let (yes, no, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
+        self.code.ins().brif(condition, yes, &[], no, &[]);
+        self.code.switch_to_block(yes);
+        then(self);
+        self.code.ins().jump(done, &[]);
+        self.accumulator = accumulator;
+        self.code.switch_to_block(no);
+        otherwise(self);
+        self.code.ins().jump(done, &[]);
+        self.accumulator = None;
+        self.code.switch_to_block(done);
+    }
+}
+
+/// The bytes of a segment are the same on the wire and in memory.
+pub(super) fn as_is(segment: &Segment) -> bool {
+    segment.wire == segment.memory && (segment.order == HOST || segment.wire.size() == 1)
+}
+
+/// `next` lies right behind the `len` bytes from `first` on, on the wire and in memory.
+pub(super) fn follows(first: &Segment, len: u32, next: &Segment) -> bool {
+    let (Place::At { offset, .. }, Place::At { offset: next_offset, .. }) = (first.place, next.place) else {
+        return false;
+    };
+    as_is(next) && next.at == first.at + len && next_offset == offset + len
+}

@@ -1,0 +1,528 @@
+//! What both directions share: position and buffer as variables, side exits, calls, the accumulator, copies.
+
+use alloc::{string::String, sync::Arc, vec::Vec};
+
+use cranelift_codegen::{
+    Context,
+    ir::{
+        AbiParam, Block as CodeBlock, BlockArg, InstBuilder, MemFlagsData, SigRef, Signature, StackSlot, StackSlotData,
+        StackSlotKind, Type, Value, condcodes::IntCC, types,
+    },
+};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
+use cranelift_jit::JITModule;
+use cranelift_module::{FuncId, Module};
+
+use crate::{
+    layout::{EnumNode, Kind, Layout, NodeId, Scalar},
+    program::{Op, Order, Place, Program, interp::HOST},
+};
+
+/// Accesses through verified places and checked positions: never trap, any alignment.
+pub(super) fn flags() -> MemFlagsData {
+    MemFlagsData::new().with_notrap()
+}
+
+/// The accumulator: a value and what it is. Integers, booleans and the bits of floats are extended to 64 bits; `F128` takes 128.
+#[derive(Clone, Copy)]
+pub(super) struct Accumulator {
+    pub value: Value,
+    pub scalar: Scalar,
+}
+
+/// A function being made.
+pub(super) struct Emit<'e, 'f> {
+    pub code: FunctionBuilder<'f>,
+    pub module: &'f mut JITModule,
+    pub program: &'e Program,
+    pub routines: &'e [FuncId],
+    /// The input or output.
+    pub context: Value,
+    /// Position in the message.
+    pub position: Variable,
+    /// First byte of the message.
+    pub base: Variable,
+    /// Decoding: end of the region. Encoding: capacity.
+    pub end: Variable,
+    /// Offsets in the context.
+    pub fields: Fields,
+    /// Where a failed operation goes once its fault is recorded.
+    pub unwind: CodeBlock,
+    pub accumulator: Option<Accumulator>,
+    /// Index of the innermost element.
+    pub index: Option<Value>,
+    /// A word in memory that kernels write to.
+    word: StackSlot,
+}
+
+/// Where the context keeps what machine code holds in registers.
+#[derive(Clone, Copy)]
+pub(super) struct Fields {
+    pub base: i32,
+    pub position: i32,
+    pub end: i32,
+    pub origin: i32,
+    pub depth: i32,
+    /// The base may change (an output grows).
+    pub moves: bool,
+    /// Some region restarts the origin, so that it must be loaded.
+    pub origin_moves: bool,
+}
+
+/// Makes one function: `fill` emits the block's operations.
+pub(super) fn function<'e>(
+    module: &mut JITModule,
+    program: &'e Program,
+    function: FuncId,
+    routines: &'e [FuncId],
+    fields: Fields,
+    fill: impl FnOnce(&mut Emit<'e, '_>, Value),
+) -> Result<usize, String> {
+    let mut context = Context::new();
+    context.func.signature = super::block_signature(module);
+    let mut frontend = FunctionBuilderContext::new();
+    let mut code = FunctionBuilder::new(&mut context.func, &mut frontend);
+    let entry = code.create_block();
+    code.append_block_params_for_function_params(entry);
+    code.switch_to_block(entry);
+    let (ctx, frame) = (code.block_params(entry)[0], code.block_params(entry)[1]);
+    let word = code.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 16, 4));
+    let [position, base, end] = [(); 3].map(|()| code.declare_var(types::I64));
+    let unwind = code.create_block();
+    code.set_cold_block(unwind);
+    let config = module.target_config();
+    let mut emit = Emit {
+        code,
+        module,
+        program,
+        routines,
+        context: ctx,
+        position,
+        base,
+        end,
+        fields,
+        unwind,
+        accumulator: None,
+        index: None,
+        word,
+    };
+    emit.load_base();
+    emit.reload();
+    fill(&mut emit, frame);
+    emit.spill();
+    let done = emit.code.ins().iconst(types::I32, 0);
+    emit.code.ins().return_(&[done]);
+    emit.code.switch_to_block(unwind);
+    let failed = emit.code.ins().iconst(types::I32, 1);
+    emit.code.ins().return_(&[failed]);
+    emit.code.seal_all_blocks();
+    emit.code.finalize(config);
+    module.define_function(function, &mut context).map_err(|error| alloc::format!("{error:?}"))?;
+    Ok(context.compiled_code().map_or(0, |code| code.code_buffer().len()))
+}
+
+impl<'e> Emit<'e, '_> {
+    pub fn layout(&self) -> &'e Layout {
+        &self.program.layout
+    }
+
+    pub fn constant(&mut self, value: i64) -> Value {
+        self.code.ins().iconst(types::I64, value)
+    }
+
+    pub fn address<T: ?Sized>(&mut self, of: &T) -> Value {
+        self.constant(core::ptr::from_ref(of).cast::<()>() as i64)
+    }
+
+    pub fn load(&mut self, ty: Type, base: Value, offset: i32) -> Value {
+        self.code.ins().load(ty, flags(), base, offset)
+    }
+
+    pub fn store(&mut self, value: Value, base: Value, offset: i32) {
+        self.code.ins().store(flags(), value, base, offset);
+    }
+
+    fn load_base(&mut self) {
+        let base = self.load(types::I64, self.context, self.fields.base);
+        self.code.def_var(self.base, base);
+    }
+
+    /// Takes position and end, and a base that moves, from the context: after whatever may have changed them.
+    pub fn reload(&mut self) {
+        if self.fields.moves {
+            self.load_base();
+        }
+        let position = self.load(types::I64, self.context, self.fields.position);
+        let end = self.load(types::I64, self.context, self.fields.end);
+        self.code.def_var(self.position, position);
+        self.code.def_var(self.end, end);
+    }
+
+    /// Puts the position into the context, before whatever looks at it there.
+    pub fn spill(&mut self) {
+        let position = self.position();
+        self.store(position, self.context, self.fields.position);
+    }
+
+    pub fn position(&mut self) -> Value {
+        self.code.use_var(self.position)
+    }
+
+    /// Address of the byte at the position.
+    pub fn here(&mut self) -> Value {
+        let (base, position) = (self.code.use_var(self.base), self.position());
+        self.code.ins().iadd(base, position)
+    }
+
+    pub fn advance(&mut self, n: i64) {
+        if n != 0 {
+            let position = self.position();
+            let position = self.code.ins().iadd_imm_s(position, n);
+            self.code.def_var(self.position, position);
+        }
+    }
+
+    /// Moves the position to the next multiple of `n` from the origin.
+    pub fn align(&mut self, n: u8) {
+        let position = self.position();
+        let mask = !(i64::from(n) - 1);
+        let aligned = if self.fields.origin_moves {
+            let origin = self.load(types::I64, self.context, self.fields.origin);
+            let distance = self.code.ins().isub(position, origin);
+            let distance = self.code.ins().iadd_imm_s(distance, i64::from(n) - 1);
+            let distance = self.code.ins().band_imm_s(distance, mask);
+            self.code.ins().iadd(origin, distance)
+        } else {
+            let up = self.code.ins().iadd_imm_s(position, i64::from(n) - 1);
+            self.code.ins().band_imm_s(up, mask)
+        };
+        self.code.def_var(self.position, aligned);
+    }
+
+    /// Calls a Rust function: arguments are words; the result is of type `returns`.
+    pub fn call(&mut self, function: *const u8, arguments: &[Value], returns: Option<Type>) -> Option<Value> {
+        let signature = self.signature(arguments.len(), returns);
+        let callee = self.constant(function as i64);
+        let call = self.code.ins().call_indirect(signature, callee, arguments);
+        self.code.inst_results(call).first().copied()
+    }
+
+    fn signature(&mut self, arguments: usize, returns: Option<Type>) -> SigRef {
+        let mut signature = Signature::new(self.module.target_config().default_call_conv);
+        signature.params.extend((0..arguments).map(|_| AbiParam::new(types::I64)));
+        signature.returns.extend(returns.map(AbiParam::new));
+        self.code.import_signature(signature)
+    }
+
+    /// Calls a function that answers with a status and looks at the context; a failure has its fault set, and is blamed on `op`.
+    pub fn call_status(&mut self, op: &Op, function: *const u8, arguments: &[Value]) {
+        self.spill();
+        self.call_in_place(op, function, arguments);
+        self.reload();
+    }
+
+    /// The same for a function that neither reads nor changes the context but to fail.
+    pub fn call_in_place(&mut self, op: &Op, function: *const u8, arguments: &[Value]) {
+        let status = self.call(function, arguments, Some(types::I32)).expect("it returns a status");
+        let failed = self.cold();
+        let go_on = self.code.create_block();
+        self.code.ins().brif(status, failed, &[], go_on, &[]);
+        self.code.switch_to_block(failed);
+        self.name(op);
+        self.code.switch_to_block(go_on);
+    }
+
+    /// Ends a cold block: names the field in the fault and unwinds.
+    pub fn name(&mut self, op: &Op) {
+        let path = self.constant(i64::from(op.path.0));
+        let name = if self.fields.moves {
+            super::shims::name_output as *const u8
+        } else {
+            super::shims::name_input as *const u8
+        };
+        self.call(name, &[self.context, path], None);
+        let unwind = self.unwind;
+        self.code.ins().jump(unwind, &[]);
+    }
+
+    pub fn cold(&mut self) -> CodeBlock {
+        let block = self.code.create_block();
+        self.code.set_cold_block(block);
+        block
+    }
+
+    /// Goes on if `condition` is zero, else to a cold block that `otherwise` fills and ends.
+    pub fn unless(&mut self, condition: Value, otherwise: impl FnOnce(&mut Self)) {
+        let (cold, go_on) = (self.cold(), self.code.create_block());
+        self.code.ins().brif(condition, cold, &[], go_on, &[]);
+        self.code.switch_to_block(cold);
+        otherwise(self);
+        self.code.switch_to_block(go_on);
+    }
+
+    /// Goes to a cold block if `condition` holds, which `rare` fills, and comes back.
+    pub fn rarely(&mut self, condition: Value, rare: impl FnOnce(&mut Self)) {
+        let join = self.code.create_block();
+        self.unless(condition, |emit| {
+            rare(emit);
+            emit.code.ins().jump(join, &[]);
+        });
+        self.code.ins().jump(join, &[]);
+        self.code.switch_to_block(join);
+    }
+
+    pub fn jump(&mut self, block: CodeBlock, arguments: &[Value]) {
+        let arguments: Vec<BlockArg> = arguments.iter().map(|a| BlockArg::Value(*a)).collect();
+        self.code.ins().jump(block, &arguments);
+    }
+
+    /// Address of the word that kernels write to.
+    pub fn word(&mut self) -> Value {
+        self.code.ins().stack_addr(types::I64, self.word, 0)
+    }
+
+    pub fn load_word(&mut self, offset: i32) -> Value {
+        self.code.ins().stack_load(types::I64, types::I64, self.word, offset)
+    }
+
+    pub fn store_word(&mut self, value: Value) {
+        self.code.ins().stack_store(types::I64, value, self.word, 0);
+    }
+
+    /// Zeroed memory for a kernel's cursor or for a set.
+    pub fn slot(&mut self, words: u32) -> StackSlot {
+        let slot = self.code.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 8 * words, 3));
+        let zero = self.constant(0);
+        for i in 0..words {
+            self.code.ins().stack_store(types::I64, zero, slot, 8 * i as i32);
+        }
+        slot
+    }
+
+    pub fn slot_address(&mut self, slot: StackSlot) -> Value {
+        self.code.ins().stack_addr(types::I64, slot, 0)
+    }
+
+    pub fn set(&mut self, value: Value, scalar: Scalar) {
+        self.accumulator = Some(Accumulator { value, scalar });
+    }
+
+    pub fn accumulator(&self) -> Accumulator {
+        self.accumulator.expect("the verifier has seen it set")
+    }
+
+    /// A place's address as base and offset.
+    pub fn place(&self, place: Place, frame: Value) -> Option<(Value, i32, NodeId)> {
+        match place {
+            Place::Sink => None,
+            Place::At { offset, node } => Some((frame, offset as i32, node)),
+        }
+    }
+
+    pub fn place_address(&mut self, place: Place, frame: Value) -> Value {
+        match place {
+            Place::Sink => frame,
+            Place::At { offset, .. } => self.code.ins().iadd_imm_s(frame, i64::from(offset)),
+        }
+    }
+
+    /// The scalar in memory at a node.
+    pub fn memory_scalar(&self, node: NodeId) -> Scalar {
+        match &self.layout().node(node).kind {
+            Kind::Scalar(scalar) => *scalar,
+            Kind::Enum(node) => node.repr,
+            _ => unreachable!("the verifier admits scalars only"),
+        }
+    }
+
+    /// Loads a scalar in the host's order, extended as the accumulator has it.
+    pub fn load_scalar(&mut self, scalar: Scalar, base: Value, offset: i32) -> Value {
+        let ins = self.code.ins();
+        match (scalar.size(), scalar.is_signed()) {
+            (1, false) => ins.uload8(types::I64, flags(), base, offset),
+            (1, true) => ins.sload8(types::I64, flags(), base, offset),
+            (2, false) => ins.uload16(types::I64, flags(), base, offset),
+            (2, true) => ins.sload16(types::I64, flags(), base, offset),
+            (4, false) => ins.uload32(flags(), base, offset),
+            (4, true) => ins.sload32(flags(), base, offset),
+            (8, _) => ins.load(types::I64, flags(), base, offset),
+            _ => ins.load(types::I128, flags(), base, offset),
+        }
+    }
+
+    /// Stores the low bytes of a scalar in the host's order.
+    pub fn store_scalar(&mut self, scalar: Scalar, value: Value, base: Value, offset: i32) {
+        match scalar.size() {
+            1 => self.code.ins().istore8(flags(), value, base, offset),
+            2 => self.code.ins().istore16(flags(), value, base, offset),
+            4 => self.code.ins().istore32(flags(), value, base, offset),
+            _ => self.code.ins().store(flags(), value, base, offset),
+        };
+    }
+
+    /// Reverses the bytes of an extended scalar if `order` is not the host's.
+    pub fn reorder(&mut self, value: Value, scalar: Scalar, order: Order) -> Value {
+        if order == HOST || scalar.size() == 1 {
+            return value;
+        }
+        let narrow = match scalar.size() {
+            2 => types::I16,
+            4 => types::I32,
+            8 => return self.code.ins().bswap(value),
+            // There is no swap of 128 bits on every target: swap the halves.
+            _ => {
+                let (low, high) = self.code.ins().isplit(value);
+                let (low, high) = (self.code.ins().bswap(low), self.code.ins().bswap(high));
+                return self.code.ins().iconcat(high, low);
+            }
+        };
+        let value = self.code.ins().ireduce(narrow, value);
+        let value = self.code.ins().bswap(value);
+        match scalar.is_signed() {
+            true => self.code.ins().sextend(types::I64, value),
+            false => self.code.ins().uextend(types::I64, value),
+        }
+    }
+
+    /// Widens what is in a run: the verifier has seen that nothing is lost.
+    pub fn widen(&mut self, value: Value, from: Scalar, to: Scalar) -> Value {
+        match (from, to) {
+            (Scalar::F32, Scalar::F64) => {
+                let bits = self.code.ins().ireduce(types::I32, value);
+                let float = self.code.ins().bitcast(types::F32, MemFlagsData::new(), bits);
+                let double = self.code.ins().fpromote(types::F64, float);
+                self.code.ins().bitcast(types::I64, MemFlagsData::new(), double)
+            }
+            _ => value,
+        }
+    }
+
+    /// 1 if the extended integer is outside `min..=max`, else 0.
+    pub fn outside(&mut self, value: Value, min: i64, max: i64) -> Value {
+        let distance = self.code.ins().iadd_imm_s(value, min.wrapping_neg());
+        self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, distance, max.wrapping_sub(min))
+    }
+
+    /// 1 if the extended integer is no literal of the enum, else 0.
+    pub fn no_literal(&mut self, value: Value, node: &EnumNode) -> Value {
+        let (Some(first), Some(last)) = (node.literals.first(), node.literals.last()) else {
+            return self.code.ins().iconst(types::I8, 1);
+        };
+        let (first, last) = (i64::from(*first), i64::from(*last));
+        let outside = self.outside(value, first, last);
+        if last - first + 1 == node.literals.len() as i64 {
+            return outside;
+        }
+        if last - first < 64 {
+            let mask = node.literals.iter().fold(0u64, |mask, l| mask | 1 << (i64::from(*l) - first));
+            let mask = self.constant(mask as i64);
+            let bit = self.code.ins().iadd_imm_s(value, -first);
+            let shifted = self.code.ins().ushr(mask, bit);
+            let known = self.code.ins().band_imm_s(shifted, 1);
+            let unknown = self.code.ins().icmp_imm_s(IntCC::Equal, known, 0);
+            return self.code.ins().bor(outside, unknown);
+        }
+        let node = self.address(node);
+        let unknown = self.call(super::shims::no_literal as *const u8, &[value, node], Some(types::I64));
+        let unknown = unknown.expect("it returns a word");
+        self.code.ins().ireduce(types::I8, unknown)
+    }
+
+    /// Copies `len` bytes between places that do not overlap.
+    pub fn copy(&mut self, from: (Value, i32), to: (Value, i32), len: u32) {
+        let mut at = 0;
+        let chunk = |size| match size {
+            16.. => types::I8X16,
+            8..=15 => types::I64,
+            4..=7 => types::I32,
+            2..=3 => types::I16,
+            _ => types::I8,
+        };
+        while at < len {
+            let ty = chunk(len - at);
+            // The last chunk may overlap the one before rather than leave a few bytes over.
+            let rest = len - at;
+            let at_now = match ty.bytes() {
+                size if size < rest && rest < 2 * size && rest.count_ones() > 1 => {
+                    let value = self.load(ty, from.0, from.1 + at as i32);
+                    self.store(value, to.0, to.1 + at as i32);
+                    len - size
+                }
+                _ => at,
+            };
+            let value = self.load(ty, from.0, from.1 + at_now as i32);
+            self.store(value, to.0, to.1 + at_now as i32);
+            at = at_now + ty.bytes();
+        }
+    }
+
+    /// A loop over `count` elements: `body` gets the index.
+    pub fn repeat(&mut self, count: Value, body: impl FnOnce(&mut Self, Value)) {
+        let (head, inside, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
+        let index = self.code.append_block_param(head, types::I64);
+        let zero = self.constant(0);
+        self.jump(head, &[zero]);
+        self.code.switch_to_block(head);
+        let more = self.code.ins().icmp(IntCC::UnsignedLessThan, index, count);
+        self.code.ins().brif(more, inside, &[], done, &[]);
+        self.code.switch_to_block(inside);
+        self.element(index, |emit| body(emit, index));
+        let next = self.code.ins().iadd_imm_s(index, 1);
+        self.jump(head, &[next]);
+        self.code.switch_to_block(done);
+    }
+
+    /// Emits an element: what fails inside is given the index on its way out.
+    pub fn element(&mut self, index: Value, body: impl FnOnce(&mut Self)) {
+        let unwind = self.cold();
+        let outer = core::mem::replace(&mut self.unwind, unwind);
+        let outer_index = self.index.replace(index);
+        body(self);
+        self.index = outer_index;
+        self.unwind = outer;
+        let go_on = self.code.create_block();
+        self.code.ins().jump(go_on, &[]);
+        self.code.switch_to_block(unwind);
+        let note = if self.fields.moves {
+            super::shims::index_output as *const u8
+        } else {
+            super::shims::index_input as *const u8
+        };
+        self.call(note, &[self.context, index], None);
+        self.code.ins().jump(outer, &[]);
+        self.code.switch_to_block(go_on);
+    }
+
+    /// Calls another routine of the program, one level deeper.
+    pub fn call_routine(&mut self, op: &Op, routine: u32, frame: Value, too_deep: *const u8) {
+        let depth = self.load(types::I32, self.context, self.fields.depth);
+        let none_left = self.code.ins().icmp_imm_s(IntCC::Equal, depth, 0);
+        self.unless(none_left, |emit| {
+            emit.spill();
+            emit.call(too_deep, &[emit.context], Some(types::I32));
+            emit.name(op);
+        });
+        let deeper = self.code.ins().iadd_imm_s(depth, -1);
+        self.store(deeper, self.context, self.fields.depth);
+        self.spill();
+        let function = self.module.declare_func_in_func(self.routines[routine as usize], self.code.func);
+        let call = self.code.ins().call(function, &[self.context, frame]);
+        let status = self.code.inst_results(call)[0];
+        self.unless(status, |emit| emit.name(op));
+        self.store(depth, self.context, self.fields.depth);
+        self.reload();
+    }
+}
+
+/// What programs in `Arc` have in common with those that machine code refers to: their operations stay where they are.
+pub(super) fn origin_moves(program: &Arc<Program>) -> bool {
+    fn any(block: &crate::program::Block) -> bool {
+        block.0.iter().any(|op| {
+            let mut found =
+                matches!(&op.kind, crate::program::OpKind::Region { .. } | crate::program::OpKind::Members { .. });
+            crate::program::passes::inner_blocks(&op.kind, &mut |inner| found |= any(inner));
+            found
+        })
+    }
+    any(&program.root) || program.routines.iter().any(|r| any(&r.block))
+}

@@ -1,0 +1,454 @@
+//! Encoding as machine code.
+
+use core::mem::offset_of;
+
+use alloc::{sync::Arc, vec::Vec};
+
+use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, condcodes::IntCC, types};
+use cranelift_jit::JITModule;
+use cranelift_module::FuncId;
+
+use super::{
+    decode::{as_is, follows},
+    emit::{Emit, Fields, flags, function, origin_moves},
+    shims::{self, Selection},
+};
+use crate::{
+    layout::{Kind, Scalar},
+    program::{Block, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire},
+};
+
+/// Room behind what a `Need` asks for, so that a wide store may write more than it means to.
+const SLACK: i64 = 16;
+
+/// The longest string that is copied inline.
+const SHORT: i64 = 16;
+
+/// Bytes of a page, at least: a load that starts in one and ends in it cannot fault.
+const PAGE: i64 = 4096;
+
+/// Makes the function of one block, and gives its length in bytes.
+pub(super) fn define<'e>(
+    module: &mut JITModule,
+    program: &'e Arc<Program>,
+    block: &'e Block,
+    id: FuncId,
+    routines: &'e [FuncId],
+) -> Result<usize, alloc::string::String> {
+    let fields = Fields {
+        base: offset_of!(Output<'_>, base) as i32,
+        position: offset_of!(Output<'_>, pos) as i32,
+        end: offset_of!(Output<'_>, capacity) as i32,
+        origin: offset_of!(Output<'_>, origin) as i32,
+        depth: offset_of!(Output<'_>, depth_left) as i32,
+        moves: true,
+        origin_moves: origin_moves(program),
+    };
+    function(module, program, id, routines, fields, |emit, frame| emit.encode_block(block, frame))
+}
+
+impl<'e> Emit<'e, '_> {
+    fn encode_block(&mut self, block: &'e Block, frame: Value) {
+        for op in &block.0 {
+            self.encode_op(op, frame);
+        }
+    }
+
+    fn encode_op(&mut self, op: &'e Op, frame: Value) {
+        match &op.kind {
+            OpKind::Need(n) => self.room(op, i64::from(*n) + SLACK),
+            OpKind::Align(n) => {
+                let (here, zero) = (self.here(), self.constant(0));
+                self.store(zero, here, 0);
+                self.align(*n);
+            }
+            OpKind::Run { segments, size } => self.encode_run(segments, *size, frame),
+            OpKind::Literal(bytes) => self.encode_literal(bytes),
+            OpKind::Load(place) => {
+                let (base, offset, node) = self.place(*place, frame).expect("the verifier refuses sinks");
+                let scalar = self.memory_scalar(node);
+                let value = self.load_scalar(scalar, base, offset);
+                self.set(value, scalar);
+            }
+            OpKind::Put(wire) => self.encode_put(op, wire),
+            OpKind::Const(scalar, bits) => self.constant_accumulator(*scalar, *bits),
+            OpKind::Length(place) => {
+                let (_, len) = self.slice(*place, frame);
+                self.set(len, Scalar::U64);
+            }
+            OpKind::Index => {
+                let index = self.index.expect("the verifier has seen a sequence around it");
+                self.set(index, Scalar::U64);
+            }
+            OpKind::Convert(to) => self.convert(op, *to),
+            OpKind::Check(check) => self.check(op, check),
+            OpKind::Text { place, form, bound, utf16_bound, after, .. } => {
+                self.encode_text(op, *place, form, (*bound, *utf16_bound, i64::from(*after)), frame);
+            }
+            OpKind::Sequence { place, element, bound, .. } => self.encode_sequence(op, *place, element, *bound, frame),
+            OpKind::IfPresent { place, then, otherwise } => {
+                let value = self.encode_optional(*place, frame);
+                let accumulator = self.accumulator;
+                self.branch(
+                    value,
+                    |emit| {
+                        emit.accumulator = accumulator;
+                        emit.encode_block(then, value);
+                    },
+                    |emit| emit.encode_block(otherwise, frame),
+                );
+            }
+            OpKind::Unbox { place, body } => {
+                let (.., node) = self.place(*place, frame).expect("the verifier refuses sinks");
+                let (node, at) = (self.address(&self.layout().node(node).kind), self.place_address(*place, frame));
+                let value =
+                    self.call(shims::unbox as *const u8, &[node, at], Some(types::I64)).expect("it returns a word");
+                self.encode_block(body, value);
+                self.accumulator = None;
+            }
+            OpKind::Union { place, arms, none } => self.encode_union(*place, arms, none, frame),
+            OpKind::Switch { arms, otherwise } => {
+                let blocks: Vec<(&[i64], &'e Block)> = arms.iter().map(|(l, b)| (l.as_slice(), b)).collect();
+                self.switch(&blocks, otherwise, |emit, block| emit.encode_block(block, frame));
+            }
+            OpKind::If { then, otherwise } => {
+                let condition = self.accumulator().value;
+                self.branch(
+                    condition,
+                    |emit| emit.encode_block(then, frame),
+                    |emit| emit.encode_block(otherwise, frame),
+                );
+            }
+            OpKind::Action(kernel, argument) => {
+                let argument = self.constant(*argument as i64);
+                self.call_status(op, kernel.put as *const u8, &[self.context, argument]);
+            }
+            OpKind::Region { dialect, argument, body } => self.encode_region(op, dialect, *argument, body, frame),
+            OpKind::Call { routine, place } => {
+                let frame = self.place_address(*place, frame);
+                self.call_routine(op, *routine, frame, shims::too_deep_output as *const u8);
+                self.accumulator = None;
+            }
+            OpKind::Bulk { place, scalar, order, bound, .. } => {
+                self.encode_bulk(op, *place, (*scalar, *order, *bound), frame);
+            }
+            OpKind::Map { .. } => {
+                self.encode_by_interpreter(op, frame);
+                self.accumulator = None;
+            }
+            OpKind::Fail(_) | OpKind::Slice { .. } => self.encode_by_interpreter(op, frame),
+            OpKind::Store(_)
+            | OpKind::Get(_)
+            | OpKind::SetText(..)
+            | OpKind::Present { .. }
+            | OpKind::Clear(_)
+            | OpKind::Select { .. }
+            | OpKind::Test(_)
+            | OpKind::Members { .. } => unreachable!("the verifier refuses decode operations here"),
+        }
+    }
+
+    /// Lets the interpreter run one operation that does not look at the accumulator.
+    fn encode_by_interpreter(&mut self, op: &'e Op, frame: Value) {
+        let (program, address) = (self.address(self.program), self.address(op));
+        let index = match self.index {
+            Some(index) => index,
+            None => self.constant(0),
+        };
+        self.call_status(op, shims::encode_op as *const u8, &[self.context, program, address, frame, index]);
+    }
+
+    /// Makes sure of `n` bytes.
+    fn room(&mut self, op: &'e Op, n: i64) {
+        let (capacity, position) = (self.code.use_var(self.end), self.position());
+        let wanted = self.code.ins().iadd_imm_s(position, n);
+        let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
+        self.rarely(full, |emit| {
+            let n = emit.constant(n);
+            emit.call_status(op, shims::grow as *const u8, &[emit.context, n]);
+        });
+    }
+
+    fn encode_run(&mut self, segments: &[Segment], size: u32, frame: Value) {
+        let here = self.here();
+        let mut end = 0;
+        let mut rest = segments.iter().peekable();
+        while let Some(segment) = rest.next() {
+            let Place::At { offset, .. } = segment.place else { continue };
+            self.zeros(here, end, segment.at);
+            if !as_is(segment) {
+                for i in 0..segment.count as i32 {
+                    let memory = offset as i32 + i * segment.memory.size() as i32;
+                    let value = self.load_scalar(segment.memory, frame, memory);
+                    let value = self.reorder(value, segment.wire, segment.order);
+                    self.store_scalar(segment.wire, value, here, segment.at as i32 + i * segment.wire.size() as i32);
+                }
+                end = segment.at + segment.size();
+                continue;
+            }
+            let mut len = segment.size();
+            while let Some(next) = rest.peek().filter(|next| follows(segment, len, next)) {
+                len += next.size();
+                rest.next();
+            }
+            if len > 256 {
+                let from = self.code.ins().iadd_imm_s(frame, i64::from(offset));
+                let to = self.code.ins().iadd_imm_s(here, i64::from(segment.at));
+                let len = self.constant(i64::from(len));
+                self.call(shims::copy as *const u8, &[from, to, len], None);
+            } else {
+                self.copy((frame, offset as i32), (here, segment.at as i32), len);
+            }
+            end = segment.at + len;
+        }
+        self.zeros(here, end, size);
+        self.advance(i64::from(size));
+    }
+
+    /// Writes the zeros of a gap.
+    fn zeros(&mut self, here: Value, mut from: u32, to: u32) {
+        while from < to {
+            let scalar = match to - from {
+                8.. => Scalar::U64,
+                4..=7 => Scalar::U32,
+                2..=3 => Scalar::U16,
+                _ => Scalar::U8,
+            };
+            let zero = self.constant(0);
+            self.store_scalar(scalar, zero, here, from as i32);
+            from += scalar.size() as u32;
+        }
+    }
+
+    fn encode_literal(&mut self, bytes: &'e [u8]) {
+        let here = self.here();
+        if bytes.len() > 128 {
+            let (from, len) = (self.address(bytes), self.constant(bytes.len() as i64));
+            self.call(shims::copy as *const u8, &[from, here, len], None);
+        } else {
+            // The room behind a Need lets the last word be a whole one.
+            for (i, chunk) in bytes.chunks(8).enumerate() {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                let word = self.constant(i64::from_le_bytes(word));
+                let flags = flags().with_endianness(cranelift_codegen::ir::Endianness::Little);
+                self.code.ins().store(flags, word, here, 8 * i as i32);
+            }
+        }
+        self.advance(bytes.len() as i64);
+    }
+
+    fn encode_put(&mut self, op: &'e Op, wire: &'e Wire) {
+        let (value, scalar) = (self.accumulator().value, self.accumulator().scalar);
+        match wire {
+            Wire::Fixed { scalar, order } => {
+                let here = self.here();
+                let value = self.reorder(value, *scalar, *order);
+                self.store_scalar(*scalar, value, here, 0);
+                self.advance(scalar.size() as i64);
+            }
+            Wire::Kernel(kernel) if scalar == Scalar::F128 => {
+                let (low, high) = self.code.ins().isplit(value);
+                let kernel = self.address(*kernel);
+                self.call_status(op, shims::put_wide as *const u8, &[self.context, kernel, low, high]);
+            }
+            Wire::Kernel(kernel) => self.call_status(op, kernel.put as *const u8, &[self.context, value]),
+            Wire::Symbol(kernel, table) => {
+                let table = self.address(&**table);
+                self.call_status(op, kernel.put as *const u8, &[self.context, table, value]);
+            }
+        }
+    }
+
+    /// First element and number of elements of what has a length.
+    fn slice(&mut self, place: Place, frame: Value) -> (Value, Value) {
+        let (base, offset, node) = self.place(place, frame).expect("the verifier refuses sinks");
+        let kind = &self.layout().node(node).kind;
+        let words = match kind {
+            Kind::String { words } => *words,
+            Kind::Sequence(sequence) => sequence.words,
+            _ => None,
+        };
+        match words {
+            Some(words) => {
+                let data = self.load(types::I64, base, offset + words.pointer as i32);
+                (data, self.load(types::I64, base, offset + words.len as i32))
+            }
+            None => {
+                let (kind, at, word) = (self.address(kind), self.place_address(place, frame), self.word());
+                self.call(shims::slice as *const u8, &[kind, at, word], None);
+                (self.load_word(0), self.load_word(8))
+            }
+        }
+    }
+
+    fn encode_text(
+        &mut self,
+        op: &'e Op,
+        place: Place,
+        form: &TextForm,
+        (bound, utf16_bound, after): (u32, bool, i64),
+        frame: Value,
+    ) {
+        let slow = |emit: &mut Self| {
+            emit.encode_by_interpreter(op, frame);
+            // The interpreter knows nothing of slack.
+            if after > 0 {
+                emit.room(op, after + SLACK);
+            }
+        };
+        let TextForm::CountedNul { order } = form else { return slow(self) };
+        if utf16_bound && bound > 0 {
+            return slow(self);
+        }
+        let (data, len) = self.slice(place, frame);
+        let longest = if bound == 0 { SHORT } else { SHORT.min(i64::from(bound)) };
+        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, longest);
+        let (capacity, position) = (self.code.use_var(self.end), self.position());
+        let wanted = self.code.ins().iadd_imm_s(position, 4 + SHORT + 1 + after + SLACK);
+        let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
+        // An empty string's pointer is not one; the output's own bytes do as well.
+        let (here, empty) = (self.here(), self.code.ins().icmp_imm_s(IntCC::Equal, len, 0));
+        let data = self.code.ins().select(empty, here, data);
+        let in_page = self.code.ins().band_imm_s(data, PAGE - 1);
+        let crosses = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, in_page, PAGE - SHORT);
+        let unfit = self.code.ins().bor(long, full);
+        let unfit = self.code.ins().bor(unfit, crosses);
+
+        let (short, slow_block, done) = (self.code.create_block(), self.cold(), self.code.create_block());
+        self.code.ins().brif(unfit, slow_block, &[], short, &[]);
+        self.code.switch_to_block(short);
+        let bytes = self.load(types::I8X16, data, 0);
+        self.store(bytes, here, 4);
+        let count = self.code.ins().iadd_imm_s(len, 1);
+        let wire = self.reorder(count, Scalar::U32, *order);
+        self.store_scalar(Scalar::U32, wire, here, 0);
+        let last = self.code.ins().iadd(here, len);
+        let zero = self.constant(0);
+        self.store_scalar(Scalar::U8, zero, last, 4);
+        let position = self.code.ins().iadd(position, count);
+        let position = self.code.ins().iadd_imm_s(position, 4);
+        self.code.def_var(self.position, position);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(slow_block);
+        slow(self);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
+    }
+
+    fn encode_bulk(&mut self, op: &'e Op, place: Place, (scalar, order, bound): (Scalar, Order, u32), frame: Value) {
+        if (order != crate::program::interp::HOST && scalar.size() > 1) || bound > 0 {
+            return self.encode_by_interpreter(op, frame);
+        }
+        let (data, len) = self.slice(place, frame);
+        let bytes = self.code.ins().imul_imm_s(len, scalar.size() as i64);
+        let (capacity, position) = (self.code.use_var(self.end), self.position());
+        let wanted = self.code.ins().iadd(position, bytes);
+        let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
+        self.rarely(full, |emit| emit.call_status(op, shims::grow as *const u8, &[emit.context, bytes]));
+        let here = self.here();
+        self.call(shims::copy as *const u8, &[data, here, bytes], None);
+        let position = self.position();
+        let position = self.code.ins().iadd(position, bytes);
+        self.code.def_var(self.position, position);
+    }
+
+    fn encode_sequence(&mut self, op: &'e Op, place: Place, element: &'e Block, bound: u32, frame: Value) {
+        let node = place.node().expect("the verifier refuses sinks");
+        let (data, count, inside) = match &self.layout().node(node).kind {
+            Kind::Sequence(sequence) => {
+                let (data, count) = self.slice(place, frame);
+                (data, count, sequence.element)
+            }
+            Kind::Array { element, len } => {
+                let count = self.constant(i64::from(*len));
+                (self.place_address(place, frame), count, *element)
+            }
+            _ => unreachable!("the verifier admits sequences and arrays only"),
+        };
+        if bound > 0 {
+            let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, count, i64::from(bound));
+            // The interpreter says what is wrong.
+            self.unless(long, |emit| {
+                emit.encode_by_interpreter(op, frame);
+                let unwind = emit.unwind;
+                emit.code.ins().jump(unwind, &[]);
+            });
+        }
+        self.accumulator = None;
+        let stride = i64::from(self.layout().node(inside).size);
+        self.repeat(count, |emit, i| {
+            let distance = emit.code.ins().imul_imm_s(i, stride);
+            let at = emit.code.ins().iadd(data, distance);
+            emit.encode_block(element, at);
+            emit.accumulator = None;
+        });
+    }
+
+    /// The value of an optional, or null.
+    fn encode_optional(&mut self, place: Place, frame: Value) -> Value {
+        let (base, offset, node) = self.place(place, frame).expect("the verifier refuses sinks");
+        match &self.layout().node(node).kind {
+            Kind::Optional(optional) if optional.flag.is_some() => {
+                let (flag, payload) = optional.flag.map_or((0, 0), |f| (f.flag as i32, f.payload as i32));
+                let state = self.load_scalar(Scalar::U8, base, offset + flag);
+                let present = self.code.ins().icmp_imm_s(IntCC::Equal, state, 1);
+                let value = self.code.ins().iadd_imm_s(base, i64::from(offset + payload));
+                let null = self.constant(0);
+                self.code.ins().select(present, value, null)
+            }
+            kind => {
+                let (kind, at) = (self.address(kind), self.place_address(place, frame));
+                self.call(shims::get_some as *const u8, &[kind, at], Some(types::I64)).expect("it returns a word")
+            }
+        }
+    }
+
+    fn encode_union(&mut self, place: Place, arms: &'e [Block], none: &'e Block, frame: Value) {
+        let (.., node) = self.place(place, frame).expect("the verifier refuses sinks");
+        let size = size_of::<Selection>() as u32;
+        let slot = self.code.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
+        let (kind, at, to) =
+            (self.address(&self.layout().node(node).kind), self.place_address(place, frame), self.slot_address(slot));
+        self.call(shims::selected as *const u8, &[kind, at, to], None);
+        let load =
+            |emit: &mut Self, offset: usize| emit.code.ins().stack_load(types::I64, types::I64, slot, offset as i32);
+        let discriminator = load(self, offset_of!(Selection, discriminator));
+        let case = load(self, offset_of!(Selection, case));
+        let value = load(self, offset_of!(Selection, value));
+        let mut switch = cranelift_frontend::Switch::new();
+        let blocks: Vec<_> = arms.iter().map(|_| self.code.create_block()).collect();
+        for (i, block) in blocks.iter().enumerate() {
+            switch.set_entry(i as u128, *block);
+        }
+        let (otherwise, done) = (self.code.create_block(), self.code.create_block());
+        switch.emit(&mut self.code, case, otherwise);
+        let frames = core::iter::repeat_n(value, arms.len()).chain([frame]);
+        let bodies = arms.iter().chain([none]);
+        for ((block, body), frame) in blocks.iter().chain([&otherwise]).zip(bodies).zip(frames) {
+            self.code.switch_to_block(*block);
+            self.set(discriminator, Scalar::I64);
+            self.encode_block(body, frame);
+            self.code.ins().jump(done, &[]);
+        }
+        self.accumulator = None;
+        self.code.switch_to_block(done);
+    }
+
+    fn encode_region(
+        &mut self,
+        op: &'e Op,
+        dialect: &'static RegionDialect,
+        argument: u64,
+        body: &'e Block,
+        frame: Value,
+    ) {
+        let slot = self.slot(3);
+        let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
+        self.call_status(op, dialect.put_begin as *const u8, &[self.context, argument, cursor]);
+        self.encode_block(body, frame);
+        self.accumulator = None;
+        let cursor = self.slot_address(slot);
+        self.call_status(op, dialect.put_end as *const u8, &[self.context, argument, cursor]);
+    }
+}

@@ -1,0 +1,147 @@
+//! Programs as machine code, made by Cranelift.
+//!
+//! The code does inline what is hot (runs, alignment, bounds, short strings, loops, branches) and calls Rust for the rest: kernels, growth,
+//! and whole operations that are not worth inlining, which the interpreter runs. When something is wrong it leaves by a side exit; the
+//! interpreter then runs the one operation again to say exactly what (it is the reference, and errors are not hot).
+//!
+//! Executable memory is never writable: it is written, then sealed, then run, and unmapped with the last user.
+
+use alloc::{string::String, sync::Arc, vec::Vec};
+
+use cranelift_codegen::{
+    ir::{AbiParam, Signature, types},
+    settings::{self, Configurable},
+};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
+
+use super::{Direction, Input, Output, Program, Status, passes::op_count};
+
+mod decode;
+mod emit;
+mod encode;
+mod shims;
+
+/// Operations up to which machine code is made; beyond, compiling takes longer than it is worth.
+const MAX_OPS: usize = 1 << 15;
+
+/// Bytes of machine code up to which a program is kept.
+const MAX_CODE: usize = 8 << 20;
+
+/// False if `POLYWIRE_JIT=off` is in the environment.
+pub fn allowed() -> bool {
+    std::env::var_os("POLYWIRE_JIT").is_none_or(|value| value != "off" && value != "0")
+}
+
+/// A program's machine code, and the program, which it refers to.
+pub struct Code {
+    // Before the program: dropped first.
+    module: Option<JITModule>,
+    root: *const u8,
+    /// Operations and layout nodes whose addresses are in the code.
+    _program: Arc<Program>,
+}
+
+// SAFETY: the code is immutable once made, and keeps its state in its arguments; the module is only touched by `drop`.
+unsafe impl Send for Code {}
+// SAFETY: as above.
+unsafe impl Sync for Code {}
+
+type DecodeFn = unsafe extern "C" fn(*mut Input<'_>, *mut u8) -> u32;
+type EncodeFn = unsafe extern "C" fn(*mut Output<'_>, *const u8) -> u32;
+
+impl Code {
+    /// Runs a decode program.
+    ///
+    /// # Safety
+    /// The program decodes, and `value` is as for [`interp::decode`](super::interp::decode).
+    #[inline]
+    pub unsafe fn decode(&self, input: &mut Input<'_>, value: *mut u8) -> Status {
+        // SAFETY: `root` was compiled with this signature, for a verified program.
+        let status = unsafe { core::mem::transmute::<*const u8, DecodeFn>(self.root)(input, value) };
+        if status == 0 { Status::Ok } else { Status::Failed }
+    }
+
+    /// Runs an encode program.
+    ///
+    /// # Safety
+    /// The program encodes, and `value` is as for [`interp::encode`](super::interp::encode).
+    #[inline]
+    pub unsafe fn encode(&self, output: &mut Output<'_>, value: *const u8) -> Status {
+        // SAFETY: `root` was compiled with this signature, for a verified program.
+        let status = unsafe { core::mem::transmute::<*const u8, EncodeFn>(self.root)(output, value) };
+        if status == 0 { Status::Ok } else { Status::Failed }
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        if let Some(module) = self.module.take() {
+            // SAFETY: whoever runs the code holds a reference to it.
+            unsafe { module.free_memory() };
+        }
+    }
+}
+
+/// Makes machine code of a verified program.
+pub fn compile(program: &Arc<Program>) -> Result<Code, String> {
+    if size_of::<usize>() != 8 {
+        return Err("machine code is made for 64-bit hosts only".into());
+    }
+    if op_count(program) > MAX_OPS {
+        return Err("the program has too many operations".into());
+    }
+    let mut module = JITModule::new(builder()?);
+    match define(&mut module, program) {
+        Ok(root) => {
+            let root = module.get_finalized_function(root);
+            Ok(Code { module: Some(module), root, _program: program.clone() })
+        }
+        Err(error) => {
+            // SAFETY: nothing of it was ever run.
+            unsafe { module.free_memory() };
+            Err(error)
+        }
+    }
+}
+
+fn builder() -> Result<JITBuilder, String> {
+    let mut flags = settings::builder();
+    for (name, value) in [("opt_level", "speed"), ("enable_verifier", "false"), ("unwind_info", "false")] {
+        flags.set(name, value).map_err(|error| error.to_string())?;
+    }
+    let isa = cranelift_native::builder().map_err(String::from)?;
+    let isa = isa.finish(settings::Flags::new(flags)).map_err(|error| error.to_string())?;
+    Ok(JITBuilder::with_isa(isa, default_libcall_names()))
+}
+
+/// Compiles the root and all routines, and gives the root.
+fn define(module: &mut JITModule, program: &Arc<Program>) -> Result<FuncId, String> {
+    let signature = block_signature(module);
+    let mut declare =
+        |name: &str| module.declare_function(name, Linkage::Local, &signature).map_err(|error| error.to_string());
+    let functions = (0..program.routines.len()).map(|i| declare(&alloc::format!("routine{i}")));
+    let functions = functions.collect::<Result<Vec<FuncId>, String>>()?;
+    let root = declare("root")?;
+    let mut bytes = 0;
+    let blocks = program.routines.iter().map(|r| &r.block).chain([&program.root]);
+    for (block, function) in blocks.zip(functions.iter().copied().chain([root])) {
+        bytes += match program.direction {
+            Direction::Decode => decode::define(module, program, block, function, &functions)?,
+            Direction::Encode => encode::define(module, program, block, function, &functions)?,
+        };
+        if bytes > MAX_CODE {
+            return Err("the machine code is too long".into());
+        }
+    }
+    module.finalize_definitions().map_err(|error| error.to_string())?;
+    Ok(root)
+}
+
+/// (input or output, frame) -> status
+fn block_signature(module: &JITModule) -> Signature {
+    let mut signature = module.make_signature();
+    signature.params.extend([AbiParam::new(types::I64), AbiParam::new(types::I64)]);
+    signature.returns.push(AbiParam::new(types::I32));
+    signature
+}

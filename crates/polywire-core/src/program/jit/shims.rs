@@ -1,0 +1,322 @@
+//! Rust functions that machine code calls.
+//!
+//! They are reached from verified programs only, with pointers that machine code was made with: contexts, operations and layout nodes
+//! that live as long as the code, and places in live values. None unwinds.
+
+use alloc::string::String;
+
+use crate::{
+    layout::{EnumNode, Kind, Scalar},
+    program::{
+        Check, FaultKind, Input, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, Status,
+        interp::{self, op as interpret},
+    },
+};
+
+pub(super) unsafe extern "C" fn name_input(input: *mut Input<'_>, path: u64) {
+    // SAFETY: as the module says.
+    unsafe { (*input).fault.name(PathId(path as u32)) }
+}
+
+pub(super) unsafe extern "C" fn name_output(output: *mut Output<'_>, path: u64) {
+    // SAFETY: as the module says.
+    unsafe { (*output).fault.name(PathId(path as u32)) }
+}
+
+pub(super) unsafe extern "C" fn index_input(input: *mut Input<'_>, index: u64) {
+    // SAFETY: as the module says.
+    unsafe { (*input).fault.index(index as u32) }
+}
+
+pub(super) unsafe extern "C" fn index_output(output: *mut Output<'_>, index: u64) {
+    // SAFETY: as the module says.
+    unsafe { (*output).fault.index(index as u32) }
+}
+
+pub(super) unsafe extern "C" fn truncated(input: *mut Input<'_>, wanted: u64) {
+    // SAFETY: as the module says.
+    let input = unsafe { &mut *input };
+    let left = input.remaining() as u64;
+    let _ = input.fail(FaultKind::Truncated, wanted, left);
+}
+
+pub(super) unsafe extern "C" fn fail_input(input: *mut Input<'_>, kind: u64, expected: u64, got: u64) -> Status {
+    // SAFETY: as the module says; the word is a kind's.
+    unsafe { (*input).fail(core::mem::transmute::<u32, FaultKind>(kind as u32), expected, got) }
+}
+
+pub(super) unsafe extern "C" fn fail_output(output: *mut Output<'_>, kind: u64, expected: u64, got: u64) -> Status {
+    // SAFETY: as the module says; the word is a kind's.
+    unsafe { (*output).fail(core::mem::transmute::<u32, FaultKind>(kind as u32), expected, got) }
+}
+
+pub(super) unsafe extern "C" fn too_deep_input(input: *mut Input<'_>) -> Status {
+    // SAFETY: as the module says.
+    unsafe { (*input).enter() }
+}
+
+pub(super) unsafe extern "C" fn too_deep_output(output: *mut Output<'_>) -> Status {
+    // SAFETY: as the module says.
+    unsafe { (*output).enter() }
+}
+
+pub(super) unsafe extern "C" fn grow(output: *mut Output<'_>, n: u64) -> Status {
+    // SAFETY: as the module says.
+    unsafe { (*output).reserve(n as usize) }
+}
+
+pub(super) unsafe extern "C" fn copy(from: *const u8, to: *mut u8, len: u64) {
+    // SAFETY: as the module says; bounds and room were checked, and message and value do not overlap.
+    unsafe { core::ptr::copy_nonoverlapping(from, to, len as usize) }
+}
+
+pub(super) unsafe extern "C" fn decode_op(
+    input: *mut Input<'_>,
+    program: *const Program,
+    op: *const Op,
+    frame: *mut u8,
+    accumulator: u64,
+    scalar: u64,
+) -> Status {
+    // SAFETY: as the module says; the word is a scalar's.
+    unsafe {
+        let scalar = core::mem::transmute::<u8, Scalar>(scalar as u8);
+        interpret::decode(&*program, &*op, &mut *input, frame, accumulator, scalar)
+    }
+}
+
+pub(super) unsafe extern "C" fn encode_op(
+    output: *mut Output<'_>,
+    program: *const Program,
+    op: *const Op,
+    frame: *const u8,
+    index: u64,
+) -> Status {
+    // SAFETY: as the module says.
+    unsafe { interpret::encode(&*program, &*op, &mut *output, frame, index) }
+}
+
+/// 1 if the value is no literal.
+pub(super) unsafe extern "C" fn no_literal(value: i64, node: *const EnumNode) -> u64 {
+    // SAFETY: as the module says.
+    u64::from(!interp::is_literal(unsafe { &*node }, i128::from(value)))
+}
+
+/// Applies a check to the word; 1 if it must be refused.
+pub(super) unsafe extern "C" fn check_word(program: *const Program, check: *const Check, word: *mut i64) -> u64 {
+    // SAFETY: as the module says.
+    unsafe {
+        match interp::check(&(*program).layout, &*check, i128::from(*word)) {
+            Ok(value) => {
+                *word = value as i64;
+                0
+            }
+            Err(_) => 1,
+        }
+    }
+}
+
+/// Converts the word; 1 if it does not fit.
+pub(super) unsafe extern "C" fn convert_word(word: *mut u64, from: u64, to: u64) -> u64 {
+    // SAFETY: as the module says; the words are scalars'.
+    unsafe {
+        let [from, to] = [from, to].map(|s| core::mem::transmute::<u8, Scalar>(s as u8));
+        match interp::convert(interp::from_word(*word, from), from, to) {
+            Ok(value) => {
+                *word = value as u64;
+                0
+            }
+            Err(_) => 1,
+        }
+    }
+}
+
+pub(super) unsafe extern "C" fn get_wide(input: *mut Input<'_>, kernel: *const ScalarKernel, to: *mut u128) -> Status {
+    // SAFETY: as the module says.
+    unsafe {
+        let Some(wide) = &(*kernel).wide else { return (*input).fail(FaultKind::WrongKind, 0, 0) };
+        match (wide.get)(&mut *input) {
+            Ok(value) => {
+                to.write_unaligned(value);
+                Status::Ok
+            }
+            Err(status) => status,
+        }
+    }
+}
+
+pub(super) unsafe extern "C" fn put_wide(
+    output: *mut Output<'_>,
+    kernel: *const ScalarKernel,
+    low: u64,
+    high: u64,
+) -> Status {
+    // SAFETY: as the module says.
+    unsafe {
+        let Some(wide) = &(*kernel).wide else { return (*output).fail(FaultKind::Unrepresentable, 0, 0) };
+        (wide.put)(&mut *output, u128::from(high) << 64 | u128::from(low))
+    }
+}
+
+/// Makes room for `count` elements, after the checks that a count is due, and gives the first.
+pub(super) unsafe extern "C" fn sequence_begin(
+    input: *mut Input<'_>,
+    program: *const Program,
+    op: *const Op,
+    sequence: *mut u8,
+    count: u64,
+    first: *mut *mut u8,
+) -> Status {
+    // SAFETY: as the module says.
+    let (input, program, op) = unsafe { (&mut *input, &*program, &*op) };
+    let OpKind::Sequence { place, bound, overflow, min_wire, .. } = &op.kind else {
+        unreachable!("only called for sequences")
+    };
+    // SAFETY: as the module says.
+    let made =
+        unsafe { interpret::begin_sequence(program, input, *place, (*bound, overflow, *min_wire), sequence, count) };
+    match made {
+        Ok(data) => {
+            // SAFETY: as the module says.
+            unsafe { *first = data };
+            Status::Ok
+        }
+        Err(status) => status,
+    }
+}
+
+/// Cuts a sequence to what stays of `count` elements, or finds an array incomplete.
+pub(super) unsafe extern "C" fn sequence_end(
+    input: *mut Input<'_>,
+    program: *const Program,
+    op: *const Op,
+    sequence: *mut u8,
+    count: u64,
+) -> Status {
+    // SAFETY: as the module says.
+    let (input, program, op) = unsafe { (&mut *input, &*program, &*op) };
+    let OpKind::Sequence { place: Place::At { node, .. }, bound, overflow, .. } = &op.kind else {
+        return Status::Ok;
+    };
+    // SAFETY: as the module says.
+    unsafe { interpret::end_sequence(program, input, *node, (*bound, overflow), sequence, count as usize) }
+}
+
+/// Gives the element with an index that a format has announced, making room for it if need be.
+pub(super) unsafe extern "C" fn element_at(
+    input: *mut Input<'_>,
+    program: *const Program,
+    op: *const Op,
+    sequence: *mut u8,
+    index: u64,
+    element: *mut *mut u8,
+) -> Status {
+    // SAFETY: as the module says.
+    let (input, program, op) = unsafe { (&mut *input, &*program, &*op) };
+    let OpKind::Sequence { place, bound, overflow, .. } = &op.kind else { unreachable!("only called for sequences") };
+    // SAFETY: as the module says.
+    match unsafe { interpret::element_at(program, input, *place, (*bound, overflow), sequence, index as usize) } {
+        Ok(at) => {
+            // SAFETY: as the module says.
+            unsafe { *element = at };
+            Status::Ok
+        }
+        Err(status) => status,
+    }
+}
+
+pub(super) unsafe extern "C" fn set_some(
+    input: *mut Input<'_>,
+    kind: *const Kind,
+    optional: *mut u8,
+    value: *mut *mut u8,
+) -> Status {
+    // SAFETY: as the module says.
+    unsafe {
+        let Kind::Optional(node) = &*kind else { unreachable!("only called for optionals") };
+        match node.access.set_some(optional) {
+            Ok(at) => {
+                *value = at;
+                Status::Ok
+            }
+            Err(_) => (*input).fail(FaultKind::OutOfMemory, 0, 0),
+        }
+    }
+}
+
+pub(super) unsafe extern "C" fn get_some(kind: *const Kind, optional: *const u8) -> *const u8 {
+    // SAFETY: as the module says.
+    unsafe {
+        let Kind::Optional(node) = &*kind else { unreachable!("only called for optionals") };
+        node.access.get(optional)
+    }
+}
+
+pub(super) unsafe extern "C" fn unbox_mut(kind: *const Kind, boxed: *mut u8) -> *mut u8 {
+    // SAFETY: as the module says.
+    unsafe {
+        let Kind::Boxed(node) = &*kind else { unreachable!("only called for pointers") };
+        node.access.get_mut(boxed)
+    }
+}
+
+pub(super) unsafe extern "C" fn unbox(kind: *const Kind, boxed: *const u8) -> *const u8 {
+    // SAFETY: as the module says.
+    unsafe {
+        let Kind::Boxed(node) = &*kind else { unreachable!("only called for pointers") };
+        node.access.get(boxed)
+    }
+}
+
+pub(super) unsafe extern "C" fn select(
+    input: *mut Input<'_>,
+    kind: *const Kind,
+    union: *mut u8,
+    discriminator: i64,
+    case: i64,
+    value: *mut *mut u8,
+) -> Status {
+    // SAFETY: as the module says.
+    unsafe {
+        let Kind::Union(node) = &*kind else { unreachable!("only called for unions") };
+        match node.access.select(union, discriminator, u32::try_from(case).ok()) {
+            Ok(at) => {
+                *value = at;
+                Status::Ok
+            }
+            Err(_) => (*input).fail(FaultKind::OutOfMemory, 0, 0),
+        }
+    }
+}
+
+/// What a union holds: discriminator, case (-1 for none) and value.
+#[repr(C)]
+pub(super) struct Selection {
+    pub discriminator: i64,
+    pub case: i64,
+    pub value: *const u8,
+}
+
+pub(super) unsafe extern "C" fn selected(kind: *const Kind, union: *const u8, to: *mut Selection) {
+    // SAFETY: as the module says.
+    unsafe {
+        let Kind::Union(node) = &*kind else { unreachable!("only called for unions") };
+        let selected = node.access.get(union);
+        let case = selected.case.map_or(-1, i64::from);
+        to.write(Selection { discriminator: selected.discriminator, case, value: selected.value });
+    }
+}
+
+/// First element and number of elements, or bytes of a string, or entries of a map.
+pub(super) unsafe extern "C" fn slice(kind: *const Kind, at: *const u8, to: *mut [u64; 2]) {
+    // SAFETY: as the module says.
+    unsafe {
+        let (data, len) = match &*kind {
+            Kind::Sequence(node) => node.access.slice(at),
+            Kind::Map(node) => (at, node.access.len(at)),
+            Kind::String { .. } => ((&*at.cast::<String>()).as_ptr(), (&*at.cast::<String>()).len()),
+            _ => unreachable!("only called for what has a length"),
+        };
+        to.write([data as u64, len as u64]);
+    }
+}

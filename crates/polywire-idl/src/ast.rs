@@ -1,0 +1,203 @@
+//! What a file says, before names are resolved.
+
+use std::rc::Rc;
+
+use polywire_core::schema::Type;
+
+use crate::pp::Keylist;
+use crate::source::Span;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
+    pub text: Rc<str>,
+    pub span: Span,
+}
+
+/// `a::b::c`
+#[derive(Clone, Debug)]
+pub(crate) struct ScopedName {
+    /// Begins with `::`.
+    pub absolute: bool,
+    pub parts: Vec<Name>,
+    pub span: Span,
+}
+
+impl ScopedName {
+    pub fn text(&self) -> String {
+        let parts: Vec<&str> = self.parts.iter().map(|p| &*p.text).collect();
+        parts.join("::")
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Annotation {
+    pub name: String,
+    pub span: Span,
+    /// The name is none for a lone unnamed argument.
+    pub args: Vec<(Option<Name>, Expr)>,
+}
+
+/// A definition with what stands in front of it.
+pub(crate) struct Item {
+    pub annotations: Vec<Annotation>,
+    pub doc: Option<Rc<str>>,
+    pub span: Span,
+    pub kind: ItemKind,
+}
+
+pub(crate) enum ItemKind {
+    Module {
+        name: Name,
+        items: Vec<Item>,
+    },
+    Const {
+        name: Name,
+        ty: TypeSpec,
+        value: Expr,
+    },
+    Typedef {
+        target: TypeSpec,
+        declarators: Vec<Declarator>,
+    },
+    /// `typedef struct A {..} B;`
+    TypedefOf {
+        item: Box<Item>,
+        declarators: Vec<Declarator>,
+    },
+    Struct {
+        name: Name,
+        base: Option<ScopedName>,
+        members: Vec<Member>,
+    },
+    Probe {
+        name: Name,
+        base: Option<ScopedName>,
+        members: Vec<Member>,
+        is_abstract: bool,
+    },
+    Union {
+        name: Name,
+        switch: TypeSpec,
+        switch_annotations: Vec<Annotation>,
+        cases: Vec<Case>,
+    },
+    Forward {
+        name: Name,
+    },
+    Enum {
+        name: Name,
+        literals: Vec<EnumLiteral>,
+    },
+    Bitmask {
+        name: Name,
+        flags: Vec<EnumLiteral>,
+    },
+    Bitset {
+        name: Name,
+        base: Option<ScopedName>,
+        fields: Vec<BitField>,
+    },
+    /// Something that carries no data, or that the schema has no place for.
+    Unsupported {
+        what: &'static str,
+        name: Option<Name>,
+    },
+    Keylist(Keylist),
+}
+
+impl ItemKind {
+    /// The name that the item gives to something, if it gives one.
+    pub fn name(&self) -> Option<&Name> {
+        match self {
+            ItemKind::Module { name, .. }
+            | ItemKind::Const { name, .. }
+            | ItemKind::Struct { name, .. }
+            | ItemKind::Probe { name, .. }
+            | ItemKind::Union { name, .. }
+            | ItemKind::Forward { name }
+            | ItemKind::Enum { name, .. }
+            | ItemKind::Bitmask { name, .. }
+            | ItemKind::Bitset { name, .. } => Some(name),
+            ItemKind::Unsupported { name, .. } => name.as_ref(),
+            ItemKind::Typedef { .. } | ItemKind::TypedefOf { .. } | ItemKind::Keylist(_) => None,
+        }
+    }
+}
+
+pub(crate) struct Member {
+    pub annotations: Vec<Annotation>,
+    pub doc: Option<Rc<str>>,
+    pub ty: TypeSpec,
+    pub declarators: Vec<Declarator>,
+}
+
+/// A name with the dimensions of its array.
+pub(crate) struct Declarator {
+    pub name: Name,
+    pub dims: Vec<Expr>,
+}
+
+pub(crate) struct Case {
+    /// None for `default:`.
+    pub labels: Vec<(Option<Expr>, Span)>,
+    pub member: Member,
+}
+
+/// A literal of an enum or a flag of a bitmask.
+pub(crate) struct EnumLiteral {
+    pub annotations: Vec<Annotation>,
+    pub name: Name,
+}
+
+pub(crate) struct BitField {
+    pub annotations: Vec<Annotation>,
+    pub width: Expr,
+    pub ty: Option<TypeSpec>,
+    pub names: Vec<Name>,
+}
+
+pub(crate) struct TypeSpec {
+    pub kind: TypeKind,
+    pub span: Span,
+}
+
+pub(crate) enum TypeKind {
+    Primitive(Type),
+    String {
+        wide: bool,
+        bound: Option<Expr>,
+    },
+    Sequence {
+        element: Box<TypeSpec>,
+        bound: Option<Expr>,
+    },
+    Map {
+        key: Box<TypeSpec>,
+        value: Box<TypeSpec>,
+        bound: Option<Expr>,
+    },
+    Named(ScopedName),
+    /// `any`, `fixed` and the like; said where it stands.
+    Unsupported,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Expr {
+    pub kind: ExprKind,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ExprKind {
+    Int(i128),
+    Float(f64),
+    Bool(bool),
+    Char(u32),
+    String(Rc<str>),
+    Name(ScopedName),
+    Unary(char, Box<Expr>),
+    /// `<` and `>` stand for the shifts.
+    Binary(char, Box<Expr>, Box<Expr>),
+    /// Said where it stands.
+    Wrong,
+}

@@ -1,0 +1,419 @@
+//! Definitions and constants, one kind after the other.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use polywire_core::schema::{self, BitField, Case, Def, DefId, DefKind, EnumLiteral, Flag, Literal, Member, Type};
+
+use super::Checker;
+use super::marks::{MemberMarks, TypeMarks};
+use super::names::{Entity, full};
+use crate::ast::{self, Declarator, Expr, Item, Name, ScopedName, TypeSpec};
+use crate::document::Constant;
+use crate::source::{Dialect, Span};
+
+impl Checker<'_> {
+    pub(super) fn constant(&mut self, item: &Item, name: &Name, ty: &TypeSpec, value: &Expr) {
+        let full = self.full_name(&name.text);
+        let Some(ty) = self.type_of(ty) else { return };
+        let literal = self.literal(value, &ty).unwrap_or(Literal::Int(0));
+        if self.declare(&full, Entity::Constant(self.constants.len()), name.span) {
+            let doc = item.doc.as_deref().unwrap_or("").to_string();
+            self.spend(full.len());
+            self.constants.push(Constant { name: full, ty, value: literal, doc });
+        }
+    }
+
+    pub(super) fn typedef(&mut self, item: &Item, target: &TypeSpec, declarators: &[Declarator]) {
+        let Some(target) = self.type_of(target) else {
+            // The name exists even if what it stands for is wrong, or each use of it were an error, too.
+            return declarators.iter().for_each(|d| self.define_alias(item, &d.name, Type::Octet));
+        };
+        self.aliases(item, &target, declarators);
+    }
+
+    pub(super) fn typedef_of(&mut self, item: &Item, inner: &Item, declarators: &[Declarator]) {
+        self.item(inner);
+        let Some(name) = inner.kind.name() else { return };
+        let Some(id) = self.names.type_named(&self.scope, std::slice::from_ref(&name.text)) else { return };
+        self.aliases(item, &Type::Def(id), declarators);
+    }
+
+    fn aliases(&mut self, item: &Item, target: &Type, declarators: &[Declarator]) {
+        for declarator in declarators {
+            let ty = self.declared_type(target, declarator);
+            self.define_alias(item, &declarator.name, ty.unwrap_or(Type::Octet));
+        }
+    }
+
+    fn define_alias(&mut self, item: &Item, name: &Name, target: Type) {
+        let marks = self.type_marks(item, "a typedef");
+        self.parts += 1;
+        let Some(id) = self.declare_type(name) else { return };
+        let mut def = Def::alias(self.full_name(&name.text), target);
+        (def.annotations, def.doc) = (marks.kept, marks.doc);
+        self.slots[id.0 as usize].def = Some(def);
+    }
+
+    pub(super) fn structure(
+        &mut self,
+        item: &Item,
+        name: &Name,
+        base: Option<&ScopedName>,
+        members: &[ast::Member],
+        nested: bool,
+    ) {
+        let mut marks = self.type_marks(item, "a structure");
+        marks.nested |= nested;
+        // It is declared from here on, so that sequences of itself can be members.
+        let id = self.declare_type(name);
+        let base = base.and_then(|base| self.base(base, "structure", |k| matches!(k, DefKind::Struct { .. })));
+        let mut seen = HashMap::new();
+        let mut list = Vec::new();
+        for member in members {
+            if self.exhausted() {
+                return;
+            }
+            let Some(ty) = self.type_of(&member.ty) else { continue };
+            for declarator in &member.declarators {
+                self.check_sibling(&mut seen, &declarator.name, "member");
+                list.extend(self.member(member, declarator, &ty));
+            }
+        }
+        let kind = DefKind::Struct { base, members: list };
+        self.define(id, name, kind, marks);
+    }
+
+    fn define(&mut self, id: Option<DefId>, name: &Name, kind: DefKind, marks: TypeMarks) {
+        let Some(id) = id else { return };
+        let TypeMarks { extensibility, nested, auto_id, kept: annotations, doc, bit_bound } = marks;
+        let takes_bound = matches!(kind, DefKind::Enum { .. } | DefKind::Bitmask { .. });
+        if let (Some((_, span)), false) = (bit_bound, takes_bound) {
+            self.reporter.warning(span, "@bit_bound has no effect here");
+        }
+        let name = self.full_name(&name.text);
+        self.spend(name.len());
+        self.slots[id.0 as usize].def = Some(Def { name, kind, extensibility, nested, auto_id, annotations, doc });
+    }
+
+    fn base(&mut self, base: &ScopedName, what: &str, good: fn(&DefKind) -> bool) -> Option<DefId> {
+        let id = self.type_named(base)?;
+        let Type::Def(id) = self.resolve(&Type::Def(id)) else {
+            self.reporter.error(base.span, format!("'{}' is no {what}", base.text()));
+            return None;
+        };
+        match self.kind_of(id) {
+            Some(kind) if good(kind) => Some(id),
+            // PDL may define it later; the schema's builder looks at it then.
+            None if self.dialect == Dialect::Pdl => Some(id),
+            None => {
+                self.reporter.error(base.span, format!("'{}' is not complete here", base.text()));
+                None
+            }
+            Some(_) => {
+                self.reporter.error(base.span, format!("'{}' is no {what}", base.text()));
+                None
+            }
+        }
+    }
+
+    fn member(&mut self, member: &ast::Member, declarator: &Declarator, ty: &Type) -> Option<Member> {
+        let ty = self.declared_type(ty, declarator)?;
+        self.parts += 1;
+        let marks = self.member_marks(&member.annotations, &declarator.name.text, &ty);
+        if !(marks.external && marks.optional) {
+            self.check_complete(&ty, &member.ty)?;
+        }
+        if marks.default_case {
+            self.reporter.error(declarator.name.span, "@default takes one argument");
+        }
+        if marks.key && marks.optional {
+            self.reporter.error(declarator.name.span, "a member cannot be both @key and @optional");
+        }
+        Some(self.build_member(member, &declarator.name, ty, marks))
+    }
+
+    fn build_member(&mut self, member: &ast::Member, name: &Name, ty: Type, marks: MemberMarks) -> Member {
+        let doc = member.doc.as_deref().map(str::to_string).or(marks.doc).unwrap_or_default();
+        self.spend(doc.len());
+        Member {
+            name: name.text.to_string(),
+            id: 0,
+            explicit_id: marks.explicit_id,
+            ty,
+            key: marks.key,
+            optional: marks.optional,
+            must_understand: marks.must_understand,
+            external: marks.external,
+            default: marks.default,
+            try_construct: marks.try_construct,
+            annotations: marks.kept,
+            doc,
+        }
+    }
+
+    pub(super) fn union(
+        &mut self,
+        item: &Item,
+        name: &Name,
+        switch: &TypeSpec,
+        switch_annotations: &[ast::Annotation],
+        cases: &[ast::Case],
+    ) {
+        let marks = self.type_marks(item, "a union");
+        let id = self.declare_type(name);
+        let key = self.switch_key(switch_annotations);
+        let discriminator = self.discriminator(switch);
+        let mut names = HashMap::new();
+        let mut labels = HashMap::new();
+        let mut list = Vec::new();
+        for case in cases {
+            if self.exhausted() {
+                return;
+            }
+            list.extend(self.case(case, discriminator.as_ref(), &mut names, &mut labels));
+        }
+        if list.is_empty() && discriminator.is_some() {
+            self.reporter.error(name.span, "a union needs at least one case");
+        }
+        let discriminator = discriminator.unwrap_or(Type::Int32);
+        self.define(id, name, DefKind::Union { discriminator, key, cases: list }, marks);
+    }
+
+    fn discriminator(&mut self, spec: &TypeSpec) -> Option<Type> {
+        let ty = self.type_of(spec)?;
+        let good = match self.resolve(&ty) {
+            Type::Bool | Type::Char8 | Type::Char16 => true,
+            Type::Def(id) => matches!(self.kind_of(id), Some(DefKind::Enum { .. })),
+            other => self.integer_range(&other).is_some(),
+        };
+        if !good {
+            self.reporter
+                .error(spec.span, "this cannot choose between cases")
+                .help("expected a boolean, octet, integer, character or enum");
+            return None;
+        }
+        Some(ty)
+    }
+
+    fn case(
+        &mut self,
+        case: &ast::Case,
+        discriminator: Option<&Type>,
+        names: &mut HashMap<String, (Rc<str>, Span)>,
+        labels: &mut HashMap<Option<i64>, Span>,
+    ) -> Option<Case> {
+        let declarator = case.member.declarators.first()?;
+        self.check_sibling(names, &declarator.name, "case");
+        let mut values = Vec::new();
+        let mut is_default = false;
+        for (label, span) in &case.labels {
+            self.parts += 1;
+            let value = match label {
+                None => None,
+                Some(expr) => match discriminator.and_then(|ty| self.label(expr, ty)) {
+                    Some(value) => Some(value),
+                    None => continue,
+                },
+            };
+            if let Some(first) = labels.insert(value, *span) {
+                let place = self.reporter.locate(first);
+                self.reporter.error(*span, "this label is there already").note_at("the first is here", place);
+                continue;
+            }
+            is_default |= value.is_none();
+            values.extend(value);
+        }
+        let ty = self.type_of(&case.member.ty)?;
+        let ty = self.declared_type(&ty, declarator)?;
+        let mut marks = self.member_marks(&case.member.annotations, &declarator.name.text, &ty);
+        is_default |= std::mem::take(&mut marks.default_case);
+        self.check_complete(&ty, &case.member.ty)?;
+        if marks.key || marks.optional {
+            let what = if marks.key { "@key" } else { "@optional" };
+            self.reporter.error(declarator.name.span, format!("a case of a union cannot be {what}"));
+        }
+        let member = self.build_member(&case.member, &declarator.name, ty, marks);
+        Some(Case { labels: values, is_default, member })
+    }
+
+    fn label(&mut self, expr: &Expr, discriminator: &Type) -> Option<i64> {
+        let number = match self.literal(expr, discriminator)? {
+            Literal::Bool(value) => i128::from(value),
+            Literal::Int(value) => value,
+            Literal::Char(code) => i128::from(code),
+            Literal::Enum(name) => {
+                let Type::Def(id) = self.resolve(discriminator) else { return None };
+                let Some(DefKind::Enum { literals, .. }) = self.kind_of(id) else { return None };
+                i128::from(literals.iter().find(|l| l.name == name)?.value)
+            }
+            Literal::Float(_) | Literal::String(_) => return None,
+        };
+        let label = i64::try_from(number).ok();
+        if label.is_none() {
+            self.reporter.error(expr.span, format!("labels above {} are not supported", i64::MAX));
+        }
+        label
+    }
+
+    pub(super) fn enumeration(&mut self, item: &Item, name: &Name, literals: &[ast::EnumLiteral]) {
+        let marks = self.type_marks(item, "an enum");
+        let bit_bound = self.bit_bound(&marks, 32);
+        let (min, max) = (-(1i128 << (bit_bound - 1)), (1i128 << (bit_bound - 1)) - 1);
+        let mut seen = HashMap::new();
+        let mut list: Vec<EnumLiteral> = Vec::new();
+        let mut values = HashMap::new();
+        for literal in literals {
+            self.check_sibling(&mut seen, &literal.name, "literal");
+            let own = self.literal_marks(&literal.annotations, "value", min, max);
+            let next = list.last().map_or(0, |last| i128::from(last.value) + 1);
+            let value = own.value.unwrap_or(next);
+            if !(min..=max).contains(&value) {
+                let message = format!("the value of this literal is {value}, allowed are {min} to {max}");
+                self.reporter.error(literal.name.span, message);
+            } else if let Some(first) = values.insert(value, literal.name.span) {
+                let place = self.reporter.locate(first);
+                let message = format!("the value {value} is there already");
+                self.reporter.error(literal.name.span, message).note_at("the first is here", place);
+            }
+            let (name, value) = (literal.name.text.to_string(), value.clamp(min, max) as i32);
+            list.push(EnumLiteral { name, value, is_default: own.is_default, annotations: own.kept });
+        }
+        if list.is_empty() {
+            self.reporter.error(name.span, "an enum needs at least one literal");
+        }
+        self.parts += list.len();
+        let id = self.declare_type(name);
+        self.declare_parts(id, name, literals, Entity::Literal, true);
+        self.define(id, name, DefKind::Enum { bit_bound, literals: list }, marks);
+    }
+
+    fn bit_bound(&mut self, marks: &TypeMarks, most: u8) -> u8 {
+        match marks.bit_bound {
+            None => 32,
+            Some((bits, _)) if bits <= most => bits,
+            Some((bits, span)) => {
+                self.reporter.error(span, format!("@bit_bound is {bits}, allowed are 1 to {most}"));
+                most
+            }
+        }
+    }
+
+    /// Literals are names of the scope around their enum, and, as people write them, inside it. Flags are only inside.
+    fn declare_parts(
+        &mut self,
+        id: Option<DefId>,
+        owner: &Name,
+        parts: &[ast::EnumLiteral],
+        entity: fn(DefId, usize) -> Entity,
+        outside: bool,
+    ) {
+        let Some(id) = id else { return };
+        for (index, part) in parts.iter().enumerate() {
+            let entity = entity(id, index);
+            let name = full(&[self.full_name(&owner.text).into()], &part.name.text);
+            self.spend(name.len());
+            self.names_insert(&name, entity, part.name.span);
+            if outside {
+                let name = self.full_name(&part.name.text);
+                self.declare(&name, entity, part.name.span);
+            }
+        }
+    }
+
+    pub(super) fn bitmask(&mut self, item: &Item, name: &Name, flags: &[ast::EnumLiteral]) {
+        let marks = self.type_marks(item, "a bitmask");
+        let bit_bound = self.bit_bound(&marks, 64);
+        let max = i128::from(bit_bound) - 1;
+        let mut seen = HashMap::new();
+        let mut taken: HashMap<u8, Span> = HashMap::new();
+        let mut list: Vec<Flag> = Vec::new();
+        for flag in flags {
+            self.check_sibling(&mut seen, &flag.name, "flag");
+            let own = self.literal_marks(&flag.annotations, "position", 0, max);
+            let position = own.value.unwrap_or(list.last().map_or(0, |last| i128::from(last.position) + 1));
+            if position > max {
+                let message = format!("the position of this flag is {position}, allowed are 0 to {max}");
+                self.reporter.error(flag.name.span, message);
+            }
+            let good = position <= max;
+            let position = position.clamp(0, max) as u8;
+            if let Some(first) = taken.insert(position, flag.name.span).filter(|_| good) {
+                let place = self.reporter.locate(first);
+                let message = format!("position {position} is taken already");
+                self.reporter.error(flag.name.span, message).note_at("the first is here", place);
+            }
+            list.push(Flag { name: flag.name.text.to_string(), position, annotations: own.kept });
+        }
+        self.parts += list.len();
+        let id = self.declare_type(name);
+        self.declare_parts(id, name, flags, Entity::Flag, false);
+        self.define(id, name, DefKind::Bitmask { bit_bound, flags: list }, marks);
+    }
+
+    pub(super) fn bitset(&mut self, item: &Item, name: &Name, base: Option<&ScopedName>, fields: &[ast::BitField]) {
+        let marks = self.type_marks(item, "a bitset");
+        let base = base.and_then(|base| self.base(base, "bitset", |k| matches!(k, DefKind::Bitset { .. })));
+        let mut seen = HashMap::new();
+        let mut list = Vec::new();
+        for field in fields {
+            if self.exhausted() {
+                return;
+            }
+            self.bit_field(field, &mut seen, &mut list);
+        }
+        let id = self.declare_type(name);
+        self.define(id, name, DefKind::Bitset { base, fields: list }, marks);
+    }
+
+    fn bit_field(
+        &mut self,
+        field: &ast::BitField,
+        seen: &mut HashMap<String, (Rc<str>, Span)>,
+        list: &mut Vec<BitField>,
+    ) {
+        let Some(width) = self.integer(&field.width, "the width of a bit field", 1, 64) else { return };
+        let width = width as u8;
+        let ty = match &field.ty {
+            None => BitField::new("", width).ty,
+            Some(spec) => match self.bit_field_type(spec, width) {
+                Some(ty) => ty,
+                None => return,
+            },
+        };
+        let marks = self.member_marks(&field.annotations, "", &ty);
+        let mut add = |name: Option<String>, annotations: Vec<schema::Annotation>| {
+            list.push(BitField { name, position: 0, width, ty: ty.clone(), annotations });
+        };
+        if field.names.is_empty() {
+            add(None, marks.kept.clone());
+        }
+        for name in &field.names {
+            add(Some(name.text.to_string()), marks.kept.clone());
+        }
+        self.parts += field.names.len().max(1);
+        field.names.iter().for_each(|name| self.check_sibling(seen, name, "field"));
+    }
+
+    fn bit_field_type(&mut self, spec: &TypeSpec, width: u8) -> Option<Type> {
+        let ty = self.type_of(spec)?;
+        let bits = match self.resolve(&ty) {
+            Type::Bool => 1,
+            Type::Def(_) => 0,
+            other => match self.integer_range(&other) {
+                Some((min, max)) => (max - min).ilog2() + 1,
+                None => 0,
+            },
+        };
+        if u32::from(width) <= bits {
+            return Some(self.resolve(&ty));
+        }
+        let name = self.type_name(&ty);
+        let message = match bits {
+            0 => "the type of a bit field is boolean, octet or an integer".into(),
+            _ => format!("{name} has no room for {width} bits"),
+        };
+        self.reporter.error(spec.span, message);
+        None
+    }
+}

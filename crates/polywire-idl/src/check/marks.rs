@@ -1,0 +1,332 @@
+//! Annotations: those with a meaning here are obeyed, all others kept.
+
+use polywire_core::schema::{self, AutoId, Extensibility, Literal, MAX_MEMBER_ID, TryConstruct, Type, hash_id};
+
+use super::names::Entity;
+use super::values::Value;
+use super::{Checker, ModuleMarks};
+use crate::ast::{Annotation, Expr, ExprKind, Item};
+use crate::diag::closest;
+
+/// What the annotations of a definition say.
+pub(super) struct TypeMarks {
+    pub extensibility: Extensibility,
+    pub nested: bool,
+    pub auto_id: AutoId,
+    pub bit_bound: Option<(u8, crate::source::Span)>,
+    pub doc: String,
+    pub kept: Vec<schema::Annotation>,
+}
+
+/// What the annotations of a member say.
+#[derive(Default)]
+pub(super) struct MemberMarks {
+    pub explicit_id: Option<u32>,
+    pub key: bool,
+    pub optional: bool,
+    pub must_understand: bool,
+    pub external: bool,
+    pub default: Option<Literal>,
+    pub try_construct: TryConstruct,
+    /// `@default` without a value, which some give to a case of a union.
+    pub default_case: bool,
+    pub doc: Option<String>,
+    pub kept: Vec<schema::Annotation>,
+}
+
+/// What the annotations of a literal or flag say.
+#[derive(Default)]
+pub(super) struct LiteralMarks {
+    pub value: Option<i128>,
+    pub is_default: bool,
+    pub kept: Vec<schema::Annotation>,
+}
+
+const KNOWN: &[&str] = &[
+    "id",
+    "autoid",
+    "optional",
+    "extensibility",
+    "final",
+    "appendable",
+    "mutable",
+    "position",
+    "value",
+    "key",
+    "must_understand",
+    "default_literal",
+    "default",
+    "range",
+    "min",
+    "max",
+    "unit",
+    "bit_bound",
+    "external",
+    "nested",
+    "default_nested",
+    "verbatim",
+    "hashid",
+    "try_construct",
+    "topic",
+    "service",
+    "oneway",
+    "ami",
+    "data_representation",
+    "uuid",
+    "version",
+];
+
+impl Checker<'_> {
+    pub(super) fn module_marks(&mut self, annotations: &[Annotation]) -> ModuleMarks {
+        let mut marks = self.modules.last().copied().unwrap_or_default();
+        for a in annotations {
+            match a.name.as_str() {
+                "autoid" => marks.auto_id = self.auto_id(a).unwrap_or_default(),
+                "default_nested" => marks.nested = self.flag(a),
+                "verbatim" | "uuid" | "version" => {}
+                _ => self.no_effect(a, "a module"),
+            }
+        }
+        marks
+    }
+
+    pub(super) fn type_marks(&mut self, item: &Item, what: &str) -> TypeMarks {
+        let module = self.modules.last().copied().unwrap_or_default();
+        let mut marks = TypeMarks {
+            extensibility: self.default_extensibility,
+            nested: module.nested,
+            auto_id: module.auto_id,
+            bit_bound: None,
+            doc: item.doc.as_deref().unwrap_or("").to_string(),
+            kept: Vec::new(),
+        };
+        let explicit_nested = item.annotations.iter().any(|a| a.name == "nested");
+        for a in &item.annotations {
+            match a.name.as_str() {
+                "final" => marks.extensibility = Extensibility::Final,
+                "appendable" => marks.extensibility = Extensibility::Appendable,
+                "mutable" => marks.extensibility = Extensibility::Mutable,
+                "extensibility" => marks.extensibility = self.extensibility(a).unwrap_or_default(),
+                "nested" => marks.nested = self.flag(a),
+                "autoid" => marks.auto_id = self.auto_id(a).unwrap_or_default(),
+                "bit_bound" => marks.bit_bound = self.number(a, 1, 64).map(|n| (n as u8, a.span)),
+                "verbatim" => marks.doc = self.verbatim(a).filter(|_| marks.doc.is_empty()).unwrap_or(marks.doc),
+                "topic" => {
+                    marks.nested &= explicit_nested;
+                    self.keep(a, None, &mut marks.kept);
+                }
+                "key" | "id" | "optional" | "must_understand" | "external" | "position" | "value" | "hashid"
+                | "default_literal" | "try_construct" => self.no_effect(a, what),
+                _ => self.keep(a, None, &mut marks.kept),
+            }
+        }
+        self.spend(marks.doc.len());
+        marks
+    }
+
+    /// The annotations in front of a member, for the declarator `name`.
+    pub(super) fn member_marks(&mut self, annotations: &[Annotation], name: &str, ty: &Type) -> MemberMarks {
+        let mut marks = MemberMarks::default();
+        for a in annotations {
+            match a.name.as_str() {
+                "id" => marks.explicit_id = self.number(a, 0, i128::from(MAX_MEMBER_ID)).map(|n| n as u32),
+                "hashid" => marks.explicit_id = self.hashed_id(a, name),
+                "key" | "Key" => marks.key = self.flag(a),
+                "optional" => marks.optional = self.flag(a),
+                "must_understand" => marks.must_understand = self.flag(a),
+                "external" => marks.external = self.flag(a),
+                "default" if a.args.is_empty() => marks.default_case = true,
+                "default" => marks.default = self.argument(a).and_then(|e| self.literal(&e, ty)),
+                "try_construct" => marks.try_construct = self.try_construct(a).unwrap_or_default(),
+                "verbatim" => marks.doc = self.verbatim(a),
+                "min" | "max" | "range" => self.keep(a, Some(ty), &mut marks.kept),
+                "bit_bound" | "position" | "value" | "default_literal" | "nested" | "autoid" | "final"
+                | "appendable" | "mutable" | "extensibility" | "default_nested" => self.no_effect(a, "a member"),
+                _ => self.keep(a, None, &mut marks.kept),
+            }
+        }
+        marks
+    }
+
+    /// The annotations of a literal (`@value`) or flag (`@position`).
+    pub(super) fn literal_marks(
+        &mut self,
+        annotations: &[Annotation],
+        value: &str,
+        min: i128,
+        max: i128,
+    ) -> LiteralMarks {
+        let mut marks = LiteralMarks::default();
+        for a in annotations {
+            match a.name.as_str() {
+                "value" | "position" if a.name == value => marks.value = self.number(a, min, max),
+                "default_literal" if value == "value" => marks.is_default = self.flag(a),
+                "verbatim" => {}
+                "value" | "position" | "key" | "id" | "optional" | "default" | "default_literal" => {
+                    self.no_effect(a, if value == "value" { "a literal" } else { "a flag" })
+                }
+                _ => self.keep(a, None, &mut marks.kept),
+            }
+        }
+        marks
+    }
+
+    pub(super) fn switch_key(&mut self, annotations: &[Annotation]) -> bool {
+        let mut key = false;
+        for a in annotations {
+            match a.name.as_str() {
+                "key" => key = self.flag(a),
+                "must_understand" | "verbatim" => {}
+                _ => self.no_effect(a, "a discriminator"),
+            }
+        }
+        key
+    }
+
+    fn no_effect(&mut self, a: &Annotation, what: &str) {
+        self.reporter.warning(a.span, format!("@{} has no effect on {what}", a.name));
+    }
+
+    pub(super) fn no_effects(&mut self, annotations: &[Annotation], what: &str) {
+        annotations.iter().filter(|a| a.name != "verbatim").for_each(|a| self.no_effect(a, what));
+    }
+
+    /// The argument of an annotation that takes one.
+    fn argument(&mut self, a: &Annotation) -> Option<Expr> {
+        match a.args.as_slice() {
+            [(name, expr)] if name.as_ref().is_none_or(|n| &*n.text == "value") => Some(expr.clone()),
+            _ => {
+                self.reporter.error(a.span, format!("@{} takes one argument", a.name));
+                None
+            }
+        }
+    }
+
+    /// `@key` and `@key(TRUE)` are the same.
+    fn flag(&mut self, a: &Annotation) -> bool {
+        if a.args.is_empty() {
+            return true;
+        }
+        let value = self.argument(a).and_then(|expr| self.literal(&expr, &Type::Bool));
+        matches!(value, Some(Literal::Bool(true)))
+    }
+
+    fn number(&mut self, a: &Annotation, min: i128, max: i128) -> Option<i128> {
+        let expr = self.argument(a)?;
+        self.integer(&expr, &format!("@{}", a.name), min, max)
+    }
+
+    /// One of a list of words.
+    fn word<T: Copy>(&mut self, a: &Annotation, words: &[(&str, T)]) -> Option<T> {
+        let expr = self.argument(a)?;
+        let text = match &expr.kind {
+            ExprKind::Name(name) => name.parts.last().map(|p| p.text.to_string()).unwrap_or_default(),
+            _ => String::new(),
+        };
+        let found = words.iter().find(|(word, _)| *word == text);
+        if found.is_none() {
+            let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            let meant = closest(&text, known.iter().copied());
+            let message = format!("@{} takes {}", a.name, known.join(" or "));
+            self.reporter.error(expr.span, message).suggest(meant);
+        }
+        found.map(|(_, value)| *value)
+    }
+
+    fn extensibility(&mut self, a: &Annotation) -> Option<Extensibility> {
+        let words = [
+            ("FINAL", Extensibility::Final),
+            ("APPENDABLE", Extensibility::Appendable),
+            ("MUTABLE", Extensibility::Mutable),
+        ];
+        self.word(a, &words)
+    }
+
+    fn auto_id(&mut self, a: &Annotation) -> Option<AutoId> {
+        if a.args.is_empty() {
+            return Some(AutoId::Hash);
+        }
+        self.word(a, &[("SEQUENTIAL", AutoId::Sequential), ("HASH", AutoId::Hash)])
+    }
+
+    fn try_construct(&mut self, a: &Annotation) -> Option<TryConstruct> {
+        if a.args.is_empty() {
+            return Some(TryConstruct::UseDefault);
+        }
+        let words = [
+            ("DISCARD", TryConstruct::Discard),
+            ("USE_DEFAULT", TryConstruct::UseDefault),
+            ("TRIM", TryConstruct::Trim),
+        ];
+        self.word(a, &words)
+    }
+
+    /// `@hashid` hashes the member's name, `@hashid("other")` another.
+    fn hashed_id(&mut self, a: &Annotation, name: &str) -> Option<u32> {
+        if a.args.is_empty() {
+            return Some(hash_id(name));
+        }
+        let expr = self.argument(a)?;
+        match self.literal(&expr, &Type::string())? {
+            Literal::String(text) if !text.is_empty() => Some(hash_id(&text)),
+            _ => Some(hash_id(name)),
+        }
+    }
+
+    /// The text of a comment that a generator put into an annotation, as those of ROS 2 do.
+    fn verbatim(&mut self, a: &Annotation) -> Option<String> {
+        let argument = |name: &str| {
+            let (_, expr) = a.args.iter().find(|(n, _)| n.as_ref().is_some_and(|n| &*n.text == name))?;
+            match &expr.kind {
+                ExprKind::String(text) => Some(text.to_string()),
+                _ => None,
+            }
+        };
+        let text = argument("text")?;
+        self.spend(text.len());
+        (argument("language")? == "comment").then(|| text.trim_end().to_string())
+    }
+
+    /// Keeps an annotation as it is written; its arguments are of type `ty` where that is known.
+    fn keep(&mut self, a: &Annotation, ty: Option<&Type>, kept: &mut Vec<schema::Annotation>) {
+        if !KNOWN.contains(&a.name.as_str()) {
+            if let Some(meant) = closest(&a.name, KNOWN.iter().copied()) {
+                self.reporter
+                    .warning(a.span, format!("there is no annotation '@{}'", a.name))
+                    .suggest(Some(format!("@{meant}")));
+            }
+        }
+        self.spend(a.name.len());
+        let mut args = Vec::new();
+        for (name, expr) in &a.args {
+            let Some(value) = self.kept_value(expr, ty) else { return };
+            args.push((name.as_ref().map_or("value", |n| &n.text).to_string(), value));
+        }
+        kept.push(schema::Annotation { name: a.name.clone(), args });
+    }
+
+    fn kept_value(&mut self, expr: &Expr, ty: Option<&Type>) -> Option<Literal> {
+        if let Some(ty) = ty {
+            return self.literal(expr, ty);
+        }
+        if let ExprKind::Name(name) = &expr.kind {
+            // The word may be one that only the annotation knows.
+            let constant = |e| matches!(e, Entity::Constant(_) | Entity::Literal(..) | Entity::Flag(..));
+            if !self.find_entity(name).is_some_and(constant) {
+                self.spend(name.text().len());
+                return Some(Literal::Enum(name.text()));
+            }
+        }
+        Some(match self.value(expr, None)? {
+            Value::Int(value) => Literal::Int(value),
+            Value::Float(value) => Literal::Float(value),
+            Value::Bool(value) => Literal::Bool(value),
+            Value::Char(code) => Literal::Char(code),
+            Value::Enum(_, name, _) => Literal::Enum(name.to_string()),
+            Value::String(text) => {
+                self.spend(text.len());
+                Literal::String(text.to_string())
+            }
+        })
+    }
+}

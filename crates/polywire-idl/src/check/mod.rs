@@ -1,0 +1,271 @@
+//! Items to a schema: names are resolved, constants computed, annotations obeyed.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use polywire_core::schema::{
+    AutoId, Def, DefId, DefKind, Extensibility, Schema, SchemaBuilder, SchemaError, SchemaLimits, Type,
+};
+
+use crate::ast::{Item, ItemKind, Name};
+use crate::diag::Reporter;
+use crate::document::Constant;
+use crate::pp::Keylist;
+use crate::source::{Dialect, Span};
+use crate::{Limits, Settings};
+
+mod definitions;
+mod marks;
+mod names;
+mod types;
+mod values;
+
+use names::Names;
+
+/// What the items of a run amount to; none if something is wrong with them.
+pub(crate) struct Checked {
+    pub schema: Schema,
+    pub constants: Vec<Constant>,
+}
+
+pub(crate) fn check(items: &[Item], reporter: &mut Reporter, limits: &Limits, settings: &Settings) -> Option<Checked> {
+    let mut checker = Checker {
+        reporter,
+        limits,
+        schema_limits: SchemaLimits::default(),
+        default_extensibility: settings.default_extensibility,
+        slots: Vec::new(),
+        names: Names::default(),
+        constants: Vec::new(),
+        scope: Vec::new(),
+        modules: vec![ModuleMarks::default()],
+        spent: 0,
+        parts: 0,
+        dialect: Dialect::Idl,
+    };
+    checker.foresee(items, &mut Vec::new());
+    checker.items(items);
+    checker.finish()
+}
+
+/// A definition's place in the table.
+struct Slot {
+    name: Rc<str>,
+    span: Span,
+    /// None as long as it is only declared.
+    def: Option<Def>,
+}
+
+/// What annotations of a module say of everything in it.
+#[derive(Clone, Copy, Default)]
+struct ModuleMarks {
+    auto_id: AutoId,
+    nested: bool,
+}
+
+struct Checker<'a> {
+    reporter: &'a mut Reporter,
+    limits: &'a Limits,
+    schema_limits: SchemaLimits,
+    default_extensibility: Extensibility,
+    slots: Vec<Slot>,
+    names: Names,
+    constants: Vec<Constant>,
+    scope: Vec<Rc<str>>,
+    modules: Vec<ModuleMarks>,
+    /// Bytes of texts and types that were copied.
+    spent: usize,
+    /// Members, cases, literals, flags and fields.
+    parts: usize,
+    /// Language of the item that is looked at.
+    dialect: Dialect,
+}
+
+impl Checker<'_> {
+    /// Notes what will be defined, to tell "not yet" from "never", and because PDL may use what comes later.
+    fn foresee(&mut self, items: &[Item], scope: &mut Vec<Rc<str>>) {
+        for item in items {
+            match &item.kind {
+                ItemKind::Module { name, items } => {
+                    scope.push(name.text.clone());
+                    self.foresee(items, scope);
+                    scope.pop();
+                }
+                ItemKind::Typedef { declarators, .. } => {
+                    declarators.iter().for_each(|d| self.names.foresee(scope, &d.name));
+                }
+                ItemKind::Const { .. } | ItemKind::Forward { .. } | ItemKind::Unsupported { .. } => {}
+                kind => kind.name().into_iter().for_each(|name| self.names.foresee(scope, name)),
+            }
+        }
+    }
+
+    fn items(&mut self, items: &[Item]) {
+        for item in items {
+            if self.reporter.is_full() || self.exhausted() {
+                return;
+            }
+            self.dialect = self.reporter.sources.dialect(item.span);
+            self.item(item);
+        }
+    }
+
+    fn item(&mut self, item: &Item) {
+        match &item.kind {
+            ItemKind::Module { name, items } => self.module(item, name, items),
+            ItemKind::Const { name, ty, value } => {
+                self.no_effects(&item.annotations, "a constant");
+                self.constant(item, name, ty, value);
+            }
+            ItemKind::Typedef { target, declarators } => self.typedef(item, target, declarators),
+            ItemKind::TypedefOf { item: inner, declarators } => self.typedef_of(item, inner, declarators),
+            ItemKind::Struct { name, base, members } => self.structure(item, name, base.as_ref(), members, false),
+            ItemKind::Probe { name, base, members, is_abstract } => {
+                self.structure(item, name, base.as_ref(), members, *is_abstract)
+            }
+            ItemKind::Union { name, switch, switch_annotations, cases } => {
+                self.union(item, name, switch, switch_annotations, cases)
+            }
+            ItemKind::Forward { name } => {
+                self.no_effects(&item.annotations, "a forward declaration");
+                self.declare_type(name);
+            }
+            ItemKind::Enum { name, literals } => self.enumeration(item, name, literals),
+            ItemKind::Bitmask { name, flags } => self.bitmask(item, name, flags),
+            ItemKind::Bitset { name, base, fields } => self.bitset(item, name, base.as_ref(), fields),
+            ItemKind::Unsupported { what, name } => {
+                if let Some(name) = name {
+                    self.names.skip(&self.scope, name, what);
+                }
+            }
+            ItemKind::Keylist(keylist) => self.keylist(keylist),
+        }
+    }
+
+    fn module(&mut self, item: &Item, name: &Name, items: &[Item]) {
+        self.declare_module(name);
+        let marks = self.module_marks(&item.annotations);
+        self.scope.push(name.text.clone());
+        self.modules.push(marks);
+        self.items(items);
+        self.modules.pop();
+        self.scope.pop();
+    }
+
+    /// `#pragma keylist Type a b`, the way of DDS before there were annotations; fields may be written as paths.
+    fn keylist(&mut self, keylist: &Keylist) {
+        let parts: Vec<Rc<str>> = keylist.type_name.split("::").filter(|p| !p.is_empty()).map(Rc::from).collect();
+        let Some(id) = self.names.type_named(&self.scope, &parts) else {
+            let message = format!("there is no structure '{}' for this keylist", keylist.type_name);
+            self.reporter.error(keylist.span, message);
+            return;
+        };
+        for field in &keylist.fields {
+            self.keylist_field(id, field, keylist.span);
+        }
+    }
+
+    fn keylist_field(&mut self, id: DefId, path: &str, span: Span) {
+        let mut at = Some(id);
+        for (depth, part) in path.split('.').enumerate() {
+            if depth > self.limits.nesting {
+                return;
+            }
+            let found = at.and_then(|id| self.member_index(id, part));
+            let Some((owner, index)) = found else {
+                let name = self.slots[id.0 as usize].name.clone();
+                self.reporter.error(span, format!("'{name}' has no member '{part}'"));
+                return;
+            };
+            let Some(Def { kind: DefKind::Struct { members, .. }, .. }) = &mut self.slots[owner.0 as usize].def else {
+                return;
+            };
+            members[index].key = true;
+            at = match self.resolve(&self.member_type(owner, index)) {
+                Type::Def(id) => Some(id),
+                _ => None,
+            };
+        }
+    }
+
+    fn member_type(&self, owner: DefId, index: usize) -> Type {
+        match self.slots[owner.0 as usize].def.as_ref().map(|d| &d.kind) {
+            Some(DefKind::Struct { members, .. }) => members[index].ty.clone(),
+            _ => Type::Octet,
+        }
+    }
+
+    /// The structure among `id` and its bases that has the member.
+    fn member_index(&self, id: DefId, name: &str) -> Option<(DefId, usize)> {
+        let mut at = Some(id);
+        for _ in 0..=self.slots.len() {
+            let id = at?;
+            let Some(DefKind::Struct { base, members }) = self.slots[id.0 as usize].def.as_ref().map(|d| &d.kind)
+            else {
+                return None;
+            };
+            if let Some(index) = members.iter().position(|m| m.name == name) {
+                return Some((id, index));
+            }
+            at = *base;
+        }
+        None
+    }
+
+    /// Counts what is copied, so that a small file cannot become a large schema.
+    fn spend(&mut self, bytes: usize) {
+        self.spent = self.spent.saturating_add(bytes);
+    }
+
+    fn exhausted(&mut self) -> bool {
+        let too_many = [
+            (self.spent, self.limits.source_bytes, "bytes in texts and types"),
+            (self.parts, self.schema_limits.members, "members"),
+            (self.slots.len(), self.schema_limits.defs, "definitions"),
+        ];
+        let Some((_, limit, what)) = too_many.into_iter().find(|(got, limit, _)| got > limit) else { return false };
+        let span = self.slots.last().map(|slot| slot.span).unwrap_or_default();
+        self.reporter.error(span, format!("more than the limit of {limit} {what}"));
+        true
+    }
+
+    fn finish(mut self) -> Option<Checked> {
+        for i in 0..self.slots.len() {
+            let Slot { name, span, def: None } = &self.slots[i] else { continue };
+            self.reporter.error(*span, format!("'{name}' is declared and never defined"));
+        }
+        if self.reporter.failed() {
+            return None;
+        }
+        let spans: HashMap<String, Span> = self.slots.iter().map(|s| (s.name.to_string(), s.span)).collect();
+        let defs: Vec<Def> = self.slots.drain(..).filter_map(|slot| slot.def).collect();
+        let root = root_of(&defs);
+        let mut builder = SchemaBuilder::with_limits(self.schema_limits);
+        for def in defs {
+            builder.add(def);
+        }
+        match builder.finish(root) {
+            Ok(schema) => Some(Checked { schema, constants: self.constants }),
+            Err(error) => {
+                let def = match &error {
+                    SchemaError::Duplicate { def, .. }
+                    | SchemaError::Reference { def, .. }
+                    | SchemaError::Range { def, .. }
+                    | SchemaError::Infinite { def } => def.as_str(),
+                    _ => "",
+                };
+                self.reporter.error(spans.get(def).copied().unwrap_or_default(), error.to_string());
+                None
+            }
+        }
+    }
+}
+
+/// The last type that can be a topic's, else the last of all.
+fn root_of(defs: &[Def]) -> Type {
+    let topic = |d: &Def| !d.nested && matches!(d.kind, DefKind::Struct { .. } | DefKind::Union { .. });
+    match defs.iter().rposition(topic).or(defs.len().checked_sub(1)) {
+        Some(i) => Type::Def(DefId(i as u32)),
+        None => Type::Octet,
+    }
+}

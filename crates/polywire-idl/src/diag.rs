@@ -1,0 +1,366 @@
+//! What is said about a file: errors and warnings with their place, shown the way a good compiler shows them.
+
+use std::fmt::{self, Write as _};
+
+use crate::source::{Sources, Span};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Severity {
+    /// The file makes no document.
+    Error,
+    /// The file is taken, perhaps not as meant.
+    Warning,
+}
+
+/// A place in a source file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Location {
+    /// Path of the file as it was found.
+    pub file: String,
+    /// Counted from 1.
+    pub line: usize,
+    /// Counted in characters from 1.
+    pub column: usize,
+    /// Number of characters that are meant, at least 1.
+    pub length: usize,
+    /// The line itself, or, if it is very long, the part around the column; control characters are replaced.
+    pub text: String,
+    /// Column of the first character of `text`.
+    pub text_column: usize,
+}
+
+/// Longest piece of a source line that is shown.
+const SHOWN_CHARS: usize = 160;
+
+impl Location {
+    pub(crate) fn new(file: &str, line: usize, column: usize, length: usize, text: &str) -> Location {
+        let skip =
+            if column > SHOWN_CHARS / 2 && text.chars().count() > SHOWN_CHARS { column - SHOWN_CHARS / 2 } else { 0 };
+        let shown = text.chars().skip(skip).take(SHOWN_CHARS).map(|c| if c == '\t' { ' ' } else { printable(c) });
+        let length = length.min(SHOWN_CHARS);
+        Location { file: file.into(), line, column, length, text: shown.collect(), text_column: skip + 1 }
+    }
+}
+
+fn printable(c: char) -> char {
+    if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }
+}
+
+/// Something that explains a diagnostic, perhaps with a place of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Note {
+    /// A sentence.
+    pub message: String,
+    /// The place it speaks of.
+    pub location: Option<Location>,
+}
+
+/// One error or warning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Diagnostic {
+    /// Error or warning.
+    pub severity: Severity,
+    /// What is wrong.
+    pub message: String,
+    /// Where.
+    pub location: Location,
+    /// What to do: what was expected, or which name was probably meant. Shown behind the caret.
+    pub help: Option<String>,
+    /// More, in order.
+    pub notes: Vec<Note>,
+}
+
+impl Diagnostic {
+    pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Self {
+        self.help = Some(clean(help.into()));
+        self
+    }
+
+    /// "did you mean", if there is a name that could have been meant.
+    pub(crate) fn suggest(&mut self, name: Option<impl fmt::Display>) -> &mut Self {
+        match name {
+            Some(name) => self.help(format!("did you mean '{name}'?")),
+            None => self,
+        }
+    }
+
+    pub(crate) fn note(&mut self, message: impl Into<String>) -> &mut Self {
+        self.notes.push(Note { message: clean(message.into()), location: None });
+        self
+    }
+
+    pub(crate) fn note_at(&mut self, message: impl Into<String>, location: Location) -> &mut Self {
+        self.notes.push(Note { message: clean(message.into()), location: Some(location) });
+        self
+    }
+
+    /// The text a person reads, ending in a line feed; `colour` adds ANSI escapes.
+    pub fn render(&self, colour: bool) -> String {
+        let mut out = String::new();
+        let paint = Paint { colour };
+        let (word, tint) = match self.severity {
+            Severity::Error => ("error", RED),
+            Severity::Warning => ("warning", YELLOW),
+        };
+        let head = paint.of(BOLD, &place(&self.location));
+        let message = paint.of(BOLD, &self.message);
+        // Writing into a string cannot fail.
+        let _ = writeln!(out, "{head} {} {message}", paint.of(tint, &format!("{word}:")));
+        snippet(&mut out, &paint, tint, &self.location, self.help.as_deref().unwrap_or(""));
+        for note in &self.notes {
+            let lead = paint.of(CYAN, "note:");
+            match &note.location {
+                Some(location) => {
+                    let _ = writeln!(out, "{} {lead} {}", place(location), note.message);
+                    snippet(&mut out, &paint, CYAN, location, "");
+                }
+                None => {
+                    let _ = writeln!(out, "  = {lead} {}", note.message);
+                }
+            }
+        }
+        out
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+const BOLD: &str = "1";
+const RED: &str = "1;31";
+const YELLOW: &str = "1;33";
+const CYAN: &str = "1;36";
+
+struct Paint {
+    colour: bool,
+}
+
+impl Paint {
+    fn of(&self, code: &str, text: &str) -> String {
+        match self.colour && !text.is_empty() {
+            true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+            false => text.into(),
+        }
+    }
+}
+
+fn place(location: &Location) -> String {
+    format!("{}:{}:{}:", clean(location.file.clone()), location.line, location.column)
+}
+
+fn snippet(out: &mut String, paint: &Paint, tint: &str, location: &Location, label: &str) {
+    let number = location.line.to_string();
+    let margin = " ".repeat(number.len());
+    let indent = " ".repeat(location.column.saturating_sub(location.text_column));
+    let marks = paint.of(tint, format!("{} {label}", "^".repeat(location.length)).trim_end());
+    let _ = writeln!(out, " {margin} |");
+    let _ = writeln!(out, " {number} | {}", location.text.trim_end());
+    let _ = writeln!(out, " {margin} | {indent}{marks}");
+}
+
+/// A message can quote the source, and the source can hold what a terminal would obey.
+fn clean(text: String) -> String {
+    match text.chars().any(char::is_control) {
+        true => text.chars().map(printable).collect(),
+        false => text,
+    }
+}
+
+/// The errors and warnings of a run, by place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diagnostics {
+    list: Vec<Diagnostic>,
+    omitted: usize,
+}
+
+impl Diagnostics {
+    /// All of them, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.list.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// How many of them are errors.
+    pub fn errors(&self) -> usize {
+        self.list.iter().filter(|d| d.severity == Severity::Error).count()
+    }
+
+    /// Errors and warnings past the limit, counted and not kept.
+    pub fn omitted(&self) -> usize {
+        self.omitted
+    }
+
+    /// The text a person reads; `colour` adds ANSI escapes.
+    pub fn render(&self, colour: bool) -> String {
+        let mut out: String = self.list.iter().map(|d| d.render(colour)).collect();
+        if self.omitted > 0 {
+            let _ = writeln!(out, "and {} more", self.omitted);
+        }
+        out
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+/// Collects what is found, and knows the files for it.
+pub(crate) struct Reporter {
+    pub sources: Sources,
+    found: Vec<(Span, Diagnostic)>,
+    /// Where things go that are past the limit or said already.
+    spare: Diagnostic,
+    limit: usize,
+    errors: usize,
+    omitted: usize,
+}
+
+impl Reporter {
+    pub fn new(limit: usize) -> Reporter {
+        let nowhere = Location::new("", 0, 0, 0, "");
+        let spare = Diagnostic {
+            severity: Severity::Error,
+            message: String::new(),
+            location: nowhere,
+            help: None,
+            notes: Vec::new(),
+        };
+        Reporter { sources: Sources::default(), found: Vec::new(), spare, limit, errors: 0, omitted: 0 }
+    }
+
+    pub fn error(&mut self, span: Span, message: impl Into<String>) -> &mut Diagnostic {
+        self.add(Severity::Error, span, message.into())
+    }
+
+    pub fn warning(&mut self, span: Span, message: impl Into<String>) -> &mut Diagnostic {
+        self.add(Severity::Warning, span, message.into())
+    }
+
+    fn add(&mut self, severity: Severity, span: Span, message: String) -> &mut Diagnostic {
+        self.errors += usize::from(severity == Severity::Error);
+        let message = clean(message);
+        let repeated = self.found.iter().any(|(at, d)| *at == span && d.message == message);
+        let full = self.found.len() >= self.limit;
+        self.omitted += usize::from(full && !repeated);
+        if repeated || full {
+            (self.spare.notes, self.spare.help) = (Vec::new(), None);
+            return &mut self.spare;
+        }
+        let location = self.sources.locate(span);
+        self.found.push((span, Diagnostic { severity, message, location, help: None, notes: Vec::new() }));
+        let last = self.found.len() - 1;
+        &mut self.found[last].1
+    }
+
+    pub fn locate(&self, span: Span) -> Location {
+        self.sources.locate(span)
+    }
+
+    pub fn failed(&self) -> bool {
+        self.errors > 0
+    }
+
+    /// Nothing that is found from here on would be shown.
+    pub fn is_full(&self) -> bool {
+        self.omitted > 0
+    }
+
+    pub fn finish(mut self) -> (Diagnostics, bool) {
+        let failed = self.failed();
+        self.found.sort_by_key(|(span, _)| *span);
+        let list = self.found.into_iter().map(|(_, diagnostic)| diagnostic).collect();
+        (Diagnostics { list, omitted: self.omitted }, failed)
+    }
+}
+
+/// The candidate that `name` is most likely a slip of, if any is close.
+pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let allowed = (name.chars().count() / 3).max(1);
+    let distances = candidates.into_iter().filter_map(|c| Some((distance(name, c, allowed)?, c)));
+    distances.min_by_key(|(d, candidate)| (*d, *candidate)).map(|(_, candidate)| candidate)
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours between two names, case apart, if at most `allowed`.
+fn distance(a: &str, b: &str, allowed: usize) -> Option<usize> {
+    // Names are short; what is not gets no suggestion, so that a hostile file costs nothing.
+    let lower = |s: &str| s.chars().take(65).map(|c| c.to_ascii_lowercase()).collect::<Vec<char>>();
+    let (a, b) = (lower(a), lower(b));
+    if a.len() > 64 || b.len() > 64 || a.len().abs_diff(b.len()) > allowed {
+        return None;
+    }
+    let mut older = vec![0; b.len() + 1];
+    let mut old: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let replaced = old[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            row[j] = replaced.min(old[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                row[j] = row[j].min(older[j - 2] + 1);
+            }
+        }
+        (older, old) = (old, row);
+    }
+    Some(old[b.len()]).filter(|d| *d <= allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Dialect;
+
+    #[test]
+    fn slips_are_recognised_and_other_words_are_not() {
+        let names = ["Position", "Waypoint", "double"];
+        assert_eq!(closest("Positon", names), Some("Position"));
+        assert_eq!(closest("dobule", names), Some("double"));
+        assert_eq!(closest("waypoint", names), Some("Waypoint"));
+        assert_eq!(closest("Velocity", names), None);
+    }
+
+    #[test]
+    fn a_hostile_line_cannot_reach_the_terminal_or_fill_it() {
+        let mut reporter = Reporter::new(10);
+        let text = format!("{}\u{1b}[2J{}", "x".repeat(500), "y".repeat(500));
+        let file = reporter.sources.add("a.idl".into(), &text, Dialect::Idl);
+        reporter.error(Span { file, start: 500, end: 504 }, "stray \u{1b}");
+        let (found, failed) = reporter.finish();
+        let shown = found.render(false);
+        assert!(failed && !shown.contains('\u{1b}'));
+        assert!(shown.len() < 600, "{shown}");
+        assert!(shown.starts_with("a.idl:1:501: error: stray \u{fffd}\n"), "{shown}");
+    }
+
+    #[test]
+    fn the_number_of_messages_is_limited() {
+        let mut reporter = Reporter::new(2);
+        let file = reporter.sources.add("a.idl".into(), "abcdef", Dialect::Idl);
+        for start in (0..6).rev() {
+            reporter.error(Span { file, start, end: start + 1 }, "no");
+        }
+        let (found, _) = reporter.finish();
+        assert_eq!((found.len(), found.omitted()), (2, 4));
+        assert!(found.iter().is_sorted_by_key(|d| d.location.column));
+        assert!(found.render(true).contains("\u{1b}[1;31merror:"));
+    }
+}

@@ -1,0 +1,139 @@
+//! Schemas as source text, one file a target.
+//!
+//! ```
+//! use polywire_idl::{Compiler, emit};
+//!
+//! let document = Compiler::new().parse_str("a.idl", "@final struct A { @key long id; };").unwrap();
+//! let schema = document.schema("A").unwrap();
+//! assert_eq!(emit::idl(&schema).unwrap(), "@final\nstruct A {\n    @key int32 id;\n};\n");
+//! ```
+
+use polywire_core::schema::{Literal, Schema, Type};
+
+use crate::document::Constant;
+
+mod idl;
+mod order;
+mod rust;
+
+/// A target.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Emitter {
+    /// What people choose it by.
+    pub name: &'static str,
+    /// One line about it.
+    pub description: &'static str,
+    /// Writes all definitions of a schema and the constants, whose references must be to that schema.
+    pub emit: fn(&Schema, &[Constant]) -> Result<String, EmitError>,
+}
+
+/// All targets.
+pub static EMITTERS: &[Emitter] = &[idl::EMITTER, rust::EMITTER];
+
+/// The target of that name.
+pub fn emitter(name: &str) -> Option<&'static Emitter> {
+    EMITTERS.iter().find(|e| e.name == name)
+}
+
+/// Any schema as IDL that parses to an equal type.
+pub fn idl(schema: &Schema) -> Result<String, EmitError> {
+    (idl::EMITTER.emit)(schema, &[])
+}
+
+/// Any schema as Rust types that derive `polywire::Message`.
+pub fn rust(schema: &Schema) -> Result<String, EmitError> {
+    (rust::EMITTER.emit)(schema, &[])
+}
+
+/// Why a schema cannot be written in a language. Schemas that came from IDL can; those from elsewhere may hold what it has no words for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmitError {
+    /// Something has a name that is none in the target.
+    #[error("{def}: '{name}' is no identifier")]
+    Name {
+        /// Definition it stands in.
+        def: String,
+        /// The name.
+        name: String,
+    },
+    /// Two things would have the same name in the target.
+    #[error("{def}: there would be two of '{name}'")]
+    Collision {
+        /// Definition it stands in.
+        def: String,
+        /// The name in the target.
+        name: String,
+    },
+    /// A constant has no spelling in the target.
+    #[error("{def}: {what}")]
+    Value {
+        /// Definition it stands in.
+        def: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Typedefs contain each other, so that none can come first.
+    #[error("{def}: it and other typedefs contain each other")]
+    Order {
+        /// One of them.
+        def: String,
+    },
+}
+
+/// The keyword of a primitive type.
+pub(crate) fn primitive_name(ty: &Type) -> &'static str {
+    match ty {
+        Type::Bool => "boolean",
+        Type::Octet => "octet",
+        Type::Int8 => "int8",
+        Type::Uint8 => "uint8",
+        Type::Int16 => "int16",
+        Type::Uint16 => "uint16",
+        Type::Int32 => "int32",
+        Type::Uint32 => "uint32",
+        Type::Int64 => "int64",
+        Type::Uint64 => "uint64",
+        Type::Float32 => "float",
+        Type::Float64 => "double",
+        Type::Float128 => "long double",
+        Type::Char8 => "char",
+        Type::Char16 => "wchar",
+        Type::String { .. } => "string",
+        Type::WString { .. } => "wstring",
+        Type::Sequence { .. } => "sequence",
+        Type::Array { .. } => "array",
+        Type::Map { .. } => "map",
+        Type::Def(_) => "definition",
+    }
+}
+
+/// Letters, digits and underscores, no digit in front, no longer than the parser takes.
+fn is_identifier(name: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty() && name.len() <= 255 && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(good)
+}
+
+/// The shortest spelling from which a value of type `ty` comes back.
+fn float_text(value: f64, ty: Option<&Type>) -> String {
+    let single = value as f32;
+    match matches!(ty, Some(Type::Float32)) && f64::from(single).to_bits() == value.to_bits() {
+        true => format!("{single:?}"),
+        false => format!("{value:?}"),
+    }
+}
+
+/// `@min`, `@max` and `@range` have arguments of their member's type.
+fn argument_type<'a>(annotation: &str, member: &'a Type) -> Option<&'a Type> {
+    matches!(annotation, "min" | "max" | "range").then_some(member)
+}
+
+fn finite(literal: &Literal, def: &str) -> Result<(), EmitError> {
+    match literal {
+        Literal::Float(value) if !value.is_finite() => {
+            Err(EmitError::Value { def: def.into(), what: format!("there is no constant for {value}") })
+        }
+        _ => Ok(()),
+    }
+}

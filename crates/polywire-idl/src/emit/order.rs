@@ -1,0 +1,164 @@
+//! An order in which definitions come before their use, with forward declarations where they use each other.
+
+use polywire_core::schema::{Def, DefId, DefKind, Schema, Type};
+
+use super::EmitError;
+
+/// What to write next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Step {
+    Declare(DefId),
+    Define(DefId),
+}
+
+/// All definitions; those that the schema has in order stay in it.
+pub(super) fn steps(schema: &Schema) -> Result<Vec<Step>, EmitError> {
+    let mut steps = Vec::new();
+    for group in groups(schema) {
+        let recursive = group.len() > 1 || uses(schema, group[0]).iter().any(|u| u.id == group[0]);
+        if !recursive {
+            steps.push(Step::Define(group[0]));
+            continue;
+        }
+        let declared = group.iter().filter(|id| can_be_declared(schema.def(**id)));
+        steps.extend(declared.map(|id| Step::Declare(*id)));
+        define_group(schema, &group, &mut steps)?;
+    }
+    Ok(steps)
+}
+
+fn can_be_declared(def: &Def) -> bool {
+    matches!(def.kind, DefKind::Struct { .. } | DefKind::Union { .. })
+}
+
+/// A definition that another one uses.
+struct Use {
+    id: DefId,
+    /// It has to be complete; a declaration is not enough.
+    complete: bool,
+}
+
+fn uses(schema: &Schema, id: DefId) -> Vec<Use> {
+    let mut found = Vec::new();
+    match &schema.def(id).kind {
+        DefKind::Struct { base, members } => {
+            found.extend(base.map(|id| Use { id, complete: true }));
+            members.iter().for_each(|m| uses_of(schema, &m.ty, !(m.external && m.optional), &mut found));
+        }
+        DefKind::Union { discriminator, cases, .. } => {
+            uses_of(schema, discriminator, true, &mut found);
+            cases.iter().for_each(|c| uses_of(schema, &c.member.ty, true, &mut found));
+        }
+        DefKind::Bitset { base, fields } => {
+            found.extend(base.map(|id| Use { id, complete: true }));
+            fields.iter().for_each(|f| uses_of(schema, &f.ty, true, &mut found));
+        }
+        DefKind::Alias { target } => uses_of(schema, target, false, &mut found),
+        DefKind::Enum { .. } | DefKind::Bitmask { .. } => {}
+    }
+    found
+}
+
+fn uses_of(schema: &Schema, ty: &Type, by_value: bool, found: &mut Vec<Use>) {
+    match ty {
+        Type::Def(id) => {
+            found.push(Use { id: *id, complete: by_value || !can_be_declared(schema.def(*id)) });
+            // A value of a typedef's type is one of what the typedef stands for.
+            if let (DefKind::Alias { target }, true) = (&schema.def(*id).kind, by_value) {
+                uses_of(schema, target, true, found);
+            }
+        }
+        Type::Array { element, .. } => uses_of(schema, element, by_value, found),
+        Type::Sequence { element, .. } => uses_of(schema, element, false, found),
+        Type::Map { key, value, .. } => {
+            uses_of(schema, key, false, found);
+            uses_of(schema, value, false, found);
+        }
+        _ => {}
+    }
+}
+
+/// Definitions that use each other form a group; a group comes after those it uses (Tarjan's algorithm).
+fn groups(schema: &Schema) -> Vec<Vec<DefId>> {
+    let count = schema.defs().len();
+    let (numbers, on_stack) = (vec![0; count], vec![false; count]);
+    let mut search = Search { schema, next: 1, numbers, on_stack, stack: vec![], groups: vec![] };
+    for i in 0..count {
+        if search.numbers[i] == 0 {
+            search.visit(DefId(i as u32));
+        }
+    }
+    search.groups
+}
+
+struct Search<'a> {
+    schema: &'a Schema,
+    next: u32,
+    /// Order of visit, from 1; 0 is not visited.
+    numbers: Vec<u32>,
+    on_stack: Vec<bool>,
+    stack: Vec<DefId>,
+    groups: Vec<Vec<DefId>>,
+}
+
+impl Search<'_> {
+    /// The smallest number that can be reached from `id`. Recursion is as deep as there are definitions, which their limit bounds.
+    fn visit(&mut self, id: DefId) -> u32 {
+        let at = id.0 as usize;
+        let number = self.next;
+        self.next += 1;
+        self.numbers[at] = number;
+        self.stack.push(id);
+        self.on_stack[at] = true;
+        let mut lowest = number;
+        for used in uses(self.schema, id) {
+            let there = used.id.0 as usize;
+            if self.numbers[there] == 0 {
+                lowest = lowest.min(self.visit(used.id));
+            } else if self.on_stack[there] {
+                lowest = lowest.min(self.numbers[there]);
+            }
+        }
+        if lowest == number {
+            let start = self.stack.iter().rposition(|open| *open == id).unwrap_or(0);
+            let mut group = self.stack.split_off(start);
+            group.iter().for_each(|id| self.on_stack[id.0 as usize] = false);
+            group.sort();
+            self.groups.push(group);
+        }
+        lowest
+    }
+}
+
+/// Inside a group, what has to be complete comes first.
+fn define_group(schema: &Schema, group: &[DefId], steps: &mut Vec<Step>) -> Result<(), EmitError> {
+    let mut open: Vec<DefId> = Vec::new();
+    let mut done: Vec<DefId> = Vec::new();
+    for id in group {
+        define(schema, *id, group, &mut open, &mut done)?;
+    }
+    steps.extend(done.into_iter().map(Step::Define));
+    Ok(())
+}
+
+fn define(
+    schema: &Schema,
+    id: DefId,
+    group: &[DefId],
+    open: &mut Vec<DefId>,
+    done: &mut Vec<DefId>,
+) -> Result<(), EmitError> {
+    if done.contains(&id) {
+        return Ok(());
+    }
+    if open.contains(&id) {
+        return Err(EmitError::Order { def: schema.def(id).name.clone() });
+    }
+    open.push(id);
+    for used in uses(schema, id).into_iter().filter(|u| u.complete && group.contains(&u.id)) {
+        define(schema, used.id, group, open, done)?;
+    }
+    open.pop();
+    done.push(id);
+    Ok(())
+}

@@ -1,0 +1,307 @@
+//! Wires and policies per topic, from one TOML file.
+//!
+//! ```toml
+//! [node]
+//! wire = "cdr@tcp/127.0.0.1:7447"   # for topics that have none of their own
+//!
+//! [engine]
+//! queue_bytes = 4194304
+//! overflow = "block"                # or "drop-oldest", "drop-newest"
+//! patience_ms = 5000
+//!
+//! [topics."market/quotes"]
+//! wire = "json+zstd:3"
+//! queue = 256
+//! ```
+
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+
+use serde::Deserialize;
+
+use crate::{
+    engine::{EngineOptions, Overflow},
+    suggest::hint,
+    wire::{Wire, WireError},
+};
+
+/// A node's configuration. [`Default`] has no topics and leaves every choice to the code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// For topics without a wire of their own.
+    pub wire: Option<Wire>,
+    /// For all engines.
+    pub engine: EngineOptions,
+    /// By topic.
+    pub topics: BTreeMap<String, TopicConfig>,
+}
+
+/// What is configured for one topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopicConfig {
+    /// How its messages travel.
+    pub wire: Option<Wire>,
+    /// Messages that wait for a subscriber.
+    pub queue: Option<usize>,
+    /// What a subscriber's full queue does.
+    pub overflow: Option<Overflow>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is no TOML, or has keys and values that mean nothing. The message shows the line.
+    #[error("{message}{hint}")]
+    Syntax {
+        /// Line and column, the line, what is wrong.
+        message: String,
+        /// Ready to print: the key that was meant, if one is near.
+        hint: String,
+    },
+    /// A wire that is none.
+    #[error("{key}: {source}")]
+    Wire {
+        /// Where it stands.
+        key: String,
+        /// What is wrong with it.
+        source: WireError,
+    },
+    /// A number out of range, or settings that exclude each other.
+    #[error("{key}: {reason}")]
+    Value {
+        /// Where it stands.
+        key: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Config {
+    /// Reads a file.
+    pub fn read(path: impl AsRef<Path>) -> Result<Config, ConfigError> {
+        let path = path.as_ref();
+        let text = fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.display().to_string(), source })?;
+        Config::parse(&text)
+    }
+
+    /// Reads a text.
+    ///
+    /// ```
+    /// use polywire::config::Config;
+    /// let config = Config::parse("[topics.quotes]\nwire = 'json'")?;
+    /// assert_eq!(config.wire_of("quotes").map(ToString::to_string).as_deref(), Some("json"));
+    /// let error = Config::parse("[topics.quotes]\nwrie = 'json'").unwrap_err();
+    /// assert!(error.to_string().ends_with("did you mean 'wire'?"));
+    /// # Ok::<(), polywire::config::ConfigError>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<Config, ConfigError> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let hint = hint_for(error.message());
+            ConfigError::Syntax { message: error.to_string().trim_end().to_owned(), hint }
+        })?;
+        let mut topics = BTreeMap::new();
+        for (name, topic) in file.topics {
+            let key = format!("topics.\"{name}\"");
+            topics.insert(name, topic.check(&key)?);
+        }
+        Ok(Config { wire: wire("node.wire", file.node.wire)?, engine: file.engine.check()?, topics })
+    }
+
+    /// The wire of a topic: its own, with the node's endpoint where it names none, or the node's.
+    pub fn wire_of(&self, topic: &str) -> Option<Wire> {
+        let default = self.wire.as_ref();
+        match self.topics.get(topic).and_then(|topic| topic.wire.clone()) {
+            Some(own) => Some(own.or_at(default.and_then(|wire| wire.endpoint.as_ref()))),
+            None => default.cloned(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    node: NodeTable,
+    #[serde(default)]
+    engine: EngineTable,
+    #[serde(default)]
+    topics: BTreeMap<String, TopicTable>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodeTable {
+    wire: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EngineTable {
+    queue_bytes: Option<usize>,
+    overflow: Option<String>,
+    patience_ms: Option<u64>,
+    no_delay: Option<bool>,
+    send_buffer: Option<usize>,
+    receive_buffer: Option<usize>,
+    burst: Option<u32>,
+    gather_us: Option<u64>,
+    reconnect_min_ms: Option<u64>,
+    reconnect_max_ms: Option<u64>,
+    connect_timeout_ms: Option<u64>,
+    hello_timeout_ms: Option<u64>,
+    keepalive_s: Option<u64>,
+    linger_ms: Option<u64>,
+    peers: Option<usize>,
+    frame_bytes: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TopicTable {
+    wire: Option<String>,
+    queue: Option<usize>,
+    overflow: Option<String>,
+    patience_ms: Option<u64>,
+}
+
+impl EngineTable {
+    fn check(self) -> Result<EngineOptions, ConfigError> {
+        let mut options = EngineOptions::default();
+        let set = |to: &mut Duration, value: Option<Duration>| *to = value.unwrap_or(*to);
+        let millis = |value: Option<u64>| value.map(Duration::from_millis);
+        if let Some(overflow) = overflow("engine", self.overflow.as_deref(), self.patience_ms)? {
+            options.overflow = overflow;
+        }
+        options.queue_bytes = positive("engine.queue_bytes", self.queue_bytes)?.unwrap_or(options.queue_bytes);
+        options.send_buffer = positive("engine.send_buffer", self.send_buffer)?;
+        options.receive_buffer = positive("engine.receive_buffer", self.receive_buffer)?;
+        options.peers = positive("engine.peers", self.peers)?.unwrap_or(options.peers);
+        options.no_delay = self.no_delay.unwrap_or(options.no_delay);
+        options.burst = self.burst.unwrap_or(options.burst);
+        let frame_bytes = positive("engine.frame_bytes", self.frame_bytes)?;
+        options.limits.frame_bytes = frame_bytes.unwrap_or(options.limits.frame_bytes);
+        set(&mut options.gather, self.gather_us.map(Duration::from_micros));
+        set(&mut options.reconnect_min, millis(self.reconnect_min_ms));
+        set(&mut options.reconnect_max, millis(self.reconnect_max_ms));
+        set(&mut options.connect_timeout, millis(self.connect_timeout_ms));
+        set(&mut options.hello_timeout, millis(self.hello_timeout_ms));
+        set(&mut options.keepalive, self.keepalive_s.map(Duration::from_secs));
+        set(&mut options.linger, millis(self.linger_ms));
+        if options.reconnect_min > options.reconnect_max {
+            let reason = "is larger than engine.reconnect_max_ms".into();
+            return Err(ConfigError::Value { key: "engine.reconnect_min_ms".into(), reason });
+        }
+        Ok(options)
+    }
+}
+
+impl TopicTable {
+    fn check(self, key: &str) -> Result<TopicConfig, ConfigError> {
+        Ok(TopicConfig {
+            wire: wire(&format!("{key}.wire"), self.wire)?,
+            queue: positive(&format!("{key}.queue"), self.queue)?,
+            overflow: overflow(key, self.overflow.as_deref(), self.patience_ms)?,
+        })
+    }
+}
+
+fn wire(key: &str, text: Option<String>) -> Result<Option<Wire>, ConfigError> {
+    text.map(|text| text.parse()).transpose().map_err(|source| ConfigError::Wire { key: key.into(), source })
+}
+
+fn positive(key: &str, value: Option<usize>) -> Result<Option<usize>, ConfigError> {
+    match value {
+        Some(0) => Err(ConfigError::Value { key: key.into(), reason: "must be larger than 0".into() }),
+        value => Ok(value),
+    }
+}
+
+fn overflow(key: &str, name: Option<&str>, patience_ms: Option<u64>) -> Result<Option<Overflow>, ConfigError> {
+    let names = ["block", "drop-oldest", "drop-newest"];
+    let patience = patience_ms.map(Duration::from_millis);
+    let error = |key: &str, reason: String| Err(ConfigError::Value { key: key.into(), reason });
+    match (name, patience) {
+        (None, None) => Ok(None),
+        (None | Some("block"), Some(patience)) => Ok(Some(Overflow::Block { patience })),
+        (Some("block"), None) => Ok(Some(Overflow::default())),
+        (Some("drop-oldest"), None) => Ok(Some(Overflow::DropOldest)),
+        (Some("drop-newest"), None) => Ok(Some(Overflow::DropNewest)),
+        (Some(name), Some(_)) if names.contains(&name) => {
+            error(&format!("{key}.patience_ms"), format!("has no meaning with overflow = \"{name}\""))
+        }
+        (Some(name), _) => error(&format!("{key}.overflow"), format!("unknown policy '{name}'{}", hint(name, names))),
+    }
+}
+
+/// The parser names unknown keys in back quotes, and then the known ones.
+fn hint_for(message: &str) -> String {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    match (message.starts_with("unknown field"), quoted.next()) {
+        (true, Some(word)) => hint(word, quoted),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_file() {
+        let config = Config::parse(
+            r#"
+            [node]
+            wire = "cdr@tcp/127.0.0.1:7447"
+            [engine]
+            queue_bytes = 1000
+            overflow = "drop-oldest"
+            gather_us = 10
+            [topics."a/b"]
+            wire = "json"
+            queue = 3
+            patience_ms = 7
+            "#,
+        )
+        .expect("valid");
+        assert_eq!(config.engine.overflow, Overflow::DropOldest);
+        assert_eq!(config.engine.gather, Duration::from_micros(10));
+        assert_eq!(config.wire_of("a/b").expect("a wire").to_string(), "json@tcp/127.0.0.1:7447");
+        assert_eq!(config.wire_of("other").expect("a wire").to_string(), "cdr@tcp/127.0.0.1:7447");
+        let overflow = config.topics["a/b"].overflow;
+        assert_eq!(overflow, Some(Overflow::Block { patience: Duration::from_millis(7) }));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let cases = [
+            ("[engin]", "did you mean 'engine'?"),
+            ("[topics.x]\nwrie = 'cdr'", "did you mean 'wire'?"),
+            ("[topics.x]\nwire = 'cdr@'", "an engine is expected"),
+            ("[engine]\noverflow = 'drop-odlest'", "did you mean 'drop-oldest'?"),
+            ("[engine]\noverflow = 'drop-newest'\npatience_ms = 1", "has no meaning"),
+            ("[engine]\nqueue_bytes = 0", "larger than 0"),
+            ("[engine]\nqueue_bytes = -1", "invalid value"),
+            ("[engine]\nqueue_bytes = 99999999999999999999", "line 2"),
+            ("[engine]\nreconnect_min_ms = 9000", "larger than engine.reconnect_max_ms"),
+            ("[topics", "line 1"),
+            ("a = [[[[", "line 1"),
+        ];
+        for (text, expected) in cases {
+            let error = Config::parse(text).expect_err(text).to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let deep = format!("a = {}", "[".repeat(100_000));
+        assert!(Config::parse(&deep).is_err());
+    }
+}

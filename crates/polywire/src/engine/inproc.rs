@@ -1,0 +1,559 @@
+//! Within the process: a named bus that every port opened under the name is on.
+//!
+//! There is no thread. What is sent waits in a pipe until [`Port::settle`], and is then delivered on the thread that called it, unless another one is
+//! delivering through the same pipe just then, which takes it along. So a callback may publish, close or subscribe without ever being called from within
+//! itself, order holds, and nothing is copied but the pointer.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    thread::{self, ThreadId},
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
+    frame::{Answer, Start},
+};
+
+use super::{
+    Disconnect, Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Overflow, Port,
+    Properties, Sent, Sink, next_link_id, stream::Aligned,
+};
+
+/// `inproc/NAME`.
+pub struct Inproc;
+
+impl Engine for Inproc {
+    fn name(&self) -> &'static str {
+        "inproc"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Within the process, by name"
+    }
+
+    fn example(&self) -> &'static str {
+        "main"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { reliable: true, ordered: true, multicast: true, largest_payload: None }
+    }
+
+    fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
+        let member = Arc::new(Member { name: address.into(), local: local.clone(), sink, state: Mutex::default() });
+        let others = {
+            let mut buses = lock(&BUSES);
+            let bus = buses.get_or_insert_default().entry(address.into()).or_default();
+            bus.retain(|other| other.strong_count() > 0);
+            let others: Vec<_> = bus.iter().filter_map(Weak::upgrade).collect();
+            bus.push(Arc::downgrade(&member));
+            others
+        };
+        for other in others {
+            join(&member, &other);
+        }
+        Ok(Arc::new(InprocPort(member)))
+    }
+}
+
+type Buses = HashMap<String, Vec<Weak<Member>>>;
+static BUSES: Mutex<Option<Buses>> = Mutex::new(None);
+
+struct InprocPort(Arc<Member>);
+
+/// A port on a bus.
+struct Member {
+    name: String,
+    local: Local,
+    sink: Arc<dyn Sink>,
+    state: Mutex<Members>,
+}
+
+#[derive(Default)]
+struct Members {
+    channels: BTreeMap<ChannelId, (Start, Announcement)>,
+    last: u32,
+    peers: Arc<Vec<Peer>>,
+    closed: bool,
+}
+
+/// Another port on the bus, as one sees it.
+#[derive(Clone)]
+struct Peer {
+    info: LinkInfo,
+    out: Arc<Pipe>,
+}
+
+/// What one port sends another.
+struct Pipe {
+    state: Mutex<PipeState>,
+    room: Condvar,
+    /// The receiving end's, made when the two meet.
+    receiver: OnceLock<Arc<dyn LinkSink>>,
+    /// The pipe in the other direction.
+    back: OnceLock<Weak<Pipe>>,
+    /// Who is told of drops: the sender.
+    sink: Arc<dyn Sink>,
+    info: LinkInfo,
+    overflow: Overflow,
+    limit: usize,
+}
+
+#[derive(Default)]
+struct PipeState {
+    queue: VecDeque<Item>,
+    held: VecDeque<Arc<Message>>,
+    bytes: usize,
+    wanted: BTreeMap<ChannelId, Option<bool>>,
+    lost: BTreeMap<ChannelId, (Start, u64)>,
+    delivering: Option<ThreadId>,
+    sent: u64,
+    dropped: u64,
+    closed: bool,
+}
+
+enum Item {
+    Announce(ChannelId, Start, Announcement),
+    Message(Arc<Message>),
+    Position(ChannelId, Start, u64),
+    Retire(ChannelId),
+    Answer(ChannelId, Answer),
+    Want(Id128),
+    Supply(Id128, Option<Vec<u8>>),
+    Down,
+}
+
+struct Message {
+    envelope: Envelope<'static>,
+    extensions: Vec<u8>,
+    loan: Loan,
+}
+
+impl Port for InprocPort {
+    fn endpoint(&self) -> String {
+        format!("inproc/{}", self.0.name)
+    }
+
+    fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
+        let (channel, peers) = {
+            let mut state = lock(&self.0.state);
+            if state.closed {
+                return Err(EngineError::Closed);
+            }
+            state.last += 1;
+            let channel = ChannelId(state.last);
+            state.channels.insert(channel, (start, announcement.clone()));
+            // In the pipes while the state is locked: a port that joins just now hears of it once.
+            for peer in state.peers.iter() {
+                peer.out.announce(channel, start, announcement);
+            }
+            (channel, state.peers.clone())
+        };
+        peers.iter().for_each(|peer| peer.out.deliver());
+        Ok(channel)
+    }
+
+    fn reserve(&self, size: usize) -> Loan {
+        Loan::new(Vec::with_capacity(size), 0)
+    }
+
+    fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
+        let peers = self.0.peers();
+        let extensions = envelope.extensions.bytes().to_vec();
+        let envelope = Envelope { extensions: Extensions::default(), ..*envelope };
+        let message = Arc::new(Message { envelope, extensions, loan });
+        let mut sent = Sent::default();
+        for peer in peers.iter() {
+            match peer.out.send(&message) {
+                Some(true) => sent.peers += 1,
+                Some(false) => sent.dropped += 1,
+                None => {}
+            }
+        }
+        Ok(sent)
+    }
+
+    fn settle(&self) {
+        self.0.peers().iter().for_each(|peer| peer.out.deliver());
+    }
+
+    fn retire(&self, channel: ChannelId) {
+        lock(&self.0.state).channels.remove(&channel);
+        for peer in self.0.peers().iter() {
+            peer.out.retire(channel);
+            peer.out.deliver();
+        }
+    }
+
+    fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) {
+        self.0.push(link, Item::Answer(channel, answer));
+    }
+
+    fn want(&self, link: LinkId, document: Id128) {
+        self.0.push(link, Item::Want(document));
+    }
+
+    fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
+        self.0.push(link, Item::Supply(document, bytes.map(<[u8]>::to_vec)));
+    }
+
+    fn flush(&self, deadline: Instant) -> bool {
+        self.settle();
+        self.0.peers().iter().fold(true, |all, peer| peer.out.flush(deadline) && all)
+    }
+
+    fn links(&self) -> Vec<LinkStats> {
+        self.0.peers().iter().map(|peer| peer.out.stats()).collect()
+    }
+
+    fn close(&self) {
+        self.flush(Instant::now() + self.0.local.options.linger);
+        let peers = {
+            let mut state = lock(&self.0.state);
+            state.closed = true;
+            std::mem::take(&mut state.peers)
+        };
+        let me = Arc::as_ptr(&self.0);
+        if let Some(bus) = lock(&BUSES).as_mut().and_then(|buses| buses.get_mut(&self.0.name)) {
+            bus.retain(|member| member.as_ptr() != me);
+        }
+        for peer in peers.iter() {
+            peer.out.close();
+            self.0.sink.event(Event::Disconnected { link: peer.info.clone(), reason: Disconnect::Closed });
+            if let Some(back) = peer.out.back.get().and_then(Weak::upgrade) {
+                back.close();
+            }
+        }
+    }
+}
+
+impl Drop for InprocPort {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Member {
+    fn peers(&self) -> Arc<Vec<Peer>> {
+        lock(&self.state).peers.clone()
+    }
+
+    fn push(&self, link: LinkId, item: Item) {
+        if let Some(peer) = self.peers().iter().find(|peer| peer.info.id == link) {
+            lock(&peer.out.state).queue.push_back(item);
+            peer.out.deliver();
+        }
+    }
+
+    fn add(&self, peer: Peer) {
+        let mut state = lock(&self.state);
+        for (channel, (start, announcement)) in &state.channels {
+            peer.out.announce(*channel, *start, announcement);
+        }
+        Arc::make_mut(&mut state.peers).push(peer);
+    }
+
+    fn remove(&self, link: LinkId) -> Option<Peer> {
+        let mut state = lock(&self.state);
+        let at = state.peers.iter().position(|peer| peer.info.id == link)?;
+        Some(Arc::make_mut(&mut state.peers).remove(at))
+    }
+
+    fn seen_as(&self) -> LinkInfo {
+        LinkInfo { id: next_link_id(), peer: self.local.hello, address: format!("inproc/{}", self.name) }
+    }
+}
+
+fn join(a: &Arc<Member>, b: &Arc<Member>) {
+    let (b_at_a, a_at_b) = (b.seen_as(), a.seen_as());
+    let (to_b, to_a) = (Pipe::new(a, &b_at_a), Pipe::new(b, &a_at_b));
+    connect(&to_b, &to_a, b, &a_at_b);
+    connect(&to_a, &to_b, a, &b_at_a);
+    a.add(Peer { info: b_at_a, out: to_b.clone() });
+    b.add(Peer { info: a_at_b, out: to_a.clone() });
+    to_b.deliver();
+    to_a.deliver();
+}
+
+/// Gives `pipe` its far end at `to`, which knows the link as `info`.
+fn connect(pipe: &Pipe, back: &Arc<Pipe>, to: &Arc<Member>, info: &LinkInfo) {
+    let receiver = to.sink.link(info);
+    to.sink.event(Event::Connected(info.clone()));
+    let ends = Ends { receiver, member: Arc::downgrade(to), link: info.id };
+    // Made just now, and set nowhere else.
+    let _ = pipe.receiver.set(Arc::new(ends));
+    let _ = pipe.back.set(Arc::downgrade(back));
+}
+
+/// A receiver that also takes the peer off its port's list when the link goes down.
+struct Ends {
+    receiver: Arc<dyn LinkSink>,
+    member: Weak<Member>,
+    link: LinkId,
+}
+
+impl LinkSink for Ends {
+    fn announced(&self, channel: ChannelId, start: Start, announcement: &Announcement) {
+        self.receiver.announced(channel, start, announcement);
+    }
+
+    fn message(&self, envelope: &Envelope<'_>, payload: &[u8]) {
+        self.receiver.message(envelope, payload);
+    }
+
+    fn position(&self, channel: ChannelId, start: Start, lost: u64) {
+        self.receiver.position(channel, start, lost);
+    }
+
+    fn retired(&self, channel: ChannelId) {
+        self.receiver.retired(channel);
+    }
+
+    fn wanted(&self, document: Id128) {
+        self.receiver.wanted(document);
+    }
+
+    fn supplied(&self, document: Id128, bytes: Option<&[u8]>) {
+        self.receiver.supplied(document, bytes);
+    }
+
+    fn answered(&self, channel: ChannelId, answer: &Answer) {
+        self.receiver.answered(channel, answer);
+    }
+
+    fn drained(&self) {
+        self.receiver.drained();
+    }
+
+    fn down(&self) {
+        self.receiver.down();
+        let Some(member) = self.member.upgrade() else { return };
+        if let Some(peer) = member.remove(self.link) {
+            peer.out.close();
+            member.sink.event(Event::Disconnected { link: peer.info, reason: Disconnect::Bye });
+        }
+    }
+}
+
+impl Pipe {
+    fn new(from: &Member, to: &LinkInfo) -> Arc<Pipe> {
+        Arc::new(Pipe {
+            state: Mutex::default(),
+            room: Condvar::new(),
+            receiver: OnceLock::new(),
+            back: OnceLock::new(),
+            sink: from.sink.clone(),
+            info: to.clone(),
+            overflow: from.local.options.overflow,
+            limit: from.local.options.queue_bytes,
+        })
+    }
+
+    fn announce(&self, channel: ChannelId, start: Start, announcement: &Announcement) {
+        let mut state = lock(&self.state);
+        state.wanted.insert(channel, None);
+        state.queue.push_back(Item::Announce(channel, start, announcement.clone()));
+    }
+
+    fn retire(&self, channel: ChannelId) {
+        let mut state = lock(&self.state);
+        state.wanted.remove(&channel);
+        state.lost.remove(&channel);
+        state.held.retain(|message| message.envelope.channel != channel);
+        state.queue.push_back(Item::Retire(channel));
+    }
+
+    /// True if it was taken, false if dropped, none if it is not wanted.
+    fn send(&self, message: &Arc<Message>) -> Option<bool> {
+        let (envelope, size) = (&message.envelope, message.loan.payload().len());
+        let mut state = lock(&self.state);
+        let wanted = *state.wanted.get(&envelope.channel).filter(|_| !state.closed)?;
+        let start = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
+        if wanted == Some(false) {
+            return None;
+        }
+        if !state.has_room(size, self.limit) {
+            state = self.make_room(state, size);
+            if !state.has_room(size, self.limit) {
+                state.dropped += 1;
+                let lost = state.lost.entry(envelope.channel).or_default();
+                *lost = (start, lost.1 + 1);
+                self.tell_dropped(state, envelope.channel);
+                return Some(false);
+            }
+        }
+        if let Some((start, lost)) = state.lost.remove(&envelope.channel) {
+            state.queue.push_back(Item::Position(envelope.channel, start, lost));
+        }
+        state.sent += 1;
+        state.bytes += size;
+        if wanted.is_none() || !state.held.is_empty() {
+            state.held.push_back(message.clone());
+        } else {
+            state.queue.push_back(Item::Message(message.clone()));
+        }
+        Some(true)
+    }
+
+    fn tell_dropped(&self, state: MutexGuard<'_, PipeState>, channel: ChannelId) {
+        let count = state.lost.get(&channel).map_or(0, |lost| lost.1);
+        drop(state);
+        // At the first, and ever more rarely while it goes on.
+        if count.is_power_of_two() {
+            let count = count.div_ceil(2);
+            self.sink.event(Event::Dropped { link: self.info.clone(), topic: String::new(), count });
+        }
+    }
+
+    fn make_room<'a>(&'a self, mut state: MutexGuard<'a, PipeState>, size: usize) -> MutexGuard<'a, PipeState> {
+        match self.overflow {
+            Overflow::DropNewest => state,
+            Overflow::DropOldest => {
+                while !state.has_room(size, self.limit) && state.drop_oldest() {}
+                state
+            }
+            // Whoever delivers is waiting for us, or will be: it is this thread.
+            Overflow::Block { .. } if state.delivering == Some(thread::current().id()) => state,
+            Overflow::Block { patience } => {
+                drop(state);
+                self.deliver();
+                let full = |state: &mut PipeState| !state.closed && !state.has_room(size, self.limit);
+                let waited = self.room.wait_timeout_while(lock(&self.state), patience, full);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
+    }
+
+    /// Hands over what waits, unless someone is at it already.
+    fn deliver(&self) {
+        let Some(receiver) = self.receiver.get() else { return };
+        let mut state = lock(&self.state);
+        if state.delivering.is_some() || state.queue.is_empty() {
+            return;
+        }
+        state.delivering = Some(thread::current().id());
+        let mut aligned = Aligned::default();
+        while let Some(item) = state.queue.pop_front() {
+            if let Item::Message(message) = &item {
+                state.bytes -= message.loan.payload().len();
+                self.room.notify_all();
+            }
+            drop(state);
+            self.hand_over(item, &**receiver, &mut aligned);
+            state = lock(&self.state);
+            if state.queue.is_empty() {
+                drop(state);
+                receiver.drained();
+                state = lock(&self.state);
+            }
+        }
+        state.delivering = None;
+        self.room.notify_all();
+    }
+
+    fn hand_over(&self, item: Item, receiver: &dyn LinkSink, aligned: &mut Aligned) {
+        match item {
+            Item::Announce(channel, start, announcement) => receiver.announced(channel, start, &announcement),
+            Item::Message(message) => {
+                let extensions = Extensions::parse(&message.extensions).unwrap_or_default();
+                let envelope = Envelope { extensions, ..message.envelope };
+                receiver.message(&envelope, aligned.place(message.loan.payload()));
+            }
+            Item::Position(channel, start, lost) => receiver.position(channel, start, lost),
+            Item::Retire(channel) => receiver.retired(channel),
+            Item::Answer(channel, answer) => {
+                if let Some(back) = self.back.get().and_then(Weak::upgrade) {
+                    back.answered(channel, &answer);
+                    receiver.answered(channel, &answer);
+                    back.deliver();
+                }
+            }
+            Item::Want(document) => receiver.wanted(document),
+            Item::Supply(document, bytes) => receiver.supplied(document, bytes.as_deref()),
+            Item::Down => receiver.down(),
+        }
+    }
+
+    fn answered(&self, channel: ChannelId, answer: &Answer) {
+        let mut state = lock(&self.state);
+        let Some(wanted) = state.wanted.get_mut(&channel) else { return };
+        *wanted = Some(*answer == Answer::Accept);
+        while let Some(message) = state.held.pop_front() {
+            match state.wanted.get(&message.envelope.channel) {
+                Some(None) => {
+                    state.held.push_front(message);
+                    break;
+                }
+                Some(Some(true)) => state.queue.push_back(Item::Message(message)),
+                _ => state.bytes -= message.loan.payload().len(),
+            }
+        }
+        self.room.notify_all();
+    }
+
+    fn flush(&self, deadline: Instant) -> bool {
+        let me = thread::current().id();
+        let busy = |state: &mut PipeState| {
+            let here = state.delivering == Some(me);
+            !state.closed && !here && (state.delivering.is_some() || !state.queue.is_empty() || !state.held.is_empty())
+        };
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+        let waited = self.room.wait_timeout_while(lock(&self.state), left, busy);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// The link goes down, after what was sent before.
+    fn close(&self) {
+        {
+            let mut state = lock(&self.state);
+            if std::mem::replace(&mut state.closed, true) {
+                return;
+            }
+            state.held.clear();
+            state.queue.push_back(Item::Down);
+        }
+        self.room.notify_all();
+        self.deliver();
+    }
+
+    fn stats(&self) -> LinkStats {
+        let state = lock(&self.state);
+        LinkStats { link: self.info.clone(), sent: state.sent, dropped: state.dropped, queued_bytes: state.bytes }
+    }
+}
+
+impl PipeState {
+    fn has_room(&self, size: usize, limit: usize) -> bool {
+        self.bytes == 0 || self.bytes.saturating_add(size) <= limit
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        let at = self.queue.iter().position(|item| matches!(item, Item::Message(_)));
+        let message = match at.and_then(|at| self.queue.remove(at).map(|item| (at, item))) {
+            Some((at, Item::Message(message))) => {
+                let envelope = &message.envelope;
+                let start = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
+                match at.checked_sub(1).and_then(|before| self.queue.get_mut(before)) {
+                    Some(Item::Position(channel, to, lost)) if *channel == envelope.channel => {
+                        (*to, *lost) = (start, *lost + 1);
+                    }
+                    _ => self.queue.insert(at, Item::Position(envelope.channel, start, 1)),
+                }
+                message
+            }
+            _ => match self.held.pop_front() {
+                Some(message) => message,
+                None => return false,
+            },
+        };
+        self.bytes -= message.loan.payload().len();
+        self.dropped += 1;
+        true
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,84 @@
+//! How ports behave: queues, buffers, time-outs and limits, in one place.
+
+use std::time::Duration;
+
+use polywire_core::frame::Limits;
+
+/// Settings of a port. [`Default`] suits latency and throughput alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EngineOptions {
+    /// Bytes that may wait for each peer.
+    pub queue_bytes: usize,
+    /// What happens to a message when they are used up.
+    pub overflow: Overflow,
+    /// Sends small segments at once (`TCP_NODELAY`).
+    pub no_delay: bool,
+    /// The socket's send buffer; the system's choice where none.
+    pub send_buffer: Option<usize>,
+    /// The socket's receive buffer; the system's choice where none.
+    pub receive_buffer: Option<usize>,
+    /// After this many publications right behind each other, the next ones are gathered and written together.
+    pub burst: u32,
+    /// How long a gathered message waits at most for company, before the system's timer adds its own.
+    pub gather: Duration,
+    /// First pause between attempts to connect; doubles each time.
+    pub reconnect_min: Duration,
+    /// Longest pause between attempts to connect.
+    pub reconnect_max: Duration,
+    /// How long an attempt to connect may take.
+    pub connect_timeout: Duration,
+    /// How long a peer may take to introduce itself.
+    pub hello_timeout: Duration,
+    /// Idle time after which the system checks whether a silent peer is still there (TCP keep-alive).
+    pub keepalive: Duration,
+    /// How long closing waits for peers to take what was sent.
+    pub linger: Duration,
+    /// Peers that a port takes at a time.
+    pub peers: usize,
+    /// What a peer may ask of us.
+    pub limits: Limits,
+}
+
+/// What happens to a message for a peer whose queue is full. Other peers are not concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Overflow {
+    /// The writer waits. A peer that has taken nothing for `patience` is stalled: messages for it are dropped at once until half its queue is free.
+    Block {
+        /// How long it waits at most.
+        patience: Duration,
+    },
+    /// The oldest messages waiting make room.
+    DropOldest,
+    /// The new message is dropped.
+    DropNewest,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        EngineOptions {
+            queue_bytes: 4 << 20,
+            overflow: Overflow::default(),
+            no_delay: true,
+            send_buffer: None,
+            receive_buffer: None,
+            burst: 16,
+            gather: Duration::from_micros(50),
+            reconnect_min: Duration::from_millis(10),
+            reconnect_max: Duration::from_secs(2),
+            connect_timeout: Duration::from_secs(5),
+            hello_timeout: Duration::from_secs(5),
+            keepalive: Duration::from_secs(15),
+            linger: Duration::from_secs(1),
+            peers: 1024,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Overflow {
+    fn default() -> Self {
+        Overflow::Block { patience: Duration::from_secs(5) }
+    }
+}

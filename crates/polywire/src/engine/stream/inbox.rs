@@ -1,0 +1,148 @@
+//! Received bytes, placed so that payloads are aligned.
+
+use polywire_core::frame::payload_offset;
+
+/// What the bytes handed to receivers are aligned to.
+const ALIGN: usize = 8;
+
+/// A buffer between a socket and the decoder.
+///
+/// The first payload after each pause lies aligned because what is read starts where, going by the frame before, that happens; of a frame that came in
+/// pieces the start is moved. Only payloads behind others in one read have to be copied ([`Aligned`]).
+pub(super) struct Inbox {
+    words: Vec<u64>,
+    start: usize,
+    end: usize,
+    /// Distance from the start of a frame to its payload, last time.
+    header: usize,
+}
+
+impl Inbox {
+    pub(super) fn new(bytes: usize) -> Self {
+        Inbox { words: vec![0; bytes.div_ceil(ALIGN)], start: 0, end: 0, header: 0 }
+    }
+
+    /// Room for a read. There is always some.
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        if self.start == self.end {
+            self.start = pad(self.header);
+            self.end = self.start;
+        }
+        let end = self.end;
+        bytemuck::cast_slice_mut(&mut self.words).get_mut(end..).unwrap_or_default()
+    }
+
+    /// `count` bytes were read into the room.
+    pub(super) fn filled(&mut self, count: usize) {
+        self.end += count;
+    }
+
+    /// What was received and not consumed.
+    pub(super) fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.words).get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// A frame of `used` bytes is done with.
+    pub(super) fn consume(&mut self, used: usize) {
+        self.start += used;
+    }
+
+    /// The payload of the frame at the start begins `header` bytes into it.
+    pub(super) fn learn(&mut self, header: usize) {
+        self.header = header;
+    }
+
+    /// Makes room so that a frame of `need` bytes can become whole. Grows by doubling as bytes come, whatever a peer declares.
+    pub(super) fn prepare(&mut self, need: usize, smallest: usize) {
+        let have = self.end - self.start;
+        let capacity = self.words.len() * ALIGN;
+        let to = pad(payload_offset(self.bytes()).unwrap_or(self.header));
+        let in_place = self.start == to || (self.start % ALIGN == to && capacity - self.end >= capacity / 2);
+        if have == 0 || (in_place && self.start + need <= capacity) {
+            return;
+        }
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words);
+        bytes.copy_within(self.start..self.end, to);
+        (self.start, self.end) = (to, to + have);
+        let wanted = (to + need).min((capacity * 2).max(smallest));
+        if wanted > capacity {
+            self.words.resize(wanted.div_ceil(ALIGN), 0);
+        }
+    }
+
+    /// Gives memory back after a large frame.
+    pub(super) fn shrink(&mut self, to: usize) {
+        if self.start == self.end && self.words.len() * ALIGN > to {
+            *self = Inbox { header: self.header, ..Inbox::new(to) };
+        }
+    }
+}
+
+fn pad(header: usize) -> usize {
+    (ALIGN - header % ALIGN) % ALIGN
+}
+
+/// A place for payloads that do not lie aligned where they were received.
+#[derive(Default)]
+pub(crate) struct Aligned(Vec<u64>);
+
+impl Aligned {
+    /// The payload, at an address divisible by 8.
+    #[inline]
+    pub(crate) fn place<'a>(&'a mut self, payload: &'a [u8]) -> &'a [u8] {
+        if payload.as_ptr().addr() % ALIGN == 0 {
+            return payload;
+        }
+        let words = payload.len().div_ceil(ALIGN);
+        if self.0.len() < words {
+            self.0.resize(words, 0);
+        }
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.0);
+        let (place, _) = bytes.split_at_mut(payload.len());
+        place.copy_from_slice(payload);
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_in_pieces_becomes_whole() {
+        let mut inbox = Inbox::new(16);
+        inbox.room()[..3].copy_from_slice(b"abc");
+        inbox.filled(3);
+        inbox.consume(1);
+        inbox.prepare(40, 16);
+        assert_eq!(inbox.bytes(), b"bc");
+        while inbox.bytes().len() < 40 {
+            inbox.prepare(40, 16);
+            let room = inbox.room();
+            assert!(!room.is_empty());
+            room[0] = b'x';
+            inbox.filled(1);
+        }
+        assert_eq!(&inbox.bytes()[..3], b"bcx");
+    }
+
+    #[test]
+    fn a_declared_length_alone_costs_little() {
+        let mut inbox = Inbox::new(1024);
+        inbox.room()[0] = 1;
+        inbox.filled(1);
+        inbox.prepare(1 << 26, 1024);
+        assert!(inbox.words.len() * 8 <= 2048 + 8);
+    }
+
+    #[test]
+    fn placed_payloads_are_aligned() {
+        let bytes: Vec<u8> = (0..64).collect();
+        let mut aligned = Aligned::default();
+        for start in 0..16 {
+            let placed = aligned.place(&bytes[start..]);
+            assert_eq!(placed, &bytes[start..]);
+            assert_eq!(placed.as_ptr().addr() % 8, 0);
+        }
+    }
+}

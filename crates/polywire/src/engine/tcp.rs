@@ -1,0 +1,120 @@
+//! TCP over IPv4 and IPv6.
+
+use std::{
+    io,
+    net::{Ipv6Addr, SocketAddr, ToSocketAddrs},
+    sync::Arc,
+};
+
+use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+
+use super::{
+    Engine, EngineError, EngineOptions, Local, Port, Properties, Sink,
+    stream::{self, Family, Role},
+};
+
+/// `tcp/ADDR`: binds if the address is local and free, and else connects.
+pub struct Tcp;
+/// `tcp-listen/ADDR`: binds, and fails where that cannot be.
+pub struct TcpListen;
+/// `tcp-connect/ADDR`: connects, and goes on trying.
+pub struct TcpConnect;
+
+macro_rules! engine {
+    ($type:ty, $name:literal, $role:expr, $example:literal, $summary:literal) => {
+        impl Engine for $type {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            fn summary(&self) -> &'static str {
+                $summary
+            }
+
+            fn example(&self) -> &'static str {
+                $example
+            }
+
+            fn properties(&self) -> Properties {
+                stream::PROPERTIES
+            }
+
+            fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
+                stream::open(&FAMILY, $role, ($name, $example), address, local, sink)
+            }
+        }
+    };
+}
+pub(super) use engine;
+
+static FAMILY: Inet = Inet;
+
+engine!(Tcp, "tcp", Role::Either, "127.0.0.1:7447", "TCP: listens if the address is free here, else connects");
+engine!(TcpListen, "tcp-listen", Role::Listen, "0.0.0.0:7447", "TCP, listening");
+engine!(TcpConnect, "tcp-connect", Role::Connect, "192.0.2.1:7447", "TCP, connecting");
+
+struct Inet;
+
+impl Family for Inet {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn resolve(&self, address: &str) -> Result<Vec<SockAddr>, String> {
+        let (host, port) = address.rsplit_once(':').ok_or("there is no port")?;
+        let port: u16 = port.parse().map_err(|_| format!("'{port}' is no port number"))?;
+        if host.is_empty() || host == "*" {
+            return Ok(vec![
+                SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into(),
+                SocketAddr::from(([0; 4], port)).into(),
+            ]);
+        }
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if bare.contains(':') && bare == host {
+            return Err("an IPv6 address stands in brackets".into());
+        }
+        let found = (bare, port).to_socket_addrs().map_err(|e| format!("'{bare}' cannot be resolved: {e}"))?;
+        Ok(found.map(SockAddr::from).collect())
+    }
+
+    fn listen(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {
+        let socket = Socket::new(address.domain(), Type::STREAM, None)?;
+        // A restarted listener must not wait for the old connections' last packets.
+        #[cfg(unix)]
+        socket.set_reuse_address(true)?;
+        if address.domain() == Domain::IPV6 {
+            socket.set_only_v6(!address.as_socket_ipv6().is_some_and(|a| a.ip().is_unspecified()))?;
+        }
+        set_buffers(&socket, options)?;
+        socket.bind(address)?;
+        socket.listen(1024)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
+    fn connect(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {
+        let socket = Socket::new(address.domain(), Type::STREAM, None)?;
+        set_buffers(&socket, options)?;
+        socket.connect_timeout(address, options.connect_timeout)?;
+        Ok(socket)
+    }
+
+    fn tune(&self, socket: &Socket, options: &EngineOptions) -> io::Result<()> {
+        socket.set_nonblocking(false)?;
+        let socket = SockRef::from(socket);
+        socket.set_tcp_nodelay(options.no_delay)?;
+        let probes = TcpKeepalive::new().with_time(options.keepalive).with_interval(options.keepalive / 3);
+        socket.set_tcp_keepalive(&probes)
+    }
+
+    fn describe(&self, address: &SockAddr) -> String {
+        address.as_socket().map_or_else(|| "?".into(), |address| address.to_string())
+    }
+
+    fn unbound(&self, _: &SockAddr) {}
+}
+
+pub(super) fn set_buffers(socket: &Socket, options: &EngineOptions) -> io::Result<()> {
+    options.send_buffer.map_or(Ok(()), |bytes| socket.set_send_buffer_size(bytes))?;
+    options.receive_buffer.map_or(Ok(()), |bytes| socket.set_recv_buffer_size(bytes))
+}

@@ -1,0 +1,99 @@
+//! Unix-domain stream sockets.
+
+use std::{io, path::Path, sync::Arc};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::{
+    Engine, EngineError, EngineOptions, Local, Port, Properties, Sink,
+    stream::{self, Family, Role},
+    tcp::{engine, set_buffers},
+};
+
+/// `unix/PATH`: binds if nobody listens there, and else connects.
+pub struct Unix;
+/// `unix-listen/PATH`: binds, and fails where that cannot be.
+pub struct UnixListen;
+/// `unix-connect/PATH`: connects, and goes on trying.
+pub struct UnixConnect;
+
+static FAMILY: Files = Files;
+
+engine!(
+    Unix,
+    "unix",
+    Role::Either,
+    "/tmp/polywire.sock",
+    "Unix-domain socket: listens if the path is free, else connects"
+);
+engine!(UnixListen, "unix-listen", Role::Listen, "/tmp/polywire.sock", "Unix-domain socket, listening");
+engine!(UnixConnect, "unix-connect", Role::Connect, "/tmp/polywire.sock", "Unix-domain socket, connecting");
+
+struct Files;
+
+impl Family for Files {
+    fn name(&self) -> &'static str {
+        "unix"
+    }
+
+    fn resolve(&self, address: &str) -> Result<Vec<SockAddr>, String> {
+        if address.is_empty() {
+            return Err("there is no path".into());
+        }
+        SockAddr::unix(address).map(|address| vec![address]).map_err(|e| e.to_string())
+    }
+
+    fn listen(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        set_buffers(&socket, options)?;
+        if let Err(e) = socket.bind(address) {
+            if e.kind() != io::ErrorKind::AddrInUse || !is_abandoned(address) {
+                return Err(e);
+            }
+            remove(address);
+            socket.bind(address)?;
+        }
+        socket.listen(1024)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
+    fn connect(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        set_buffers(&socket, options)?;
+        socket.connect(address)?;
+        Ok(socket)
+    }
+
+    fn tune(&self, socket: &Socket, _: &EngineOptions) -> io::Result<()> {
+        socket.set_nonblocking(false)
+    }
+
+    fn describe(&self, address: &SockAddr) -> String {
+        address.as_pathname().map_or_else(|| "a client".into(), |path| path.display().to_string())
+    }
+
+    fn unbound(&self, address: &SockAddr) {
+        remove(address);
+    }
+}
+
+/// A socket file that a node left behind when it was killed: there, but nobody listens.
+fn is_abandoned(address: &SockAddr) -> bool {
+    let is_socket = |path: &Path| {
+        use std::os::unix::fs::FileTypeExt;
+        path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket())
+    };
+    let refused = || {
+        let caller = Socket::new(Domain::UNIX, Type::STREAM, None);
+        caller.and_then(|caller| caller.connect(address)).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    address.as_pathname().is_some_and(is_socket) && refused()
+}
+
+fn remove(address: &SockAddr) {
+    if let Some(path) = address.as_pathname() {
+        // Gone already is as good.
+        let _ = std::fs::remove_file(path);
+    }
+}

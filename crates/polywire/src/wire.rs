@@ -1,0 +1,278 @@
+//! The wire: how a topic's messages travel, as one string. `spec/wire-names.md` has the grammar.
+
+use std::{fmt, str::FromStr};
+
+use crate::suggest::hint;
+
+/// The name that stands for "choose for me".
+pub const AUTO: &str = "auto";
+
+/// A choice of codec, compressor and endpoint: `codec[:options][+compressor[:options]][@engine/address]`.
+///
+/// ```
+/// use polywire::wire::Wire;
+/// let wire: Wire = "json+zstd:3@tcp/127.0.0.1:7447".parse()?;
+/// assert_eq!(wire.codec.name, "json");
+/// assert_eq!(wire.compressor.as_ref().map(|c| c.options.as_str()), Some("3"));
+/// assert_eq!(wire.endpoint.as_ref().map(|e| e.address.as_str()), Some("127.0.0.1:7447"));
+/// assert_eq!(wire.to_string(), "json+zstd:3@tcp/127.0.0.1:7447");
+/// # Ok::<(), polywire::wire::WireError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Wire {
+    /// The format.
+    pub codec: Choice,
+    /// Applied to what the codec wrote.
+    pub compressor: Option<Choice>,
+    /// Where it goes; the node's default where none.
+    pub endpoint: Option<Endpoint>,
+}
+
+/// A name with options.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Choice {
+    /// As its table has it.
+    pub name: String,
+    /// What stands behind the colon; empty for none.
+    pub options: String,
+}
+
+/// An engine and an address that it understands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// As [`crate::engine::ENGINES`] has it.
+    pub engine: String,
+    /// In the engine's own form.
+    pub address: String,
+}
+
+/// The names that a wire may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// Codecs, `auto` left out.
+    pub codecs: &'a [&'a str],
+    /// Compressors.
+    pub compressors: &'a [&'a str],
+    /// Engines.
+    pub engines: &'a [&'a str],
+}
+
+/// What is wrong with a wire.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// A part is missing or malformed.
+    #[error("wire '{wire}', at byte {offset}: {expected}")]
+    Syntax {
+        /// As given.
+        wire: String,
+        /// Where.
+        offset: usize,
+        /// What should stand there.
+        expected: &'static str,
+    },
+    /// A name that its table does not have.
+    #[error("unknown {what} '{name}'{hint}")]
+    Unknown {
+        /// `codec`, `compressor`, `engine`.
+        what: &'static str,
+        /// As given.
+        name: String,
+        /// Ready to print: the nearest name, or all there are.
+        hint: String,
+    },
+}
+
+impl Wire {
+    /// A codec without options, and nothing else.
+    pub fn codec(name: impl Into<String>) -> Wire {
+        Wire { codec: Choice { name: name.into(), options: String::new() }, compressor: None, endpoint: None }
+    }
+
+    /// The same wire at this endpoint, unless it names one itself.
+    pub fn or_at(mut self, endpoint: Option<&Endpoint>) -> Wire {
+        self.endpoint = self.endpoint.or_else(|| endpoint.cloned());
+        self
+    }
+
+    /// True for `auto`.
+    pub fn is_auto(&self) -> bool {
+        self.codec.name == AUTO
+    }
+
+    /// Checks every name.
+    ///
+    /// ```
+    /// use polywire::wire::{Names, Wire};
+    /// let names = Names { codecs: &["cdr", "json"], compressors: &["zstd"], engines: &["tcp", "unix"] };
+    /// let wire: Wire = "cdr@tpc/127.0.0.1:1".parse()?;
+    /// assert_eq!(wire.check(&names).unwrap_err().to_string(), "unknown engine 'tpc', did you mean 'tcp'?");
+    /// # Ok::<(), polywire::wire::WireError>(())
+    /// ```
+    pub fn check(&self, names: &Names<'_>) -> Result<(), WireError> {
+        if !self.is_auto() {
+            known("codec", &self.codec.name, names.codecs)?;
+        }
+        if let Some(compressor) = &self.compressor {
+            known("compressor", &compressor.name, names.compressors)?;
+        }
+        self.endpoint.as_ref().map_or(Ok(()), |endpoint| known("engine", &endpoint.engine, names.engines))
+    }
+}
+
+fn known(what: &'static str, name: &str, all: &[&str]) -> Result<(), WireError> {
+    if all.contains(&name) {
+        return Ok(());
+    }
+    let mut hint = hint(name, all.iter().copied());
+    if hint.is_empty() {
+        hint = if all.is_empty() { "; there is none".into() } else { format!("; there are {}", all.join(", ")) };
+    }
+    Err(WireError::Unknown { what, name: name.into(), hint })
+}
+
+impl FromStr for Wire {
+    type Err = WireError;
+
+    fn from_str(wire: &str) -> Result<Wire, WireError> {
+        let (format, endpoint) = split(wire, '@');
+        let (codec, compressor) = split(format, '+');
+        let compressor_at = codec.len() + 1;
+        Ok(Wire {
+            codec: choice(wire, 0, codec)?,
+            compressor: compressor.map(|text| choice(wire, compressor_at, text)).transpose()?,
+            endpoint: endpoint.map(|text| endpoint_of(wire, format.len() + 1, text)).transpose()?,
+        })
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = WireError;
+
+    fn from_str(text: &str) -> Result<Endpoint, WireError> {
+        endpoint_of(text, 0, text)
+    }
+}
+
+fn split(text: &str, at: char) -> (&str, Option<&str>) {
+    text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
+}
+
+fn choice(wire: &str, offset: usize, text: &str) -> Result<Choice, WireError> {
+    let (name, options) = split(text, ':');
+    check_name(wire, offset, name, "a name is expected: lower case letters, digits, '-' and '_', a letter first")?;
+    let at = offset + name.len() + 1;
+    if options.is_some_and(str::is_empty) {
+        return Err(syntax(wire, at, "options are expected after the colon"));
+    }
+    let options = options.unwrap_or_default();
+    let bad = |c: char| c == '+' || c.is_whitespace() || c.is_control();
+    match options.find(bad) {
+        Some(i) => Err(syntax(wire, at + i, "options hold no '+', '@', blank or control character")),
+        None => Ok(Choice { name: name.into(), options: options.into() }),
+    }
+}
+
+fn endpoint_of(wire: &str, offset: usize, text: &str) -> Result<Endpoint, WireError> {
+    let (engine, address) = split(text, '/');
+    check_name(wire, offset, engine, "an engine is expected, as in 'tcp/127.0.0.1:7447'")?;
+    let at = offset + engine.len();
+    let address = address.ok_or_else(|| syntax(wire, at, "'/' and an address are expected after the engine"))?;
+    if address.is_empty() {
+        return Err(syntax(wire, at + 1, "an address is expected after the slash"));
+    }
+    match address.find(char::is_control) {
+        Some(i) => Err(syntax(wire, at + 1 + i, "addresses hold no control character")),
+        None => Ok(Endpoint { engine: engine.into(), address: address.into() }),
+    }
+}
+
+fn check_name(wire: &str, offset: usize, name: &str, expected: &'static str) -> Result<(), WireError> {
+    let first = name.starts_with(|c: char| c.is_ascii_lowercase());
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    match name.find(|c| !allowed(c)) {
+        Some(i) => Err(syntax(wire, offset + i, expected)),
+        None if !first => Err(syntax(wire, offset, expected)),
+        None => Ok(()),
+    }
+}
+
+fn syntax(wire: &str, offset: usize, expected: &'static str) -> WireError {
+    WireError::Syntax { wire: wire.into(), offset, expected }
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.codec.fmt(f)?;
+        self.compressor.iter().try_for_each(|compressor| write!(f, "+{compressor}"))?;
+        self.endpoint.iter().try_for_each(|endpoint| write!(f, "@{endpoint}"))
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if self.options.is_empty() { Ok(()) } else { write!(f, ":{}", self.options) }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.engine, self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_come_back_as_written() {
+        let wires = [
+            "cdr",
+            "json+zstd:3",
+            "fast@udp/239.1.2.3:7400",
+            "auto",
+            "xcdr2:le,header@unix//tmp/a+b@c.sock",
+            "json:numbers=string@tcp/[::1]:7447",
+            "pl_cdr@inproc/main",
+        ];
+        for text in wires {
+            assert_eq!(text.parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok(text));
+        }
+    }
+
+    #[test]
+    fn errors_say_where() {
+        let cases = [
+            ("", 0),
+            ("CDR", 0),
+            ("cdr:", 4),
+            ("cdr+", 4),
+            ("cdr+zstd:", 9),
+            ("cdr+zstd+lz4", 8),
+            ("cdr:a+b+c", 7),
+            ("cdr@", 4),
+            ("cdr@tcp", 7),
+            ("cdr@tcp/", 8),
+            ("json:a b", 6),
+            ("9p", 0),
+        ];
+        for (text, at) in cases {
+            match text.parse::<Wire>() {
+                Err(WireError::Syntax { offset, .. }) => assert_eq!(offset, at, "{text}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_names_have_a_hint() {
+        let names = Names { codecs: &["cdr", "json"], compressors: &[], engines: &["tcp"] };
+        let check = |text: &str| text.parse::<Wire>().expect("well-formed").check(&names).map_err(|e| e.to_string());
+        assert_eq!(check("auto@tcp/x"), Ok(()));
+        assert_eq!(check("jsn"), Err("unknown codec 'jsn', did you mean 'json'?".into()));
+        assert_eq!(check("protobuf"), Err("unknown codec 'protobuf'; there are cdr, json".into()));
+        assert_eq!(check("cdr+zstd"), Err("unknown compressor 'zstd'; there is none".into()));
+    }
+}

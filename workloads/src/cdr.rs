@@ -1,0 +1,247 @@
+//! What the hand-written codecs are made of: a writer that trusts its buffer and a reader that trusts nothing.
+
+/// A type with a hand-written codec.
+pub trait Cdr {
+    /// Writes the message; the writer's buffer has room for [`bound`](Cdr::bound) and [`SLACK`] bytes.
+    fn encode(&self, writer: &mut Writer);
+
+    /// Reads the message over what `self` held.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the bytes are no message of the type.
+    fn decode(&mut self, reader: &mut Reader) -> Result<(), Malformed>;
+
+    /// At least the encoded size.
+    fn bound(&self) -> usize;
+}
+
+/// Bytes beyond the bound that [`Writer`] may touch: it clears eight at a time where it aligns.
+pub const SLACK: usize = 16;
+
+/// The most that a fixed-size member takes: its alignment and its eight bytes.
+pub(crate) const FIELD: usize = 16;
+
+/// The most that a string takes.
+pub(crate) fn string_bound(string: &str) -> usize {
+    FIELD + string.len()
+}
+
+/// The bytes are no message of the type. Yardsticks do not say where; the real decoders do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the bytes are no message of the type")
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Writes little-endian CDR without checks. A copy on the stack keeps the position in a register, hence `Copy`.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer {
+    base: *mut u8,
+    position: usize,
+}
+
+impl Writer {
+    /// A writer at the start of the buffer at `base`.
+    ///
+    /// # Safety
+    /// The buffer has room for the [`bound`](Cdr::bound) of all that is written, and for [`SLACK`] bytes more.
+    pub unsafe fn new(base: *mut u8) -> Self {
+        Writer { base, position: 0 }
+    }
+
+    /// How many bytes have been written.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    #[inline(always)]
+    pub(crate) fn align(&mut self, size: usize) {
+        // SAFETY: at most `SLACK` bytes behind the bound, which the maker of the writer has set aside.
+        unsafe {
+            (self.base.add(self.position) as *mut u64).write_unaligned(0);
+        }
+        self.position = (self.position + size - 1) & !(size - 1);
+    }
+
+    #[inline(always)]
+    pub(crate) fn scalar<T: Copy>(&mut self, value: T) {
+        // SAFETY: within the bound, which counts every scalar.
+        unsafe {
+            (self.base.add(self.position) as *mut T).write_unaligned(value);
+        }
+        self.position += size_of::<T>();
+    }
+
+    #[inline(always)]
+    pub(crate) fn string(&mut self, string: &str) {
+        let length = string.len();
+        self.scalar(length as u32 + 1);
+        // SAFETY: within the bound, which counts every string and its NUL.
+        unsafe {
+            let target = self.base.add(self.position);
+            small_copy(string.as_ptr(), target, length);
+            *target.add(length) = 0;
+        }
+        self.position += length + 1;
+    }
+
+    #[inline(always)]
+    pub(crate) fn floats(&mut self, values: &[f32]) {
+        self.scalar(values.len() as u32);
+        // SAFETY: within the bound, which counts every element.
+        unsafe {
+            std::ptr::copy_nonoverlapping(values.as_ptr() as *const u8, self.base.add(self.position), values.len() * 4);
+        }
+        self.position += values.len() * 4;
+    }
+}
+
+/// Copies short text without a call.
+///
+/// # Safety
+/// Both ends have `length` bytes and do not overlap.
+#[inline(always)]
+unsafe fn small_copy(source: *const u8, target: *mut u8, length: usize) {
+    // SAFETY: each access starts at 0 or ends at `length`, and is no wider than `length`.
+    unsafe {
+        if length > 16 {
+            std::ptr::copy_nonoverlapping(source, target, length);
+        } else if length >= 8 {
+            let first = (source as *const u64).read_unaligned();
+            let last = (source.add(length - 8) as *const u64).read_unaligned();
+            (target as *mut u64).write_unaligned(first);
+            (target.add(length - 8) as *mut u64).write_unaligned(last);
+        } else if length >= 4 {
+            let first = (source as *const u32).read_unaligned();
+            let last = (source.add(length - 4) as *const u32).read_unaligned();
+            (target as *mut u32).write_unaligned(first);
+            (target.add(length - 4) as *mut u32).write_unaligned(last);
+        } else if length > 0 {
+            let first = *source;
+            let middle = *source.add(length / 2);
+            let last = *source.add(length - 1);
+            *target = first;
+            *target.add(length / 2) = middle;
+            *target.add(length - 1) = last;
+        }
+    }
+}
+
+/// Numbers of any bytes: what [`Reader::scalar`] may make of a stranger's.
+///
+/// # Safety
+/// Every bit pattern is a value.
+pub(crate) unsafe trait Scalar: Copy {}
+
+macro_rules! scalars {
+    ($($scalar:ty)*) => {$(
+        // SAFETY: a plain number.
+        unsafe impl Scalar for $scalar {}
+    )*};
+}
+scalars!(i8 u8 i16 u16 i32 u32 i64 u64 f64);
+
+/// Reads little-endian CDR, checking bounds, booleans and UTF-8.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader at the start of the bytes.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Reader { bytes, position: 0 }
+    }
+
+    /// May pass the end, which the next read notices.
+    #[inline(always)]
+    pub(crate) fn align(&mut self, size: usize) {
+        self.position = (self.position + size - 1) & !(size - 1);
+    }
+
+    #[inline(always)]
+    pub(crate) fn scalar<T: Scalar>(&mut self) -> Result<T, Malformed> {
+        let end = self.position + size_of::<T>();
+        if end > self.bytes.len() {
+            return Err(Malformed);
+        }
+        // SAFETY: the bytes are there, and any bytes are a value.
+        let value = unsafe { (self.bytes.as_ptr().add(self.position) as *const T).read_unaligned() };
+        self.position = end;
+        Ok(value)
+    }
+
+    #[inline(always)]
+    pub(crate) fn boolean(&mut self) -> Result<bool, Malformed> {
+        let value: u8 = self.scalar()?;
+        if value > 1 {
+            return Err(Malformed);
+        }
+        Ok(value != 0)
+    }
+
+    /// A length of a sequence whose elements take at least a byte each.
+    #[inline(always)]
+    pub(crate) fn length(&mut self) -> Result<usize, Malformed> {
+        let length = self.scalar::<u32>()? as usize;
+        if length > self.bytes.len() {
+            return Err(Malformed);
+        }
+        Ok(length)
+    }
+
+    #[inline(always)]
+    pub(crate) fn string(&mut self, into: &mut String) -> Result<(), Malformed> {
+        let length = self.scalar::<u32>()? as usize;
+        if length == 0 || length > self.bytes.len() - self.position {
+            return Err(Malformed);
+        }
+        let length = length - 1;
+        // SAFETY: the length has just been checked against what is left.
+        let source = unsafe { self.bytes.as_ptr().add(self.position) };
+        // SAFETY: likewise.
+        let text = unsafe { std::slice::from_raw_parts(source, length) };
+        if !text.is_ascii() && std::str::from_utf8(text).is_err() {
+            return Err(Malformed);
+        }
+        // SAFETY: the text is UTF-8, there is room for it, and the length is set behind the copy.
+        unsafe {
+            let target = into.as_mut_vec();
+            target.clear();
+            if target.capacity() < length {
+                target.reserve(length);
+            }
+            small_copy(source, target.as_mut_ptr(), length);
+            target.set_len(length);
+        }
+        self.position += length + 1;
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(crate) fn floats(&mut self, into: &mut Vec<f32>) -> Result<(), Malformed> {
+        let length = self.scalar::<u32>()? as usize;
+        if length.checked_mul(4).is_none_or(|size| size > self.bytes.len() - self.position) {
+            return Err(Malformed);
+        }
+        into.clear();
+        into.reserve(length);
+        // SAFETY: the bytes are there, the room is there, and any bytes are floats.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.bytes.as_ptr().add(self.position),
+                into.as_mut_ptr() as *mut u8,
+                length * 4,
+            );
+            into.set_len(length);
+        }
+        self.position += length * 4;
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! The yardsticks are frozen: their bytes are known, they round-trip, and they refuse what they must.
+
+use polywire_workloads::{
+    CodecsTest10, CodecsTest500, Floats, Malformed, MarketData, ProcessorProbe, Samples, Workload, cdr_decode, pdl,
+};
+
+/// FNV-1a over the bytes of a workload's first hundred messages.
+fn hash_of_bytes<T: Workload>() -> u64 {
+    let mut bytes = Vec::new();
+    Samples::<T>::generate(100).iter().fold(0xcbf29ce484222325, |hash, sample| {
+        sample.encode(&mut bytes);
+        bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100000001b3))
+    })
+}
+
+#[test]
+fn bytes_are_those_of_the_first_measurements() {
+    assert_eq!(hash_of_bytes::<MarketData>(), 0x7745bdc20f0ba08f);
+    assert_eq!(hash_of_bytes::<CodecsTest10>(), 0xd19e666abfa5f489);
+    assert_eq!(hash_of_bytes::<CodecsTest500>(), 0x44b852c1a9041d83);
+    assert_eq!(hash_of_bytes::<ProcessorProbe>(), 0xec27ad503ee23a22);
+}
+
+// Its values come of a sine, whose last bit is the mathematical library's.
+#[test]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn bytes_of_floats_are_those_of_the_first_measurements() {
+    assert_eq!(hash_of_bytes::<Floats>(), 0xb5f3a8ba4b0fda86);
+}
+
+fn round_trips<T: Workload>(messages: usize) {
+    let (mut bytes, mut back) = (Vec::new(), T::default());
+    for sample in Samples::<T>::generate(messages).iter() {
+        sample.encode(&mut bytes);
+        cdr_decode(&bytes, &mut back).unwrap();
+        assert_eq!(back, *sample.message());
+    }
+}
+
+#[test]
+fn values_survive() {
+    round_trips::<MarketData>(512);
+    round_trips::<CodecsTest10>(1024);
+    round_trips::<CodecsTest500>(64);
+    round_trips::<ProcessorProbe>(1024);
+    round_trips::<Floats>(2);
+}
+
+fn refuses_truncations<T: Workload>(step: usize) {
+    let (mut bytes, mut back) = (Vec::new(), T::default());
+    Samples::<T>::generate(1).iter().for_each(|sample| sample.encode(&mut bytes));
+    for end in (0..bytes.len()).step_by(step) {
+        assert_eq!(cdr_decode(&bytes[..end], &mut back), Err(Malformed), "{} cut at {end}", T::NAME);
+    }
+}
+
+#[test]
+fn truncations_are_refused() {
+    refuses_truncations::<MarketData>(1);
+    refuses_truncations::<CodecsTest10>(1);
+    refuses_truncations::<CodecsTest500>(1);
+    refuses_truncations::<ProcessorProbe>(1);
+    refuses_truncations::<Floats>(997);
+}
+
+#[test]
+fn booleans_and_text_are_checked() {
+    let mut bytes = Vec::new();
+    Samples::<CodecsTest10>::generate(1).iter().for_each(|sample| sample.encode(&mut bytes));
+    for (at, byte) in [(0, 2), (8, 0xff), (4, 0)] {
+        let mut bad = bytes.clone();
+        bad[at] = byte;
+        assert_eq!(cdr_decode(&bad, &mut CodecsTest10::default()), Err(Malformed), "{byte} at {at}");
+    }
+}
+
+#[test]
+fn generated_pdl_is_the_committed_one() {
+    let file = include_str!("../codecs_test.pdl");
+    let committed: Vec<&str> = file.lines().filter(|line| !line.starts_with("//")).collect();
+    assert_eq!(pdl(10).lines().collect::<Vec<_>>(), committed);
+    assert_eq!(pdl(500).matches("_50;").count(), 10);
+}
