@@ -131,8 +131,12 @@ fn random_value(random: &mut Random, schema: &Schema, ty: &Type, depth: usize) -
                 }
                 Value::Fields(fields)
             }
-            DefKind::Union { cases, .. } => {
-                let case = random.choose(cases);
+            DefKind::Union { cases, discriminator, .. } => {
+                // A default case may be out of reach where all values of the discriminator are labels.
+                let roomy = matches!(schema.resolve(discriminator), Type::Int16 | Type::Int32 | Type::Int64);
+                let chosen = random.choose(cases);
+                let labelled = cases.iter().find(|c| !c.labels.is_empty());
+                let case = if roomy { chosen } else { labelled.filter(|_| chosen.labels.is_empty()).unwrap_or(chosen) };
                 match (depth == 0 || random.one_in(3), case.labels.as_slice()) {
                     (true, labels @ [_, ..]) => Value::Int((*random.choose(labels)).into()),
                     _ => {

@@ -250,7 +250,7 @@ impl Dialect {
             return Ok(());
         }
         walk.emit(OpKind::Convert(union.wire));
-        walk.emit(OpKind::Put(Wire::Kernel(scalars::kernel(ty, union.wire, self.0.form))));
+        walk.emit(OpKind::Put(Wire::Kernel(scalars::kernel(ty, union.wire, Form::Value))));
         Ok(())
     }
 }
