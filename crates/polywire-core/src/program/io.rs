@@ -197,6 +197,13 @@ pub struct CodecError {
 }
 
 impl CodecError {
+    /// A fault in what is of no type.
+    pub(crate) fn without_path(fault: Option<&Fault>) -> CodecError {
+        let unknown = Fault::new(FaultKind::Syntax, 0, 0, 0);
+        let Fault { kind, offset, expected, got, .. } = *fault.unwrap_or(&unknown);
+        CodecError { kind, path: String::new(), offset, expected, got }
+    }
+
     #[cold]
     pub(crate) fn new(fault: Option<&Fault>, program: &Program) -> CodecError {
         // A program that fails has set its fault; a codec's kernel may have forgotten to.

@@ -20,11 +20,18 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
 };
 
 /// The member of a union's case among what else its document holds, which [`DOCUMENT`] opened.
-pub(super) static CASE: MemberDialect =
-    MemberDialect { name: "bson case", begin: nothing, next: next_in_region, after: nothing, skip, refuse_duplicates: true };
+pub(super) static CASE: MemberDialect = MemberDialect {
+    name: "bson case",
+    begin: nothing,
+    next: next_in_region,
+    after: nothing,
+    skip,
+    refuse_duplicates: true,
+};
 
 /// A document of elements whose names are indices.
-pub(super) static ARRAY: SequenceDialect = SequenceDialect { name: "bson array", begin: begin_array, next: next_element };
+pub(super) static ARRAY: SequenceDialect =
+    SequenceDialect { name: "bson array", begin: begin_array, next: next_element };
 
 /// A document of elements whose names are keys.
 pub(super) static MAP: SequenceDialect = SequenceDialect { name: "bson map", begin: begin_document, next: next_entry };
@@ -40,7 +47,8 @@ pub(super) static DOCUMENT: RegionDialect = RegionDialect {
 };
 
 /// The discriminator of the union whose document comes next: the labels are those whose case's member says it.
-pub(super) static SELECTOR: SymbolKernel = SymbolKernel { name: "bson selector", get: get_selector, put: put_nothing };
+pub(super) static SELECTOR: SymbolKernel =
+    SymbolKernel { name: "bson selector", scalar: crate::layout::Scalar::I64, get: get_selector, put: put_nothing };
 
 /// Is it null?
 pub(super) static IS_NULL: TestKernel = TestKernel { name: "bson null", test: is_null };

@@ -2,14 +2,16 @@
 
 use crate::{
     layout::Scalar,
-    program::{
-        ActionKernel, FaultKind, Input, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel,
-    },
+    program::{ActionKernel, FaultKind, Input, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel},
 };
 
 use super::kind;
 
-const fn writer(name: &'static str, scalar: Scalar, put: extern "C" fn(&mut Output<'_>, u64) -> Status) -> ScalarKernel {
+const fn writer(
+    name: &'static str,
+    scalar: Scalar,
+    put: extern "C" fn(&mut Output<'_>, u64) -> Status,
+) -> ScalarKernel {
     ScalarKernel { name, scalar, get: not_read, put, wide: None }
 }
 
@@ -24,7 +26,8 @@ pub(super) static CHAR16: ScalarKernel = writer("bson wchar", Scalar::U16, put_c
 /// The same where the header's place was marked.
 pub(super) static MARKED_CHAR16: ScalarKernel = writer("bson marked wchar", Scalar::U16, put_marked_char16);
 /// The name of a literal as a string's value.
-pub(super) static LITERAL: SymbolKernel = SymbolKernel { name: "bson literal", get: no_symbol, put: put_literal };
+pub(super) static LITERAL: SymbolKernel =
+    SymbolKernel { name: "bson literal", scalar: Scalar::I64, get: no_symbol, put: put_literal };
 /// Keys of maps.
 pub(super) static KEY_TEXT: TextKernel = TextKernel { name: "bson key", get: no_text, put: put_key };
 pub(super) static KEY_SIGNED: ScalarKernel = writer("bson signed key", Scalar::I64, put_signed_key);
@@ -32,7 +35,7 @@ pub(super) static KEY_UNSIGNED: ScalarKernel = writer("bson unsigned key", Scala
 pub(super) static KEY_BOOLEAN: ScalarKernel = writer("bson boolean key", Scalar::Bool, put_boolean_key);
 pub(super) static KEY_CHARACTER: ScalarKernel = writer("bson character key", Scalar::U16, put_character_key);
 pub(super) static KEY_LITERAL: SymbolKernel =
-    SymbolKernel { name: "bson literal key", get: no_symbol, put: put_literal_key };
+    SymbolKernel { name: "bson literal key", scalar: Scalar::I64, get: no_symbol, put: put_literal_key };
 /// Remembers where an element's kind is going to be.
 pub(super) static MARK: ActionKernel = ActionKernel { name: "bson mark", get: no_mark, put: put_mark };
 
