@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use polywire_core::schema::arbitrary::Random;
 use polywire_idl::{Compiler, Document, emit};
 use proptest::prelude::*;
 
@@ -142,7 +143,7 @@ proptest! {
 
     #[test]
     fn any_schema_becomes_rust_that_parses(seed in any::<u64>()) {
-        let schema = common::schema(&mut common::Random(seed));
+        let schema = common::schema(&mut Random::new(seed));
         let rust = emit::rust(&schema).map_err(|e| TestCaseError::fail(e.to_string()))?;
         let file = syn::parse_file(&rust).map_err(|e| TestCaseError::fail(format!("{e}\n{rust}")))?;
         let types = count(&file.items);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polywire_core::schema::arbitrary::random_schema;
+use polywire_core::schema::arbitrary::{Random, random_schema};
 use polywire_core::schema::{Def, DefId, DefKind, Member, Schema, Type};
 use polywire_idl::{Compiler, emit};
 use proptest::prelude::*;
@@ -78,7 +78,7 @@ proptest! {
 
     #[test]
     fn any_schema_comes_back(seed in any::<u64>()) {
-        round_trip(&common::schema(&mut common::Random(seed)))?;
+        round_trip(&common::schema(&mut Random::new(seed)))?;
     }
 
     #[test]
@@ -118,7 +118,7 @@ module A {
 module B {
     enum Kind {
         LOW,
-        @value(5) HIGH,
+        @value(5) HIGH
     };
 };
 
