@@ -160,3 +160,11 @@ fn count(items: &[syn::Item]) -> usize {
     };
     items.iter().map(of).sum()
 }
+
+#[test]
+fn dimensions_of_arrays_of_arrays_are_in_order() {
+    let text = "typedef octet Row[2][3]; struct Grid { Row rows[4]; sequence<Row> list; };";
+    let rust = all(&Compiler::new().parse_str("g.idl", text).unwrap(), "rust");
+    assert!(rust.contains("#[polywire(idl = \"octet[4][2][3]\")]\n    pub rows: [Row; 4],"), "{rust}");
+    assert!(rust.contains("#[polywire(idl = \"sequence<octet[2][3]>\")]\n    pub list: Vec<Row>,"), "{rust}");
+}
