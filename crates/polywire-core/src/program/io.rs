@@ -27,6 +27,9 @@ impl Default for Limits {
     }
 }
 
+/// Every string that is decoded has room for as many bytes, so that machine code can set short ones inline.
+pub const SHORT_TEXT: usize = 16;
+
 /// How an operation or kernel ended. What went wrong is in the [`Input`] or [`Output`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -194,6 +197,13 @@ pub struct CodecError {
 }
 
 impl CodecError {
+    /// A fault in what is of no type.
+    pub(crate) fn without_path(fault: Option<&Fault>) -> CodecError {
+        let unknown = Fault::new(FaultKind::Syntax, 0, 0, 0);
+        let Fault { kind, offset, expected, got, .. } = *fault.unwrap_or(&unknown);
+        CodecError { kind, path: String::new(), offset, expected, got }
+    }
+
     #[cold]
     pub(crate) fn new(fault: Option<&Fault>, program: &Program) -> CodecError {
         // A program that fails has set its fault; a codec's kernel may have forgotten to.
@@ -331,6 +341,22 @@ impl<'a> Input<'a> {
         self.pos = self.origin.wrapping_add(distance.wrapping_add(n - 1) & !(n - 1));
     }
 
+    /// Replaces a string's content, charging for what it grows by.
+    pub fn set_text(&mut self, string: &mut String, text: &str) -> Status {
+        string.clear();
+        let room = text.len().max(SHORT_TEXT);
+        if string.capacity() < room {
+            if self.charge(room) == Status::Failed {
+                return Status::Failed;
+            }
+            if string.try_reserve(room).is_err() {
+                return self.fail(FaultKind::OutOfMemory, text.len() as u64, 0);
+            }
+        }
+        string.push_str(text);
+        Status::Ok
+    }
+
     /// Byte of the message that comes next.
     #[inline]
     pub fn position(&self) -> usize {
@@ -405,6 +431,8 @@ pub struct Output<'a> {
     start: usize,
     vector: &'a mut Vec<u8>,
     pub(crate) fault: Option<Fault>,
+    /// A position that a codec keeps from one of its kernels to the next.
+    pub mark: usize,
 }
 
 impl<'a> Output<'a> {
@@ -421,6 +449,7 @@ impl<'a> Output<'a> {
             start,
             vector,
             fault: None,
+            mark: 0,
         };
         output.refresh();
         output
@@ -487,6 +516,18 @@ impl<'a> Output<'a> {
         // SAFETY: `reserve` made room; `bytes` cannot overlap a vector borrowed mutably.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(self.pos), bytes.len()) };
         self.pos += bytes.len();
+        Status::Ok
+    }
+
+    /// Appends the first `n` bytes of a word in little endian; at most eight.
+    #[inline]
+    pub fn put_word(&mut self, word: u64, n: usize) -> Status {
+        if self.reserve(8) == Status::Failed {
+            return Status::Failed;
+        }
+        // SAFETY: `reserve` made room for all eight.
+        unsafe { self.base.add(self.pos).cast::<[u8; 8]>().write(word.to_le_bytes()) };
+        self.pos += n.min(8);
         Status::Ok
     }
 

@@ -6,8 +6,8 @@ use super::{Failed, check, convert, load, memory_scalar, ok, reorder, store};
 use crate::{
     layout::{Kind, NodeId, Scalar},
     program::{
-        Block, Cursor, FaultKind, Op, OpKind, Order, Output, Place, Program, ScalarKernel, Segment, Status, TextForm,
-        Wire,
+        Block, Cursor, FaultKind, Op, OpKind, Order, Output, Place, Program, ScalarKernel, Segment, SliceKernel,
+        Status, TextForm, Wire,
     },
 };
 
@@ -93,6 +93,7 @@ impl<'r> Run<'r, '_> {
                 ok(self.output.reserve(*after as usize))
             }
             OpKind::Bulk { place, scalar, order, bound, .. } => self.bulk(*place, *scalar, *order, *bound, frame),
+            OpKind::Slice { place, kernel, bound, .. } => self.slice(*place, kernel, *bound, frame),
             OpKind::Sequence { place, element, bound, .. } => self.sequence(*place, element, *bound, frame),
             OpKind::Map { place, key, value, bound, .. } => self.map(*place, key, value, *bound, frame),
             OpKind::IfPresent { place, then, otherwise } => {
@@ -240,6 +241,20 @@ impl<'r> Run<'r, '_> {
             self.output.pos += len * scalar.size();
         }
         Ok(())
+    }
+
+    fn slice(&mut self, place: Place, kernel: &SliceKernel, bound: u32, frame: *const u8) -> Done {
+        let (at, node) = at(place, frame);
+        let (data, len) = match &self.program.layout.node(node).kind {
+            // SAFETY: the verifier found the sequence at the place.
+            Kind::Sequence(sequence) => unsafe { sequence.access.slice(at) },
+            Kind::Array { len, .. } => (at, *len as usize),
+            _ => unreachable!("the verifier admits sequences and arrays only"),
+        };
+        self.hold(len, bound)?;
+        // SAFETY: the verifier found the elements to be such scalars, which have no padding.
+        let bytes = unsafe { core::slice::from_raw_parts(data, len * kernel.scalar.size()) };
+        ok((kernel.put)(self.output, bytes))
     }
 
     fn hold(&mut self, len: usize, bound: u32) -> Done {

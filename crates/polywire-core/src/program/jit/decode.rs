@@ -133,7 +133,7 @@ impl<'e> Emit<'e, '_> {
                 let frame = self.place_address(*place, frame);
                 self.call_routine(op, *routine, frame, shims::too_deep_input as *const u8);
             }
-            OpKind::SetText(..) | OpKind::Fail(_) => self.decode_by_interpreter(op, frame),
+            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } => self.decode_by_interpreter(op, frame),
             OpKind::Map { .. } | OpKind::Members { .. } => {
                 self.decode_by_interpreter(op, frame);
                 self.accumulator = None;
@@ -317,7 +317,7 @@ impl<'e> Emit<'e, '_> {
                 let (word, table) = (self.word(), self.address(&**table));
                 self.call_status(op, kernel.get as *const u8, &[self.context, table, word]);
                 let value = self.load_word(0);
-                self.set(value, Scalar::I64);
+                self.set(value, kernel.scalar);
             }
         }
     }
