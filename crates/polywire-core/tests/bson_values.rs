@@ -417,13 +417,15 @@ struct Tree {
 #[test]
 fn recursive_types_nest() {
     let leaf = Tree { label: "leaf".into(), children: vec![] };
-    let tree = Tree { label: "root".into(), children: vec![leaf.clone(), Tree { label: "".into(), children: vec![leaf] }] };
+    let tree =
+        Tree { label: "root".into(), children: vec![leaf.clone(), Tree { label: "".into(), children: vec![leaf] }] };
     let written = document(&tree);
     assert_eq!(written.get_array("children").unwrap().len(), 2);
     round_trip(&tree);
     let deep = (0..100).fold(Tree::default(), |inside, _| Tree { label: "x".into(), children: vec![inside] });
     assert_eq!(encode_with(&deep, "").unwrap_err().kind, FaultKind::TooDeep);
-    let deep = (0..100).fold(doc! { "label": "", "children": [] }, |inside, _| doc! { "label": "", "children": [inside] });
+    let deep =
+        (0..100).fold(doc! { "label": "", "children": [] }, |inside, _| doc! { "label": "", "children": [inside] });
     assert_eq!(decode::<Tree>(&bytes(&deep)).unwrap_err().kind, FaultKind::TooDeep);
 }
 
@@ -449,14 +451,29 @@ fn members_move_go_come_and_widen() {
 fn unknown_elements_of_every_kind_are_skipped() {
     let mut document = Document::new();
     let others = [
-        Bson::Double(1.0), Bson::String("a\0b".into()), doc! { "a": { "b": [1] } }.into(), Bson::Array(vec![Bson::Null]),
-        octets(&[1, 2, 3]), Bson::Undefined, Bson::ObjectId([7; 12].into()), true.into(),
-        Bson::DateTime(DateTime::from_millis(1)), Bson::Null,
-        Bson::RegularExpression(bson::Regex { pattern: bson::raw::cstr!("a").into(), options: bson::raw::cstr!("").into() }),
-        Bson::JavaScriptCode("f()".into()), Bson::Symbol("s".into()),
+        Bson::Double(1.0),
+        Bson::String("a\0b".into()),
+        doc! { "a": { "b": [1] } }.into(),
+        Bson::Array(vec![Bson::Null]),
+        octets(&[1, 2, 3]),
+        Bson::Undefined,
+        Bson::ObjectId([7; 12].into()),
+        true.into(),
+        Bson::DateTime(DateTime::from_millis(1)),
+        Bson::Null,
+        Bson::RegularExpression(bson::Regex {
+            pattern: bson::raw::cstr!("a").into(),
+            options: bson::raw::cstr!("").into(),
+        }),
+        Bson::JavaScriptCode("f()".into()),
+        Bson::Symbol("s".into()),
         Bson::JavaScriptCodeWithScope(bson::JavaScriptCodeWithScope { code: "g".into(), scope: doc! { "x": 1 } }),
-        1.into(), Bson::Timestamp(Timestamp { time: 1, increment: 2 }), 2i64.into(),
-        Bson::Decimal128(bson::Decimal128::from_bytes([1; 16])), Bson::MinKey, Bson::MaxKey,
+        1.into(),
+        Bson::Timestamp(Timestamp { time: 1, increment: 2 }),
+        2i64.into(),
+        Bson::Decimal128(bson::Decimal128::from_bytes([1; 16])),
+        Bson::MinKey,
+        Bson::MaxKey,
     ];
     for (i, other) in others.into_iter().enumerate() {
         document.insert(format!("unknown{i}"), other);

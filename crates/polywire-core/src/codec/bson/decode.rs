@@ -11,9 +11,7 @@ use super::{
 };
 use crate::{
     codec::lower::{
-        CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn,
-        decode::key as member_key,
-        scalar_of,
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key as member_key, scalar_of,
     },
     layout::{Kind, Scalar},
     program::{

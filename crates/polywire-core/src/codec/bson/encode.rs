@@ -10,9 +10,7 @@ use super::{
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, scalar_of},
     layout::{Kind, Scalar},
-    program::{
-        Block, Op, OpKind, Order, Overflow, PathId, Place, Segment, Source, SymbolTable, TextForm, Wire,
-    },
+    program::{Block, Op, OpKind, Order, Overflow, PathId, Place, Segment, Source, SymbolTable, TextForm, Wire},
     schema::{Case, DefId, DefKind, Schema, Type},
 };
 

@@ -25,15 +25,18 @@ pub(super) static INTEGER_OR_TIME: ScalarKernel = reader("bson integer or time",
 pub(super) static UNSIGNED: ScalarKernel = reader("bson unsigned", Scalar::U64, unsigned);
 pub(super) static FLOAT: ScalarKernel = reader("bson float", Scalar::F32, float);
 pub(super) static DOUBLE: ScalarKernel = reader("bson double", Scalar::F64, double);
-pub(super) static QUAD: ScalarKernel =
-    ScalarKernel { wide: Some(WideKernel { get: quad, put: not_written_wide }), ..reader("bson quad", Scalar::F128, integer) };
+pub(super) static QUAD: ScalarKernel = ScalarKernel {
+    wide: Some(WideKernel { get: quad, put: not_written_wide }),
+    ..reader("bson quad", Scalar::F128, integer)
+};
 pub(super) static CHARACTER: ScalarKernel = reader("bson character", Scalar::U16, character);
 /// A literal's name, or its number.
 pub(super) static LITERAL: SymbolKernel = SymbolKernel { name: "bson literal", get: literal, put: no_symbol };
 /// Number of octets of a binary, which come next.
 pub(super) static OCTETS: ScalarKernel = reader("bson octets", Scalar::U32, octets);
 /// The same where the argument says how many there must be.
-pub(super) static EXPECT_OCTETS: ActionKernel = ActionKernel { name: "bson octets", get: expect_octets, put: no_action };
+pub(super) static EXPECT_OCTETS: ActionKernel =
+    ActionKernel { name: "bson octets", get: expect_octets, put: no_action };
 /// Keys of maps.
 pub(super) static KEY_TEXT: TextKernel = TextKernel { name: "bson key", get: key_text, put: no_text };
 pub(super) static KEY_SIGNED: ScalarKernel = reader("bson signed key", Scalar::I64, signed_key);

@@ -20,11 +20,18 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
 };
 
 /// The member of a union's case among what else its document holds, which [`DOCUMENT`] opened.
-pub(super) static CASE: MemberDialect =
-    MemberDialect { name: "bson case", begin: nothing, next: next_in_region, after: nothing, skip, refuse_duplicates: true };
+pub(super) static CASE: MemberDialect = MemberDialect {
+    name: "bson case",
+    begin: nothing,
+    next: next_in_region,
+    after: nothing,
+    skip,
+    refuse_duplicates: true,
+};
 
 /// A document of elements whose names are indices.
-pub(super) static ARRAY: SequenceDialect = SequenceDialect { name: "bson array", begin: begin_array, next: next_element };
+pub(super) static ARRAY: SequenceDialect =
+    SequenceDialect { name: "bson array", begin: begin_array, next: next_element };
 
 /// A document of elements whose names are keys.
 pub(super) static MAP: SequenceDialect = SequenceDialect { name: "bson map", begin: begin_document, next: next_entry };

@@ -5,10 +5,7 @@
 
 use alloc::sync::Arc;
 
-use super::{
-    Codec, LowerError, OptionSpec, Options, Properties,
-    lower,
-};
+use super::{Codec, LowerError, OptionSpec, Options, Properties, lower};
 use crate::{
     layout::Layout,
     program::Program,
@@ -41,8 +38,16 @@ static PROPERTIES: Properties = Properties {
 };
 
 static OPTIONS: &[OptionSpec] = &[
-    OptionSpec { name: "enum", values: &["number", "name"], help: "enum literals as int32, or as their names; both are read" },
-    OptionSpec { name: "null", values: &["omit", "write"], help: "absent members are left out, or written as null; both are read" },
+    OptionSpec {
+        name: "enum",
+        values: &["number", "name"],
+        help: "enum literals as int32, or as their names; both are read",
+    },
+    OptionSpec {
+        name: "null",
+        values: &["omit", "write"],
+        help: "absent members are left out, or written as null; both are read",
+    },
 ];
 
 impl Codec for Bson {

@@ -2,14 +2,16 @@
 
 use crate::{
     layout::Scalar,
-    program::{
-        ActionKernel, FaultKind, Input, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel,
-    },
+    program::{ActionKernel, FaultKind, Input, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel},
 };
 
 use super::kind;
 
-const fn writer(name: &'static str, scalar: Scalar, put: extern "C" fn(&mut Output<'_>, u64) -> Status) -> ScalarKernel {
+const fn writer(
+    name: &'static str,
+    scalar: Scalar,
+    put: extern "C" fn(&mut Output<'_>, u64) -> Status,
+) -> ScalarKernel {
     ScalarKernel { name, scalar, get: not_read, put, wide: None }
 }
 
