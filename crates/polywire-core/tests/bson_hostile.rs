@@ -8,7 +8,7 @@ use polywire_core::{
     layout::{Message, MessageField, Record, Shape, Value},
     program::{Backend, FaultKind, Limits},
     schema::{
-        DefId, DefKind, Member, Schema, Type,
+        Case, DefId, DefKind, Member, Schema, Type,
         arbitrary::{Random, random_schema},
     },
 };
@@ -248,12 +248,20 @@ impl Filler<'_> {
                 Value::Int(bits)
             }
             DefKind::Bitset { .. } => Value::Int(0),
-            DefKind::Union { cases, .. } => {
-                let member = &self.random.choose(cases).member;
+            DefKind::Union { discriminator, cases, .. } => {
+                // Booleans and enums may have no value left for a default case.
+                let few = matches!(schema.resolve(discriminator), Type::Bool | Type::Def(_));
+                let possible: Vec<&Case> = cases.iter().filter(|case| !few || !case.labels.is_empty()).collect();
+                let ends = |case: &&Case| schema.resolve(&case.member.ty).is_primitive();
+                let ending: Vec<&Case> = possible.iter().copied().filter(ends).collect();
+                let choices = if levels == 0 && !ending.is_empty() { &ending } else { &possible };
+                let member = &self.random.choose(choices).member;
                 Value::fields([(member.name.clone(), self.member(member, levels))])
             }
             _ => {
-                let members = schema.members(id);
+                // Deep inside, what could go on for ever stays as it is.
+                let ends = |member: &&Member| levels > 0 || schema.resolve(&member.ty).is_primitive();
+                let members: Vec<&Member> = schema.members(id).into_iter().filter(ends).collect();
                 Value::fields(members.into_iter().map(|m| (m.name.clone(), self.member(m, levels))).collect::<Vec<_>>())
             }
         }
