@@ -31,7 +31,8 @@ pub(super) static QUAD: ScalarKernel = ScalarKernel {
 };
 pub(super) static CHARACTER: ScalarKernel = reader("bson character", Scalar::U16, character);
 /// A literal's name, or its number.
-pub(super) static LITERAL: SymbolKernel = SymbolKernel { name: "bson literal", get: literal, put: no_symbol };
+pub(super) static LITERAL: SymbolKernel =
+    SymbolKernel { name: "bson literal", scalar: Scalar::I64, get: literal, put: no_symbol };
 /// Number of octets of a binary, which come next.
 pub(super) static OCTETS: ScalarKernel = reader("bson octets", Scalar::U32, octets);
 /// The same where the argument says how many there must be.
@@ -44,7 +45,7 @@ pub(super) static KEY_UNSIGNED: ScalarKernel = reader("bson unsigned key", Scala
 pub(super) static KEY_BOOLEAN: ScalarKernel = reader("bson boolean key", Scalar::Bool, boolean_key);
 pub(super) static KEY_CHARACTER: ScalarKernel = reader("bson character key", Scalar::U16, character_key);
 pub(super) static KEY_LITERAL: SymbolKernel =
-    SymbolKernel { name: "bson literal key", get: literal_key, put: no_symbol };
+    SymbolKernel { name: "bson literal key", scalar: Scalar::I64, get: literal_key, put: no_symbol };
 
 extern "C" fn boolean(input: &mut Input<'_>, value: &mut u64) -> Status {
     if input.tag != u32::from(kind::BOOLEAN) {

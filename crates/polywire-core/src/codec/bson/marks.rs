@@ -47,7 +47,8 @@ pub(super) static DOCUMENT: RegionDialect = RegionDialect {
 };
 
 /// The discriminator of the union whose document comes next: the labels are those whose case's member says it.
-pub(super) static SELECTOR: SymbolKernel = SymbolKernel { name: "bson selector", get: get_selector, put: put_nothing };
+pub(super) static SELECTOR: SymbolKernel =
+    SymbolKernel { name: "bson selector", scalar: crate::layout::Scalar::I64, get: get_selector, put: put_nothing };
 
 /// Is it null?
 pub(super) static IS_NULL: TestKernel = TestKernel { name: "bson null", test: is_null };

@@ -26,7 +26,8 @@ pub(super) static CHAR16: ScalarKernel = writer("bson wchar", Scalar::U16, put_c
 /// The same where the header's place was marked.
 pub(super) static MARKED_CHAR16: ScalarKernel = writer("bson marked wchar", Scalar::U16, put_marked_char16);
 /// The name of a literal as a string's value.
-pub(super) static LITERAL: SymbolKernel = SymbolKernel { name: "bson literal", get: no_symbol, put: put_literal };
+pub(super) static LITERAL: SymbolKernel =
+    SymbolKernel { name: "bson literal", scalar: Scalar::I64, get: no_symbol, put: put_literal };
 /// Keys of maps.
 pub(super) static KEY_TEXT: TextKernel = TextKernel { name: "bson key", get: no_text, put: put_key };
 pub(super) static KEY_SIGNED: ScalarKernel = writer("bson signed key", Scalar::I64, put_signed_key);
@@ -34,7 +35,7 @@ pub(super) static KEY_UNSIGNED: ScalarKernel = writer("bson unsigned key", Scala
 pub(super) static KEY_BOOLEAN: ScalarKernel = writer("bson boolean key", Scalar::Bool, put_boolean_key);
 pub(super) static KEY_CHARACTER: ScalarKernel = writer("bson character key", Scalar::U16, put_character_key);
 pub(super) static KEY_LITERAL: SymbolKernel =
-    SymbolKernel { name: "bson literal key", get: no_symbol, put: put_literal_key };
+    SymbolKernel { name: "bson literal key", scalar: Scalar::I64, get: no_symbol, put: put_literal_key };
 /// Remembers where an element's kind is going to be.
 pub(super) static MARK: ActionKernel = ActionKernel { name: "bson mark", get: no_mark, put: put_mark };
 
@@ -266,9 +267,10 @@ mod tests {
     fn indices_are_decimal() {
         for i in (0..1200).chain([9999, 10_000, 99_999, 100_000, 999_999, 1_000_000, 12_345_678, u64::MAX]) {
             let mut bytes = Vec::new();
-            let mut output = Output::new(&mut bytes, Limits::default());
+            let limits = Limits::default();
+            let mut output = Output::new(&mut bytes, &limits);
             let status = put_index::<{ kind::INT32 }>(&mut output, i);
-            output.finish(status).unwrap();
+            assert_eq!(output.finish(status), Status::Ok);
             assert_eq!(bytes, format!("\x10{i}\0").as_bytes());
         }
     }

@@ -300,6 +300,14 @@ impl<'a> EncodeWalk<'a> {
         }
     }
 
+    /// The scalar that a node is, if it is one and any of its values may stand there.
+    pub fn scalar_node(&self, node: NodeId) -> Option<Scalar> {
+        match &self.layout.node(node).kind {
+            Kind::Scalar(scalar) => Some(*scalar),
+            _ => None,
+        }
+    }
+
     /// An error about the current field.
     pub fn unsupported(&self, what: impl ToString) -> LowerError {
         LowerError::Unsupported { path: self.paths.current.clone(), what: what.to_string() }
