@@ -273,9 +273,11 @@ impl Filler<'_> {
     }
 }
 
-fn round_trip(seed: u64, backend: Backend, with: &str) {
+/// False if there are no records of the type.
+fn round_trip(seed: u64, backend: Backend, with: &str) -> bool {
     let schema = random_schema(seed, 8);
-    let shape = Shape::of(&schema).unwrap();
+    // Some are too large for a record.
+    let Ok(shape) = Shape::of(&schema) else { return false };
     let mut record = Record::new(&shape);
     let value = Filler { schema: &schema, random: Random::new(seed) }.value(schema.root(), 4);
     record.set("", value).unwrap();
@@ -291,6 +293,7 @@ fn round_trip(seed: u64, backend: Backend, with: &str) {
     decoder.decode(&bytes, &mut read).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     assert_eq!(read, record, "seed {seed}");
     cut(seed, &decoder, &bytes, &mut read);
+    true
 }
 
 /// Whatever is cut off or changed, the decoder ends with a valid record.
@@ -306,9 +309,12 @@ fn cut(seed: u64, decoder: &DynDecoder, bytes: &[u8], record: &mut Record) {
 
 #[test]
 fn records_of_random_types_come_back() {
+    let mut compared = 0;
     for seed in 0..150 {
         for backend in BACKENDS {
-            round_trip(seed, *backend, if seed % 2 == 0 { "" } else { "enum=name,null=write" });
+            let with = if seed % 2 == 0 { "" } else { "enum=name,null=write" };
+            compared += u32::from(round_trip(seed, *backend, with));
         }
     }
+    assert!(compared > 100, "{compared}");
 }
