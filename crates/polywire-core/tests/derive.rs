@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 #[derive(Message, Debug, PartialEq)]
 #[polywire(name = "Demo::Everything", final)]
-#[allow(dead_code)]
+#[allow(dead_code, clippy::box_collection)]
 struct Everything {
     flag: bool,
     a: i8,
@@ -305,6 +305,43 @@ struct Equipment(pub u8);
 #[polywire(bitset(a(3), _(2), b(1, "octet"), c(20)))]
 #[allow(dead_code)]
 struct Bits(u32);
+
+#[derive(Message)]
+#[polywire(mutable, autoid = "hash", bitset(base = "Bits", d(4), base(2)))]
+#[allow(dead_code)]
+struct MoreBits(u64);
+
+#[test]
+fn bitsets_inherit() {
+    let schema = MoreBits::shape().schema();
+    let Type::Def(id) = schema.root() else { panic!() };
+    let fields: Vec<(Option<&str>, u8)> =
+        schema.bit_fields(*id).iter().map(|f| (f.name.as_deref(), f.position)).collect();
+    let want = [(Some("a"), 0), (None, 3), (Some("b"), 5), (Some("c"), 6), (Some("d"), 26), (Some("base"), 30)];
+    assert_eq!(fields, want);
+}
+
+#[derive(Message, Debug, PartialEq)]
+#[polywire(switch_type = "State", key)]
+enum Numbered {
+    #[polywire(case(0), default, default = -4)]
+    Small(i8),
+    #[polywire(case(5), default = 7, must_understand)]
+    Large(u64),
+}
+
+#[test]
+fn labels_may_be_numbers_and_cases_have_defaults() {
+    assert_eq!(Numbered::fresh(), Numbered::Large(7));
+    let DefKind::Union { cases, key: true, .. } = &Numbered::shape().schema().defs().last().unwrap().kind else {
+        panic!()
+    };
+    assert_eq!(
+        (cases[0].labels[0], cases[0].is_default, cases[0].member.default.clone()),
+        (0, true, Some(Literal::Int(-4)))
+    );
+    assert_eq!((cases[1].labels[0], cases[1].is_default, cases[1].member.must_understand), (5, false, true));
+}
 
 #[test]
 fn bits_are_wrapped_integers() {

@@ -31,7 +31,9 @@ fn everything() -> Arc<Shape> {
         Type::Def(rules),
         vec![Case::new([2], "gust", Type::string()), Case::default("mean", Type::Def(position))],
     ));
-    let partial = types.add(Def::union("Partial", Type::Int32, vec![Case::new([7], "seven", Type::string())]));
+    let mut seven = Case::new([7], "seven", Type::string());
+    seven.member.default = Some(Literal::String("up".into()));
+    let partial = types.add(Def::union("Partial", Type::Int32, vec![seven]));
     let base = types.add(Def::structure("Base", vec![Member::new("id", Type::Uint64).as_key()]));
     let tree = types.add(Def::structure("Tree", vec![]));
     let row = types.add(Def::alias("Row", Type::array(Type::Int32, [3])));
@@ -43,6 +45,7 @@ fn everything() -> Arc<Shape> {
             vec![
                 Member::new("label", Type::string()),
                 Member::new("children", Type::sequence(Type::Def(tree))),
+                Member::new("named", Type::map(Type::string(), Type::Def(tree))),
                 external("next", Type::Def(tree)).as_optional(),
             ],
         ),
@@ -136,6 +139,7 @@ fn every_kind_can_be_set_and_read() {
         ("position", Value::fields([("level", 9)]), "Position { lat: 1.5, level: 9 }"),
         ("wind.gust", "strong".into(), "\"strong\""),
         ("partial", 9.into(), "Partial(9)"),
+        ("partial", 7.into(), "Partial { seven: \"up\" }"),
         ("partial.seven", "x".into(), "\"x\""),
         ("grid[1]", Value::from([[1, 2, 3], [4, 5, 6]]), "[[1, 2, 3], [4, 5, 6]]"),
         ("grid[0][1][2]", 8.into(), "8"),
@@ -149,6 +153,7 @@ fn every_kind_can_be_set_and_read() {
         ("maybe", Some("here").into(), "\"here\""),
         ("there.level", 4.into(), "4"),
         ("far.level", 5.into(), "5"),
+        ("tree.named[\"a\"].named[\"b\"].label", "deep".into(), "\"deep\""),
         ("tree.next.next.label", "deep".into(), "\"deep\""),
     ];
     for (path, value, want) in cases {
@@ -405,6 +410,7 @@ fn finish(types: SchemaBuilder, root: DefId) -> Schema {
     types.finish(Type::Def(root)).unwrap()
 }
 
+#[cfg_attr(miri, ignore = "takes too long")]
 #[test]
 fn long_chains_behind_pointers_do_not_go_deep() {
     let mut types = SchemaBuilder::new();
@@ -424,14 +430,15 @@ fn long_chains_behind_pointers_do_not_go_deep() {
     assert_eq!(format!("{:?}", on_a_small_stack.unwrap().join().unwrap().get("m[0][1]").unwrap()), "S3998 { m: [] }");
 }
 
+#[cfg_attr(miri, ignore = "takes too long")]
 #[test]
 fn strangers_cannot_ask_for_too_much() {
     let mut types = SchemaBuilder::with_limits(SchemaLimits { fixed_bytes: u64::MAX, ..SchemaLimits::default() });
     let large = types.add(Def::structure("L", vec![Member::new("a", Type::array(Type::Uint64, [1 << 13, 1 << 13]))]));
     assert!(matches!(Shape::of(&finish(types, large)), Err(ShapeError::TooLarge { .. })));
 
-    let mut types = SchemaBuilder::new();
-    let wide = (0..30_000).map(|i| Member::new(format!("m{i}"), Type::Bool)).collect();
+    let mut types = SchemaBuilder::with_limits(SchemaLimits { members: usize::MAX, ..SchemaLimits::default() });
+    let wide = (0..4000).map(|i| Member::new(format!("m{i}"), Type::Bool)).collect();
     let base = types.add(Def::structure("Base", wide));
     let heirs: Vec<Member> = (0..40)
         .map(|i| {
@@ -441,18 +448,4 @@ fn strangers_cannot_ask_for_too_much() {
         .collect();
     let root = types.add(Def::structure("Root", heirs));
     assert!(matches!(Shape::of(&finish(types, root)), Err(ShapeError::TooManyFields { .. })));
-}
-
-#[test]
-fn defaults_that_do_not_fit_are_passed_over() {
-    let members = vec![
-        Member::new("a", Type::Int8).with_default(Literal::Int(1000)),
-        Member::new("b", Type::Bool).with_default(Literal::Int(2)),
-        Member::new("c", Type::string()).with_default(Literal::Float(1.0)),
-        Member::new("d", Type::Float32).with_default(Literal::String("x".into())),
-    ];
-    let mut types = SchemaBuilder::new();
-    let root = types.add(Def::structure("S", members));
-    let record = Record::new(&Shape::of(&finish(types, root)).unwrap());
-    assert_eq!(format!("{record:?}"), r#"S { a: 0, b: false, c: "", d: 0.0 }"#);
 }

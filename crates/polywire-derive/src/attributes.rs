@@ -17,6 +17,8 @@ pub struct Attributes {
 
 struct Entry {
     key: Ident,
+    /// What it is looked up by.
+    name: String,
     value: Value,
 }
 
@@ -38,12 +40,18 @@ impl Attributes {
     pub fn read(attributes: &[Attribute], place: &str, known: &[&str]) -> syn::Result<Attributes> {
         let mut entries: Vec<Entry> = Vec::new();
         for attribute in attributes.iter().filter(|a| a.path().is_ident("polywire")) {
-            for entry in attribute.parse_args_with(Punctuated::<Entry, Token![,]>::parse_terminated)? {
-                let key = entry.key.to_string();
+            for mut entry in attribute.parse_args_with(Punctuated::<Entry, Token![,]>::parse_terminated)? {
+                // Where both are known, `default` and `default = 5` are two things.
+                let with_value = format!("{}=", entry.key);
+                entry.name = match entry.value {
+                    Value::Is(_) if known.contains(&with_value.as_str()) => with_value,
+                    _ => entry.key.to_string(),
+                };
+                let key = &entry.name;
                 if !known.contains(&key.as_str()) {
                     return Err(unknown(&entry.key, place, known));
                 }
-                if entries.iter().any(|e| e.key == entry.key) {
+                if entries.iter().any(|e| e.name == *key) {
                     return Err(Error::new(entry.key.span(), format!("'{key}' is there twice")));
                 }
                 entries.push(entry);
@@ -112,7 +120,7 @@ impl Attributes {
     }
 
     fn find(&self, key: &str) -> Option<&Entry> {
-        self.entries.iter().find(|e| e.key == key)
+        self.entries.iter().find(|e| e.name == key)
     }
 }
 
@@ -136,7 +144,7 @@ impl Parse for Entry {
         } else {
             Value::Flag
         };
-        Ok(Entry { key, value })
+        Ok(Entry { name: key.to_string(), key, value })
     }
 }
 

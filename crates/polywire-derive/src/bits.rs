@@ -15,7 +15,8 @@ use crate::{
     idl_text, location, structure,
 };
 
-const CONTAINER: [&str; 8] = ["name", "crate", "final", "appendable", "mutable", "nested", "bitmask", "bitset"];
+const CONTAINER: [&str; 9] =
+    ["name", "crate", "final", "appendable", "mutable", "nested", "autoid", "bitmask", "bitset"];
 
 /// True if `#[polywire(bitmask(..))]` or `#[polywire(bitset(..))]` is there, or the structure has the form of one.
 pub fn is_bits(input: &DeriveInput) -> bool {
@@ -104,12 +105,45 @@ impl Parse for Flag {
 }
 
 fn bitset(list: &TokenStream, def: &TokenStream, inner: &syn::Type, support: &TokenStream) -> syn::Result<TokenStream> {
-    let entries = Punctuated::<BitField, Token![,]>::parse_terminated.parse2(list.clone())?;
+    let entries = Punctuated::<BitEntry, Token![,]>::parse_terminated.parse2(list.clone())?;
     if entries.is_empty() {
         return Err(Error::new(span_of(list), "a bitset needs fields, as in bitset(mode(3), _(2), valid(1))"));
     }
-    let fields = entries.iter().map(|e| e.to_field(support)).collect::<syn::Result<Vec<_>>>()?;
-    Ok(quote!(describe.bitset::<Self, #inner>(#def, #support::Vec::from([#(#fields),*]))))
+    let (mut base, mut fields) = (quote!(::core::option::Option::None), Vec::new());
+    for entry in &entries {
+        match entry {
+            BitEntry::Base(path) => {
+                let path: syn::Path = path.parse()?;
+                base = quote!(::core::option::Option::Some(describe.switch_type::<#path>()));
+            }
+            BitEntry::Field(field) => fields.push(field.to_field(support)?),
+        }
+    }
+    Ok(quote! {{
+        let base = #base;
+        describe.bitset::<Self, #inner>(#def, base, #support::Vec::from([#(#fields),*]))
+    }})
+}
+
+/// `base = "path"`, or a field.
+enum BitEntry {
+    Base(LitStr),
+    Field(BitField),
+}
+
+impl Parse for BitEntry {
+    fn parse(input: ParseStream<'_>) -> syn::Result<BitEntry> {
+        // A field may be called `base` as well.
+        if input.peek2(Token![=]) {
+            let key = Ident::parse_any(input)?;
+            if key != "base" {
+                return Err(Error::new(key.span(), "expected a field as in mode(3), or base = \"path\""));
+            }
+            input.parse::<Token![=]>()?;
+            return input.parse().map(BitEntry::Base);
+        }
+        input.parse().map(BitEntry::Field)
+    }
 }
 
 struct BitField {

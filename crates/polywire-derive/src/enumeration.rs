@@ -9,7 +9,7 @@ use crate::{
     location, member, structure,
 };
 
-const CONTAINER: [&str; 7] = ["name", "crate", "final", "appendable", "mutable", "nested", "bit_bound"];
+const CONTAINER: [&str; 8] = ["name", "crate", "final", "appendable", "mutable", "nested", "autoid", "bit_bound"];
 const VARIANT: [&str; 2] = ["name", "default_literal"];
 
 pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> {
@@ -34,7 +34,10 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> 
         if is_default {
             fresh = Some(rust);
         }
-        arms.extend(quote!(#support::Lit::Text(#name) => ::core::option::Option::Some(#ident::#rust),));
+        arms.extend(quote! {
+            #support::Lit::Text(#name) => ::core::option::Option::Some(#ident::#rust),
+            #support::Lit::Int(number) if number == #ident::#rust as i128 => ::core::option::Option::Some(#ident::#rust),
+        });
         variants.extend(quote! {
             #support::Variant { name: #name, value: #ident::#rust, number: #ident::#rust as i128, is_default: #is_default },
         });
@@ -49,7 +52,8 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> 
                 }
 
                 fn describe(describe: &mut #support::Describe) -> #support::Described {
-                    describe.enumeration::<Self>(#def, #bit_bound, &[#variants])
+                    // SAFETY: all variants are there, and none has fields.
+                    unsafe { describe.enumeration::<Self>(#def, #bit_bound, &[#variants]) }
                 }
 
                 fn from_lit(lit: #support::Lit) -> ::core::option::Option<Self> {

@@ -32,10 +32,11 @@
 //! | member, case | `name = "isEcho"` | IDL name; else the Rust name |
 //! | | `id = 3`, `hashid`, `hashid = "x"` | member id |
 //! | | `idl = "sequence<string<4>, 4>"` | IDL type, where Rust's does not say it all: bounds, `octet`, `char`, `wstring` |
+//! | | `must_understand` | as in IDL |
+//! | | `default = -5` | any literal; for an enum the literal's name as a string |
 //! | | `try_construct = "trim"` | or `"use_default"`, `"discard"` |
 //! | | `unit = "m"`, `min = 0`, `max = 9` | kept as annotations |
-//! | member | `key`, `must_understand` | as in IDL |
-//! | | `default = -5` | any literal; for an enum the literal's name as a string |
+//! | member | `key` | as in IDL |
 //! | | `base` | the first field is what the structure inherits from |
 //! | | `skip` | not on the wire; a fresh message has its [`Default`] |
 //! | fieldless enum | `bit_bound = 8` | bits on the wire; 32 if none is given |
@@ -44,7 +45,7 @@
 //! | | `key` | the discriminator is the key |
 //! | its variants | `case(1, 2)`, `default`, and those of a member | labels: integers, booleans, characters, names of literals |
 //! | `struct X(pub u8)` | `bitmask(bit_bound = 8, MODE_A = 0, MODE_C = 1)` | flags and their bits |
-//! | `struct X(pub u64)` | `bitset(a(3), _(2), b(1, "boolean"))` | fields with widths, from the lowest bit up |
+//! | `struct X(pub u64)` | `bitset(a(3), _(2), b(1, "boolean"))` | fields with widths, from the lowest bit up; `base = "path"` in front inherits |
 //!
 //! # Mistakes
 //! ```compile_fail
@@ -81,6 +82,13 @@
 //! ```
 //! ```compile_fail
 //! #[derive(polywire_derive::Message)]
+//! #[repr(C, packed)]
+//! struct Packed { // a message cannot be packed
+//!     level: i32,
+//! }
+//! ```
+//! ```compile_fail
+//! #[derive(polywire_derive::Message)]
 //! #[polywire(switch = "int32")]
 //! enum Choice {
 //!     #[polywire(case(1))]
@@ -111,6 +119,12 @@ fn derive(input: &DeriveInput) -> syn::Result<proc_macro2::TokenStream> {
     if let Some(parameter) = input.generics.params.first() {
         let what = "a message has no parameters: every type that is sent needs a name of its own";
         return Err(Error::new_spanned(parameter, what));
+    }
+    for repr in input.attrs.iter().filter(|a| a.path().is_ident("repr")) {
+        // Programs hand out references to members, which must be aligned.
+        if repr.meta.require_list()?.tokens.clone().into_iter().any(|t| t.to_string() == "packed") {
+            return Err(Error::new_spanned(repr, "a message cannot be packed: its members must be aligned"));
+        }
     }
     match &input.data {
         Data::Struct(data) if bits::is_bits(input) => bits::derive(input, data),

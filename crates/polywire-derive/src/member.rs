@@ -1,13 +1,13 @@
 //! What members of structures and cases of unions have in common.
 
 use proc_macro2::TokenStream;
-use quote::quote;
-use syn::{Error, Ident, LitStr, ext::IdentExt};
+use quote::{quote, quote_spanned};
+use syn::{Error, Ident, LitStr, Type, ext::IdentExt, spanned::Spanned};
 
 use crate::{attributes::Attributes, attributes::check_name, idl_text};
 
 /// Attributes that [`builder_calls`] understands.
-pub const COMMON: [&str; 8] = ["name", "id", "hashid", "idl", "try_construct", "unit", "min", "max"];
+pub const COMMON: [&str; 9] = ["name", "id", "hashid", "idl", "must_understand", "try_construct", "unit", "min", "max"];
 
 /// The IDL name: the attribute's, or Rust's without `r#`.
 pub fn name(attributes: &Attributes, ident: &Ident) -> syn::Result<LitStr> {
@@ -15,6 +15,23 @@ pub fn name(attributes: &Attributes, ident: &Ident) -> syn::Result<LitStr> {
         Some(name) => check_name(&name, false).map(|()| name),
         None => Ok(LitStr::new(&ident.unraw().to_string(), ident.span())),
     }
+}
+
+/// The value of a fresh member, as an expression: the default that `key` gives, or its type's.
+pub fn fresh(attributes: &Attributes, key: &str, ty: &Type, support: &TokenStream) -> syn::Result<TokenStream> {
+    Ok(match attributes.constant(key)? {
+        Some(default) => {
+            let default = default.to_lit(support)?;
+            quote!(#support::fresh_or::<#ty>(#default))
+        }
+        None => quote_spanned!(ty.span()=> <#ty as #support::MessageField>::fresh()),
+    })
+}
+
+/// The call of a builder for the default that `key` gives.
+pub fn default_call(attributes: &Attributes, key: &str, support: &TokenStream) -> syn::Result<TokenStream> {
+    let default = attributes.constant(key)?.map(|default| default.to_lit(support)).transpose()?;
+    Ok(default.map(|default| quote!(.default(#default))).unwrap_or_default())
 }
 
 /// Calls of a `support::MemberBuilder` for the attributes of a member or case.
@@ -39,6 +56,9 @@ pub fn builder_calls(attributes: &Attributes, name: &LitStr, support: &TokenStre
     if let Some(text) = attributes.text("idl")? {
         let text = idl_text::parse(&text, support)?;
         calls.extend(quote!(.idl(#text)));
+    }
+    if attributes.flag("must_understand")? {
+        calls.extend(quote!(.must_understand()));
     }
     if let Some(how) = attributes.text("try_construct")? {
         let variant = match how.value().to_ascii_lowercase().as_str() {

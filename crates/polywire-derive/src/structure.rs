@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
-use syn::{DataStruct, DeriveInput, Error, Field, Fields, Ident, LitStr, Type, spanned::Spanned};
+use syn::{DataStruct, DeriveInput, Error, Field, Fields, Ident, LitStr, spanned::Spanned};
 
 use crate::{
     attributes::{Attributes, definition},
@@ -10,7 +10,7 @@ use crate::{
 };
 
 const CONTAINER: [&str; 7] = ["name", "crate", "final", "appendable", "mutable", "nested", "autoid"];
-const MEMBER: [&str; 5] = ["key", "must_understand", "default", "base", "skip"];
+const MEMBER: [&str; 4] = ["key", "default", "base", "skip"];
 
 pub fn derive(input: &DeriveInput, data: &DataStruct) -> syn::Result<TokenStream> {
     let attributes = Attributes::read(&input.attrs, "a structure", &CONTAINER)?;
@@ -93,7 +93,8 @@ fn part(field: &Field, index: usize, owner: &Ident, support: &TokenStream) -> sy
             attributes.refuse("base", "the base comes first")?;
         }
         let describe = quote_spanned!(ty.span()=> members.base::<#ty>(::core::mem::offset_of!(#owner, #ident)););
-        return Ok(Part { describe, fresh: fresh_field(ident, ty, support) });
+        let value = member::fresh(&attributes, "default", ty, support)?;
+        return Ok(Part { describe, fresh: quote!(#ident: #value,) });
     }
     let name = member::name(&attributes, ident)?;
     let calls = calls(&attributes, &name, support)?;
@@ -101,18 +102,9 @@ fn part(field: &Field, index: usize, owner: &Ident, support: &TokenStream) -> sy
     let describe = quote_spanned! {ty.span()=>
         let _ = members.member::<#ty>(#name, ::core::mem::offset_of!(#owner, #ident)) #calls;
     };
-    let fresh = match attributes.constant("default")? {
-        Some(default) => {
-            let default = default.to_lit(support)?;
-            quote!(#ident: #support::fresh_or::<#ty>(#default),)
-        }
-        None => fresh_field(ident, ty, support),
-    };
+    let value = member::fresh(&attributes, "default", ty, support)?;
+    let fresh = quote!(#ident: #value,);
     Ok(Part { describe, fresh })
-}
-
-fn fresh_field(ident: &Ident, ty: &Type, support: &TokenStream) -> TokenStream {
-    quote_spanned!(ty.span()=> #ident: <#ty as #support::MessageField>::fresh(),)
 }
 
 fn calls(attributes: &Attributes, name: &LitStr, support: &TokenStream) -> syn::Result<TokenStream> {
@@ -120,12 +112,6 @@ fn calls(attributes: &Attributes, name: &LitStr, support: &TokenStream) -> syn::
     if attributes.flag("key")? {
         calls.extend(quote!(.key()));
     }
-    if attributes.flag("must_understand")? {
-        calls.extend(quote!(.must_understand()));
-    }
-    if let Some(default) = attributes.constant("default")? {
-        let default = default.to_lit(support)?;
-        calls.extend(quote!(.default(#default)));
-    }
+    calls.extend(member::default_call(attributes, "default", support)?);
     Ok(calls)
 }

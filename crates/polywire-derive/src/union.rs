@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::{
-    DataEnum, DeriveInput, Error, Field, Fields, Ident, Path, Token, Variant, parse::Parser, punctuated::Punctuated,
+    DataEnum, DeriveInput, Error, Fields, Ident, Path, Token, Variant, parse::Parser, punctuated::Punctuated,
     spanned::Spanned,
 };
 
@@ -14,7 +14,8 @@ use crate::{
 
 const CONTAINER: [&str; 10] =
     ["name", "crate", "final", "appendable", "mutable", "nested", "autoid", "switch", "switch_type", "key"];
-const CASE: [&str; 2] = ["case", "default"];
+/// `default` is the label, `default = 5` the value of a fresh case.
+const CASE: [&str; 3] = ["case", "default", "default="];
 
 pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> {
     let attributes = Attributes::read(&input.attrs, "an enum with data", &CONTAINER)?;
@@ -25,7 +26,7 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> 
     let switch = switch(&attributes, ident, &support)?;
     let cases = data.variants.iter().map(|v| case(v, &support)).collect::<syn::Result<Vec<Case<'_>>>>()?;
     let variants: Vec<&Ident> = cases.iter().map(|c| &c.variant.ident).collect();
-    let types = cases.iter().map(|c| &c.field.ty);
+    let values = cases.iter().map(|c| &c.fresh);
     let numbers: Vec<u32> = (0..cases.len() as u32).collect();
     let described = cases.iter().map(|c| &c.describe);
     let fresh = fresh_case(&attributes, &cases, &support)?;
@@ -66,7 +67,7 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> 
 
                 fn fresh_case(case: u32) -> ::core::option::Option<Self> {
                     match case {
-                        #(#numbers => ::core::option::Option::Some(#ident::#variants(<#types as #support::MessageField>::fresh())),)*
+                        #(#numbers => ::core::option::Option::Some(#ident::#variants(#values)),)*
                         _ => ::core::option::Option::None,
                     }
                 }
@@ -78,7 +79,7 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> 
 
 struct Case<'a> {
     variant: &'a Variant,
-    field: &'a Field,
+    fresh: TokenStream,
     labels: Vec<TokenStream>,
     is_default: bool,
     describe: TokenStream,
@@ -105,10 +106,12 @@ fn case<'a>(variant: &'a Variant, support: &TokenStream) -> syn::Result<Case<'a>
     }
     let labels = labels.iter().map(|l| l.to_lit(support)).collect::<syn::Result<Vec<_>>>()?;
     let name = member::name(&attributes, &variant.ident)?;
-    let calls = member::builder_calls(&attributes, &name, support)?;
+    let mut calls = member::builder_calls(&attributes, &name, support)?;
+    calls.extend(member::default_call(&attributes, "default=", support)?);
     let ty = &field.ty;
+    let fresh = member::fresh(&attributes, "default=", ty, support)?;
     let describe = quote_spanned!(ty.span()=> let _ = cases.case::<#ty>(#name, &[#(#labels),*], #is_default) #calls;);
-    Ok(Case { variant, field, labels, is_default, describe })
+    Ok(Case { variant, fresh, labels, is_default, describe })
 }
 
 /// The discriminator, as an expression of type `support::Described`.

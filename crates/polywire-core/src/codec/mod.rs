@@ -38,15 +38,17 @@ use crate::{
     schema::Schema,
 };
 
+pub mod bson;
 pub mod cdr;
-pub mod dynamic;
+mod dynamic;
+pub mod json;
 pub mod lower;
 
 pub use dynamic::{DynDecoder, DynEncoder};
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.
-pub static CODECS: &[&dyn Codec] = &[&cdr::CDR, &cdr::XCDR2];
+pub static CODECS: &[&dyn Codec] = &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON];
 
 /// The codec with a name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {

@@ -1,6 +1,6 @@
 //! What programs may do to memory that is not plain bytes.
 //!
-//! Implemented for Rust's own types by the derive's support, for records by [`super::record`], and by nobody else.
+//! Implemented for Rust's own types by the derive's support, for [`Record`](super::Record)s, and by nobody else.
 //!
 //! Rules for all of them. Pointers handed in point to a live, initialised value of the type the implementation was made for; `*mut` ones are
 //! not aliased while the function runs. Pointers handed out stay good until the next call that changes the same value. A function that

@@ -10,7 +10,7 @@ use super::{
     dynamic::{Plan, assign_text, discriminator_of, integer_bytes},
     path::{Step, Target, cases, no_member, text},
     record::Failure,
-    view::{ListRef, Spot, members, selected_case},
+    view::{ListRef, Spot, member, members, selected_case},
 };
 use crate::schema::{DefKind, Type};
 
@@ -86,10 +86,9 @@ impl<'a> Assign<'a> {
                 _ => misfit("it is no list"),
             },
             (Kind::Struct { .. }, Value::Fields(fields)) => {
-                let members = members(spot);
-                fields.iter().try_for_each(|(name, value)| match members.iter().find(|(m, _)| m.name == *name) {
-                    Some((_, part)) => self.put_spot(*part, value).map_err(|f| f.below(name)),
-                    None => Err(unknown(name, members.iter().map(|(m, _)| m.name.as_str()))),
+                fields.iter().try_for_each(|(name, value)| match member(spot, name) {
+                    Some(part) => self.put_spot(part, value).map_err(|f| f.below(name)),
+                    None => Err(unknown(name, members(spot).iter().map(|(m, _)| m.name.as_str()))),
                 })
             }
             (Kind::Union(_), _) => self.put_union(spot, value),

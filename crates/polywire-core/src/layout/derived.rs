@@ -409,9 +409,10 @@ unsafe impl<T: UnionCases> UnionAccess for VariantAccess<T> {
 /// Runs code of the user's, whose panic is an error here.
 #[cfg(feature = "std")]
 fn guarded<R>(run: impl FnOnce() -> R) -> Result<R, OutOfMemory> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map_err(|payload| {
-        // Its drop may panic as well.
-        mem::forget(payload);
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
+        // What was panicked with may panic when it is dropped; then that is leaked.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(payload))).map_err(mem::forget);
         OutOfMemory
     })
 }

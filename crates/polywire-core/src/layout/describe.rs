@@ -374,7 +374,10 @@ impl Describe {
     }
 
     /// A fieldless enum, from a value of each variant. Which integer lies in memory is found out by looking.
-    pub fn enumeration<T: MessageField>(
+    ///
+    /// # Safety
+    /// `T` is a fieldless enum, and `variants` has all of its variants.
+    pub unsafe fn enumeration<T: MessageField>(
         &mut self,
         def: Definition,
         bit_bound: u8,
@@ -439,7 +442,7 @@ impl Describe {
         Described { ty, node: NodeId(0), optional: false, external: false }
     }
 
-    /// What a discriminator's Rust type says.
+    /// What the Rust type of a discriminator, or of a bitset's base, says.
     pub fn switch_type<T: MessageField>(&mut self) -> Described {
         self.of::<T>()
     }
@@ -468,14 +471,25 @@ impl Describe {
     pub unsafe fn bitset<T: MessageField, I: MessageField>(
         &mut self,
         def: Definition,
+        base: Option<Described>,
         fields: Vec<BitField>,
     ) -> Described {
-        let width: u32 = fields.iter().map(|f| u32::from(f.width)).sum();
-        if width as usize > 8 * mem::size_of::<T>() {
+        let base = base.and_then(|base| match base.ty {
+            Type::Def(id) => Some(id),
+            _ => None,
+        });
+        let bits_of = |fields: &[BitField]| fields.iter().map(|f| usize::from(f.width)).sum::<usize>();
+        let mut width = bits_of(&fields);
+        let mut next = base;
+        while let Some(DefKind::Bitset { base, fields }) = next.map(|id| &self.defs[id.0 as usize].kind) {
+            width += bits_of(fields);
+            next = *base;
+        }
+        if width > 8 * mem::size_of::<T>() {
             self.refuse(def.name, format!("its fields take {width} bits, more than the integer has"));
         }
         // SAFETY: as the caller promises.
-        unsafe { self.bits::<T, I>(def, DefKind::Bitset { base: None, fields }) }
+        unsafe { self.bits::<T, I>(def, DefKind::Bitset { base, fields }) }
     }
 
     /// # Safety

@@ -4,7 +4,7 @@ use alloc::{borrow::ToOwned, format, string::String, vec::Vec};
 
 use super::{
     Kind, OutOfMemory, ValueRef,
-    view::{ListRef, Spot, entries, members, selected_case},
+    view::{ListRef, Spot, entries, member, members, selected_case},
 };
 
 /// Why a path leads nowhere, or a value cannot be stored where it leads.
@@ -163,13 +163,10 @@ pub(super) fn walk<'a>(
 fn from_spot<'a>(spot: Spot<'a>, step: &Step, here: &dyn Fn() -> String) -> Result<Target<'a>, PathError> {
     let wrong = |what| Err(PathError::WrongKind { path: here(), what });
     match (spot.kind(), step) {
-        (Kind::Struct { .. }, Step::Name(name)) => {
-            let members = members(spot);
-            match members.iter().find(|(m, _)| m.name == *name) {
-                Some((_, part)) => Ok(Target::Spot(*part)),
-                None => Err(no_member(here(), name, members.iter().map(|(m, _)| m.name.as_str()))),
-            }
-        }
+        (Kind::Struct { .. }, Step::Name(name)) => match member(spot, name) {
+            Some(part) => Ok(Target::Spot(part)),
+            None => Err(no_member(here(), name, members(spot).iter().map(|(m, _)| m.name.as_str()))),
+        },
         (Kind::Union(_), Step::Name(name)) => match selected_case(spot) {
             Some((case, part)) if case.member.name == *name => Ok(Target::Spot(part)),
             _ => {

@@ -221,6 +221,9 @@ impl PartialEq for Record {
     }
 }
 
+// Floating-point numbers are compared by their bits, so everything equals itself.
+impl Eq for Record {}
+
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.view().fmt(f)

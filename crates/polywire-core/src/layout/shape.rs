@@ -141,6 +141,24 @@ pub trait MessageElement: MessageField {}
 ///
 /// A message needs no [`Default`]: decoders start from [`MessageField::fresh`].
 ///
+/// ```
+/// use polywire_core::layout::{Message, MessageField};
+/// use polywire_derive::Message;
+///
+/// #[derive(Message)]
+/// #[polywire(name = "Sensors::Reading")]
+/// struct Reading {
+///     #[polywire(key)]
+///     sensor: u32,
+///     #[polywire(default = -273.15, unit = "C")]
+///     temperature: f64,
+///     samples: Vec<i16>,
+/// }
+///
+/// assert_eq!(Reading::shape().schema().name(), "Sensors::Reading");
+/// assert_eq!(Reading::fresh().temperature, -273.15);
+/// ```
+///
 /// # Safety
 /// `shape` is that of [`Shape::of_type`] for this very type.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a message", note = "put `#[derive(Message)]` in front of it")]

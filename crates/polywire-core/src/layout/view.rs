@@ -421,7 +421,7 @@ impl<'a> StructRef<'a> {
 
     /// A member's value.
     pub fn field(&self, name: &str) -> Option<ValueRef<'a>> {
-        self.members().into_iter().find(|(m, _)| m.name == name).map(|(_, spot)| spot.view())
+        member(self.0, name).map(Spot::view)
     }
 
     fn members(&self) -> Vec<(&'a Member, Spot<'a>)> {
@@ -440,6 +440,27 @@ pub(super) fn members(spot: Spot<'_>) -> Vec<(&Member, Spot<'_>)> {
             (member, part)
         })
         .collect()
+}
+
+/// Where a structure's member is: found without a list of all.
+pub(super) fn member<'a>(spot: Spot<'a>, name: &str) -> Option<Spot<'a>> {
+    let (Kind::Struct { fields }, Some((id, _))) = (spot.kind(), spot.def()) else { return None };
+    let (index, member) = position(spot.schema, id, name).ok()?;
+    let field = fields.get(index)?;
+    // SAFETY: the layout's fields run parallel to the members, at their offsets.
+    Some(unsafe { spot.part(&member.ty, field.node, spot.at.add(field.offset as usize)) })
+}
+
+/// A member and its index, counted with those of the bases in front; or how many there are, none of which has the name.
+fn position<'a>(schema: &'a Schema, id: DefId, name: &str) -> Result<(usize, &'a Member), usize> {
+    let DefKind::Struct { base, members } = &schema.def(id).kind else { return Err(0) };
+    let inherited = match base.map(|base| position(schema, base, name)) {
+        Some(Ok(found)) => return Ok(found),
+        Some(Err(count)) => count,
+        None => 0,
+    };
+    let own = members.iter().enumerate().find(|(_, m)| m.name == name);
+    own.map(|(i, m)| (inherited + i, m)).ok_or(inherited + members.len())
 }
 
 /// A union.
@@ -570,6 +591,9 @@ fn sorted_entries<'a>(map: &MapRef<'a>) -> Vec<(ValueRef<'a>, ValueRef<'a>)> {
     entries.sort_by(|a, b| compare(&a.0, &b.0));
     entries
 }
+
+// Floating-point numbers are compared by their bits, so everything equals itself.
+impl Eq for ValueRef<'_> {}
 
 /// An order of keys: numbers, and then text.
 fn compare(a: &ValueRef<'_>, b: &ValueRef<'_>) -> Ordering {

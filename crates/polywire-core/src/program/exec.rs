@@ -3,7 +3,7 @@
 use alloc::{sync::Arc, vec::Vec};
 
 use super::{
-    Direction, Program, interp,
+    Direction, FaultKind, Program, Status, interp,
     io::{CodecError, Input, Limits, Output},
     passes,
     verify::{VerifyError, verify},
@@ -106,8 +106,8 @@ impl Executable {
     /// If it is a decode program.
     #[inline]
     pub unsafe fn encode(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
-        assert_eq!(self.0.program.direction, Direction::Encode);
-        let mut output = Output::new(out, *limits);
+        assert!(self.0.program.direction == Direction::Encode, "a decode program cannot encode");
+        let mut output = Output::new(out, limits);
         // SAFETY: the program is verified, and the value is as the caller promises.
         let status = unsafe {
             match self.code() {
@@ -116,7 +116,10 @@ impl Executable {
                 _ => interp::encode(&self.0.program, &mut output, value),
             }
         };
-        output.finish(status).map_err(|fault| CodecError::new(&fault, &self.0.program, 0))
+        match output.finish(status) {
+            Status::Ok => Ok(()),
+            Status::Failed => Err(CodecError::new(output.fault(), &self.0.program)),
+        }
     }
 
     /// Decodes `bytes` into the value at `value` and gives how many it took. After an error the value is valid, but of no use.
@@ -128,23 +131,23 @@ impl Executable {
     /// If it is an encode program.
     #[inline]
     pub unsafe fn decode(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
-        assert_eq!(self.0.program.direction, Direction::Decode);
-        let mut input = Input::new(bytes, *limits);
-        if bytes.len() > limits.message_bytes {
-            let _ = input.fail(super::FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64);
-            return Err(CodecError::new(&input.fault, &self.0.program, 0));
-        }
-        // SAFETY: the program is verified, and the value is as the caller promises.
-        let status = unsafe {
-            match self.code() {
-                #[cfg(feature = "jit")]
-                Some(code) => code.decode(&mut input, value),
-                _ => interp::decode(&self.0.program, &mut input, value),
+        assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
+        let mut input = Input::new(bytes, limits);
+        let status = if bytes.len() > limits.message_bytes {
+            input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64)
+        } else {
+            // SAFETY: the program is verified, and the value is as the caller promises.
+            unsafe {
+                match self.code() {
+                    #[cfg(feature = "jit")]
+                    Some(code) => code.decode(&mut input, value),
+                    _ => interp::decode(&self.0.program, &mut input, value),
+                }
             }
         };
         match status {
-            super::Status::Ok => Ok(input.pos.min(bytes.len())),
-            super::Status::Failed => Err(CodecError::new(&input.fault, &self.0.program, 0)),
+            Status::Ok => Ok(input.position().min(bytes.len())),
+            Status::Failed => Err(CodecError::new(input.fault(), &self.0.program)),
         }
     }
 

@@ -6,7 +6,7 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 use core::fmt;
 
-use super::{Input, Output, Status};
+use super::{Elements, Input, Output, Status};
 use crate::layout::Scalar;
 
 /// Three words of a kernel's own, kept from a beginning to its end: positions, counts, flags.
@@ -36,10 +36,24 @@ pub struct WideKernel {
     pub put: fn(&mut Output<'_>, u128) -> Status,
 }
 
+/// The elements of a sequence or array of plain scalars as a format writes them.
+pub struct SliceKernel {
+    /// For dumps and documentation.
+    pub name: &'static str,
+    /// An element in memory; any but a boolean.
+    pub scalar: Scalar,
+    /// Reads all, with marks of their own if there are any.
+    pub get: fn(&mut Input<'_>, &mut Elements<'_>) -> Status,
+    /// Writes all: their bytes in the host's order.
+    pub put: fn(&mut Output<'_>, &[u8]) -> Status,
+}
+
 /// A named number as a format writes it.
 pub struct SymbolKernel {
     /// For dumps and documentation.
     pub name: &'static str,
+    /// Type of the accumulator: `I64`, or `U64` for sets of flags.
+    pub scalar: Scalar,
     /// Reads one. A name or number that the table lacks gives [`SymbolTable::otherwise`], or a fault.
     pub get: extern "C" fn(&mut Input<'_>, &SymbolTable, &mut u64) -> Status,
     /// Writes one.
@@ -56,7 +70,7 @@ pub struct SymbolTable {
 }
 
 impl SymbolTable {
-    /// A table of these; values and names are unique.
+    /// A table of these; names are unique. Of several with one value [`SymbolTable::name`] gives any.
     pub fn new(symbols: impl IntoIterator<Item = (i64, Box<str>)>, otherwise: Option<i64>) -> SymbolTable {
         let mut by_value: Vec<_> = symbols.into_iter().collect();
         by_value.sort();
@@ -66,13 +80,33 @@ impl SymbolTable {
     }
 
     /// The name of a number.
+    #[inline]
     pub fn name(&self, value: i64) -> Option<&str> {
+        // Most enums count from their first literal without a gap.
+        let distance = self.by_value.first().map(|(first, _)| value.wrapping_sub(*first));
+        let near = distance.and_then(|d| self.by_value.get(usize::try_from(d).ok()?));
+        if let Some((_, name)) = near.filter(|(v, _)| *v == value) {
+            return Some(name);
+        }
         self.by_value.binary_search_by_key(&value, |(v, _)| *v).ok().map(|at| &*self.by_value[at].1)
+    }
+
+    /// Numbers and names, in ascending order of the numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (i64, &str)> {
+        self.by_value.iter().map(|(value, name)| (*value, &**name))
     }
 
     /// The number of a name.
     pub fn value(&self, name: &[u8]) -> Option<i64> {
         let at = self.by_name.binary_search_by(|i| self.by_value[*i as usize].1.as_bytes().cmp(name)).ok()?;
+        Some(self.by_value[self.by_name[at] as usize].0)
+    }
+
+    /// The number of a name that has `mark` in front in the table: for tables that hold names of two kinds.
+    pub fn value_behind(&self, mark: u8, name: &[u8]) -> Option<i64> {
+        let order =
+            |i: &u32| self.by_value[*i as usize].1.bytes().cmp(core::iter::once(mark).chain(name.iter().copied()));
+        let at = self.by_name.binary_search_by(order).ok()?;
         Some(self.by_value[self.by_name[at] as usize].0)
     }
 }
@@ -224,4 +258,4 @@ macro_rules! debug_by_name {
     )*};
 }
 
-debug_by_name! { ScalarKernel SymbolKernel TextKernel TestKernel ActionKernel SequenceDialect RegionDialect MemberDialect }
+debug_by_name! { ScalarKernel SliceKernel SymbolKernel TextKernel TestKernel ActionKernel SequenceDialect RegionDialect MemberDialect }

@@ -19,15 +19,18 @@ pub mod io;
 #[cfg(feature = "jit")]
 pub mod jit;
 pub mod kernel;
+pub mod kernels;
 pub mod passes;
+pub mod slice;
 pub mod verify;
 
 pub use exec::{Backend, Executable};
 pub use io::{CodecError, Fault, FaultKind, Input, Limits, Output, Status};
 pub use kernel::{
     ActionKernel, Cursor, MemberDialect, MemberKey, MemberTable, RegionDialect, ScalarKernel, SequenceDialect,
-    SymbolKernel, SymbolTable, TestKernel, TextKernel,
+    SliceKernel, SymbolKernel, SymbolTable, TestKernel, TextKernel,
 };
+pub use slice::Elements;
 
 /// Which way a program moves values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +127,7 @@ impl Wire {
         match self {
             Wire::Fixed { scalar, .. } => *scalar,
             Wire::Kernel(kernel) => kernel.scalar,
-            Wire::Symbol(..) => Scalar::I64,
+            Wire::Symbol(kernel, _) => kernel.scalar,
         }
     }
 }
@@ -285,6 +288,17 @@ pub enum OpKind {
         scalar: Scalar,
         /// Order on the wire.
         order: Order,
+        /// Largest number of elements; 0 is unbounded.
+        bound: u32,
+        /// What to do past the bound.
+        overflow: Overflow,
+    },
+    /// E D: all elements of a sequence or array of plain scalars by one function of the codec's.
+    Slice {
+        /// The sequence or array.
+        place: Place,
+        /// The function.
+        kernel: &'static SliceKernel,
         /// Largest number of elements; 0 is unbounded.
         bound: u32,
         /// What to do past the bound.

@@ -179,6 +179,7 @@ impl Verifier<'_> {
                 self.place(*place, state, |k| matches!(k, Kind::String { .. }))?;
             }
             OpKind::Bulk { place, scalar, .. } => self.bulk(*place, *scalar, state)?,
+            OpKind::Slice { place, kernel, .. } => self.slice(*place, kernel.scalar, state)?,
             OpKind::Sequence { place, source, element, .. } => {
                 let frame = self.elements(*place, source, state)?;
                 nested(element, State { indexed: true, accumulator: None, ..before.inside(frame) })?;
@@ -410,6 +411,18 @@ impl Verifier<'_> {
         };
         let Kind::Sequence(sequence) = &self.layout.node(node).kind else { unreachable!("just checked") };
         let plain = matches!(&self.layout.node(sequence.element).kind, Kind::Scalar(s) if *s == scalar);
+        require(plain, "the elements are something else")
+    }
+
+    fn slice(&self, place: Place, scalar: Scalar, state: &State) -> Verdict {
+        let node = self.place(place, state, |k| matches!(k, Kind::Sequence(_) | Kind::Array { .. }))?;
+        let element = match &self.layout.node(node.ok_or("a sink is no slice")?).kind {
+            Kind::Sequence(sequence) => sequence.element,
+            Kind::Array { element, .. } => *element,
+            _ => unreachable!("just checked"),
+        };
+        require(scalar != Scalar::Bool, "a slice of booleans cannot be checked")?;
+        let plain = matches!(&self.layout.node(element).kind, Kind::Scalar(s) if *s == scalar);
         require(plain, "the elements are something else")
     }
 

@@ -3,7 +3,10 @@
 use alloc::{collections::BTreeSet, format, string::String, vec, vec::Vec};
 use md5::{Digest, Md5};
 
-use super::{AutoId, Case, Def, DefId, DefKind, Literal, Member, Schema, Type, holder_bits, literal};
+use super::{
+    AutoId, Case, Def, DefId, DefKind, Literal, Member, Schema, Type, holder_bits,
+    literal::{self, Constants},
+};
 
 /// Largest member id (XTypes 7.3.1.2.1.1): 28 bits.
 pub const MAX_MEMBER_ID: u32 = 0x0FFF_FFFF;
@@ -113,8 +116,11 @@ impl SchemaBuilder {
             next[i] = next_number(&self.defs[i]).unwrap_or(start);
         }
         check_unique(&self.defs)?;
-        self.defs.iter().try_for_each(|def| check_values(&self.defs, def))?;
-        fit_defaults(&mut self.defs)?;
+        let constants = Constants::of(&self.defs);
+        self.defs.iter().try_for_each(|def| check_values(&self.defs, &constants, def))?;
+        for (def, defaults) in fit_defaults(&constants, &self.defs)?.into_iter().enumerate() {
+            own_members_mut(&mut self.defs[def]).zip(defaults).for_each(|(m, default)| m.default = default);
+        }
         Ok(Schema::from_checked(self.defs, root))
     }
 }
@@ -412,24 +418,17 @@ fn in_range(def: &str, what: &'static str, got: u64, min: u64, max: u64) -> Resu
     }
 }
 
-/// Makes each default a constant of its member's type, or refuses it.
-fn fit_defaults(defs: &mut [Def]) -> Result<(), SchemaError> {
-    for i in 0..defs.len() {
-        let fitted: Vec<Option<Literal>> =
-            own_members(&defs[i]).map(|m| fit_default(defs, &defs[i].name, m)).collect::<Result<_, _>>()?;
-        own_members_mut(&mut defs[i]).zip(fitted).for_each(|(m, default)| m.default = default);
-    }
-    Ok(())
+/// Each default as a constant of its member's type, definition by definition, or a refusal.
+fn fit_defaults(constants: &Constants<'_>, defs: &[Def]) -> Result<Vec<Vec<Option<Literal>>>, SchemaError> {
+    let of_def = |def: &Def| own_members(def).map(|m| fit_default(constants, def, m)).collect();
+    defs.iter().map(of_def).collect()
 }
 
-fn fit_default(defs: &[Def], def: &str, member: &Member) -> Result<Option<Literal>, SchemaError> {
+fn fit_default(constants: &Constants<'_>, def: &Def, member: &Member) -> Result<Option<Literal>, SchemaError> {
     let Some(default) = &member.default else { return Ok(None) };
-    match literal::fit(defs, &member.ty, default) {
+    match constants.fit(&member.ty, default) {
         Some(fitted) => Ok(Some(fitted)),
-        None => Err(SchemaError::Reference {
-            def: def.into(),
-            what: format!("the default of '{}' is no value of its type", member.name),
-        }),
+        None => refer(def, format!("the default of '{}' is no value of its type", member.name)),
     }
 }
 
@@ -508,7 +507,7 @@ fn unique(def: &str, what: &'static str, names: impl Iterator<Item = String>) ->
     Ok(())
 }
 
-fn check_values(defs: &[Def], def: &Def) -> Result<(), SchemaError> {
+fn check_values(defs: &[Def], constants: &Constants<'_>, def: &Def) -> Result<(), SchemaError> {
     check_names(def)?;
     match &def.kind {
         DefKind::Enum { bit_bound, literals } => {
@@ -533,7 +532,7 @@ fn check_values(defs: &[Def], def: &Def) -> Result<(), SchemaError> {
             if !is_discriminator(defs, discriminator) {
                 return refer(def, "a discriminator must be a boolean, octet, integer, character or enum");
             }
-            cases.iter().try_for_each(|case| check_labels(defs, def, discriminator, case))
+            cases.iter().try_for_each(|case| check_labels(defs, constants, def, discriminator, case))
         }
         DefKind::Bitset { fields, .. } => fields.iter().try_for_each(|f| match bits_of(defs, &f.ty) {
             Some(bits) => in_range(&def.name, "the width of a bit field", u64::from(f.width), 1, bits),
@@ -547,7 +546,7 @@ fn check_values(defs: &[Def], def: &Def) -> Result<(), SchemaError> {
     }
 }
 
-fn refer(def: &Def, what: impl Into<String>) -> Result<(), SchemaError> {
+fn refer<T>(def: &Def, what: impl Into<String>) -> Result<T, SchemaError> {
     Err(SchemaError::Reference { def: def.name.clone(), what: what.into() })
 }
 
@@ -567,7 +566,13 @@ fn check_names(def: &Def) -> Result<(), SchemaError> {
 }
 
 /// Each label is a value of the discriminator, and each case can be selected.
-fn check_labels(defs: &[Def], def: &Def, discriminator: &Type, case: &Case) -> Result<(), SchemaError> {
+fn check_labels(
+    defs: &[Def],
+    constants: &Constants<'_>,
+    def: &Def,
+    discriminator: &Type,
+    case: &Case,
+) -> Result<(), SchemaError> {
     if case.labels.is_empty() && !case.is_default {
         return refer(def, format!("no label selects '{}'", case.member.name));
     }
@@ -578,7 +583,7 @@ fn check_labels(defs: &[Def], def: &Def, discriminator: &Type, case: &Case) -> R
         Some(Type::Bool) => matches!(label, 0 | 1),
         Some(Type::Char8) => (0..=0xFF).contains(label),
         Some(Type::Char16) => (0..=0xFFFF).contains(label),
-        Some(ty @ Type::Def(_)) => literal::fit(defs, ty, &Literal::Int((*label).into())).is_some(),
+        Some(ty @ Type::Def(_)) => constants.fit(ty, &Literal::Int((*label).into())).is_some(),
         Some(ty) => literal::integer_range(ty).is_some_and(|range| range.contains(&(*label).into())),
         None => false,
     };

@@ -1,30 +1,70 @@
 //! Which constant is a value of which type.
 
-use alloc::string::String;
+use alloc::collections::BTreeMap;
 
-use super::{Def, DefKind, Literal, Type, builder::unalias};
+use super::{Def, DefKind, EnumLiteral, Literal, Type, builder::unalias};
 
-/// `literal` as a constant of type `ty`: an integer for a double becomes a double, a scoped name of an enum's literal loses its
-/// scope, and so on. None if it is no value of that type.
-///
-/// The same default then has the same form wherever the type came from, which equal hashes need.
-pub(super) fn fit(defs: &[Def], ty: &Type, literal: &Literal) -> Option<Literal> {
-    match (unalias(defs, ty)?, literal) {
-        (Type::Bool, Literal::Bool(_)) => Some(literal.clone()),
-        (Type::Bool, Literal::Int(value @ (0 | 1))) => Some(Literal::Bool(*value == 1)),
-        (Type::Octet, Literal::Char(code)) => fit(defs, ty, &Literal::Int((*code).into())),
-        (Type::Float32, Literal::Float(value)) => single(*value),
-        (Type::Float32, Literal::Int(value)) => single(*value as f64),
-        (Type::Float64 | Type::Float128, Literal::Float(_)) => Some(literal.clone()),
-        (Type::Float64 | Type::Float128, Literal::Int(value)) => Some(Literal::Float(*value as f64)),
-        (Type::Char8, Literal::Char(code)) => (*code <= 0xFF).then(|| literal.clone()),
-        (Type::Char16, Literal::Char(code)) => (*code <= 0xFFFF).then(|| literal.clone()),
-        (Type::Char8 | Type::Char16, Literal::Int(code)) => fit(defs, ty, &Literal::Char(u32::try_from(*code).ok()?)),
-        (Type::String { bound }, Literal::String(text)) => within(*bound, text.len(), literal),
-        (Type::WString { bound }, Literal::String(text)) => within(*bound, text.encode_utf16().count(), literal),
-        (Type::Def(id), _) => fit_def(&defs.get(id.0 as usize)?.kind, literal),
-        (ty, Literal::Int(value)) => integer_range(ty)?.contains(value).then(|| literal.clone()),
-        _ => None,
+/// Definitions with the literals of all their enums, to be looked up: a stranger's schema may have very many of them, and as many
+/// members that mention them.
+pub(super) struct Constants<'a> {
+    defs: &'a [Def],
+    by_name: BTreeMap<(u32, &'a str), &'a EnumLiteral>,
+    by_value: BTreeMap<(u32, i128), &'a EnumLiteral>,
+}
+
+impl<'a> Constants<'a> {
+    pub(super) fn of(defs: &'a [Def]) -> Constants<'a> {
+        let enums = (0u32..).zip(defs).filter_map(|(i, def)| match &def.kind {
+            DefKind::Enum { literals, .. } => Some((i, literals)),
+            _ => None,
+        });
+        let all = enums.flat_map(|(i, literals)| literals.iter().map(move |l| (i, l)));
+        Constants {
+            defs,
+            by_name: all.clone().map(|(i, l)| ((i, l.name.as_str()), l)).collect(),
+            by_value: all.map(|(i, l)| ((i, l.value.into()), l)).collect(),
+        }
+    }
+
+    /// `literal` as a constant of type `ty`: an integer for a double becomes a double, a scoped name of an enum's literal loses its
+    /// scope, and so on. None if it is no value of that type.
+    ///
+    /// The same default then has the same form wherever the type came from, which equal hashes need.
+    pub(super) fn fit(&self, ty: &Type, literal: &Literal) -> Option<Literal> {
+        match (unalias(self.defs, ty)?, literal) {
+            (Type::Bool, Literal::Bool(_)) => Some(literal.clone()),
+            (Type::Bool, Literal::Int(value @ (0 | 1))) => Some(Literal::Bool(*value == 1)),
+            (Type::Octet, Literal::Char(code)) => self.fit(ty, &Literal::Int((*code).into())),
+            (Type::Float32, Literal::Float(value)) => single(*value),
+            (Type::Float32, Literal::Int(value)) => single(*value as f64),
+            (Type::Float64 | Type::Float128, Literal::Float(_)) => Some(literal.clone()),
+            (Type::Float64 | Type::Float128, Literal::Int(value)) => Some(Literal::Float(*value as f64)),
+            (Type::Char8, Literal::Char(code)) => (*code <= 0xFF).then(|| literal.clone()),
+            (Type::Char16, Literal::Char(code)) => (*code <= 0xFFFF).then(|| literal.clone()),
+            (Type::Char8 | Type::Char16, Literal::Int(code)) => {
+                self.fit(ty, &Literal::Char(u32::try_from(*code).ok()?))
+            }
+            (Type::String { bound }, Literal::String(text)) => within(*bound, text.len(), literal),
+            (Type::WString { bound }, Literal::String(text)) => within(*bound, text.encode_utf16().count(), literal),
+            (Type::Def(id), _) => self.fit_def(id.0, literal),
+            (ty, Literal::Int(value)) => integer_range(ty)?.contains(value).then(|| literal.clone()),
+            _ => None,
+        }
+    }
+
+    fn fit_def(&self, id: u32, literal: &Literal) -> Option<Literal> {
+        let named = |found: &&EnumLiteral| Literal::Enum(found.name.clone());
+        match (&self.defs.get(id as usize)?.kind, literal) {
+            (DefKind::Enum { .. }, Literal::Enum(name)) => self.by_name.get(&(id, last_part(name))).map(named),
+            (DefKind::Enum { .. }, Literal::Int(value)) => self.by_value.get(&(id, *value)).map(named),
+            (DefKind::Bitmask { flags, .. }, Literal::Enum(name)) => {
+                let name = last_part(name);
+                flags.iter().find(|f| f.name == name).map(|f| Literal::Int(1 << f.position))
+            }
+            (DefKind::Bitmask { bit_bound, .. }, Literal::Int(bits)) => fits_bits(*bits, *bit_bound, literal),
+            (DefKind::Bitset { .. }, Literal::Int(bits)) => fits_bits(*bits, 64, literal),
+            _ => None,
+        }
     }
 }
 
@@ -36,25 +76,6 @@ fn single(value: f64) -> Option<Literal> {
 
 fn within(bound: u32, len: usize, literal: &Literal) -> Option<Literal> {
     (bound == 0 || len as u64 <= u64::from(bound)).then(|| literal.clone())
-}
-
-fn fit_def(kind: &DefKind, literal: &Literal) -> Option<Literal> {
-    match (kind, literal) {
-        (DefKind::Enum { literals, .. }, Literal::Enum(name)) => {
-            let name = last_part(name);
-            literals.iter().find(|l| l.name == name).map(|l| Literal::Enum(l.name.clone()))
-        }
-        (DefKind::Enum { literals, .. }, Literal::Int(value)) => {
-            literals.iter().find(|l| i128::from(l.value) == *value).map(|l| Literal::Enum(l.name.clone()))
-        }
-        (DefKind::Bitmask { flags, .. }, Literal::Enum(name)) => {
-            let name = last_part(name);
-            flags.iter().find(|f| f.name == name).map(|f| Literal::Int(1 << f.position))
-        }
-        (DefKind::Bitmask { bit_bound, .. }, Literal::Int(bits)) => fits_bits(*bits, *bit_bound, literal),
-        (DefKind::Bitset { .. }, Literal::Int(bits)) => fits_bits(*bits, 64, literal),
-        _ => None,
-    }
 }
 
 fn last_part(name: &str) -> &str {
@@ -82,7 +103,7 @@ pub(super) fn integer_range(ty: &Type) -> Option<core::ops::RangeInclusive<i128>
 }
 
 /// The value of an enum's literal.
-pub(super) fn enum_value(defs: &[Def], ty: &Type, name: &String) -> Option<i32> {
+pub(super) fn enum_value(defs: &[Def], ty: &Type, name: &str) -> Option<i32> {
     let Type::Def(id) = unalias(defs, ty)? else { return None };
     match &defs.get(id.0 as usize)?.kind {
         DefKind::Enum { literals, .. } => literals.iter().find(|l| l.name == *name).map(|l| l.value),

@@ -9,7 +9,7 @@ use polywire_core::schema::{
 };
 
 use super::order::{Step, steps};
-use super::{EmitError, Emitter, argument_type, finite, float_text, is_identifier, primitive_name};
+use super::{EmitError, Emitter, argument_type, float_text, is_identifier, primitive_name};
 use crate::document::Constant;
 use crate::keywords;
 
@@ -132,10 +132,10 @@ impl Writer<'_> {
             Extensibility::Appendable if shown => list.push("@appendable".into()),
             Extensibility::Appendable => {}
         }
-        if let DefKind::Enum { bit_bound, .. } | DefKind::Bitmask { bit_bound, .. } = def.kind {
-            if bit_bound != 32 {
-                list.push(format!("@bit_bound({bit_bound})"));
-            }
+        if let DefKind::Enum { bit_bound, .. } | DefKind::Bitmask { bit_bound, .. } = def.kind
+            && bit_bound != 32
+        {
+            list.push(format!("@bit_bound({bit_bound})"));
         }
         if def.nested {
             list.push("@nested".into());
@@ -359,12 +359,13 @@ impl Writer<'_> {
     // Constants.
 
     fn literal(&self, literal: &Literal, ty: Option<&Type>) -> Text {
-        finite(literal, &self.def)?;
         let ty = ty.map(|ty| self.schema.resolve(ty));
         Ok(match literal {
             Literal::Bool(value) => if *value { "TRUE" } else { "FALSE" }.into(),
             Literal::Int(value) if value.unsigned_abs() <= u128::from(u64::MAX) => value.to_string(),
             Literal::Int(value) => return Err(self.no_value(format!("{value} needs more than 64 bits"))),
+            Literal::Float(value) if value.is_nan() => "0.0 / 0.0".into(),
+            Literal::Float(value) if value.is_infinite() => format!("{:?} / 0.0", value.signum()),
             Literal::Float(value) => float_text(*value, ty),
             Literal::Char(code) => character(*code),
             Literal::String(text) if text.contains('\0') => {

@@ -128,12 +128,3 @@ fn float_text(value: f64, ty: Option<&Type>) -> String {
 fn argument_type<'a>(annotation: &str, member: &'a Type) -> Option<&'a Type> {
     matches!(annotation, "min" | "max" | "range").then_some(member)
 }
-
-fn finite(literal: &Literal, def: &str) -> Result<(), EmitError> {
-    match literal {
-        Literal::Float(value) if !value.is_finite() => {
-            Err(EmitError::Value { def: def.into(), what: format!("there is no constant for {value}") })
-        }
-        _ => Ok(()),
-    }
-}

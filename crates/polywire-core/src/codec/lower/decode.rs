@@ -162,6 +162,11 @@ impl<'a> DecodeWalk<'a> {
         filled.map(|()| Block(inner))
     }
 
+    /// Appends a block's operations.
+    pub fn append(&mut self, block: Block) {
+        self.ops.extend(block.0);
+    }
+
     /// Emits the value of a writer's type into a slot.
     pub fn value(&mut self, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
         let dialect = self.dialect;
@@ -569,14 +574,24 @@ impl<'a> DecodeWalk<'a> {
 
     /// The scalar of a sequence's elements, if the wire's bytes can be copied to memory all at once but for their order.
     pub fn bulk_scalar(&self, element: &Type, slot: &Slot<'_>) -> Option<Scalar> {
-        let scalar = scalar_of(self.writer.resolve(element))?;
         match self.kind(slot.place) {
-            None => Some(scalar),
-            Some(Kind::Sequence(sequence)) => match &self.layout.node(sequence.element).kind {
-                Kind::Scalar(memory) => (*memory == scalar).then_some(scalar),
-                _ => None,
-            },
+            None => scalar_of(self.writer.resolve(element)),
+            Some(Kind::Sequence(_)) => self.slice_scalar(element, slot),
             Some(_) => None,
+        }
+    }
+
+    /// The scalar of a sequence's or array's elements, if it is the same in memory; none for a sink.
+    pub fn slice_scalar(&self, element: &Type, slot: &Slot<'_>) -> Option<Scalar> {
+        let scalar = scalar_of(self.writer.resolve(element))?;
+        let node = match self.kind(slot.place)? {
+            Kind::Sequence(sequence) => sequence.element,
+            Kind::Array { element, .. } => *element,
+            _ => return None,
+        };
+        match &self.layout.node(node).kind {
+            Kind::Scalar(memory) => (*memory == scalar).then_some(scalar),
+            _ => None,
         }
     }
 

@@ -117,6 +117,11 @@ impl<'a> EncodeWalk<'a> {
         filled.map(|()| Block(inner))
     }
 
+    /// Appends a block's operations.
+    pub fn append(&mut self, block: Block) {
+        self.ops.extend(block.0);
+    }
+
     /// Emits the value of a type at a place.
     pub fn value(&mut self, ty: &Type, place: Place) -> Result<(), LowerError> {
         let dialect = self.dialect;
@@ -292,6 +297,14 @@ impl<'a> EncodeWalk<'a> {
             Some(Kind::Scalar(scalar)) => Ok(*scalar),
             Some(Kind::Enum(node)) => Ok(node.repr),
             _ => Err(self.mismatch()),
+        }
+    }
+
+    /// The scalar that a node is, if it is one and any of its values may stand there.
+    pub fn scalar_node(&self, node: NodeId) -> Option<Scalar> {
+        match &self.layout.node(node).kind {
+            Kind::Scalar(scalar) => Some(*scalar),
+            _ => None,
         }
     }
 

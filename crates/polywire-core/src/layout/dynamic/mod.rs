@@ -27,7 +27,7 @@ pub(super) use plan::integer_bytes;
 const MAX_BYTES: u64 = 1 << 26;
 
 /// Fields of all structures together. Inheritance multiplies: many structures may share one large base.
-const MAX_FIELDS: usize = 1 << 20;
+const MAX_FIELDS: usize = 1 << 17;
 
 impl Shape {
     /// The shape of records of a schema.

@@ -16,6 +16,7 @@ impl Plan {
         while let Some((id, ty)) = planner.later.pop() {
             planner.fill(id, &ty, None)?;
         }
+        planner.entries();
         // The queue held every place that was reserved.
         let places: Option<Vec<Place>> = planner.places.into_iter().collect();
         let places = places.ok_or(ShapeError::TooLarge { bytes: MAX_BYTES + 1, max: MAX_BYTES })?;
@@ -85,8 +86,9 @@ impl Planner<'_> {
                 self.array(element, dims)?
             }
             Type::Map { key, value, .. } => {
-                let (key, value) = (self.now(key, None)?, self.now(value, None)?);
-                self.map(key, value)
+                let (key, value) = (self.later(key), self.later(value));
+                // Where the value lies in an entry is known when both sizes are.
+                of_type::<RawMap>(What::Map { key, value, value_at: 0, stride: 0, align: 1 })
             }
             Type::Def(def) => self.definition(*def, fresh)?,
             primitive => scalar_place(scalar_of(primitive), fresh),
@@ -184,7 +186,7 @@ impl Planner<'_> {
                     let inner = self.later(&case.member.ty);
                     self.add(of_type::<*mut u8>(What::Boxed { inner }))
                 }
-                false => self.now(&case.member.ty, None)?,
+                false => self.now(&case.member.ty, case.member.default.as_ref())?,
             };
             let (of_case, its_align) = self.known_place(node).block();
             (size, align) = (usize::max(size, of_case), usize::max(align, its_align));
@@ -210,13 +212,17 @@ impl Planner<'_> {
         Ok(Place { size: bytes as usize, align: place.align, plain: place.plain, zero: place.zero, what })
     }
 
-    fn map(&mut self, key: NodeId, value: NodeId) -> Place {
-        let ((key_size, key_align), (value_size, value_align)) =
-            (self.known_place(key).block(), self.known_place(value).block());
-        let align = key_align.max(value_align);
-        let value_at = key_size.next_multiple_of(value_align);
-        let stride = (value_at + value_size).next_multiple_of(align);
-        of_type::<RawMap>(What::Map { key, value, value_at, stride, align })
+    /// Lays out the entries of every map.
+    fn entries(&mut self) {
+        for i in 0..self.places.len() {
+            let Some(Place { what: What::Map { key, value, .. }, .. }) = self.places[i] else { continue };
+            let (key_place, value_place) = (self.known_place(key), self.known_place(value));
+            let align = key_place.align.max(value_place.align);
+            let value_at = key_place.size.next_multiple_of(value_place.align);
+            let stride = (value_at + value_place.size).next_multiple_of(align);
+            let what = What::Map { key, value, value_at, stride, align };
+            self.places[i] = Some(of_type::<RawMap>(what));
+        }
     }
 
     fn add(&mut self, place: Place) -> NodeId {

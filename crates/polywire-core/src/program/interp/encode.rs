@@ -6,8 +6,8 @@ use super::{Failed, check, convert, load, memory_scalar, ok, reorder, store};
 use crate::{
     layout::{Kind, NodeId, Scalar},
     program::{
-        Block, Cursor, FaultKind, Op, OpKind, Order, Output, Place, Program, ScalarKernel, Segment, Status, TextForm,
-        Wire,
+        Block, Cursor, FaultKind, Op, OpKind, Order, Output, Place, Program, ScalarKernel, Segment, SliceKernel,
+        Status, TextForm, Wire,
     },
 };
 
@@ -38,7 +38,7 @@ impl<'r> Run<'r, '_> {
 
     /// An operation; a failure is blamed on its field.
     pub(super) fn named(&mut self, op: &'r Op, frame: *const u8) -> Done {
-        self.op(op, frame).inspect_err(|Failed| self.output.fault.name(op.path))
+        self.op(op, frame).inspect_err(|Failed| self.output.blame(op.path))
     }
 
     fn op(&mut self, op: &'r Op, frame: *const u8) -> Done {
@@ -93,6 +93,7 @@ impl<'r> Run<'r, '_> {
                 ok(self.output.reserve(*after as usize))
             }
             OpKind::Bulk { place, scalar, order, bound, .. } => self.bulk(*place, *scalar, *order, *bound, frame),
+            OpKind::Slice { place, kernel, bound, .. } => self.slice(*place, kernel, *bound, frame),
             OpKind::Sequence { place, element, bound, .. } => self.sequence(*place, element, *bound, frame),
             OpKind::Map { place, key, value, bound, .. } => self.map(*place, key, value, *bound, frame),
             OpKind::IfPresent { place, then, otherwise } => {
@@ -242,6 +243,20 @@ impl<'r> Run<'r, '_> {
         Ok(())
     }
 
+    fn slice(&mut self, place: Place, kernel: &SliceKernel, bound: u32, frame: *const u8) -> Done {
+        let (at, node) = at(place, frame);
+        let (data, len) = match &self.program.layout.node(node).kind {
+            // SAFETY: the verifier found the sequence at the place.
+            Kind::Sequence(sequence) => unsafe { sequence.access.slice(at) },
+            Kind::Array { len, .. } => (at, *len as usize),
+            _ => unreachable!("the verifier admits sequences and arrays only"),
+        };
+        self.hold(len, bound)?;
+        // SAFETY: the verifier found the elements to be such scalars, which have no padding.
+        let bytes = unsafe { core::slice::from_raw_parts(data, len * kernel.scalar.size()) };
+        ok((kernel.put)(self.output, bytes))
+    }
+
     fn hold(&mut self, len: usize, bound: u32) -> Done {
         match bound > 0 && len > bound as usize {
             true => Err(self.fail(FaultKind::Bound, bound.into(), len as u64)),
@@ -266,7 +281,7 @@ impl<'r> Run<'r, '_> {
         for i in 0..len {
             self.index = i as u64;
             self.block(element, data.wrapping_add(i * stride))
-                .inspect_err(|Failed| self.output.fault.index(i as u32))?;
+                .inspect_err(|Failed| self.output.blame_element(i as u32))?;
         }
         self.index = outer;
         Ok(())
@@ -285,7 +300,7 @@ impl<'r> Run<'r, '_> {
         let mut visit = |k: *const u8, v: *const u8| {
             self.index = i;
             done = self.block(key, k).and_then(|()| self.block(value, v));
-            done = done.inspect_err(|Failed| self.output.fault.index(i as u32));
+            done = done.inspect_err(|Failed| self.output.blame_element(i as u32));
             i += 1;
             done.is_ok()
         };

@@ -133,7 +133,7 @@ impl<'e> Emit<'e, '_> {
                 let frame = self.place_address(*place, frame);
                 self.call_routine(op, *routine, frame, shims::too_deep_input as *const u8);
             }
-            OpKind::SetText(..) | OpKind::Fail(_) => self.decode_by_interpreter(op, frame),
+            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } => self.decode_by_interpreter(op, frame),
             OpKind::Map { .. } | OpKind::Members { .. } => {
                 self.decode_by_interpreter(op, frame);
                 self.accumulator = None;
@@ -317,7 +317,7 @@ impl<'e> Emit<'e, '_> {
                 let (word, table) = (self.word(), self.address(&**table));
                 self.call_status(op, kernel.get as *const u8, &[self.context, table, word]);
                 let value = self.load_word(0);
-                self.set(value, Scalar::I64);
+                self.set(value, kernel.scalar);
             }
         }
     }
@@ -536,8 +536,8 @@ impl<'e> Emit<'e, '_> {
         let (end, position) = (self.code.use_var(self.end), self.position());
         let after = self.code.ins().iadd(position, bytes);
         let short = self.code.ins().icmp(IntCC::UnsignedGreaterThan, after, end);
-        let limit = offset_of!(Input<'_>, limits) + offset_of!(crate::program::Limits, elements);
-        let limit = self.code.ins().uload32(flags(), self.context, limit as i32);
+        let limits = self.load(types::I64, self.context, offset_of!(Input<'_>, limits) as i32);
+        let limit = self.code.ins().uload32(flags(), limits, offset_of!(crate::program::Limits, elements) as i32);
         let many = self.code.ins().icmp(IntCC::UnsignedGreaterThan, count, limit);
         let unfit = self.code.ins().bor(short, many);
         self.or_else(unfit, slow);

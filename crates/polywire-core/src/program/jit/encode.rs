@@ -136,7 +136,7 @@ impl<'e> Emit<'e, '_> {
                 self.encode_by_interpreter(op, frame);
                 self.accumulator = None;
             }
-            OpKind::Fail(_) => self.encode_by_interpreter(op, frame),
+            OpKind::Fail(_) | OpKind::Slice { .. } => self.encode_by_interpreter(op, frame),
             OpKind::Store(_)
             | OpKind::Get(_)
             | OpKind::SetText(..)

@@ -15,22 +15,22 @@ use crate::{
 
 pub(super) unsafe extern "C" fn name_input(input: *mut Input<'_>, path: u64) {
     // SAFETY: as the module says.
-    unsafe { (*input).fault.name(PathId(path as u32)) }
+    unsafe { (*input).blame(PathId(path as u32)) }
 }
 
 pub(super) unsafe extern "C" fn name_output(output: *mut Output<'_>, path: u64) {
     // SAFETY: as the module says.
-    unsafe { (*output).fault.name(PathId(path as u32)) }
+    unsafe { (*output).blame(PathId(path as u32)) }
 }
 
 pub(super) unsafe extern "C" fn index_input(input: *mut Input<'_>, index: u64) {
     // SAFETY: as the module says.
-    unsafe { (*input).fault.index(index as u32) }
+    unsafe { (*input).blame_element(index as u32) }
 }
 
 pub(super) unsafe extern "C" fn index_output(output: *mut Output<'_>, index: u64) {
     // SAFETY: as the module says.
-    unsafe { (*output).fault.index(index as u32) }
+    unsafe { (*output).blame_element(index as u32) }
 }
 
 pub(super) unsafe extern "C" fn truncated(input: *mut Input<'_>, wanted: u64) {

@@ -195,7 +195,8 @@ fn no_document_unfolds_into_much_more_memory() {
         strukt((0..3000).map(|i| Member::new(format!("{i}"), deep.clone())).collect()),
         strukt((0..60_000).map(|i| Member::new(format!("{i}"), Type::Bool)).collect()),
         strukt((0..3000).map(|i| Member::new(format!("{i}"), Type::array(Type::Bool, [1; 32]))).collect()),
-        union(labels),
+        union(Type::Int64, labels.clone(), vec![]),
+        union(Type::Def(DefId(1)), labels, (0..3000).map(|i| EnumLiteral::new(format!("l{i}"), i)).collect()),
     ];
     for schema in &documents {
         let bytes = schema.to_bytes();
@@ -215,9 +216,14 @@ fn with_annotations(mut member: Member, annotations: Vec<Annotation>) -> Member 
     member
 }
 
-fn union(labels: Vec<i64>) -> Schema {
+fn union(discriminator: Type, labels: Vec<i64>, literals: Vec<EnumLiteral>) -> Schema {
     let mut builder = SchemaBuilder::new();
-    let id = builder.add(Def::union("U", Type::Int64, vec![Case::new(labels, "a", Type::Bool)]));
+    let id = builder.add(Def::union("U", discriminator, vec![Case::new(labels, "a", Type::Bool)]));
+    if !literals.is_empty() {
+        let mut def = Def::enumeration("E", ["X"]);
+        def.kind = DefKind::Enum { bit_bound: 32, literals };
+        builder.add(def);
+    }
     builder.finish(Type::Def(id)).unwrap()
 }
 

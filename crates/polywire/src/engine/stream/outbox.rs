@@ -72,6 +72,8 @@ struct Lane {
     skipped: Option<Start>,
     /// Messages dropped since the last one sent.
     lost: u64,
+    /// Ends once nothing is held for it.
+    retiring: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -183,6 +185,7 @@ impl Outbox {
             interest: Interest::Asked,
             skipped: None,
             lost: 0,
+            retiring: false,
         };
         state.lanes.insert(channel, lane);
         state.ids.insert(id, channel);
@@ -193,14 +196,9 @@ impl Outbox {
     /// Ends one of the port's channels, after what is held for it.
     pub(super) fn retire(&self, channel: ChannelId) {
         let mut state = self.lock();
-        let Some(lane) = state.lanes.remove(&channel) else { return };
-        state.ids.remove(&lane.id);
-        state.forget_held(channel);
-        let mut out = Vec::new();
-        if state.encoder.retire(lane.id, &mut out).is_ok() {
-            self.push_control(&mut state, &out);
-        }
-        self.release(&mut state);
+        let Some(lane) = state.lanes.get_mut(&channel) else { return };
+        lane.retiring = true;
+        self.finish_retiring(&mut state);
     }
 
     /// The peer's word on the channel that it knows as `id`; gives the port's channel.
@@ -208,7 +206,7 @@ impl Outbox {
         let mut state = self.lock();
         let channel = *state.ids.get(&id)?;
         let lane = state.lanes.get_mut(&channel)?;
-        lane.interest = if *answer == Answer::Accept { Interest::Wanted } else { Interest::Unwanted };
+        lane.interest = if answer.accepts() { Interest::Wanted } else { Interest::Unwanted };
         if lane.interest == Interest::Unwanted {
             state.skip_held(channel);
         }
@@ -533,6 +531,22 @@ impl Outbox {
             let envelope = Envelope { extensions, ..held.envelope };
             // It was accepted before; what cannot be written now is the link's trouble.
             let _ = self.dispatch(state, &envelope, &mut Payload::Bytes(&held.payload));
+        }
+        self.finish_retiring(state);
+    }
+
+    fn finish_retiring(&self, state: &mut State) {
+        let held = |channel| state.held.iter().any(|held: &Held| held.channel == channel);
+        let done =
+            |(channel, lane): (&ChannelId, &Lane)| (lane.retiring && !held(*channel)).then_some((*channel, lane.id));
+        let done: Vec<_> = state.lanes.iter().filter_map(done).collect();
+        for (channel, id) in done {
+            state.lanes.remove(&channel);
+            state.ids.remove(&id);
+            let mut out = Vec::new();
+            if state.encoder.retire(id, &mut out).is_ok() {
+                self.push_control(state, &out);
+            }
         }
     }
 

@@ -1,0 +1,163 @@
+//! JSON (RFC 8259): driven by the schema, without a tree. `spec/json.md` says how each type is written.
+
+use alloc::{sync::Arc, vec, vec::Vec};
+
+use super::{Codec, LowerError, OptionSpec, Options, Properties, lower};
+use crate::{
+    layout::Layout,
+    program::{
+        Block, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Program, Status, io::CodecError,
+        kernels::json as text,
+    },
+    schema::Schema,
+};
+
+mod decode;
+mod encode;
+mod marks;
+mod scalars;
+mod tables;
+
+/// The codec `json`.
+pub static JSON: Json = Json;
+
+/// See [`JSON`].
+pub struct Json;
+
+impl Codec for Json {
+    fn name(&self) -> &'static str {
+        "json"
+    }
+
+    fn properties(&self) -> &'static Properties {
+        &Properties {
+            summary: "JSON text by the type's names",
+            text: true,
+            self_describing: true,
+            stateful: false,
+            typical_use: "browsers, scripts, logs, and peers that share no schema",
+            specification: "RFC 8259; spec/json.md",
+        }
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        const {
+            &[
+                OptionSpec {
+                    name: "int64",
+                    values: &["number", "string"],
+                    help: "64-bit integers as numbers (default) or strings",
+                },
+                OptionSpec { name: "enum", values: &["name", "number"], help: "enums by name (default) or as numbers" },
+                OptionSpec {
+                    name: "bytes",
+                    values: &["base64", "array"],
+                    help: "octets in base64 (default) or as an array of numbers",
+                },
+                OptionSpec {
+                    name: "bitmask",
+                    values: &["number", "names"],
+                    help: "bitmasks as a number (default) or an array of names",
+                },
+                OptionSpec {
+                    name: "null",
+                    values: &["omit", "write"],
+                    help: "absent members left out (default) or written as null",
+                },
+                OptionSpec {
+                    name: "pretty",
+                    values: &[],
+                    help: "one line (default) or, if there, several with indentation",
+                },
+            ]
+        }
+    }
+
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+        let dialect = encode::Dialect(Style::of(options));
+        let mut program = lower::encode::lower(&dialect, schema, layout)?;
+        if options.has("pretty") {
+            let body = core::mem::take(&mut program.root);
+            let kind = OpKind::Region { dialect: &marks::PRETTY, argument: 0, body };
+            program.root = Block(vec![Op { path: PathId(0), kind }]);
+        }
+        Ok(program)
+    }
+
+    fn lower_decode(
+        &self,
+        options: &Options,
+        writer: &Schema,
+        reader: &Schema,
+        layout: &Arc<Layout>,
+    ) -> Result<Program, LowerError> {
+        let dialect = decode::Dialect(Style::of(options));
+        let mut program = lower::decode::lower(&dialect, writer, reader, layout)?;
+        program.root.0.push(Op { path: PathId(0), kind: OpKind::Action(&marks::END, 0) });
+        Ok(program)
+    }
+}
+
+/// Options, read. They matter for writing only, for all forms are read; but kernels come in pairs.
+#[derive(Clone, Copy, Debug)]
+struct Style {
+    /// Integers of 64 bits as strings.
+    form: scalars::Form,
+    enum_numbers: bool,
+    byte_arrays: bool,
+    flag_names: bool,
+    write_null: bool,
+}
+
+impl Style {
+    fn of(options: &Options) -> Style {
+        let is = |name, value| options.value(name) == Some(value);
+        Style {
+            form: if is("int64", "string") { scalars::Form::Quoted } else { scalars::Form::Value },
+            enum_numbers: is("enum", "number"),
+            byte_arrays: is("bytes", "array"),
+            flag_names: is("bitmask", "names"),
+            write_null: is("null", "write"),
+        }
+    }
+}
+
+/// Checks that `bytes` are one JSON value of any kind, nested no deeper than the [`Limits`] allow: the grammar of RFC 8259, UTF-8, and
+/// surrogates in pairs.
+///
+/// ```
+/// use polywire_core::codec::json;
+///
+/// assert!(json::validate(br#" {"a": [1, 2.5e3, null]} "#).is_ok());
+/// let error = json::validate(br#"{"a": [1, 2,]}"#).unwrap_err();
+/// assert_eq!(error.offset, 12);
+/// ```
+pub fn validate(bytes: &[u8]) -> Result<(), CodecError> {
+    validate_within(bytes, &Limits::default())
+}
+
+/// [`validate`] with other limits.
+pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
+    let mut input = Input::new(bytes, limits);
+    let mut status = match bytes.len() > limits.message_bytes {
+        true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
+        false => text::skip(&mut input),
+    };
+    if status == Status::Ok {
+        status = text::end(&mut input);
+    }
+    match status {
+        Status::Ok => Ok(()),
+        Status::Failed => Err(CodecError::without_path(input.fault())),
+    }
+}
+
+/// A text as a JSON string, quotes included: for names that become part of a program.
+fn quoted(text: &str) -> Vec<u8> {
+    let (mut bytes, limits) = (Vec::new(), Limits::default());
+    let mut output = Output::new(&mut bytes, &limits);
+    let status = text::put_string(&mut output, text);
+    // It fails only for names longer than a message, and then the member cannot be written either.
+    let _ = output.finish(status);
+    bytes
+}

@@ -1,0 +1,78 @@
+//! Names of numbers, taken from schemas.
+
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
+
+use super::marks::{LITERAL, field};
+use crate::{
+    program::SymbolTable,
+    schema::{Case, Def, DefId, DefKind, Schema, Type},
+};
+
+fn table(symbols: impl Iterator<Item = (i64, Box<str>)>, otherwise: Option<i64>) -> Arc<SymbolTable> {
+    Arc::new(SymbolTable::new(symbols, otherwise))
+}
+
+/// An enum's literals.
+pub(super) fn literals(schema: &Schema, id: DefId, otherwise: Option<i32>) -> Arc<SymbolTable> {
+    let symbols = enum_literals(schema, id).into_iter().map(|(value, name)| (value, name.into()));
+    table(symbols, otherwise.map(i64::from))
+}
+
+fn enum_literals(schema: &Schema, id: DefId) -> Vec<(i64, &str)> {
+    match &schema.def(id).kind {
+        DefKind::Enum { literals, .. } => literals.iter().map(|l| (l.value.into(), l.name.as_str())).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A bitmask's flags by position; none if it is a bitset.
+pub(super) fn flags(schema: &Schema, id: DefId) -> Option<Arc<SymbolTable>> {
+    match &schema.def(id).kind {
+        DefKind::Bitmask { flags, .. } => {
+            Some(table(flags.iter().map(|f| (f.position.into(), f.name.as_str().into())), None))
+        }
+        _ => None,
+    }
+}
+
+/// A bitset's named fields.
+pub(super) fn bit_fields(schema: &Schema, id: DefId) -> Arc<SymbolTable> {
+    let signed = |ty: &Type| matches!(schema.resolve(ty), Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64);
+    let fields = schema.bit_fields(id).into_iter().filter_map(|f| {
+        let name = f.name.as_deref()?;
+        Some((field(f.position, f.width, signed(&f.ty)), name.into()))
+    });
+    table(fields, None)
+}
+
+/// What the first key of a union's object can be: its cases with their first labels, and the literals of the discriminator's enum.
+pub(super) fn union_head(schema: &Schema, discriminator: &Type, cases: &[Case]) -> Arc<SymbolTable> {
+    let cases_by_name = cases.iter().map(|case| {
+        let label = case.labels.first().copied().unwrap_or_else(|| free_label(schema, discriminator, cases));
+        (label, case.member.name.as_str().into())
+    });
+    let literals = match schema.resolve(discriminator) {
+        Type::Def(id) => enum_literals(schema, *id),
+        _ => Vec::new(),
+    };
+    let mark = char::from(LITERAL);
+    let literals = literals.into_iter().map(|(value, name)| (value, format!("{mark}{name}").into()));
+    table(cases_by_name.chain(literals), None)
+}
+
+/// A discriminator that is nobody's label, and so chooses the default case.
+fn free_label(schema: &Schema, discriminator: &Type, cases: &[Case]) -> i64 {
+    let taken = |value: &i64| cases.iter().any(|case| case.labels.contains(value));
+    let free = match schema.def_of(discriminator) {
+        Some(Def { kind: DefKind::Enum { literals, .. }, .. }) => {
+            literals.iter().map(|l| i64::from(l.value)).find(|value| !taken(value))
+        }
+        _ => (0..).find(|value| !taken(value)),
+    };
+    free.unwrap_or(0)
+}
+
+/// Just one name.
+pub(super) fn only(name: &str) -> Arc<SymbolTable> {
+    table([(0, String::from(name).into())].into_iter(), None)
+}

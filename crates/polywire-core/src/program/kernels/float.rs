@@ -1,0 +1,344 @@
+//! Floats as the shortest decimal text that reads back as the same value.
+
+use super::{
+    super::{Output, Status},
+    number::{POWERS, read_digits},
+};
+
+/// Writes a finite `f64`.
+#[inline]
+pub fn put_f64(output: &mut Output<'_>, value: f64) -> Status {
+    put_text(output, zmij::Buffer::new().format_finite(value))
+}
+
+/// Writes a finite `f32`.
+#[inline]
+pub fn put_f32(output: &mut Output<'_>, value: f32) -> Status {
+    put_text(output, zmij::Buffer::new().format_finite(value))
+}
+
+/// Bytes of the longest float, and more than it: so many are copied at once.
+const ROOM: usize = 24;
+
+#[inline]
+fn put_text(output: &mut Output<'_>, text: &str) -> Status {
+    debug_assert!(text.len() <= ROOM);
+    if output.reserve(ROOM.max(text.len())) == Status::Failed {
+        return Status::Failed;
+    }
+    // SAFETY: there is room.
+    unsafe { core::ptr::copy_nonoverlapping(text.as_ptr(), output.base.add(output.pos), text.len()) };
+    output.pos += text.len();
+    Status::Ok
+}
+
+/// A number's text, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decimal {
+    /// Bytes of text.
+    pub len: usize,
+    /// There is a minus sign.
+    pub negative: bool,
+    /// All digits as an integer, if [`Decimal::exact`].
+    pub digits: u64,
+    /// Power of ten that the digits are to be multiplied by.
+    pub exponent: i64,
+    /// The digits fit 64 bits and the exponent was not cut.
+    pub exact: bool,
+    /// It is an integer by its looks: neither fraction nor exponent.
+    pub plain: bool,
+}
+
+/// Where a number's text breaks the grammar of RFC 8259: bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotANumber(pub usize);
+
+/// Digits that always fit 64 bits.
+const SAFE_DIGITS: usize = 19;
+
+/// Takes a number apart by the grammar of RFC 8259, section 6.
+#[inline]
+pub fn decimal(bytes: &[u8]) -> Result<Decimal, NotANumber> {
+    let negative = bytes.first() == Some(&b'-');
+    let start = usize::from(negative);
+    let mut digits = 0;
+    let whole = read_digits(&bytes[start..], &mut digits);
+    if whole == 0 || (whole > 1 && bytes[start] == b'0') {
+        return Err(NotANumber(start + whole.min(1)));
+    }
+    let len = start + whole;
+    let number = Decimal { len, negative, digits, exponent: 0, exact: whole <= SAFE_DIGITS, plain: true };
+    match bytes.get(len) {
+        Some(b'.' | b'e' | b'E') => rest(bytes, number, whole),
+        _ => Ok(number),
+    }
+}
+
+/// Fraction and exponent.
+#[inline]
+fn rest(bytes: &[u8], mut number: Decimal, whole: usize) -> Result<Decimal, NotANumber> {
+    number.plain = false;
+    if bytes[number.len] == b'.' {
+        let fraction = read_digits(&bytes[number.len + 1..], &mut number.digits);
+        number.len += 1 + fraction;
+        if fraction == 0 {
+            return Err(NotANumber(number.len));
+        }
+        number.exponent = -(fraction as i64);
+        number.exact = whole + fraction <= SAFE_DIGITS || leading_zeros(bytes, &number, whole + fraction);
+    }
+    if matches!(bytes.get(number.len), Some(b'e' | b'E')) {
+        return exponent(bytes, number);
+    }
+    Ok(number)
+}
+
+/// True if the digits fit all the same, because so many of them are zeros in front, as in 0.00000000000000000001.
+#[cold]
+fn leading_zeros(bytes: &[u8], number: &Decimal, digits: usize) -> bool {
+    let text = &bytes[..number.len];
+    let zeros = text.iter().skip_while(|b| **b == b'-').take_while(|b| matches!(b, b'0' | b'.'));
+    digits - zeros.filter(|b| **b == b'0').count() <= SAFE_DIGITS
+}
+
+fn exponent(bytes: &[u8], mut number: Decimal) -> Result<Decimal, NotANumber> {
+    number.len += 1;
+    let negative = bytes.get(number.len) == Some(&b'-');
+    if matches!(bytes.get(number.len), Some(b'-' | b'+')) {
+        number.len += 1;
+    }
+    let mut value = 0;
+    let digits = read_digits(&bytes[number.len..], &mut value);
+    if digits == 0 {
+        return Err(NotANumber(number.len));
+    }
+    number.len += digits;
+    if digits > 9 {
+        number.exact = false;
+    } else {
+        number.exponent += if negative { -(value as i64) } else { value as i64 };
+    }
+    Ok(number)
+}
+
+/// The powers of ten that an `f64` holds.
+const F64_POWERS: [f64; 23] = {
+    let mut powers = [1.0; 23];
+    let mut i = 1;
+    while i < 23 {
+        powers[i] = if i < 20 { POWERS[i] as f64 } else { powers[i - 1] * 10.0 };
+        i += 1;
+    }
+    powers
+};
+
+impl Decimal {
+    /// The nearest `f64`, ties to even; `text` is what it was taken from. Too large becomes infinite.
+    #[inline]
+    pub fn to_f64(&self, text: &[u8]) -> f64 {
+        match self.quick() {
+            Some(value) => value,
+            None => slow::<f64>(text, self.len),
+        }
+    }
+
+    /// The nearest `f32`, ties to even.
+    #[inline]
+    pub fn to_f32(&self, text: &[u8]) -> f32 {
+        // A double is rounded once more here. That goes wrong only where the double lies exactly between two floats, and for subnormals.
+        let between = |bits: u64| bits & 0x1FFF_FFFF == 0x1000_0000;
+        let normal = f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX);
+        match self.quick() {
+            Some(value) if value == 0.0 || (!between(value.to_bits()) && normal.contains(&value.abs())) => value as f32,
+            _ => slow::<f32>(text, self.len),
+        }
+    }
+
+    /// If digits and power of ten are both exact as doubles, one operation gives the nearest (W. D. Clinger, 1990).
+    #[inline]
+    fn quick(&self) -> Option<f64> {
+        if !self.exact || self.digits > 1 << 53 || !(-22..=22).contains(&self.exponent) {
+            return None;
+        }
+        let digits = self.digits as f64;
+        let value = match self.exponent {
+            0 => digits,
+            e if e < 0 => digits / F64_POWERS[e.unsigned_abs() as usize],
+            e => digits * F64_POWERS[e as usize],
+        };
+        Some(if self.negative { -value } else { value })
+    }
+
+    /// The number as an integer, if it is one: 1.0 and 1e2 are. None also if it takes more than 64 bits and a sign.
+    pub fn to_integer(&self, text: &[u8]) -> Option<i128> {
+        let (digits, exponent) = if self.exact { (self.digits, self.exponent) } else { self.significant(text)? };
+        let power = |e: i64| usize::try_from(e).ok().and_then(|e| POWERS.get(e)).copied();
+        let magnitude = match exponent {
+            _ if digits == 0 => 0,
+            e if e < 0 => {
+                let divisor = power(-e)?;
+                (digits % divisor == 0).then(|| digits / divisor)?
+            }
+            e => digits.checked_mul(power(e)?)?,
+        };
+        Some(if self.negative { -i128::from(magnitude) } else { i128::from(magnitude) })
+    }
+
+    /// Digits without zeros at either end, and their exponent: for numbers with many of them, like 10000000000000000000000e-10.
+    #[cold]
+    fn significant(&self, text: &[u8]) -> Option<(u64, i64)> {
+        let text = text.get(..self.len)?;
+        let mantissa = text.split(|b| matches!(b, b'e' | b'E')).next()?;
+        let (mut digits, mut zeros, mut exponent) = (0u64, 0u32, self.exponent);
+        for digit in mantissa.iter().filter(|b| b.is_ascii_digit()).map(|b| u64::from(b - b'0')) {
+            if digit == 0 {
+                zeros += u32::from(digits != 0);
+                continue;
+            }
+            digits = digits.checked_mul(*POWERS.get(zeros as usize + 1)?)?.checked_add(digit)?;
+            zeros = 0;
+        }
+        exponent += i64::from(zeros);
+        // An exponent of so many digits was not read; only zero is an integer then.
+        let read = text[mantissa.len()..].len() <= 11;
+        (read || digits == 0).then_some((digits, exponent))
+    }
+
+    /// The value as a double, if it is exactly that.
+    pub fn to_exact_f64(&self, text: &[u8]) -> Option<f64> {
+        let (mut digits, exponent) = if self.exact { (self.digits, self.exponent) } else { self.significant(text)? };
+        if digits == 0 {
+            return Some(if self.negative { -0.0 } else { 0.0 });
+        }
+        if exponent < 0 {
+            // Divided by 10^n it is dyadic only if 5^n divides it.
+            let fives = 5u64.checked_pow(u32::try_from(-exponent).ok()?)?;
+            digits = (digits % fives == 0).then(|| digits / fives)?;
+        } else {
+            digits = digits.checked_mul(5u64.checked_pow(u32::try_from(exponent).ok()?)?)?;
+        }
+        let bits = 64 - digits.leading_zeros() - digits.trailing_zeros();
+        (bits <= 53).then(|| self.to_f64(text))
+    }
+}
+
+#[cold]
+fn slow<T: fast_float2::FastFloat + Default>(text: &[u8], len: usize) -> T {
+    // The text is a number by the grammar, all of which the parser takes.
+    fast_float2::parse(text.get(..len).unwrap_or(text)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{format, string::String};
+
+    use super::*;
+    use crate::schema::arbitrary::Random;
+
+    fn f64_of(text: &str) -> f64 {
+        decimal(text.as_bytes()).unwrap().to_f64(text.as_bytes())
+    }
+
+    fn f32_of(text: &str) -> f32 {
+        decimal(text.as_bytes()).unwrap().to_f32(text.as_bytes())
+    }
+
+    #[test]
+    fn floats_read_as_the_standard_library_reads_them() {
+        let mut random = Random::new(1);
+        let mut texts: alloc::vec::Vec<String> = [
+            "0",
+            "-0",
+            "0.0",
+            "-0.0e5",
+            "1e22",
+            "1e23",
+            "9007199254740993",
+            "9007199254740992",
+            "1e308",
+            "1e309",
+            "4.9e-324",
+            "2.4e-324",
+            "16777217",
+            "16777217.0000001",
+            "33554435",
+            "3.4028235e38",
+            "3.4028236e38",
+            "1e-45",
+            "7e-46",
+            "1.17549435e-38",
+            "0.00000000000000000000000000012345678901234567890",
+            "123456789012345678901234567890",
+            "1e999999999999",
+            "1e-999999999999",
+            "0e999999999999",
+            "1.00000017881393432617187499",
+            "1.00000017881393432617187500",
+            "1.00000017881393432617187501",
+        ]
+        .map(String::from)
+        .into();
+        for _ in 0..20_000 {
+            let bits = random.bits();
+            let (double, single) = (f64::from_bits(bits), f32::from_bits(bits as u32));
+            if double.is_finite() && single.is_finite() {
+                texts.extend([format!("{double:e}"), format!("{single:e}"), format!("{single}")]);
+            }
+            texts.push(format!("{}.{}e{}", bits >> 40, bits & 0xFFFF, (bits >> 20 & 63) as i64 - 32));
+        }
+        for text in texts {
+            assert_eq!(f64_of(&text).to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
+            assert_eq!(f32_of(&text).to_bits(), text.parse::<f32>().unwrap().to_bits(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_grammar_is_held() {
+        for text in ["", "-", "01", "-01", "1.", ".5", "1.e3", "1e", "1e+", "+1", "--1", "a", "00"] {
+            assert!(decimal(text.as_bytes()).is_err(), "{text}");
+        }
+        for (text, len) in [("1,", 1), ("-0.5]", 4), ("1e5}", 3), ("1E-05 ", 5), ("12.50x", 5)] {
+            assert_eq!(decimal(text.as_bytes()).unwrap().len, len, "{text}");
+        }
+    }
+
+    #[test]
+    fn integers_may_be_written_with_fraction_and_exponent() {
+        let integer = |text: &str| decimal(text.as_bytes()).unwrap().to_integer(text.as_bytes());
+        for (text, value) in [
+            ("1.0", 1),
+            ("1e2", 100),
+            ("-120e-1", -12),
+            ("-0.0", 0),
+            ("0e99999999999", 0),
+            ("18446744073709551615", 18446744073709551615),
+            ("1844674407370955161500000e-5", 18446744073709551615),
+            ("9007199254740993.000", 9007199254740993),
+            ("-9223372036854775808", -9223372036854775808),
+        ] {
+            assert_eq!(integer(text), Some(value), "{text}");
+        }
+        for text in [
+            "1.5",
+            "1e-1",
+            "18446744073709551616",
+            "1e20",
+            "1e99999999999",
+            "1e-99999999999",
+            "1.0000000000000000000000001",
+        ] {
+            assert_eq!(integer(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_what_a_double_holds_is_exact() {
+        let exact = |text: &str| decimal(text.as_bytes()).unwrap().to_exact_f64(text.as_bytes());
+        for text in ["0.5", "1e3", "-0.0", "3.0625", "9007199254740992", "1e22"] {
+            assert_eq!(exact(text).map(f64::to_bits), Some(text.parse::<f64>().unwrap().to_bits()), "{text}");
+        }
+        for text in ["0.1", "9007199254740993", "1e-1", "1e400"] {
+            assert_eq!(exact(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Searching bytes many at a time.
+
+/// What stands before the first byte that cannot stand in a JSON string as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clean {
+    /// Bytes up to a quote, backslash or control character, or to the end.
+    pub len: usize,
+    /// They are all ASCII.
+    pub ascii: bool,
+}
+
+/// Looks for a quote, a backslash or a control character.
+#[inline]
+pub fn clean(bytes: &[u8]) -> Clean {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    return sse2::clean(bytes);
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    words(bytes, 0, true)
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// A word whose lowest set high bit marks the first byte that cannot stand in a string; higher ones may be wrong.
+#[inline]
+pub fn stops(word: u64) -> u64 {
+    let quote = word ^ (ONES * b'"' as u64);
+    let backslash = word ^ (ONES * b'\\' as u64);
+    let zero_in = |w: u64| w.wrapping_sub(ONES) & !w;
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    (zero_in(quote) | zero_in(backslash) | control) & HIGHS
+}
+
+/// Eight bytes at a time from `at` on, of which all before are clean.
+#[inline]
+fn words(bytes: &[u8], mut at: usize, mut ascii: bool) -> Clean {
+    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let word = u64::from_le_bytes(*chunk);
+        let found = stops(word);
+        if found != 0 {
+            let len = found.trailing_zeros() as usize / 8;
+            let before = (1u64 << (8 * len)) - 1;
+            return Clean { len: at + len, ascii: ascii && word & before & HIGHS == 0 };
+        }
+        ascii &= word & HIGHS == 0;
+        at += 8;
+    }
+    for byte in &bytes[at.min(bytes.len())..] {
+        if *byte < 0x20 || *byte == b'"' || *byte == b'\\' {
+            break;
+        }
+        ascii &= *byte < 0x80;
+        at += 1;
+    }
+    Clean { len: at, ascii }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod sse2 {
+    use core::arch::x86_64::{
+        __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
+    };
+
+    use super::Clean;
+
+    #[inline]
+    pub fn clean(bytes: &[u8]) -> Clean {
+        let (mut at, mut ascii) = (0, true);
+        while bytes.len() - at >= 16 {
+            // SAFETY: sixteen bytes are there, and SSE2 is part of every x86-64.
+            let (stops, high) = unsafe { masks(bytes.as_ptr().add(at)) };
+            if stops != 0 {
+                let len = stops.trailing_zeros();
+                return Clean { len: at + len as usize, ascii: ascii && high & ((1 << len) - 1) == 0 };
+            }
+            ascii &= high == 0;
+            at += 16;
+        }
+        super::words(bytes, at, ascii)
+    }
+
+    /// A bit for each byte that cannot stand in a string, and one for each that is not ASCII.
+    ///
+    /// # Safety
+    /// Sixteen bytes are readable at `at`.
+    #[inline]
+    unsafe fn masks(at: *const u8) -> (u32, u32) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let chunk = _mm_loadu_si128(at.cast::<__m128i>());
+            let quote = _mm_cmpeq_epi8(chunk, _mm_set1_epi8(b'"' as i8));
+            let backslash = _mm_cmpeq_epi8(chunk, _mm_set1_epi8(b'\\' as i8));
+            let control = _mm_cmpeq_epi8(_mm_min_epu8(chunk, _mm_set1_epi8(0x1F)), chunk);
+            let stops = _mm_or_si128(_mm_or_si128(quote, backslash), control);
+            (_mm_movemask_epi8(stops) as u32, _mm_movemask_epi8(chunk) as u32)
+        }
+    }
+}
+
+/// True if `bytes` begins with `prefix`: for short prefixes faster than a call to compare memory.
+#[inline]
+pub fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
+    let len = prefix.len();
+    if bytes.len() < len {
+        return false;
+    }
+    if len < 8 {
+        return bytes.iter().zip(prefix).all(|(a, b)| a == b);
+    }
+    // SAFETY: every read of eight bytes ends at most at `len`, which both have.
+    let differ = |at: usize| unsafe {
+        bytes.as_ptr().add(at).cast::<u64>().read_unaligned() != prefix.as_ptr().add(at).cast::<u64>().read_unaligned()
+    };
+    let mut at = 0;
+    while at + 8 <= len {
+        if differ(at) {
+            return false;
+        }
+        at += 8;
+    }
+    !differ(len - 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn slow(bytes: &[u8]) -> Clean {
+        let len = bytes.iter().position(|b| *b < 0x20 || matches!(b, b'"' | b'\\')).unwrap_or(bytes.len());
+        Clean { len, ascii: bytes[..len].is_ascii() }
+    }
+
+    #[test]
+    fn every_byte_at_every_place_is_found() {
+        for len in 0..70 {
+            for at in 0..len {
+                for byte in [0, 0x1F, 0x20, b'!', b'"', b'#', b'[', b'\\', b']', 0x7F, 0x80, 0xA2, 0xDC, 0xFF] {
+                    let mut bytes = vec![b'x'; len];
+                    bytes[at] = byte;
+                    assert_eq!(clean(&bytes), slow(&bytes), "{byte:#x} at {at} of {len}");
+                    assert_eq!(words(&bytes, 0, true), slow(&bytes), "{byte:#x} at {at} of {len}");
+                    bytes[len - 1] = b'"';
+                    assert_eq!(clean(&bytes), slow(&bytes));
+                    assert_eq!(words(&bytes, 0, true), slow(&bytes));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn prefixes_are_compared_to_the_last_byte() {
+        let bytes: alloc::vec::Vec<u8> = (0..40).collect();
+        for len in 0..40 {
+            assert!(starts_with(&bytes, &bytes[..len]));
+            for at in 0..len {
+                let mut other = bytes[..len].to_vec();
+                other[at] ^= 1;
+                assert!(!starts_with(&bytes, &other), "{at} of {len}");
+            }
+            assert!(!starts_with(&bytes[..len], &bytes[..len + 1]));
+        }
+    }
+}
