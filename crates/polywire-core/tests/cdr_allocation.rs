@@ -85,8 +85,8 @@ fn book(i: usize) -> Book {
         ticks: vec![1.5; (i * 3) % 11],
         flags: vec![true; i % 4],
         grid: [[1, 2, 3], [4, 5, i as i16]],
-        last: (i % 2 == 0).then_some(0.25),
-        extras: Extras { note: text(2), hint: (i % 3 == 0).then_some(7), wide: text(3) },
+        last: i.is_multiple_of(2).then_some(0.25),
+        extras: Extras { note: text(2), hint: i.is_multiple_of(3).then_some(7), wide: text(3) },
     }
 }
 

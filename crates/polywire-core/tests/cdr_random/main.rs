@@ -82,7 +82,7 @@ fn shape_of(schema: &Schema) -> Arc<Shape> {
     Shape::of(schema).unwrap()
 }
 
-const SEEDS: u64 = 30;
+const SEEDS: u64 = 20;
 
 #[test]
 fn what_is_written_is_read() {
