@@ -104,9 +104,10 @@ fn memory_and_elements_are_limited() {
 fn what_is_written_is_limited() {
     for with in ["", "pretty"] {
         for backend in backends() {
-            let encoder = Encoder::<Growing>::with_backend(json(), &options(with), backend).unwrap();
+            let limits = Limits { message_bytes: 100_000, ..Limits::default() };
+            let encoder = Encoder::<Growing>::with_backend(json(), &options(with), backend).unwrap().with_limits(limits);
             let mut out = b"before".to_vec();
-            let value = Growing { text: "x".repeat(64 << 20), ..Growing::default() };
+            let value = Growing { text: "\u{1}".repeat(20_000), ..Growing::default() };
             assert_eq!(encoder.encode(&value, &mut out).unwrap_err().kind, FaultKind::Limit);
             assert_eq!(out, b"before");
         }
