@@ -1,4 +1,4 @@
-//! Readers and writers of different versions, and the golden texts of `conformance/json`.
+//! Readers and writers of different versions, and roots that are no structures.
 
 mod json_support;
 
