@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use polywire_derive::Message;
+
 use crate::cdr::{Cdr, FIELD, Malformed, Reader, Writer, string_bound};
 use crate::{Rng, Workload};
 
@@ -39,7 +41,8 @@ macro_rules! codecs_test {
           $int32:ident $uint32:ident $int64:ident $uint64:ident;)+
     ) => {
         $(#[$attribute])*
-        #[derive(Clone, Debug, PartialEq, Default)]
+        #[derive(Clone, Debug, PartialEq, Default, Message)]
+        #[polywire(name = "CodecsTest::Codecs_Test")]
         #[repr(C)]
         #[allow(missing_docs, reason = "the names of the PDL say it")]
         pub struct $test {

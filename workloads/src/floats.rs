@@ -1,10 +1,13 @@
 //! 100 KB of floats, as a lidar sends them.
 
+use polywire_derive::Message;
+
 use crate::cdr::{Cdr, FIELD, Malformed, Reader, Writer, string_bound};
 use crate::{Rng, Workload};
 
 /// An image of single floats.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Default, Message)]
+#[polywire(name = "Workloads::Floats")]
 #[repr(C)]
 pub struct Floats {
     /// Nanoseconds since 1970.

@@ -1,48 +1,79 @@
 //! MarketData of `market_data.idl`: nested structures and many short strings.
 
+use polywire_derive::Message;
+
 use crate::cdr::{Cdr, FIELD, Malformed, Reader, Writer, string_bound};
 use crate::{Rng, Workload};
 
 /// One change of the order book.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Default, Message)]
+#[polywire(name = "MiddlewareNewsBrief::MarketDataEntry")]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the exchange's")]
 pub struct MarketDataEntry {
+    #[polywire(name = "mdUpdateAction")]
     pub md_update_action: u32,
+    #[polywire(name = "mdPriceLevel")]
     pub md_price_level: u32,
+    #[polywire(name = "mdEntryType")]
     pub md_entry_type: String,
+    #[polywire(name = "openCloseSettleFlag")]
     pub open_close_settle_flag: u32,
+    #[polywire(name = "securityIDSource")]
     pub security_id_source: u32,
+    #[polywire(name = "securityID")]
     pub security_id: u32,
+    #[polywire(name = "rptSeq")]
     pub rpt_seq: u32,
+    #[polywire(name = "mdEntryPx")]
     pub md_entry_px: f64,
+    #[polywire(name = "mdEntryTime")]
     pub md_entry_time: u32,
+    #[polywire(name = "mdEntrySize")]
     pub md_entry_size: i32,
+    #[polywire(name = "numberOfOrders")]
     pub number_of_orders: u32,
+    #[polywire(name = "tradingSessionID")]
     pub trading_session_id: String,
+    #[polywire(name = "netChgPrevDay")]
     pub net_chg_prev_day: f64,
+    #[polywire(name = "tradeVolume")]
     pub trade_volume: u32,
+    #[polywire(name = "tradeCondition")]
     pub trade_condition: String,
+    #[polywire(name = "tickDirection")]
     pub tick_direction: String,
+    #[polywire(name = "quoteCondition")]
     pub quote_condition: String,
+    #[polywire(name = "aggressorSide")]
     pub aggressor_side: u32,
+    #[polywire(name = "matchEventIndicator")]
     pub match_event_indicator: String,
 }
 
 /// Changes of the order book of one security; the generated ones have four.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Default, Message)]
+#[polywire(name = "MiddlewareNewsBrief::MarketData")]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the exchange's")]
 pub struct MarketData {
     pub is_echo: bool,
     pub counter: u32,
+    #[polywire(name = "securityID", key)]
     pub security_id: u32,
+    #[polywire(name = "applVersionID")]
     pub appl_version_id: String,
+    #[polywire(name = "messageType")]
     pub message_type: String,
+    #[polywire(name = "senderCompID")]
     pub sender_comp_id: String,
+    #[polywire(name = "msgSeqNum")]
     pub msg_seq_num: u32,
+    #[polywire(name = "sendingTime")]
     pub sending_time: u32,
+    #[polywire(name = "tradeDate")]
     pub trade_date: u32,
+    #[polywire(name = "mdEntries")]
     pub md_entries: Vec<MarketDataEntry>,
 }
 

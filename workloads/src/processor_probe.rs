@@ -1,10 +1,13 @@
 //! ProcessorProbe of `processor_probe.pdl`: three counters, the smallest message.
 
+use polywire_derive::Message;
+
 use crate::cdr::{Cdr, FIELD, Malformed, Reader, Writer};
 use crate::{Rng, Workload};
 
 /// Times of a processor since it started.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Default, Message)]
+#[polywire(name = "OASIS::System::Processor::ProcessorProbe")]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names of the PDL say it")]
 pub struct ProcessorProbe {

@@ -6,7 +6,7 @@ use alloc::{string::String, vec::Vec};
 use core::fmt;
 
 /// Stands for an [`Announcement`] on one link, in one direction. Given in ascending order from 1, never twice within an incarnation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u32);
 
 /// A 128-bit name: of a node, a writer, a type or a document.

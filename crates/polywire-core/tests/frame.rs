@@ -289,6 +289,7 @@ fn every_control_frame_reads_back() {
     let (mut decoder, encoder) = greeted(Limits::default());
     let frames = [
         Frame::Answer { channel: ChannelId(300), answer: Answer::Decline },
+        Frame::Answer { channel: ChannelId(1), answer: Answer::Partial("one of two".into()) },
         Frame::Want { document: Id128([1; 16]) },
         Frame::Document { document: Id128([2; 16]), bytes: Some(b"doc") },
         Frame::Document { document: Id128([2; 16]), bytes: None },

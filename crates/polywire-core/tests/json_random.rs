@@ -42,7 +42,8 @@ fn random_values_come_back_under_every_option() {
                 for (encoder, decoder) in &coders {
                     let mut text = Vec::new();
                     encoder.encode(&record, &mut text).unwrap_or_else(|e| panic!("seed {seed}, {with}: {e}"));
-                    json::validate(&text).unwrap_or_else(|e| panic!("seed {seed}, {with}: {e}\n{}", String::from_utf8_lossy(&text)));
+                    json::validate(&text)
+                        .unwrap_or_else(|e| panic!("seed {seed}, {with}: {e}\n{}", String::from_utf8_lossy(&text)));
                     let oracle = serde_json::from_slice::<serde_json::Value>(&text);
                     oracle.unwrap_or_else(|e| panic!("seed {seed}, {with}: {e}\n{}", String::from_utf8_lossy(&text)));
                     assert!(with.contains("pretty") || !text.contains(&b'\n'), "a line is a line");
@@ -50,7 +51,8 @@ fn random_values_come_back_under_every_option() {
                     // Over another value, which leaves no trace.
                     let mut back = random_record(&mut random, &shape);
                     let read = decoder.decode(&text, &mut back);
-                    let read = read.unwrap_or_else(|e| panic!("seed {seed}, {with}: {e}\n{}", String::from_utf8_lossy(&text)));
+                    let read =
+                        read.unwrap_or_else(|e| panic!("seed {seed}, {with}: {e}\n{}", String::from_utf8_lossy(&text)));
                     assert_eq!(read, text.len());
                     assert_eq!(back, record, "seed {seed}, {with}\n{}", String::from_utf8_lossy(&text));
                     texts.push(text);

@@ -165,12 +165,19 @@ fn snippet(out: &mut String, paint: &Paint, tint: &str, location: &Location, lab
     let _ = writeln!(out, " {margin} | {indent}{marks}");
 }
 
-/// A message can quote the source, and the source can hold what a terminal would obey.
+/// Longest message.
+const MESSAGE_CHARS: usize = 400;
+
+/// A message can quote the source, and the source can hold what a terminal would obey, or a name without end.
 fn clean(text: String) -> String {
-    match text.chars().any(char::is_control) {
-        true => text.chars().map(printable).collect(),
-        false => text,
+    if text.len() <= MESSAGE_CHARS && !text.chars().any(char::is_control) {
+        return text;
     }
+    let mut cut: String = text.chars().take(MESSAGE_CHARS).map(printable).collect();
+    if text.chars().nth(MESSAGE_CHARS).is_some() {
+        cut.push_str("..");
+    }
+    cut
 }
 
 /// The errors and warnings of a run, by place.

@@ -188,10 +188,12 @@ impl Lexer {
     fn comment(&mut self, own_line: bool, line: &str) {
         let line = line.strip_prefix(' ').unwrap_or(line).trim_end();
         let ruler = line.len() > 2 && line.chars().all(|c| matches!(c, '-' | '=' | '*' | '/' | '#' | '+' | '~'));
-        if own_line && !ruler && !self.in_directive && !(line.is_empty() && self.doc.is_empty()) {
-            self.doc.push_str(line);
-            self.doc.push('\n');
+        let leading = line.is_empty() && self.doc.is_empty();
+        if !own_line || ruler || leading || self.in_directive {
+            return;
         }
+        self.doc.push_str(line);
+        self.doc.push('\n');
     }
 
     /// One token, or none if what stood there was wrong and is skipped.

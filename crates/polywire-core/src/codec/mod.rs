@@ -38,6 +38,7 @@ use crate::{
     schema::Schema,
 };
 
+pub mod bson;
 pub mod cdr;
 mod dynamic;
 pub mod json;
@@ -47,7 +48,7 @@ pub use dynamic::{DynDecoder, DynEncoder};
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.
-pub static CODECS: &[&dyn Codec] = &[&cdr::CDR, &cdr::XCDR2, &json::JSON];
+pub static CODECS: &[&dyn Codec] = &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON];
 
 /// The codec with a name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {

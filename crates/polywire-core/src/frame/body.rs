@@ -26,6 +26,7 @@ const KIND: u8 = 0x07;
 const ACCEPT: u8 = 0;
 const DECLINE: u8 = 1;
 const REFUSE: u8 = 2;
+const PARTIAL: u8 = 3;
 
 /// Appends head and body. Data frames have [`put_data`].
 pub(super) fn put(frame: &Frame<'_>, out: &mut Vec<u8>) {
@@ -172,8 +173,8 @@ fn put_answer(channel: ChannelId, answer: &Answer, out: &mut Vec<u8>) {
     match answer {
         Answer::Accept => out.push(ACCEPT),
         Answer::Decline => out.push(DECLINE),
-        Answer::Refuse(reason) => {
-            out.push(REFUSE);
+        Answer::Partial(reason) | Answer::Refuse(reason) => {
+            out.push(if answer.accepts() { PARTIAL } else { REFUSE });
             varint::put(out, reason.len() as u64);
             out.extend_from_slice(reason.as_bytes());
         }
@@ -185,6 +186,7 @@ fn parse_answer(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Answer, Fram
         ACCEPT => Ok(Answer::Accept),
         DECLINE => Ok(Answer::Decline),
         REFUSE => Ok(Answer::Refuse(cursor.text(limits.extension_bytes, "reason")?.into())),
+        PARTIAL => Ok(Answer::Partial(cursor.text(limits.extension_bytes, "reason")?.into())),
         number => Err(FrameError::UnknownAnswer { number }),
     }
 }

@@ -140,8 +140,25 @@ pub struct Start {
 pub enum Answer {
     /// Send: a subscriber is here and can decode it.
     Accept,
+    /// Send: some subscribers here can decode it; others cannot, for this reason.
+    Partial(String),
     /// Do not send: nobody here subscribes to the topic now.
     Decline,
     /// Do not send: a subscriber is here and cannot use it, for this reason.
     Refuse(String),
+}
+
+impl Answer {
+    /// Whether messages are to be sent.
+    pub fn accepts(&self) -> bool {
+        matches!(self, Answer::Accept | Answer::Partial(_))
+    }
+
+    /// Why somebody cannot use the channel.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Answer::Partial(reason) | Answer::Refuse(reason) => Some(reason),
+            _ => None,
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use alloc::{sync::Arc, vec::Vec};
 
 use super::{
-    Direction, Program, interp,
+    Direction, FaultKind, Program, Status, interp,
     io::{CodecError, Input, Limits, Output},
     passes,
     verify::{VerifyError, verify},
@@ -41,6 +41,9 @@ struct Inner {
     program: Arc<Program>,
     #[cfg(feature = "jit")]
     code: std::sync::OnceLock<Option<super::jit::Code>>,
+    /// The first instruction of `code`, or null: what each message asks for, without a way through `code`.
+    #[cfg(feature = "jit")]
+    entry: core::sync::atomic::AtomicPtr<u8>,
 }
 
 impl Executable {
@@ -56,6 +59,8 @@ impl Executable {
             program: Arc::new(program),
             #[cfg(feature = "jit")]
             code: Default::default(),
+            #[cfg(feature = "jit")]
+            entry: Default::default(),
         }));
         match backend {
             Backend::Interpreter => {}
@@ -69,14 +74,21 @@ impl Executable {
     /// this can be done on any thread while others run the program. Blocks for milliseconds.
     pub fn compile(&self) {
         #[cfg(feature = "jit")]
-        self.0.code.get_or_init(|| super::jit::allowed().then(|| super::jit::compile(&self.0.program).ok()).flatten());
+        self.keep(|| super::jit::allowed().then(|| super::jit::compile(&self.0.program).ok()).flatten());
     }
 
     #[cfg(feature = "jit")]
     fn compile_or_say(&self) -> Result<(), ExecError> {
         let code = super::jit::compile(&self.0.program).map_err(ExecError::NoJit)?;
-        self.0.code.get_or_init(|| Some(code));
+        self.keep(|| Some(code));
         Ok(())
+    }
+
+    #[cfg(feature = "jit")]
+    fn keep(&self, make: impl FnOnce() -> Option<super::jit::Code>) {
+        if let Some(code) = self.0.code.get_or_init(make) {
+            self.0.entry.store(code.entry().cast_mut(), core::sync::atomic::Ordering::Release);
+        }
     }
 
     #[cfg(not(feature = "jit"))]
@@ -92,7 +104,7 @@ impl Executable {
     /// True if it runs as machine code.
     pub fn is_machine_code(&self) -> bool {
         #[cfg(feature = "jit")]
-        return self.code().is_some();
+        return self.entry().is_some();
         #[cfg(not(feature = "jit"))]
         false
     }
@@ -106,17 +118,20 @@ impl Executable {
     /// If it is a decode program.
     #[inline]
     pub unsafe fn encode(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
-        assert_eq!(self.0.program.direction, Direction::Encode);
-        let mut output = Output::new(out, *limits);
+        assert!(self.0.program.direction == Direction::Encode, "a decode program cannot encode");
+        let mut output = Output::new(out, limits);
         // SAFETY: the program is verified, and the value is as the caller promises.
         let status = unsafe {
-            match self.code() {
+            match self.entry() {
                 #[cfg(feature = "jit")]
-                Some(code) => code.encode(&mut output, value),
+                Some(entry) => super::jit::encode(entry, &mut output, value),
                 _ => interp::encode(&self.0.program, &mut output, value),
             }
         };
-        output.finish(status).map_err(|fault| CodecError::new(&fault, &self.0.program, 0))
+        match output.finish(status) {
+            Status::Ok => Ok(()),
+            Status::Failed => Err(CodecError::new(output.fault(), &self.0.program)),
+        }
     }
 
     /// Decodes `bytes` into the value at `value` and gives how many it took. After an error the value is valid, but of no use.
@@ -128,34 +143,34 @@ impl Executable {
     /// If it is an encode program.
     #[inline]
     pub unsafe fn decode(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
-        assert_eq!(self.0.program.direction, Direction::Decode);
-        let mut input = Input::new(bytes, *limits);
-        if bytes.len() > limits.message_bytes {
-            let _ = input.fail(super::FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64);
-            return Err(CodecError::new(&input.fault, &self.0.program, 0));
-        }
-        // SAFETY: the program is verified, and the value is as the caller promises.
-        let status = unsafe {
-            match self.code() {
-                #[cfg(feature = "jit")]
-                Some(code) => code.decode(&mut input, value),
-                _ => interp::decode(&self.0.program, &mut input, value),
+        assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
+        let mut input = Input::new(bytes, limits);
+        let status = if bytes.len() > limits.message_bytes {
+            input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64)
+        } else {
+            // SAFETY: the program is verified, and the value is as the caller promises.
+            unsafe {
+                match self.entry() {
+                    #[cfg(feature = "jit")]
+                    Some(entry) => super::jit::decode(entry, &mut input, value),
+                    _ => interp::decode(&self.0.program, &mut input, value),
+                }
             }
         };
         match status {
-            super::Status::Ok => Ok(input.pos.min(bytes.len())),
-            super::Status::Failed => Err(CodecError::new(&input.fault, &self.0.program, 0)),
+            Status::Ok => Ok(input.position().min(bytes.len())),
+            Status::Failed => Err(CodecError::new(input.fault(), &self.0.program)),
         }
     }
 
     #[cfg(feature = "jit")]
     #[inline]
-    fn code(&self) -> Option<&super::jit::Code> {
-        self.0.code.get()?.as_ref()
+    fn entry(&self) -> Option<core::ptr::NonNull<u8>> {
+        core::ptr::NonNull::new(self.0.entry.load(core::sync::atomic::Ordering::Acquire))
     }
 
     #[cfg(not(feature = "jit"))]
-    fn code(&self) -> Option<core::convert::Infallible> {
+    fn entry(&self) -> Option<core::convert::Infallible> {
         None
     }
 }

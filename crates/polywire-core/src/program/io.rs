@@ -27,6 +27,9 @@ impl Default for Limits {
     }
 }
 
+/// Every string that is decoded has room for as many bytes, so that machine code can set short ones inline.
+pub const SHORT_TEXT: usize = 16;
+
 /// How an operation or kernel ended. What went wrong is in the [`Input`] or [`Output`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -136,19 +139,13 @@ pub struct Fault {
 }
 
 impl Fault {
-    const NONE: Fault = Fault {
-        kind: FaultKind::Truncated,
-        path: PathId(0),
-        offset: 0,
-        expected: 0,
-        got: 0,
-        named: false,
-        indices: [0; MAX_INDICES],
-        index_count: 0,
-    };
+    fn new(kind: FaultKind, offset: usize, expected: u64, got: u64) -> Fault {
+        let (path, indices) = (PathId(0), [0; MAX_INDICES]);
+        Fault { kind, path, offset, expected, got, named: false, indices, index_count: 0 }
+    }
 
     /// Names the field, unless a deeper operation has done so already.
-    pub(crate) fn name(&mut self, path: PathId) {
+    fn name(&mut self, path: PathId) {
         if !self.named {
             self.named = true;
             self.path = path;
@@ -156,7 +153,7 @@ impl Fault {
     }
 
     /// Adds the index of an element on the way out: innermost first.
-    pub(crate) fn index(&mut self, index: u32) {
+    fn index(&mut self, index: u32) {
         if let Some(slot) = self.indices.get_mut(self.index_count as usize) {
             *slot = index;
         }
@@ -201,16 +198,21 @@ pub struct CodecError {
 
 impl CodecError {
     /// A fault in what is of no type.
-    pub(crate) fn without_path(fault: &Fault) -> CodecError {
-        let Fault { kind, offset, expected, got, .. } = *fault;
+    pub(crate) fn without_path(fault: Option<&Fault>) -> CodecError {
+        let unknown = Fault::new(FaultKind::Syntax, 0, 0, 0);
+        let Fault { kind, offset, expected, got, .. } = *fault.unwrap_or(&unknown);
         CodecError { kind, path: String::new(), offset, expected, got }
     }
 
-    pub(crate) fn new(fault: &Fault, program: &Program, base: usize) -> CodecError {
+    #[cold]
+    pub(crate) fn new(fault: Option<&Fault>, program: &Program) -> CodecError {
+        // A program that fails has set its fault; a codec's kernel may have forgotten to.
+        let unknown = Fault::new(FaultKind::Syntax, 0, 0, 0);
+        let fault = fault.unwrap_or(&unknown);
         CodecError {
             kind: fault.kind,
             path: fault.path(program),
-            offset: base + fault.offset,
+            offset: fault.offset,
             expected: fault.expected,
             got: fault.got,
         }
@@ -244,14 +246,14 @@ pub struct Input<'a> {
     /// The kind that the format's own marks gave the value which comes next: a BSON element's type, for instance.
     pub tag: u32,
     pub(crate) len: usize,
-    pub(crate) limits: Limits,
-    pub(crate) fault: Fault,
+    pub(crate) limits: &'a Limits,
+    pub(crate) fault: Option<Fault>,
     bytes: PhantomData<&'a [u8]>,
 }
 
 impl<'a> Input<'a> {
     /// `bytes` from the first, which is the origin of alignment.
-    pub fn new(bytes: &'a [u8], limits: Limits) -> Input<'a> {
+    pub fn new(bytes: &'a [u8], limits: &'a Limits) -> Input<'a> {
         Input {
             base: bytes.as_ptr(),
             pos: 0,
@@ -262,7 +264,7 @@ impl<'a> Input<'a> {
             tag: 0,
             len: bytes.len(),
             limits,
-            fault: Fault::NONE,
+            fault: None,
             bytes: PhantomData,
         }
     }
@@ -270,7 +272,7 @@ impl<'a> Input<'a> {
     /// Records a fault at the current position.
     #[cold]
     pub fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Status {
-        self.fault = Fault { kind, offset: self.pos, expected, got, ..Fault::NONE };
+        self.fault = Some(Fault::new(kind, self.pos, expected, got));
         Status::Failed
     }
 
@@ -339,6 +341,22 @@ impl<'a> Input<'a> {
         self.pos = self.origin.wrapping_add(distance.wrapping_add(n - 1) & !(n - 1));
     }
 
+    /// Replaces a string's content, charging for what it grows by.
+    pub fn set_text(&mut self, string: &mut String, text: &str) -> Status {
+        string.clear();
+        let room = text.len().max(SHORT_TEXT);
+        if string.capacity() < room {
+            if self.charge(room) == Status::Failed {
+                return Status::Failed;
+            }
+            if string.try_reserve(room).is_err() {
+                return self.fail(FaultKind::OutOfMemory, text.len() as u64, 0);
+            }
+        }
+        string.push_str(text);
+        Status::Ok
+    }
+
     /// Byte of the message that comes next.
     #[inline]
     pub fn position(&self) -> usize {
@@ -376,12 +394,28 @@ impl<'a> Input<'a> {
 
     /// What this message may cost.
     pub fn limits(&self) -> &Limits {
-        &self.limits
+        self.limits
     }
 
     /// What went wrong, after a [`Status::Failed`].
-    pub fn fault(&self) -> &Fault {
-        &self.fault
+    pub fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
+    /// Blames the fault on a field, unless a deeper operation has done so already.
+    #[cold]
+    pub(crate) fn blame(&mut self, path: PathId) {
+        if let Some(fault) = &mut self.fault {
+            fault.name(path);
+        }
+    }
+
+    /// Adds the index of an element to the fault, on the way out.
+    #[cold]
+    pub(crate) fn blame_element(&mut self, index: u32) {
+        if let Some(fault) = &mut self.fault {
+            fault.index(index);
+        }
     }
 }
 
@@ -393,15 +427,17 @@ pub struct Output<'a> {
     pub(crate) capacity: usize,
     pub(crate) origin: usize,
     pub(crate) depth_left: u32,
-    pub(crate) limits: Limits,
+    pub(crate) limits: &'a Limits,
     start: usize,
     vector: &'a mut Vec<u8>,
-    pub(crate) fault: Fault,
+    pub(crate) fault: Option<Fault>,
+    /// A position that a codec keeps from one of its kernels to the next.
+    pub mark: usize,
 }
 
 impl<'a> Output<'a> {
     /// Writes behind what is in `vector` already; that end is the origin of alignment.
-    pub fn new(vector: &'a mut Vec<u8>, limits: Limits) -> Output<'a> {
+    pub fn new(vector: &'a mut Vec<u8>, limits: &'a Limits) -> Output<'a> {
         let start = vector.len();
         let mut output = Output {
             base: core::ptr::null_mut(),
@@ -412,7 +448,8 @@ impl<'a> Output<'a> {
             limits,
             start,
             vector,
-            fault: Fault::NONE,
+            fault: None,
+            mark: 0,
         };
         output.refresh();
         output
@@ -427,7 +464,7 @@ impl<'a> Output<'a> {
     /// Records a fault at the current position.
     #[cold]
     pub fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Status {
-        self.fault = Fault { kind, offset: self.pos, expected, got, ..Fault::NONE };
+        self.fault = Some(Fault::new(kind, self.pos, expected, got));
         Status::Failed
     }
 
@@ -482,6 +519,18 @@ impl<'a> Output<'a> {
         Status::Ok
     }
 
+    /// Appends the first `n` bytes of a word in little endian; at most eight.
+    #[inline]
+    pub fn put_word(&mut self, word: u64, n: usize) -> Status {
+        if self.reserve(8) == Status::Failed {
+            return Status::Failed;
+        }
+        // SAFETY: `reserve` made room for all eight.
+        unsafe { self.base.add(self.pos).cast::<[u8; 8]>().write(word.to_le_bytes()) };
+        self.pos += n.min(8);
+        Status::Ok
+    }
+
     /// Appends zeros up to the next multiple of `n`, a power of two, from the origin.
     pub fn align(&mut self, n: usize) -> Status {
         let distance = (self.pos - self.origin).wrapping_neg() & (n - 1);
@@ -527,21 +576,36 @@ impl<'a> Output<'a> {
     }
 
     /// What went wrong, after a [`Status::Failed`].
-    pub fn fault(&self) -> &Fault {
-        &self.fault
+    pub fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
     }
 
-    /// Makes the bytes part of the vector, if the program ended well and they are not too many; else leaves the vector as it was.
-    pub fn finish(mut self, mut status: Status) -> Result<(), Fault> {
+    /// Blames the fault on a field, unless a deeper operation has done so already.
+    #[cold]
+    pub(crate) fn blame(&mut self, path: PathId) {
+        if let Some(fault) = &mut self.fault {
+            fault.name(path);
+        }
+    }
+
+    /// Adds the index of an element to the fault, on the way out.
+    #[cold]
+    pub(crate) fn blame_element(&mut self, index: u32) {
+        if let Some(fault) = &mut self.fault {
+            fault.index(index);
+        }
+    }
+
+    /// Makes the bytes part of the vector, if the program ended well and they are not too many; else leaves the vector as it was and
+    /// keeps the fault.
+    #[inline]
+    pub fn finish(&mut self, mut status: Status) -> Status {
         if status == Status::Ok && self.pos > self.limits.message_bytes {
             status = self.fail(FaultKind::Limit, self.limits.message_bytes as u64, self.pos as u64);
         }
         let written = if status == Status::Ok { self.pos } else { 0 };
         // SAFETY: `written` bytes behind `start` are initialised and within the capacity.
         unsafe { self.vector.set_len(self.start + written) };
-        match status {
-            Status::Ok => Ok(()),
-            Status::Failed => Err(self.fault),
-        }
+        status
     }
 }

@@ -104,7 +104,8 @@ impl SymbolTable {
 
     /// The number of a name that has `mark` in front in the table: for tables that hold names of two kinds.
     pub fn value_behind(&self, mark: u8, name: &[u8]) -> Option<i64> {
-        let order = |i: &u32| self.by_value[*i as usize].1.bytes().cmp(core::iter::once(mark).chain(name.iter().copied()));
+        let order =
+            |i: &u32| self.by_value[*i as usize].1.bytes().cmp(core::iter::once(mark).chain(name.iter().copied()));
         let at = self.by_name.binary_search_by(order).ok()?;
         Some(self.by_value[self.by_name[at] as usize].0)
     }

@@ -25,7 +25,7 @@ pub mod slice;
 pub mod verify;
 
 pub use exec::{Backend, Executable};
-pub use io::{Fault, FaultKind, Input, Limits, Output, Status};
+pub use io::{CodecError, Fault, FaultKind, Input, Limits, Output, Status};
 pub use kernel::{
     ActionKernel, Cursor, MemberDialect, MemberKey, MemberTable, RegionDialect, ScalarKernel, SequenceDialect,
     SliceKernel, SymbolKernel, SymbolTable, TestKernel, TextKernel,

@@ -190,7 +190,8 @@ impl PlainNan for f64 {
 }
 
 fn random_text(random: &mut Random, bound: usize) -> String {
-    const LETTERS: [&str; 14] = ["a", "Z", " ", "\"", "\\", "\n", "\u{1}", "\u{7f}", "ü", "€", "\u{2028}", "😀", "/", "{"];
+    const LETTERS: [&str; 14] =
+        ["a", "Z", " ", "\"", "\\", "\n", "\u{1}", "\u{7f}", "ü", "€", "\u{2028}", "😀", "/", "{"];
     let longest = if random.one_in(8) { 60 } else { 8 };
     let len = random.below(longest);
     let mut text = String::new();

@@ -41,6 +41,9 @@ impl Checker<'_> {
 
     fn aliases(&mut self, item: &Item, target: &Type, declarators: &[Declarator]) {
         for declarator in declarators {
+            if self.exhausted() {
+                return;
+            }
             let ty = self.declared_type(target, declarator);
             self.define_alias(item, &declarator.name, ty.unwrap_or(Type::Octet));
         }
@@ -76,6 +79,9 @@ impl Checker<'_> {
             }
             let Some(ty) = self.type_of(&member.ty) else { continue };
             for declarator in &member.declarators {
+                if self.exhausted() {
+                    return;
+                }
                 self.check_sibling(&mut seen, &declarator.name, "member");
                 list.extend(self.member(member, declarator, &ty));
             }
@@ -259,7 +265,9 @@ impl Checker<'_> {
     pub(super) fn enumeration(&mut self, item: &Item, name: &Name, literals: &[ast::EnumLiteral]) {
         let marks = self.type_marks(item, "an enum");
         let bit_bound = self.bit_bound(&marks, 32);
-        let (min, max) = (-(1i128 << (bit_bound - 1)), (1i128 << (bit_bound - 1)) - 1);
+        // What the integer on the wire holds.
+        let bits = [8, 16].into_iter().find(|bits| bit_bound <= *bits).unwrap_or(32);
+        let (min, max) = (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1);
         let mut seen = HashMap::new();
         let mut list: Vec<EnumLiteral> = Vec::new();
         let mut values = HashMap::new();

@@ -5,7 +5,7 @@ use polywire_core::schema::{self, AutoId, Extensibility, Literal, MAX_MEMBER_ID,
 use super::names::Entity;
 use super::values::Value;
 use super::{Checker, ModuleMarks};
-use crate::ast::{Annotation, Expr, ExprKind, Item};
+use crate::ast::{Annotation, Expr, ExprKind, Item, ScopedName};
 use crate::diag::closest;
 
 /// What the annotations of a definition say.
@@ -289,12 +289,12 @@ impl Checker<'_> {
 
     /// Keeps an annotation as it is written; its arguments are of type `ty` where that is known.
     fn keep(&mut self, a: &Annotation, ty: Option<&Type>, kept: &mut Vec<schema::Annotation>) {
-        if !KNOWN.contains(&a.name.as_str()) {
-            if let Some(meant) = closest(&a.name, KNOWN.iter().copied()) {
-                self.reporter
-                    .warning(a.span, format!("there is no annotation '@{}'", a.name))
-                    .suggest(Some(format!("@{meant}")));
-            }
+        if !KNOWN.contains(&a.name.as_str())
+            && let Some(meant) = closest(&a.name, KNOWN.iter().copied())
+        {
+            self.reporter
+                .warning(a.span, format!("there is no annotation '@{}'", a.name))
+                .suggest(Some(format!("@{meant}")));
         }
         self.spend(a.name.len());
         let mut args = Vec::new();
@@ -306,18 +306,53 @@ impl Checker<'_> {
     }
 
     fn kept_value(&mut self, expr: &Expr, ty: Option<&Type>) -> Option<Literal> {
-        if let Some(ty) = ty {
-            return self.literal(expr, ty);
-        }
-        if let ExprKind::Name(name) = &expr.kind {
+        if let ExprKind::Name(name) = &expr.kind
+            && !self.is_constant(name, ty)
+        {
             // The word may be one that only the annotation knows.
-            let constant = |e| matches!(e, Entity::Constant(_) | Entity::Literal(..) | Entity::Flag(..));
-            if !self.find_entity(name).is_some_and(constant) {
-                self.spend(name.text().len());
-                return Some(Literal::Enum(name.text()));
+            if ty.is_some() {
+                self.reporter.warning(expr.span, format!("there is no constant '{}' here", name.text()));
             }
+            self.spend(name.span.end.saturating_sub(name.span.start) as usize);
+            return Some(Literal::Enum(name.text()));
         }
-        Some(match self.value(expr, None)? {
+        let value = self.value(expr, ty)?;
+        let Some(ty) = ty else { return Some(self.as_written(value)) };
+        if self.could_be(&value, ty) {
+            return self.convert(value, ty, expr.span);
+        }
+        // Nothing is computed from it, so it need not stop anybody.
+        let name = self.type_name(ty);
+        self.reporter.warning(expr.span, format!("this is no value of type {name}"));
+        Some(self.as_written(value))
+    }
+
+    fn is_constant(&self, name: &ScopedName, ty: Option<&Type>) -> bool {
+        let constant = |e| matches!(e, Entity::Constant(_) | Entity::Literal(..) | Entity::Flag(..));
+        let of_type = |ty| match (self.resolve(ty), name.parts.as_slice()) {
+            (Type::Def(id), [only]) => self.literal_of(id, &only.text).is_some(),
+            _ => false,
+        };
+        ty.is_some_and(of_type) || self.find_entity(name).is_some_and(constant)
+    }
+
+    fn could_be(&self, value: &Value, ty: &Type) -> bool {
+        match (value, self.resolve(ty)) {
+            (Value::Int(number), ty) => match self.integer_range(&ty) {
+                Some((min, max)) => (min..=max).contains(number),
+                None => matches!(ty, Type::Float32 | Type::Float64 | Type::Float128),
+            },
+            (Value::Float(number), Type::Float32) => (*number as f32).is_finite(),
+            (Value::Float(_), Type::Float64 | Type::Float128) => true,
+            (Value::Char(code), Type::Char8) => *code <= 0xFF,
+            (Value::Char(_), Type::Char16) => true,
+            (Value::Enum(id, ..), Type::Def(wanted)) => *id == wanted,
+            _ => false,
+        }
+    }
+
+    fn as_written(&mut self, value: Value) -> Literal {
+        match value {
             Value::Int(value) => Literal::Int(value),
             Value::Float(value) => Literal::Float(value),
             Value::Bool(value) => Literal::Bool(value),
@@ -327,6 +362,6 @@ impl Checker<'_> {
                 self.spend(text.len());
                 Literal::String(text.to_string())
             }
-        })
+        }
     }
 }

@@ -234,7 +234,7 @@ impl Checker<'_> {
             let Slot { name, span, def: None } = &self.slots[i] else { continue };
             self.reporter.error(*span, format!("'{name}' is declared and never defined"));
         }
-        if self.reporter.failed() {
+        if self.exhausted() || self.reporter.failed() {
             return None;
         }
         let spans: HashMap<String, Span> = self.slots.iter().map(|s| (s.name.to_string(), s.span)).collect();

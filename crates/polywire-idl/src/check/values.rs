@@ -80,10 +80,10 @@ impl Checker<'_> {
 
     fn named_value(&mut self, name: &ScopedName, wanted: Option<&Type>) -> Option<Value> {
         let wanted = wanted.map(|ty| self.resolve(ty));
-        if let (Some(Type::Def(id)), [only]) = (&wanted, name.parts.as_slice()) {
-            if let Some(value) = self.literal_of(*id, &only.text) {
-                return Some(value);
-            }
+        if let (Some(Type::Def(id)), [only]) = (&wanted, name.parts.as_slice())
+            && let Some(value) = self.literal_of(*id, &only.text)
+        {
+            return Some(value);
         }
         match self.find_entity(name) {
             Some(Entity::Constant(index)) => {
@@ -122,7 +122,7 @@ impl Checker<'_> {
     }
 
     /// A literal or flag of definition `id` by name.
-    fn literal_of(&self, id: DefId, name: &str) -> Option<Value> {
+    pub(super) fn literal_of(&self, id: DefId, name: &str) -> Option<Value> {
         match &self.slots[id.0 as usize].def.as_ref()?.kind {
             DefKind::Enum { literals, .. } => {
                 let literal = literals.iter().find(|l| l.name == name)?;
@@ -220,13 +220,17 @@ impl Checker<'_> {
             '+' => a + b,
             '-' => a - b,
             '*' => a * b,
+            // The sign of what the processor makes of it differs between processors.
+            '/' if a == 0.0 && b == 0.0 => f64::NAN,
             '/' => a / b,
             _ => {
                 self.reporter.error(span, format!("'{symbol}' cannot be applied to floating-point numbers"));
                 return None;
             }
         };
-        if !value.is_finite() {
+        // Divided by zero, as IEEE 754 has it: there is no other way to write infinity in IDL.
+        let wanted = symbol == '/' && b == 0.0;
+        if !value.is_finite() && !wanted {
             self.reporter.error(span, "the result is no finite number");
             return None;
         }
@@ -276,7 +280,7 @@ impl Checker<'_> {
     /// A default of type float is the nearest float, as it will be in memory.
     fn single(&mut self, number: f64, span: Span) -> Option<Literal> {
         let single = number as f32;
-        if single.is_infinite() {
+        if single.is_infinite() && number.is_finite() {
             self.reporter.error(span, "this number is too large for a float");
             return None;
         }

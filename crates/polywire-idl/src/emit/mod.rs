@@ -8,7 +8,7 @@
 //! assert_eq!(emit::idl(&schema).unwrap(), "@final\nstruct A {\n    @key int32 id;\n};\n");
 //! ```
 
-use polywire_core::schema::{Literal, Schema, Type};
+use polywire_core::schema::{Schema, Type};
 
 use crate::document::Constant;
 
@@ -127,13 +127,4 @@ fn float_text(value: f64, ty: Option<&Type>) -> String {
 /// `@min`, `@max` and `@range` have arguments of their member's type.
 fn argument_type<'a>(annotation: &str, member: &'a Type) -> Option<&'a Type> {
     matches!(annotation, "min" | "max" | "range").then_some(member)
-}
-
-fn finite(literal: &Literal, def: &str) -> Result<(), EmitError> {
-    match literal {
-        Literal::Float(value) if !value.is_finite() => {
-            Err(EmitError::Value { def: def.into(), what: format!("there is no constant for {value}") })
-        }
-        _ => Ok(()),
-    }
 }

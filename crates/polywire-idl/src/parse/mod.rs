@@ -109,10 +109,10 @@ impl Parser<'_> {
         let Some(word) = token.ident().cloned() else {
             return self.expected(if self.pdl() { "a probe, struct or module" } else { "a definition" });
         };
-        if self.pdl() {
-            if let Some(kind) = self.pdl_item(&word) {
-                return kind;
-            }
+        if self.pdl()
+            && let Some(kind) = self.pdl_item(&word)
+        {
+            return kind;
         }
         match &*word {
             "module" => self.module(),

@@ -34,10 +34,10 @@ impl Parser<'_> {
                 Tok::Raw(text) => Expr { kind: ExprKind::String(text), span: self.next().span },
                 _ => self.expression()?,
             };
-            if let (ExprKind::String(text), "uuid") = (&value.kind, annotation.name.as_str()) {
-                if !is_uuid(text) {
-                    self.reporter.warning(value.span, "this is no UUID").help("expected 8-4-4-4-12 hexadecimal digits");
-                }
+            if let (ExprKind::String(text), "uuid") = (&value.kind, annotation.name.as_str())
+                && !is_uuid(text)
+            {
+                self.reporter.warning(value.span, "this is no UUID").help("expected 8-4-4-4-12 hexadecimal digits");
             }
             annotation.args.push((None, value));
             self.expect(')')?;

@@ -108,6 +108,8 @@ struct PipeState {
     bytes: usize,
     wanted: BTreeMap<ChannelId, Option<bool>>,
     lost: BTreeMap<ChannelId, (Start, u64)>,
+    /// Channels that end once nothing is held for them.
+    retiring: Vec<ChannelId>,
     delivering: Option<ThreadId>,
     sent: u64,
     dropped: u64,
@@ -201,7 +203,8 @@ impl Port for InprocPort {
 
     fn flush(&self, deadline: Instant) -> bool {
         self.settle();
-        self.0.peers().iter().fold(true, |all, peer| peer.out.flush(deadline) && all)
+        let late = |peer: &&Peer| !peer.out.flush(deadline);
+        self.0.peers().iter().filter(late).count() == 0
     }
 
     fn links(&self) -> Vec<LinkStats> {
@@ -359,10 +362,8 @@ impl Pipe {
 
     fn retire(&self, channel: ChannelId) {
         let mut state = lock(&self.state);
-        state.wanted.remove(&channel);
-        state.lost.remove(&channel);
-        state.held.retain(|message| message.envelope.channel != channel);
-        state.queue.push_back(Item::Retire(channel));
+        state.retiring.push(channel);
+        state.finish_retiring();
     }
 
     /// True if it was taken, false if dropped, none if it is not wanted.
@@ -479,7 +480,7 @@ impl Pipe {
     fn answered(&self, channel: ChannelId, answer: &Answer) {
         let mut state = lock(&self.state);
         let Some(wanted) = state.wanted.get_mut(&channel) else { return };
-        *wanted = Some(*answer == Answer::Accept);
+        *wanted = Some(answer.accepts());
         while let Some(message) = state.held.pop_front() {
             match state.wanted.get(&message.envelope.channel) {
                 Some(None) => {
@@ -490,6 +491,7 @@ impl Pipe {
                 _ => state.bytes -= message.loan.payload().len(),
             }
         }
+        state.finish_retiring();
         self.room.notify_all();
     }
 
@@ -525,6 +527,18 @@ impl Pipe {
 }
 
 impl PipeState {
+    fn finish_retiring(&mut self) {
+        let held = &self.held;
+        let is_held = |channel: &ChannelId| held.iter().any(|message| message.envelope.channel == *channel);
+        let (later, now) = self.retiring.drain(..).partition::<Vec<_>, _>(is_held);
+        self.retiring = later;
+        for channel in now {
+            self.wanted.remove(&channel);
+            self.lost.remove(&channel);
+            self.queue.push_back(Item::Retire(channel));
+        }
+    }
+
     fn has_room(&self, size: usize, limit: usize) -> bool {
         self.bytes == 0 || self.bytes.saturating_add(size) <= limit
     }
@@ -551,6 +565,62 @@ impl PipeState {
         self.bytes -= message.loan.payload().len();
         self.dropped += 1;
         true
+    }
+}
+
+/// A pipe from a port back to its own node, for subscribers that sit beside the publisher.
+pub(crate) struct Loopback(Arc<Pipe>);
+
+impl Loopback {
+    /// Delivers to `receiver` what is published here; drops are told to `sink`.
+    pub(crate) fn new(local: &Local, sink: Arc<dyn Sink>, info: LinkInfo, receiver: Arc<dyn LinkSink>) -> Self {
+        let pipe = Pipe {
+            state: Mutex::default(),
+            room: Condvar::new(),
+            receiver: OnceLock::from(receiver),
+            back: OnceLock::new(),
+            sink,
+            info,
+            overflow: local.options.overflow,
+            limit: local.options.queue_bytes,
+        };
+        Loopback(Arc::new(pipe))
+    }
+
+    pub(crate) fn announce(&self, channel: ChannelId, start: Start, announcement: &Announcement) {
+        self.0.announce(channel, start, announcement);
+        self.0.deliver();
+    }
+
+    pub(crate) fn retire(&self, channel: ChannelId) {
+        self.0.retire(channel);
+        self.0.deliver();
+    }
+
+    pub(crate) fn answered(&self, channel: ChannelId, answer: &Answer) {
+        self.0.answered(channel, answer);
+        self.0.deliver();
+    }
+
+    /// Whether a message of the channel would go anywhere.
+    pub(crate) fn wants(&self, channel: ChannelId) -> bool {
+        matches!(lock(&self.0.state).wanted.get(&channel), Some(None | Some(true)))
+    }
+
+    pub(crate) fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Option<bool> {
+        let mut loan = Loan::new(Vec::with_capacity(payload.len()), 0);
+        loan.buffer().extend_from_slice(payload);
+        let extensions = envelope.extensions.bytes().to_vec();
+        let envelope = Envelope { extensions: Extensions::default(), ..*envelope };
+        self.0.send(&Arc::new(Message { envelope, extensions, loan }))
+    }
+
+    pub(crate) fn deliver(&self) {
+        self.0.deliver();
+    }
+
+    pub(crate) fn flush(&self, deadline: Instant) -> bool {
+        self.0.flush(deadline)
     }
 }
 

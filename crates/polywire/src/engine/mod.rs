@@ -20,7 +20,7 @@ pub use options::{EngineOptions, Overflow};
 
 /// The engines built in, in the order in which tools list them.
 pub static ENGINES: &[&dyn Engine] = &[
-    //     &inproc::Inproc,inproc::Inproc,
+    &inproc::Inproc,
     &tcp::Tcp,
     &tcp::TcpListen,
     &tcp::TcpConnect,

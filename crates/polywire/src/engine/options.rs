@@ -79,6 +79,6 @@ impl Default for EngineOptions {
 
 impl Default for Overflow {
     fn default() -> Self {
-        Overflow::Block { patience: Duration::from_secs(5) }
+        Overflow::Block { patience: Duration::from_secs(1) }
     }
 }

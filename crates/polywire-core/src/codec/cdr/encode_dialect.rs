@@ -201,7 +201,7 @@ impl Dialect {
         same.then_some(segment)
     }
 
-    fn put_plain_member(&self, walk: &mut EncodeWalk<'_>, out: &MemberOut<'_>) -> Result<(), LowerError> {
+    pub(super) fn put_plain_member(&self, walk: &mut EncodeWalk<'_>, out: &MemberOut<'_>) -> Result<(), LowerError> {
         if !out.member.optional {
             return walk.member(out.member, out.place);
         }
@@ -266,7 +266,7 @@ impl Dialect {
         walk.member(member, place)
     }
 
-    fn put_discriminator(&self, walk: &mut EncodeWalk<'_>, wire: Scalar, mutable: bool) {
+    pub(super) fn put_discriminator(&self, walk: &mut EncodeWalk<'_>, wire: Scalar, mutable: bool) {
         let wire = if wire == Scalar::Bool { Scalar::U8 } else { wire };
         match (mutable, self.version) {
             (false, _) => walk.emit(OpKind::Align(self.alignment(wire))),

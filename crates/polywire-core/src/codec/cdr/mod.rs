@@ -37,6 +37,7 @@ use crate::{
 
 mod decode_dialect;
 mod encode_dialect;
+pub mod key;
 mod parameters;
 mod wide;
 

@@ -20,7 +20,7 @@ fn get<const BIG: bool>(input: &mut Input<'_>, string: Option<&mut String>) -> S
     let head = head.try_into().unwrap_or_default();
     let len = if BIG { u32::from_be_bytes(head) } else { u32::from_le_bytes(head) } as usize;
     let left = input.remaining();
-    if len > left || len % 2 != 0 {
+    if len > left || !len.is_multiple_of(2) {
         input.seek(start);
         return input.fail(FaultKind::BadLength, left as u64, len as u64);
     }

@@ -6,8 +6,8 @@ use super::{
     Style,
     encode::MAX_RANK,
     marks::{
-        ARRAY, CASE, CLOSE, EXPECT, FIELDS, FLAG_BITS, KEY_NAMED, MAP, MATRICES, MEMBERS, NAMED, NULL, SHAPE, SKIP, TEXT,
-        UNION,
+        ARRAY, CASE, CLOSE, EXPECT, FIELDS, FLAG_BITS, KEY_NAMED, MAP, MATRICES, MEMBERS, NAMED, NULL, SHAPE, SKIP,
+        TEXT, UNION,
     },
     quoted,
     scalars::{self, Form},

@@ -170,7 +170,12 @@ impl Dialect {
         self.one_by_one(walk, element, bound, place)
     }
 
-    fn slice(&self, walk: &EncodeWalk<'_>, element: &Type, place: Place) -> Option<&'static crate::program::SliceKernel> {
+    fn slice(
+        &self,
+        walk: &EncodeWalk<'_>,
+        element: &Type,
+        place: Place,
+    ) -> Option<&'static crate::program::SliceKernel> {
         let scalar = match walk.kind(place)? {
             Kind::Sequence(sequence) => walk.scalar_node(sequence.element)?,
             Kind::Array { element, .. } => walk.scalar_node(*element)?,

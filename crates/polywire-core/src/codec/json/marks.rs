@@ -194,8 +194,7 @@ pub(super) static ROWS: RegionDialect = RegionDialect {
 };
 
 /// Breaks what is written inside into indented lines.
-pub(super) static PRETTY: RegionDialect =
-    RegionDialect { name: "json pretty", put_end: put_pretty, ..copy_of_rows() };
+pub(super) static PRETTY: RegionDialect = RegionDialect { name: "json pretty", put_end: put_pretty, ..copy_of_rows() };
 
 const fn copy_of_rows() -> RegionDialect {
     RegionDialect {

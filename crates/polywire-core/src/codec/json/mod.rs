@@ -6,8 +6,7 @@ use super::{BuildError, Codec, DynDecoder, DynEncoder, LowerError, OptionSpec, O
 use crate::{
     layout::{Layout, Record, RecordError, Shape},
     program::{
-        Backend, Block, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Program, Status,
-        io::CodecError,
+        Backend, Block, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Program, Status, io::CodecError,
         kernels::json as text,
     },
     schema::Schema,
@@ -44,12 +43,32 @@ impl Codec for Json {
     fn options(&self) -> &'static [OptionSpec] {
         const {
             &[
-                OptionSpec { name: "int64", values: &["number", "string"], help: "64-bit integers as numbers (default) or strings" },
+                OptionSpec {
+                    name: "int64",
+                    values: &["number", "string"],
+                    help: "64-bit integers as numbers (default) or strings",
+                },
                 OptionSpec { name: "enum", values: &["name", "number"], help: "enums by name (default) or as numbers" },
-                OptionSpec { name: "bytes", values: &["base64", "array"], help: "octets in base64 (default) or as an array of numbers" },
-                OptionSpec { name: "bitmask", values: &["number", "names"], help: "bitmasks as a number (default) or an array of names" },
-                OptionSpec { name: "null", values: &["omit", "write"], help: "absent members left out (default) or written as null" },
-                OptionSpec { name: "pretty", values: &[], help: "one line (default) or, if there, several with indentation" },
+                OptionSpec {
+                    name: "bytes",
+                    values: &["base64", "array"],
+                    help: "octets in base64 (default) or as an array of numbers",
+                },
+                OptionSpec {
+                    name: "bitmask",
+                    values: &["number", "names"],
+                    help: "bitmasks as a number (default) or an array of names",
+                },
+                OptionSpec {
+                    name: "null",
+                    values: &["omit", "write"],
+                    help: "absent members left out (default) or written as null",
+                },
+                OptionSpec {
+                    name: "pretty",
+                    values: &[],
+                    help: "one line (default) or, if there, several with indentation",
+                },
             ]
         }
     }
@@ -151,7 +170,8 @@ impl Record {
 
     /// The value of a JSON text.
     pub fn from_json(shape: &Arc<Shape>, text: &str) -> Result<Record, JsonError> {
-        let decoder = DynDecoder::with_backend(&JSON, &Options::default(), shape.schema(), shape, Backend::Interpreter)?;
+        let decoder =
+            DynDecoder::with_backend(&JSON, &Options::default(), shape.schema(), shape, Backend::Interpreter)?;
         let mut record = Record::try_new(shape)?;
         decoder.decode(text.as_bytes(), &mut record)?;
         Ok(record)
@@ -174,7 +194,7 @@ pub fn validate(bytes: &[u8]) -> Result<(), CodecError> {
 
 /// [`validate`] with other limits.
 pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
-    let mut input = Input::new(bytes, *limits);
+    let mut input = Input::new(bytes, limits);
     let mut status = match bytes.len() > limits.message_bytes {
         true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
         false => text::skip(&mut input),
@@ -190,8 +210,8 @@ pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> 
 
 /// A text as a JSON string, quotes included: for names that become part of a program.
 fn quoted(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut output = Output::new(&mut bytes, Limits::default());
+    let (mut bytes, limits) = (Vec::new(), Limits::default());
+    let mut output = Output::new(&mut bytes, &limits);
     let status = text::put_string(&mut output, text);
     // It fails only for names longer than a message, and then the member cannot be written either.
     let _ = output.finish(status);

@@ -26,13 +26,31 @@ pub(super) fn kernel(ty: &Type, scalar: Scalar, form: Form) -> &'static ScalarKe
     let large = matches!(scalar, Scalar::I64 | Scalar::U64);
     match (ty, scalar) {
         (Type::Char8, _) => &CHAR8,
-        (Type::Char16, _) => if form == Form::Key { &KEY_CHAR16 } else { &CHAR16 },
-        (_, Scalar::Bool) => if form == Form::Key { &KEY_BOOL } else { &BOOL },
+        (Type::Char16, _) => {
+            if form == Form::Key {
+                &KEY_CHAR16
+            } else {
+                &CHAR16
+            }
+        }
+        (_, Scalar::Bool) => {
+            if form == Form::Key {
+                &KEY_BOOL
+            } else {
+                &BOOL
+            }
+        }
         (_, Scalar::F32) => &F32,
         (_, Scalar::F64) => &F64,
         (_, Scalar::F128) => &F128,
         _ if form == Form::Key => keyed(scalar),
-        _ if form == Form::Quoted && large => if scalar == Scalar::I64 { &TEXT_I64 } else { &TEXT_U64 },
+        _ if form == Form::Quoted && large => {
+            if scalar == Scalar::I64 {
+                &TEXT_I64
+            } else {
+                &TEXT_U64
+            }
+        }
         _ => plain(scalar),
     }
 }
@@ -364,7 +382,8 @@ fn write_all(
     super::marks::close(output, b']')
 }
 
-static OCTETS: SliceKernel = SliceKernel { name: "json octets", scalar: Scalar::U8, get: get_all::<u8>, put: put_octets };
+static OCTETS: SliceKernel =
+    SliceKernel { name: "json octets", scalar: Scalar::U8, get: get_all::<u8>, put: put_octets };
 
 fn put_octets(output: &mut Output<'_>, octets: &[u8]) -> Status {
     quoted(output, |output| {

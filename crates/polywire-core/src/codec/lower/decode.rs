@@ -162,6 +162,11 @@ impl<'a> DecodeWalk<'a> {
         filled.map(|()| Block(inner))
     }
 
+    /// Appends a block's operations.
+    pub fn append(&mut self, block: Block) {
+        self.ops.extend(block.0);
+    }
+
     /// Emits the value of a writer's type into a slot.
     pub fn value(&mut self, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
         let dialect = self.dialect;

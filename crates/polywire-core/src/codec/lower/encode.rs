@@ -117,6 +117,11 @@ impl<'a> EncodeWalk<'a> {
         filled.map(|()| Block(inner))
     }
 
+    /// Appends a block's operations.
+    pub fn append(&mut self, block: Block) {
+        self.ops.extend(block.0);
+    }
+
     /// Emits the value of a type at a place.
     pub fn value(&mut self, ty: &Type, place: Place) -> Result<(), LowerError> {
         let dialect = self.dialect;

@@ -6,8 +6,8 @@ use super::{Failed, HOST, INLINE_SEEN, check, convert, from_word, load, memory_s
 use crate::{
     layout::{Kind, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, UnionNode, access::Inserted},
     program::{
-        Arm, Block, Cursor, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place, Program,
-        ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, TextForm, Wire,
+        Arm, Block, Cursor, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place,
+        Program, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, TextForm, Wire,
     },
 };
 
@@ -38,7 +38,7 @@ impl<'r> Run<'r, '_> {
 
     /// An operation; a failure is blamed on its field.
     pub(super) fn named(&mut self, op: &'r Op, frame: *mut u8) -> Done {
-        self.op(op, frame).inspect_err(|Failed| self.input.fault.name(op.path))
+        self.op(op, frame).inspect_err(|Failed| self.input.blame(op.path))
     }
 
     fn op(&mut self, op: &'r Op, frame: *mut u8) -> Done {
@@ -94,9 +94,7 @@ impl<'r> Run<'r, '_> {
             OpKind::Bulk { place, scalar, order, bound, overflow } => {
                 self.bulk(*place, *scalar, *order, (*bound, overflow), frame)
             }
-            OpKind::Slice { place, kernel, bound, overflow } => {
-                self.slice(*place, kernel, (*bound, overflow), frame)
-            }
+            OpKind::Slice { place, kernel, bound, overflow } => self.slice(*place, kernel, (*bound, overflow), frame),
             OpKind::Sequence { place, source, element, bound, overflow, min_wire } => {
                 let shape = SequenceShape { element, bound: *bound, overflow, min_wire: *min_wire };
                 match source {
@@ -394,7 +392,7 @@ impl<'r> Run<'r, '_> {
     fn element(&mut self, element: &'r Block, i: usize, data: *mut u8, stride: usize) -> Done {
         // Sinks have stride 0, so that the dangling frame stays what it is.
         let frame = data.wrapping_add(i * stride);
-        self.block(element, frame).inspect_err(|Failed| self.input.fault.index(i as u32))
+        self.block(element, frame).inspect_err(|Failed| self.input.blame_element(i as u32))
     }
 
     fn counted(&mut self, place: Place, shape: &SequenceShape<'r>, frame: *mut u8) -> Done {
@@ -556,7 +554,7 @@ impl<'r> Run<'r, '_> {
                 return Ok(());
             }
             self.admit(i + 1, entry.bound, &Overflow::Refuse)?;
-            self.entry(target, entry, frame).inspect_err(|Failed| self.input.fault.index(i as u32))?;
+            self.entry(target, entry, frame).inspect_err(|Failed| self.input.blame_element(i as u32))?;
             i += 1;
         }
     }
@@ -785,22 +783,7 @@ pub(crate) fn counted_nul(input: &mut Input<'_>, order: Order, string: Option<&m
         }
     };
     input.pos += count;
-    string.map_or(Status::Ok, |string| set_string(input, string, text))
-}
-
-/// Replaces a string's content, charging for what it grows by.
-pub(crate) fn set_string(input: &mut Input<'_>, string: &mut String, text: &str) -> Status {
-    string.clear();
-    if text.len() > string.capacity() {
-        if input.charge(text.len()) == Status::Failed {
-            return Status::Failed;
-        }
-        if string.try_reserve(text.len()).is_err() {
-            return input.fail(FaultKind::OutOfMemory, text.len() as u64, 0);
-        }
-    }
-    string.push_str(text);
-    Status::Ok
+    string.map_or(Status::Ok, |string| input.set_text(string, text))
 }
 
 /// A constant's bits as the accumulator holds them.

@@ -6,8 +6,8 @@ use super::{Failed, check, convert, load, memory_scalar, ok, reorder, store};
 use crate::{
     layout::{Kind, NodeId, Scalar},
     program::{
-        Block, Cursor, FaultKind, Op, OpKind, Order, Output, Place, Program, ScalarKernel, Segment,
-        SliceKernel, Status, TextForm, Wire,
+        Block, Cursor, FaultKind, Op, OpKind, Order, Output, Place, Program, ScalarKernel, Segment, SliceKernel,
+        Status, TextForm, Wire,
     },
 };
 
@@ -38,7 +38,7 @@ impl<'r> Run<'r, '_> {
 
     /// An operation; a failure is blamed on its field.
     pub(super) fn named(&mut self, op: &'r Op, frame: *const u8) -> Done {
-        self.op(op, frame).inspect_err(|Failed| self.output.fault.name(op.path))
+        self.op(op, frame).inspect_err(|Failed| self.output.blame(op.path))
     }
 
     fn op(&mut self, op: &'r Op, frame: *const u8) -> Done {
@@ -281,7 +281,7 @@ impl<'r> Run<'r, '_> {
         for i in 0..len {
             self.index = i as u64;
             self.block(element, data.wrapping_add(i * stride))
-                .inspect_err(|Failed| self.output.fault.index(i as u32))?;
+                .inspect_err(|Failed| self.output.blame_element(i as u32))?;
         }
         self.index = outer;
         Ok(())
@@ -300,7 +300,7 @@ impl<'r> Run<'r, '_> {
         let mut visit = |k: *const u8, v: *const u8| {
             self.index = i;
             done = self.block(key, k).and_then(|()| self.block(value, v));
-            done = done.inspect_err(|Failed| self.output.fault.index(i as u32));
+            done = done.inspect_err(|Failed| self.output.blame_element(i as u32));
             i += 1;
             done.is_ok()
         };

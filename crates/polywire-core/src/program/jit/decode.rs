@@ -486,6 +486,14 @@ impl<'e> Emit<'e, '_> {
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(done);
             }
+            (TextForm::Kernel(kernel), _) if bound == 0 => {
+                let string = match place {
+                    Place::Sink => self.constant(0),
+                    place => self.place_address(place, frame),
+                };
+                let kernel = self.address(*kernel);
+                self.call_status(op, shims::get_text as *const u8, &[self.context, kernel, string]);
+            }
             _ => slow(self),
         }
     }
@@ -536,8 +544,8 @@ impl<'e> Emit<'e, '_> {
         let (end, position) = (self.code.use_var(self.end), self.position());
         let after = self.code.ins().iadd(position, bytes);
         let short = self.code.ins().icmp(IntCC::UnsignedGreaterThan, after, end);
-        let limit = offset_of!(Input<'_>, limits) + offset_of!(crate::program::Limits, elements);
-        let limit = self.code.ins().uload32(flags(), self.context, limit as i32);
+        let limits = self.load(types::I64, self.context, offset_of!(Input<'_>, limits) as i32);
+        let limit = self.code.ins().uload32(flags(), limits, offset_of!(crate::program::Limits, elements) as i32);
         let many = self.code.ins().icmp(IntCC::UnsignedGreaterThan, count, limit);
         let unfit = self.code.ins().bor(short, many);
         self.or_else(unfit, slow);

@@ -117,7 +117,15 @@ mod tests {
 
     #[test]
     fn the_vectors_of_rfc_4648() {
-        let vectors = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="), ("foobar", "Zm9vYmFy")];
+        let vectors = [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ];
         for (plain, letters) in vectors {
             assert_eq!(text(plain.as_bytes()), letters.as_bytes());
             assert_eq!(bytes(letters.as_bytes()).unwrap(), plain.as_bytes());
@@ -135,7 +143,10 @@ mod tests {
 
     #[test]
     fn other_letters_and_lengths_are_refused() {
-        for letters in ["A", "AAAAA", "A===", "====", "=", "AA=", "AAA==", "AB==A", "A*==", "AAA*", "AB==", "AAB=", "Zg==Zg==", "A=AA"] {
+        for letters in [
+            "A", "AAAAA", "A===", "====", "=", "AA=", "AAA==", "AB==A", "A*==", "AAA*", "AB==", "AAB=", "Zg==Zg==",
+            "A=AA",
+        ] {
             assert_eq!(bytes(letters.as_bytes()), None, "{letters}");
         }
         assert_eq!(bytes(b"-_-_").unwrap(), bytes(b"+/+/").unwrap());

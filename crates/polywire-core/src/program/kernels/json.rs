@@ -318,12 +318,14 @@ unsafe fn copy_short(from: &[u8], to: *mut u8) {
                 *to.add(len - 1) = *from.add(len - 1);
             }
             4..8 => {
-                let (head, tail) = (from.cast::<u32>().read_unaligned(), from.add(len - 4).cast::<u32>().read_unaligned());
+                let (head, tail) =
+                    (from.cast::<u32>().read_unaligned(), from.add(len - 4).cast::<u32>().read_unaligned());
                 to.cast::<u32>().write_unaligned(head);
                 to.add(len - 4).cast::<u32>().write_unaligned(tail);
             }
             8..17 => {
-                let (head, tail) = (from.cast::<u64>().read_unaligned(), from.add(len - 8).cast::<u64>().read_unaligned());
+                let (head, tail) =
+                    (from.cast::<u64>().read_unaligned(), from.add(len - 8).cast::<u64>().read_unaligned());
                 to.cast::<u64>().write_unaligned(head);
                 to.add(len - 8).cast::<u64>().write_unaligned(tail);
             }
@@ -367,7 +369,10 @@ fn clean_short(bytes: &[u8]) -> bool {
         8..16 => {
             // SAFETY: eight bytes are there, from the start and up to the end.
             let (head, tail) = unsafe {
-                (bytes.as_ptr().cast::<u64>().read_unaligned(), bytes.as_ptr().add(len - 8).cast::<u64>().read_unaligned())
+                (
+                    bytes.as_ptr().cast::<u64>().read_unaligned(),
+                    bytes.as_ptr().add(len - 8).cast::<u64>().read_unaligned(),
+                )
             };
             scan::stops(head) | scan::stops(tail) == 0
         }

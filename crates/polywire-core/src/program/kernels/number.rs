@@ -142,10 +142,10 @@ mod tests {
     use crate::program::Limits;
 
     fn written(write: impl FnOnce(&mut Output<'_>) -> Status) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut output = Output::new(&mut bytes, Limits::default());
+        let (mut bytes, limits) = (Vec::new(), Limits::default());
+        let mut output = Output::new(&mut bytes, &limits);
         let status = write(&mut output);
-        output.finish(status).unwrap();
+        assert_eq!(output.finish(status), Status::Ok);
         bytes
     }
 
@@ -167,7 +167,8 @@ mod tests {
     #[test]
     fn digits_are_read_up_to_the_first_other_byte() {
         for value in interesting() {
-            for tail in ["", ",", "/", ":", "  ,\"key\":1", "e5", ".25", "\u{ff}\u{ff}\u{ff}\u{ff}", "\0\0\0\0\0\0\0\0"] {
+            for tail in ["", ",", "/", ":", "  ,\"key\":1", "e5", ".25", "\u{ff}\u{ff}\u{ff}\u{ff}", "\0\0\0\0\0\0\0\0"]
+            {
                 let text = format!("{value}{tail}");
                 let mut read = 0;
                 assert_eq!(read_digits(text.as_bytes(), &mut read), value.to_string().len(), "{text}");

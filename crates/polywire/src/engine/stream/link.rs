@@ -127,8 +127,8 @@ impl Shared {
             return self.sink.event(Event::Disconnected { link: info, reason });
         };
         let sink = self.sink.link(&info);
-        self.sink.event(Event::Connected(info.clone()));
         self.join_links(&link);
+        self.sink.event(Event::Connected(info.clone()));
         let mut receiver = Receiver { shared: self, link: &link, sink: &*sink, relayed: Relayed::default() };
         let reason = receiver.run(&mut reader);
         self.leave_links(&link);

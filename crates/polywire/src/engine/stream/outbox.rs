@@ -58,6 +58,8 @@ struct State {
     full: bool,
     /// The peer was waited for in vain.
     stalled: bool,
+    /// Bytes that pumping has moved: tells a slow peer from one that takes nothing.
+    written: u64,
     broken: bool,
     tally: Tally,
 }
@@ -72,6 +74,8 @@ struct Lane {
     skipped: Option<Start>,
     /// Messages dropped since the last one sent.
     lost: u64,
+    /// Ends once nothing is held for it.
+    retiring: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -164,6 +168,7 @@ impl Outbox {
             pace: Pace::new(),
             full: false,
             stalled: false,
+            written: 0,
             broken: false,
             tally: Tally::default(),
         };
@@ -183,6 +188,7 @@ impl Outbox {
             interest: Interest::Asked,
             skipped: None,
             lost: 0,
+            retiring: false,
         };
         state.lanes.insert(channel, lane);
         state.ids.insert(id, channel);
@@ -193,14 +199,9 @@ impl Outbox {
     /// Ends one of the port's channels, after what is held for it.
     pub(super) fn retire(&self, channel: ChannelId) {
         let mut state = self.lock();
-        let Some(lane) = state.lanes.remove(&channel) else { return };
-        state.ids.remove(&lane.id);
-        state.forget_held(channel);
-        let mut out = Vec::new();
-        if state.encoder.retire(lane.id, &mut out).is_ok() {
-            self.push_control(&mut state, &out);
-        }
-        self.release(&mut state);
+        let Some(lane) = state.lanes.get_mut(&channel) else { return };
+        lane.retiring = true;
+        self.finish_retiring(&mut state);
     }
 
     /// The peer's word on the channel that it knows as `id`; gives the port's channel.
@@ -208,7 +209,7 @@ impl Outbox {
         let mut state = self.lock();
         let channel = *state.ids.get(&id)?;
         let lane = state.lanes.get_mut(&channel)?;
-        lane.interest = if *answer == Answer::Accept { Interest::Wanted } else { Interest::Unwanted };
+        lane.interest = if answer.accepts() { Interest::Wanted } else { Interest::Unwanted };
         if lane.interest == Interest::Unwanted {
             state.skip_held(channel);
         }
@@ -450,7 +451,10 @@ impl Outbox {
         if state.broken {
             return;
         }
-        match state.queue.pump(most, |bytes| self.write(bytes)) {
+        let before = state.queue.len();
+        let pumped = state.queue.pump(most, |bytes| self.write(bytes));
+        state.written += before.saturating_sub(state.queue.len()) as u64;
+        match pumped {
             Ok(()) => {}
             Err(e) if is_full(&e) => {
                 state.full = true;
@@ -501,8 +505,11 @@ impl Outbox {
         size: usize,
         patience: Duration,
     ) -> MutexGuard<'a, State> {
-        let deadline = Instant::now() + patience;
+        let (mut deadline, mut written) = (Instant::now() + patience, state.written);
         while !state.has_room(size, &self.options) && !state.broken && !state.stalled {
+            if state.written != written {
+                (deadline, written) = (Instant::now() + patience, state.written);
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 state.stalled = true;
@@ -533,6 +540,22 @@ impl Outbox {
             let envelope = Envelope { extensions, ..held.envelope };
             // It was accepted before; what cannot be written now is the link's trouble.
             let _ = self.dispatch(state, &envelope, &mut Payload::Bytes(&held.payload));
+        }
+        self.finish_retiring(state);
+    }
+
+    fn finish_retiring(&self, state: &mut State) {
+        let held = |channel| state.held.iter().any(|held: &Held| held.channel == channel);
+        let done =
+            |(channel, lane): (&ChannelId, &Lane)| (lane.retiring && !held(*channel)).then_some((*channel, lane.id));
+        let done: Vec<_> = state.lanes.iter().filter_map(done).collect();
+        for (channel, id) in done {
+            state.lanes.remove(&channel);
+            state.ids.remove(&id);
+            let mut out = Vec::new();
+            if state.encoder.retire(id, &mut out).is_ok() {
+                self.push_control(state, &out);
+            }
         }
     }
 

@@ -118,7 +118,7 @@ impl Shared {
         }
         for open in channels.open.values_mut() {
             if open.answers.remove(&id).is_some() {
-                self.answer_origin(open, None);
+                self.answer_origin(open);
             }
         }
     }
@@ -137,8 +137,8 @@ impl Shared {
         }
         let mut channels = lock(&self.channels);
         if let Some(open) = channels.open.values_mut().find(|open| open.origin == Some((link, channel))) {
-            open.here = Some(answer.clone());
-            self.answer_origin(open, Some(&answer));
+            open.here = Some(answer);
+            self.answer_origin(open);
         }
     }
 
@@ -150,26 +150,18 @@ impl Shared {
         if open.origin.is_none() {
             return false;
         }
-        self.answer_origin(open, Some(answer));
+        self.answer_origin(open);
         true
     }
 
-    /// Tells the origin what all behind this port say together: it sends if anyone wants to have it. A refusal is passed on for the writer to know of,
-    /// also where others accept.
-    fn answer_origin(&self, open: &mut Open, news: Option<&Answer>) {
+    /// Tells the origin what all behind this port say together.
+    fn answer_origin(&self, open: &mut Open) {
         let Some((link, channel)) = open.origin else { return };
         let others = self.links().iter().filter(|other| other.info.id != link).count();
-        let Some(all) = together(open, others) else { return };
-        if let Some(Answer::Refuse(_)) = news
-            && news != Some(&all)
-        {
-            let refusal = news.cloned().unwrap_or(Answer::Decline);
-            self.control(link, &Frame::Answer { channel, answer: refusal });
-            open.told = None;
-        }
-        if open.told.as_ref() != Some(&all) {
-            self.control(link, &Frame::Answer { channel, answer: all.clone() });
-            open.told = Some(all);
+        let all = together(open, others);
+        if all.is_some() && open.told != all {
+            open.told = all.clone();
+            self.control(link, &Frame::Answer { channel, answer: all.unwrap_or(Answer::Decline) });
         }
     }
 
@@ -218,12 +210,12 @@ fn check_fits(
 /// What the sink here and `others` links say; none while it depends on one that has not answered.
 fn together(open: &Open, others: usize) -> Option<Answer> {
     let all = || open.here.iter().chain(open.answers.values());
-    if all().any(|answer| *answer == Answer::Accept) {
-        return Some(Answer::Accept);
+    let reason = all().find_map(Answer::reason).map(str::to_owned);
+    if all().any(Answer::accepts) {
+        return Some(reason.map_or(Answer::Accept, Answer::Partial));
     }
     if open.here.is_none() || open.answers.len() < others {
         return None;
     }
-    let refusal = all().find(|answer| matches!(answer, Answer::Refuse(_)));
-    Some(refusal.cloned().unwrap_or(Answer::Decline))
+    Some(reason.map_or(Answer::Decline, Answer::Refuse))
 }

@@ -1,0 +1,234 @@
+//! Lowering for decoding.
+
+use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
+
+use super::{
+    VALUE,
+    encode::symbols,
+    get,
+    kind::{Form, Forms, STRING},
+    marks,
+};
+use crate::{
+    codec::lower::{
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key as member_key, scalar_of,
+    },
+    layout::{Kind, Scalar},
+    program::{
+        Arm, Block, FaultKind, MemberDialect, MemberTable, Op, OpKind, Order, PathId, Place, Segment, Source,
+        SymbolTable, TextForm, Wire,
+    },
+    schema::{DefId, DefKind, Type},
+};
+
+/// The dialect; its forms are the writer's.
+pub(super) struct Decode<'a> {
+    pub forms: Forms<'a>,
+}
+
+impl DecodeDialect for Decode<'_> {
+    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let kernel = match (Form::of(ty, wire), wire) {
+            (Form::Boolean, _) => &get::BOOLEAN,
+            (Form::Int64, Scalar::I64) => &get::INTEGER_OR_TIME,
+            (Form::Int32 | Form::Int64, _) => &get::INTEGER,
+            (Form::Unsigned64, _) => &get::UNSIGNED,
+            (Form::Double, Scalar::F32) => &get::FLOAT,
+            (Form::Double, _) => &get::DOUBLE,
+            (Form::Quad, _) => &get::QUAD,
+            (Form::Char8 | Form::Char16, _) => &get::CHARACTER,
+        };
+        walk.get(ty, Wire::Kernel(kernel), slot)
+    }
+
+    fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let wire = Wire::Symbol(&get::LITERAL, self.symbols(walk, id, slot));
+        walk.get(&Type::Def(id), wire, slot)
+    }
+
+    fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        walk.emit(OpKind::Action(&marks::EXPECT, STRING.into()));
+        walk.text(TextForm::CountedNul { order: Order::Little }, slot)
+    }
+
+    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let elements = walk.block(|walk| self.elements(walk, element, slot))?;
+        if !self.may_be_binary(walk, element, slot) {
+            walk.append(elements);
+            return Ok(());
+        }
+        let binary = walk.block(|walk| {
+            let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
+            let (place, scalar, order) = (slot.place, Scalar::U8, Order::Little);
+            walk.emit(OpKind::Get(Wire::Kernel(&get::OCTETS)));
+            walk.emit(OpKind::Bulk { place, scalar, order, bound, overflow });
+            Ok(())
+        })?;
+        binary_or(walk, binary, elements);
+        Ok(())
+    }
+
+    fn array(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        element: &Type,
+        dims: &[u32],
+        slot: &Slot<'_>,
+    ) -> Result<(), LowerError> {
+        let elements = walk.block(|walk| self.elements(walk, element, slot))?;
+        let len = dims.iter().try_fold(1u32, |n, d| n.checked_mul(*d)).ok_or_else(|| walk.mismatch())?;
+        match octets(walk, slot.place, len) {
+            Some(segment) if self.is_octet(walk, element) => {
+                let binary = walk.block(|walk| {
+                    walk.emit(OpKind::Action(&get::EXPECT_OCTETS, len.into()));
+                    walk.emit(OpKind::Run { segments: vec![segment], size: len });
+                    Ok(())
+                })?;
+                binary_or(walk, binary, elements);
+            }
+            _ => walk.append(elements),
+        }
+        Ok(())
+    }
+
+    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let (key, value) =
+            walk.entry(slot, |walk, slot| self.key(walk, key, slot), |walk, slot| walk.value(value, slot))?;
+        let (place, source, bound) = (slot.place, Source::Dialect(&marks::MAP), walk.bound(slot));
+        walk.emit(OpKind::Map { place, source, key, value, bound, min_wire: 0 });
+        Ok(())
+    }
+
+    fn structure(&self, walk: &mut DecodeWalk<'_>, _: DefId, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
+        let arms = members.iter().map(|member| arm(walk, member)).collect::<Result<Vec<Arm>, LowerError>>()?;
+        walk.emit(members_op(&marks::MEMBERS, arms));
+        Ok(())
+    }
+
+    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Result<(), LowerError> {
+        let labels = match &self.forms.schema.def(union.id).kind {
+            DefKind::Union { cases, .. } => {
+                cases.iter().filter_map(|case| Some((*case.labels.first()?, case.member.name.as_str().into())))
+            }
+            _ => return Err(walk.mismatch()),
+        };
+        let table = Arc::new(SymbolTable::new(labels, None));
+        let body = walk.block(|walk| {
+            walk.emit(OpKind::Get(Wire::Symbol(&marks::SELECTOR, table)));
+            walk.union_arms(union, case)
+        })?;
+        walk.emit(OpKind::Region { dialect: &marks::DOCUMENT, argument: 0, body });
+        Ok(())
+    }
+}
+
+impl Decode<'_> {
+    fn symbols(&self, walk: &DecodeWalk<'_>, id: DefId, slot: &Slot<'_>) -> Arc<SymbolTable> {
+        symbols(self.forms.schema, id, walk.default_literal(slot).map(i64::from))
+    }
+
+    fn elements(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let element = walk.element(slot, |walk, inside| walk.value(ty, inside))?;
+        let (place, source) = (slot.place, Source::Dialect(&marks::ARRAY));
+        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
+        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
+        Ok(())
+    }
+
+    /// Octets are written as binary, and small numbers are read from one too.
+    fn is_octet(&self, walk: &DecodeWalk<'_>, element: &Type) -> bool {
+        matches!(walk.writer().resolve(element), Type::Octet | Type::Uint8)
+    }
+
+    fn may_be_binary(&self, walk: &DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> bool {
+        self.is_octet(walk, element) && walk.bulk_scalar(element, slot) == Some(Scalar::U8)
+    }
+
+    fn key(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        let ty = walk.writer().resolve(ty);
+        let kernel = match (ty, scalar_of(ty)) {
+            (Type::String { .. } | Type::WString { .. }, _) => {
+                return walk.text(TextForm::Kernel(&get::KEY_TEXT), slot);
+            }
+            (Type::Def(id), _) => {
+                let wire = Wire::Symbol(&get::KEY_LITERAL, self.symbols(walk, *id, slot));
+                return walk.get(ty, wire, slot);
+            }
+            (Type::Bool, _) => &get::KEY_BOOLEAN,
+            (Type::Char8 | Type::Char16, _) => &get::KEY_CHARACTER,
+            (_, Some(wire)) if wire.is_signed() => &get::KEY_SIGNED,
+            (_, Some(wire)) if wire.is_integer() => &get::KEY_UNSIGNED,
+            _ => return Err(walk.unsupported("in BSON a map's key is a string, integer, boolean, character or enum")),
+        };
+        walk.get(ty, Wire::Kernel(kernel), slot)
+    }
+}
+
+/// The program of a root that is no document by itself.
+pub(super) fn wrapped(root: Block) -> Block {
+    let op = |kind| Op { path: PathId(0), kind };
+    let absent = Block(vec![op(OpKind::Fail(FaultKind::MissingMember))]);
+    let arm = Arm { key: member_key(0, &terminated(VALUE)), body: root, absent };
+    Block(vec![op(members_op(&marks::MEMBERS, vec![arm]))])
+}
+
+fn members_op(dialect: &'static MemberDialect, arms: Vec<Arm>) -> OpKind {
+    let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
+    OpKind::Members { dialect, arms, table }
+}
+
+fn arm(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Arm, LowerError> {
+    let key = member_key(0, &terminated(&member.writer.name));
+    let value = walk.block(|walk| walk.member(member))?;
+    if !member.writer.optional {
+        let absent = walk.block(|walk| walk.missing(member))?;
+        return Ok(Arm { key, body: value, absent });
+    }
+    let absent = walk.block(|walk| walk.absent(member))?;
+    let then = absent.clone();
+    let body = walk.block(|walk| {
+        walk.emit(OpKind::Test(&marks::IS_NULL));
+        walk.emit(OpKind::If { then, otherwise: value });
+        Ok(())
+    })?;
+    Ok(Arm { key, body, absent })
+}
+
+/// The value of a union's case, which its member's name introduces.
+fn case(walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>) -> Result<(), LowerError> {
+    let body = walk.block(|walk| walk.case_value(case))?;
+    let absent = walk.block(|walk| {
+        walk.emit(OpKind::Fail(FaultKind::MissingMember));
+        Ok(())
+    })?;
+    let key = member_key(0, &terminated(&case.member.name));
+    walk.emit(members_op(&marks::CASE, vec![Arm { key, body, absent }]));
+    Ok(())
+}
+
+fn binary_or(walk: &mut DecodeWalk<'_>, then: Block, otherwise: Block) {
+    walk.emit(OpKind::Test(&marks::IS_BINARY));
+    walk.emit(OpKind::If { then, otherwise });
+}
+
+/// The octets of an array in memory, or of none.
+fn octets(walk: &DecodeWalk<'_>, place: Place, count: u32) -> Option<Segment> {
+    let place = match (walk.kind(place), place) {
+        (None, _) => Place::Sink,
+        (Some(Kind::Array { element, len }), Place::At { offset, .. }) if *len == count => {
+            let element = Place::At { offset, node: *element };
+            match walk.kind(element) {
+                Some(Kind::Scalar(Scalar::U8)) => element,
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    let (wire, memory, order) = (Scalar::U8, Scalar::U8, Order::Little);
+    Some(Segment { place, at: 0, wire, memory, count, order, check: None })
+}
+
+/// A name as it is in documents, with its NUL.
+fn terminated(name: &str) -> Box<[u8]> {
+    name.bytes().chain([0]).collect()
+}

@@ -1,0 +1,348 @@
+//! Kernels for what stands around values: documents, arrays, and the headers of their elements.
+
+use super::{
+    get::{integer_or_boolean, is_null, skip_value},
+    kind::{self, MIN_DOCUMENT},
+};
+use crate::program::{
+    ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect, Status,
+    SymbolKernel, SymbolTable, TestKernel,
+};
+
+/// A document of members.
+pub(super) static MEMBERS: MemberDialect = MemberDialect {
+    name: "bson document",
+    begin: begin_document,
+    next: next_member,
+    after: nothing,
+    skip,
+    refuse_duplicates: true,
+};
+
+/// The member of a union's case among what else its document holds, which [`DOCUMENT`] opened.
+pub(super) static CASE: MemberDialect = MemberDialect {
+    name: "bson case",
+    begin: nothing,
+    next: next_in_region,
+    after: nothing,
+    skip,
+    refuse_duplicates: true,
+};
+
+/// A document of elements whose names are indices.
+pub(super) static ARRAY: SequenceDialect =
+    SequenceDialect { name: "bson array", begin: begin_array, next: next_element };
+
+/// A document of elements whose names are keys.
+pub(super) static MAP: SequenceDialect = SequenceDialect { name: "bson map", begin: begin_document, next: next_entry };
+
+/// A document as a whole: its length is patched when it ends.
+pub(super) static DOCUMENT: RegionDialect = RegionDialect {
+    name: "bson document",
+    restarts_origin: false,
+    get_begin: begin_region,
+    get_end: end_region,
+    put_begin,
+    put_end,
+};
+
+/// The discriminator of the union whose document comes next: the labels are those whose case's member says it.
+pub(super) static SELECTOR: SymbolKernel =
+    SymbolKernel { name: "bson selector", scalar: crate::layout::Scalar::I64, get: get_selector, put: put_nothing };
+
+/// Is it null?
+pub(super) static IS_NULL: TestKernel = TestKernel { name: "bson null", test: is_null };
+
+/// Is it a binary?
+pub(super) static IS_BINARY: TestKernel = TestKernel { name: "bson binary", test: is_binary };
+
+/// Refuses an element of another kind than the argument.
+pub(super) static EXPECT: ActionKernel = ActionKernel { name: "bson kind", get: expect, put: put_no_action };
+
+extern "C" fn begin_document(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+    // Only the message itself is not inside an element, and has no kind.
+    match input.tag {
+        0 => open(input, cursor),
+        tag if tag == u32::from(kind::DOCUMENT) => open(input, cursor),
+        tag => input.fail(FaultKind::WrongKind, kind::DOCUMENT.into(), tag.into()),
+    }
+}
+
+extern "C" fn begin_array(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+    match input.tag == u32::from(kind::ARRAY) {
+        true => open(input, cursor),
+        false => input.fail(FaultKind::WrongKind, kind::ARRAY.into(), input.tag.into()),
+    }
+}
+
+/// Checks length and terminator, and narrows the input to the elements. The first word keeps the outer end.
+#[inline]
+fn open(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+    let rest = input.rest();
+    let Some(head) = rest.first_chunk::<4>() else {
+        return input.fail(FaultKind::Truncated, MIN_DOCUMENT as u64, rest.len() as u64);
+    };
+    let declared = i32::from_le_bytes(*head);
+    let len = usize::try_from(declared).unwrap_or(0);
+    if len < MIN_DOCUMENT || len > rest.len() {
+        return input.fail(FaultKind::BadLength, rest.len() as u64, declared as u64);
+    }
+    let start = input.position();
+    let terminator = rest[len - 1];
+    if terminator != 0 {
+        input.seek(start + len - 1);
+        return input.fail(FaultKind::BadTerminator, 0, terminator.into());
+    }
+    input.seek(start + 4);
+    match input.limit_end(start + len - 1) {
+        Some(outer) => {
+            cursor.0[0] = outer as u64;
+            Status::Ok
+        }
+        None => input.fail(FaultKind::BadLength, rest.len() as u64, declared as u64),
+    }
+}
+
+/// Widens the input again, and passes the terminator.
+#[inline]
+fn close(input: &mut Input<'_>, cursor: &Cursor) {
+    let behind = input.end() + 1;
+    input.restore_end(cursor.0[0] as usize);
+    input.seek(behind);
+}
+
+extern "C" fn next_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Status {
+    if input.remaining() == 0 {
+        close(input, cursor);
+        *arm = MemberTable::END;
+        return Status::Ok;
+    }
+    next_name(input, table, arm)
+}
+
+extern "C" fn next_in_region(input: &mut Input<'_>, _: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Status {
+    if input.remaining() == 0 {
+        *arm = MemberTable::END;
+        return Status::Ok;
+    }
+    next_name(input, table, arm)
+}
+
+/// Reads an element's header; keys have their NUL.
+#[inline]
+fn next_name(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) -> Status {
+    let rest = input.rest();
+    if let Some(key) = table.keys().get(*arm as usize)
+        && let Some((tag, name)) = rest.split_first()
+        && starts_with(name, &key.name)
+        && *tag != 0
+    {
+        input.tag = u32::from(*tag);
+        input.seek(input.position() + 1 + key.name.len());
+        return Status::Ok;
+    }
+    search_name(input, table, arm)
+}
+
+/// What `starts_with` of slices does, without a call for a few bytes.
+#[inline(always)]
+fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
+    let Some(head) = bytes.get(..prefix.len()) else { return false };
+    let (words, prefixes) = (head.as_chunks::<8>(), prefix.as_chunks::<8>());
+    words.0.iter().zip(prefixes.0).all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
+        && words.1.iter().zip(prefixes.1).all(|(a, b)| a == b)
+}
+
+fn search_name(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) -> Status {
+    match name(input) {
+        Ok(name) => {
+            *arm = table.by_name(name, MemberTable::UNKNOWN);
+            Status::Ok
+        }
+        Err(failed) => failed,
+    }
+}
+
+/// Reads an element's header: sets the kind, and gives the name with its NUL.
+fn name<'a>(input: &mut Input<'a>) -> Result<&'a [u8], Status> {
+    let rest = input.rest();
+    let Some((tag, names)) = rest.split_first() else {
+        return Err(input.fail(FaultKind::Truncated, 2, 0));
+    };
+    if *tag == 0 {
+        return Err(input.fail(FaultKind::BadTerminator, 1, 0));
+    }
+    let Some(nul) = names.iter().position(|byte| *byte == 0) else {
+        return Err(input.fail(FaultKind::Truncated, rest.len() as u64 + 1, rest.len() as u64));
+    };
+    input.tag = u32::from(*tag);
+    input.seek(input.position() + nul + 2);
+    Ok(&names[..=nul])
+}
+
+extern "C" fn nothing(_: &mut Input<'_>, _: &mut Cursor) -> Status {
+    Status::Ok
+}
+
+extern "C" fn skip(input: &mut Input<'_>, _: &mut Cursor) -> Status {
+    skip_value(input)
+}
+
+/// Elements come in order, whatever their names say: others write those carelessly.
+extern "C" fn next_element(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
+    let rest = input.rest();
+    if let Some((tag, names)) = rest.split_first()
+        && let Some(word) = names.first_chunk::<8>()
+        && *tag != 0
+    {
+        // Nearly all names are shorter than eight digits, and their NUL is found without a loop.
+        let word = u64::from_le_bytes(*word);
+        let zeros = word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080;
+        if zeros != 0 {
+            input.tag = u32::from(*tag);
+            input.seek(input.position() + 2 + zeros.trailing_zeros() as usize / 8);
+            *more = 1;
+            return Status::Ok;
+        }
+    }
+    next_element_slowly(input, cursor, more)
+}
+
+fn next_element_slowly(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
+    *more = u64::from(input.remaining() > 0);
+    if *more == 0 {
+        close(input, cursor);
+        return Status::Ok;
+    }
+    name(input).map_or_else(|failed| failed, |_| Status::Ok)
+}
+
+/// Leaves the name, which is the key, to be read.
+extern "C" fn next_entry(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
+    let Some(tag) = input.rest().first().copied() else {
+        close(input, cursor);
+        *more = 0;
+        return Status::Ok;
+    };
+    if tag == 0 {
+        return input.fail(FaultKind::BadTerminator, 1, 0);
+    }
+    input.tag = u32::from(tag);
+    input.seek(input.position() + 1);
+    *more = 1;
+    Status::Ok
+}
+
+extern "C" fn begin_region(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    begin_document(input, cursor)
+}
+
+/// What is left is not looked at.
+extern "C" fn end_region(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    close(input, cursor);
+    Status::Ok
+}
+
+extern "C" fn put_begin(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    cursor.0[0] = output.position() as u64;
+    output.put_word(0, 4)
+}
+
+extern "C" fn put_end(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    if output.put_word(0, 1) == Status::Failed {
+        return Status::Failed;
+    }
+    let start = cursor.0[0] as usize;
+    let len = output.position().wrapping_sub(start);
+    let Some(head) = document_length(len) else {
+        return output.fail(FaultKind::Unrepresentable, i32::MAX as u64, len as u64);
+    };
+    if let Some(place) = output.written().get_mut(start..).and_then(|written| written.first_chunk_mut::<4>()) {
+        *place = head;
+    }
+    Status::Ok
+}
+
+/// The bytes of a length, if a document can be so long.
+fn document_length(len: usize) -> Option<[u8; 4]> {
+    i32::try_from(len).ok().map(i32::to_le_bytes)
+}
+
+/// Looks through a union's document, which is open, and leaves the position where it is.
+extern "C" fn get_selector(input: &mut Input<'_>, table: &SymbolTable, selected: &mut u64) -> Status {
+    let start = input.position();
+    let (mut named, mut members) = (None, 0u64);
+    while input.remaining() > 0 {
+        let Ok(name) = name(input) else { return Status::Failed };
+        let name = &name[..name.len() - 1];
+        if name == kind::DISCRIMINATOR.as_bytes() {
+            let status = integer_or_boolean(input, selected);
+            if status == Status::Ok {
+                input.seek(start);
+            }
+            return status;
+        }
+        if let Some(label) = table.value(name) {
+            named = Some(label);
+            members += 1;
+        }
+        if skip_value(input) == Status::Failed {
+            return Status::Failed;
+        }
+    }
+    input.seek(start);
+    match named {
+        Some(label) if members == 1 => {
+            *selected = label as u64;
+            Status::Ok
+        }
+        Some(_) => input.fail(FaultKind::DuplicateMember, 1, members),
+        None => input.fail(FaultKind::UnknownCase, 0, 0),
+    }
+}
+
+extern "C" fn is_binary(input: &mut Input<'_>, is: &mut u64) -> Status {
+    *is = u64::from(input.tag == u32::from(kind::BINARY));
+    Status::Ok
+}
+
+extern "C" fn expect(input: &mut Input<'_>, kind: u64) -> Status {
+    match u64::from(input.tag) == kind {
+        true => Status::Ok,
+        false => input.fail(FaultKind::WrongKind, kind, input.tag.into()),
+    }
+}
+
+extern "C" fn put_nothing(output: &mut Output<'_>, _: &SymbolTable, _: u64) -> Status {
+    output.fail(FaultKind::Unrepresentable, 0, 0)
+}
+
+extern "C" fn put_no_action(_: &mut Output<'_>, _: u64) -> Status {
+    Status::Ok
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_no_longer_than_its_length_can_say() {
+        assert_eq!(document_length(0x7FFF_FFFF), Some([0xFF, 0xFF, 0xFF, 0x7F]));
+        #[cfg(target_pointer_width = "64")]
+        assert_eq!(document_length(0x8000_0000), None);
+    }
+
+    #[test]
+    fn prefixes_of_every_length() {
+        let bytes: alloc::vec::Vec<u8> = (1..60).collect();
+        for len in 0..bytes.len() {
+            assert!(starts_with(&bytes, &bytes[..len]));
+            assert!(!starts_with(&bytes[..len], &bytes[..len + 1]));
+            for wrong in 0..len {
+                let mut other = bytes[..len].to_vec();
+                other[wrong] ^= 0x80;
+                assert!(!starts_with(&bytes, &other));
+            }
+        }
+    }
+}

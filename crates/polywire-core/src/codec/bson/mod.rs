@@ -1,0 +1,103 @@
+//! BSON 1.1: documents of typed, named elements, as MongoDB's tools and libraries read and write them.
+//!
+//! `spec/bson.md` has the mapping. A structure is a document of its members; lengths that depend on the value are patched when the document
+//! ends, others are constants. Decoding takes elements in any order, and is quickest in the writer's own.
+
+use alloc::sync::Arc;
+
+use super::{Codec, LowerError, OptionSpec, Options, Properties, lower};
+use crate::{
+    layout::Layout,
+    program::Program,
+    schema::{Def, DefKind, Schema, Type},
+};
+
+mod decode;
+mod encode;
+mod get;
+mod kind;
+mod marks;
+mod put;
+mod validate;
+
+pub use validate::validate;
+
+/// The codec `bson`.
+pub static BSON: Bson = Bson;
+
+/// See [`BSON`].
+pub struct Bson;
+
+static PROPERTIES: Properties = Properties {
+    summary: "BSON: binary documents of typed, named elements",
+    text: false,
+    self_describing: true,
+    stateful: false,
+    typical_use: "document stores, and peers without a schema that want numbers as numbers",
+    specification: "bsonspec.org, version 1.1",
+};
+
+static OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "enum",
+        values: &["number", "name"],
+        help: "enum literals as int32, or as their names; both are read",
+    },
+    OptionSpec {
+        name: "null",
+        values: &["omit", "write"],
+        help: "absent members are left out, or written as null; both are read",
+    },
+];
+
+impl Codec for Bson {
+    fn name(&self) -> &'static str {
+        "bson"
+    }
+
+    fn properties(&self) -> &'static Properties {
+        &PROPERTIES
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        OPTIONS
+    }
+
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+        let dialect = encode::Encode {
+            forms: kind::Forms { schema, enum_names: options.value("enum") == Some("name") },
+            write_null: options.value("null") == Some("write"),
+        };
+        let mut program = lower::encode::lower(&dialect, schema, layout)?;
+        if !is_document(schema) {
+            program.root = encode::wrapped(dialect.forms.kind(schema.root()), program.root);
+        }
+        Ok(program)
+    }
+
+    fn lower_decode(
+        &self,
+        _: &Options,
+        writer: &Schema,
+        reader: &Schema,
+        layout: &Arc<Layout>,
+    ) -> Result<Program, LowerError> {
+        let dialect = decode::Decode { forms: kind::Forms { schema: writer, enum_names: false } };
+        let mut program = lower::decode::lower(&dialect, writer, reader, layout)?;
+        if !is_document(writer) {
+            program.root = decode::wrapped(program.root);
+        }
+        Ok(program)
+    }
+}
+
+/// Name of the one element of a document whose type is no document by itself.
+const VALUE: &str = "value";
+
+/// True if a value of the schema's root is a document; else it is wrapped in one.
+fn is_document(schema: &Schema) -> bool {
+    match schema.resolve(schema.root()) {
+        Type::Map { .. } => true,
+        ty => matches!(schema.def_of(ty), Some(Def { kind: DefKind::Struct { .. } | DefKind::Union { .. }, .. })),
+    }
+}

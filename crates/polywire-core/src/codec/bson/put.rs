@@ -1,0 +1,277 @@
+//! Kernels that write: names of elements, keys of maps, and the values whose kind or length depends on them.
+
+use crate::{
+    layout::Scalar,
+    program::{ActionKernel, FaultKind, Input, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel},
+};
+
+use super::kind;
+
+const fn writer(
+    name: &'static str,
+    scalar: Scalar,
+    put: extern "C" fn(&mut Output<'_>, u64) -> Status,
+) -> ScalarKernel {
+    ScalarKernel { name, scalar, get: not_read, put, wide: None }
+}
+
+/// A `uint64` behind the header of an int64.
+pub(super) static UNSIGNED: ScalarKernel = writer("bson unsigned", Scalar::U64, put_unsigned);
+/// The same where the header's place was marked.
+pub(super) static MARKED_UNSIGNED: ScalarKernel = writer("bson marked unsigned", Scalar::U64, put_marked_unsigned);
+/// A `char` behind the header of a string.
+pub(super) static CHAR8: ScalarKernel = writer("bson char", Scalar::U8, put_char);
+/// A `wchar` behind the header of a string.
+pub(super) static CHAR16: ScalarKernel = writer("bson wchar", Scalar::U16, put_char16);
+/// The same where the header's place was marked.
+pub(super) static MARKED_CHAR16: ScalarKernel = writer("bson marked wchar", Scalar::U16, put_marked_char16);
+/// The name of a literal as a string's value.
+pub(super) static LITERAL: SymbolKernel =
+    SymbolKernel { name: "bson literal", scalar: Scalar::I64, get: no_symbol, put: put_literal };
+/// Keys of maps.
+pub(super) static KEY_TEXT: TextKernel = TextKernel { name: "bson key", get: no_text, put: put_key };
+pub(super) static KEY_SIGNED: ScalarKernel = writer("bson signed key", Scalar::I64, put_signed_key);
+pub(super) static KEY_UNSIGNED: ScalarKernel = writer("bson unsigned key", Scalar::U64, put_unsigned_key);
+pub(super) static KEY_BOOLEAN: ScalarKernel = writer("bson boolean key", Scalar::Bool, put_boolean_key);
+pub(super) static KEY_CHARACTER: ScalarKernel = writer("bson character key", Scalar::U16, put_character_key);
+pub(super) static KEY_LITERAL: SymbolKernel =
+    SymbolKernel { name: "bson literal key", scalar: Scalar::I64, get: no_symbol, put: put_literal_key };
+/// Remembers where an element's kind is going to be.
+pub(super) static MARK: ActionKernel = ActionKernel { name: "bson mark", get: no_mark, put: put_mark };
+
+/// The header of an array's element: its kind, and its index as name.
+pub(super) fn index(kind: u8) -> &'static ScalarKernel {
+    macro_rules! kernels {
+        ($($kind:ident)*) => {
+            match kind {
+                $(kind::$kind => {
+                    static KERNEL: ScalarKernel = writer("bson index", Scalar::U64, put_index::<{ kind::$kind }>);
+                    &KERNEL
+                })*
+                _ => unreachable!("no type is written as another kind"),
+            }
+        };
+    }
+    kernels! { DOUBLE STRING DOCUMENT ARRAY BINARY BOOLEAN INT32 INT64 }
+}
+
+/// Two decimal digits each, the first in the low byte.
+static PAIRS: [u16; 100] = {
+    let mut pairs = [0; 100];
+    let mut i = 0;
+    while i < 100 {
+        pairs[i] = (b'0' as usize + i / 10 + ((b'0' as usize + i % 10) << 8)) as u16;
+        i += 1;
+    }
+    pairs
+};
+
+extern "C" fn put_index<const KIND: u8>(output: &mut Output<'_>, index: u64) -> Status {
+    if index >= 1_000_000 {
+        return put_long_index(output, KIND, index);
+    }
+    // All six digits at once, the leading zeros shifted out; the bytes above them are the name's NUL.
+    let index = index as u32;
+    let pair = |n: u32| u64::from(PAIRS[n as usize]);
+    let digits = pair(index / 10_000) | pair(index / 100 % 100) << 16 | pair(index % 100) << 32;
+    let zeros = u32::from(index < 100_000)
+        + u32::from(index < 10_000)
+        + u32::from(index < 1000)
+        + u32::from(index < 100)
+        + u32::from(index < 10);
+    output.put_word(digits >> (8 * zeros) << 8 | u64::from(KIND), 8 - zeros as usize)
+}
+
+#[cold]
+fn put_long_index(output: &mut Output<'_>, kind: u8, index: u64) -> Status {
+    match output.put(&[kind]) {
+        Status::Ok => put_unsigned_key(output, index),
+        failed => failed,
+    }
+}
+
+extern "C" fn put_unsigned(output: &mut Output<'_>, value: u64) -> Status {
+    match value <= i64::MAX as u64 {
+        true => output.put_word(value, 8),
+        false => change_and_put_unsigned(output, value),
+    }
+}
+
+#[cold]
+fn change_and_put_unsigned(output: &mut Output<'_>, value: u64) -> Status {
+    change_kind(output, kind::BINARY);
+    put_large(output, value)
+}
+
+extern "C" fn put_marked_unsigned(output: &mut Output<'_>, value: u64) -> Status {
+    if value <= i64::MAX as u64 {
+        return output.put_word(value, 8);
+    }
+    change_marked_kind(output, kind::BINARY);
+    put_large(output, value)
+}
+
+/// A number too large for an int64, as binary.
+fn put_large(output: &mut Output<'_>, value: u64) -> Status {
+    let mut bytes = [0; 4 + 1 + 8];
+    bytes[0] = 8;
+    bytes[4] = kind::NUMBER;
+    bytes[5..].copy_from_slice(&value.to_le_bytes());
+    output.put(&bytes)
+}
+
+/// Gives the element whose header was just written another kind. Names of members have no control characters and kinds are nothing else,
+/// so the last one before the name's NUL is the kind.
+fn change_kind(output: &mut Output<'_>, kind: u8) {
+    let written = output.written();
+    let name_end = written.len().saturating_sub(1);
+    if let Some(at) = written[..name_end].iter().rposition(|byte| *byte < 0x20) {
+        written[at] = kind;
+    }
+}
+
+fn change_marked_kind(output: &mut Output<'_>, kind: u8) {
+    let at = output.mark;
+    if let Some(byte) = output.written().get_mut(at) {
+        *byte = kind;
+    }
+}
+
+extern "C" fn put_char(output: &mut Output<'_>, code: u64) -> Status {
+    put_string(output, char::from(code as u8).encode_utf8(&mut [0; 4]))
+}
+
+extern "C" fn put_char16(output: &mut Output<'_>, code: u64) -> Status {
+    match char::from_u32(code as u32) {
+        Some(char) => put_string(output, char.encode_utf8(&mut [0; 4])),
+        None => {
+            change_kind(output, kind::INT32);
+            output.put(&(code as u32).to_le_bytes())
+        }
+    }
+}
+
+extern "C" fn put_marked_char16(output: &mut Output<'_>, code: u64) -> Status {
+    match char::from_u32(code as u32) {
+        Some(char) => put_string(output, char.encode_utf8(&mut [0; 4])),
+        None => {
+            change_marked_kind(output, kind::INT32);
+            output.put(&(code as u32).to_le_bytes())
+        }
+    }
+}
+
+fn put_string(output: &mut Output<'_>, text: &str) -> Status {
+    let Ok(len) = i32::try_from(text.len() + 1) else {
+        return output.fail(FaultKind::Unrepresentable, i32::MAX as u64, text.len() as u64 + 1);
+    };
+    if output.put(&len.to_le_bytes()) == Status::Failed {
+        return Status::Failed;
+    }
+    put_name(output, text)
+}
+
+/// Text and a NUL.
+fn put_name(output: &mut Output<'_>, text: &str) -> Status {
+    match output.put(text.as_bytes()) {
+        Status::Ok => output.put(&[0]),
+        failed => failed,
+    }
+}
+
+extern "C" fn put_literal(output: &mut Output<'_>, table: &SymbolTable, value: u64) -> Status {
+    match table.name(value as i64) {
+        Some(name) => put_string(output, name),
+        None => output.fail(FaultKind::UnknownLiteral, 0, value),
+    }
+}
+
+fn put_key(output: &mut Output<'_>, text: &str) -> Status {
+    match text.bytes().any(|byte| byte == 0) {
+        true => output.fail(FaultKind::Unrepresentable, 0, 0),
+        false => put_name(output, text),
+    }
+}
+
+extern "C" fn put_signed_key(output: &mut Output<'_>, value: u64) -> Status {
+    let value = value as i64;
+    if value < 0 && output.put(b"-") == Status::Failed {
+        return Status::Failed;
+    }
+    put_unsigned_key(output, value.unsigned_abs())
+}
+
+extern "C" fn put_unsigned_key(output: &mut Output<'_>, mut value: u64) -> Status {
+    // The last byte stays 0: the name's NUL.
+    let mut digits = [0; 21];
+    let mut start = 20;
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            return output.put(&digits[start..]);
+        }
+    }
+}
+
+extern "C" fn put_boolean_key(output: &mut Output<'_>, value: u64) -> Status {
+    put_name(output, if value != 0 { "true" } else { "false" })
+}
+
+extern "C" fn put_character_key(output: &mut Output<'_>, code: u64) -> Status {
+    match char::from_u32(code as u32) {
+        Some(char) => put_key(output, char.encode_utf8(&mut [0; 4])),
+        None => output.fail(FaultKind::Unrepresentable, 0, code),
+    }
+}
+
+extern "C" fn put_literal_key(output: &mut Output<'_>, table: &SymbolTable, value: u64) -> Status {
+    match table.name(value as i64) {
+        Some(name) => put_key(output, name),
+        None => output.fail(FaultKind::UnknownLiteral, 0, value),
+    }
+}
+
+extern "C" fn put_mark(output: &mut Output<'_>, _: u64) -> Status {
+    output.mark = output.position();
+    Status::Ok
+}
+
+// Programs that decode have kernels of their own, which know what kind of element they meet.
+
+extern "C" fn not_read(input: &mut Input<'_>, _: &mut u64) -> Status {
+    input.fail(FaultKind::Unrepresentable, 0, 0)
+}
+
+extern "C" fn no_symbol(input: &mut Input<'_>, _: &SymbolTable, _: &mut u64) -> Status {
+    input.fail(FaultKind::Unrepresentable, 0, 0)
+}
+
+fn no_text(input: &mut Input<'_>, _: Option<&mut alloc::string::String>) -> Status {
+    input.fail(FaultKind::Unrepresentable, 0, 0)
+}
+
+extern "C" fn no_mark(_: &mut Input<'_>, _: u64) -> Status {
+    Status::Ok
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{format, vec::Vec};
+
+    use super::*;
+    use crate::program::Limits;
+
+    #[test]
+    fn indices_are_decimal() {
+        for i in (0..1200).chain([9999, 10_000, 99_999, 100_000, 999_999, 1_000_000, 12_345_678, u64::MAX]) {
+            let mut bytes = Vec::new();
+            let limits = Limits::default();
+            let mut output = Output::new(&mut bytes, &limits);
+            let status = put_index::<{ kind::INT32 }>(&mut output, i);
+            assert_eq!(output.finish(status), Status::Ok);
+            assert_eq!(bytes, format!("\x10{i}\0").as_bytes());
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Key hashes: sixteen bytes that tell the instances of a topic apart, as DDS has them (XTypes 1.3, 7.6.8).
+//!
+//! They are the members marked `@key`, in the order of their ids, big endian and without headers; of a nested structure its own keys, or
+//! all its members if it has none. Where some value's keys may take more than sixteen bytes, so with every unbounded string, all values have
+//! the MD5 of theirs.
+//!
+//! ```
+//! use polywire_core::codec::cdr::{CDR, key::KeyHasher};
+//! # use polywire_core as polywire;
+//!
+//! #[derive(polywire_derive::Message)]
+//! struct Track { #[polywire(key)] number: u16, speed: f64 }
+//!
+//! let mut hasher = KeyHasher::<Track>::new(&CDR).unwrap().expect("it has a key");
+//! let hash = hasher.hash(&Track { number: 0x2F01, speed: 250.0 }).unwrap();
+//! assert_eq!(hash, [0x2F, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+//! ```
+
+use alloc::{sync::Arc, vec::Vec};
+use core::cell::Cell;
+
+use md5::{Digest, Md5};
+
+use super::{Cdr, Dialect, OPTIONS, Version, scalar_of_def};
+use crate::{
+    codec::{
+        BuildError, Codec, DynEncoder, Encoder, OptionSpec, Options, Properties,
+        lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, encode, scalar_of},
+    },
+    layout::{Layout, Message, Record, Scalar, Shape},
+    program::{CodecError, Order, Place, Program},
+    schema::{DefId, DefKind, Member, Schema, Type, array_shape},
+};
+
+/// A key hash.
+pub type KeyHash = [u8; KEY_HASH_LEN];
+
+/// Bytes of a key hash.
+pub const KEY_HASH_LEN: usize = 16;
+
+/// Makes the key hashes of a Rust type.
+#[derive(Clone)]
+pub struct KeyHasher<T> {
+    encoder: Encoder<T>,
+    digest: KeyDigest,
+}
+
+impl<T: Message> KeyHasher<T> {
+    /// For values that travel in this version of CDR: alignment differs, and with it the hash. None for a type without a key.
+    pub fn new(codec: &Cdr) -> Result<Option<KeyHasher<T>>, BuildError> {
+        let keys = Keys { version: codec.version };
+        let Some(digest) = keys.digest(T::shape().schema()) else { return Ok(None) };
+        Ok(Some(KeyHasher { encoder: Encoder::new(&keys, &Options::default())?, digest }))
+    }
+
+    /// The hash of a value's key.
+    pub fn hash(&mut self, value: &T) -> Result<KeyHash, CodecError> {
+        self.digest.key.clear();
+        self.encoder.encode(value, &mut self.digest.key)?;
+        Ok(self.digest.finish())
+    }
+}
+
+/// Makes the key hashes of records of one shape.
+#[derive(Clone)]
+pub struct DynKeyHasher {
+    encoder: DynEncoder,
+    digest: KeyDigest,
+}
+
+impl DynKeyHasher {
+    /// As [`KeyHasher::new`].
+    pub fn new(codec: &Cdr, shape: &Arc<Shape>) -> Result<Option<DynKeyHasher>, BuildError> {
+        let keys = Keys { version: codec.version };
+        let Some(digest) = keys.digest(shape.schema()) else { return Ok(None) };
+        Ok(Some(DynKeyHasher { encoder: DynEncoder::new(&keys, &Options::default(), shape)?, digest }))
+    }
+
+    /// The hash of a record's key.
+    ///
+    /// # Panics
+    /// If the record is of another shape than the hasher: not just of an equal one, but not of the same `Arc`.
+    pub fn hash(&mut self, record: &Record) -> Result<KeyHash, CodecError> {
+        self.digest.key.clear();
+        self.encoder.encode(record, &mut self.digest.key)?;
+        Ok(self.digest.finish())
+    }
+}
+
+/// Makes a hash of an encoded key.
+#[derive(Clone)]
+struct KeyDigest {
+    /// The encoded key of the value at hand; kept so that its memory is used again.
+    key: Vec<u8>,
+    /// Some value's key does not fit a hash as it is.
+    may_exceed: bool,
+}
+
+impl KeyDigest {
+    fn finish(&self) -> KeyHash {
+        let mut hash = [0; KEY_HASH_LEN];
+        match hash.get_mut(..self.key.len()) {
+            Some(head) if !self.may_exceed => head.copy_from_slice(&self.key),
+            _ => hash = Md5::digest(&self.key).into(),
+        }
+        hash
+    }
+}
+
+/// The key members alone, as a format of its own.
+struct Keys {
+    version: Version,
+}
+
+impl Keys {
+    /// None for a type without a key.
+    fn digest(&self, schema: &Schema) -> Option<KeyDigest> {
+        let Type::Def(root) = schema.resolve(schema.root()) else { return None };
+        let mut largest = Largest { dialect: self.dialect(), schema, bytes: 0 };
+        let bounded = match &schema.def(*root).kind {
+            DefKind::Struct { .. } if keys_of(schema, *root).is_empty() => return None,
+            DefKind::Struct { .. } => largest.structure(*root),
+            DefKind::Union { key: true, discriminator, .. } => largest.value(discriminator),
+            _ => return None,
+        };
+        Some(KeyDigest { key: Vec::new(), may_exceed: bounded.is_none() })
+    }
+
+    fn dialect(&self) -> Dialect {
+        Dialect { version: self.version, order: Order::Big }
+    }
+}
+
+impl Codec for Keys {
+    fn name(&self) -> &'static str {
+        "key"
+    }
+
+    fn properties(&self) -> &'static Properties {
+        &super::CDR_PROPERTIES
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        OPTIONS
+    }
+
+    fn lower_encode(&self, _: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+        encode::lower(&KeyDialect { plain: self.dialect(), whole: Cell::new(false) }, schema, layout)
+    }
+
+    fn lower_decode(&self, _: &Options, _: &Schema, _: &Schema, _: &Arc<Layout>) -> Result<Program, LowerError> {
+        Err(LowerError::Option("keys are written only".into()))
+    }
+}
+
+/// The key members of a structure, by their ids.
+fn keys_of(schema: &Schema, id: DefId) -> Vec<&Member> {
+    let mut keys: Vec<&Member> = schema.members(id).into_iter().filter(|member| member.key).collect();
+    keys.sort_by_key(|member| member.id);
+    keys
+}
+
+/// What CDR writes, but of structures the keys only.
+struct KeyDialect {
+    plain: Dialect,
+    /// Inside a collection or union, whose structures are written whole.
+    whole: Cell<bool>,
+}
+
+impl KeyDialect {
+    fn whole<R>(&self, fill: impl FnOnce() -> R) -> R {
+        let outer = self.whole.replace(true);
+        let filled = fill();
+        self.whole.set(outer);
+        filled
+    }
+}
+
+impl EncodeDialect for KeyDialect {
+    fn scalar(&self, walk: &mut EncodeWalk<'_>, ty: &Type, wire: Scalar, place: Place) -> Result<(), LowerError> {
+        self.plain.scalar(walk, ty, wire, place)
+    }
+
+    fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, wire: Scalar, place: Place) -> Result<(), LowerError> {
+        self.plain.enumeration(walk, id, wire, place)
+    }
+
+    fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Result<(), LowerError> {
+        self.plain.text(walk, ty, place)
+    }
+
+    fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Result<(), LowerError> {
+        self.whole(|| self.plain.sequence(walk, element, bound, place))
+    }
+
+    fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, dims: &[u32], place: Place) -> Result<(), LowerError> {
+        self.whole(|| self.plain.array(walk, element, dims, place))
+    }
+
+    fn map(
+        &self,
+        walk: &mut EncodeWalk<'_>,
+        key: &Type,
+        value: &Type,
+        bound: u32,
+        place: Place,
+    ) -> Result<(), LowerError> {
+        self.whole(|| self.plain.map(walk, key, value, bound, place))
+    }
+
+    fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Result<(), LowerError> {
+        if self.whole.get() {
+            return self.plain.structure(walk, id, members);
+        }
+        let mut keys: Vec<MemberOut<'_>> = members.iter().filter(|out| out.member.key).copied().collect();
+        if keys.is_empty() {
+            keys = members.to_vec();
+        } else {
+            keys.sort_by_key(|out| out.member.id);
+        }
+        keys.iter().try_for_each(|key| self.plain.put_plain_member(walk, key))
+    }
+
+    fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Result<(), LowerError> {
+        match walk.schema().def(union.id).kind {
+            DefKind::Union { key: true, .. } if !self.whole.get() => walk.union_arms(
+                union,
+                |walk, _, _| {
+                    self.plain.put_discriminator(walk, union.wire, false);
+                    Ok(())
+                },
+                |walk| {
+                    self.plain.put_discriminator(walk, union.wire, false);
+                    Ok(())
+                },
+            ),
+            _ => self.whole(|| self.plain.union(walk, union)),
+        }
+    }
+}
+
+/// Adds up the largest key. Every step gives none once that is past a hash, or without end.
+struct Largest<'s> {
+    dialect: Dialect,
+    schema: &'s Schema,
+    bytes: usize,
+}
+
+impl Largest<'_> {
+    fn add(&mut self, scalar: Scalar, count: usize) -> Option<()> {
+        let start = self.bytes.next_multiple_of(usize::from(self.dialect.alignment(scalar)));
+        self.bytes = scalar.size().checked_mul(count)?.checked_add(start)?;
+        (self.bytes <= KEY_HASH_LEN).then_some(())
+    }
+
+    fn structure(&mut self, id: DefId) -> Option<()> {
+        let keys = keys_of(self.schema, id);
+        let keys = if keys.is_empty() { self.schema.members(id) } else { keys };
+        // An optional has a flag or a header, which is not counted; what has one has its digest taken.
+        keys.into_iter().try_for_each(|member| if member.optional { None } else { self.value(&member.ty) })
+    }
+
+    fn value(&mut self, ty: &Type) -> Option<()> {
+        let schema = self.schema;
+        match schema.resolve(ty) {
+            Type::String { bound: bound @ 1.. } => {
+                self.add(Scalar::U32, 1)?;
+                self.add(Scalar::U8, usize::try_from(*bound).ok()?.checked_add(1)?)
+            }
+            Type::WString { bound: bound @ 1.. } => {
+                self.add(Scalar::U32, 1)?;
+                self.add(Scalar::U16, usize::try_from(*bound).ok()?)
+            }
+            Type::Array { .. } => {
+                let (inner, dims) = array_shape(schema, ty);
+                let count = dims.iter().try_fold(1usize, |n, dim| n.checked_mul(*dim as usize))?;
+                self.add(scalar_of(schema.resolve(inner))?, count)
+            }
+            Type::Def(id) => match (scalar_of_def(schema, *id), &schema.def(*id).kind) {
+                (Some(scalar), _) => self.add(scalar, 1),
+                (None, DefKind::Struct { .. }) => self.structure(*id),
+                (None, _) => None,
+            },
+            primitive => self.add(scalar_of(primitive)?, 1),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! No file, however wrong, makes the compiler panic, hang or grow without bound.
+
+use std::time::{Duration, Instant};
+
+use polywire_core::schema::arbitrary::Random;
+use polywire_idl::{Compiler, Diagnostics, Dialect, Limits, emit};
+use proptest::prelude::*;
+
+/// Real files to mutate.
+fn corpus() -> Vec<String> {
+    let root = format!("{}/../..", env!("CARGO_MANIFEST_DIR"));
+    let mut texts = Vec::new();
+    for folder in ["workloads", "conformance/idl-errors", "crates/polywire-idl/tests/golden"] {
+        for entry in std::fs::read_dir(format!("{root}/{folder}")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|e| e == "idl" || e == "pdl") {
+                texts.push(std::fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    assert!(texts.len() > 15, "only {} files", texts.len());
+    texts
+}
+
+/// Compiles in both languages; what is accepted must also be written again.
+fn survive(text: &str) {
+    let loader = |path: &str| Ok((path == "good.idl").then(|| b"struct Good { long x; };".to_vec()));
+    for dialect in [Dialect::Idl, Dialect::Pdl] {
+        let compiler = Compiler::new().loader(loader);
+        match compiler.parse_as("fuzz", text, dialect) {
+            Ok(document) => {
+                document.warnings().render(true);
+                for emitter in emit::EMITTERS {
+                    // A name or value that the target cannot express is an error, not a panic.
+                    let _ = (emitter.emit)(document.definitions(), document.constants());
+                }
+            }
+            Err(errors) => {
+                assert!(errors.errors() > 0 || errors.omitted() > 0);
+                assert!(errors.len() <= Limits::default().diagnostics);
+                errors.render(true);
+            }
+        }
+    }
+}
+
+/// Cuts, doubles, swaps and replaces pieces of a file, as characters and as words.
+fn mutate(random: &mut Random, corpus: &[String]) -> String {
+    const PIECES: [&str; 30] = [
+        "{",
+        "}",
+        "(",
+        ")",
+        "<",
+        ">",
+        ";",
+        ",",
+        "::",
+        "@",
+        "=",
+        "\"",
+        "'",
+        "/*",
+        "*/",
+        "//",
+        "#define X X X\n",
+        "#if 1\n",
+        "#endif\n",
+        "#include \"good.idl\"\n",
+        "0x",
+        "1e400",
+        "99999999999999999999",
+        "-",
+        "~",
+        "\\",
+        "\u{e9}",
+        "\0",
+        "struct",
+        "[",
+    ];
+    let mut text: Vec<char> = random.choose(corpus).chars().collect();
+    for _ in 0..1 + random.below(8) {
+        let at = random.below(text.len() + 1);
+        let end = (at + random.below(40)).min(text.len());
+        match random.below(5) {
+            _ if random.one_in(20) => text.clear(),
+            0 => drop(text.drain(at..end)),
+            1 => {
+                let piece = text[at..end].to_vec();
+                let to = random.below(text.len() + 1);
+                text.splice(to..to, piece);
+            }
+            2 => {
+                let other: Vec<char> = random.choose(corpus).chars().collect();
+                let from = random.below(other.len());
+                let piece = other[from..(from + random.below(200)).min(other.len())].to_vec();
+                text.splice(at..end, piece);
+            }
+            3 => text.truncate(at),
+            _ => {
+                let piece = random.choose(&PIECES).chars();
+                text.splice(at..at, piece);
+            }
+        }
+    }
+    text.into_iter().collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        survive(&String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn random_words(seed in any::<u64>()) {
+        const WORDS: [&str; 48] = [
+            "module", "struct", "union", "switch", "case", "default", "enum", "bitmask", "bitset", "bitfield", "typedef",
+            "const", "sequence", "map", "string", "long", "double", "A", "B", "A::B", "::A", "{", "}", "(", ")", "<", ">",
+            "[", "]", ";", ",", ":", "=", "@key", "@id", "@default", "1", "-2", "0x7f", "1.5", "'c'", "\"s\"", "L\"w\"", "TRUE",
+            "\n#define A B\n", "\n#pragma keylist A a\n", "probe", "octet",
+        ];
+        let mut random = Random::new(seed);
+        let count = random.below(80);
+        let text: Vec<&str> = (0..count).map(|_| *random.choose(&WORDS)).collect();
+        survive(&text.join(" "));
+    }
+}
+
+#[test]
+fn mutated_files() {
+    let corpus = corpus();
+    for seed in 0..2500 {
+        let text = mutate(&mut Random::new(seed), &corpus);
+        let result = std::panic::catch_unwind(|| survive(&text));
+        assert!(result.is_ok(), "seed {seed}:\n{text}");
+    }
+}
+
+fn refused(text: &str) -> Diagnostics {
+    let start = Instant::now();
+    let errors = Compiler::new().parse_str("big.idl", text).unwrap_err();
+    // Generous, for a loaded machine and a build without optimisation; what is quadratic would take minutes.
+    assert!(start.elapsed() < Duration::from_secs(20), "took {:?}", start.elapsed());
+    errors
+}
+
+fn assert_says(errors: &Diagnostics, part: &str) {
+    assert!(errors.iter().any(|d| d.message.contains(part)), "no '{part}' in:\n{errors}");
+}
+
+#[test]
+fn depth_is_limited() {
+    let deep = 100_000;
+    for (open, middle, close) in [
+        ("module a { ", "", "}; "),
+        ("const long x = (", "1", ")"),
+        ("const long x = - ", "1;", ""),
+        ("struct S { sequence<", "long", "> "),
+        ("@a(", "1", ")"),
+        ("struct S { ", "", "}; "),
+    ] {
+        refused(&format!("{}{middle}{}", open.repeat(deep), close.repeat(deep)));
+    }
+    let inside =
+        |open: &str, close: &str| format!("struct S {{ {}long{} x; }};", open.repeat(deep), close.repeat(deep));
+    assert_says(&refused(&inside("sequence<", ">")), "nested deeper");
+    assert_says(&refused(&format!("const long x = {}1{};", "(".repeat(deep), ")".repeat(deep))), "nested deeper");
+    assert_says(&refused(&format!("const long x = {}1;", "-".repeat(deep))), "nested deeper");
+    assert_says(&refused(&format!("const long x = 1{};", " + 1".repeat(deep))), "operators");
+    assert_says(&refused(&format!("struct S {{ long x{}; }};", "[1]".repeat(deep))), "nested deeper");
+    assert_says(&refused(&format!("struct S {{ a{} x; }};", "::a".repeat(deep))), "nested deeper");
+}
+
+#[test]
+fn macros_cannot_explode() {
+    let doubling = |last: &str| {
+        let levels: String = (0..40).map(|i| format!("#define M{i} M{} M{}\n", i + 1, i + 1)).collect();
+        format!("{levels}#define M40 {last}\nM0\n")
+    };
+    assert_says(&refused(&doubling("x")), "macros expand to too much");
+    assert_says(&refused(&doubling("")), "macros expand to too much");
+    let chain: String = (0..5000).map(|i| format!("#define N{i} N{}\n", i + 1)).collect();
+    assert_says(&refused(&format!("{chain}N0")), "macros expand to too much");
+    let selfish = "#define A B\n#define B A\nstruct A { long x; };\n#if A\n#endif\n";
+    assert!(Compiler::new().parse_str("a.idl", selfish).is_ok());
+}
+
+#[test]
+fn includes_end() {
+    // Each file includes itself twice inside braces, where files are text and not read just once.
+    let loader = |path: &str| Ok((path == "a.idl").then(|| b"#include \"a.idl\"\n#include \"a.idl\"\n".to_vec()));
+    let compiler = Compiler::new().loader(loader);
+    let errors = compiler.parse_str("main.idl", "module M {\n#include \"a.idl\"\n};").unwrap_err();
+    assert_says(&errors, "includes are nested deeper");
+    // At the top they are read once.
+    let text = "#include \"a.idl\"\nstruct S { long x; };";
+    assert!(compiler.parse_str("main.idl", text).is_ok());
+}
+
+#[test]
+fn size_is_limited() {
+    assert_says(&refused(&"; ".repeat(1_500_000)), "tokens");
+    assert_says(&refused(&" ".repeat(17 << 20)), "larger than the limit");
+    let many: String = (0..5000).map(|i| format!("struct S{i} {{ long x; }};\n")).collect();
+    assert_says(&refused(&many), "definitions");
+    let members =
+        format!("struct S {{ long {}; }};", (0..70_000).map(|i| format!("m{i}")).collect::<Vec<_>>().join(", "));
+    assert_says(&refused(&members), "members");
+    assert_says(&refused(&format!("struct {} {{ long x; }};", "n".repeat(300))), "longer than the limit");
+    assert_says(&refused("struct S { long x[65536][65536]; };"), "bytes of the fixed part");
+}
+
+#[test]
+fn copies_are_counted() {
+    let text = "x".repeat(1 << 20);
+    let names: Vec<String> = (0..60).map(|i| format!("m{i}")).collect();
+    let unit = format!("struct S {{ @unit(\"{text}\") long {}; }};", names.join(", "));
+    assert_says(&refused(&unit), "bytes in texts");
+    let doc = format!("struct S {{\n/* {text} */\nlong {}; }};", names.join(", "));
+    assert_says(&refused(&doc), "bytes in texts");
+    let constants: String = (0..60).map(|i| format!("const string C{} = C{i};\n", i + 1)).collect();
+    assert_says(&refused(&format!("const string C0 = \"{text}\";\n{constants}")), "bytes in texts");
+}
+
+#[test]
+fn errors_are_limited() {
+    let errors = refused(&"struct { wrong } ; ".repeat(10_000));
+    assert_eq!(errors.len(), 50);
+    assert!(errors.omitted() > 0);
+    let unknown: String = (0..2000).map(|i| format!("struct S{i} {{ Unknown{i} x; }};\n")).collect();
+    assert_eq!(refused(&unknown).len(), 50);
+}

@@ -1,0 +1,231 @@
+//! The seam to the codecs: what publishers and subscribers need of a kind of value, be it a Rust type or bytes left as they are.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use polywire_core::{
+    codec::{BuildError, Codec, Decoder, DynDecoder, DynEncoder, Encoder, LowerError, Options},
+    layout::{Message, Record, Shape, ShapeError},
+    program::io::CodecError,
+    schema::{Def, Schema, SchemaBuilder, Type},
+};
+
+/// A kind of value.
+pub trait Coding: Clone + Send + Sync + 'static {
+    /// The values.
+    type Value: Send + 'static;
+    /// Writes them in one format.
+    type Encoder: Send + Sync + 'static;
+    /// Reads them from one writer's format.
+    type Decoder: Send + Sync + 'static;
+
+    /// The type; none for bytes.
+    fn schema(&self) -> Option<&Schema>;
+    /// A value to decode into.
+    fn fresh(&self) -> Self::Value;
+    /// Compiles an encoder.
+    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Self::Encoder, BuildError>;
+    /// Compiles a decoder of what a writer with this schema sends.
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Self::Decoder, BuildError>;
+    /// Appends a value.
+    fn encode(encoder: &Self::Encoder, value: &Self::Value, out: &mut Vec<u8>) -> Result<(), CodecError>;
+    /// Reads one message.
+    fn decode(decoder: &Self::Decoder, bytes: &[u8], value: &mut Self::Value) -> Result<(), CodecError>;
+    /// A decoder that takes every format as it is; for bytes alone.
+    fn any_decoder(&self) -> Option<Self::Decoder> {
+        None
+    }
+}
+
+/// Values of a Rust type.
+pub struct Typed<T>(PhantomData<fn() -> T>);
+
+impl<T> Clone for Typed<T> {
+    fn clone(&self) -> Self {
+        Typed(PhantomData)
+    }
+}
+
+impl<T> Default for Typed<T> {
+    fn default() -> Self {
+        Typed(PhantomData)
+    }
+}
+
+impl<T: Message> Coding for Typed<T> {
+    type Value = T;
+    type Encoder = Encoder<T>;
+    type Decoder = Decoder<T>;
+
+    fn schema(&self) -> Option<&Schema> {
+        Some(T::shape().schema())
+    }
+
+    fn fresh(&self) -> T {
+        T::fresh()
+    }
+
+    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Encoder<T>, BuildError> {
+        Encoder::new(codec, options)
+    }
+
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<T>, BuildError> {
+        Decoder::new(codec, options, writer)
+    }
+
+    #[inline]
+    fn encode(encoder: &Encoder<T>, value: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        encoder.encode(value, out)
+    }
+
+    #[inline]
+    fn decode(decoder: &Decoder<T>, bytes: &[u8], value: &mut T) -> Result<(), CodecError> {
+        decoder.decode(bytes, value).map(|_| ())
+    }
+}
+
+/// Records of one type, which is known at run time only.
+#[derive(Clone)]
+pub struct Dynamic(Arc<Shape>);
+
+impl Dynamic {
+    /// Records of this type.
+    pub fn of(schema: &Schema) -> Result<Dynamic, ShapeError> {
+        Shape::of(schema).map(Dynamic)
+    }
+
+    /// The shape that records to be published must have.
+    pub fn shape(&self) -> &Arc<Shape> {
+        &self.0
+    }
+}
+
+impl Coding for Dynamic {
+    type Value = Record;
+    type Encoder = DynEncoder;
+    type Decoder = DynDecoder;
+
+    fn schema(&self) -> Option<&Schema> {
+        Some(self.0.schema())
+    }
+
+    fn fresh(&self) -> Record {
+        Record::new(&self.0)
+    }
+
+    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<DynEncoder, BuildError> {
+        DynEncoder::new(codec, options, &self.0)
+    }
+
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+        DynDecoder::new(codec, options, writer, &self.0)
+    }
+
+    #[inline]
+    fn encode(encoder: &DynEncoder, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        encoder.encode(value, out)
+    }
+
+    #[inline]
+    fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
+        decoder.decode(bytes, value).map(|_| ())
+    }
+}
+
+/// Records of whatever type each writer has: for tools that know none beforehand. For subscribers alone.
+#[derive(Clone)]
+pub struct Discovered(Arc<Shape>);
+
+impl Discovered {
+    /// Takes every type that the schema limits allow.
+    pub fn new() -> Result<Discovered, ShapeError> {
+        let mut types = SchemaBuilder::new();
+        let empty = types.add(Def::structure("Empty", Vec::new()));
+        let schema = types.finish(Type::Def(empty))?;
+        Shape::of(&schema).map(Discovered)
+    }
+}
+
+impl Coding for Discovered {
+    type Value = Record;
+    type Encoder = DynEncoder;
+    type Decoder = DynDecoder;
+
+    fn schema(&self) -> Option<&Schema> {
+        None
+    }
+
+    /// A record without members: the decoder puts one of the writer's type in its place.
+    fn fresh(&self) -> Record {
+        Record::new(&self.0)
+    }
+
+    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<DynEncoder, BuildError> {
+        DynEncoder::new(codec, options, &self.0)
+    }
+
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+        let shape = Shape::of(writer).map_err(|e| LowerError::Option(e.to_string()))?;
+        DynDecoder::new(codec, options, writer, &shape)
+    }
+
+    fn encode(encoder: &DynEncoder, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        encoder.encode(value, out)
+    }
+
+    fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
+        if !Arc::ptr_eq(value.shape(), decoder.shape()) {
+            *value = Record::new(decoder.shape());
+        }
+        decoder.decode(bytes, value).map(|_| ())
+    }
+}
+
+/// Payloads as they are: for tools that count, relay or record, and for codecs of one's own.
+#[derive(Clone, Debug, Default)]
+pub struct Bytes {
+    schema: Option<Schema>,
+}
+
+impl Bytes {
+    /// Payloads that are values of `schema`, encoded elsewhere.
+    pub fn of(schema: Schema) -> Self {
+        Bytes { schema: Some(schema) }
+    }
+}
+
+impl Coding for Bytes {
+    type Value = Vec<u8>;
+    type Encoder = ();
+    type Decoder = ();
+
+    fn schema(&self) -> Option<&Schema> {
+        self.schema.as_ref()
+    }
+
+    fn fresh(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn encoder(&self, _: &dyn Codec, _: &Options) -> Result<(), BuildError> {
+        Ok(())
+    }
+
+    fn decoder(&self, _: &dyn Codec, _: &Options, _: &Schema) -> Result<(), BuildError> {
+        Ok(())
+    }
+
+    fn encode((): &(), value: &Vec<u8>, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        out.extend_from_slice(value);
+        Ok(())
+    }
+
+    fn decode((): &(), bytes: &[u8], value: &mut Vec<u8>) -> Result<(), CodecError> {
+        value.clear();
+        value.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn any_decoder(&self) -> Option<()> {
+        Some(())
+    }
+}

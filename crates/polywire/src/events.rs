@@ -1,0 +1,164 @@
+//! What a node tells: connections, drops, mismatches. Every event is also a line in the log.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use polywire_core::envelope::Id128;
+
+use crate::engine;
+
+/// Events that wait for a listener; older ones make room.
+const WAITING: usize = 1024;
+
+/// Something that happened on a node.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum NodeEvent {
+    /// A port tells of its links.
+    Engine {
+        /// The port's endpoint.
+        endpoint: String,
+        /// What happened.
+        event: engine::Event,
+    },
+    /// A subscriber here cannot use what a writer publishes.
+    Mismatch {
+        /// The topic.
+        topic: String,
+        /// Who writes.
+        writer: Id128,
+        /// The writer's type.
+        type_name: String,
+        /// Path and smallest fix, if it is the types that do not agree.
+        reason: String,
+    },
+    /// A subscriber elsewhere cannot use what a publisher here publishes.
+    Refused {
+        /// The topic.
+        topic: String,
+        /// Where the subscriber is.
+        peer: String,
+        /// What it says.
+        reason: String,
+    },
+    /// Messages for a subscriber here were dropped, by the sender or by its own queue. Given at the first and then ever more rarely.
+    Lost {
+        /// The topic.
+        topic: String,
+        /// How many so far.
+        total: u64,
+    },
+    /// Messages could not be decoded. Given at the first and then ever more rarely.
+    Undecodable {
+        /// The topic.
+        topic: String,
+        /// How many so far.
+        total: u64,
+        /// What was wrong with the last one.
+        reason: String,
+    },
+}
+
+impl fmt::Display for NodeEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeEvent::Engine { endpoint, event } => write!(f, "{endpoint}: {event}"),
+            NodeEvent::Mismatch { topic, writer, type_name, reason } => {
+                write!(f, "topic '{topic}': cannot read {type_name} of writer {writer}: {reason}")
+            }
+            NodeEvent::Refused { topic, peer, reason } => {
+                write!(f, "topic '{topic}': the subscriber at {peer} cannot read it: {reason}")
+            }
+            NodeEvent::Lost { topic, total } => write!(f, "topic '{topic}': {total} messages lost so far"),
+            NodeEvent::Undecodable { topic, total, reason } => {
+                write!(f, "topic '{topic}': {total} messages not decoded so far: {reason}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for engine::Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            engine::Event::Listening { endpoint } => write!(f, "listening on {endpoint}"),
+            engine::Event::Connected(link) => write!(f, "{} to {} is up", link.id, link.address),
+            engine::Event::Disconnected { link, reason } => {
+                write!(f, "{} to {} is down: {reason}", link.id, link.address)
+            }
+            engine::Event::Unreachable { reason, .. } => write!(f, "cannot connect: {reason}"),
+            engine::Event::Rejected { address, reason } => write!(f, "turned away {address}: {reason}"),
+            engine::Event::Dropped { link, topic, count } => {
+                write!(f, "{count} messages for {} dropped, the last of topic '{topic}'", link.address)
+            }
+        }
+    }
+}
+
+/// Receives the events of a node from the moment it was made.
+#[derive(Debug)]
+pub struct Events(Arc<Listener>);
+
+#[derive(Debug, Default)]
+struct Listener {
+    waiting: Mutex<VecDeque<NodeEvent>>,
+    came: Condvar,
+}
+
+impl Events {
+    /// The next event, or none if none comes in time.
+    pub fn recv_timeout(&self, timeout: Duration) -> Option<NodeEvent> {
+        let waiting = lock(&self.0.waiting);
+        let waited = self.0.came.wait_timeout_while(waiting, timeout, |waiting| waiting.is_empty());
+        waited.unwrap_or_else(PoisonError::into_inner).0.pop_front()
+    }
+
+    /// The next event, if one is there.
+    pub fn try_recv(&self) -> Option<NodeEvent> {
+        lock(&self.0.waiting).pop_front()
+    }
+}
+
+/// Hands events to whoever listens.
+#[derive(Debug, Default)]
+pub(crate) struct Hub(Mutex<Vec<Weak<Listener>>>);
+
+impl Hub {
+    pub(crate) fn listen(&self) -> Events {
+        let listener = Arc::<Listener>::default();
+        lock(&self.0).push(Arc::downgrade(&listener));
+        Events(listener)
+    }
+
+    pub(crate) fn tell(&self, event: &NodeEvent) {
+        log::log!(level(event), "{event}");
+        lock(&self.0).retain(|listener| {
+            let Some(listener) = listener.upgrade() else { return false };
+            let mut waiting = lock(&listener.waiting);
+            if waiting.len() == WAITING {
+                waiting.pop_front();
+            }
+            waiting.push_back(event.clone());
+            listener.came.notify_one();
+            true
+        });
+    }
+}
+
+fn level(event: &NodeEvent) -> log::Level {
+    use engine::Event as E;
+    match event {
+        NodeEvent::Engine { event: E::Listening { .. } | E::Connected(_) | E::Disconnected { .. }, .. } => {
+            log::Level::Info
+        }
+        NodeEvent::Mismatch { .. } | NodeEvent::Refused { .. } => log::Level::Error,
+        _ => log::Level::Warn,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

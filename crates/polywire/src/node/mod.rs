@@ -1,0 +1,328 @@
+//! A process's membership.
+
+mod documents;
+mod incoming;
+mod port;
+mod timer;
+
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use polywire_core::{
+    codec::{self, BuildError, Codec, LowerError, Options},
+    envelope::Id128,
+    frame::Hello,
+    layout::Message,
+};
+
+pub use self::incoming::Source;
+pub(crate) use self::{
+    documents::Documents,
+    incoming::{Route, Slot},
+    port::PortEntry,
+    timer::Timer,
+};
+use crate::{
+    coding::{Coding, Typed},
+    config::Config,
+    engine::{ENGINES, Engine, EngineError, Local},
+    events::{Events, Hub, NodeEvent},
+    publisher::{Publisher, PublisherOf},
+    subscriber::{Subscribe, Subscriber},
+    suggest::hint,
+    wire::{Endpoint, Wire, WireError},
+};
+
+/// How long a subscriber waits for a writer's schema.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A process's membership: its ports, publishers and subscribers. A clone is the same node.
+///
+/// Ports stay open until the last publisher, subscriber and clone of the node is gone, or [`Node::close`].
+#[derive(Clone)]
+pub struct Node(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) hello: Hello,
+    pub(crate) config: Config,
+    codecs: Vec<&'static dyn Codec>,
+    engines: Vec<&'static dyn Engine>,
+    pub(crate) fetch_timeout: Duration,
+    pub(crate) documents: Documents,
+    pub(crate) events: Hub,
+    pub(crate) timer: Timer,
+    ports: Mutex<BTreeMap<String, Arc<PortEntry>>>,
+}
+
+/// Why something on a node cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// No wire was given, neither in code nor in the configuration.
+    #[error("topic '{0}' has no wire: give one in code, or in the configuration")]
+    NoWire(String),
+    /// The wire says how but not where.
+    #[error("wire '{0}' of topic '{1}' has no endpoint; write for example '{0}@tcp/127.0.0.1:7447'")]
+    NoEndpoint(String, String),
+    /// The wire is none, or names what there is not.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The port cannot be opened or used.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The codec cannot carry the type.
+    #[error("codec '{codec}': {source}")]
+    Codec {
+        /// Its name.
+        codec: String,
+        /// Why.
+        source: BuildError,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Makes a [`Node`].
+#[derive(Default)]
+pub struct NodeBuilder {
+    config: Config,
+    id: Option<Id128>,
+    codecs: Vec<&'static dyn Codec>,
+    engines: Vec<&'static dyn Engine>,
+    fetch_timeout: Option<Duration>,
+}
+
+impl NodeBuilder {
+    /// Wires and policies.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// An id that stays the same when the node restarts; chosen at random where none is given.
+    pub fn id(mut self, id: Id128) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// A codec beside those built in, which it may replace.
+    pub fn codec(mut self, codec: &'static dyn Codec) -> Self {
+        self.codecs.push(codec);
+        self
+    }
+
+    /// An engine beside those built in, which it may replace.
+    pub fn engine(mut self, engine: &'static dyn Engine) -> Self {
+        self.engines.push(engine);
+        self
+    }
+
+    /// How long subscribers wait for a writer's schema before they refuse it.
+    pub fn fetch_timeout(mut self, timeout: Duration) -> Self {
+        self.fetch_timeout = Some(timeout);
+        self
+    }
+
+    /// The node. Nothing is opened yet.
+    pub fn build(self) -> Node {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let hello = Hello { node: self.id.unwrap_or_else(random_id), incarnation: now.as_nanos() as u64 };
+        Node(Arc::new(Inner {
+            hello,
+            config: self.config,
+            codecs: self.codecs.into_iter().chain(codec::CODECS.iter().copied()).collect(),
+            engines: self.engines.into_iter().chain(ENGINES.iter().copied()).collect(),
+            fetch_timeout: self.fetch_timeout.unwrap_or(FETCH_TIMEOUT),
+            documents: Documents::default(),
+            events: Hub::default(),
+            timer: Timer::default(),
+            ports: Mutex::default(),
+        }))
+    }
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Node::new()
+    }
+}
+
+impl Node {
+    /// A node with the default configuration.
+    pub fn new() -> Node {
+        Node::builder().build()
+    }
+
+    /// A node with choices.
+    pub fn builder() -> NodeBuilder {
+        NodeBuilder::default()
+    }
+
+    /// Publishes values of a Rust type. The wire is that of the configuration, if there is one for the topic.
+    pub fn publisher<T: Message>(&self, topic: &str) -> Result<Publisher<T>, NodeError> {
+        self.publisher_of(topic, None, Typed::default())
+    }
+
+    /// Publishes values of a Rust type by this wire: `"cdr@tcp/127.0.0.1:7447"`, or `"json"` at the configured endpoint.
+    pub fn publisher_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Publisher<T>, NodeError> {
+        self.publisher_of(topic, Some(wire), Typed::default())
+    }
+
+    /// Publishes values of any kind.
+    pub fn publisher_of<C: Coding>(
+        &self,
+        topic: &str,
+        wire: Option<&str>,
+        coding: C,
+    ) -> Result<PublisherOf<C>, NodeError> {
+        let (wire, entry) = self.route(topic, wire)?;
+        PublisherOf::open(self, entry, topic, &wire, coding)
+    }
+
+    /// Subscribes to a topic at the configured endpoint, in whatever format its messages come.
+    pub fn subscriber<T: Message>(&self, topic: &str) -> Result<Subscriber<T>, NodeError> {
+        Ok(self.subscribe::<T>(topic, None)?.open())
+    }
+
+    /// Subscribes to a topic at the endpoint of this wire, in whatever format its messages come.
+    pub fn subscriber_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Subscriber<T>, NodeError> {
+        Ok(self.subscribe::<T>(topic, Some(wire))?.open())
+    }
+
+    /// Subscribes with choices: a queue's length, what a full one does, callbacks.
+    pub fn subscribe<T: Message>(&self, topic: &str, wire: Option<&str>) -> Result<Subscribe<Typed<T>>, NodeError> {
+        self.subscribe_of(topic, wire, Typed::default())
+    }
+
+    /// Subscribes with values of any kind.
+    pub fn subscribe_of<C: Coding>(
+        &self,
+        topic: &str,
+        wire: Option<&str>,
+        coding: C,
+    ) -> Result<Subscribe<C>, NodeError> {
+        let (_, entry) = self.route(topic, wire)?;
+        Ok(Subscribe::new(self, entry, topic, coding))
+    }
+
+    /// Opens an endpoint before anything uses it, and says where it is: with the port that the system chose.
+    pub fn open(&self, endpoint: &str) -> Result<String, NodeError> {
+        Ok(self.port(&endpoint.parse()?)?.port().endpoint())
+    }
+
+    /// What happens on the node from now on.
+    pub fn events(&self) -> Events {
+        self.0.events.listen()
+    }
+
+    /// Waits until everything published has left for the peers present; false if it has not by then.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        // All of them, also when one is late.
+        self.ports().iter().filter(|port| !port.flush(deadline)).count() == 0
+    }
+
+    /// Links to other nodes, over all ports.
+    pub fn links(&self) -> usize {
+        self.ports().iter().map(|port| port.port().links().len()).sum()
+    }
+
+    /// Says goodbye on all ports. Publishers and subscribers are of no use after that.
+    pub fn close(&self) {
+        let ports = std::mem::take(&mut *self.0.ports.lock().unwrap_or_else(PoisonError::into_inner));
+        for port in ports.values() {
+            port.port().close();
+        }
+    }
+
+    /// The node as it introduces itself.
+    pub fn hello(&self) -> Hello {
+        self.0.hello
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.0
+    }
+
+    fn ports(&self) -> Vec<Arc<PortEntry>> {
+        self.0.ports.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().fold(
+            Vec::new(),
+            |mut ports: Vec<Arc<PortEntry>>, port| {
+                // One port may be known by two names.
+                if !ports.iter().any(|other| Arc::ptr_eq(other, &port)) {
+                    ports.push(port);
+                }
+                ports
+            },
+        )
+    }
+
+    fn route(&self, topic: &str, wire: Option<&str>) -> Result<(Wire, Arc<PortEntry>), NodeError> {
+        let configured = self.0.config.wire_of(topic);
+        let at = configured.as_ref().and_then(|wire| wire.endpoint.as_ref());
+        let wire = match wire {
+            Some(wire) => wire.parse::<Wire>()?.or_at(at),
+            None => configured.ok_or_else(|| NodeError::NoWire(topic.into()))?,
+        };
+        let endpoint = wire.endpoint.clone();
+        let endpoint = endpoint.ok_or_else(|| NodeError::NoEndpoint(wire.to_string(), topic.into()))?;
+        let entry = self.port(&endpoint)?;
+        Ok((wire, entry))
+    }
+
+    fn port(&self, endpoint: &Endpoint) -> Result<Arc<PortEntry>, NodeError> {
+        let mut ports = self.0.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = endpoint.to_string();
+        if let Some(entry) = ports.get(&name) {
+            return Ok(entry.clone());
+        }
+        let engines = || self.0.engines.iter().map(|engine| engine.name());
+        let engine = self.0.engines.iter().find(|engine| engine.name() == endpoint.engine).ok_or_else(|| {
+            let hint = hint(&endpoint.engine, engines());
+            NodeError::Wire(WireError::Unknown { what: "engine", name: endpoint.engine.clone(), hint })
+        })?;
+        let local = Local { hello: self.0.hello, options: self.0.config.engine.clone() };
+        let entry = PortEntry::open(&self.0, *engine, &endpoint.address, &local)?;
+        ports.insert(name, entry.clone());
+        // Under its real name too, so that a port that the system chose can be named by others.
+        ports.entry(entry.port().endpoint()).or_insert_with(|| entry.clone());
+        Ok(entry)
+    }
+}
+
+impl Inner {
+    /// The codec of this name, and what its options mean.
+    pub(crate) fn codec(&self, name: &str, options: &str) -> Result<(&'static dyn Codec, Options), NodeError> {
+        let found = match name {
+            crate::wire::AUTO => self.codecs.first(),
+            name => self.codecs.iter().find(|codec| codec.name() == name),
+        };
+        let codec = *found.ok_or_else(|| {
+            let hint = hint(name, self.codecs.iter().map(|codec| codec.name()));
+            NodeError::Wire(WireError::Unknown { what: "codec", name: name.into(), hint })
+        })?;
+        let failed = |source: LowerError| NodeError::Codec { codec: name.into(), source: source.into() };
+        let parsed: Options = options.parse().map_err(failed)?;
+        parsed.check(codec).map_err(failed)?;
+        Ok((codec, parsed))
+    }
+
+    pub(crate) fn tell(&self, event: &NodeEvent) {
+        self.events.tell(event);
+    }
+}
+
+/// Sixteen bytes from the keys that the standard library draws for hashing.
+pub(crate) fn random_id() -> Id128 {
+    let half = || RandomState::new().hash_one(Instant::now().elapsed().as_nanos()).to_le_bytes();
+    let mut id = [0; 16];
+    for (to, from) in id.iter_mut().zip(half().into_iter().chain(half())) {
+        *to = from;
+    }
+    Id128(id)
+}

@@ -1,0 +1,267 @@
+//! A port of the node, with everything of the node that uses it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope},
+    frame::{Answer, Start},
+};
+
+use super::{Inner, Route, incoming::Incoming};
+use crate::{
+    engine::{
+        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Port, Sent, Sink, inproc::Loopback,
+        next_link_id,
+    },
+    events::NodeEvent,
+};
+
+/// A port, the subscribers on it, and its links.
+pub(crate) struct PortEntry {
+    node: Weak<Inner>,
+    endpoint: String,
+    port: OnceLock<Arc<dyn Port>>,
+    /// From publishers here to subscribers here.
+    loopback: OnceLock<(LinkId, Loopback)>,
+    routes: Mutex<Vec<Arc<dyn Route>>>,
+    links: Mutex<BTreeMap<LinkId, Arc<Incoming>>>,
+    answers: Mutex<AllAnswers>,
+    answered: Condvar,
+}
+
+/// What is known of the receivers of our channels.
+#[derive(Default)]
+struct AllAnswers {
+    by_channel: BTreeMap<ChannelId, Answers>,
+    /// The newest channel: answers about later ones come before [`PortEntry::announce`] knows the id.
+    last: ChannelId,
+}
+
+#[derive(Default)]
+struct Answers {
+    topic: String,
+    by_link: BTreeMap<LinkId, Answer>,
+    /// Refusals that came before the topic was noted.
+    early: Vec<(String, String)>,
+}
+
+impl PortEntry {
+    pub(crate) fn open(
+        node: &Arc<Inner>,
+        engine: &'static dyn Engine,
+        address: &str,
+        local: &Local,
+    ) -> Result<Arc<PortEntry>, EngineError> {
+        let entry = Arc::new(PortEntry {
+            node: Arc::downgrade(node),
+            endpoint: format!("{}/{address}", engine.name()),
+            port: OnceLock::new(),
+            loopback: OnceLock::new(),
+            routes: Mutex::default(),
+            links: Mutex::default(),
+            answers: Mutex::default(),
+            answered: Condvar::new(),
+        });
+        let sink = Arc::new(PortSink(Arc::downgrade(&entry)));
+        let info = LinkInfo { id: next_link_id(), peer: local.hello, address: "this node".into() };
+        let incoming = entry.incoming(&info);
+        let loopback = Loopback::new(local, sink.clone(), info.clone(), incoming);
+        // Set here and nowhere else.
+        let _ = entry.loopback.set((info.id, loopback));
+        let port = engine.open(address, local, sink)?;
+        let _ = entry.port.set(port);
+        let links: Vec<_> = lock(&entry.links).values().cloned().collect();
+        links.iter().for_each(|link| link.reconsider_all());
+        Ok(entry)
+    }
+
+    /// Peers may call while the engine still opens the port; they wait for it.
+    pub(crate) fn port(&self) -> &Arc<dyn Port> {
+        self.port.wait()
+    }
+
+    pub(crate) fn node(&self) -> Option<Arc<Inner>> {
+        self.node.upgrade()
+    }
+
+    fn incoming(self: &Arc<Self>, info: &LinkInfo) -> Arc<Incoming> {
+        let incoming = Arc::new(Incoming::new(self, info));
+        lock(&self.links).insert(info.id, incoming.clone());
+        incoming
+    }
+
+    fn loopback(&self) -> Option<&Loopback> {
+        self.loopback.get().map(|(_, loopback)| loopback)
+    }
+
+    // What publishers use.
+
+    pub(crate) fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
+        let channel = self.port().announce(announcement, start)?;
+        let early = {
+            let mut answers = lock(&self.answers);
+            answers.last = answers.last.max(channel);
+            let known = answers.by_channel.entry(channel).or_default();
+            known.topic = announcement.topic.clone();
+            std::mem::take(&mut known.early)
+        };
+        for (peer, reason) in early {
+            self.tell_refused(announcement.topic.clone(), peer, reason);
+        }
+        if let Some(loopback) = self.loopback() {
+            loopback.announce(channel, start, announcement);
+        }
+        Ok(channel)
+    }
+
+    pub(crate) fn retire(&self, channel: ChannelId) {
+        self.port().retire(channel);
+        if let Some(loopback) = self.loopback() {
+            loopback.retire(channel);
+        }
+        lock(&self.answers).by_channel.remove(&channel);
+    }
+
+    #[inline]
+    pub(crate) fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
+        let here = match self.loopback().filter(|loopback| loopback.wants(envelope.channel)) {
+            Some(loopback) => loopback.send(envelope, loan.payload()),
+            None => None,
+        };
+        let mut sent = self.port().commit(envelope, loan)?;
+        sent.peers += usize::from(here == Some(true));
+        sent.dropped += usize::from(here == Some(false));
+        Ok(sent)
+    }
+
+    /// Delivers what engines deliver on the publishing thread. The caller holds no lock.
+    #[inline]
+    pub(crate) fn settle(&self) {
+        self.port().settle();
+        if let Some(loopback) = self.loopback() {
+            loopback.deliver();
+        }
+    }
+
+    pub(crate) fn flush(&self, deadline: Instant) -> bool {
+        let here = self.loopback().is_none_or(|loopback| loopback.flush(deadline));
+        self.port().flush(deadline) && here
+    }
+
+    /// Receivers that accepted the channel, after at least `least` have, or `timeout`.
+    pub(crate) fn wait_matched(&self, channel: ChannelId, least: usize, timeout: Duration) -> usize {
+        let matched = |answers: &AllAnswers| {
+            let by_link = answers.by_channel.get(&channel).map(|answers| answers.by_link.values());
+            by_link.map_or(0, |all| all.filter(|answer| answer.accepts()).count())
+        };
+        let waited = self.answered.wait_timeout_while(lock(&self.answers), timeout, |all| matched(all) < least);
+        matched(&waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    // What subscribers use.
+
+    pub(crate) fn add_route(&self, route: Arc<dyn Route>) {
+        lock(&self.routes).push(route.clone());
+        self.reconsider(route.topic());
+    }
+
+    pub(crate) fn remove_route(&self, route: &Arc<dyn Route>) {
+        lock(&self.routes).retain(|other| !Arc::ptr_eq(other, route));
+        self.reconsider(route.topic());
+    }
+
+    pub(crate) fn routes(&self, topic: &str) -> Vec<Arc<dyn Route>> {
+        lock(&self.routes).iter().filter(|route| route.topic() == topic).cloned().collect()
+    }
+
+    fn reconsider(&self, topic: &str) {
+        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        links.iter().for_each(|link| link.reconsider(topic));
+    }
+
+    // What links use.
+
+    /// False while the port is still being opened: it is asked again then.
+    pub(super) fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) -> bool {
+        match (self.loopback.get(), self.port.get()) {
+            (Some((id, loopback)), _) if *id == link => {
+                loopback.answered(channel, &answer);
+                self.answered(link, "this node", channel, &answer);
+            }
+            (_, Some(port)) => port.answer(link, channel, answer),
+            _ => return false,
+        }
+        true
+    }
+
+    pub(super) fn answered(&self, link: LinkId, peer: &str, channel: ChannelId, answer: &Answer) {
+        let refused = {
+            let mut answers = lock(&self.answers);
+            if channel <= answers.last && !answers.by_channel.contains_key(&channel) {
+                return;
+            }
+            let known = answers.by_channel.entry(channel).or_default();
+            known.by_link.insert(link, answer.clone());
+            match answer.reason() {
+                Some(reason) if known.topic.is_empty() => {
+                    known.early.push((peer.into(), reason.into()));
+                    None
+                }
+                reason => reason.map(|reason| (known.topic.clone(), reason.to_owned())),
+            }
+        };
+        self.answered.notify_all();
+        if let Some((topic, reason)) = refused {
+            self.tell_refused(topic, peer.into(), reason);
+        }
+    }
+
+    fn tell_refused(&self, topic: String, peer: String, reason: String) {
+        if let Some(node) = self.node() {
+            node.tell(&NodeEvent::Refused { topic, peer, reason });
+        }
+    }
+
+    pub(super) fn expire(&self, link: LinkId, channel: ChannelId) {
+        let incoming = lock(&self.links).get(&link).cloned();
+        if let Some(incoming) = incoming {
+            incoming.expire(channel);
+        }
+    }
+
+    pub(super) fn link_down(&self, link: LinkId) {
+        lock(&self.links).remove(&link);
+        for answers in lock(&self.answers).by_channel.values_mut() {
+            answers.by_link.remove(&link);
+        }
+        self.answered.notify_all();
+    }
+}
+
+/// The engine's way to the node; does not keep it alive.
+struct PortSink(Weak<PortEntry>);
+
+impl Sink for PortSink {
+    fn link(&self, link: &LinkInfo) -> Arc<dyn LinkSink> {
+        match self.0.upgrade() {
+            Some(entry) => entry.incoming(link),
+            None => Arc::new(Incoming::orphan(link)),
+        }
+    }
+
+    fn event(&self, event: Event) {
+        if let Some(entry) = self.0.upgrade()
+            && let Some(node) = entry.node()
+        {
+            node.tell(&NodeEvent::Engine { endpoint: entry.endpoint.clone(), event });
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,197 @@
+//! Publishing.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope, Id128},
+    frame::Start,
+    program::io::CodecError,
+};
+
+use crate::{
+    coding::{Bytes, Coding, Dynamic, Typed},
+    engine::{EngineError, Sent},
+    node::{Inner, Node, NodeError, PortEntry, random_id},
+    wire::{Wire, WireError},
+};
+
+/// Publishes values of a Rust type.
+pub type Publisher<T> = PublisherOf<Typed<T>>;
+
+/// Publishes records of a type known at run time; [`PublisherOf::fresh`] makes them.
+pub type DynPublisher = PublisherOf<Dynamic>;
+
+/// Publishes payloads that were encoded elsewhere.
+pub type BytesPublisher = PublisherOf<Bytes>;
+
+/// Publishes values of any kind. Any number of threads may publish at once; each one's messages stay in order.
+pub struct PublisherOf<C: Coding> {
+    node: Node,
+    entry: Arc<PortEntry>,
+    topic: String,
+    writer: Id128,
+    incarnation: u64,
+    coding: C,
+    state: Mutex<State<C::Encoder>>,
+}
+
+struct State<E> {
+    channel: ChannelId,
+    encoder: E,
+    last: Start,
+    /// Bytes of the last payload: what the next one will need.
+    size: usize,
+}
+
+/// Why a value was not published.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The value cannot be written in the topic's format.
+    #[error("cannot encode: {0}")]
+    Encode(CodecError),
+    /// The port is closed, or the message is too large.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+impl<C: Coding> PublisherOf<C> {
+    pub(crate) fn open(
+        node: &Node,
+        entry: Arc<PortEntry>,
+        topic: &str,
+        wire: &Wire,
+        coding: C,
+    ) -> Result<Self, NodeError> {
+        let (writer, incarnation) = (random_id(), node.hello().incarnation);
+        let start = Start { sequence: 0, timestamp_ns: now_ns() };
+        let announce = Announce { node: node.inner(), entry: &entry, topic, writer, incarnation, coding: &coding };
+        let (channel, encoder) = announce.channel(wire, start)?;
+        let state = Mutex::new(State { channel, encoder, last: start, size: 0 });
+        Ok(PublisherOf { node: node.clone(), entry, topic: topic.into(), writer, incarnation, coding, state })
+    }
+
+    /// Sends a value to every subscriber of the topic.
+    ///
+    /// Encodes and writes on this thread. Blocks only where a subscriber's queue is full and the policy says so; when called from an inline callback,
+    /// that holds up the link the callback serves.
+    #[inline]
+    pub fn publish(&self, value: &C::Value) -> Result<Sent, PublishError> {
+        let sent = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut loan = self.entry.port().reserve(state.size);
+            C::encode(&state.encoder, value, loan.buffer()).map_err(PublishError::Encode)?;
+            state.size = loan.payload().len();
+            let last = Start { sequence: state.last.sequence + 1, timestamp_ns: now_ns() };
+            let sent = self.entry.commit(&Envelope::data(state.channel, last.sequence, last.timestamp_ns), loan)?;
+            state.last = last;
+            sent
+        };
+        self.entry.settle();
+        Ok(sent)
+    }
+
+    /// A value to fill and publish. Records must come from here, or be clones of such.
+    pub fn fresh(&self) -> C::Value {
+        self.coding.fresh()
+    }
+
+    /// Goes on in another format: `"json"`, `"cdr:be"`. Subscribers notice nothing; messages stay in order. An endpoint in `wire` must be the present one.
+    pub fn set_wire(&self, wire: &str) -> Result<(), NodeError> {
+        let parsed: Wire = wire.parse()?;
+        if parsed.endpoint.is_some() {
+            let expected = "a codec and compressor alone are expected: a publisher keeps its endpoint";
+            let offset = wire.find('@').unwrap_or_default();
+            return Err(WireError::Syntax { wire: wire.into(), offset, expected }.into());
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (channel, encoder) = self.announce().channel(&parsed, state.last)?;
+        let old = std::mem::replace(&mut state.channel, channel);
+        state.encoder = encoder;
+        drop(state);
+        self.entry.retire(old);
+        Ok(())
+    }
+
+    /// Waits until at least `least` subscribers are there and ready, or `timeout`; gives how many are.
+    pub fn wait_for_subscribers(&self, least: usize, timeout: Duration) -> usize {
+        let channel = self.state.lock().unwrap_or_else(PoisonError::into_inner).channel;
+        self.entry.wait_matched(channel, least, timeout)
+    }
+
+    /// Waits until everything published has left for the peers present; false if it has not by then.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        self.entry.flush(Instant::now() + timeout)
+    }
+
+    /// The topic.
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// Names this publisher to subscribers, whatever its format.
+    pub fn writer(&self) -> Id128 {
+        self.writer
+    }
+
+    fn announce(&self) -> Announce<'_, C> {
+        Announce {
+            node: self.node.inner(),
+            entry: &self.entry,
+            topic: &self.topic,
+            writer: self.writer,
+            incarnation: self.incarnation,
+            coding: &self.coding,
+        }
+    }
+}
+
+impl<C: Coding> Drop for PublisherOf<C> {
+    fn drop(&mut self) {
+        self.entry.retire(self.state.get_mut().unwrap_or_else(PoisonError::into_inner).channel);
+    }
+}
+
+/// What stays the same in all of a publisher's channels.
+struct Announce<'a, C> {
+    node: &'a Arc<Inner>,
+    entry: &'a PortEntry,
+    topic: &'a str,
+    writer: Id128,
+    incarnation: u64,
+    coding: &'a C,
+}
+
+impl<C: Coding> Announce<'_, C> {
+    fn channel(&self, wire: &Wire, start: Start) -> Result<(ChannelId, C::Encoder), NodeError> {
+        if let Some(compressor) = &wire.compressor {
+            let hint = "; there is none".into();
+            return Err(WireError::Unknown { what: "compressor", name: compressor.name.clone(), hint }.into());
+        }
+        let (codec, options) = self.node.codec(&wire.codec.name, &wire.codec.options)?;
+        let failed = |source| NodeError::Codec { codec: codec.name().into(), source };
+        let encoder = self.coding.encoder(codec, &options).map_err(failed)?;
+        let schema = self.coding.schema();
+        let announcement = Announcement {
+            topic: self.topic.into(),
+            writer: self.writer,
+            incarnation: self.incarnation,
+            type_name: schema.map_or_else(String::new, |schema| schema.name().into()),
+            type_hash: schema.map_or(Id128::ZERO, |schema| Id128(schema.type_hash().to_bytes())),
+            schema: schema.map_or(Id128::ZERO, |schema| self.node.documents.publish(schema)),
+            codec: codec.name().into(),
+            options: wire.codec.options.clone(),
+            compressor: String::new(),
+            configuration: None,
+        };
+        Ok((self.entry.announce(&announcement, start)?, encoder))
+    }
+}
+
+fn now_ns() -> i64 {
+    // A clock before 1970 or after 2262 is wrong either way.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
+}

@@ -1,0 +1,446 @@
+//! Subscribing: by blocking calls, as an iterator, as a stream, by callback.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    thread::{self, JoinHandle, ThreadId},
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Envelope, Id128, Kind},
+    layout::Record,
+    schema::Schema,
+};
+
+use crate::{
+    coding::Coding,
+    engine::Overflow,
+    events::NodeEvent,
+    node::{Inner, Node, NodeError, PortEntry, Route, Slot, Source},
+    queue::Queue,
+};
+
+/// Messages that wait for a subscriber unless it says otherwise.
+const QUEUE: usize = 4096;
+
+/// A message received.
+#[derive(Clone, Debug)]
+pub struct Sample<V> {
+    /// The value.
+    pub value: V,
+    /// What came with it.
+    pub info: Info,
+}
+
+/// What comes with a value.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// Counts the writer's messages from 1.
+    pub sequence: u64,
+    /// When it was published, by the writer's clock: nanoseconds since 1970.
+    pub timestamp_ns: i64,
+    /// What it says about its instance. Where that is an end, the value is a fresh one.
+    pub kind: Kind,
+    /// Tells instances of a keyed type apart.
+    pub key_hash: Option<Id128>,
+    /// Bytes of the payload.
+    pub bytes: usize,
+    /// Writer, type, codec, and where it came from.
+    pub source: Arc<Source>,
+}
+
+/// A subscription in the making: [`Subscribe::open`] for a queue to receive from, or a callback.
+pub struct Subscribe<C: Coding> {
+    node: Node,
+    entry: Arc<PortEntry>,
+    topic: String,
+    coding: C,
+    queue: usize,
+    overflow: Overflow,
+}
+
+impl<C: Coding> Subscribe<C> {
+    pub(crate) fn new(node: &Node, entry: Arc<PortEntry>, topic: &str, coding: C) -> Self {
+        let configured = node.inner().config.topics.get(topic);
+        Subscribe {
+            node: node.clone(),
+            entry,
+            topic: topic.into(),
+            coding,
+            queue: configured.and_then(|topic| topic.queue).unwrap_or(QUEUE),
+            overflow: configured.and_then(|topic| topic.overflow).unwrap_or_default(),
+        }
+    }
+
+    /// Messages that may wait.
+    pub fn queue(mut self, messages: usize) -> Self {
+        self.queue = messages;
+        self
+    }
+
+    /// What happens when more come: push back on the writer, or drop.
+    pub fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overflow = overflow;
+        self
+    }
+
+    /// A subscriber that is asked for its messages.
+    pub fn open(self) -> Subscriber<C::Value> {
+        let queue = Arc::new(Queue::new(self.queue, self.overflow));
+        let route = RouteOf::new(&self, Delivery::Queued(queue.clone()));
+        let closing = queue.clone();
+        Subscriber { queue, guard: Guard::new(self.node, self.entry, route, Box::new(move || closing.close())) }
+    }
+
+    /// Calls back on a thread of its own, one message at a time. The value is used again after the call.
+    ///
+    /// Publishing, subscribing and dropping the subscription from inside the callback is fine.
+    pub fn on_message(
+        self,
+        mut callback: impl FnMut(&C::Value, &Info) + Send + 'static,
+    ) -> Result<Subscription, NodeError> {
+        let queue = Arc::new(Queue::new(self.queue, self.overflow));
+        let (source, closing) = (queue.clone(), queue.clone());
+        let open = Arc::new(AtomicBool::new(true));
+        let still_open = open.clone();
+        let work = move || {
+            let mut batch = VecDeque::new();
+            while source.pop_all(&mut batch) {
+                for sample in batch.iter() {
+                    if !still_open.load(Ordering::Acquire) {
+                        return;
+                    }
+                    let Sample { value, info } = sample;
+                    callback(value, info);
+                }
+                source.give_back(batch.drain(..).map(|sample: Sample<C::Value>| sample.value));
+            }
+        };
+        let thread = thread::Builder::new().name("pw-callback".into()).spawn(work).map_err(NodeError::Thread)?;
+        let close = Box::new(move || {
+            open.store(false, Ordering::Release);
+            closing.close();
+        });
+        let route = RouteOf::new(&self, Delivery::Queued(queue));
+        Ok(Subscription { guard: Guard::new(self.node, self.entry, route, close), thread: Some(thread) })
+    }
+
+    /// Calls back on the thread that reads the link, right after decoding: nothing is faster, and while the callback runs nothing more is read from that
+    /// link, for no subscriber. Keep it short. Calls do not overlap.
+    ///
+    /// Publishing, subscribing and dropping the subscription from inside the callback is fine; waiting for another message of the same link is not.
+    pub fn on_message_inline(self, callback: impl FnMut(&C::Value, &Info) + Send + 'static) -> Subscription {
+        let inline = Arc::new(Inline::new(Box::new(callback), self.coding.fresh()));
+        let route = RouteOf::new(&self, Delivery::Inline(inline.clone()));
+        let close = Box::new(move || inline.close());
+        Subscription { guard: Guard::new(self.node, self.entry, route, close), thread: None }
+    }
+}
+
+/// Receives records of a type known at run time.
+pub type DynSubscriber = Subscriber<Record>;
+
+/// Receives messages from a queue.
+pub struct Subscriber<V> {
+    queue: Arc<Queue<Sample<V>, V>>,
+    guard: Guard,
+}
+
+impl<V> Subscriber<V> {
+    /// The next message; none after the node closed.
+    pub fn recv(&self) -> Option<Sample<V>> {
+        self.queue.pop(None)
+    }
+
+    /// The next message, or none if none comes in time.
+    pub fn recv_timeout(&self, timeout: Duration) -> Option<Sample<V>> {
+        self.queue.pop(Some(Instant::now() + timeout))
+    }
+
+    /// The next message, if one is there.
+    pub fn try_recv(&self) -> Option<Sample<V>> {
+        self.queue.pop(Some(Instant::now()))
+    }
+
+    /// Messages as they come. Ends after [`Subscriber::close`].
+    pub fn iter(&self) -> impl Iterator<Item = Sample<V>> + '_ {
+        std::iter::from_fn(|| self.recv())
+    }
+
+    /// Takes no more messages; those that wait can still be received.
+    pub fn close(&self) {
+        self.guard.close();
+    }
+
+    /// Messages that were lost on the way here or dropped by the queue.
+    pub fn lost(&self) -> u64 {
+        self.guard.counts.lost.load(Ordering::Relaxed)
+    }
+
+    /// Messages that could not be decoded.
+    pub fn undecodable(&self) -> u64 {
+        self.guard.counts.undecodable.load(Ordering::Relaxed)
+    }
+}
+
+impl<V> futures_core::Stream for Subscriber<V> {
+    type Item = Sample<V>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Sample<V>>> {
+        self.queue.poll_pop(context)
+    }
+}
+
+/// Keeps a callback in place; dropping it ends the calls. When that returns no call runs any more, unless it came from inside one.
+pub struct Subscription {
+    guard: Guard,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Subscription {
+    /// Messages that were lost on the way here or dropped by the queue.
+    pub fn lost(&self) -> u64 {
+        self.guard.counts.lost.load(Ordering::Relaxed)
+    }
+
+    /// Messages that could not be decoded.
+    pub fn undecodable(&self) -> u64 {
+        self.guard.counts.undecodable.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.guard.close();
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id()) {
+            // A callback that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Takes the subscriber off its port when it goes.
+struct Guard {
+    /// Keeps the node alive, and with it the port.
+    _node: Node,
+    entry: Arc<PortEntry>,
+    route: Arc<dyn Route>,
+    counts: Arc<Counts>,
+    close: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Guard {
+    fn new<C: Coding>(
+        node: Node,
+        entry: Arc<PortEntry>,
+        route: Arc<RouteOf<C>>,
+        close: Box<dyn Fn() + Send + Sync>,
+    ) -> Guard {
+        let counts = route.counts.clone();
+        let route: Arc<dyn Route> = route;
+        entry.add_route(route.clone());
+        Guard { _node: node, entry, route, counts, close }
+    }
+
+    fn close(&self) {
+        self.entry.remove_route(&self.route);
+        (self.close)();
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Where decoded values go.
+enum Delivery<V> {
+    Queued(Arc<Queue<Sample<V>, V>>),
+    Inline(Arc<Inline<V>>),
+}
+
+type Callback<V> = Box<dyn FnMut(&V, &Info) + Send>;
+
+/// A callback that runs on readers' threads.
+struct Inline<V> {
+    parts: Mutex<Option<(Callback<V>, V)>>,
+    running_on: Mutex<Option<ThreadId>>,
+    closed: AtomicBool,
+}
+
+impl<V> Inline<V> {
+    fn new(callback: Callback<V>, value: V) -> Self {
+        Inline {
+            parts: Mutex::new(Some((callback, value))),
+            running_on: Mutex::new(None),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    #[inline]
+    fn call<E>(&self, info: &Info, decode: impl FnOnce(&mut V) -> Result<(), E>) -> Result<(), E> {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((callback, value)) = parts.as_mut().filter(|_| !self.closed.load(Ordering::Acquire)) {
+            decode(value)?;
+            self.set_running(Some(thread::current().id()));
+            callback(value, info);
+            self.set_running(None);
+        }
+        Ok(())
+    }
+
+    fn set_running(&self, thread: Option<ThreadId>) {
+        *self.running_on.lock().unwrap_or_else(PoisonError::into_inner) = thread;
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let here = *self.running_on.lock().unwrap_or_else(PoisonError::into_inner) == Some(thread::current().id());
+        if !here {
+            // Waits for a call that runs on another thread.
+            drop(self.parts.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    lost: AtomicU64,
+    undecodable: AtomicU64,
+}
+
+struct RouteOf<C: Coding> {
+    this: Weak<RouteOf<C>>,
+    topic: String,
+    coding: C,
+    delivery: Delivery<C::Value>,
+    counts: Arc<Counts>,
+    node: Weak<Inner>,
+}
+
+impl<C: Coding> RouteOf<C> {
+    fn new(subscribe: &Subscribe<C>, delivery: Delivery<C::Value>) -> Arc<Self> {
+        Arc::new_cyclic(|this| RouteOf {
+            this: this.clone(),
+            topic: subscribe.topic.clone(),
+            coding: subscribe.coding.clone(),
+            delivery,
+            counts: Arc::default(),
+            node: Arc::downgrade(subscribe.node.inner()),
+        })
+    }
+
+    #[cold]
+    fn tell_lost(&self, count: u64) {
+        let total = self.counts.lost.fetch_add(count, Ordering::Relaxed) + count;
+        // At each new power of two.
+        if (total - count).checked_ilog2() != total.checked_ilog2()
+            && let Some(node) = self.node.upgrade()
+        {
+            node.tell(&NodeEvent::Lost { topic: self.topic.clone(), total });
+        }
+    }
+
+    #[cold]
+    fn tell_undecodable(&self, reason: &dyn ToString) {
+        let total = self.counts.undecodable.fetch_add(1, Ordering::Relaxed) + 1;
+        if total.is_power_of_two()
+            && let Some(node) = self.node.upgrade()
+        {
+            node.tell(&NodeEvent::Undecodable { topic: self.topic.clone(), total, reason: reason.to_string() });
+        }
+    }
+}
+
+impl<C: Coding> Route for RouteOf<C> {
+    fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    fn needs_schema(&self) -> bool {
+        self.coding.any_decoder().is_none()
+    }
+
+    fn open(&self, node: &Arc<Inner>, source: &Source, schema: Option<&Schema>) -> Result<Arc<dyn Slot>, String> {
+        let route = self.this.upgrade().ok_or("the subscriber is going")?;
+        let source = Arc::new(source.clone());
+        let announced = &source.announcement;
+        if let Some(decoder) = self.coding.any_decoder() {
+            return Ok(Arc::new(SlotOf { route, decoder, source: source.clone() }));
+        }
+        if !announced.compressor.is_empty() {
+            return Err(format!("there is no compressor '{}' here", announced.compressor));
+        }
+        let (codec, options) = node.codec(&announced.codec, &announced.options).map_err(|e| e.to_string())?;
+        // A writer that has no schema to give is taken at the subscriber's word.
+        let writer = schema.or(self.coding.schema()).ok_or("the writer's schema is unknown")?;
+        let decoder = self.coding.decoder(codec, &options, writer).map_err(|e| e.to_string())?;
+        Ok(Arc::new(SlotOf { route, decoder, source: source.clone() }))
+    }
+}
+
+/// One channel's way to one subscriber.
+struct SlotOf<C: Coding> {
+    route: Arc<RouteOf<C>>,
+    decoder: C::Decoder,
+    source: Arc<Source>,
+}
+
+impl<C: Coding> SlotOf<C> {
+    #[inline]
+    fn decode(&self, info: &Info, payload: &[u8], value: &mut C::Value) -> Result<(), String> {
+        match info.kind {
+            Kind::Dispose | Kind::Unregister => *value = self.route.coding.fresh(),
+            _ => C::decode(&self.decoder, payload, value).map_err(|e| e.to_string())?,
+        }
+        Ok(())
+    }
+}
+
+impl<C: Coding> Slot for SlotOf<C> {
+    #[inline]
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8]) {
+        if let Some(id) = envelope.extensions.not_understood(&[]) {
+            return self.route.tell_undecodable(&format!("extension {id} must be understood and is not"));
+        }
+        let info = Info {
+            sequence: envelope.sequence,
+            timestamp_ns: envelope.timestamp_ns,
+            kind: envelope.kind,
+            key_hash: envelope.key_hash,
+            bytes: payload.len(),
+            source: self.source.clone(),
+        };
+        let result = match &self.route.delivery {
+            Delivery::Inline(inline) => inline.call(&info, |value| self.decode(&info, payload, value)),
+            Delivery::Queued(queue) => {
+                let mut value = queue.spare().unwrap_or_else(|| self.route.coding.fresh());
+                self.decode(&info, payload, &mut value).map(|()| {
+                    if queue.push(Sample { value, info }).is_some() {
+                        self.route.tell_lost(1);
+                    }
+                })
+            }
+        };
+        if let Err(reason) = result {
+            self.route.tell_undecodable(&reason);
+        }
+    }
+
+    fn lost(&self, count: u64) {
+        self.route.tell_lost(count);
+    }
+
+    fn drained(&self) {
+        if let Delivery::Queued(queue) = &self.route.delivery {
+            queue.wake();
+        }
+    }
+}

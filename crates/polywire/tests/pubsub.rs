@@ -1,0 +1,504 @@
+//! Publish and subscribe with types, over every engine built in.
+
+use std::{
+    collections::BTreeSet,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::{Duration, Instant},
+};
+
+use futures_core::Stream;
+use polywire::{
+    Config, Node, NodeEvent, Publisher,
+    coding::{Bytes, Discovered, Dynamic},
+    engine::Overflow,
+};
+use polywire_core::{
+    envelope::{Announcement, Id128},
+    frame::{Answer, Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
+    layout::Message as _,
+};
+use polywire_derive::Message;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// What the publisher has.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "Plant::Reading")]
+struct Reading {
+    sensor: String,
+    value: f64,
+    count: u32,
+}
+
+/// The same type, as an older subscriber has it: one member fewer, another order.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "Plant::Reading")]
+struct OldReading {
+    count: u32,
+    sensor: String,
+}
+
+/// A type that does not agree.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "Plant::Reading")]
+struct WrongReading {
+    sensor: f64,
+}
+
+fn reading(count: u32) -> Reading {
+    Reading { sensor: format!("boiler {}", count % 7), value: f64::from(count) / 2.0, count }
+}
+
+fn publish_all(publisher: &Publisher<Reading>, counts: std::ops::Range<u32>) {
+    for count in counts {
+        publisher.publish(&reading(count)).expect("published");
+    }
+}
+
+/// Waits until a message would go somewhere, or be held for someone.
+fn wait_for_link(node: &Node, publisher: &Publisher<Reading>) {
+    let until = Instant::now() + SOON;
+    while node.links() == 0 && publisher.wait_for_subscribers(1, Duration::ZERO) == 0 && Instant::now() < until {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What another node writes for the endpoint that one has opened.
+type ToOther = fn(&str) -> String;
+
+/// Endpoints for a test that each engine can use: the one that opens first, and the one for all others.
+fn endpoints(test: &str) -> Vec<(String, ToOther)> {
+    fn same(endpoint: &str) -> String {
+        endpoint.into()
+    }
+    fn connecting(endpoint: &str) -> String {
+        endpoint.replacen('/', "-connect/", 1)
+    }
+    let path = |kind: &str| format!("{}/pw-{test}-{kind}-{}.sock", std::env::temp_dir().display(), std::process::id());
+    vec![
+        (format!("inproc/{test}"), same),
+        ("tcp-listen/127.0.0.1:0".into(), connecting),
+        ("tcp-listen/[::1]:0".into(), connecting),
+        (format!("unix-listen/{}", path("explicit")), connecting),
+        (format!("unix/{}", path("either")), same),
+        ("tcp/127.0.0.1:0".into(), same),
+    ]
+}
+
+/// A node that listens and one that connects to it, and their endpoints.
+fn pair(test: &str) -> impl Iterator<Item = (Node, String, Node, String)> {
+    endpoints(test).into_iter().map(|(first, to_other)| {
+        let (a, b) = (Node::new(), Node::new());
+        let bound = a.open(&first).expect("listens");
+        let at_a = if first.ends_with(":0") { bound.clone() } else { first };
+        (a, at_a, b, to_other(&bound))
+    })
+}
+
+fn at(codec: &str, endpoint: &str) -> String {
+    format!("{codec}@{endpoint}")
+}
+
+#[test]
+fn values_arrive_in_order_and_old_types_read_them() {
+    for (a, at_a, b, at_b) in pair("order") {
+        let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+        let new = b.subscriber_on::<Reading>("r", &at("auto", &at_b)).expect("subscriber");
+        let old = b.subscriber_on::<OldReading>("r", &at("auto", &at_b)).expect("subscriber");
+        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{at_a}");
+        for count in 0..1000 {
+            publisher.publish(&reading(count)).expect("published");
+        }
+        for count in 0..1000 {
+            let sample = new.recv_timeout(SOON).unwrap_or_else(|| panic!("{at_a}: message {count}"));
+            assert_eq!((sample.value, sample.info.sequence), (reading(count), u64::from(count) + 1));
+            let sample = old.recv_timeout(SOON).expect("message");
+            assert_eq!(sample.value, OldReading { count, sensor: reading(count).sensor });
+            assert_eq!(sample.info.source.announcement.type_name, "Plant::Reading");
+        }
+        assert_eq!((new.lost(), old.lost()), (0, 0));
+        a.close();
+        b.close();
+    }
+}
+
+#[test]
+fn a_publisher_changes_its_codec_and_nobody_notices() {
+    for (a, at_a, b, at_b) in pair("switch") {
+        let subscriber = a.subscriber_on::<Reading>("r", &at("auto", &at_a)).expect("subscriber");
+        let publisher: Publisher<Reading> = b.publisher_on("r", &at("cdr", &at_b)).expect("publisher");
+        // Linked, but the subscriber may not have answered yet: what is held leaves in order.
+        wait_for_link(&b, &publisher);
+        for count in 0..300 {
+            if count % 10 == 5 {
+                publisher.set_wire(["xcdr2", "cdr:be", "cdr"][count as usize / 10 % 3]).expect("another codec");
+            }
+            publisher.publish(&reading(count)).expect("published");
+        }
+        let mut codecs = BTreeSet::new();
+        for count in 0..300 {
+            let sample = subscriber.recv_timeout(SOON).unwrap_or_else(|| panic!("{at_a}: message {count}"));
+            assert_eq!((sample.value.count, sample.info.sequence), (count, u64::from(count) + 1));
+            let announced = &sample.info.source.announcement;
+            codecs.insert(format!("{}:{}", announced.codec, announced.options));
+        }
+        assert_eq!(codecs.len(), 3, "{at_a}: {codecs:?}");
+        assert_eq!(subscriber.undecodable(), 0);
+    }
+}
+
+#[test]
+fn what_is_published_before_anyone_answers_is_not_lost() {
+    for (a, at_a, b, at_b) in pair("early").filter(|(_, at_a, ..)| !at_a.starts_with("inproc")) {
+        let subscriber = a.subscriber_on::<Reading>("r", &at("auto", &at_a)).expect("subscriber");
+        let publisher: Publisher<Reading> = b.publisher_on("r", &at("cdr", &at_b)).expect("publisher");
+        let connected = Instant::now();
+        while publisher.publish(&reading(7)).expect("published").peers == 0 {
+            assert!(connected.elapsed() < SOON);
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(publisher.flush(SOON));
+        b.close();
+        assert_eq!(subscriber.recv_timeout(SOON).map(|sample| sample.value), Some(reading(7)), "{at_a}");
+    }
+}
+
+#[test]
+fn a_mismatch_is_told_on_both_sides() {
+    for (a, at_a, b, at_b) in pair("mismatch") {
+        let (events_a, events_b) = (a.events(), b.events());
+        let _publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+        let _subscriber = b.subscriber_on::<WrongReading>("r", &at("auto", &at_b)).expect("subscriber");
+        let find = |events: &polywire::Events, wanted: fn(&NodeEvent) -> bool| {
+            let until = Instant::now() + SOON;
+            std::iter::from_fn(|| events.recv_timeout(until.saturating_duration_since(Instant::now()))).find(wanted)
+        };
+        let here = find(&events_b, |event| matches!(event, NodeEvent::Mismatch { .. })).expect("told the subscriber");
+        let there = find(&events_a, |event| matches!(event, NodeEvent::Refused { .. })).expect("told the publisher");
+        assert!(here.to_string().contains("sensor"), "{here}");
+        assert!(there.to_string().contains("sensor"), "{there}");
+    }
+}
+
+#[test]
+fn callbacks_publish_close_and_subscribe_from_within() {
+    for (a, at_a, b, at_b) in pair("within") {
+        let there: Publisher<Reading> = a.publisher_on("ping", &at("cdr", &at_a)).expect("publisher");
+        let back: Publisher<Reading> = b.publisher_on("pong", &at("cdr", &at_b)).expect("publisher");
+        let _echo = b.subscribe::<Reading>("ping", Some(&at("auto", &at_b))).expect("subscriber").on_message_inline(
+            move |value, _| {
+                back.publish(value).expect("published");
+            },
+        );
+        let (done, rounds) = mpsc::channel();
+        let there = Arc::new(there);
+        let again = there.clone();
+        let own = Arc::new(Mutex::new(None));
+        let to_drop = own.clone();
+        let inner = a.clone();
+        let wire = at("auto", &at_a);
+        let subscription = a.subscribe::<Reading>("pong", Some(&wire)).expect("subscriber").on_message_inline({
+            let wire = wire.clone();
+            move |value, _| {
+                if value.count < 100 {
+                    again.publish(&reading(value.count + 1)).expect("published");
+                } else {
+                    drop(inner.subscriber_on::<Reading>("other", &wire).expect("subscribes"));
+                    drop(to_drop.lock().expect("own").take());
+                    done.send(value.count).expect("waited for");
+                }
+            }
+        });
+        *own.lock().expect("own") = Some(subscription);
+        there.wait_for_subscribers(1, SOON);
+        there.publish(&reading(0)).expect("published");
+        assert_eq!(rounds.recv_timeout(SOON), Ok(100), "{at_a}");
+        // Dropped from within: no call comes any more.
+        there.publish(&reading(50)).expect("published");
+        assert!(rounds.recv_timeout(Duration::from_millis(50)).is_err());
+    }
+}
+
+#[test]
+fn a_node_hears_itself() {
+    for (a, at_a, _, _) in pair("self") {
+        let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+        let (sender, received) = mpsc::channel();
+        let _queued = a.subscribe::<Reading>("r", Some(&at("auto", &at_a))).expect("subscriber").on_message({
+            let sender = sender.clone();
+            move |value, _| sender.send(value.clone()).expect("waited for")
+        });
+        publisher.publish(&reading(1)).expect("published");
+        assert_eq!(received.recv_timeout(SOON), Ok(reading(1)), "{at_a}");
+    }
+}
+
+#[test]
+fn bytes_are_received_as_they_are() {
+    for (a, at_a, b, at_b) in pair("bytes") {
+        let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+        let raw = b.subscribe_of("r", Some(&at("auto", &at_b)), Bytes::default()).expect("subscriber").open();
+        publisher.wait_for_subscribers(1, SOON);
+        publisher.publish(&reading(3)).expect("published");
+        let sample = raw.recv_timeout(SOON).expect("message");
+        assert_eq!(sample.value.len(), sample.info.bytes);
+        assert!(sample.value.windows(6).any(|window| window == b"boiler"));
+    }
+}
+
+#[test]
+fn records_are_published_and_received_as_any_type() {
+    for (a, at_a, b, at_b) in pair("records") {
+        let coding = Dynamic::of(Reading::shape().schema()).expect("a shape");
+        let publisher = a.publisher_of("r", Some(&at("json", &at_a)), coding).expect("publisher");
+        let typed = b.subscriber_on::<OldReading>("r", &at("auto", &at_b)).expect("subscriber");
+        let old = Dynamic::of(OldReading::shape().schema()).expect("a shape");
+        let dynamic = b.subscribe_of("r", Some(&at("auto", &at_b)), old).expect("subscriber").open();
+        let any = Discovered::new().expect("a shape");
+        let any = b.subscribe_of("r", Some(&at("auto", &at_b)), any).expect("subscriber").open();
+        publisher.wait_for_subscribers(1, SOON);
+        let mut record = publisher.fresh();
+        record.set("sensor", "boiler").expect("a member");
+        record.set("value", 2.5).expect("a member");
+        record.set("count", 9_u32).expect("a member");
+        publisher.publish(&record).expect("published");
+        let expected = OldReading { count: 9, sensor: "boiler".into() };
+        assert_eq!(typed.recv_timeout(SOON).map(|sample| sample.value), Some(expected), "{at_a}");
+        let read = dynamic.recv_timeout(SOON).expect("message").value;
+        assert_eq!((read.u64("count"), read.str("sensor")), (Ok(9), Ok("boiler")));
+        assert!(read.f64("value").is_err(), "the older type has no such member");
+        let read = any.recv_timeout(SOON).expect("message").value;
+        assert_eq!((read.u64("count"), read.f64("value")), (Ok(9), Ok(2.5)));
+    }
+}
+
+#[test]
+fn a_schema_that_does_not_come_is_refused_in_time() {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
+    let address = socket.local_addr().expect("an address");
+    let node = Node::builder().fetch_timeout(Duration::from_millis(500)).build();
+    let events = node.events();
+    let subscriber = node.subscriber_on::<Reading>("r", &format!("auto@tcp-connect/{address}")).expect("subscriber");
+    let (mut peer, _) = socket.accept().expect("a caller");
+    let (mut encoder, mut out) = (StreamEncoder::default(), Vec::new());
+    encoder.hello(&Hello { node: Id128([3; 16]), incarnation: 1 }, &mut out);
+    let unknown = Id128([5; 16]);
+    let announcement =
+        Announcement { topic: "r".into(), codec: "cdr".into(), schema: unknown, ..Announcement::default() };
+    encoder.announce(&announcement, Start::default(), &mut out).expect("fits");
+    std::io::Write::write_all(&mut peer, &out).expect("sends");
+    let mut decoder = StreamDecoder::default();
+    assert!(matches!(next_frame(&mut peer, &mut decoder), Frame::Hello(_)));
+    assert_eq!(next_frame(&mut peer, &mut decoder), Frame::Want { document: unknown });
+    let answer = next_frame(&mut peer, &mut decoder);
+    assert!(matches!(&answer, Frame::Answer { answer: Answer::Refuse(r), .. } if r.contains("in time")), "{answer:?}");
+    // A document with another hash is as good as none.
+    out.clear();
+    encoder.announce(&announcement, Start::default(), &mut out).expect("fits");
+    std::io::Write::write_all(&mut peer, &out).expect("sends");
+    assert_eq!(next_frame(&mut peer, &mut decoder), Frame::Want { document: unknown });
+    out.clear();
+    encoder.control(&Frame::Document { document: unknown, bytes: Some(b"nonsense") }, &mut out);
+    std::io::Write::write_all(&mut peer, &out).expect("sends");
+    let answer = next_frame(&mut peer, &mut decoder);
+    assert!(matches!(&answer, Frame::Answer { answer: Answer::Refuse(r), .. } if r.contains("hash")), "{answer:?}");
+    let told = std::iter::from_fn(|| events.try_recv()).filter(|e| matches!(e, NodeEvent::Mismatch { .. })).count();
+    assert_eq!(told, 2);
+    assert!(subscriber.try_recv().is_none());
+}
+
+/// Reads one frame byte by byte, and forgets what it borrowed.
+fn next_frame(peer: &mut std::net::TcpStream, decoder: &mut StreamDecoder) -> Frame<'static> {
+    peer.set_read_timeout(Some(SOON)).expect("a time-out");
+    let mut bytes = Vec::new();
+    loop {
+        let mut byte = [0];
+        std::io::Read::read_exact(peer, &mut byte).expect("a byte");
+        bytes.push(byte[0]);
+        if let Step::Frame { frame, .. } = decoder.step(&bytes).expect("a frame") {
+            return match frame {
+                Frame::Hello(hello) => Frame::Hello(hello),
+                Frame::Want { document } => Frame::Want { document },
+                Frame::Answer { channel, answer } => Frame::Answer { channel, answer },
+                other => panic!("{other:?}"),
+            };
+        }
+    }
+}
+
+#[test]
+fn the_hub_relays_between_those_who_connected() {
+    for endpoint in [
+        "tcp/127.0.0.1:0".to_owned(),
+        format!("unix/{}/pw-hub-{}.sock", std::env::temp_dir().display(), std::process::id()),
+    ] {
+        let hub = Node::new();
+        let bound = hub.open(&endpoint).expect("binds");
+        let (from, to, wrong) = (Node::new(), Node::new(), Node::new());
+        let wire = at("cdr", &bound);
+        let events = from.events();
+        let publisher: Publisher<Reading> = from.publisher_on("r", &wire).expect("publisher");
+        let subscriber = to.subscriber_on::<OldReading>("r", &wire).expect("subscriber");
+        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{endpoint}");
+        let _wrong = wrong.subscriber_on::<WrongReading>("r", &wire).expect("subscriber");
+        let until = Instant::now() + SOON;
+        let next = || events.recv_timeout(until.saturating_duration_since(Instant::now()));
+        let refused = std::iter::from_fn(next).find(|event| matches!(event, NodeEvent::Refused { .. }));
+        assert!(refused.is_some(), "{endpoint}: the writer hears of the one who cannot read");
+        for count in 0..100 {
+            publisher.publish(&reading(count)).expect("published");
+        }
+        for count in 0..100 {
+            assert_eq!(subscriber.recv_timeout(SOON).map(|sample| sample.value.count), Some(count), "{endpoint}");
+        }
+        let local = hub.subscriber_on::<Reading>("r", &wire).expect("subscriber");
+        thread::sleep(Duration::from_millis(50));
+        publisher.publish(&reading(5)).expect("published");
+        assert_eq!(local.recv_timeout(SOON).map(|sample| sample.value), Some(reading(5)));
+    }
+}
+
+#[test]
+fn many_publishers_and_subscribers_on_one_topic() {
+    for (a, at_a, b, at_b) in pair("many") {
+        let publishers: Vec<Publisher<Reading>> = ["cdr", "xcdr2", "cdr:be"]
+            .iter()
+            .map(|codec| a.publisher_on("r", &at(codec, &at_a)).expect("publisher"))
+            .collect();
+        let subscribers: Vec<_> =
+            (0..3).map(|_| b.subscriber_on::<Reading>("r", &at("auto", &at_b)).expect("subscriber")).collect();
+        for publisher in &publishers {
+            assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{at_a}");
+        }
+        thread::scope(|scope| {
+            for publisher in &publishers {
+                scope.spawn(move || {
+                    publish_all(publisher, 0..500);
+                });
+            }
+        });
+        for subscriber in &subscribers {
+            let mut next = [0; 3];
+            for _ in 0..1500 {
+                let sample = subscriber.recv_timeout(SOON).expect("message");
+                let from = publishers.iter().position(|p| p.writer() == sample.info.source.announcement.writer);
+                let next = &mut next[from.expect("one of them")];
+                assert_eq!(sample.value.count, *next);
+                *next += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_subscriber_that_does_not_keep_up_loses_only_its_own() {
+    for (a, at_a, b, at_b) in pair("slow") {
+        let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+        let events = b.events();
+        let subscribe = || b.subscribe::<Reading>("r", Some(&at("auto", &at_b))).expect("subscriber");
+        let slow = subscribe().queue(10).overflow(Overflow::DropOldest).open();
+        let fast = subscribe().open();
+        publisher.wait_for_subscribers(1, SOON);
+        publish_all(&publisher, 0..1000);
+        for count in 0..1000 {
+            assert_eq!(fast.recv_timeout(SOON).map(|sample| sample.value.count), Some(count));
+        }
+        let kept: Vec<_> = std::iter::from_fn(|| slow.try_recv()).map(|sample| sample.value.count).collect();
+        assert_eq!(kept, (990..1000).collect::<Vec<_>>(), "{at_a}");
+        assert_eq!(slow.lost(), 990);
+        assert!(std::iter::from_fn(|| events.try_recv()).any(|event| matches!(event, NodeEvent::Lost { .. })));
+    }
+}
+
+#[test]
+fn streams_and_iterators() {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let node = Node::new();
+    let publisher: Publisher<Reading> = node.publisher_on("r", "cdr@inproc/streams").expect("publisher");
+    let mut subscriber = node.subscriber_on::<Reading>("r", "auto@inproc/streams").expect("subscriber");
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(&mut subscriber).poll_next(&mut context).is_pending());
+    let sender = thread::spawn(move || {
+        publish_all(&publisher, 0..10);
+        publisher
+    });
+    let mut counts = Vec::new();
+    while counts.len() < 5 {
+        match Pin::new(&mut subscriber).poll_next(&mut context) {
+            Poll::Ready(Some(sample)) => counts.push(sample.value.count),
+            Poll::Ready(None) => panic!("closed"),
+            Poll::Pending => thread::park_timeout(SOON),
+        }
+    }
+    let publisher = sender.join().expect("publishes");
+    subscriber.close();
+    publisher.publish(&reading(99)).expect("published");
+    counts.extend(subscriber.iter().map(|sample| sample.value.count));
+    assert_eq!(counts, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn wires_come_from_the_configuration() {
+    let config =
+        "[node]\nwire = 'cdr@inproc/configured'\n[topics.r]\nwire = 'xcdr2'\nqueue = 2\noverflow = 'drop-newest'";
+    let node = Node::builder().config(Config::parse(config).expect("valid")).build();
+    let publisher = node.publisher::<Reading>("r").expect("publisher");
+    let subscriber = node.subscriber::<Reading>("r").expect("subscriber");
+    publish_all(&publisher, 0..5);
+    let sample = subscriber.recv_timeout(SOON).expect("message");
+    assert_eq!((sample.value.count, sample.info.source.announcement.codec.as_str()), (0, "xcdr2"));
+    assert_eq!(subscriber.recv_timeout(SOON).map(|sample| sample.value.count), Some(1));
+    assert!(subscriber.try_recv().is_none());
+    assert_eq!(subscriber.lost(), 3);
+}
+
+#[test]
+fn mistaken_wires_are_named() {
+    let node = Node::new();
+    let error = |wire: &str| node.publisher_on::<Reading>("r", wire).err().expect(wire).to_string();
+    assert!(error("crd@inproc/x").contains("did you mean 'cdr'?"));
+    assert!(error("cdr@tpc/x").contains("did you mean 'tcp'?"));
+    assert!(error("cdr").contains("no endpoint"));
+    assert!(error("cdr@tcp/localhost").contains("no port"));
+    assert!(error("cdr@tcp-listen/192.0.2.1:9").contains("cannot listen"));
+    assert!(error("cdr+zstd@inproc/x").contains("compressor"));
+    assert!(node.publisher::<Reading>("r").err().expect("no wire").to_string().contains("has no wire"));
+}
+
+#[test]
+fn nothing_is_lost_at_full_speed() {
+    for (a, at_a, b, at_b) in pair("speed") {
+        let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+        let received = Arc::new(AtomicU64::new(0));
+        let count_here = received.clone();
+        let subscribe = b.subscribe::<Reading>("r", Some(&at("auto", &at_b))).expect("subscriber");
+        let subscription = subscribe.on_message(move |value, info| {
+            let before = count_here.fetch_add(1, Ordering::Relaxed);
+            assert_eq!((u64::from(value.count), info.sequence), (before, before + 1));
+        });
+        let subscription = subscription.expect("a thread");
+        publisher.wait_for_subscribers(1, SOON);
+        let total = 50_000;
+        publish_all(&publisher, 0..total);
+        assert!(publisher.flush(SOON));
+        let until = Instant::now() + SOON;
+        while received.load(Ordering::Relaxed) < u64::from(total) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(received.load(Ordering::Relaxed), u64::from(total), "{at_a}");
+        assert_eq!((subscription.lost(), subscription.undecodable()), (0, 0));
+    }
+}

@@ -1,0 +1,462 @@
+//! Stream engines against peers that do not behave, and against time: real sockets, no codecs.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpStream},
+    sync::{
+        Arc, Mutex, OnceLock, Weak,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use polywire::engine::{
+    self, Disconnect, EngineOptions, Event, LinkId, LinkInfo, LinkSink, Local, Overflow, Port, Sink,
+};
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope, Id128},
+    frame::{Answer, FrameError, Hello, Limits, Start, StreamEncoder},
+};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// A node that accepts every channel and notes what comes.
+#[derive(Default)]
+struct Node {
+    port: OnceLock<Arc<dyn Port>>,
+    received: Mutex<Vec<(u64, Vec<u8>)>>,
+    count: AtomicU64,
+    lost: AtomicU64,
+    accepted: AtomicU64,
+    events: Mutex<Option<mpsc::Sender<Event>>>,
+}
+
+struct NodeSink(Weak<Node>);
+struct Peer(Weak<Node>, LinkId);
+
+impl Node {
+    fn open(engine: &str, address: &str, options: EngineOptions) -> (Arc<Node>, mpsc::Receiver<Event>) {
+        let node = Arc::<Node>::default();
+        let (sender, events) = mpsc::channel();
+        *node.events.lock().expect("events") = Some(sender);
+        let hello = Hello { node: Id128([7; 16]), incarnation: 1 };
+        let sink = Arc::new(NodeSink(Arc::downgrade(&node)));
+        let engine = engine::find(engine).expect("an engine");
+        let port = engine.open(address, &Local { hello, options }, sink).expect("a port");
+        assert!(node.port.set(port).is_ok());
+        (node, events)
+    }
+
+    fn port(&self) -> &Arc<dyn Port> {
+        self.port.wait()
+    }
+
+    fn address(&self) -> String {
+        self.port().endpoint().split_once('/').expect("an address").1.into()
+    }
+
+    fn announce(&self, topic: &str) -> ChannelId {
+        let announcement = Announcement { topic: topic.into(), ..Announcement::default() };
+        self.port().announce(&announcement, Start::default()).expect("a channel")
+    }
+
+    fn publish(&self, channel: ChannelId, sequence: u64, payload: &[u8]) -> engine::Sent {
+        self.port().send(&Envelope::data(channel, sequence, 0), payload).expect("sent")
+    }
+
+    fn wait(&self, what: &AtomicU64, least: u64) -> u64 {
+        let until = Instant::now() + SOON;
+        while what.load(Ordering::SeqCst) < least && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        what.load(Ordering::SeqCst)
+    }
+}
+
+impl Sink for NodeSink {
+    fn link(&self, link: &LinkInfo) -> Arc<dyn LinkSink> {
+        Arc::new(Peer(self.0.clone(), link.id))
+    }
+
+    fn event(&self, event: Event) {
+        if let Some(node) = self.0.upgrade() {
+            let _ = node.events.lock().expect("events").as_ref().expect("set").send(event);
+        }
+    }
+}
+
+impl LinkSink for Peer {
+    fn announced(&self, channel: ChannelId, _: Start, _: &Announcement) {
+        let Some(node) = self.0.upgrade() else { return };
+        node.port().answer(self.1, channel, Answer::Accept);
+    }
+
+    fn message(&self, envelope: &Envelope<'_>, payload: &[u8]) {
+        let Some(node) = self.0.upgrade() else { return };
+        assert_eq!(payload.as_ptr().addr() % 8, 0);
+        node.received.lock().expect("received").push((envelope.sequence, payload.to_vec()));
+        node.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn position(&self, _: ChannelId, _: Start, lost: u64) {
+        let Some(node) = self.0.upgrade() else { return };
+        node.lost.fetch_add(lost, Ordering::SeqCst);
+    }
+
+    fn answered(&self, _: ChannelId, answer: &Answer) {
+        let Some(node) = self.0.upgrade() else { return };
+        node.accepted.fetch_add(u64::from(answer.accepts()), Ordering::SeqCst);
+    }
+
+    fn retired(&self, _: ChannelId) {}
+    fn wanted(&self, _: Id128) {}
+    fn supplied(&self, _: Id128, _: Option<&[u8]>) {}
+    fn drained(&self) {}
+    fn down(&self) {}
+}
+
+fn options() -> EngineOptions {
+    EngineOptions::default()
+}
+
+fn listening(options: EngineOptions) -> (Arc<Node>, mpsc::Receiver<Event>) {
+    Node::open("tcp-listen", "127.0.0.1:0", options)
+}
+
+fn find<T>(events: &mpsc::Receiver<Event>, wanted: impl Fn(Event) -> Option<T>) -> T {
+    let until = Instant::now() + SOON;
+    loop {
+        let event = events.recv_timeout(until.saturating_duration_since(Instant::now())).expect("the event");
+        if let Some(found) = wanted(event) {
+            return found;
+        }
+    }
+}
+
+fn rejected(events: &mpsc::Receiver<Event>) -> Disconnect {
+    find(events, |event| match event {
+        Event::Rejected { reason, .. } => Some(reason),
+        _ => None,
+    })
+}
+
+fn disconnected(events: &mpsc::Receiver<Event>) -> Disconnect {
+    find(events, |event| match event {
+        Event::Disconnected { reason, .. } => Some(reason),
+        _ => None,
+    })
+}
+
+/// A peer by hand, which has said hello.
+fn stranger(node: &Node) -> TcpStream {
+    let mut stream = TcpStream::connect(node.address()).expect("connects");
+    let mut hello = Vec::new();
+    StreamEncoder::default().hello(&Hello { node: Id128([8; 16]), incarnation: 1 }, &mut hello);
+    stream.write_all(&hello).expect("sends");
+    stream
+}
+
+/// True once the other end closed.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(SOON)).expect("a time-out");
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(e) => return e.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+#[test]
+fn garbage_is_turned_away_and_others_are_served() {
+    let (node, events) = listening(options());
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\x16\x03\x01\x02\x00\x01", &[0xFF; 64], &[0; 64]] {
+        let mut stream = TcpStream::connect(node.address()).expect("connects");
+        stream.write_all(garbage).expect("sends");
+        let reason = rejected(&events);
+        assert!(matches!(reason, Disconnect::Protocol(FrameError::NotPolywire { .. })), "{reason:?}");
+        assert!(is_closed(&mut stream));
+    }
+    let (peer, _peer_events) = Node::open("tcp-connect", &node.address(), options());
+    let channel = peer.announce("t");
+    peer.wait(&peer.accepted, 1);
+    peer.publish(channel, 1, b"fine");
+    assert_eq!(node.wait(&node.count, 1), 1);
+}
+
+#[test]
+fn what_breaks_the_protocol_ends_the_link_by_name() {
+    let cases: [(&[u8], FrameError); 4] = [
+        (&[0, 0, 0, 0], FrameError::Empty),
+        (&[0xFF, 0xFF, 0xFF, 0xFF, 0x0F], FrameError::TooLong { what: "frame", got: 0xFFFF_FFFF, limit: 64 << 20 }),
+        (&[1, 0x2A], FrameError::UnknownFrame { head: 0x2A }),
+        (&[3, 0x80, 9, 0], FrameError::UnknownChannel(ChannelId(9))),
+    ];
+    let (node, events) = listening(options());
+    for (bytes, expected) in cases {
+        let mut stream = stranger(&node);
+        stream.write_all(bytes).expect("sends");
+        assert_eq!(disconnected(&events), Disconnect::Protocol(expected));
+        assert!(is_closed(&mut stream));
+    }
+}
+
+#[test]
+fn another_version_is_refused_by_name() {
+    let (node, events) = listening(options());
+    let mut hello = Vec::new();
+    StreamEncoder::default().hello(&Hello { node: Id128::ZERO, incarnation: 1 }, &mut hello);
+    hello[6] = 9;
+    TcpStream::connect(node.address()).expect("connects").write_all(&hello).expect("sends");
+    let expected = FrameError::UnsupportedVersion { got: 9, supported: 1 };
+    assert_eq!(rejected(&events), Disconnect::Protocol(expected));
+}
+
+#[test]
+fn a_silent_caller_is_sent_away_also_when_it_trickles() {
+    let mut options = options();
+    options.hello_timeout = Duration::from_millis(200);
+    let (node, events) = listening(options);
+    let mut silent = TcpStream::connect(node.address()).expect("connects");
+    assert_eq!(rejected(&events), Disconnect::Silent);
+    assert!(is_closed(&mut silent));
+    let mut trickling = TcpStream::connect(node.address()).expect("connects");
+    let start = Instant::now();
+    for byte in [0x1E, 1, b'P', b'L', b'Y', b'W', 1, 0, 0, 0, 0, 0, 0, 0] {
+        let _ = trickling.write_all(&[byte]);
+        thread::sleep(Duration::from_millis(40));
+    }
+    assert_eq!(rejected(&events), Disconnect::Silent);
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn a_connection_that_breaks_is_told_as_lost() {
+    let (node, events) = listening(options());
+    let stream = stranger(&node);
+    find(&events, |event| matches!(event, Event::Connected(_)).then_some(()));
+    stream.shutdown(Shutdown::Both).expect("shuts down");
+    assert!(matches!(disconnected(&events), Disconnect::Lost(_)));
+}
+
+#[test]
+fn no_more_peers_than_allowed() {
+    let mut options = options();
+    options.peers = 2;
+    let (node, events) = listening(options);
+    let _kept = [stranger(&node), stranger(&node)];
+    for _ in 0..2 {
+        find(&events, |event| matches!(event, Event::Connected(_)).then_some(()));
+    }
+    let mut third = stranger(&node);
+    assert_eq!(rejected(&events), Disconnect::TooMany(2));
+    assert!(is_closed(&mut third));
+}
+
+/// A subscriber by hand that accepts channel 1 and then never reads.
+fn deaf(node: &Node) -> TcpStream {
+    let mut stream = stranger(node);
+    stream.write_all(&[3, 3, 1, 0]).expect("accepts");
+    stream
+}
+
+#[test]
+fn a_peer_that_never_reads_holds_nobody_up_for_long() {
+    for overflow in
+        [Overflow::DropOldest, Overflow::DropNewest, Overflow::Block { patience: Duration::from_millis(100) }]
+    {
+        let mut options = options();
+        options.overflow = overflow;
+        options.queue_bytes = 1 << 20;
+        options.send_buffer = Some(64 << 10);
+        let (node, events) = listening(options);
+        let channel = node.announce("t");
+        let deaf = deaf(&node);
+        let (reader, _reader_events) = Node::open("tcp-connect", &node.address(), EngineOptions::default());
+        node.wait(&node.accepted, 2);
+        let (start, total, payload) = (Instant::now(), 2000, [5; 16 << 10]);
+        for sequence in 1..=total {
+            node.publish(channel, sequence, &payload);
+            // At a pace that who reads at all can follow.
+            while reader.count.load(Ordering::SeqCst) + 20 < sequence && start.elapsed() < SOON {
+                thread::yield_now();
+            }
+        }
+        assert!(start.elapsed() < Duration::from_secs(8), "{overflow:?}: {:?}", start.elapsed());
+        assert_eq!(reader.wait(&reader.count, total), total, "{overflow:?}");
+        assert_eq!(reader.lost.load(Ordering::SeqCst), 0);
+        let dropped = find(&events, |event| match event {
+            Event::Dropped { count, topic, .. } => Some((count, topic)),
+            _ => None,
+        });
+        assert!(dropped.0 >= 1 && dropped.1 == "t", "{overflow:?}: {dropped:?}");
+        let stats = node.port().links();
+        assert!(stats.iter().any(|link| link.dropped > 500), "{overflow:?}: {stats:?}");
+        assert!(stats.iter().all(|link| link.queued_bytes <= (1 << 20) + (17 << 10)));
+        drop(deaf);
+    }
+}
+
+#[test]
+fn a_slow_peer_gets_the_newest_and_hears_what_it_missed() {
+    for overflow in [Overflow::DropOldest, Overflow::DropNewest] {
+        let mut options = options();
+        options.overflow = overflow;
+        options.queue_bytes = 100_000;
+        options.send_buffer = Some(16 << 10);
+        let (node, _events) = listening(options);
+        let channel = node.announce("t");
+        let mut receiving = EngineOptions::default();
+        receiving.receive_buffer = Some(16 << 10);
+        let (slow, _slow_events) = Node::open("tcp-connect", &node.address(), receiving);
+        node.wait(&node.accepted, 1);
+        let held = slow.received.lock().expect("received");
+        let total = 2000;
+        (1..=total).for_each(|sequence| {
+            node.publish(channel, sequence, &[1; 1000]);
+        });
+        drop(held);
+        assert!(node.port().flush(Instant::now() + SOON), "{overflow:?}");
+        let until = Instant::now() + SOON;
+        let all = || slow.count.load(Ordering::SeqCst) + slow.lost.load(Ordering::SeqCst);
+        while all() < total && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(all(), total, "{overflow:?}: every message arrived or was told as lost");
+        assert!(slow.lost.load(Ordering::SeqCst) > 1000);
+        assert_eq!(node.port().links()[0].dropped, slow.lost.load(Ordering::SeqCst));
+        let received = slow.received.lock().expect("received");
+        assert!(received.is_sorted_by_key(|(sequence, _)| *sequence));
+        assert_eq!(received.last().map(|(sequence, _)| *sequence == total), Some(overflow == Overflow::DropOldest));
+    }
+}
+
+#[test]
+fn payloads_of_every_size_arrive_whole() {
+    let (node, _events) = listening(options());
+    let channel = node.announce("t");
+    let (peer, _peer_events) = Node::open("tcp-connect", &node.address(), options());
+    node.wait(&node.accepted, 1);
+    let sizes = [0, 1, 7, 8, 127, 128, 1000, 16_383, 65_536, 131_072, 1 << 20, (5 << 20) + 3, 1, 33 << 20, 2];
+    for (i, size) in sizes.iter().enumerate() {
+        let payload: Vec<u8> = (0..*size).map(|j| (i + j) as u8).collect();
+        node.publish(channel, i as u64 + 1, &payload);
+    }
+    peer.wait(&peer.count, sizes.len() as u64);
+    let received = peer.received.lock().expect("received");
+    assert_eq!(received.iter().map(|(_, payload)| payload.len()).collect::<Vec<_>>(), sizes);
+    for (i, (_, payload)) in received.iter().enumerate() {
+        assert!(payload.iter().enumerate().all(|(j, byte)| *byte == (i + j) as u8), "message {i}");
+    }
+    let too_large = vec![0; (64 << 20) + 1];
+    let refused = node.port().send(&Envelope::data(channel, 99, 0), &too_large);
+    assert!(refused.is_err_and(|e| e.to_string().contains("67108864")));
+}
+
+#[test]
+fn links_come_back_after_the_listener_restarts() {
+    let (first, _first_events) = listening(options());
+    let address = first.address();
+    let (peer, events) = Node::open("tcp-connect", &address, options());
+    let channel = peer.announce("t");
+    peer.wait(&peer.accepted, 1);
+    first.port().close();
+    assert_eq!(disconnected(&events), Disconnect::Bye);
+    find(&events, |event| matches!(event, Event::Unreachable { .. }).then_some(()));
+    let (second, _second_events) = Node::open("tcp-listen", &address, options());
+    assert_eq!(peer.wait(&peer.accepted, 2), 2);
+    peer.publish(channel, 2, b"again");
+    assert_eq!(second.wait(&second.count, 1), 1);
+}
+
+#[test]
+fn another_takes_the_hubs_place() {
+    let (hub, _hub_events) = Node::open("tcp", "127.0.0.1:0", options());
+    let address = hub.address();
+    let (a, _a_events) = Node::open("tcp", &address, options());
+    let (b, _b_events) = Node::open("tcp", &address, options());
+    let channel = a.announce("t");
+    a.wait(&a.accepted, 1);
+    a.publish(channel, 1, b"x");
+    assert_eq!(b.wait(&b.count, 1), 1);
+    hub.port().close();
+    let until = Instant::now() + SOON;
+    let mut sequence = 1;
+    while b.count.load(Ordering::SeqCst) < 2 && Instant::now() < until {
+        sequence += 1;
+        a.publish(channel, sequence, b"y");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(b.count.load(Ordering::SeqCst) >= 2);
+}
+
+#[test]
+fn closing_delivers_what_was_sent_before() {
+    let (node, events) = listening(options());
+    let (peer, _peer_events) = Node::open("tcp-connect", &node.address(), options());
+    let channel = peer.announce("t");
+    peer.wait(&peer.accepted, 1);
+    (1..=5000).for_each(|sequence| {
+        peer.publish(channel, sequence, &[3; 500]);
+    });
+    peer.port().close();
+    assert_eq!(disconnected(&events), Disconnect::Bye);
+    assert_eq!(node.count.load(Ordering::SeqCst), 5000);
+}
+
+/// Open descriptors of this process.
+#[cfg(target_os = "linux")]
+fn sockets() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("proc").count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_is_left_behind() {
+    let round = || {
+        let (node, _events) = listening(options());
+        let peers: Vec<_> = (0..4).map(|_| Node::open("tcp-connect", &node.address(), options())).collect();
+        let channel = node.announce("t");
+        node.wait(&node.accepted, 4);
+        node.publish(channel, 1, b"x");
+        for (peer, _) in &peers {
+            assert_eq!(peer.wait(&peer.count, 1), 1);
+        }
+        let weak: Vec<Weak<dyn Port>> =
+            peers.iter().map(|(peer, _)| Arc::downgrade(peer.port())).chain([Arc::downgrade(node.port())]).collect();
+        let start = Instant::now();
+        drop(peers);
+        drop(node);
+        assert!(start.elapsed() < SOON);
+        assert!(weak.iter().all(|port| port.upgrade().is_none()));
+    };
+    round();
+    let before = sockets();
+    (0..10).for_each(|_| round());
+    // Other tests open sockets meanwhile; ten rounds of nine sockets each would show.
+    assert!(sockets() < before + 60, "{before} descriptors before, {} after", sockets());
+}
+
+#[test]
+fn a_declared_length_is_not_believed() {
+    let limits = Limits { frame_bytes: 1 << 30, ..Limits::default() };
+    let mut options = options();
+    options.limits = limits;
+    let (node, _events) = listening(options);
+    let mut streams: Vec<_> = (0..20).map(|_| stranger(&node)).collect();
+    let before = resident_bytes();
+    for stream in &mut streams {
+        stream.write_all(&[0xFF, 0xFF, 0xFF, 0xFF, 0x03, 0x80]).expect("sends");
+    }
+    thread::sleep(Duration::from_millis(100));
+    assert!(resident_bytes() < before + (100 << 20));
+}
+
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+}
