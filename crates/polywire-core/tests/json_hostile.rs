@@ -85,7 +85,8 @@ fn memory_and_elements_are_limited() {
     let limits = Limits { memory_bytes: 4096, elements: 1000, ..Limits::default() };
     let refused = |text: &str, limits: Limits| {
         for backend in backends() {
-            let decoder = Decoder::<Growing>::with_backend(json(), &Options::default(), Growing::shape().schema(), backend);
+            let decoder =
+                Decoder::<Growing>::with_backend(json(), &Options::default(), Growing::shape().schema(), backend);
             let mut value = Growing::default();
             let error = decoder.unwrap().with_limits(limits).decode(text.as_bytes(), &mut value).unwrap_err();
             assert_eq!(error.kind, FaultKind::Limit, "{}", &text[..40]);
@@ -104,9 +105,11 @@ fn memory_and_elements_are_limited() {
 fn what_is_written_is_limited() {
     for with in ["", "pretty"] {
         for backend in backends() {
-            let encoder = Encoder::<Growing>::with_backend(json(), &options(with), backend).unwrap();
+            let limits = Limits { message_bytes: 100_000, ..Limits::default() };
+            let encoder =
+                Encoder::<Growing>::with_backend(json(), &options(with), backend).unwrap().with_limits(limits);
             let mut out = b"before".to_vec();
-            let value = Growing { text: "x".repeat(64 << 20), ..Growing::default() };
+            let value = Growing { text: "\u{1}".repeat(20_000), ..Growing::default() };
             assert_eq!(encoder.encode(&value, &mut out).unwrap_err().kind, FaultKind::Limit);
             assert_eq!(out, b"before");
         }
@@ -163,7 +166,8 @@ fn long_and_odd_names_are_told_apart() {
 
 #[test]
 fn python_reads_what_is_written() {
-    let value = Growing { numbers: vec![u64::MAX], texts: vec!["\u{0}\"\\\u{7f}ü😀".into()], text: "\u{2028}".into() };
+    let value =
+        Growing { numbers: vec![u64::MAX], texts: vec!["\u{0}\"\\\u{7f}ü😀".into()], text: "\u{2028}".into() };
     let script = "import json,sys; v = json.loads(sys.argv[1]); \
                   sys.exit(v != {'numbers': [2**64-1], 'texts': ['\\0\"\\\\\\x7fü😀'], 'text': '\\u2028'})";
     for with in ["", "pretty"] {

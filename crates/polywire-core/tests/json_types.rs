@@ -67,7 +67,10 @@ fn numbers_are_written_in_the_order_of_the_type() {
 
 #[test]
 fn members_come_in_any_order_and_blanks_do_not_count() {
-    let value = numbers("\n{ \"y\" : 2.5e1 ,\r\n\t\"a\":-1 , \"note\" : [ {\"x\":[]}, null, \"\\u00e9\" ] , \"\\u0065\" : 7 } ").unwrap();
+    let value = numbers(
+        "\n{ \"y\" : 2.5e1 ,\r\n\t\"a\":-1 , \"note\" : [ {\"x\":[]}, null, \"\\u00e9\" ] , \"\\u0065\" : 7 } ",
+    )
+    .unwrap();
     assert_eq!(value, Numbers { y: 25.0, a: -1, e: 7, ..Numbers::default() });
     assert_eq!(numbers("{}").unwrap(), Numbers::default());
     assert_eq!(numbers("{\"a\":1,\"a\":2}").unwrap().a, 2);
@@ -135,7 +138,8 @@ fn texts(text: &str) -> Result<Texts, FaultKind> {
 #[test]
 fn strings_escape_what_they_must() {
     let all: String = (0..0x30u8).map(char::from).chain("\\\u{7f}ü€😀".chars()).collect();
-    let value = Texts { text: all, wide: "😀x".into(), letter: Char8(0xE9), unit: Char16(0xD83D), long: Float128::from(1.0) };
+    let value =
+        Texts { text: all, wide: "😀x".into(), letter: Char8(0xE9), unit: Char16(0xD83D), long: Float128::from(1.0) };
     let text = text_of(&value, "");
     let escaped = r##"{"text":"\u0000\u0001\u0002\u0003\u0004\u0005\u0006\u0007\b\t\n\u000b\f\r\u000e\u000f\u0010\u0011\u0012\u0013\u0014\u0015\u0016\u0017\u0018\u0019\u001a\u001b\u001c\u001d\u001e\u001f !\"#$%&'()*+,-./\\"##;
     assert!(text.starts_with(escaped), "{text}");
@@ -447,7 +451,8 @@ fn unions_are_their_case() {
 fn a_line_is_a_message_unless_it_is_pretty() {
     let value = Mixed { after: Some(Optionals { first: Some(1), second: Some("a\n{,".into()) }), ..Mixed::default() };
     assert!(!text_of(&value, "").contains('\n'));
-    let pretty = "{\n  \"always\": 0,\n  \"after\": {\n    \"first\": 1,\n    \"second\": \"a\\n{,\"\n  },\n  \"key\": 0\n}";
+    let pretty =
+        "{\n  \"always\": 0,\n  \"after\": {\n    \"first\": 1,\n    \"second\": \"a\\n{,\"\n  },\n  \"key\": 0\n}";
     assert_eq!(text_of(&value, "pretty"), pretty);
     assert_eq!(text_of(&Optionals::default(), "pretty"), "{}");
     assert_eq!(value_of(pretty.as_bytes(), Mixed::default).unwrap(), value);
