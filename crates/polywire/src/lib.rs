@@ -14,6 +14,6 @@ pub mod wire;
 pub use config::Config;
 pub use events::{Events, NodeEvent};
 pub use node::{Node, NodeError};
-pub use publisher::{BytesPublisher, PublishError, Publisher, PublisherOf};
-pub use subscriber::{Info, Sample, Subscribe, Subscriber, Subscription};
+pub use publisher::{BytesPublisher, DynPublisher, PublishError, Publisher, PublisherOf};
+pub use subscriber::{DynSubscriber, Info, Sample, Subscribe, Subscriber, Subscription};
 pub use wire::Wire;
