@@ -86,6 +86,11 @@ impl Incoming {
         Incoming { entry: Weak::new(), link: Arc::new(link.clone()), state: Mutex::default() }
     }
 
+    /// Where the channels open now come from.
+    pub(super) fn sources(&self) -> Vec<Source> {
+        self.lock().channels.values().map(|channel| channel.source.clone()).collect()
+    }
+
     /// Subscribers of the topic came or went.
     pub(super) fn reconsider(&self, topic: &str) {
         self.decide_on(|channel| channel.source.announcement.topic == topic);

@@ -232,6 +232,16 @@ impl Node {
         self.ports().iter().map(|port| port.port().links().len()).sum()
     }
 
+    /// What publishers on other nodes have announced on the ports opened here, by topic. Announcements come soon after a link is up.
+    pub fn discovered(&self) -> Vec<Source> {
+        let mut sources: Vec<Source> = self.ports().iter().flat_map(|port| port.sources()).collect();
+        sources.sort_by(|a, b| {
+            let key = |source: &Source| (source.announcement.topic.clone(), source.announcement.writer);
+            key(a).cmp(&key(b))
+        });
+        sources
+    }
+
     /// Says goodbye on all ports. Publishers and subscribers are of no use after that.
     pub fn close(&self) {
         let ports = std::mem::take(&mut *self.0.ports.lock().unwrap_or_else(PoisonError::into_inner));
