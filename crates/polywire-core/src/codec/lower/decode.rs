@@ -84,9 +84,7 @@ impl<'a> Slot<'a> {
     /// For an element, or a map's value, inside this one.
     fn element(&self, node: Option<NodeId>, reader: Option<&'a Type>) -> Slot<'a> {
         match (node, reader) {
-            (Some(node), Some(_)) => {
-                Slot { place: Place::At { offset: 0, node }, reader, member: None, ..*self }
-            }
+            (Some(node), Some(_)) => Slot { place: Place::At { offset: 0, node }, reader, member: None, ..*self },
             _ => Slot::SINK,
         }
     }
@@ -365,8 +363,13 @@ impl<'a> DecodeWalk<'a> {
         place: Place,
         fill: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
     ) -> Result<(), LowerError> {
-        let slot =
-            |place| Slot { place, reader: Some(&member.ty), try_construct: member.try_construct, member: Some(member), key: false };
+        let slot = |place| Slot {
+            place,
+            reader: Some(&member.ty),
+            try_construct: member.try_construct,
+            member: Some(member),
+            key: false,
+        };
         match self.kind(place) {
             Some(Kind::Boxed(boxed)) if member.external => {
                 let inside = Place::At { offset: 0, node: boxed.inner };
@@ -723,7 +726,9 @@ impl<'a> DecodeWalk<'a> {
             rows.push((pair.label, if unknown { row(pair).unknown() } else { row(pair) }));
         }
         let others = pairs.iter().find(|pair| pair.label.is_none()).map(row);
-        rows.extend(foreign.into_iter().zip(others.into_iter().cycle()).map(|(label, row)| (Some(label), row.unknown())));
+        rows.extend(
+            foreign.into_iter().zip(others.into_iter().cycle()).map(|(label, row)| (Some(label), row.unknown())),
+        );
         rows
     }
 

@@ -170,7 +170,8 @@ pub fn enum_scalar(bit_bound: u8) -> Scalar {
 /// (Tarjan's), since a stranger's schema may have thousands of definitions.
 pub(crate) fn recursive(schema: &Schema) -> BTreeSet<DefId> {
     let edges: Vec<Vec<DefId>> = (0..schema.defs().len() as u32).map(|id| neighbours(schema, DefId(id))).collect();
-    let (mut index, mut low, mut on_stack) = (vec![u32::MAX; edges.len()], vec![0; edges.len()], vec![false; edges.len()]);
+    let (mut index, mut low, mut on_stack) =
+        (vec![u32::MAX; edges.len()], vec![0; edges.len()], vec![false; edges.len()]);
     let (mut found, mut stack, mut next) = (BTreeSet::new(), Vec::new(), 0);
     for start in 0..edges.len() {
         let mut open = if index[start] == u32::MAX { vec![(start, 0)] } else { Vec::new() };
