@@ -25,7 +25,7 @@
 //!
 //! for (id, pressure_bar) in [(7, 2.5), (8, 3.5)] {
 //!     let sample = pumps.recv_timeout(Duration::from_secs(10)).expect("it was published");
-//!     assert_eq!(*sample, OldPump { id, pressure_bar });
+//!     assert_eq!(sample.value, OldPump { id, pressure_bar });
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
