@@ -20,7 +20,7 @@
 //! let pumps = node.subscriber_on::<OldPump>("pumps", "cdr@inproc/plant")?;
 //! let publisher = node.publisher_on::<Pump>("pumps", "cdr@inproc/plant")?;
 //! publisher.publish(&Pump { id: 7, pressure_bar: 2.5 })?;
-//! publisher.set_wire("json@inproc/plant")?;
+//! publisher.set_wire("json")?;
 //! publisher.publish(&Pump { id: 8, pressure_bar: 3.5 })?;
 //!
 //! for (id, pressure_bar) in [(7, 2.5), (8, 3.5)] {
