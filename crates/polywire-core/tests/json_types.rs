@@ -272,7 +272,7 @@ struct Lists {
 }
 
 fn lists(text: &str) -> Result<Lists, FaultKind> {
-    value_of(text.as_bytes(), || full_lists()).map_err(|error| error.kind)
+    value_of(text.as_bytes(), full_lists).map_err(|error| error.kind)
 }
 
 fn full_lists() -> Lists {
