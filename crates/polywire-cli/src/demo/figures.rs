@@ -82,8 +82,9 @@ mod tests {
         let mut record = Record::new(&shape);
         Machine::new().sample(7, &mut record).expect("sampled");
         assert_eq!(record.u64("sample"), Ok(7));
-        let (used, total) = (record.u64("memory_used_bytes"), record.u64("memory_total_bytes"));
-        assert!(total.is_ok_and(|total| total > 0) && used <= total);
+        let bytes = |path: &str| record.u64(path).expect("a number");
+        let (used, total) = (bytes("memory_used_bytes"), bytes("memory_total_bytes"));
+        assert!(total > 0 && used <= total, "{used} of {total}");
         assert!(record.f64("core_percent[0]").is_ok_and(|percent| (0.0..=100.0).contains(&percent)));
     }
 }
