@@ -1,6 +1,9 @@
 //! `polywire echo`
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use clap::{Args, ValueEnum};
 use polywire::{
@@ -83,6 +86,9 @@ impl Echo {
             }
             watch.poll(terminal);
             if watch.mismatches > 0 && !self.keep_going {
+                // The writer hears of it, too.
+                thread::sleep(TICK);
+                node.close();
                 return Ok(Outcome::Failed);
             }
             if self.timeout.is_some_and(|timeout| last.elapsed() >= timeout.0) {
