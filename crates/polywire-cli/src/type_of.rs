@@ -9,10 +9,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use polywire::{
-    coding::Coding,
-    engine::Overflow,
-};
+use polywire::{coding::Coding, engine::Overflow};
 use polywire_core::{
     codec::{BuildError, Codec, Options},
     program::io::CodecError,

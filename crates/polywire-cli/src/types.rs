@@ -10,10 +10,7 @@ use clap::Args;
 use polywire_core::schema::{Schema, SchemaLimits};
 use polywire_idl::{Compiler, Diagnostics, Document};
 
-use crate::{
-    outcome::Misuse,
-    terminal::Terminal,
-};
+use crate::{outcome::Misuse, terminal::Terminal};
 
 /// The file that a type stands in.
 #[derive(Args, Clone, Debug)]

@@ -60,7 +60,8 @@ mod tests {
     fn slips_are_found_wherever_they_are() {
         let text = "struct B { long x; }; struct A { B b; sequence<B> s; B grid[2][1]; map<string, B> m; string t; };";
         let schema = Compiler::new().parse_str("a.idl", text).expect("valid").schema("A").expect("there");
-        let at = |json: &str| unknown_member(&schema, json).map(|text| text.split("there is").next().map(str::to_owned));
+        let at =
+            |json: &str| unknown_member(&schema, json).map(|text| text.split("there is").next().map(str::to_owned));
         assert_eq!(at(r#"{"b":{"x":1},"s":[{"x":1}],"grid":[[{"x":1}],[{}]],"m":{"y":{"x":1}}}"#), None);
         for (json, path) in [
             (r#"{"y":1}"#, ""),

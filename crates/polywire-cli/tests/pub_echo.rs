@@ -46,7 +46,8 @@ fn every_codec_reaches_every_version_over_tcp_and_unix_sockets() {
             assert_eq!(as_written, expected, "{codec} over {listen}");
 
             let older = echoed(&folder, codec, listen, connect, &["--idl", "older.idl", "--type", "Report"]);
-            let expected = json!({"temperature_c": 2.5, "wind": {"direction_deg": 270}, "station": "S2", "pressure_hpa": 1013.25});
+            let expected =
+                json!({"temperature_c": 2.5, "wind": {"direction_deg": 270}, "station": "S2", "pressure_hpa": 1013.25});
             assert_eq!(older[2], expected, "{codec} over {listen}");
 
             let newer = echoed(&folder, codec, listen, connect, &["--idl", "newer.idl", "--type", "Report"]);
@@ -65,7 +66,8 @@ fn types_that_do_not_agree_are_loud_on_both_sides() {
     echo.error_after(": listening on ");
     let value = report(1);
     let published = folder.run(&[&PUB[..], &wire, &[value.as_str(), "--wait-timeout", "3"]].concat()).with(2);
-    for text in ["temperature_c: the writer has double, the reader string", "to fix it: make the reader's type double"] {
+    for text in ["temperature_c: the writer has double, the reader string", "to fix it: make the reader's type double"]
+    {
         assert!(published.errors.contains(text), "{}", published.errors);
     }
     let echo = echo.end().with(2);
@@ -79,7 +81,8 @@ fn pub_drains_before_it_ends() {
     let folder = Folder::new();
     let wire = ["--wire", "json@unix/t.sock"];
     let count = MESSAGES.to_string();
-    let echo = folder.start(&[&["echo", "weather", "--field", "station", "-n", &count, "--timeout", "100"], &wire[..]].concat());
+    let echo = folder
+        .start(&[&["echo", "weather", "--field", "station", "-n", &count, "--timeout", "100"], &wire[..]].concat());
     let lines: String = (0..MESSAGES).map(|i| report(i) + "\n").collect();
     folder.write("lines.json", &lines);
     let arguments = [&PUB[..], &wire, &["--file", "lines.json", "--wait-timeout", "100"]].concat();
@@ -144,8 +147,11 @@ fn a_closed_pipe_is_no_failure() {
     let arguments = [&PUB[..], &wire, &[value.as_str(), "--count", "100000", "--rate", "200", "--wait", "0"]].concat();
     let _publisher = folder.start(&arguments);
     let program = env!("CARGO_BIN_EXE_polywire");
-    let script = format!("{{ '{program}' echo weather --wire cdr@unix/t.sock --timeout 100; echo \"code $?\" >&2; }} | head -n 1");
-    let ended = std::process::Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().expect("run");
+    let script = format!(
+        "{{ '{program}' echo weather --wire cdr@unix/t.sock --timeout 100; echo \"code $?\" >&2; }} | head -n 1"
+    );
+    let ended =
+        std::process::Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().expect("run");
     assert_eq!(String::from_utf8_lossy(&ended.stdout).lines().count(), 1);
     assert_eq!(String::from_utf8_lossy(&ended.stderr), "code 0\n");
 }
@@ -157,15 +163,17 @@ fn echo_shows_parts_and_forms() {
     let value = report(4);
     let arguments = [&PUB[..], &wire, &[value.as_str(), "--count", "100000", "--rate", "100", "--wait", "0"]].concat();
     let _publisher = folder.start(&arguments);
-    let echo = |more: &[&str]| {
-        folder.run(&[&["echo", "weather", "-n", "1", "--timeout", "100"], &wire[..], more].concat())
-    };
+    let echo =
+        |more: &[&str]| folder.run(&[&["echo", "weather", "-n", "1", "--timeout", "100"], &wire[..], more].concat());
     assert_eq!(echo(&["--field", "wind"]).with(0).out, "{\"speed_ms\":0.1,\"direction_deg\":270}\n");
     assert_eq!(echo(&["--field", "notes[1]", "--format", "pretty"]).with(0).out, "b\n");
     let pretty = "station: S4\ntemperature_c: 4.5\nsky: CLOUDY\nwind:\n  speed_ms: 0.1\n  direction_deg: 270\nnotes: [\"a\", \"b\"]\n---\n";
     assert_eq!(echo(&["--format", "pretty"]).with(0).out, pretty);
     let info = echo(&["--info"]).with(0).json();
-    assert_eq!((&info["codec"], &info["type"], &info["kind"]), (&json!("bson"), &json!("weather::Report"), &json!("data")));
+    assert_eq!(
+        (&info["codec"], &info["type"], &info["kind"]),
+        (&json!("bson"), &json!("weather::Report"), &json!("data"))
+    );
     assert_eq!(info["value"]["station"], json!("S4"));
     let wrong = echo(&["--field", "wnd"]).with(3);
     assert!(wrong.errors.contains("there is no 'wnd' among station, "), "{}", wrong.errors);

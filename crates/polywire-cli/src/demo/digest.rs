@@ -29,7 +29,9 @@ pub fn add(digest: &mut Digest, path: &str, value: ValueRef<'_>) {
 
 fn bytes_of(value: ValueRef<'_>) -> Vec<u8> {
     match value {
-        ValueRef::Float32(_) | ValueRef::Float64(_) => value.as_f64().unwrap_or_default().to_bits().to_le_bytes().to_vec(),
+        ValueRef::Float32(_) | ValueRef::Float64(_) => {
+            value.as_f64().unwrap_or_default().to_bits().to_le_bytes().to_vec()
+        }
         ValueRef::Str(text) => text.as_bytes().to_vec(),
         other => match other.as_i64().map(i128::from).or(other.as_u64().map(i128::from)) {
             Some(number) => number.to_le_bytes().to_vec(),

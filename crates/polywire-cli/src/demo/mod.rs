@@ -225,7 +225,8 @@ impl<'a> Run<'a> {
             Some(Told::Listening { .. }) => {}
             None if self.side(from).done => {}
             None => {
-                let problems = [&self.published, &self.older, &self.newer].map(|side| side.problems.join("; ")).join("");
+                let problems =
+                    [&self.published, &self.older, &self.newer].map(|side| side.problems.join("; ")).join("");
                 bail!("the {} process has ended before its time: {problems}", from.name());
             }
         }
