@@ -70,13 +70,21 @@ fn core_touches_nothing(source: &Source) -> Vec<String> {
 
 /// Unsafe code lies where ARCHITECTURE.md says.
 fn unsafe_is_at_home(source: &Source) -> Vec<String> {
-    let homes = ["crates/polywire-core/src/layout/", "crates/polywire-core/src/program/", "workloads/", "crates/polywire-derive/src/"];
+    let homes = [
+        "crates/polywire-core/src/layout/",
+        "crates/polywire-core/src/program/",
+        "workloads/",
+        "crates/polywire-derive/src/",
+    ];
     let tests = source.path.contains("/tests/") || source.path.starts_with("bench/");
     match tests || homes.iter().any(|home| source.path.starts_with(home)) {
         true => Vec::new(),
         false => lines_with(source, &["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe trait"])
             // The two coders' calls into `Executable`, whose contract their types keep.
-            .filter(|hit| !matches!(source.path.as_str(), p if p.starts_with("crates/polywire-core/src/codec/")) || !hit.contains("executable"))
+            .filter(|hit| {
+                !matches!(source.path.as_str(), p if p.starts_with("crates/polywire-core/src/codec/"))
+                    || !hit.contains("executable")
+            })
             .collect(),
     }
 }
@@ -95,7 +103,11 @@ fn codecs_keep_to_themselves(source: &Source) -> Vec<String> {
 /// Engines know envelopes, never schemas or codecs.
 fn engines_know_no_types(source: &Source) -> Vec<String> {
     match source.path.starts_with("crates/polywire/src/engine/") {
-        true => lines_with(source, &["polywire_core::schema", "polywire_core::codec", "polywire_core::layout", "polywire_core::program"]).collect(),
+        true => lines_with(
+            source,
+            &["polywire_core::schema", "polywire_core::codec", "polywire_core::layout", "polywire_core::program"],
+        )
+        .collect(),
         false => Vec::new(),
     }
 }

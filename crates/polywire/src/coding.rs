@@ -2,10 +2,12 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
+use crate::compile;
+
 use polywire_core::{
     codec::{BuildError, Codec, Decoder, DynDecoder, DynEncoder, Encoder, LowerError, Options},
     layout::{Message, Record, Shape, ShapeError},
-    program::io::CodecError,
+    program::{Backend, io::CodecError},
     schema::{Def, Schema, SchemaBuilder, Type},
 };
 
@@ -69,7 +71,9 @@ impl<T: Message> Coding for Typed<T> {
     }
 
     fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<T>, BuildError> {
-        Decoder::new(codec, options, writer)
+        let decoder = Decoder::with_backend(codec, options, writer, Backend::Interpreter)?;
+        compile::soon(decoder.executable());
+        Ok(decoder)
     }
 
     #[inline]
@@ -117,7 +121,7 @@ impl Coding for Dynamic {
     }
 
     fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
-        DynDecoder::new(codec, options, writer, &self.0)
+        dynamic(codec, options, writer, &self.0)
     }
 
     #[inline]
@@ -129,6 +133,17 @@ impl Coding for Dynamic {
     fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
         decoder.decode(bytes, value).map(|_| ())
     }
+}
+
+fn dynamic(
+    codec: &dyn Codec,
+    options: &Options,
+    writer: &Schema,
+    shape: &Arc<Shape>,
+) -> Result<DynDecoder, BuildError> {
+    let decoder = DynDecoder::with_backend(codec, options, writer, shape, Backend::Interpreter)?;
+    compile::soon(decoder.executable());
+    Ok(decoder)
 }
 
 /// Records of whatever type each writer has: for tools that know none beforehand. For subscribers alone.
@@ -165,7 +180,7 @@ impl Coding for Discovered {
 
     fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
         let shape = Shape::of(writer).map_err(|e| LowerError::Option(e.to_string()))?;
-        DynDecoder::new(codec, options, writer, &shape)
+        dynamic(codec, options, writer, &shape)
     }
 
     fn encode(encoder: &DynEncoder, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {

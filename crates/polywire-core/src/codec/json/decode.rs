@@ -95,8 +95,8 @@ impl DecodeDialect for Dialect {
     }
 
     fn structure(&self, walk: &mut DecodeWalk<'_>, _: DefId, members: &[MemberIn<'_>]) -> Lowered {
-        // What the reader lacks is passed over like any name that nobody knows.
-        let known = members.iter().filter(|member| member.reader.is_some());
+        // What the reader lacks is passed over like any name that nobody knows, unless it must be understood.
+        let known = members.iter().filter(|member| member.reader.is_some() || member.must_be_understood());
         let arms = known.map(|member| {
             let name = [&quoted(&member.writer.name)[..], b":"].concat();
             let body = walk.block(|walk| member_or_null(walk, member))?;

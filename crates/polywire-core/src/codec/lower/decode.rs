@@ -18,7 +18,7 @@ use crate::{
     },
     schema::{
         Def, DefId, DefKind, Member, Schema, TryConstruct, Type,
-        evolve::{self, CaseStep, DefaultValue, Verdict, default_of, zero_of},
+        evolve::{self, CaseStep, DefaultValue, Verdict, absent_value, default_of, value_default, zero_of},
     },
 };
 
@@ -64,19 +64,39 @@ pub struct Slot<'a> {
     pub place: Place,
     /// The reader's type; none for a sink.
     reader: Option<&'a Type>,
-    /// What happens to a value that does not fit.
+    /// What happens to a value that does not fit: what the nearest member around it says.
     try_construct: TryConstruct,
-    /// The member that the value is, for its default.
+    /// The member that the value is, for its default; none for an element inside a member's value.
     member: Option<&'a Member>,
+    /// The value is a map's key: no other may take its place.
+    key: bool,
 }
 
 impl<'a> Slot<'a> {
     const SINK: Slot<'static> =
-        Slot { place: Place::Sink, reader: None, try_construct: TryConstruct::Discard, member: None };
+        Slot { place: Place::Sink, reader: None, try_construct: TryConstruct::Discard, member: None, key: false };
 
-    /// For an element, key or value inside another value.
-    fn inside(place: Place, reader: &'a Type) -> Slot<'a> {
-        Slot { place, reader: Some(reader), try_construct: TryConstruct::Discard, member: None }
+    /// For the root, which no member is around.
+    fn root(place: Place, reader: &'a Type) -> Slot<'a> {
+        Slot { place, reader: Some(reader), ..Slot::SINK }
+    }
+
+    /// For an element, or a map's value, inside this one.
+    fn element(&self, node: Option<NodeId>, reader: Option<&'a Type>) -> Slot<'a> {
+        match (node, reader) {
+            (Some(node), Some(_)) => Slot { place: Place::At { offset: 0, node }, reader, member: None, ..*self },
+            _ => Slot::SINK,
+        }
+    }
+
+    /// For a map's key inside this one.
+    fn key(&self, node: Option<NodeId>, reader: Option<&'a Type>) -> Slot<'a> {
+        Slot { try_construct: TryConstruct::Discard, key: true, ..self.element(node, reader) }
+    }
+
+    /// What a routine made for a slot depends on besides the types: a union's unknown case has the policy of the member around it.
+    fn policy(&self) -> (TryConstruct, Option<*const Member>) {
+        (self.try_construct, self.member.map(core::ptr::from_ref))
     }
 }
 
@@ -112,8 +132,11 @@ pub struct DecodeWalk<'a> {
     ops: Vec<Op>,
     recursive: BTreeSet<DefId>,
     routines: Vec<Option<Routine>>,
-    routine_of: BTreeMap<(DefId, Option<(DefId, NodeId)>), u32>,
+    routine_of: BTreeMap<RoutineKey, u32>,
 }
+
+/// What a routine is made for: the writer's definition, the reader's and where it lies, and for a union what [`Slot::policy`] says.
+type RoutineKey = (DefId, Option<(DefId, NodeId)>, Option<(u8, Option<*const Member>)>);
 
 /// Lowers a pair of types for decoding. Paths in errors are the writer's.
 pub fn lower(
@@ -137,7 +160,7 @@ pub fn lower(
         routine_of: BTreeMap::new(),
     };
     let place = Place::At { offset: 0, node: layout.root() };
-    walk.value(writer.root(), &Slot::inside(place, reader.root()))?;
+    walk.value(writer.root(), &Slot::root(place, reader.root()))?;
     Ok(Program {
         direction: Direction::Decode,
         layout: layout.clone(),
@@ -170,6 +193,7 @@ impl<'a> DecodeWalk<'a> {
     /// Emits the value of a writer's type into a slot.
     pub fn value(&mut self, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
         let dialect = self.dialect;
+        self.paths.within_limits().map_err(|what| self.unsupported(what))?;
         match self.writer.resolve(ty) {
             Type::Def(id) => self.def(*id, slot),
             ty @ (Type::String { .. } | Type::WString { .. }) => dialect.text(self, ty, slot),
@@ -197,12 +221,15 @@ impl<'a> DecodeWalk<'a> {
 
     fn routine(&mut self, id: DefId, slot: &Slot<'_>) -> Result<(), LowerError> {
         let target = self.reader_def(slot).zip(slot.place.node());
-        if let Some(routine) = self.routine_of.get(&(id, target)) {
+        let is_union = matches!(self.writer.def(id).kind, DefKind::Union { .. });
+        let (policy, member) = slot.policy();
+        let key = (id, target, is_union.then_some((policy as u8, member)));
+        if let Some(routine) = self.routine_of.get(&key) {
             self.emit(OpKind::Call { routine: *routine, place: slot.place });
             return Ok(());
         }
         let routine = self.routines.len() as u32;
-        self.routine_of.insert((id, target), routine);
+        self.routine_of.insert(key, routine);
         self.routines.push(None);
         let mut inside = *slot;
         if let Place::At { node, .. } = slot.place {
@@ -269,6 +296,10 @@ impl<'a> DecodeWalk<'a> {
     pub fn member(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
         let step = self.paths.enter(&member.writer.name);
         let done = match member.reader {
+            None if member.must_be_understood() => {
+                self.emit(OpKind::Fail(FaultKind::UnknownMember));
+                Ok(())
+            }
             None => self.value(&member.writer.ty, &Slot::SINK),
             Some((reader, place)) => self.in_member(reader, place, |walk, slot| walk.value(&member.writer.ty, slot)),
         };
@@ -276,27 +307,36 @@ impl<'a> DecodeWalk<'a> {
         done
     }
 
-    /// Emits what stands for a member that is not there: absence, or the reader's default.
+    /// Emits what stands for an optional member of the writer's that is absent: absence, what the reader says is to stand for it, or an
+    /// error, because an absent value is no zero.
     pub fn absent(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
         let step = self.paths.enter(&member.writer.name);
-        let done = match member.reader {
+        let done = match member.reader.map(|(reader, place)| (reader, place, absent_value(self.reader, reader))) {
             None => Ok(()),
-            Some((reader, place)) => self.default_member(reader, place),
+            Some((reader, place, Some(_))) => self.default_member(reader, place),
+            Some((_, _, None)) => {
+                self.emit(OpKind::Fail(FaultKind::MissingMember));
+                Ok(())
+            }
         };
         self.paths.leave(step);
         done
     }
 
-    /// Emits what stands for a mandatory member that a format can leave out and the message does not have: an error for a key, else as
-    /// [`DecodeWalk::absent`].
+    /// Emits what stands for a mandatory member that a format can leave out and the message does not have: an error for a key, else the
+    /// reader's default.
     pub fn missing(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
-        if member.writer.key || member.writer.must_understand {
-            let step = self.paths.enter(&member.writer.name);
-            self.emit(OpKind::Fail(FaultKind::MissingMember));
-            self.paths.leave(step);
-            return Ok(());
-        }
-        self.absent(member)
+        let step = self.paths.enter(&member.writer.name);
+        let done = match member.reader {
+            _ if member.writer.key || member.writer.must_understand => {
+                self.emit(OpKind::Fail(FaultKind::MissingMember));
+                Ok(())
+            }
+            Some((reader, place)) => self.default_member(reader, place),
+            None => Ok(()),
+        };
+        self.paths.leave(step);
+        done
     }
 
     /// Goes through optional and pointer to the value of a reader's member.
@@ -323,8 +363,13 @@ impl<'a> DecodeWalk<'a> {
         place: Place,
         fill: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
     ) -> Result<(), LowerError> {
-        let slot =
-            |place| Slot { place, reader: Some(&member.ty), try_construct: member.try_construct, member: Some(member) };
+        let slot = |place| Slot {
+            place,
+            reader: Some(&member.ty),
+            try_construct: member.try_construct,
+            member: Some(member),
+            key: false,
+        };
         match self.kind(place) {
             Some(Kind::Boxed(boxed)) if member.external => {
                 let inside = Place::At { offset: 0, node: boxed.inner };
@@ -337,6 +382,7 @@ impl<'a> DecodeWalk<'a> {
     }
 
     fn default_member(&mut self, member: &Member, place: Place) -> Result<(), LowerError> {
+        self.paths.within_limits().map_err(|what| self.unsupported(what))?;
         if member.optional {
             self.emit(OpKind::Clear(place));
             return Ok(());
@@ -521,14 +567,8 @@ impl<'a> DecodeWalk<'a> {
 
     /// The literal that takes the place of one that the reader does not know, if its type or member says so.
     pub fn default_literal(&self, slot: &Slot<'_>) -> Option<i32> {
-        let def = self.reader.def(self.reader_def(slot)?);
-        let DefKind::Enum { literals, .. } = &def.kind else { return None };
-        let marked = literals.iter().find(|l| l.is_default).map(|l| l.value);
-        marked.or_else(|| match (slot.try_construct, slot.member.map(|m| default_of(self.reader, m))) {
-            (TryConstruct::UseDefault, Some(DefaultValue::Int(value))) => i32::try_from(value).ok(),
-            (TryConstruct::UseDefault, _) => literals.first().map(|l| l.value),
-            _ => None,
-        })
+        let id = self.reader_def(slot).filter(|_| !slot.key)?;
+        evolve::unknown_literal(self.reader, id, slot.try_construct, slot.member)
     }
 
     fn kept_bits(&self, id: DefId, slot: &Slot<'_>) -> Result<Option<Check>, LowerError> {
@@ -557,7 +597,7 @@ impl<'a> DecodeWalk<'a> {
         match slot.try_construct {
             TryConstruct::Discard => Overflow::Refuse,
             TryConstruct::Trim => Overflow::Trim,
-            TryConstruct::UseDefault => match slot.member.map(|m| default_of(self.reader, m)) {
+            TryConstruct::UseDefault => match slot.member.map(|m| value_default(self.reader, m)) {
                 Some(DefaultValue::Text(text)) => Overflow::UseDefault(text.into()),
                 _ => Overflow::UseDefault("".into()),
             },
@@ -611,7 +651,7 @@ impl<'a> DecodeWalk<'a> {
             Some(Type::Sequence { element, .. } | Type::Array { element, .. }) => Some(&**element),
             _ => None,
         };
-        let inside = inside(node, reader);
+        let inside = slot.element(node, reader);
         let step = self.paths.enter("[]");
         let block = self.block(|walk| fill(walk, &inside));
         self.paths.leave(step);
@@ -634,7 +674,7 @@ impl<'a> DecodeWalk<'a> {
             Some(Type::Map { key, value, .. }) => (Some(&**key), Some(&**value)),
             _ => (None, None),
         };
-        let (k, v) = (inside(nodes.0, types.0), inside(nodes.1, types.1));
+        let (k, v) = (slot.key(nodes.0, types.0), slot.element(nodes.1, types.1));
         let step = self.paths.enter("[]");
         let blocks = self.block(|walk| key(walk, &k)).and_then(|key| Ok((key, self.block(|walk| value(walk, &v))?)));
         self.paths.leave(step);
@@ -673,13 +713,23 @@ impl<'a> DecodeWalk<'a> {
             Some(target) => (self.reader, target),
             None => (self.writer, union.id),
         };
-        let rows = evolve::pair_cases(self.writer, union.id, reader, target);
+        let pairs = evolve::pair_cases(self.writer, union.id, reader, target);
+        let mut foreign = foreign_literals(self.writer, union.id, reader, target);
         let row = |pair: &evolve::CasePair<'_>| CaseRow {
             writer: pair.writer.map(|(i, _)| i),
             reader: pair.reader.map(|(i, _)| i),
             step: pair.step(),
         };
-        rows.iter().map(|pair| (pair.label, row(pair))).collect()
+        let mut rows: Vec<(Option<i64>, CaseRow)> = Vec::new();
+        for pair in &pairs {
+            let unknown = pair.label.is_some_and(|label| foreign.remove(&label));
+            rows.push((pair.label, if unknown { row(pair).unknown() } else { row(pair) }));
+        }
+        let others = pairs.iter().find(|pair| pair.label.is_none()).map(row);
+        rows.extend(
+            foreign.into_iter().zip(others.into_iter().cycle()).map(|(label, row)| (Some(label), row.unknown())),
+        );
+        rows
     }
 
     fn case_row(
@@ -700,6 +750,7 @@ impl<'a> DecodeWalk<'a> {
                 value(self, &CaseIn { member, slot: Slot::SINK })?;
                 if sunk { Ok(()) } else { self.case_unknown(union) }
             }
+            (CaseStep::Unknown, None) if !sunk => self.case_unknown(union),
             (CaseStep::Default, _) if !sunk => {
                 let (Some(case), Some(ty)) = (row.reader, union.slot.reader) else { return Err(self.mismatch()) };
                 self.select_default(ty, case, union.slot.place)
@@ -741,7 +792,7 @@ impl<'a> DecodeWalk<'a> {
         match (union.slot.try_construct, union.slot.reader) {
             (TryConstruct::UseDefault, Some(ty)) => {
                 let reader = self.reader;
-                let value = union.slot.member.map_or_else(|| zero_of(reader, ty), |m| default_of(reader, m));
+                let value = union.slot.member.map_or_else(|| zero_of(reader, ty), |m| value_default(reader, m));
                 self.default(value, ty, union.slot.place)
             }
             _ => {
@@ -815,11 +866,29 @@ struct CaseRow {
     step: CaseStep,
 }
 
-fn inside(node: Option<NodeId>, reader: Option<&Type>) -> Slot<'_> {
-    match (node, reader) {
-        (Some(node), Some(ty)) => Slot::inside(Place::At { offset: 0, node }, ty),
-        _ => Slot::SINK,
+impl CaseRow {
+    fn unknown(self) -> CaseRow {
+        CaseRow { step: CaseStep::Unknown, ..self }
     }
+}
+
+impl MemberIn<'_> {
+    /// The reader lacks a member that it must not pass over where it is present.
+    pub fn must_be_understood(&self) -> bool {
+        self.reader.is_none() && self.writer.must_understand
+    }
+}
+
+/// Discriminators that are literals of the writer's enum and none of the reader's: whatever they select, it is unknown.
+fn foreign_literals(writer: &Schema, w: DefId, reader: &Schema, r: DefId) -> BTreeSet<i64> {
+    let literals = |schema: &Schema, id: DefId| -> BTreeSet<i64> {
+        let DefKind::Union { discriminator, .. } = &schema.def(id).kind else { return BTreeSet::new() };
+        match schema.def_of(discriminator).map(|def| &def.kind) {
+            Some(DefKind::Enum { literals, .. }) => literals.iter().map(|l| l.value.into()).collect(),
+            _ => BTreeSet::new(),
+        }
+    };
+    literals(writer, w).difference(&literals(reader, r)).copied().collect()
 }
 
 /// The bits of a `double` as IEEE 754 binary128.

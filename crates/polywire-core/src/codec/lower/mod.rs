@@ -7,12 +7,13 @@
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     string::String,
+    vec,
     vec::Vec,
 };
 
 use crate::{
     layout::Scalar,
-    program::{Op, OpKind, PathId},
+    program::{Op, OpKind, PathId, verify::MAX_OPS},
     schema::{DefId, DefKind, Schema, Type},
 };
 
@@ -54,7 +55,14 @@ pub(crate) struct Paths {
     all: Vec<String>,
     ids: BTreeMap<String, u32>,
     current: String,
+    /// Bytes of all of them.
+    bytes: usize,
+    /// Operations that were emitted.
+    ops: usize,
 }
+
+/// Bytes of the paths of a program's fields. A stranger's names may be long.
+const MAX_PATH_BYTES: usize = 16 << 20;
 
 impl Paths {
     fn new() -> Paths {
@@ -70,6 +78,7 @@ impl Paths {
         }
         let id = self.all.len() as u32;
         self.all.push(self.current.clone());
+        self.bytes += self.current.len();
         self.ids.insert(self.current.clone(), id);
         PathId(id)
     }
@@ -89,7 +98,17 @@ impl Paths {
     }
 
     fn op(&mut self, kind: OpKind) -> Op {
+        self.ops += 1;
         Op { path: self.id(), kind }
+    }
+
+    /// Refuses to go on where a program gets larger than the verifier would let pass: a small schema can say a large type.
+    fn within_limits(&self) -> Result<(), &'static str> {
+        match (self.ops > MAX_OPS, self.bytes > MAX_PATH_BYTES) {
+            (false, false) => Ok(()),
+            (true, _) => Err("the type has too many parts: put some of them into sequences"),
+            (_, true) => Err("the names of the type's parts are too long"),
+        }
     }
 }
 
@@ -146,17 +165,46 @@ pub fn enum_scalar(bit_bound: u8) -> Scalar {
 }
 
 /// Definitions that contain themselves, through whatever.
+///
+/// These are the strongly connected components of more than one definition, or of one that names itself. They are found in one walk
+/// (Tarjan's), since a stranger's schema may have thousands of definitions.
 pub(crate) fn recursive(schema: &Schema) -> BTreeSet<DefId> {
-    let reach = |id: DefId| {
-        let (mut seen, mut open) = (BTreeSet::new(), neighbours(schema, id));
-        while let Some(next) = open.pop() {
-            if seen.insert(next) {
-                open.extend(neighbours(schema, next));
+    let edges: Vec<Vec<DefId>> = (0..schema.defs().len() as u32).map(|id| neighbours(schema, DefId(id))).collect();
+    let (mut index, mut low, mut on_stack) =
+        (vec![u32::MAX; edges.len()], vec![0; edges.len()], vec![false; edges.len()]);
+    let (mut found, mut stack, mut next) = (BTreeSet::new(), Vec::new(), 0);
+    for start in 0..edges.len() {
+        let mut open = if index[start] == u32::MAX { vec![(start, 0)] } else { Vec::new() };
+        while let Some((at, edge)) = open.pop() {
+            if edge == 0 {
+                (index[at], low[at], on_stack[at]) = (next, next, true);
+                next += 1;
+                stack.push(at);
+            } else {
+                // Back from a neighbour, or from one that needed no visit.
+                let to = edges[at][edge - 1].0 as usize;
+                low[at] = if on_stack[to] { low[at].min(low[to]) } else { low[at] };
+            }
+            match edges[at].get(edge).map(|to| to.0 as usize) {
+                Some(to) => {
+                    open.push((at, edge + 1));
+                    if index[to] == u32::MAX {
+                        open.push((to, 0));
+                    }
+                }
+                None if low[at] == index[at] => {
+                    let from = stack.iter().rposition(|d| *d == at).unwrap_or(0);
+                    let component = stack.split_off(from);
+                    component.iter().for_each(|d| on_stack[*d] = false);
+                    if component.len() > 1 || edges[at].contains(&DefId(at as u32)) {
+                        found.extend(component.into_iter().map(|d| DefId(d as u32)));
+                    }
+                }
+                None => {}
             }
         }
-        seen
-    };
-    (0..schema.defs().len() as u32).map(DefId).filter(|id| reach(*id).contains(id)).collect()
+    }
+    found
 }
 
 fn neighbours(schema: &Schema, id: DefId) -> Vec<DefId> {

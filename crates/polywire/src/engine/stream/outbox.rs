@@ -315,7 +315,8 @@ impl Outbox {
             }
             return state;
         } else {
-            state.queue.shrink(WRITE_BYTES * 4);
+            // A queue that fills now and then keeps its memory; only what one huge message took goes back.
+            state.queue.shrink(self.options.queue_bytes.saturating_mul(2));
             return self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state
