@@ -6,11 +6,11 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
+use polywire::layout::{Record, ValueRef};
 use polywire::{
     Info, Node, Sample,
     coding::{Coding, Discovered, Dynamic},
 };
-use polywire_core::layout::{Record, ValueRef};
 use serde::Serialize;
 use serde_json::value::RawValue;
 

@@ -18,7 +18,7 @@ use polywire::{
     Node, PublisherOf,
     coding::{Coding, Dynamic},
 };
-use polywire_core::{
+use polywire::{
     codec::{BuildError, Codec, DynDecoder, DynEncoder, Options, json::JSON},
     layout::Record,
     program::io::CodecError,

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use anyhow::Context as _;
-use polywire_core::{
+use polywire::{
     codec::{DynEncoder, Options, json::JSON},
     layout::{PathError, Record, Shape, ValueRef},
 };

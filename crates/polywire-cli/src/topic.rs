@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use polywire::codec::{self, CODECS, Options};
 use polywire::{
     Config, Node, Wire,
     engine::{self, ENGINES},
     wire::{Endpoint, Names},
 };
-use polywire_core::codec::{self, CODECS, Options};
 
 /// Where topics are unless something else is said.
 pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";

@@ -1,6 +1,6 @@
 //! Members in a JSON text that its type does not have. A decoder skips them, as it must with a newer writer's; in what a person typed they are slips.
 
-use polywire_core::schema::{DefKind, Schema, Type};
+use polywire::schema::{DefKind, Schema, Type};
 use serde_json::Value;
 
 /// Where a name stands that the type does not have, and which there are. A text that is no JSON is left to the decoder.

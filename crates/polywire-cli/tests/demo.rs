@@ -5,7 +5,7 @@ mod common;
 use std::{thread, time::Duration};
 
 use common::Folder;
-use polywire_core::codec::CODECS;
+use polywire::codec::CODECS;
 use serde_json::{Value, json};
 
 #[test]

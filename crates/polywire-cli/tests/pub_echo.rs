@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Folder, report};
-use polywire_core::codec::CODECS;
+use polywire::codec::CODECS;
 use serde_json::{Value, json};
 
 const PUB: [&str; 6] = ["pub", "weather", "--idl", "weather.idl", "--type", "Report"];

@@ -5,8 +5,8 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{Folder, Running, WEATHER, report};
+use polywire::codec::CODECS;
 use polywire::engine::ENGINES;
-use polywire_core::codec::CODECS;
 use polywire_idl::{Compiler, emit};
 use serde_json::{Value, json};
 

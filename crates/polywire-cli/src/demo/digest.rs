@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polywire_core::layout::ValueRef;
+use polywire::layout::ValueRef;
 
 /// By path, as `interfaces[].name`: a hash of all values in their order.
 pub type Digest = BTreeMap<String, u64>;
@@ -53,7 +53,7 @@ fn mix(digest: &mut Digest, path: &str, bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use polywire_core::{
+    use polywire::{
         layout::{Record, Shape, Value},
         schema::Schema,
     };

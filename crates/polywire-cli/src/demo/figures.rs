@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use polywire_core::layout::{PathError, Record};
+use polywire::layout::{PathError, Record};
 use sysinfo::{MINIMUM_CPU_UPDATE_INTERVAL, Networks, System};
 
 /// Memory and network are looked at so often at most: the publisher's rate should not be that of the system's files.
@@ -72,7 +72,7 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use polywire_core::layout::Shape;
+    use polywire::layout::Shape;
 
     use super::{super::types::Version, *};
 

@@ -24,7 +24,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use polywire::Wire;
-use polywire_core::codec::CODECS;
+use polywire::codec::CODECS;
 use serde_json::value::RawValue;
 
 use self::{

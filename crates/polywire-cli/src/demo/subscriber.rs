@@ -6,8 +6,8 @@ use std::{
 };
 
 use clap::Args;
+use polywire::layout::Record;
 use polywire::{Info, Node, NodeEvent, coding::Dynamic};
-use polywire_core::layout::Record;
 
 use super::{
     PROGRESS, TOPIC,

@@ -1,7 +1,7 @@
 //! The three versions of the demonstration's type, and what each reader makes of the writer's.
 
 use anyhow::{Context as _, anyhow};
-use polywire_core::schema::{
+use polywire::schema::{
     DefId, DefKind, Schema, Type,
     evolve::{Verdict, assess, pair_members},
 };
