@@ -50,7 +50,8 @@ impl Bw {
                     message_bytes_max: size.max,
                 });
             }
-            let speed = bytes_per_second.map_or("one message so far".into(), |speed| format!("{}/s", bytes_text(speed)));
+            let speed =
+                bytes_per_second.map_or("one message so far".into(), |speed| format!("{}/s", bytes_text(speed)));
             let text = format!(
                 "{speed}  mean {}  min {}  max {}  window {}",
                 bytes_text(size.mean),

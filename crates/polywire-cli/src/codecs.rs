@@ -1,8 +1,8 @@
 //! `polywire codecs`
 
 use clap::Args;
+use polywire::codec::{CODECS, Codec, OptionSpec};
 use polywire::engine::{ENGINES, Engine};
-use polywire_core::codec::{CODECS, Codec, OptionSpec};
 use serde_json::{Value, json};
 
 use crate::{

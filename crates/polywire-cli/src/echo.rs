@@ -1,13 +1,16 @@
 //! `polywire echo`
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use clap::{Args, ValueEnum};
+use polywire::layout::{Record, ValueRef};
 use polywire::{
     Info, Node, Sample,
     coding::{Coding, Discovered, Dynamic},
 };
-use polywire_core::layout::{Record, ValueRef};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -83,6 +86,9 @@ impl Echo {
             }
             watch.poll(terminal);
             if watch.mismatches > 0 && !self.keep_going {
+                // The writer hears of it, too.
+                thread::sleep(TICK);
+                node.close();
                 return Ok(Outcome::Failed);
             }
             if self.timeout.is_some_and(|timeout| last.elapsed() >= timeout.0) {

@@ -17,6 +17,7 @@ mod text;
 mod topic;
 mod type_of;
 mod types;
+mod unknown;
 mod watch;
 
 use std::process::ExitCode;
@@ -41,10 +42,10 @@ Without a wire, topics are at tcp/127.0.0.1:7447: the first process there listen
 #[command(name = "polywire", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 struct Cli {
     /// Tells what happens on the links; twice for more
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, display_order = 100, action = ArgAction::Count)]
     verbose: u8,
     /// Prints JSON, for programs
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 101)]
     json: bool,
     #[command(subcommand)]
     verb: Verb,

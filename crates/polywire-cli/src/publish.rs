@@ -18,7 +18,7 @@ use polywire::{
     Node, PublisherOf,
     coding::{Coding, Dynamic},
 };
-use polywire_core::{
+use polywire::{
     codec::{BuildError, Codec, DynDecoder, DynEncoder, Options, json::JSON},
     layout::Record,
     program::io::CodecError,
@@ -32,6 +32,7 @@ use crate::{
     terminal::Terminal,
     topic::{WireArgs, place},
     types::{TypeArgs, count},
+    unknown::unknown_member,
     watch::Watch,
 };
 
@@ -43,8 +44,8 @@ const DRAIN: Duration = Duration::from_secs(30);
 
 /// Publishes JSON lines as messages of a type
 ///
-/// Lines come from standard input, from --file, or are given as VALUE. A line that does not fit the type is reported and left out. Before it ends,
-/// everything has left for the subscribers.
+/// Lines come from standard input, from --file, or are given as VALUE. Members that they do not have take their default. A line that does not
+/// fit the type is reported and left out. Before the command ends, everything has left for the subscribers.
 #[derive(Args)]
 pub struct Pub {
     /// Topic to publish on
@@ -70,6 +71,9 @@ pub struct Pub {
     /// How long to wait for them
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     wait_timeout: Seconds,
+    /// Takes lines with members that the type does not have, and leaves those out
+    #[arg(long)]
+    lenient: bool,
     /// Ends at the first line that does not fit
     #[arg(long)]
     strict: bool,
@@ -109,8 +113,8 @@ impl Pub {
         let mut record = publisher.fresh();
         while self.count.is_none_or(|count| summary.messages < count) {
             let Some(line) = lines.next()? else { break };
-            match reader.decode(line.text.as_bytes(), &mut record) {
-                Ok(_) => {
+            match self.fits(&schema, &reader, &line, &mut record) {
+                Ok(()) => {
                     pace.wait();
                     summary.dropped += publisher.publish(&record)?.dropped as u64;
                     summary.messages += 1;
@@ -156,6 +160,13 @@ impl Pub {
             (None, None) => ("stdin".into(), Box::new(io::stdin().lock())),
         };
         Ok(Lines { name, from, number: 0, buffer: Vec::new() })
+    }
+
+    /// Reads a line into the record.
+    fn fits(&self, schema: &Schema, reader: &DynDecoder, line: &Line, record: &mut Record) -> Result<(), String> {
+        let slip = if self.lenient { None } else { unknown_member(schema, &line.text) };
+        slip.map_or(Ok(()), Err)?;
+        reader.decode(line.text.as_bytes(), record).map(|_| ()).map_err(|error| error.to_string())
     }
 
     fn wait(

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use anyhow::Context as _;
-use polywire_core::{
+use polywire::{
     codec::{DynEncoder, Options, json::JSON},
     layout::{PathError, Record, Shape, ValueRef},
 };
@@ -50,7 +50,9 @@ pub fn field<'a>(record: &'a Record, path: &str) -> anyhow::Result<Option<ValueR
         Ok(ValueRef::Absent) => Ok(None),
         Ok(value) => Ok(Some(value)),
         Err(error @ (PathError::NoMember { .. } | PathError::Syntax { .. } | PathError::WrongKind { .. })) => {
-            Err(Misuse(format!("--field {path}: {error}")).into())
+            let why = error.to_string();
+            // The path up to the message itself is empty.
+            Err(Misuse(format!("--field {path}: {}", why.strip_prefix("'': ").unwrap_or(&why))).into())
         }
         Err(_) => Ok(None),
     }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use polywire::codec::{self, CODECS, Options};
 use polywire::{
     Config, Node, Wire,
     engine::{self, ENGINES},
     wire::{Endpoint, Names},
 };
-use polywire_core::codec::{self, CODECS, Options};
 
 /// Where topics are unless something else is said.
 pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
@@ -17,10 +17,10 @@ pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
 #[derive(Args, Clone, Debug)]
 pub struct WireArgs {
     /// CODEC[:OPTIONS]@ENGINE/ADDRESS; the codec alone (at tcp/127.0.0.1:7447) and ENGINE/ADDRESS alone (with cdr) do, too
-    #[arg(short, long, value_name = "WIRE", env = "POLYWIRE_WIRE", value_parser = wire)]
+    #[arg(short, long, value_name = "WIRE", env = "POLYWIRE_WIRE", hide_env_values = true, value_parser = wire)]
     pub wire: Option<Wire>,
     /// TOML file with wires and policies per topic
-    #[arg(short, long, value_name = "FILE", env = "POLYWIRE_CONFIG")]
+    #[arg(short, long, value_name = "FILE", env = "POLYWIRE_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
 }
 

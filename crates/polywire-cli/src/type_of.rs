@@ -10,14 +10,11 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::Args;
 use polywire::{
-    coding::Coding,
-    engine::Overflow,
-};
-use polywire_core::{
     codec::{BuildError, Codec, Options},
     program::io::CodecError,
     schema::Schema,
 };
+use polywire::{coding::Coding, engine::Overflow};
 use polywire_idl::emit;
 use serde::Serialize;
 

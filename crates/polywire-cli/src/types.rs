@@ -7,13 +7,10 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use polywire_core::schema::{Schema, SchemaLimits};
+use polywire::schema::{Schema, SchemaLimits};
 use polywire_idl::{Compiler, Diagnostics, Document};
 
-use crate::{
-    outcome::Misuse,
-    terminal::Terminal,
-};
+use crate::{outcome::Misuse, terminal::Terminal};
 
 /// The file that a type stands in.
 #[derive(Args, Clone, Debug)]

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use polywire::{Events, Node, NodeEvent, engine::Event};
+use polywire::{
+    Events, Node, NodeEvent,
+    engine::{Disconnect, Event},
+};
 
 use crate::terminal::Terminal;
 
@@ -31,6 +34,8 @@ impl Watch {
                 NodeEvent::Mismatch { .. } | NodeEvent::Refused { .. } => self.mismatches += 1,
                 NodeEvent::Undecodable { total, .. } => self.undecodable = *total,
                 NodeEvent::Lost { total, .. } => self.lost = *total,
+                // Whoever only looks whether someone listens is gone again at once.
+                NodeEvent::Engine { event: Event::Rejected { reason: Disconnect::Lost(_), .. }, .. } => continue,
                 NodeEvent::Engine { event: Event::Unreachable { .. } | Event::Rejected { .. }, .. } => {}
                 _ => continue,
             }

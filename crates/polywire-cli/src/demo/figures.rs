@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use polywire_core::layout::{PathError, Record};
+use polywire::layout::{PathError, Record};
 use sysinfo::{MINIMUM_CPU_UPDATE_INTERVAL, Networks, System};
 
 /// Memory and network are looked at so often at most: the publisher's rate should not be that of the system's files.
@@ -72,7 +72,7 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use polywire_core::layout::Shape;
+    use polywire::layout::Shape;
 
     use super::{super::types::Version, *};
 
@@ -82,8 +82,9 @@ mod tests {
         let mut record = Record::new(&shape);
         Machine::new().sample(7, &mut record).expect("sampled");
         assert_eq!(record.u64("sample"), Ok(7));
-        let (used, total) = (record.u64("memory_used_bytes"), record.u64("memory_total_bytes"));
-        assert!(total.is_ok_and(|total| total > 0) && used <= total);
+        let bytes = |path: &str| record.u64(path).expect("a number");
+        let (used, total) = (bytes("memory_used_bytes"), bytes("memory_total_bytes"));
+        assert!(total > 0 && used <= total, "{used} of {total}");
         assert!(record.f64("core_percent[0]").is_ok_and(|percent| (0.0..=100.0).contains(&percent)));
     }
 }

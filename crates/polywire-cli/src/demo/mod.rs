@@ -24,7 +24,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use polywire::Wire;
-use polywire_core::codec::CODECS;
+use polywire::codec::CODECS;
 use serde_json::value::RawValue;
 
 use self::{
@@ -225,7 +225,8 @@ impl<'a> Run<'a> {
             Some(Told::Listening { .. }) => {}
             None if self.side(from).done => {}
             None => {
-                let problems = [&self.published, &self.older, &self.newer].map(|side| side.problems.join("; ")).join("");
+                let problems =
+                    [&self.published, &self.older, &self.newer].map(|side| side.problems.join("; ")).join("");
                 bail!("the {} process has ended before its time: {problems}", from.name());
             }
         }

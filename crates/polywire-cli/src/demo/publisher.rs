@@ -71,7 +71,7 @@ impl DemoPublisher {
 
 struct Run {
     machine: Machine,
-    record: polywire_core::layout::Record,
+    record: polywire::layout::Record,
     number: u32,
     wires: Vec<Figures>,
 }

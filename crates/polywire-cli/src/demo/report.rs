@@ -119,7 +119,10 @@ impl Report {
         }
         if self.ok {
             let wires = self.wires.len();
-            let _ = writeln!(out, "Both read all {messages} messages in {wires} formats, every shared member as published.");
+            let _ = writeln!(
+                out,
+                "Both read all {messages} messages in {wires} formats, every shared member as published."
+            );
         }
         out
     }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use clap::Args;
+use polywire::layout::Record;
 use polywire::{Info, Node, NodeEvent, coding::Dynamic};
-use polywire_core::layout::Record;
 
 use super::{
     PROGRESS, TOPIC,
@@ -57,7 +57,8 @@ impl DemoSubscriber {
         let coding = Dynamic::of(&self.version.schema()?)?;
         let receiving = state.clone();
         let subscribe = node.subscribe_of(TOPIC, Some(&format!("cdr@{}", self.at)), coding)?;
-        let subscription = subscribe.on_message_inline(move |record, info| receive(&mut lock(&receiving), record, info));
+        let subscription =
+            subscribe.on_message_inline(move |record, info| receive(&mut lock(&receiving), record, info));
 
         // Told by the parent when all has been published.
         let mut expected = None;

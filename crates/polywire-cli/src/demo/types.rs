@@ -1,7 +1,7 @@
 //! The three versions of the demonstration's type, and what each reader makes of the writer's.
 
 use anyhow::{Context as _, anyhow};
-use polywire_core::schema::{
+use polywire::schema::{
     DefId, DefKind, Schema, Type,
     evolve::{Verdict, assess, pair_members},
 };
@@ -68,7 +68,9 @@ impl Reading {
             Type::Def(id) => Ok(*id),
             _ => Err(anyhow!("the root is no structure")),
         };
-        reading.walk((writer, root(writer)?), (reader, root(reader)?), "").context("the versions contradict each other")?;
+        reading
+            .walk((writer, root(writer)?), (reader, root(reader)?), "")
+            .context("the versions contradict each other")?;
         Ok(reading)
     }
 
@@ -125,7 +127,8 @@ mod tests {
         assert_eq!(older.skips, ["uptime_s", "core_percent", "load_1min", "interfaces[].sent_bytes"]);
         assert_eq!(newer.skips, ["uptime_s"]);
         assert_eq!(newer.defaults, ["interfaces[].mtu_bytes", "site", "temperature_c"]);
-        let wider = ["sample: uint32 to uint64", "processor_percent: float to double", "core_percent[]: float to double"];
+        let wider =
+            ["sample: uint32 to uint64", "processor_percent: float to double", "core_percent[]: float to double"];
         assert_eq!(newer.widens, wider);
     }
 }
