@@ -9,19 +9,19 @@ use polywire_idl::{Compiler, Document, emit};
 
 #[path = "generated/avenue.rs"]
 #[rustfmt::skip]
-#[allow(dead_code)]
+#[allow(dead_code, clippy::module_inception)]
 mod avenue;
 #[path = "generated/market_data.rs"]
 #[rustfmt::skip]
-#[allow(dead_code)]
+#[allow(dead_code, clippy::module_inception)]
 mod market_data;
 #[path = "generated/processor_probe.rs"]
 #[rustfmt::skip]
-#[allow(dead_code)]
+#[allow(dead_code, clippy::module_inception)]
 mod processor_probe;
 #[path = "generated/switch_probe.rs"]
 #[rustfmt::skip]
-#[allow(dead_code)]
+#[allow(dead_code, clippy::module_inception)]
 mod switch_probe;
 
 fn document(file: &str) -> Document {
@@ -61,7 +61,10 @@ fn generated_types_have_the_hash_of_the_idl() {
     is_same::<avenue::avenue::FlightData>("avenue.idl", "Avenue::FlightData");
     is_same::<market_data::middleware_news_brief::MarketData>("market_data.idl", "MarketData");
     is_same::<market_data::middleware_news_brief::QuoteRequest>("market_data.idl", "QuoteRequest");
-    is_same::<processor_probe::oasis::system::processor::LinuxProcessorProbe>("processor_probe.pdl", "LinuxProcessorProbe");
+    is_same::<processor_probe::oasis::system::processor::LinuxProcessorProbe>(
+        "processor_probe.pdl",
+        "LinuxProcessorProbe",
+    );
     is_same::<switch_probe::oasis::network::switch::SwitchProbe>("switch_probe.pdl", "SwitchProbe");
 }
 
@@ -80,7 +83,10 @@ fn a_generated_type_travels_in_every_codec() {
         rules: FlightRules::InstrumentThenVisual,
         equipment: SurveillanceEquipment(0b1_0101),
         mode_s_address: Some([0x3C, 0x65, 0x1F]),
-        route: vec![Waypoint { designator: "LALIN".into(), level_ft: Some(-7), ..Default::default() }, Waypoint::default()],
+        route: vec![
+            Waypoint { designator: "LALIN".into(), level_ft: Some(-7), ..Default::default() },
+            Waypoint::default(),
+        ],
         meteo: vec![Meteo { temperature_c: -56, direction_deg: 271.5, wind: Wind::GustKt(88.25) }],
         extensions: [("stand".to_string(), "B17".to_string())].into(),
         radar_image: (0..=255).collect(),
@@ -89,7 +95,8 @@ fn a_generated_type_travels_in_every_codec() {
     for codec in polywire::codec::CODECS {
         let options = Default::default();
         let encoder = polywire::codec::Encoder::<FlightData>::new(*codec, &options).expect("it lowers");
-        let decoder = polywire::codec::Decoder::<FlightData>::new(*codec, &options, encoder.schema()).expect("it lowers");
+        let decoder =
+            polywire::codec::Decoder::<FlightData>::new(*codec, &options, encoder.schema()).expect("it lowers");
         let (mut bytes, mut back) = (Vec::new(), FlightData::default());
         encoder.encode(&flight, &mut bytes).expect("it encodes");
         decoder.decode(&bytes, &mut back).unwrap_or_else(|error| panic!("{}: {error}", codec.name()));

@@ -132,7 +132,9 @@ pub fn mutated(random: &mut Random, message: &[u8]) -> Vec<u8> {
         match random.below(8) {
             0 => bytes.truncate(at),
             1 | 2 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
-            3 if at < bytes.len() => bytes[at] = *random.choose(&[0, 1, 2, 3, 0x7F, 0x80, 0xFE, 0xFF, b'"', b'}', b',']),
+            3 if at < bytes.len() => {
+                bytes[at] = *random.choose(&[0, 1, 2, 3, 0x7F, 0x80, 0xFE, 0xFF, b'"', b'}', b','])
+            }
             4 => {
                 let number: u32 = *random.choose(&[0, 1, 17, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, u32::MAX]);
                 let number = if random.one_in(2) { number.to_le_bytes() } else { number.to_be_bytes() };
