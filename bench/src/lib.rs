@@ -1,54 +1,15 @@
-//! Measuring side by side: the candidates take turns, so that what else the machine does hits all of them alike.
+//! The measuring instrument of Polywire. Everything is measured side by side in one run: the candidates take turns, so that
+//! what else the machine does hits all of them alike, and ratios are taken turn by turn.
+//!
+//! ```text
+//! cargo run --release -p polywire-bench --features peers --bin codecs
+//! cargo run --release -p polywire-bench --features peers --bin transport
+//! ```
+//!
+//! Each candidate's results are compared with those of the others before anything is timed.
 
-use std::time::{Duration, Instant};
-
-/// Something to be measured: one call goes once through all of its messages.
-pub struct Candidate<'a> {
-    /// Name in the table.
-    pub name: String,
-    /// Goes through all messages.
-    pub round: Box<dyn FnMut() + 'a>,
-}
-
-impl<'a> Candidate<'a> {
-    /// A candidate.
-    pub fn new(name: impl Into<String>, round: impl FnMut() + 'a) -> Candidate<'a> {
-        Candidate { name: name.into(), round: Box::new(round) }
-    }
-}
-
-/// How long to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct Effort {
-    /// Turns that each candidate gets.
-    pub turns: usize,
-    /// How long a turn lasts at least.
-    pub turn: Duration,
-}
-
-impl Default for Effort {
-    fn default() -> Self {
-        Effort { turns: 31, turn: Duration::from_millis(8) }
-    }
-}
-
-/// Median nanoseconds a message of each candidate, in their order.
-pub fn medians(messages: usize, candidates: &mut [Candidate<'_>], effort: Effort) -> Vec<f64> {
-    let mut turns = vec![Vec::with_capacity(effort.turns); candidates.len()];
-    for _ in 0..effort.turns {
-        for (candidate, turns) in candidates.iter_mut().zip(&mut turns) {
-            let (start, mut rounds) = (Instant::now(), 0);
-            while start.elapsed() < effort.turn {
-                (candidate.round)();
-                rounds += 1;
-            }
-            turns.push(start.elapsed().as_nanos() as f64 / (rounds * messages) as f64);
-        }
-    }
-    turns.iter_mut().map(|turns| median(turns)).collect()
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
+pub mod arguments;
+pub mod codecs;
+pub mod measure;
+pub mod report;
+pub mod transport;

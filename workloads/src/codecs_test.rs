@@ -42,6 +42,7 @@ macro_rules! codecs_test {
     ) => {
         $(#[$attribute])*
         #[derive(Clone, Debug, PartialEq, Default, Message)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[polywire(name = "CodecsTest::Codecs_Test")]
         #[repr(C)]
         #[allow(missing_docs, reason = "the names of the PDL say it")]

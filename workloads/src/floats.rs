@@ -7,6 +7,7 @@ use crate::{Rng, Workload};
 
 /// An image of single floats.
 #[derive(Clone, Debug, PartialEq, Default, Message)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Workloads::Floats")]
 #[repr(C)]
 pub struct Floats {

@@ -7,52 +7,73 @@ use crate::{Rng, Workload};
 
 /// One change of the order book.
 #[derive(Clone, Debug, PartialEq, Default, Message)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "MiddlewareNewsBrief::MarketDataEntry")]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the exchange's")]
 pub struct MarketDataEntry {
     #[polywire(name = "mdUpdateAction")]
+    #[cfg_attr(feature = "serde", serde(rename = "mdUpdateAction"))]
     pub md_update_action: u32,
     #[polywire(name = "mdPriceLevel")]
+    #[cfg_attr(feature = "serde", serde(rename = "mdPriceLevel"))]
     pub md_price_level: u32,
     #[polywire(name = "mdEntryType")]
+    #[cfg_attr(feature = "serde", serde(rename = "mdEntryType"))]
     pub md_entry_type: String,
     #[polywire(name = "openCloseSettleFlag")]
+    #[cfg_attr(feature = "serde", serde(rename = "openCloseSettleFlag"))]
     pub open_close_settle_flag: u32,
     #[polywire(name = "securityIDSource")]
+    #[cfg_attr(feature = "serde", serde(rename = "securityIDSource"))]
     pub security_id_source: u32,
     #[polywire(name = "securityID")]
+    #[cfg_attr(feature = "serde", serde(rename = "securityID"))]
     pub security_id: u32,
     #[polywire(name = "rptSeq")]
+    #[cfg_attr(feature = "serde", serde(rename = "rptSeq"))]
     pub rpt_seq: u32,
     #[polywire(name = "mdEntryPx")]
+    #[cfg_attr(feature = "serde", serde(rename = "mdEntryPx"))]
     pub md_entry_px: f64,
     #[polywire(name = "mdEntryTime")]
+    #[cfg_attr(feature = "serde", serde(rename = "mdEntryTime"))]
     pub md_entry_time: u32,
     #[polywire(name = "mdEntrySize")]
+    #[cfg_attr(feature = "serde", serde(rename = "mdEntrySize"))]
     pub md_entry_size: i32,
     #[polywire(name = "numberOfOrders")]
+    #[cfg_attr(feature = "serde", serde(rename = "numberOfOrders"))]
     pub number_of_orders: u32,
     #[polywire(name = "tradingSessionID")]
+    #[cfg_attr(feature = "serde", serde(rename = "tradingSessionID"))]
     pub trading_session_id: String,
     #[polywire(name = "netChgPrevDay")]
+    #[cfg_attr(feature = "serde", serde(rename = "netChgPrevDay"))]
     pub net_chg_prev_day: f64,
     #[polywire(name = "tradeVolume")]
+    #[cfg_attr(feature = "serde", serde(rename = "tradeVolume"))]
     pub trade_volume: u32,
     #[polywire(name = "tradeCondition")]
+    #[cfg_attr(feature = "serde", serde(rename = "tradeCondition"))]
     pub trade_condition: String,
     #[polywire(name = "tickDirection")]
+    #[cfg_attr(feature = "serde", serde(rename = "tickDirection"))]
     pub tick_direction: String,
     #[polywire(name = "quoteCondition")]
+    #[cfg_attr(feature = "serde", serde(rename = "quoteCondition"))]
     pub quote_condition: String,
     #[polywire(name = "aggressorSide")]
+    #[cfg_attr(feature = "serde", serde(rename = "aggressorSide"))]
     pub aggressor_side: u32,
     #[polywire(name = "matchEventIndicator")]
+    #[cfg_attr(feature = "serde", serde(rename = "matchEventIndicator"))]
     pub match_event_indicator: String,
 }
 
 /// Changes of the order book of one security; the generated ones have four.
 #[derive(Clone, Debug, PartialEq, Default, Message)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "MiddlewareNewsBrief::MarketData")]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the exchange's")]
@@ -60,20 +81,28 @@ pub struct MarketData {
     pub is_echo: bool,
     pub counter: u32,
     #[polywire(name = "securityID", key)]
+    #[cfg_attr(feature = "serde", serde(rename = "securityID"))]
     pub security_id: u32,
     #[polywire(name = "applVersionID")]
+    #[cfg_attr(feature = "serde", serde(rename = "applVersionID"))]
     pub appl_version_id: String,
     #[polywire(name = "messageType")]
+    #[cfg_attr(feature = "serde", serde(rename = "messageType"))]
     pub message_type: String,
     #[polywire(name = "senderCompID")]
+    #[cfg_attr(feature = "serde", serde(rename = "senderCompID"))]
     pub sender_comp_id: String,
     #[polywire(name = "msgSeqNum")]
+    #[cfg_attr(feature = "serde", serde(rename = "msgSeqNum"))]
     pub msg_seq_num: u32,
     #[polywire(name = "sendingTime")]
+    #[cfg_attr(feature = "serde", serde(rename = "sendingTime"))]
     pub sending_time: u32,
     #[polywire(name = "tradeDate")]
+    #[cfg_attr(feature = "serde", serde(rename = "tradeDate"))]
     pub trade_date: u32,
     #[polywire(name = "mdEntries")]
+    #[cfg_attr(feature = "serde", serde(rename = "mdEntries"))]
     pub md_entries: Vec<MarketDataEntry>,
 }
 

@@ -7,6 +7,7 @@ use crate::{Rng, Workload};
 
 /// Times of a processor since it started.
 #[derive(Clone, Debug, PartialEq, Default, Message)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "OASIS::System::Processor::ProcessorProbe")]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names of the PDL say it")]

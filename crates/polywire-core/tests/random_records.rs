@@ -119,6 +119,13 @@ impl<'a> Filler<'a> {
                 }
                 (Kind::Union(union), Type::Def(id)) => {
                     let DefKind::Union { discriminator, cases, .. } = &self.schema.def(*id).kind else { panic!() };
+                    let free = self.free(discriminator, cases).filter(|_| !cases.iter().any(|c| c.is_default));
+                    if let Some(number) = free.filter(|_| self.random.one_in(4)) {
+                        armed(|| union.access.select(at, number, None))?;
+                        let now = union.access.get(at);
+                        assert_eq!((now.discriminator, now.case), (number, None));
+                        return Ok(());
+                    }
                     let case = self.random.below(cases.len());
                     let Some(number) = self.discriminator(discriminator, cases, case) else { return Ok(()) };
                     let value = armed(|| union.access.select(at, number, Some(case as u32)))?;
@@ -172,13 +179,17 @@ impl<'a> Filler<'a> {
 
     /// A discriminator that chooses `case`, unless there is none.
     fn discriminator(&self, ty: &Type, cases: &[Case], case: usize) -> Option<i64> {
-        let taken: Vec<i64> = cases.iter().flat_map(|c| c.labels.clone()).collect();
+        cases[case].labels.first().copied().or_else(|| self.free(ty, cases))
+    }
+
+    /// A discriminator that is no case's label.
+    fn free(&self, ty: &Type, cases: &[Case]) -> Option<i64> {
         let possible: Vec<i64> = match self.schema.def_of(ty).map(|d| &d.kind) {
             Some(DefKind::Enum { literals, .. }) => literals.iter().map(|l| l.value.into()).collect(),
             _ if *self.schema.resolve(ty) == Type::Bool => vec![0, 1],
             _ => (0..100).collect(),
         };
-        cases[case].labels.first().copied().or(possible.into_iter().find(|v| !taken.contains(v)))
+        possible.into_iter().find(|v| !cases.iter().any(|c| c.labels.contains(v)))
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use polywire_core::schema::arbitrary::Random;
 use polywire_idl::{Compiler, Document, emit};
 use proptest::prelude::*;
 
@@ -142,7 +143,7 @@ proptest! {
 
     #[test]
     fn any_schema_becomes_rust_that_parses(seed in any::<u64>()) {
-        let schema = common::schema(&mut common::Random(seed));
+        let schema = common::schema(&mut Random::new(seed));
         let rust = emit::rust(&schema).map_err(|e| TestCaseError::fail(e.to_string()))?;
         let file = syn::parse_file(&rust).map_err(|e| TestCaseError::fail(format!("{e}\n{rust}")))?;
         let types = count(&file.items);
@@ -158,4 +159,12 @@ fn count(items: &[syn::Item]) -> usize {
         _ => 0,
     };
     items.iter().map(of).sum()
+}
+
+#[test]
+fn dimensions_of_arrays_of_arrays_are_in_order() {
+    let text = "typedef octet Row[2][3]; struct Grid { Row rows[4]; sequence<Row> list; };";
+    let rust = all(&Compiler::new().parse_str("g.idl", text).unwrap(), "rust");
+    assert!(rust.contains("#[polywire(idl = \"octet[4][2][3]\")]\n    pub rows: [Row; 4],"), "{rust}");
+    assert!(rust.contains("#[polywire(idl = \"sequence<octet[2][3]>\")]\n    pub list: Vec<Row>,"), "{rust}");
 }

@@ -2,13 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use polywire_core::schema::arbitrary::Random;
 use polywire_idl::{Compiler, Diagnostics, Dialect, Limits, emit};
 use proptest::prelude::*;
-
-#[path = "common/random.rs"]
-mod random;
-
-use random::Random;
 
 /// Real files to mutate.
 fn corpus() -> Vec<String> {
@@ -82,7 +78,7 @@ fn mutate(random: &mut Random, corpus: &[String]) -> String {
         "struct",
         "[",
     ];
-    let mut text: Vec<char> = random.of(corpus).chars().collect();
+    let mut text: Vec<char> = random.choose(corpus).chars().collect();
     for _ in 0..1 + random.below(8) {
         let at = random.below(text.len() + 1);
         let end = (at + random.below(40)).min(text.len());
@@ -95,14 +91,14 @@ fn mutate(random: &mut Random, corpus: &[String]) -> String {
                 text.splice(to..to, piece);
             }
             2 => {
-                let other: Vec<char> = random.of(corpus).chars().collect();
+                let other: Vec<char> = random.choose(corpus).chars().collect();
                 let from = random.below(other.len());
                 let piece = other[from..(from + random.below(200)).min(other.len())].to_vec();
                 text.splice(at..end, piece);
             }
             3 => text.truncate(at),
             _ => {
-                let piece = random.of(&PIECES).chars();
+                let piece = random.choose(&PIECES).chars();
                 text.splice(at..at, piece);
             }
         }
@@ -126,9 +122,9 @@ proptest! {
             "[", "]", ";", ",", ":", "=", "@key", "@id", "@default", "1", "-2", "0x7f", "1.5", "'c'", "\"s\"", "L\"w\"", "TRUE",
             "\n#define A B\n", "\n#pragma keylist A a\n", "probe", "octet",
         ];
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let count = random.below(80);
-        let text: Vec<&str> = (0..count).map(|_| *random.of(&WORDS)).collect();
+        let text: Vec<&str> = (0..count).map(|_| *random.choose(&WORDS)).collect();
         survive(&text.join(" "));
     }
 }
@@ -137,7 +133,7 @@ proptest! {
 fn mutated_files() {
     let corpus = corpus();
     for seed in 0..2500 {
-        let text = mutate(&mut Random(seed), &corpus);
+        let text = mutate(&mut Random::new(seed), &corpus);
         let result = std::panic::catch_unwind(|| survive(&text));
         assert!(result.is_ok(), "seed {seed}:\n{text}");
     }

@@ -1,12 +1,14 @@
 //! The seam to the codecs: what publishers and subscribers need of a kind of value, be it a Rust type or bytes left as they are.
 
-use std::marker::PhantomData;
+use std::{marker::PhantomData, sync::Arc};
+
+use crate::compile;
 
 use polywire_core::{
-    codec::{BuildError, Codec, Decoder, Encoder, Options},
-    layout::Message,
-    program::io::CodecError,
-    schema::Schema,
+    codec::{BuildError, Codec, Decoder, DynDecoder, DynEncoder, Encoder, LowerError, Options},
+    layout::{Message, Record, Shape, ShapeError},
+    program::{Backend, io::CodecError},
+    schema::{Def, Schema, SchemaBuilder, Type},
 };
 
 /// A kind of value.
@@ -69,7 +71,9 @@ impl<T: Message> Coding for Typed<T> {
     }
 
     fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<T>, BuildError> {
-        Decoder::new(codec, options, writer)
+        let decoder = Decoder::with_backend(codec, options, writer, Backend::Interpreter)?;
+        compile::soon(decoder.executable());
+        Ok(decoder)
     }
 
     #[inline]
@@ -79,6 +83,114 @@ impl<T: Message> Coding for Typed<T> {
 
     #[inline]
     fn decode(decoder: &Decoder<T>, bytes: &[u8], value: &mut T) -> Result<(), CodecError> {
+        decoder.decode(bytes, value).map(|_| ())
+    }
+}
+
+/// Records of one type, which is known at run time only.
+#[derive(Clone)]
+pub struct Dynamic(Arc<Shape>);
+
+impl Dynamic {
+    /// Records of this type.
+    pub fn of(schema: &Schema) -> Result<Dynamic, ShapeError> {
+        Shape::of(schema).map(Dynamic)
+    }
+
+    /// The shape that records to be published must have.
+    pub fn shape(&self) -> &Arc<Shape> {
+        &self.0
+    }
+}
+
+impl Coding for Dynamic {
+    type Value = Record;
+    type Encoder = DynEncoder;
+    type Decoder = DynDecoder;
+
+    fn schema(&self) -> Option<&Schema> {
+        Some(self.0.schema())
+    }
+
+    fn fresh(&self) -> Record {
+        Record::new(&self.0)
+    }
+
+    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<DynEncoder, BuildError> {
+        DynEncoder::new(codec, options, &self.0)
+    }
+
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+        dynamic(codec, options, writer, &self.0)
+    }
+
+    #[inline]
+    fn encode(encoder: &DynEncoder, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        encoder.encode(value, out)
+    }
+
+    #[inline]
+    fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
+        decoder.decode(bytes, value).map(|_| ())
+    }
+}
+
+fn dynamic(
+    codec: &dyn Codec,
+    options: &Options,
+    writer: &Schema,
+    shape: &Arc<Shape>,
+) -> Result<DynDecoder, BuildError> {
+    let decoder = DynDecoder::with_backend(codec, options, writer, shape, Backend::Interpreter)?;
+    compile::soon(decoder.executable());
+    Ok(decoder)
+}
+
+/// Records of whatever type each writer has: for tools that know none beforehand. For subscribers alone.
+#[derive(Clone)]
+pub struct Discovered(Arc<Shape>);
+
+impl Discovered {
+    /// Takes every type that the schema limits allow.
+    pub fn new() -> Result<Discovered, ShapeError> {
+        let mut types = SchemaBuilder::new();
+        let empty = types.add(Def::structure("Empty", Vec::new()));
+        let schema = types.finish(Type::Def(empty))?;
+        Shape::of(&schema).map(Discovered)
+    }
+}
+
+impl Coding for Discovered {
+    type Value = Record;
+    type Encoder = DynEncoder;
+    type Decoder = DynDecoder;
+
+    fn schema(&self) -> Option<&Schema> {
+        None
+    }
+
+    /// A record without members: the decoder puts one of the writer's type in its place.
+    fn fresh(&self) -> Record {
+        Record::new(&self.0)
+    }
+
+    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<DynEncoder, BuildError> {
+        DynEncoder::new(codec, options, &self.0)
+    }
+
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+        let shape = Shape::of(writer).map_err(|e| LowerError::Option(e.to_string()))?;
+        dynamic(codec, options, writer, &shape)
+    }
+
+    fn encode(encoder: &DynEncoder, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        encoder.encode(value, out)
+    }
+
+    fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
+        if !Arc::ptr_eq(value.shape(), decoder.shape()) {
+            *value = Record::new(decoder.shape());
+        }
         decoder.decode(bytes, value).map(|_| ())
     }
 }

@@ -100,7 +100,7 @@ impl Config {
     /// ```
     /// use polywire::config::Config;
     /// let config = Config::parse("[topics.quotes]\nwire = 'json'")?;
-    /// assert_eq!(config.wire_of("quotes").map(ToString::to_string).as_deref(), Some("json"));
+    /// assert_eq!(config.wire_of("quotes").map(|wire| wire.to_string()).as_deref(), Some("json"));
     /// let error = Config::parse("[topics.quotes]\nwrie = 'json'").unwrap_err();
     /// assert!(error.to_string().ends_with("did you mean 'wire'?"));
     /// # Ok::<(), polywire::config::ConfigError>(())

@@ -1,6 +1,37 @@
 //! Typed publish/subscribe in which the wire is a run-time choice.
+//!
+//! Define a type once; how it travels (format and engine) is one string, per topic, and can change while the system runs. Writers and readers may
+//! have different versions of the type.
+//!
+//! ```
+//! use std::time::Duration;
+//! use polywire::{Message, Node};
+//!
+//! #[derive(Clone, Debug, Default, PartialEq, Message)]
+//! #[polywire(name = "Plant::Pump")]
+//! struct Pump { #[polywire(key)] id: u32, pressure_bar: f64 }
+//!
+//! /// The type as software two versions older has it.
+//! #[derive(Clone, Debug, Default, PartialEq, Message)]
+//! #[polywire(name = "Plant::Pump")]
+//! struct OldPump { pressure_bar: f64, id: u32 }
+//!
+//! let node = Node::new();
+//! let pumps = node.subscriber_on::<OldPump>("pumps", "cdr@inproc/plant")?;
+//! let publisher = node.publisher_on::<Pump>("pumps", "cdr@inproc/plant")?;
+//! publisher.publish(&Pump { id: 7, pressure_bar: 2.5 })?;
+//! publisher.set_wire("json")?;
+//! publisher.publish(&Pump { id: 8, pressure_bar: 3.5 })?;
+//!
+//! for (id, pressure_bar) in [(7, 2.5), (8, 3.5)] {
+//!     let sample = pumps.recv_timeout(Duration::from_secs(10)).expect("it was published");
+//!     assert_eq!(sample.value, OldPump { id, pressure_bar });
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod coding;
+mod compile;
 pub mod config;
 pub mod engine;
 pub mod events;
@@ -14,6 +45,17 @@ pub mod wire;
 pub use config::Config;
 pub use events::{Events, NodeEvent};
 pub use node::{Node, NodeError};
-pub use publisher::{BytesPublisher, PublishError, Publisher, PublisherOf};
-pub use subscriber::{Info, Sample, Subscribe, Subscriber, Subscription};
+pub use polywire_core::{
+    codec, layout,
+    layout::{Char8, Char16, Float128, Message, Record, Shape},
+    program, schema,
+    schema::Schema,
+};
+pub use polywire_derive::Message;
+pub use publisher::{BytesPublisher, DynPublisher, PublishError, Publisher, PublisherOf};
+pub use subscriber::{DynSubscriber, Info, Sample, Subscribe, Subscriber, Subscription};
 pub use wire::Wire;
+
+/// For derived code.
+#[doc(hidden)]
+pub use polywire_core as __private;

@@ -12,7 +12,7 @@ use polywire_core::{
 };
 
 use crate::{
-    coding::{Bytes, Coding, Typed},
+    coding::{Bytes, Coding, Dynamic, Typed},
     engine::{EngineError, Sent},
     node::{Inner, Node, NodeError, PortEntry, random_id},
     wire::{Wire, WireError},
@@ -20,6 +20,9 @@ use crate::{
 
 /// Publishes values of a Rust type.
 pub type Publisher<T> = PublisherOf<Typed<T>>;
+
+/// Publishes records of a type known at run time; [`PublisherOf::fresh`] makes them.
+pub type DynPublisher = PublisherOf<Dynamic>;
 
 /// Publishes payloads that were encoded elsewhere.
 pub type BytesPublisher = PublisherOf<Bytes>;
@@ -89,6 +92,11 @@ impl<C: Coding> PublisherOf<C> {
         };
         self.entry.settle();
         Ok(sent)
+    }
+
+    /// A value to fill and publish. Records must come from here, or be clones of such.
+    pub fn fresh(&self) -> C::Value {
+        self.coding.fresh()
     }
 
     /// Goes on in another format: `"json"`, `"cdr:be"`. Subscribers notice nothing; messages stay in order. An endpoint in `wire` must be the present one.

@@ -28,6 +28,8 @@ struct State<T, V> {
     sleepers: usize,
     waker: Option<Waker>,
     stalled: bool,
+    /// Items taken so far: tells a slow receiver from one that takes nothing.
+    taken: u64,
     closed: bool,
 }
 
@@ -39,6 +41,7 @@ impl<T, V> Queue<T, V> {
             sleepers: 0,
             waker: None,
             stalled: false,
+            taken: 0,
             closed: false,
         };
         let (came, room) = (Condvar::new(), Condvar::new());
@@ -77,11 +80,20 @@ impl<T, V> Queue<T, V> {
         patience: Duration,
     ) -> MutexGuard<'a, State<T, V>> {
         self.wake_locked(&mut state);
-        let full = |state: &mut State<T, V>| state.items.len() >= self.limit && !state.closed && !state.stalled;
-        let (mut state, waited) =
-            self.room.wait_timeout_while(state, patience, full).unwrap_or_else(PoisonError::into_inner);
-        state.stalled |= waited.timed_out();
-        state
+        loop {
+            let taken = state.taken;
+            let full = |state: &mut State<T, V>| state.items.len() >= self.limit && !state.closed && !state.stalled;
+            let waited = self.room.wait_timeout_while(state, patience, full);
+            let timed_out;
+            (state, timed_out) = waited.map(|(state, waited)| (state, waited.timed_out())).unwrap_or_else(|e| {
+                let (state, waited) = e.into_inner();
+                (state, waited.timed_out())
+            });
+            if !timed_out || state.taken == taken {
+                state.stalled |= timed_out;
+                return state;
+            }
+        }
     }
 
     /// Wakes the receiver if there is something for it.
@@ -146,6 +158,7 @@ impl<T, V> Queue<T, V> {
             state.sleepers -= 1;
         }
         std::mem::swap(&mut state.items, into);
+        state.taken += into.len() as u64;
         state.stalled = false;
         self.room.notify_all();
         !into.is_empty()
@@ -153,6 +166,7 @@ impl<T, V> Queue<T, V> {
 
     fn take(&self, state: &mut State<T, V>) -> Option<T> {
         let item = state.items.pop_front()?;
+        state.taken += 1;
         if state.items.len() <= self.limit / 2 {
             state.stalled = false;
         }

@@ -14,6 +14,7 @@ use std::{
 
 use polywire_core::{
     envelope::{Envelope, Id128, Kind},
+    layout::Record,
     schema::Schema,
 };
 
@@ -141,6 +142,9 @@ impl<C: Coding> Subscribe<C> {
         Subscription { guard: Guard::new(self.node, self.entry, route, close), thread: None }
     }
 }
+
+/// Receives records of a type known at run time.
+pub type DynSubscriber = Subscriber<Record>;
 
 /// Receives messages from a queue.
 pub struct Subscriber<V> {

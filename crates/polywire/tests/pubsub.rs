@@ -14,7 +14,16 @@ use std::{
 };
 
 use futures_core::Stream;
-use polywire::{Config, Node, NodeEvent, Publisher, coding::Bytes, engine::Overflow};
+use polywire::{
+    Config, Node, NodeEvent, Publisher,
+    coding::{Bytes, Discovered, Dynamic},
+    engine::Overflow,
+};
+use polywire_core::{
+    envelope::{Announcement, Id128},
+    frame::{Answer, Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
+    layout::Message as _,
+};
 use polywire_derive::Message;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -61,8 +70,11 @@ fn wait_for_link(node: &Node, publisher: &Publisher<Reading>) {
     }
 }
 
+/// What another node writes for the endpoint that one has opened.
+type ToOther = fn(&str) -> String;
+
 /// Endpoints for a test that each engine can use: the one that opens first, and the one for all others.
-fn endpoints(test: &str) -> Vec<(String, fn(&str) -> String)> {
+fn endpoints(test: &str) -> Vec<(String, ToOther)> {
     fn same(endpoint: &str) -> String {
         endpoint.into()
     }
@@ -238,6 +250,86 @@ fn bytes_are_received_as_they_are() {
         let sample = raw.recv_timeout(SOON).expect("message");
         assert_eq!(sample.value.len(), sample.info.bytes);
         assert!(sample.value.windows(6).any(|window| window == b"boiler"));
+    }
+}
+
+#[test]
+fn records_are_published_and_received_as_any_type() {
+    for (a, at_a, b, at_b) in pair("records") {
+        let coding = Dynamic::of(Reading::shape().schema()).expect("a shape");
+        let publisher = a.publisher_of("r", Some(&at("json", &at_a)), coding).expect("publisher");
+        let typed = b.subscriber_on::<OldReading>("r", &at("auto", &at_b)).expect("subscriber");
+        let old = Dynamic::of(OldReading::shape().schema()).expect("a shape");
+        let dynamic = b.subscribe_of("r", Some(&at("auto", &at_b)), old).expect("subscriber").open();
+        let any = Discovered::new().expect("a shape");
+        let any = b.subscribe_of("r", Some(&at("auto", &at_b)), any).expect("subscriber").open();
+        publisher.wait_for_subscribers(1, SOON);
+        let mut record = publisher.fresh();
+        record.set("sensor", "boiler").expect("a member");
+        record.set("value", 2.5).expect("a member");
+        record.set("count", 9_u32).expect("a member");
+        publisher.publish(&record).expect("published");
+        let expected = OldReading { count: 9, sensor: "boiler".into() };
+        assert_eq!(typed.recv_timeout(SOON).map(|sample| sample.value), Some(expected), "{at_a}");
+        let read = dynamic.recv_timeout(SOON).expect("message").value;
+        assert_eq!((read.u64("count"), read.str("sensor")), (Ok(9), Ok("boiler")));
+        assert!(read.f64("value").is_err(), "the older type has no such member");
+        let read = any.recv_timeout(SOON).expect("message").value;
+        assert_eq!((read.u64("count"), read.f64("value")), (Ok(9), Ok(2.5)));
+    }
+}
+
+#[test]
+fn a_schema_that_does_not_come_is_refused_in_time() {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
+    let address = socket.local_addr().expect("an address");
+    let node = Node::builder().fetch_timeout(Duration::from_millis(500)).build();
+    let events = node.events();
+    let subscriber = node.subscriber_on::<Reading>("r", &format!("auto@tcp-connect/{address}")).expect("subscriber");
+    let (mut peer, _) = socket.accept().expect("a caller");
+    let (mut encoder, mut out) = (StreamEncoder::default(), Vec::new());
+    encoder.hello(&Hello { node: Id128([3; 16]), incarnation: 1 }, &mut out);
+    let unknown = Id128([5; 16]);
+    let announcement =
+        Announcement { topic: "r".into(), codec: "cdr".into(), schema: unknown, ..Announcement::default() };
+    encoder.announce(&announcement, Start::default(), &mut out).expect("fits");
+    std::io::Write::write_all(&mut peer, &out).expect("sends");
+    let mut decoder = StreamDecoder::default();
+    assert!(matches!(next_frame(&mut peer, &mut decoder), Frame::Hello(_)));
+    assert_eq!(next_frame(&mut peer, &mut decoder), Frame::Want { document: unknown });
+    let answer = next_frame(&mut peer, &mut decoder);
+    assert!(matches!(&answer, Frame::Answer { answer: Answer::Refuse(r), .. } if r.contains("in time")), "{answer:?}");
+    // A document with another hash is as good as none.
+    out.clear();
+    encoder.announce(&announcement, Start::default(), &mut out).expect("fits");
+    std::io::Write::write_all(&mut peer, &out).expect("sends");
+    assert_eq!(next_frame(&mut peer, &mut decoder), Frame::Want { document: unknown });
+    out.clear();
+    encoder.control(&Frame::Document { document: unknown, bytes: Some(b"nonsense") }, &mut out);
+    std::io::Write::write_all(&mut peer, &out).expect("sends");
+    let answer = next_frame(&mut peer, &mut decoder);
+    assert!(matches!(&answer, Frame::Answer { answer: Answer::Refuse(r), .. } if r.contains("hash")), "{answer:?}");
+    let told = std::iter::from_fn(|| events.try_recv()).filter(|e| matches!(e, NodeEvent::Mismatch { .. })).count();
+    assert_eq!(told, 2);
+    assert!(subscriber.try_recv().is_none());
+}
+
+/// Reads one frame byte by byte, and forgets what it borrowed.
+fn next_frame(peer: &mut std::net::TcpStream, decoder: &mut StreamDecoder) -> Frame<'static> {
+    peer.set_read_timeout(Some(SOON)).expect("a time-out");
+    let mut bytes = Vec::new();
+    loop {
+        let mut byte = [0];
+        std::io::Read::read_exact(peer, &mut byte).expect("a byte");
+        bytes.push(byte[0]);
+        if let Step::Frame { frame, .. } = decoder.step(&bytes).expect("a frame") {
+            return match frame {
+                Frame::Hello(hello) => Frame::Hello(hello),
+                Frame::Want { document } => Frame::Want { document },
+                Frame::Answer { channel, answer } => Frame::Answer { channel, answer },
+                other => panic!("{other:?}"),
+            };
+        }
     }
 }
 

@@ -222,6 +222,12 @@ impl<T: Message> Encoder<T> {
         Ok(Encoder { executable, limits: Limits::default(), value: PhantomData })
     }
 
+    /// The same encoder with other limits.
+    pub fn with_limits(mut self, limits: Limits) -> Encoder<T> {
+        self.limits = limits;
+        self
+    }
+
     /// Appends a value to `out`; after an error `out` is as before.
     #[inline]
     pub fn encode(&self, value: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {

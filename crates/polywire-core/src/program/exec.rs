@@ -41,6 +41,9 @@ struct Inner {
     program: Arc<Program>,
     #[cfg(feature = "jit")]
     code: std::sync::OnceLock<Option<super::jit::Code>>,
+    /// The first instruction of `code`, or null: what each message asks for, without a way through `code`.
+    #[cfg(feature = "jit")]
+    entry: core::sync::atomic::AtomicPtr<u8>,
 }
 
 impl Executable {
@@ -56,6 +59,8 @@ impl Executable {
             program: Arc::new(program),
             #[cfg(feature = "jit")]
             code: Default::default(),
+            #[cfg(feature = "jit")]
+            entry: Default::default(),
         }));
         match backend {
             Backend::Interpreter => {}
@@ -69,14 +74,21 @@ impl Executable {
     /// this can be done on any thread while others run the program. Blocks for milliseconds.
     pub fn compile(&self) {
         #[cfg(feature = "jit")]
-        self.0.code.get_or_init(|| super::jit::allowed().then(|| super::jit::compile(&self.0.program).ok()).flatten());
+        self.keep(|| super::jit::allowed().then(|| super::jit::compile(&self.0.program).ok()).flatten());
     }
 
     #[cfg(feature = "jit")]
     fn compile_or_say(&self) -> Result<(), ExecError> {
         let code = super::jit::compile(&self.0.program).map_err(ExecError::NoJit)?;
-        self.0.code.get_or_init(|| Some(code));
+        self.keep(|| Some(code));
         Ok(())
+    }
+
+    #[cfg(feature = "jit")]
+    fn keep(&self, make: impl FnOnce() -> Option<super::jit::Code>) {
+        if let Some(code) = self.0.code.get_or_init(make) {
+            self.0.entry.store(code.entry().cast_mut(), core::sync::atomic::Ordering::Release);
+        }
     }
 
     #[cfg(not(feature = "jit"))]
@@ -92,7 +104,7 @@ impl Executable {
     /// True if it runs as machine code.
     pub fn is_machine_code(&self) -> bool {
         #[cfg(feature = "jit")]
-        return self.code().is_some();
+        return self.entry().is_some();
         #[cfg(not(feature = "jit"))]
         false
     }
@@ -110,9 +122,9 @@ impl Executable {
         let mut output = Output::new(out, limits);
         // SAFETY: the program is verified, and the value is as the caller promises.
         let status = unsafe {
-            match self.code() {
+            match self.entry() {
                 #[cfg(feature = "jit")]
-                Some(code) => code.encode(&mut output, value),
+                Some(entry) => super::jit::encode(entry, &mut output, value),
                 _ => interp::encode(&self.0.program, &mut output, value),
             }
         };
@@ -138,9 +150,9 @@ impl Executable {
         } else {
             // SAFETY: the program is verified, and the value is as the caller promises.
             unsafe {
-                match self.code() {
+                match self.entry() {
                     #[cfg(feature = "jit")]
-                    Some(code) => code.decode(&mut input, value),
+                    Some(entry) => super::jit::decode(entry, &mut input, value),
                     _ => interp::decode(&self.0.program, &mut input, value),
                 }
             }
@@ -153,12 +165,12 @@ impl Executable {
 
     #[cfg(feature = "jit")]
     #[inline]
-    fn code(&self) -> Option<&super::jit::Code> {
-        self.0.code.get()?.as_ref()
+    fn entry(&self) -> Option<core::ptr::NonNull<u8>> {
+        core::ptr::NonNull::new(self.0.entry.load(core::sync::atomic::Ordering::Acquire))
     }
 
     #[cfg(not(feature = "jit"))]
-    fn code(&self) -> Option<core::convert::Infallible> {
+    fn entry(&self) -> Option<core::convert::Infallible> {
         None
     }
 }

@@ -87,11 +87,11 @@ impl Writer<'_> {
                 self.block(def, &annotations, &format!("union {name} switch ({key}{ty})"), &cases);
             }
             DefKind::Enum { literals, .. } => {
-                let literals = self.literals(literals)?;
+                let literals = separated(self.literals(literals)?);
                 self.block(def, &annotations, &format!("enum {name}"), &literals);
             }
             DefKind::Bitmask { flags, .. } => {
-                let flags = self.flags(flags)?;
+                let flags = separated(self.flags(flags)?);
                 self.block(def, &annotations, &format!("bitmask {name}"), &flags);
             }
             DefKind::Bitset { base, fields } => {
@@ -219,7 +219,7 @@ impl Writer<'_> {
         }
     }
 
-    fn literals(&mut self, literals: &[EnumLiteral]) -> Result<Vec<Vec<String>>, EmitError> {
+    fn literals(&mut self, literals: &[EnumLiteral]) -> Result<Vec<String>, EmitError> {
         let mut next = 0;
         let mut parts = Vec::new();
         for literal in literals {
@@ -231,18 +231,18 @@ impl Writer<'_> {
                 text += "@default_literal ";
             }
             next = i64::from(literal.value) + 1;
-            parts.push(vec![self.listed(text, &literal.annotations, &literal.name)?]);
+            parts.push(self.listed(text, &literal.annotations, &literal.name)?);
         }
         Ok(parts)
     }
 
-    fn flags(&mut self, flags: &[Flag]) -> Result<Vec<Vec<String>>, EmitError> {
+    fn flags(&mut self, flags: &[Flag]) -> Result<Vec<String>, EmitError> {
         let mut next = 0;
         let mut parts = Vec::new();
         for flag in flags {
             let text = if flag.position == next { String::new() } else { format!("@position({}) ", flag.position) };
             next = flag.position + 1;
-            parts.push(vec![self.listed(text, &flag.annotations, &flag.name)?]);
+            parts.push(self.listed(text, &flag.annotations, &flag.name)?);
         }
         Ok(parts)
     }
@@ -252,7 +252,7 @@ impl Writer<'_> {
             text += &self.annotation(annotation, None)?;
             text.push(' ');
         }
-        Ok(text + &self.identifier(name)? + ",")
+        Ok(text + &self.identifier(name)?)
     }
 
     fn bit_field(&mut self, field: &BitField) -> Result<Vec<String>, EmitError> {
@@ -438,6 +438,13 @@ impl Writer<'_> {
         // Writing into a string cannot fail.
         let _ = writeln!(self.out, "{indent}{text}");
     }
+}
+
+/// One a line, commas between: other compilers take none behind the last.
+fn separated(parts: Vec<String>) -> Vec<Vec<String>> {
+    let last = parts.len().saturating_sub(1);
+    let comma = |i: usize| if i < last { "," } else { "" };
+    parts.into_iter().enumerate().map(|(i, part)| vec![part + comma(i)]).collect()
 }
 
 fn doc_lines(doc: &str) -> Vec<String> {

@@ -8,7 +8,7 @@
 //! assert_eq!(emit::idl(&schema).unwrap(), "@final\nstruct A {\n    @key int32 id;\n};\n");
 //! ```
 
-use polywire_core::schema::{Literal, Schema, Type};
+use polywire_core::schema::{Schema, Type};
 
 use crate::document::Constant;
 

@@ -101,32 +101,55 @@ struct Search<'a> {
     groups: Vec<Vec<DefId>>,
 }
 
+/// A definition whose uses are being looked at.
+struct Visit {
+    id: DefId,
+    uses: std::vec::IntoIter<Use>,
+    /// The smallest number that can be reached from it.
+    lowest: u32,
+}
+
 impl Search<'_> {
-    /// The smallest number that can be reached from `id`. Recursion is as deep as there are definitions, which their limit bounds.
-    fn visit(&mut self, id: DefId) -> u32 {
-        let at = id.0 as usize;
-        let number = self.next;
-        self.next += 1;
-        self.numbers[at] = number;
-        self.stack.push(id);
-        self.on_stack[at] = true;
-        let mut lowest = number;
-        for used in uses(self.schema, id) {
-            let there = used.id.0 as usize;
-            if self.numbers[there] == 0 {
-                lowest = lowest.min(self.visit(used.id));
-            } else if self.on_stack[there] {
-                lowest = lowest.min(self.numbers[there]);
+    /// Everything that can be reached from `id`. A chain may be as long as there are definitions, so it is no recursion.
+    fn visit(&mut self, id: DefId) {
+        let mut path = vec![self.open(id)];
+        while let Some(visit) = path.last_mut() {
+            if let Some(used) = visit.uses.next() {
+                let there = used.id.0 as usize;
+                if self.numbers[there] == 0 {
+                    path.push(self.open(used.id));
+                } else if self.on_stack[there] {
+                    visit.lowest = visit.lowest.min(self.numbers[there]);
+                }
+                continue;
+            }
+            let (id, lowest) = (visit.id, visit.lowest);
+            path.pop();
+            if let Some(outer) = path.last_mut() {
+                outer.lowest = outer.lowest.min(lowest);
+            }
+            if lowest == self.numbers[id.0 as usize] {
+                self.close(id);
             }
         }
-        if lowest == number {
-            let start = self.stack.iter().rposition(|open| *open == id).unwrap_or(0);
-            let mut group = self.stack.split_off(start);
-            group.iter().for_each(|id| self.on_stack[id.0 as usize] = false);
-            group.sort();
-            self.groups.push(group);
-        }
-        lowest
+    }
+
+    fn open(&mut self, id: DefId) -> Visit {
+        let number = self.next;
+        self.next += 1;
+        self.numbers[id.0 as usize] = number;
+        self.on_stack[id.0 as usize] = true;
+        self.stack.push(id);
+        Visit { id, uses: uses(self.schema, id).into_iter(), lowest: number }
+    }
+
+    /// What is on the stack from `id` on uses each other.
+    fn close(&mut self, id: DefId) {
+        let start = self.stack.iter().rposition(|open| *open == id).unwrap_or(0);
+        let mut group = self.stack.split_off(start);
+        group.iter().for_each(|id| self.on_stack[id.0 as usize] = false);
+        group.sort();
+        self.groups.push(group);
     }
 }
 

@@ -133,7 +133,8 @@ impl Writer<'_> {
         if def.nested {
             parts.push("nested".into());
         }
-        if def.auto_id == AutoId::Hash {
+        let numbered = matches!(def.kind, DefKind::Struct { .. } | DefKind::Union { .. });
+        if def.auto_id == AutoId::Hash && numbered {
             parts.push("autoid = \"hash\"".into());
         }
         parts.extend(more.iter().cloned());

@@ -1,5 +1,7 @@
 //! `#if` and its relatives.
 
+use std::rc::Rc;
+
 use super::{Condition, Macro, Preprocessor};
 use crate::lex::{Lexer, Tok, Token};
 use crate::source::Span;
@@ -91,23 +93,22 @@ impl Preprocessor<'_> {
         out
     }
 
-    /// A macro's tokens, macros in it replaced as often as the limit of nesting says.
-    fn value_of(&mut self, name: &str, used: &Token) -> Vec<Token> {
-        let mut name = name.to_string();
-        for _ in 0..self.limits.nesting {
-            match self.macros.get(name.as_str()) {
-                Some(Macro::Object(body)) => match &**body {
-                    [only] => match only.ident() {
-                        Some(next) => name = next.to_string(),
-                        None => return vec![Token { tok: only.tok.clone(), ..used.clone() }],
-                    },
-                    body => return body.to_vec(),
-                },
-                _ if name == "true" => return vec![Token { tok: Tok::Int(1), ..used.clone() }],
-                _ => break,
-            }
+    /// A macro's tokens, macros in it replaced.
+    fn value_of(&mut self, name: &Rc<str>, used: &Token) -> Vec<Token> {
+        let number = |value| Token { tok: Tok::Int(value), ..used.clone() };
+        if !matches!(self.macros.get(name), Some(Macro::Object(_))) {
+            return vec![number(i128::from(&**name == "true"))];
         }
-        vec![Token { tok: Tok::Int(0), ..used.clone() }]
+        // What a macro stands for goes where tokens go, and is fetched back from there.
+        let (before, braces) = (std::mem::take(&mut self.out.list), self.braces);
+        self.expand(name, used, &mut Vec::new());
+        let tokens = std::mem::replace(&mut self.out.list, before);
+        self.braces = braces;
+        let name_is_zero = |token: Token| match token.tok {
+            Tok::Ident(_) | Tok::Escaped(_) => number(0),
+            _ => token,
+        };
+        tokens.into_iter().map(name_is_zero).collect()
     }
 }
 
@@ -119,8 +120,18 @@ struct Reader<'a> {
 }
 
 /// Operators from the loosest to the tightest; of two with a common start the longer comes first.
-const LEVELS: [&[&str]; 9] =
-    [&["||"], &["&&"], &["|"], &["^"], &["&"], &["==", "!="], &["<=", ">=", "<", ">"], &["+", "-"], &["*", "/", "%"]];
+const LEVELS: [&[&str]; 10] = [
+    &["||"],
+    &["&&"],
+    &["|"],
+    &["^"],
+    &["&"],
+    &["==", "!="],
+    &["<=", ">=", "<", ">"],
+    &["<<", ">>"],
+    &["+", "-"],
+    &["*", "/", "%"],
+];
 
 impl Reader<'_> {
     fn binary(&mut self, level: usize) -> Option<i128> {
@@ -139,7 +150,7 @@ impl Reader<'_> {
             Some(Tok::Sym(c)) => Some(*c),
             _ => None,
         };
-        let doubled = matches!(operator, "|" | "&") && sym(self.pos) == sym(self.pos + 1);
+        let doubled = matches!(operator, "|" | "&" | "<" | ">") && sym(self.pos) == sym(self.pos + 1);
         !doubled && operator.chars().enumerate().all(|(i, c)| sym(self.pos + i) == Some(c))
     }
 
@@ -186,6 +197,8 @@ fn apply(operator: &str, a: i128, b: i128) -> Option<i128> {
         ">=" => truth(a >= b),
         "<" => truth(a < b),
         ">" => truth(a > b),
+        "<<" => a.checked_mul(1i128.checked_shl(u32::try_from(b).ok().filter(|b| *b < 64)?)?),
+        ">>" => a.checked_shr(u32::try_from(b).ok()?),
         "+" => a.checked_add(b),
         "-" => a.checked_sub(b),
         "*" => a.checked_mul(b),

@@ -1,13 +1,10 @@
 //! Schemas of every kind, made from a seed.
 
+use polywire_core::schema::arbitrary::Random;
 use polywire_core::schema::{
     Annotation, AutoId, BitField, Case, Def, DefId, DefKind, EnumLiteral, Extensibility, Literal, Member, Schema,
     SchemaBuilder, TryConstruct, Type,
 };
-
-pub use random::Random;
-
-mod random;
 
 const NAMES: [&str; 12] =
     ["alpha", "beta", "module", "Boolean", "port", "_led", "type", "isEcho", "self", "x2", "MAX_VALUE", "match"];
@@ -18,7 +15,7 @@ pub fn schema(random: &mut Random) -> Schema {
     let count = 1 + random.below(10);
     let mut defs: Vec<Def> = Vec::new();
     for i in 0..count {
-        let name = format!("{}{}{i}", random.of(&MODULES), random.of(&["Type", "other_type", "T_"]));
+        let name = format!("{}{}{i}", random.choose(&MODULES), random.choose(&["Type", "other_type", "T_"]));
         let def = definition(random, &name, &defs, count);
         defs.push(def);
     }
@@ -98,11 +95,11 @@ fn definition(random: &mut Random, name: &str, earlier: &[Def], count: usize) ->
             let chosen = random.below(literals.len());
             literals[chosen].is_default = random.one_in(2);
             let mut def = Def::enumeration(name, ["x"]);
-            def.kind = DefKind::Enum { bit_bound: *random.of(&[8, 16, 32]), literals };
+            def.kind = DefKind::Enum { bit_bound: *random.choose(&[8, 16, 32]), literals };
             def
         }
         1 => {
-            let mut def = Def::bitmask(name, *random.of(&[32, 64]), distinct_names(random));
+            let mut def = Def::bitmask(name, *random.choose(&[32, 64]), distinct_names(random));
             if let DefKind::Bitmask { flags, .. } = &mut def.kind {
                 let shift = random.below(20) as u8;
                 flags.iter_mut().skip(1).for_each(|f| f.position += shift);
@@ -115,7 +112,7 @@ fn definition(random: &mut Random, name: &str, earlier: &[Def], count: usize) ->
         _ => structure(random, name, earlier, count),
     };
     if !matches!(def.kind, DefKind::Alias { .. }) {
-        def.extensibility = *random.of(&[Extensibility::Final, Extensibility::Appendable, Extensibility::Mutable]);
+        def.extensibility = *random.choose(&[Extensibility::Final, Extensibility::Appendable, Extensibility::Mutable]);
         def.nested = random.one_in(4);
         def.auto_id = if random.one_in(6) { AutoId::Hash } else { AutoId::Sequential };
     }
@@ -133,7 +130,7 @@ fn structure(random: &mut Random, name: &str, earlier: &[Def], count: usize) -> 
     let def = Def::structure(name, members);
     match random.one_in(4) && !bases.is_empty() {
         true => {
-            let base = *random.of(&bases);
+            let base = *random.choose(&bases);
             let mut def = def.with_base(DefId(base as u32));
             // Explicit ids far from those that are counted.
             if let DefKind::Struct { members, .. } = &mut def.kind {
@@ -155,7 +152,7 @@ fn member(random: &mut Random, name: &str, earlier: &[Def], count: usize) -> Mem
     member.must_understand = random.one_in(6);
     member.external = random.one_in(6);
     member.try_construct =
-        *random.of(&[TryConstruct::Discard, TryConstruct::Discard, TryConstruct::UseDefault, TryConstruct::Trim]);
+        *random.choose(&[TryConstruct::Discard, TryConstruct::Discard, TryConstruct::UseDefault, TryConstruct::Trim]);
     member.default = if random.one_in(2) { value(random, &member.ty, earlier) } else { None };
     member.annotations = annotations(random);
     if let (Some(least), true) = (value(random, &member.ty, earlier), random.one_in(4)) {
@@ -171,7 +168,7 @@ fn union(random: &mut Random, name: &str, earlier: &[Def], count: usize) -> Def 
         0 => (Type::Bool, vec![1, 0]),
         1 => (Type::Char8, vec![97, 39, 200, 10]),
         2 if !enums.is_empty() => {
-            let chosen = *random.of(&enums);
+            let chosen = *random.choose(&enums);
             let DefKind::Enum { literals, .. } = &earlier[chosen].kind else { unreachable!() };
             (Type::Def(DefId(chosen as u32)), literals.iter().map(|l| i64::from(l.value)).collect())
         }
@@ -199,13 +196,13 @@ fn bitset(random: &mut Random, name: &str, earlier: &[Def]) -> Def {
     let bases: Vec<usize> =
         (0..earlier.len()).filter(|i| matches!(earlier[*i].kind, DefKind::Bitset { base: None, .. })).collect();
     let mut fields: Vec<BitField> =
-        (0..3).map(|i| BitField::new(format!("f{i}_{}", earlier.len()), *random.of(&[1, 3, 8, 9]))).collect();
+        (0..3).map(|i| BitField::new(format!("f{i}_{}", earlier.len()), *random.choose(&[1, 3, 8, 9]))).collect();
     fields[1].name = if random.one_in(2) { None } else { fields[1].name.clone() };
     fields[2].ty = Type::Uint64;
     let def = Def::bitset(name, fields);
     match bases.is_empty() || random.one_in(2) {
         true => def,
-        false => def.with_base(DefId(*random.of(&bases) as u32)),
+        false => def.with_base(DefId(*random.choose(&bases) as u32)),
     }
 }
 
@@ -233,21 +230,21 @@ fn ty(random: &mut Random, earlier: &[Def], count: usize, depth: usize) -> Type 
         Type::Char16,
     ];
     match random.below(if depth == 0 { 10 } else { 16 }) {
-        0..8 => random.of(&primitives).clone(),
-        8 => Type::String { bound: *random.of(&[0, 4, 300]) },
-        9 => Type::WString { bound: *random.of(&[0, 5]) },
+        0..8 => random.choose(&primitives).clone(),
+        8 => Type::String { bound: *random.choose(&[0, 4, 300]) },
+        9 => Type::WString { bound: *random.choose(&[0, 5]) },
         10 => Type::array(ty(random, earlier, count, depth - 1), [2, 3]),
         11 => Type::Map {
-            key: Box::new(random.of(&[Type::Int32, Type::String { bound: 4 }, Type::Bool]).clone()),
+            key: Box::new(random.choose(&[Type::Int32, Type::String { bound: 4 }, Type::Bool]).clone()),
             value: Box::new(ty(random, earlier, count, depth - 1)),
-            bound: *random.of(&[0, 9]),
+            bound: *random.choose(&[0, 9]),
         },
         12 if !earlier.is_empty() => Type::Def(DefId(random.below(earlier.len()) as u32)),
         // Possibly a definition that comes later, or the own one.
         13 if count > 0 => Type::sequence(Type::Def(DefId(random.below(count) as u32))),
         _ => Type::Sequence {
             element: Box::new(ty(random, earlier, count, depth - 1)),
-            bound: *random.of(&[0, 0, 7, 4_000_000_000]),
+            bound: *random.choose(&[0, 0, 7, 4_000_000_000]),
         },
     }
 }
@@ -256,19 +253,19 @@ fn ty(random: &mut Random, earlier: &[Def], count: usize, depth: usize) -> Type 
 fn value(random: &mut Random, ty: &Type, earlier: &[Def]) -> Option<Literal> {
     Some(match ty {
         Type::Bool => Literal::Bool(random.one_in(2)),
-        Type::Octet | Type::Uint8 => Literal::Int(*random.of(&[0, 255])),
-        Type::Int8 => Literal::Int(*random.of(&[-128, 127])),
-        Type::Int64 => Literal::Int(*random.of(&[i64::MIN.into(), i64::MAX.into()])),
+        Type::Octet | Type::Uint8 => Literal::Int(*random.choose(&[0, 255])),
+        Type::Int8 => Literal::Int(*random.choose(&[-128, 127])),
+        Type::Int64 => Literal::Int(*random.choose(&[i64::MIN.into(), i64::MAX.into()])),
         Type::Uint64 => Literal::Int(u64::MAX.into()),
         Type::Int16 | Type::Int32 | Type::Uint16 | Type::Uint32 => Literal::Int(77),
-        Type::Float32 => Literal::Float(f64::from(*random.of(&[0.1f32, -0.0, 1e38, 3.0]))),
-        Type::Float64 | Type::Float128 => Literal::Float(*random.of(&[0.1, -0.0, 1e300, 5e-324, 3.0])),
-        Type::Char8 => Literal::Char(*random.of(&[97, 39, 92, 0, 255])),
-        Type::Char16 => Literal::Char(*random.of(&[97, 0x20AC, 0xD800])),
-        Type::String { .. } => Literal::String(random.of(&["", "a\"\\", "\n\u{1}", "\u{20ac}"]).to_string()),
-        Type::WString { .. } => Literal::String(random.of(&["", "\u{20ac}x"]).to_string()),
+        Type::Float32 => Literal::Float(f64::from(*random.choose(&[0.1f32, -0.0, 1e38, 3.0]))),
+        Type::Float64 | Type::Float128 => Literal::Float(*random.choose(&[0.1, -0.0, 1e300, 5e-324, 3.0])),
+        Type::Char8 => Literal::Char(*random.choose(&[97, 39, 92, 0, 255])),
+        Type::Char16 => Literal::Char(*random.choose(&[97, 0x20AC, 0xD800])),
+        Type::String { .. } => Literal::String(random.choose(&["", "a\"\\", "\n\u{1}", "\u{20ac}"]).to_string()),
+        Type::WString { .. } => Literal::String(random.choose(&["", "\u{20ac}x"]).to_string()),
         Type::Def(id) => match &earlier.get(id.0 as usize)?.kind {
-            DefKind::Enum { literals, .. } => Literal::Enum(random.of(literals).name.clone()),
+            DefKind::Enum { literals, .. } => Literal::Enum(random.choose(literals).name.clone()),
             DefKind::Bitmask { .. } => Literal::Int(5),
             _ => return None,
         },
@@ -291,5 +288,5 @@ fn annotations(random: &mut Random) -> Vec<Annotation> {
 }
 
 fn doc(random: &mut Random) -> String {
-    random.of(&["", "", "One line.", "Two lines,\n\nthe second after a blank one: */ \"x\""]).to_string()
+    random.choose(&["", "", "One line.", "Two lines,\n\nthe second after a blank one: */ \"x\""]).to_string()
 }

@@ -203,7 +203,8 @@ impl Port for InprocPort {
 
     fn flush(&self, deadline: Instant) -> bool {
         self.settle();
-        self.0.peers().iter().fold(true, |all, peer| peer.out.flush(deadline) && all)
+        let late = |peer: &&Peer| !peer.out.flush(deadline);
+        self.0.peers().iter().filter(late).count() == 0
     }
 
     fn links(&self) -> Vec<LinkStats> {

@@ -60,6 +60,7 @@ struct State {
     deciding: bool,
 }
 
+type Refused = Vec<(Weak<dyn Route>, String)>;
 type Slots = Arc<Vec<(Arc<dyn Route>, Arc<dyn Slot>)>>;
 
 struct Channel {
@@ -72,7 +73,7 @@ struct Channel {
     /// Why no document will come.
     unfetched: Option<String>,
     /// Subscribers that cannot read it.
-    refused: Vec<(Weak<dyn Route>, String)>,
+    refused: Refused,
 }
 
 impl Incoming {
@@ -83,6 +84,11 @@ impl Incoming {
     /// For a link that comes while the node goes.
     pub(super) fn orphan(link: &LinkInfo) -> Self {
         Incoming { entry: Weak::new(), link: Arc::new(link.clone()), state: Mutex::default() }
+    }
+
+    /// Where the channels open now come from.
+    pub(super) fn sources(&self) -> Vec<Source> {
+        self.lock().channels.values().map(|channel| channel.source.clone()).collect()
     }
 
     /// Subscribers of the topic came or went.
@@ -240,7 +246,7 @@ impl Incoming {
 }
 
 impl Channel {
-    fn snapshot(&self) -> (Source, Slots, Vec<(Weak<dyn Route>, String)>) {
+    fn snapshot(&self) -> (Source, Slots, Refused) {
         (self.source.clone(), self.slots.clone(), self.refused.clone())
     }
 }

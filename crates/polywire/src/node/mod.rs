@@ -223,12 +223,23 @@ impl Node {
     /// Waits until everything published has left for the peers present; false if it has not by then.
     pub fn flush(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
-        self.ports().iter().fold(true, |all, port| port.flush(deadline) && all)
+        // All of them, also when one is late.
+        self.ports().iter().filter(|port| !port.flush(deadline)).count() == 0
     }
 
     /// Links to other nodes, over all ports.
     pub fn links(&self) -> usize {
         self.ports().iter().map(|port| port.port().links().len()).sum()
+    }
+
+    /// What publishers on other nodes have announced on the ports opened here, by topic. Announcements come soon after a link is up.
+    pub fn discovered(&self) -> Vec<Source> {
+        let mut sources: Vec<Source> = self.ports().iter().flat_map(|port| port.sources()).collect();
+        sources.sort_by(|a, b| {
+            let key = |source: &Source| (source.announcement.topic.clone(), source.announcement.writer);
+            key(a).cmp(&key(b))
+        });
+        sources
     }
 
     /// Says goodbye on all ports. Publishers and subscribers are of no use after that.

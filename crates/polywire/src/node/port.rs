@@ -11,7 +11,7 @@ use polywire_core::{
     frame::{Answer, Start},
 };
 
-use super::{Inner, Route, incoming::Incoming};
+use super::{Inner, Route, Source, incoming::Incoming};
 use crate::{
     engine::{
         Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Port, Sent, Sink, inproc::Loopback,
@@ -176,6 +176,13 @@ impl PortEntry {
 
     pub(crate) fn routes(&self, topic: &str) -> Vec<Arc<dyn Route>> {
         lock(&self.routes).iter().filter(|route| route.topic() == topic).cloned().collect()
+    }
+
+    /// What the peers have announced.
+    pub(crate) fn sources(&self) -> Vec<Source> {
+        let here = self.loopback.get().map(|(id, _)| *id);
+        let links = lock(&self.links);
+        links.iter().filter(|(id, _)| Some(**id) != here).flat_map(|(_, link)| link.sources()).collect()
     }
 
     fn reconsider(&self, topic: &str) {

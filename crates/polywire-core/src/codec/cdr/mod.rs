@@ -152,7 +152,7 @@ impl Dialect {
                 argument: self.encapsulation(writer),
                 body: core::mem::take(&mut program.root),
             };
-            program.root = Block(vec![Op { path: PathId(0), kind: region }]);
+            program.root = Block(alloc::vec![Op { path: PathId(0), kind: region }]);
         }
         program
     }

@@ -1,12 +1,12 @@
 //! JSON (RFC 8259): driven by the schema, without a tree. `spec/json.md` says how each type is written.
 
-use alloc::{sync::Arc, vec, vec::Vec};
+use alloc::{string::String, sync::Arc, vec, vec::Vec};
 
-use super::{Codec, LowerError, OptionSpec, Options, Properties, lower};
+use super::{BuildError, Codec, DynDecoder, DynEncoder, LowerError, OptionSpec, Options, Properties, lower};
 use crate::{
-    layout::Layout,
+    layout::{Layout, Record, RecordError, Shape},
     program::{
-        Block, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Program, Status, io::CodecError,
+        Backend, Block, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Program, Status, io::CodecError,
         kernels::json as text,
     },
     schema::Schema,
@@ -119,6 +119,62 @@ impl Style {
             flag_names: is("bitmask", "names"),
             write_null: is("null", "write"),
         }
+    }
+}
+
+/// A record could not be written as JSON or read from it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JsonError {
+    /// JSON cannot carry the type.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The text is no value of the type, or the value is too large.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// There is no record to read into.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+/// For a value now and then; an [`DynEncoder`] or [`DynDecoder`] is faster for many.
+///
+/// ```
+/// use polywire_core::layout::{Record, Shape};
+/// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
+///
+/// let mut types = SchemaBuilder::new();
+/// let members = vec![Member::new("level", Type::Int32).as_optional(), Member::new("name", Type::string())];
+/// let waypoint = types.add(Def::structure("Waypoint", members));
+/// let shape = Shape::of(&types.finish(Type::Def(waypoint))?)?;
+///
+/// let record = Record::from_json(&shape, r#"{"name": "RIVER", "level": 350}"#)?;
+/// assert_eq!(record.i64("level")?, 350);
+/// assert_eq!(record.to_json()?, r#"{"level":350,"name":"RIVER"}"#);
+/// # Ok::<(), Box<dyn core::error::Error>>(())
+/// ```
+impl Record {
+    /// The value as JSON, in one line.
+    pub fn to_json(&self) -> Result<String, JsonError> {
+        self.to_json_with(&Options::default())
+    }
+
+    /// The value as JSON under options of the codec `json`.
+    pub fn to_json_with(&self, options: &Options) -> Result<String, JsonError> {
+        let encoder = DynEncoder::with_backend(&JSON, options, self.shape(), Backend::Interpreter)?;
+        let mut bytes = Vec::new();
+        encoder.encode(self, &mut bytes)?;
+        // All that is written is UTF-8, so nothing is ever replaced.
+        Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// The value of a JSON text.
+    pub fn from_json(shape: &Arc<Shape>, text: &str) -> Result<Record, JsonError> {
+        let decoder =
+            DynDecoder::with_backend(&JSON, &Options::default(), shape.schema(), shape, Backend::Interpreter)?;
+        let mut record = Record::try_new(shape)?;
+        decoder.decode(text.as_bytes(), &mut record)?;
+        Ok(record)
     }
 }
 

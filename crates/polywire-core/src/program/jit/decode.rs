@@ -493,6 +493,14 @@ impl<'e> Emit<'e, '_> {
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(done);
             }
+            (TextForm::Kernel(kernel), _) if bound == 0 => {
+                let string = match place {
+                    Place::Sink => self.constant(0),
+                    place => self.place_address(place, frame),
+                };
+                let kernel = self.address(*kernel);
+                self.call_status(op, shims::get_text as *const u8, &[self.context, kernel, string]);
+            }
             _ => slow(self),
         }
     }

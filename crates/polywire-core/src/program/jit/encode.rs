@@ -297,7 +297,18 @@ impl<'e> Emit<'e, '_> {
                 emit.room(op, after + SLACK);
             }
         };
-        let TextForm::CountedNul { order } = form else { return slow(self) };
+        let order = match form {
+            TextForm::CountedNul { order } => order,
+            TextForm::Kernel(kernel) if bound == 0 => {
+                let (kernel, string) = (self.address(*kernel), self.place_address(place, frame));
+                self.call_status(op, shims::put_text as *const u8, &[self.context, kernel, string]);
+                if after > 0 {
+                    self.room(op, after + SLACK);
+                }
+                return;
+            }
+            TextForm::Kernel(_) => return slow(self),
+        };
         if utf16_bound && bound > 0 {
             return slow(self);
         }

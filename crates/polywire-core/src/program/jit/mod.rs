@@ -7,6 +7,7 @@
 //! Executable memory is never writable: it is written, then sealed, then run, and unmapped with the last user.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
+use core::ptr::NonNull;
 
 use cranelift_codegen::{
     ir::{AbiParam, Signature, types},
@@ -51,27 +52,32 @@ type DecodeFn = unsafe extern "C" fn(*mut Input<'_>, *mut u8) -> u32;
 type EncodeFn = unsafe extern "C" fn(*mut Output<'_>, *const u8) -> u32;
 
 impl Code {
-    /// Runs a decode program.
-    ///
-    /// # Safety
-    /// The program decodes, and `value` is as for [`interp::decode`](super::interp::decode).
-    #[inline]
-    pub unsafe fn decode(&self, input: &mut Input<'_>, value: *mut u8) -> Status {
-        // SAFETY: `root` was compiled with this signature, for a verified program.
-        let status = unsafe { core::mem::transmute::<*const u8, DecodeFn>(self.root)(input, value) };
-        if status == 0 { Status::Ok } else { Status::Failed }
+    /// Its first instruction, for [`encode`] and [`decode`].
+    pub fn entry(&self) -> *const u8 {
+        self.root
     }
+}
 
-    /// Runs an encode program.
-    ///
-    /// # Safety
-    /// The program encodes, and `value` is as for [`interp::encode`](super::interp::encode).
-    #[inline]
-    pub unsafe fn encode(&self, output: &mut Output<'_>, value: *const u8) -> Status {
-        // SAFETY: `root` was compiled with this signature, for a verified program.
-        let status = unsafe { core::mem::transmute::<*const u8, EncodeFn>(self.root)(output, value) };
-        if status == 0 { Status::Ok } else { Status::Failed }
-    }
+/// Runs a decode program.
+///
+/// # Safety
+/// `entry` is that of a decode program's code, which lives, and `value` is as for [`interp::decode`](super::interp::decode).
+#[inline]
+pub unsafe fn decode(entry: NonNull<u8>, input: &mut Input<'_>, value: *mut u8) -> Status {
+    // SAFETY: the code was compiled with this signature, for a verified program.
+    let status = unsafe { core::mem::transmute::<NonNull<u8>, DecodeFn>(entry)(input, value) };
+    if status == 0 { Status::Ok } else { Status::Failed }
+}
+
+/// Runs an encode program.
+///
+/// # Safety
+/// `entry` is that of an encode program's code, which lives, and `value` is as for [`interp::encode`](super::interp::encode).
+#[inline]
+pub unsafe fn encode(entry: NonNull<u8>, output: &mut Output<'_>, value: *const u8) -> Status {
+    // SAFETY: the code was compiled with this signature, for a verified program.
+    let status = unsafe { core::mem::transmute::<NonNull<u8>, EncodeFn>(entry)(output, value) };
+    if status == 0 { Status::Ok } else { Status::Failed }
 }
 
 impl Drop for Code {

@@ -8,7 +8,7 @@ use alloc::string::String;
 use crate::{
     layout::{EnumNode, Kind, NodeId, Scalar},
     program::{
-        Check, FaultKind, Input, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, Status,
+        Check, FaultKind, Input, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, Status, TextKernel,
         interp::{self, op as interpret},
     },
 };
@@ -162,6 +162,26 @@ pub(super) unsafe extern "C" fn put_wide(
         let Some(wide) = &(*kernel).wide else { return (*output).fail(FaultKind::Unrepresentable, 0, 0) };
         (wide.put)(&mut *output, u128::from(high) << 64 | u128::from(low))
     }
+}
+
+/// Reads a string as a codec's function does; `string` is null for none.
+pub(super) unsafe extern "C" fn get_text(
+    input: *mut Input<'_>,
+    kernel: *const TextKernel,
+    string: *mut String,
+) -> Status {
+    // SAFETY: as the module says.
+    unsafe { ((*kernel).get)(&mut *input, string.as_mut()) }
+}
+
+/// Writes a string as a codec's function does.
+pub(super) unsafe extern "C" fn put_text(
+    output: *mut Output<'_>,
+    kernel: *const TextKernel,
+    string: *const String,
+) -> Status {
+    // SAFETY: as the module says.
+    unsafe { ((*kernel).put)(&mut *output, &*string) }
 }
 
 /// Makes room for `count` elements, after the checks that a count is due, and gives the first.

@@ -31,7 +31,7 @@ pub const POWERS: [u64; 20] = {
 fn digits(value: u64) -> usize {
     // log10 from log2; the estimate is at most one too small.
     let bits = 64 - (value | 1).leading_zeros() as usize;
-    let estimate = bits * 1233 >> 12;
+    let estimate = (bits * 1233) >> 12;
     estimate + usize::from(value >= POWERS[estimate] || value == 0)
 }
 
@@ -121,7 +121,7 @@ pub fn read_digits(bytes: &[u8], value: &mut u64) -> usize {
 fn leading_digits(word: u64) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     // A digit's high nibble is 3, also after adding 6 to it; a carry into the next byte comes only from a byte that is no digit.
-    let other = (word & ONES * 0xF0) ^ (ONES * 0x30) | (word.wrapping_add(ONES * 6) & (ONES * 0xF0)) ^ (ONES * 0x30);
+    let other = (word & (ONES * 0xF0)) ^ (ONES * 0x30) | (word.wrapping_add(ONES * 6) & (ONES * 0xF0)) ^ (ONES * 0x30);
     other.trailing_zeros() as usize / 8
 }
 

@@ -73,12 +73,20 @@ impl Writer<'_> {
             Type::Map { key, value, bound } => {
                 format!("map<{}, {}{}", self.full_text(key), self.full_text(value), tail(*bound))
             }
-            Type::Array { element, dims } => {
-                dims.iter().fold(self.full_text(element), |text, n| text + &format!("[{n}]"))
-            }
+            array @ Type::Array { .. } => self.array_text(array),
             Type::Def(id) => self.schema.def(*id).name.clone(),
             primitive => primitive_name(primitive).into(),
         }
+    }
+
+    /// The dimensions of an array of arrays stand in one row, the outermost first.
+    fn array_text(&self, array: &Type) -> String {
+        let (mut at, mut text) = (array, String::new());
+        while let Type::Array { element, dims } = at {
+            text.extend(dims.iter().map(|n| format!("[{n}]")));
+            at = self.schema.resolve(element);
+        }
+        self.full_text(at) + &text
     }
 
     /// There is no `Default` for the type in the standard library.
@@ -106,6 +114,10 @@ impl Writer<'_> {
         Ok(match literal {
             Literal::Bool(value) => value.to_string(),
             Literal::Int(value) => value.to_string(),
+            Literal::Float(value) if !value.is_finite() => {
+                let what = format!("there is no literal for the default {value}");
+                return Err(EmitError::Value { def: self.def.clone(), what });
+            }
             Literal::Float(value) => float(*value, self.schema.resolve(ty)),
             Literal::Char(code) => match char::from_u32(*code) {
                 Some(c) => format!("{c:?}"),

@@ -90,7 +90,7 @@ impl Aligned {
     /// The payload, at an address divisible by 8.
     #[inline]
     pub(crate) fn place<'a>(&'a mut self, payload: &'a [u8]) -> &'a [u8] {
-        if payload.as_ptr().addr() % ALIGN == 0 {
+        if payload.as_ptr().addr().is_multiple_of(ALIGN) {
             return payload;
         }
         let words = payload.len().div_ceil(ALIGN);

@@ -58,6 +58,8 @@ struct State {
     full: bool,
     /// The peer was waited for in vain.
     stalled: bool,
+    /// Bytes that pumping has moved: tells a slow peer from one that takes nothing.
+    written: u64,
     broken: bool,
     tally: Tally,
 }
@@ -166,6 +168,7 @@ impl Outbox {
             pace: Pace::new(),
             full: false,
             stalled: false,
+            written: 0,
             broken: false,
             tally: Tally::default(),
         };
@@ -312,7 +315,8 @@ impl Outbox {
             }
             return state;
         } else {
-            state.queue.shrink(WRITE_BYTES * 4);
+            // A queue that fills now and then keeps its memory; only what one huge message took goes back.
+            state.queue.shrink(self.options.queue_bytes.saturating_mul(2));
             return self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state
@@ -448,7 +452,10 @@ impl Outbox {
         if state.broken {
             return;
         }
-        match state.queue.pump(most, |bytes| self.write(bytes)) {
+        let before = state.queue.len();
+        let pumped = state.queue.pump(most, |bytes| self.write(bytes));
+        state.written += before.saturating_sub(state.queue.len()) as u64;
+        match pumped {
             Ok(()) => {}
             Err(e) if is_full(&e) => {
                 state.full = true;
@@ -499,8 +506,11 @@ impl Outbox {
         size: usize,
         patience: Duration,
     ) -> MutexGuard<'a, State> {
-        let deadline = Instant::now() + patience;
+        let (mut deadline, mut written) = (Instant::now() + patience, state.written);
         while !state.has_room(size, &self.options) && !state.broken && !state.stalled {
+            if state.written != written {
+                (deadline, written) = (Instant::now() + patience, state.written);
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 state.stalled = true;

@@ -128,3 +128,104 @@ impl Queue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::{
+        envelope::{Announcement, Envelope, Id128},
+        frame::{Hello, Step, StreamDecoder},
+    };
+
+    use super::*;
+
+    /// Numbers without a pattern, from a seed that a failing test names.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % sides
+        }
+    }
+
+    #[test]
+    fn whatever_is_dropped_the_stream_stays_whole_and_tells() {
+        for seed in 0..200 {
+            check(seed);
+        }
+    }
+
+    fn check(seed: u64) {
+        let (mut dice, mut queue, mut wire) = (Dice(seed), Queue::new(true), Vec::new());
+        let (mut encoder, mut out) = (StreamEncoder::default(), Vec::new());
+        encoder.hello(&Hello { node: Id128::ZERO, incarnation: 1 }, &mut out);
+        queue.push([&out, &[]], 0, None);
+        let (mut sequence, mut dropped) = (0, 0);
+        let mut channels = Vec::new();
+        for _ in 0..300 {
+            out.clear();
+            match dice.roll(8) {
+                0 if channels.len() < 5 => {
+                    let start = Start { sequence, timestamp_ns: 0 };
+                    channels.push(encoder.announce(&Announcement::default(), start, &mut out).expect("fits"));
+                    queue.push([&out, &[]], 0, None);
+                }
+                1 if channels.len() > 3 => {
+                    encoder.retire(channels.remove(0), &mut out).expect("open");
+                    queue.push([&out, &[]], 0, None);
+                }
+                2 | 3 => dropped += u64::from(queue.drop_oldest()),
+                4 | 5 => {
+                    let mut budget = dice.roll(60) as usize;
+                    let pumped = queue.pump(usize::MAX, |bytes| match bytes.len().min(budget) {
+                        0 => Err(io::ErrorKind::WouldBlock.into()),
+                        sent => {
+                            budget -= sent;
+                            wire.extend_from_slice(&bytes[..sent]);
+                            Ok(sent)
+                        }
+                    });
+                    assert!(pumped.is_ok() || budget == 0, "seed {seed}");
+                }
+                _ if !channels.is_empty() => {
+                    let channel = channels[dice.roll(channels.len() as u64) as usize];
+                    sequence += 1;
+                    encoder.data(&Envelope::data(channel, sequence, sequence as i64), 8, &mut out).expect("fits");
+                    let start = Start { sequence, timestamp_ns: sequence as i64 };
+                    queue.push([&out, &sequence.to_le_bytes()], 0, Some((channel, start)));
+                }
+                _ => {}
+            }
+        }
+        let rest = queue.pump(usize::MAX, |bytes| {
+            wire.extend_from_slice(bytes);
+            Ok(bytes.len())
+        });
+        assert!(rest.is_ok() && queue.is_empty(), "seed {seed}");
+        assert_eq!(read(&wire, seed), (sequence - dropped, dropped), "seed {seed}");
+    }
+
+    /// Messages that came and messages told as lost.
+    fn read(wire: &[u8], seed: u64) -> (u64, u64) {
+        let (mut decoder, mut input, mut came, mut told) = (StreamDecoder::default(), wire, 0, 0);
+        loop {
+            match decoder.step(input).unwrap_or_else(|e| panic!("seed {seed}: {e}")) {
+                Step::Need(_) => break,
+                Step::Frame { frame, used } => {
+                    match frame {
+                        Frame::Data(envelope, payload) => {
+                            assert_eq!(envelope.sequence.to_le_bytes(), payload, "seed {seed}");
+                            assert_eq!(envelope.timestamp_ns, envelope.sequence as i64, "seed {seed}");
+                            came += 1;
+                        }
+                        Frame::Position { lost, .. } => told += lost,
+                        _ => {}
+                    }
+                    input = &input[used..];
+                }
+            }
+        }
+        assert!(input.is_empty(), "seed {seed}");
+        (came, told)
+    }
+}

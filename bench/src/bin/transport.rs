@@ -1,0 +1,23 @@
+//! `cargo run --release -p polywire-bench --features peers --bin transport [--quick] [--json FILE] [--markdown FILE] [GROUP..]`
+
+use polywire_bench::{
+    arguments::Arguments,
+    report::Report,
+    transport::{CHILD, MEASUREMENTS, serve},
+};
+
+fn main() -> std::io::Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == CHILD) {
+        serve(&words[1..]);
+        return Ok(());
+    }
+    let arguments = Arguments::parse();
+    let mut report = Report::new(arguments.command("transport"));
+    for (name, measure) in MEASUREMENTS {
+        if arguments.wants(name) {
+            report.groups.push(measure(arguments.effort()));
+        }
+    }
+    arguments.deliver(&report)
+}

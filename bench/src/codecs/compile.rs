@@ -1,0 +1,53 @@
+//! How long it takes to compile a program.
+
+use std::time::Instant;
+
+use polywire_core::program::Backend;
+
+use super::{
+    Measured, for_each_workload,
+    subject::{decoder, encoder},
+};
+use crate::{
+    measure::{Effort, Figure, median},
+    report::{Group, Row},
+};
+
+pub fn group(effort: Effort) -> Group {
+    // The first schema of a type is computed when it is asked for; that is not what is measured.
+    let rows = for_each_workload!(rows(effort)).into_iter().flatten().collect();
+    let note = "time from a schema to a program that runs, medians: lowered, verified and compiled to machine code; \
+                with the interpreter alone"
+        .into();
+    Group { title: "Compiling a program", note, rows, left_out: Vec::new() }
+}
+
+fn rows<T: Measured>(effort: Effort) -> [Row; 2] {
+    let row = |operation, make: fn(&str, Backend)| Row {
+        workload: T::NAME.into(),
+        operation,
+        figures: [
+            ("cdr", Backend::Jit),
+            ("json", Backend::Jit),
+            ("bson", Backend::Jit),
+            ("cdr interpreted", Backend::Interpreter),
+        ]
+        .into_iter()
+        .map(|(name, backend)| figure(name, effort, || make(name.split(' ').next().unwrap_or(name), backend)))
+        .collect(),
+    };
+    [
+        row("encode", |codec, backend| drop(encoder::<T>(codec, backend))),
+        row("decode", |codec, backend| drop(decoder::<T>(codec, backend))),
+    ]
+}
+
+fn figure(name: &'static str, effort: Effort, make: impl Fn()) -> Figure {
+    let once = |_| {
+        let start = Instant::now();
+        make();
+        start.elapsed().as_nanos() as f64
+    };
+    let ns = median((0..effort.turns.min(9)).map(once));
+    Figure { name, ns, ratio: f64::NAN, more_ns: f64::NAN, bar: None }
+}

@@ -1,0 +1,121 @@
+//! Fast CDR in a process of its own: a small C++ program, built when it is needed with the compiler of this machine.
+
+use std::{
+    cell::RefCell,
+    env, fs,
+    io::{self, BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{self, Child, ChildStdout, Command, Stdio},
+    time::Duration,
+};
+
+const SOURCE: &str = include_str!("../../peers/fastcdr.cpp");
+const HEADER: &str = "/usr/include/fastcdr/Cdr.h";
+
+/// The program that was built; deleted with this.
+#[derive(Debug)]
+pub struct Program {
+    folder: PathBuf,
+}
+
+/// Builds the program, or says why not.
+pub fn build() -> Result<Program, String> {
+    if !Path::new(HEADER).exists() {
+        return Err(format!("needs Debian's libfastcdr-dev: there is no {HEADER}"));
+    }
+    let program = Program { folder: env::temp_dir().join(format!("polywire-bench-{}", process::id())) };
+    let built = fs::create_dir_all(&program.folder)
+        .and_then(|()| fs::write(program.folder.join("fastcdr.cpp"), SOURCE))
+        .and_then(|()| program.compile());
+    match built {
+        Ok(true) => Ok(program),
+        Ok(false) => Err("g++ refuses the program".into()),
+        Err(error) => Err(format!("needs g++: {error}")),
+    }
+}
+
+impl Program {
+    fn compile(&self) -> io::Result<bool> {
+        let flags = ["-std=c++17", "-O3", "-march=native", "-o", "fastcdr", "fastcdr.cpp", "-lfastcdr"];
+        Ok(Command::new("g++").args(flags).current_dir(&self.folder).status()?.success())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Whether a folder of temporary files goes away is nothing to fail for.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A process that holds a workload's messages in its own types.
+pub struct FastCdr {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl FastCdr {
+    /// Starts it with a workload's name and bytes.
+    ///
+    /// # Panics
+    /// Unless it reads the bytes and writes the same.
+    pub fn start(program: &Program, workload: &str, encoded: &[Vec<u8>]) -> FastCdr {
+        let mut child = Command::new(program.folder.join("fastcdr"))
+            .arg(workload)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program that was just built");
+        let answers = BufReader::new(child.stdout.take().expect("its output is a pipe"));
+        let mut peer = FastCdr { child, answers };
+        peer.feed(encoded).expect("it takes the messages");
+        assert_eq!(peer.answer(), "ok", "Fast CDR reads {workload} and writes the same bytes");
+        peer
+    }
+
+    /// Encodes for about a duration; nanoseconds a message.
+    pub fn encode(&mut self, least: Duration) -> f64 {
+        self.measure("encode", least)
+    }
+
+    /// Decodes for about a duration; nanoseconds a message.
+    pub fn decode(&mut self, least: Duration) -> f64 {
+        self.measure("decode", least)
+    }
+
+    fn feed(&mut self, encoded: &[Vec<u8>]) -> io::Result<()> {
+        let input = self.child.stdin.as_mut().expect("its input is a pipe");
+        input.write_all(&(encoded.len() as u32).to_le_bytes())?;
+        for bytes in encoded {
+            input.write_all(&(bytes.len() as u32).to_le_bytes())?;
+            input.write_all(bytes)?;
+        }
+        input.flush()
+    }
+
+    fn measure(&mut self, what: &str, least: Duration) -> f64 {
+        let input = self.child.stdin.as_mut().expect("its input is a pipe");
+        writeln!(input, "{what} {}", least.as_nanos()).expect("it listens");
+        self.answer().parse().expect("a number")
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("it answers");
+        line.trim_end().into()
+    }
+}
+
+impl From<FastCdr> for RefCell<FastCdr> {
+    fn from(peer: FastCdr) -> Self {
+        RefCell::new(peer)
+    }
+}
+
+impl Drop for FastCdr {
+    fn drop(&mut self) {
+        // It ends with its input.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,41 @@
+//! Codecs against hand-written code and against peers.
+
+mod cdr;
+mod compile;
+mod evolved;
+mod fastcdr;
+mod serde_peers;
+mod subject;
+
+use polywire_workloads::{CodecsTest10, CodecsTest500, Floats, MarketData, ProcessorProbe};
+
+pub use fastcdr::FastCdr;
+pub use subject::{Measured, Subject, decoder, encoder};
+
+use crate::{measure::Effort, report::Group};
+
+/// A measurement by the name that chooses it.
+pub type Measurement = (&'static str, fn(Effort) -> Group);
+
+/// All measurements, in the order of their tables.
+pub const MEASUREMENTS: &[Measurement] = &[
+    ("cdr", cdr::group),
+    ("evolved", evolved::group),
+    ("json", serde_peers::json),
+    ("bson", serde_peers::bson),
+    ("compile", compile::group),
+];
+
+/// Does something for each of the measured types.
+macro_rules! for_each_workload {
+    ($function:ident($($argument:expr),*)) => {
+        [
+            $function::<MarketData>($($argument),*),
+            $function::<CodecsTest10>($($argument),*),
+            $function::<CodecsTest500>($($argument),*),
+            $function::<ProcessorProbe>($($argument),*),
+            $function::<Floats>($($argument),*),
+        ]
+    };
+}
+use for_each_workload;

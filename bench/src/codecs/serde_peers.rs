@@ -1,0 +1,125 @@
+//! JSON and BSON against libraries that go through serde.
+
+use std::hint::black_box;
+
+use polywire_core::program::Backend;
+
+use super::{Measured, Subject, for_each_workload, subject};
+use crate::{
+    measure::{Bar, Candidate, Effort, compare},
+    report::{Group, Row},
+};
+
+/// A peer: how it writes into a buffer used again, and how it reads.
+struct Peer<T> {
+    name: &'static str,
+    write: fn(&T, &mut Vec<u8>),
+    read: fn(&[u8]) -> T,
+}
+
+pub fn json(effort: Effort) -> Group {
+    let rows = for_each_workload!(rows("json", effort, json_peers())).into_iter().flatten().collect();
+    group("JSON", rows, "sonic-rs")
+}
+
+pub fn bson(effort: Effort) -> Group {
+    let rows = for_each_workload!(rows("bson", effort, bson_peers())).into_iter().flatten().collect();
+    group("BSON", rows, "the crate bson")
+}
+
+fn group(title: &'static str, rows: Vec<Row>, peers: &str) -> Group {
+    let note =
+        "multiples of Polywire with a derived type; it decodes into a value used again, the others into a new one, \
+                as serde has it; each reads what it writes itself"
+            .into();
+    let left_out = if cfg!(feature = "peers") { None } else { Some(format!("{peers} (needs the feature `peers`)")) };
+    Group { title, note, rows, left_out: left_out.into_iter().collect() }
+}
+
+fn json_peers<T: Measured>() -> Vec<Peer<T>> {
+    vec![
+        Peer {
+            name: "serde_json",
+            write: |message, out| serde_json::to_writer(out, message).expect("it encodes"),
+            read: |bytes| serde_json::from_slice(bytes).expect("it decodes"),
+        },
+        #[cfg(feature = "peers")]
+        Peer {
+            name: "sonic-rs",
+            write: |message, out| sonic_rs::to_writer(out, message).expect("it encodes"),
+            read: |bytes| sonic_rs::from_slice(bytes).expect("it decodes"),
+        },
+    ]
+}
+
+fn bson_peers<T: Measured>() -> Vec<Peer<T>> {
+    vec![
+        #[cfg(feature = "peers")]
+        Peer {
+            name: "bson",
+            write: |message, out| bson::serialize_to_buffer(message, out).expect("it encodes"),
+            read: |bytes| bson::deserialize_from_slice(bytes).expect("it decodes"),
+        },
+    ]
+}
+
+fn rows<T: Measured>(codec: &'static str, effort: Effort, peers: Vec<Peer<T>>) -> [Row; 2] {
+    let subject = Subject::<T>::new();
+    let ours = subject.encoded(codec);
+    subject.check(codec, &ours);
+    let theirs: Vec<Vec<Vec<u8>>> = peers.iter().map(|peer| check(codec, &subject, &ours, peer)).collect();
+
+    let mut encoders = vec![
+        Candidate::new("derived", subject.encode(codec, Backend::Jit)),
+        Candidate::new("record", subject.encode_records(codec)),
+        Candidate::new("interpreter", subject.encode(codec, Backend::Interpreter)),
+    ];
+    encoders.extend(peers.iter().map(|peer| encode(peer, subject.messages())));
+    let mut decoders = vec![
+        Candidate::new("derived", subject.decode(codec, Backend::Jit, &ours)),
+        Candidate::new("record", subject.decode_records(codec, &ours)),
+        Candidate::new("interpreter", subject.decode(codec, Backend::Interpreter, &ours)),
+    ];
+    decoders.extend(peers.iter().zip(&theirs).map(|(peer, encoded)| decode(peer, encoded)));
+    [("encode", encoders), ("decode", decoders)].map(|(operation, candidates)| Row {
+        workload: T::NAME.into(),
+        operation,
+        figures: compare(subject.messages().len(), candidates, effort),
+    })
+}
+
+/// Panics unless each reads what the other writes; gives what the peer writes.
+fn check<T: Measured>(codec: &str, subject: &Subject<T>, ours: &[Vec<u8>], peer: &Peer<T>) -> Vec<Vec<u8>> {
+    let (decoder, mut back) = (subject::decoder::<T>(codec, Backend::Jit), T::default());
+    let both = |(message, ours): (&T, &Vec<u8>)| {
+        assert!((peer.read)(ours) == *message, "{} reads our {}", peer.name, T::NAME);
+        let mut theirs = Vec::new();
+        (peer.write)(message, &mut theirs);
+        decoder.decode(&theirs, &mut back).expect("it decodes");
+        assert!(back == *message, "we read the {} of {}", T::NAME, peer.name);
+        theirs
+    };
+    subject.messages().iter().zip(ours).map(both).collect()
+}
+
+fn encode<'a, T: Measured>(peer: &Peer<T>, messages: &'a [T]) -> Candidate<'a> {
+    let (write, mut out) = (peer.write, Vec::new());
+    let round = move || {
+        for message in messages {
+            out.clear();
+            write(black_box(message), &mut out);
+            black_box(out.as_slice());
+        }
+    };
+    Candidate::new(peer.name, round).with_bar(Bar::AtLeast(1.0))
+}
+
+fn decode<'a, T: Measured>(peer: &Peer<T>, encoded: &'a [Vec<u8>]) -> Candidate<'a> {
+    let read = peer.read;
+    let round = move || {
+        for bytes in encoded {
+            black_box(read(black_box(bytes)));
+        }
+    };
+    Candidate::new(peer.name, round).with_bar(Bar::AtLeast(1.0))
+}

@@ -1,0 +1,165 @@
+//! A workload with its values, as a derived type and as records.
+
+use std::{hint::black_box, sync::Arc};
+
+use polywire_core::{
+    codec::{self, Codec, Decoder, DynDecoder, DynEncoder, Encoder, Options},
+    layout::{Message, Record, Shape, ValueRef},
+    program::Backend,
+};
+use polywire_workloads::{Samples, Workload};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// What is measured: a workload that all candidates can handle.
+pub trait Measured: Workload + Message + Serialize + DeserializeOwned {}
+impl<T: Workload + Message + Serialize + DeserializeOwned> Measured for T {}
+
+/// A workload's values.
+pub struct Subject<T> {
+    /// As the derived type, which the yardstick takes as well.
+    pub samples: Samples<T>,
+    /// The same values as records.
+    pub records: Vec<Record>,
+    /// Of the records.
+    pub shape: Arc<Shape>,
+}
+
+impl<T: Measured> Subject<T> {
+    /// Generates the values.
+    pub fn new() -> Subject<T> {
+        let samples = Samples::<T>::generate(T::MESSAGES);
+        let shape = Shape::of(T::shape().schema()).expect("records of a derived type's schema");
+        let mut subject = Subject { samples, records: Vec::new(), shape };
+        let bytes = subject.encoded("cdr");
+        let decoder = subject.record_decoder("cdr");
+        let record = |bytes: &Vec<u8>| {
+            let mut record = Record::new(&subject.shape);
+            decoder.decode(bytes, &mut record).expect("our own bytes");
+            record
+        };
+        let records: Vec<Record> = bytes.iter().map(record).collect();
+        for (record, message) in records.iter().zip(subject.messages()) {
+            assert!(record.view() == ValueRef::of(message), "{} as a record", T::NAME);
+        }
+        subject.records = records;
+        subject
+    }
+
+    /// The values.
+    pub fn messages(&self) -> &[T] {
+        self.samples.messages()
+    }
+
+    /// Each value's bytes in one of our formats.
+    pub fn encoded(&self, codec: &str) -> Vec<Vec<u8>> {
+        let encoder = encoder::<T>(codec, Backend::Jit);
+        let encode = |message| {
+            let mut out = Vec::new();
+            encoder.encode(message, &mut out).expect("it encodes");
+            out
+        };
+        self.messages().iter().map(encode).collect()
+    }
+
+    /// Encodes all values by one of our programs.
+    pub fn encode(&self, codec: &str, backend: Backend) -> impl FnMut() {
+        let (encoder, mut out) = (encoder::<T>(codec, backend), Vec::new());
+        move || {
+            for message in self.messages() {
+                out.clear();
+                encoder.encode(black_box(message), &mut out).expect("it encodes");
+                black_box(out.as_slice());
+            }
+        }
+    }
+
+    /// Encodes all records by one of our programs.
+    pub fn encode_records(&self, codec: &str) -> impl FnMut() {
+        let (encoder, mut out) = (self.record_encoder(codec), Vec::new());
+        move || {
+            for record in &self.records {
+                out.clear();
+                encoder.encode(black_box(record), &mut out).expect("it encodes");
+                black_box(out.as_slice());
+            }
+        }
+    }
+
+    /// Decodes messages into the derived type by one of our programs.
+    pub fn decode<'a>(&self, codec: &str, backend: Backend, encoded: &'a [Vec<u8>]) -> impl FnMut() + use<'a, T> {
+        let (decoder, mut back) = (decoder::<T>(codec, backend), T::default());
+        move || {
+            for bytes in encoded {
+                decoder.decode(black_box(bytes), &mut back).expect("it decodes");
+                black_box(&back);
+            }
+        }
+    }
+
+    /// Decodes messages into a record by one of our programs.
+    pub fn decode_records<'a>(&self, codec: &str, encoded: &'a [Vec<u8>]) -> impl FnMut() + use<'a, T> {
+        let (decoder, mut back) = (self.record_decoder(codec), Record::new(&self.shape));
+        move || {
+            for bytes in encoded {
+                decoder.decode(black_box(bytes), &mut back).expect("it decodes");
+                black_box(&back);
+            }
+        }
+    }
+
+    /// Panics unless all our ways of writing give `encoded`, and all our ways of reading give the values back.
+    pub fn check(&self, codec: &str, encoded: &[Vec<u8>]) {
+        let mut out = Vec::new();
+        for backend in [Backend::Jit, Backend::Interpreter] {
+            let (encoder, decoder) = (encoder::<T>(codec, backend), decoder::<T>(codec, backend));
+            let mut back = T::default();
+            for (message, bytes) in self.messages().iter().zip(encoded) {
+                out.clear();
+                encoder.encode(message, &mut out).expect("it encodes");
+                assert!(out == *bytes, "{} written as {codec} by {backend:?}", T::NAME);
+                decoder.decode(bytes, &mut back).expect("it decodes");
+                assert!(back == *message, "{} read from {codec} by {backend:?}", T::NAME);
+            }
+        }
+        let (encoder, decoder) = (self.record_encoder(codec), self.record_decoder(codec));
+        let mut back = Record::new(&self.shape);
+        for (record, bytes) in self.records.iter().zip(encoded) {
+            out.clear();
+            encoder.encode(record, &mut out).expect("it encodes");
+            assert!(out == *bytes, "records of {} written as {codec}", T::NAME);
+            decoder.decode(bytes, &mut back).expect("it decodes");
+            assert!(back == *record, "records of {} read from {codec}", T::NAME);
+        }
+    }
+
+    fn record_encoder(&self, codec: &str) -> DynEncoder {
+        DynEncoder::with_backend(find(codec), &Options::default(), &self.shape, Backend::Jit).expect("it lowers")
+    }
+
+    fn record_decoder(&self, codec: &str) -> DynDecoder {
+        let writer = T::shape().schema();
+        DynDecoder::with_backend(find(codec), &Options::default(), writer, &self.shape, Backend::Jit)
+            .expect("it lowers")
+    }
+}
+
+impl<T: Measured> Default for Subject<T> {
+    fn default() -> Self {
+        Subject::new()
+    }
+}
+
+/// A codec of ours.
+pub fn find(codec: &str) -> &'static dyn Codec {
+    codec::find(codec).expect("it is in the table")
+}
+
+/// An encoder of ours.
+pub fn encoder<T: Message>(codec: &str, backend: Backend) -> Encoder<T> {
+    Encoder::with_backend(find(codec), &Options::default(), backend).expect("it lowers")
+}
+
+/// A decoder of ours, of what the same type wrote.
+pub fn decoder<T: Message>(codec: &str, backend: Backend) -> Decoder<T> {
+    Decoder::with_backend(find(codec), &Options::default(), T::shape().schema(), backend).expect("it lowers")
+}

@@ -1,0 +1,159 @@
+//! What was measured, as text for a terminal, as Markdown and as JSON.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::measure::{Bar, Figure};
+
+/// Everything that one run measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The command that measures it again.
+    pub command: String,
+    /// Processor and operating system.
+    pub machine: String,
+    /// The tables.
+    pub groups: Vec<Group>,
+}
+
+/// A table: its candidates are the columns.
+#[derive(Clone, Debug, Serialize)]
+pub struct Group {
+    /// Its heading.
+    pub title: &'static str,
+    /// What its figures are.
+    pub note: String,
+    /// Its lines.
+    pub rows: Vec<Row>,
+    /// What was left out, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+}
+
+/// One line.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What was measured.
+    pub workload: String,
+    /// What was done with it.
+    pub operation: &'static str,
+    /// The candidates; the first is what the others are compared with.
+    pub figures: Vec<Figure>,
+}
+
+impl Report {
+    /// An empty report of a command.
+    pub fn new(command: String) -> Report {
+        Report { command, machine: machine(), groups: Vec::new() }
+    }
+
+    /// How many figures miss their bars.
+    pub fn missed(&self) -> usize {
+        let rows = self.groups.iter().flat_map(|group| &group.rows);
+        rows.flat_map(|row| &row.figures).filter(|figure| !figure.holds()).count()
+    }
+
+    /// For a terminal.
+    pub fn terminal(&self) -> String {
+        let mut out = String::new();
+        for group in &self.groups {
+            let _ = writeln!(out, "\n{}: {}", group.title, group.note);
+            let cells = group.cells(|figure| if figure.holds() { "" } else { " !" });
+            let widths = widths(&cells);
+            for line in &cells {
+                for (cell, width) in line.iter().zip(&widths) {
+                    let _ = write!(out, "{cell:width$}  ");
+                }
+                out.truncate(out.trim_end().len());
+                out.push('\n');
+            }
+            group.left_out.iter().for_each(|text| drop(writeln!(out, "left out: {text}")));
+        }
+        out
+    }
+
+    /// For the documentation.
+    pub fn markdown(&self) -> String {
+        let mut out = format!("Measured on {} by\n\n    {}\n", self.machine, self.command);
+        for group in &self.groups {
+            let _ = writeln!(out, "\n## {}\n\n{}\n", group.title, group.note);
+            let cells = group.cells(|figure| if figure.holds() { "" } else { " (missed)" });
+            for (at, line) in cells.iter().enumerate() {
+                let _ = writeln!(out, "| {} |", line.join(" | "));
+                if at == 0 {
+                    let _ = writeln!(out, "|{}", " --- |".repeat(line.len()));
+                }
+            }
+            group.left_out.iter().for_each(|text| drop(writeln!(out, "\nLeft out: {text}.")));
+        }
+        out
+    }
+}
+
+impl Group {
+    /// Heading and lines; `mark` is put behind each figure.
+    fn cells(&self, mark: impl Fn(&Figure) -> &'static str) -> Vec<Vec<String>> {
+        let mut names: Vec<&'static str> = Vec::new();
+        for figure in self.rows.iter().flat_map(|row| &row.figures) {
+            if !names.contains(&figure.name) {
+                names.push(figure.name);
+            }
+        }
+        let mut heading = vec![String::from("message"), String::new()];
+        heading.extend(names.iter().map(|name| name.to_string()));
+        heading.push("bar".into());
+        let line = |row: &Row| {
+            let mut line = vec![row.workload.clone(), row.operation.into()];
+            line.extend(names.iter().map(|name| row.cell(name, &mark)));
+            line.push(row.figures.iter().find_map(|figure| figure.bar).map_or_else(String::new, text_of_bar));
+            line
+        };
+        let mut cells: Vec<Vec<String>> = std::iter::once(heading).chain(self.rows.iter().map(line)).collect();
+        if cells.iter().skip(1).all(|line| line.last().is_some_and(String::is_empty)) {
+            cells.iter_mut().for_each(|line| drop(line.pop()));
+        }
+        cells
+    }
+}
+
+impl Row {
+    fn cell(&self, name: &str, mark: impl Fn(&Figure) -> &'static str) -> String {
+        let Some(at) = self.figures.iter().position(|figure| figure.name == name) else { return "-".into() };
+        let figure = &self.figures[at];
+        match (at, figure.bar) {
+            (0, _) => time(figure.ns),
+            (_, Some(Bar::PlusNs(_))) => format!("{:+.1} ns, {}{}", figure.more_ns, time(figure.ns), mark(figure)),
+            _ => format!("{:.2}x, {}{}", figure.ratio, time(figure.ns), mark(figure)),
+        }
+    }
+}
+
+fn text_of_bar(bar: Bar) -> String {
+    match bar {
+        Bar::AtMost(most) => format!("<= {most}x"),
+        Bar::AtLeast(least) => format!(">= {least}x"),
+        Bar::PlusNs(most) => format!("<= +{most} ns"),
+    }
+}
+
+fn time(ns: f64) -> String {
+    match ns {
+        ns if ns < 100.0 => format!("{ns:.1} ns"),
+        ns if ns < 10_000.0 => format!("{ns:.0} ns"),
+        ns if ns < 1e6 => format!("{:.1} us", ns / 1e3),
+        ns => format!("{:.1} ms", ns / 1e6),
+    }
+}
+
+fn widths(cells: &[Vec<String>]) -> Vec<usize> {
+    let columns = cells.first().map_or(0, Vec::len);
+    (0..columns).map(|at| cells.iter().map(|line| line[at].chars().count()).max().unwrap_or(0)).collect()
+}
+
+fn machine() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map(|(_, model)| model);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{} ({}, {cores} cores)", model.unwrap_or(std::env::consts::ARCH), std::env::consts::OS)
+}

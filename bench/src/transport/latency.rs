@@ -1,0 +1,86 @@
+//! Half a round trip of MarketData, typed and bare.
+
+use polywire_core::program::Backend;
+use polywire_workloads::{MarketData, Workload};
+
+use super::{
+    Family,
+    child::{OtherEnd, stay},
+    pubsub, raw,
+};
+use crate::{
+    codecs,
+    measure::{Bar, Effort, Figure, median, pin},
+    report::{Group, Row},
+};
+
+/// Round trips in a turn, the first of which do not count.
+const WARM_UP: usize = 20;
+
+pub fn group(effort: Effort) -> Group {
+    let note =
+        "one way, half a round trip between two processes, each pinned to a core of its own; typed is `publish` to \
+                `on_message_inline` and back with CDR in the default configuration, raw is a blocking socket \
+                (TCP_NODELAY) with the same bytes; turns of both alternate on connections that stay open"
+            .into();
+    let rows = [Family::Tcp, Family::Unix].into_iter().flat_map(|family| rows(family, effort)).collect();
+    Group { title: "Latency", note, rows, left_out: Vec::new() }
+}
+
+fn rows(family: Family, effort: Effort) -> [Row; 2] {
+    pin(0);
+    let other = OtherEnd::start(&["latency", family.name()]);
+    let [raw_address, typed_address] = other.addresses.as_slice() else { panic!("two addresses") };
+    let mut raw = raw::Ping::connect(family, raw_address, bytes());
+    let typed = pubsub::Ping::connect(family, typed_address, message());
+    // About 10 us a round trip, so that a turn is a few milliseconds.
+    let rounds = WARM_UP + (effort.turn.as_micros() as usize / 10).max(30);
+    let mut turns: [Vec<Vec<f64>>; 2] = [Vec::new(), Vec::new()];
+    for _ in 0..effort.turns * 2 {
+        for (turns, times) in turns.iter_mut().zip([raw.turn(rounds), typed.turn(rounds)]) {
+            turns.push(times[WARM_UP..].iter().map(|time| time.as_nanos() as f64 / 2.0).collect());
+        }
+    }
+    let workload = format!("MarketData over {}", family.name());
+    [("p50", 0.5, Some(Bar::AtMost(1.15))), ("p99", 0.99, None)].map(|(operation, quantile, bar)| Row {
+        workload: workload.clone(),
+        operation,
+        figures: vec![figure("raw", &turns, 0, quantile, None), figure("typed", &turns, 1, quantile, bar)],
+    })
+}
+
+/// The other end.
+pub(super) fn echo(family: Family) {
+    pin(1);
+    let raw = raw::echo(family, bytes().len());
+    let typed = pubsub::Echo::<MarketData>::listen(family);
+    stay(&[raw, typed.address.clone()]);
+}
+
+fn message() -> MarketData {
+    MarketData::generate(1).remove(0)
+}
+
+fn bytes() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    codecs::encoder::<MarketData>("cdr", Backend::Jit).encode(&message(), &mut bytes).expect("it encodes");
+    bytes
+}
+
+fn figure(name: &'static str, turns: &[Vec<Vec<f64>>; 2], at: usize, q: f64, bar: Option<Bar>) -> Figure {
+    let pairs = || turns[at].iter().zip(&turns[0]).map(|(own, raw)| (quantile(own, q), quantile(raw, q)));
+    let all: Vec<f64> = turns[at].iter().flatten().copied().collect();
+    Figure {
+        name,
+        ns: quantile(&all, q),
+        ratio: median(pairs().map(|(own, raw)| own / raw)),
+        more_ns: median(pairs().map(|(own, raw)| own - raw)),
+        bar,
+    }
+}
+
+fn quantile(values: &[f64], q: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get((sorted.len() as f64 * q) as usize).copied().unwrap_or(f64::NAN)
+}

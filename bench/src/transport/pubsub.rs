@@ -1,0 +1,222 @@
+//! Our own publishers and subscribers.
+
+use std::{
+    env,
+    net::TcpListener,
+    process,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    time::{Duration, Instant},
+};
+
+use polywire::{Node, Publisher, Subscription};
+use polywire_core::layout::Message;
+use polywire_workloads::MarketData;
+
+use super::Family;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Listens and publishes everything back.
+pub(super) struct Echo<T> {
+    pub address: String,
+    _node: Node,
+    _subscription: Subscription,
+    _type: std::marker::PhantomData<T>,
+}
+
+impl<T: Message + Sync> Echo<T> {
+    pub(super) fn listen(family: Family) -> Echo<T> {
+        let address = free_address(family);
+        let wire = format!("cdr@{}-listen/{address}", family.name());
+        let node = Node::new();
+        let back: Publisher<T> = node.publisher_on("back", &wire).expect("a publisher");
+        let subscriber = node.subscribe::<T>("there", Some(&wire)).expect("a subscriber");
+        let subscription = subscriber.on_message_inline(move |value, _| {
+            back.publish(value).expect("published");
+        });
+        Echo { address, _node: node, _subscription: subscription, _type: std::marker::PhantomData }
+    }
+}
+
+/// This end of [`Echo`].
+pub(super) struct Ping {
+    publisher: Arc<Publisher<MarketData>>,
+    message: MarketData,
+    state: Arc<Mutex<Turn>>,
+    done: mpsc::Receiver<Vec<Duration>>,
+    _node: Node,
+    _subscription: Subscription,
+}
+
+struct Turn {
+    left: usize,
+    start: Instant,
+    times: Vec<Duration>,
+}
+
+impl Ping {
+    pub(super) fn connect(family: Family, address: &str, message: MarketData) -> Ping {
+        let node = Node::new();
+        let wire = format!("cdr@{}-connect/{address}", family.name());
+        let publisher: Arc<Publisher<MarketData>> = Arc::new(node.publisher_on("there", &wire).expect("a publisher"));
+        let state = Arc::new(Mutex::new(Turn { left: 0, start: Instant::now(), times: Vec::new() }));
+        let (finished, done) = mpsc::channel();
+        let (again, turn, expected) = (publisher.clone(), state.clone(), message.clone());
+        let subscriber = node.subscribe::<MarketData>("back", Some(&wire)).expect("a subscriber");
+        let subscription = subscriber.on_message_inline(move |value, _| {
+            let mut turn = turn.lock().expect("nobody panicked");
+            let took = turn.start.elapsed();
+            assert!(*value == expected, "the value comes back as it went");
+            turn.times.push(took);
+            turn.left -= 1;
+            if turn.left == 0 {
+                return finished.send(std::mem::take(&mut turn.times)).expect("waited for");
+            }
+            turn.start = Instant::now();
+            again.publish(value).expect("published");
+        });
+        assert_eq!(publisher.wait_for_subscribers(1, PATIENCE), 1, "the other end subscribes");
+        let ping = Ping { publisher, message, state, done, _node: node, _subscription: subscription };
+        ping.wait_for_the_way_back();
+        ping
+    }
+
+    /// Round trips.
+    pub(super) fn turn(&self, rounds: usize) -> Vec<Duration> {
+        self.publish(rounds);
+        self.done.recv_timeout(PATIENCE).expect("nothing is lost")
+    }
+
+    fn publish(&self, rounds: usize) {
+        let mut turn = self.state.lock().expect("nobody panicked");
+        turn.left = rounds;
+        turn.times.reserve(rounds);
+        turn.start = Instant::now();
+        drop(turn);
+        self.publisher.publish(&self.message).expect("published");
+    }
+
+    /// The other end's publisher may not know of our subscriber yet: what it publishes before that does not come back.
+    fn wait_for_the_way_back(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            self.publish(1);
+            if self.done.recv_timeout(Duration::from_millis(200)).is_ok() {
+                return;
+            }
+        }
+        panic!("nothing comes back");
+    }
+}
+
+/// Listens and counts; answers when as many as a turn has are there.
+pub(super) struct Counter {
+    pub address: String,
+    _node: Node,
+    _subscription: Subscription,
+}
+
+impl Counter {
+    pub(super) fn listen(turn: u64) -> Counter {
+        let address = free_address(Family::Tcp);
+        let wire = format!("cdr@tcp-listen/{address}");
+        let node = Node::new();
+        let back: Publisher<Blob> = node.publisher_on("back", &wire).expect("a publisher");
+        let mut received = 0;
+        let subscriber = node.subscribe::<Blob>("there", Some(&wire)).expect("a subscriber");
+        let subscription = subscriber.on_message_inline(move |value, _| {
+            // In order and complete, or the answer never comes. Zero starts the count, and is answered.
+            assert!(value.number == 0 || value.number == received + 1, "{} after {received}", value.number);
+            received = value.number;
+            if received % turn == 0 {
+                back.publish(value).expect("published");
+            }
+        });
+        Counter { address, _node: node, _subscription: subscription }
+    }
+}
+
+/// A message of any size: in CDR its number, the length of its bytes, and those.
+#[derive(Clone, Debug, Default, polywire_derive::Message)]
+#[polywire(name = "Bench::Blob")]
+pub(super) struct Blob {
+    number: u64,
+    bytes: Vec<u8>,
+}
+
+impl Blob {
+    pub(super) fn of_size(size: usize) -> Blob {
+        Blob { number: 0, bytes: vec![7; size - 12] }
+    }
+}
+
+/// This end of [`Counter`].
+pub(super) struct Flood {
+    publisher: Publisher<Blob>,
+    message: Blob,
+    answered: Arc<AtomicU64>,
+    done: mpsc::Receiver<u64>,
+    _node: Node,
+    _subscription: Subscription,
+}
+
+impl Flood {
+    pub(super) fn connect(address: &str, size: usize) -> Flood {
+        let node = Node::new();
+        let wire = format!("cdr@tcp-connect/{address}");
+        let publisher: Publisher<Blob> = node.publisher_on("there", &wire).expect("a publisher");
+        let (finished, done) = mpsc::channel();
+        let answered = Arc::new(AtomicU64::new(0));
+        let count = answered.clone();
+        let subscriber = node.subscribe::<Blob>("back", Some(&wire)).expect("a subscriber");
+        let subscription = subscriber.on_message_inline(move |value, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+            finished.send(value.number).expect("waited for");
+        });
+        assert_eq!(publisher.wait_for_subscribers(1, PATIENCE), 1, "the other end subscribes");
+        let message = Blob::of_size(size);
+        let flood = Flood { publisher, message, answered, done, _node: node, _subscription: subscription };
+        flood.wait_for_the_way_back();
+        flood
+    }
+
+    /// Publishes `messages` and gives how long it took until all had arrived.
+    pub(super) fn turn(&mut self, messages: u64) -> Duration {
+        let start = Instant::now();
+        let first = self.message.number;
+        for number in first + 1..=first + messages {
+            self.message.number = number;
+            self.publisher.publish(&self.message).expect("published");
+        }
+        let last = self.done.recv_timeout(PATIENCE).expect("nothing is lost");
+        assert_eq!(last, self.message.number);
+        start.elapsed()
+    }
+
+    fn wait_for_the_way_back(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.answered.load(Ordering::Relaxed) == 0 {
+            assert!(Instant::now() < deadline, "nothing comes back");
+            self.publisher.publish(&self.message).expect("published");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        // Answers to further zeros are on their way.
+        std::thread::sleep(Duration::from_millis(100));
+        while self.done.try_recv().is_ok() {}
+    }
+}
+
+/// An address that was free a moment ago.
+fn free_address(family: Family) -> String {
+    match family {
+        Family::Tcp => {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            listener.local_addr().expect("it is bound").to_string()
+        }
+        Family::Unix => env::temp_dir().join(format!("polywire-bench-{}.sock", process::id())).display().to_string(),
+    }
+}

@@ -1,0 +1,52 @@
+//! Messages a second over TCP, nothing lost.
+
+use super::{
+    child::{OtherEnd, stay},
+    pubsub,
+};
+use crate::{
+    measure::{Candidate, Effort, compare_turns},
+    report::{Group, Row},
+};
+
+/// Messages in a turn, where there is time.
+const MESSAGES: u64 = 100_000;
+
+pub fn group(effort: Effort) -> Group {
+    let note = "time a message of a flood over TCP between two processes, from `publish` to the inline callback in the default \
+                configuration, complete and in order; libzmq is PUSH/PULL with its defaults and bytes of the same size"
+        .into();
+    let rows = [100, 1000].into_iter().map(|size| row(size, effort)).collect();
+    let left_out = if cfg!(feature = "peers") { None } else { Some("libzmq (needs the feature `peers`)".into()) };
+    Group { title: "Throughput", note, rows, left_out: left_out.into_iter().collect() }
+}
+
+fn row(size: usize, effort: Effort) -> Row {
+    let messages = if effort.turns > Effort::QUICK.turns { MESSAGES } else { 1000 };
+    let other = OtherEnd::start(&["throughput", &messages.to_string()]);
+    let mut ours = pubsub::Flood::connect(&other.addresses[0], size);
+    let per_message = |took: std::time::Duration| took.as_nanos() as f64 / messages as f64;
+    let candidates = vec![
+        Candidate::elsewhere("typed", move |_| per_message(ours.turn(messages))),
+        #[cfg(feature = "peers")]
+        {
+            let mut theirs = super::zeromq::Flood::connect(&other.addresses[1], &other.addresses[2], size);
+            Candidate::elsewhere("libzmq", move |_| per_message(theirs.turn(messages)))
+                .with_bar(crate::measure::Bar::AtLeast(1.0))
+        },
+    ];
+    Row { workload: format!("{size} bytes"), operation: "flood", figures: compare_turns(candidates, effort) }
+}
+
+/// The other end.
+pub(super) fn count(turn: u64) {
+    let ours = pubsub::Counter::listen(turn);
+    #[cfg(feature = "peers")]
+    let addresses = {
+        let [flood, answers] = super::zeromq::count(turn);
+        [ours.address.clone(), flood, answers]
+    };
+    #[cfg(not(feature = "peers"))]
+    let addresses = [ours.address.clone()];
+    stay(&addresses);
+}

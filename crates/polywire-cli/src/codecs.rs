@@ -1,0 +1,94 @@
+//! `polywire codecs`
+
+use clap::Args;
+use polywire::codec::{CODECS, Codec, OptionSpec};
+use polywire::engine::{ENGINES, Engine};
+use serde_json::{Value, json};
+
+use crate::{
+    outcome::{self, Outcome},
+    terminal::{Terminal, columns},
+};
+
+/// Lists the codecs with their options, and the engines
+#[derive(Args)]
+pub struct Codecs {
+    /// Only these codecs
+    #[arg(value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(CODECS.iter().map(|codec| codec.name())))]
+    names: Vec<String>,
+}
+
+impl Codecs {
+    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        let wanted = |codec: &&&dyn Codec| self.names.is_empty() || self.names.iter().any(|name| name == codec.name());
+        let chosen: Vec<&dyn Codec> = CODECS.iter().filter(wanted).copied().collect();
+        if terminal.json {
+            let codecs: Vec<Value> = chosen.iter().map(|codec| describe(*codec)).collect();
+            let engines: Vec<Value> = ENGINES.iter().map(|engine| describe_engine(*engine)).collect();
+            terminal.value(&json!({ "codecs": codecs, "engines": engines }))?;
+            return Ok(Outcome::Fine);
+        }
+        let codecs: String = chosen.iter().map(|codec| page(*codec)).collect();
+        terminal.text(&codecs)?;
+        if self.names.is_empty() {
+            let rows: Vec<Vec<String>> = ENGINES.iter().map(|engine| engine_row(*engine)).collect();
+            terminal.text(&format!("Engines\n{}", columns(&rows)))?;
+        }
+        Ok(Outcome::Fine)
+    }
+}
+
+fn page(codec: &dyn Codec) -> String {
+    let properties = codec.properties();
+    let mut traits = vec![if properties.text { "text" } else { "binary" }];
+    traits.push(if properties.self_describing { "self-describing" } else { "read with the writer's schema" });
+    traits.push(if properties.stateful { "a message may depend on those before" } else { "each message for itself" });
+    let rows: Vec<Vec<String>> = codec.options().iter().map(option_row).collect();
+    format!(
+        "{}: {}\n  {}\n  for {}\n  defined in {}\n{}\n",
+        codec.name(),
+        properties.summary,
+        traits.join(", "),
+        properties.typical_use,
+        properties.specification,
+        columns(&rows)
+    )
+}
+
+fn option_row(option: &OptionSpec) -> Vec<String> {
+    let values = option.values.join("|");
+    let equals = if values.is_empty() { "" } else { "=" };
+    vec![format!("  :{}{equals}{values}", option.name), option.help.to_owned()]
+}
+
+fn engine_row(engine: &dyn Engine) -> Vec<String> {
+    vec![format!("  {}/{}", engine.name(), engine.example()), engine.summary().to_owned()]
+}
+
+fn describe(codec: &dyn Codec) -> Value {
+    let properties = codec.properties();
+    let option = |option: &OptionSpec| json!({ "name": option.name, "values": option.values, "help": option.help });
+    json!({
+        "name": codec.name(),
+        "summary": properties.summary,
+        "text": properties.text,
+        "self_describing": properties.self_describing,
+        "stateful": properties.stateful,
+        "typical_use": properties.typical_use,
+        "specification": properties.specification,
+        "options": codec.options().iter().map(option).collect::<Vec<_>>(),
+    })
+}
+
+fn describe_engine(engine: &dyn Engine) -> Value {
+    let properties = engine.properties();
+    json!({
+        "name": engine.name(),
+        "summary": engine.summary(),
+        "example": engine.example(),
+        "reliable": properties.reliable,
+        "ordered": properties.ordered,
+        "multicast": properties.multicast,
+        "largest_payload": properties.largest_payload,
+    })
+}

@@ -1,0 +1,91 @@
+//! The demonstration's processes. All of them end with the one that started them.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::Sender,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+
+use super::{protocol::Told, types::Version};
+
+/// How long a process that has been told to end may take.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a process said; nothing when it has ended.
+pub struct Heard {
+    pub from: Version,
+    pub told: Option<Told>,
+}
+
+/// The processes that run. Dropping them ends them.
+#[derive(Default)]
+pub struct Children(Vec<Running>);
+
+struct Running {
+    version: Version,
+    child: Child,
+    orders: Option<ChildStdin>,
+}
+
+impl Children {
+    /// Starts this program again, as one of its hidden verbs.
+    pub fn start(&mut self, version: Version, arguments: &[String], heard: Sender<Heard>) -> anyhow::Result<u32> {
+        let program = std::env::current_exe().context("this program cannot be found")?;
+        let mut command = Command::new(program);
+        command.args(arguments).env_remove("POLYWIRE_WIRE").env_remove("POLYWIRE_CONFIG");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("the {} process cannot be started", version.name()))?;
+        let id = child.id();
+        let (orders, said) = (child.stdin.take(), child.stdout.take());
+        self.0.push(Running { version, child, orders });
+        thread::spawn(move || {
+            let lines = said.into_iter().flat_map(|said| BufReader::new(said).lines().map_while(Result::ok));
+            for told in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
+                // Nobody listens any more when the demonstration has ended.
+                let _ = heard.send(Heard { from: version, told: Some(told) });
+            }
+            let _ = heard.send(Heard { from: version, told: None });
+        });
+        Ok(id)
+    }
+
+    /// Gives a line to a process.
+    pub fn order(&mut self, version: Version, order: &str) -> anyhow::Result<()> {
+        let running = self.0.iter_mut().find(|running| running.version == version);
+        let orders = running.and_then(|running| running.orders.as_mut()).context("the process is gone")?;
+        Ok(writeln!(orders, "{order}").and_then(|()| orders.flush())?)
+    }
+
+    /// Waits for processes that have been told to end.
+    pub fn finish(&mut self) -> anyhow::Result<()> {
+        let until = Instant::now() + GRACE;
+        for running in &mut self.0 {
+            loop {
+                match running.child.try_wait()? {
+                    Some(status) if status.success() => break,
+                    Some(status) => bail!("the {} process ended with {status}", running.version.name()),
+                    None if Instant::now() > until => bail!("the {} process did not end", running.version.name()),
+                    None => thread::sleep(Duration::from_millis(5)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for running in &mut self.0 {
+            // Fails if it has ended, which is as good.
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! `polywire demo`
+
+mod children;
+mod digest;
+mod figures;
+mod picture;
+mod protocol;
+pub mod publisher;
+mod report;
+pub mod subscriber;
+mod types;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use polywire::Wire;
+use polywire::codec::CODECS;
+use serde_json::value::RawValue;
+
+use self::{
+    children::{Children, Heard},
+    protocol::{Figures, Told},
+    report::{ReaderReport, Report, WireRow, judge, table},
+    types::{READERS, Reading, Version},
+};
+use crate::{
+    outcome::{self, Misuse, Outcome},
+    seconds::{self, Seconds},
+    terminal::Terminal,
+    topic::wire_without_endpoint,
+};
+
+/// The topic.
+const TOPIC: &str = "demo/machine";
+
+/// How often the processes tell how far they are.
+const PROGRESS: Duration = Duration::from_millis(200);
+
+/// How much longer than planned it may take before it is given up.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Shows it all on this machine's own figures, in ten seconds
+///
+/// One process samples processor, memory and network and publishes them, in one format after the other. Two more processes read them: one has an older
+/// version of the type, one a newer. Each member they share is compared with what was published. Exit code 1 if anything was missed or misread.
+#[derive(Args)]
+pub struct Demo {
+    /// Format to publish in, as json or cdr:be; several times for several [default: every codec]
+    #[arg(short, long = "wire", value_name = "CODEC", value_parser = wire_without_endpoint)]
+    wires: Vec<Wire>,
+    /// Where the publisher is
+    #[arg(long, value_name = "ENGINE/ADDRESS", default_value = "tcp-listen/127.0.0.1:0")]
+    at: String,
+    /// How long it publishes, all formats together
+    #[arg(short, long, value_name = "SECONDS", default_value = "10")]
+    seconds: Seconds,
+    /// Messages per second
+    #[arg(short, long, value_name = "HZ", default_value = "100", value_parser = seconds::rate)]
+    rate: f64,
+    /// Prints the three versions of the type, and ends
+    #[arg(long)]
+    show_types: bool,
+    /// Draws the summary
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Draws the summary in a page of its own
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl Demo {
+    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        if self.show_types {
+            return show_types(terminal);
+        }
+        let wires = self.chosen()?;
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let flag = interrupted.clone();
+        ctrlc::set_handler(move || flag.store(true, Ordering::Release)).context("cannot listen for Ctrl-C")?;
+
+        let mut run = Run::start(&self, &wires, terminal)?;
+        if run.follow(self.seconds.0, &interrupted)?.is_none() {
+            return Ok(Outcome::Interrupted);
+        }
+        let report = run.report(self.rate)?;
+        drop(run);
+        self.show(&report, terminal)?;
+        Ok(if report.ok { Outcome::Fine } else { Outcome::Missed })
+    }
+
+    fn chosen(&self) -> anyhow::Result<Vec<String>> {
+        if self.wires.is_empty() {
+            return Ok(CODECS.iter().map(|codec| codec.name().to_owned()).collect());
+        }
+        let wires: Vec<String> = self.wires.iter().map(ToString::to_string).collect();
+        match wires.iter().enumerate().find(|(i, wire)| wires[..*i].contains(wire)) {
+            Some((_, twice)) => Err(Misuse(format!("--wire {twice} is there twice")).into()),
+            None => Ok(wires),
+        }
+    }
+
+    fn show(&self, report: &Report, terminal: &Terminal) -> anyhow::Result<()> {
+        if let Some(path) = &self.svg {
+            write(path, &picture::svg(report))?;
+        }
+        if let Some(path) = &self.html {
+            write(path, &picture::html(report))?;
+        }
+        match terminal.json {
+            true => terminal.value(report),
+            false => Ok(terminal.text(&format!("{}\n{}", table(&report.wires), report.words()))?),
+        }
+    }
+}
+
+fn show_types(terminal: &Terminal) -> outcome::Result {
+    for version in [Version::Published, Version::Older, Version::Newer] {
+        let (name, text) = version.file();
+        terminal.text(&format!("// {name}\n{text}\n"))?;
+    }
+    Ok(Outcome::Fine)
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The processes, and what they have told.
+struct Run<'a> {
+    children: Children,
+    heard: Receiver<Heard>,
+    terminal: &'a Terminal,
+    endpoint: String,
+    published: Side,
+    older: Side,
+    newer: Side,
+    /// Lines of the table on the terminal.
+    drawn: usize,
+}
+
+/// One process.
+#[derive(Default)]
+struct Side {
+    figures: Vec<Figures>,
+    done: bool,
+    last: String,
+    problems: Vec<String>,
+}
+
+impl<'a> Run<'a> {
+    fn start(demo: &Demo, wires: &[String], terminal: &'a Terminal) -> anyhow::Result<Run<'a>> {
+        let (tell, heard) = mpsc::channel();
+        let mut children = Children::default();
+        let mut arguments = vec!["demo-publisher".to_owned(), format!("--at={}", demo.at)];
+        arguments.extend(wires.iter().map(|wire| format!("--wire={wire}")));
+        arguments.push(format!("--rate={}", demo.rate));
+        arguments.push(format!("--seconds={}", demo.seconds));
+        let publisher = children.start(Version::Published, &arguments, tell.clone())?;
+        let endpoint = listening(&heard)?;
+        let mut ids = vec![format!("publisher {publisher}")];
+        for version in READERS {
+            let at = format!("--at={}", to_connect(&endpoint));
+            let arguments = ["demo-subscriber".to_owned(), at, format!("--version={}", version.name())];
+            let id = children.start(version, &arguments, tell.clone())?;
+            ids.push(format!("{} subscriber {id}", version.name()));
+        }
+        if !terminal.json {
+            terminal.line(&format!("Topic {TOPIC} at {endpoint}; processes: {}\n", ids.join(", ")))?;
+        }
+        let sides = || (Side::default(), Side::default(), Side::default());
+        let (published, older, newer) = sides();
+        Ok(Run { children, heard, terminal, endpoint, published, older, newer, drawn: 0 })
+    }
+
+    /// Until all have finished; none if interrupted.
+    fn follow(&mut self, planned: Duration, interrupted: &AtomicBool) -> anyhow::Result<Option<()>> {
+        let until = Instant::now() + planned + PATIENCE;
+        while !(self.older.done && self.newer.done) {
+            if interrupted.load(Ordering::Acquire) {
+                return Ok(None);
+            }
+            if Instant::now() > until {
+                bail!("it takes far longer than the {} s planned", planned.as_secs());
+            }
+            match self.heard.recv_timeout(Duration::from_millis(50)) {
+                Ok(heard) => self.take(heard)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => bail!("all processes have ended"),
+            }
+            self.draw()?;
+        }
+        self.erase()?;
+        self.children.order(Version::Published, "end")?;
+        self.children.finish()?;
+        Ok(Some(()))
+    }
+
+    fn take(&mut self, heard: Heard) -> anyhow::Result<()> {
+        let from = heard.from;
+        match heard.told {
+            Some(Told::Progress { wires }) => self.side(from).figures = wires,
+            Some(Told::Done { wires, lost, undecodable, last }) => {
+                let count = wires.iter().map(|figures| figures.messages).sum::<u64>();
+                let side = self.side(from);
+                (side.figures, side.done, side.last) = (wires, true, last);
+                if lost + undecodable > 0 {
+                    side.problems.push(format!("{}: {lost} lost, {undecodable} not decoded", from.name()));
+                }
+                if from == Version::Published {
+                    let order = format!("finish {count}");
+                    READERS.iter().try_for_each(|reader| self.children.order(*reader, &order))?;
+                }
+            }
+            Some(Told::Trouble { text }) => self.side(from).problems.push(format!("{}: {text}", from.name())),
+            Some(Told::Listening { .. }) => {}
+            None if self.side(from).done => {}
+            None => {
+                let problems =
+                    [&self.published, &self.older, &self.newer].map(|side| side.problems.join("; ")).join("");
+                bail!("the {} process has ended before its time: {problems}", from.name());
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, rate_hz: f64) -> anyhow::Result<Report> {
+        let writer = Version::Published.schema()?;
+        let (mut readers, mut problems) = (Vec::new(), std::mem::take(&mut self.published.problems));
+        for version in READERS {
+            let reading = Reading::of(&writer, &version.schema()?)?;
+            let published = std::mem::take(&mut self.published.figures);
+            let side = self.side(version);
+            problems.append(&mut side.problems);
+            problems.extend(judge(version, &reading, &published, &side.figures));
+            readers.push(ReaderReport { version: version.name(), reading, last: raw(&side.last) });
+            self.published.figures = published;
+        }
+        Ok(Report {
+            topic: TOPIC,
+            endpoint: self.endpoint.clone(),
+            rate_hz,
+            wires: self.rows(),
+            published: raw(&self.published.last),
+            readers,
+            ok: problems.is_empty(),
+            problems,
+        })
+    }
+
+    fn side(&mut self, version: Version) -> &mut Side {
+        match version {
+            Version::Published => &mut self.published,
+            Version::Older => &mut self.older,
+            Version::Newer => &mut self.newer,
+        }
+    }
+
+    fn rows(&self) -> Vec<WireRow> {
+        WireRow::all(&self.published.figures, &self.older.figures, &self.newer.figures)
+    }
+
+    /// The table so far, in place of the one before.
+    fn draw(&mut self) -> anyhow::Result<()> {
+        if self.terminal.live && !self.terminal.json {
+            self.erase()?;
+            let text = table(&self.rows());
+            self.drawn = text.lines().count();
+            self.terminal.text(&text)?;
+        }
+        Ok(())
+    }
+
+    fn erase(&mut self) -> anyhow::Result<()> {
+        match std::mem::take(&mut self.drawn) {
+            0 => Ok(()),
+            lines => Ok(self.terminal.text(&format!("\u{1b}[{lines}A\u{1b}[J"))?),
+        }
+    }
+}
+
+fn listening(heard: &Receiver<Heard>) -> anyhow::Result<String> {
+    match heard.recv_timeout(PATIENCE).map(|heard| heard.told) {
+        Ok(Some(Told::Listening { endpoint })) => Ok(endpoint),
+        _ => Err(anyhow!("the publisher cannot be started; what it said stands above")),
+    }
+}
+
+/// Subscribers never listen, so that none takes the publisher's place.
+fn to_connect(endpoint: &str) -> String {
+    match endpoint.split_once('/') {
+        Some((engine @ ("tcp" | "unix"), address)) => format!("{engine}-connect/{address}"),
+        Some((engine, address)) => match engine.strip_suffix("-listen") {
+            Some(family) => format!("{family}-connect/{address}"),
+            None => endpoint.to_owned(),
+        },
+        None => endpoint.to_owned(),
+    }
+}
+
+fn raw(json: &str) -> Option<Box<RawValue>> {
+    RawValue::from_string(json.to_owned()).ok()
+}

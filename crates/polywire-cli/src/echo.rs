@@ -1,0 +1,196 @@
+//! `polywire echo`
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use clap::{Args, ValueEnum};
+use polywire::layout::{Record, ValueRef};
+use polywire::{
+    Info, Node, Sample,
+    coding::{Coding, Discovered, Dynamic},
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::{
+    outcome::{self, Missed, Outcome},
+    seconds::Seconds,
+    terminal::Terminal,
+    text::{JsonText, field, readable},
+    topic::{WireArgs, place},
+    types::TypeArgs,
+    watch::Watch,
+};
+
+/// How often events are looked at while no message comes.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Prints the messages of a topic
+///
+/// Without --idl they are shown as their writer declares them: its schema is fetched over the link. With --idl they are read as that version of the type.
+/// A writer whose type does not agree with it ends the command with exit code 2.
+#[derive(Args)]
+pub struct Echo {
+    /// Topic to subscribe to
+    topic: String,
+    #[command(flatten)]
+    ty: TypeArgs,
+    #[command(flatten)]
+    wire: WireArgs,
+    /// One JSON text a line, or a form for people
+    #[arg(long, value_enum, default_value_t = Format::Json)]
+    format: Format,
+    /// Ends after so many messages
+    #[arg(short = 'n', long, value_name = "N")]
+    count: Option<u64>,
+    /// Gives up when no message comes for so long
+    #[arg(short, long, value_name = "SECONDS")]
+    timeout: Option<Seconds>,
+    /// Prints this part of the messages alone, as entries[0].price
+    #[arg(long, value_name = "PATH")]
+    field: Option<String>,
+    /// Prints with each message when, in which format and by whom it was sent
+    #[arg(long)]
+    info: bool,
+    /// Goes on when a writer's type does not agree; others may
+    #[arg(long)]
+    keep_going: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Json,
+    Pretty,
+}
+
+impl Echo {
+    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        match self.ty.schema(terminal)? {
+            Some(schema) => self.run_with(Dynamic::of(&schema)?, terminal),
+            None => self.run_with(Discovered::new()?, terminal),
+        }
+    }
+
+    fn run_with<C: Coding<Value = Record>>(self, coding: C, terminal: &Terminal) -> outcome::Result {
+        let (node, wire) = self.wire.open(&self.topic)?;
+        let mut watch = Watch::new(&node);
+        let subscriber = node.subscribe_of(&self.topic, Some(&wire.to_string()), coding)?.open();
+        let mut printer = Printer { echo: &self, terminal, json: JsonText::default() };
+        let (mut printed, mut last) = (0, Instant::now());
+        while self.count.is_none_or(|count| printed < count) {
+            if let Some(sample) = subscriber.recv_timeout(TICK) {
+                printer.print(&sample)?;
+                (printed, last) = (printed + 1, Instant::now());
+            }
+            watch.poll(terminal);
+            if watch.mismatches > 0 && !self.keep_going {
+                // The writer hears of it, too.
+                thread::sleep(TICK);
+                node.close();
+                return Ok(Outcome::Failed);
+            }
+            if self.timeout.is_some_and(|timeout| last.elapsed() >= timeout.0) {
+                break;
+            }
+        }
+        watch.poll(terminal);
+        self.end(printed, &watch, &node, &place(&wire))
+    }
+
+    fn end(&self, printed: u64, watch: &Watch, node: &Node, place: &str) -> outcome::Result {
+        if watch.mismatches + watch.undecodable > 0 {
+            return Ok(Outcome::Failed);
+        }
+        let timeout = self.timeout.map(|timeout| timeout.to_string()).unwrap_or_default();
+        match (printed, self.count) {
+            (0, None | Some(1..)) => Err(nothing_came(&self.topic, place, &timeout, node).into()),
+            (some, Some(count)) if some < count => {
+                Err(Missed(format!("{some} of {count} messages, and then none for {timeout} s")).into())
+            }
+            _ => Ok(Outcome::Fine),
+        }
+    }
+}
+
+/// Says what can be found out about the reason.
+pub fn nothing_came(topic: &str, place: &str, timeout: &str, node: &Node) -> Missed {
+    let others: Vec<String> = node.discovered().iter().map(|source| source.announcement.topic.clone()).collect();
+    let why = match (node.links(), others.iter().any(|other| other == topic)) {
+        (0, _) => "nobody else is there; start a publisher with the same wire".to_owned(),
+        (_, true) => "its publisher is there and says nothing".to_owned(),
+        (_, false) if others.is_empty() => "nobody publishes there".to_owned(),
+        (_, false) => format!("there are the topics {}", others.join(", ")),
+    };
+    Missed(format!("no message on '{topic}' at {place} for {timeout} s: {why}"))
+}
+
+/// A message with what came with it.
+#[derive(Serialize)]
+struct WithInfo<'a> {
+    sequence: u64,
+    timestamp_ns: i64,
+    kind: String,
+    codec: &'a str,
+    bytes: usize,
+    writer: String,
+    #[serde(rename = "type")]
+    type_name: &'a str,
+    value: &'a RawValue,
+}
+
+struct Printer<'a> {
+    echo: &'a Echo,
+    terminal: &'a Terminal,
+    json: JsonText,
+}
+
+impl Printer<'_> {
+    fn print(&mut self, sample: &Sample<Record>) -> anyhow::Result<()> {
+        match self.echo.format {
+            Format::Pretty if !self.terminal.json => self.pretty(sample),
+            _ => self.json(sample),
+        }
+    }
+
+    fn json(&mut self, sample: &Sample<Record>) -> anyhow::Result<()> {
+        let value = self.json.of(&sample.value, self.echo.field.as_deref())?;
+        if !self.echo.info {
+            return Ok(self.terminal.line(&value)?);
+        }
+        let Info { sequence, timestamp_ns, bytes, .. } = sample.info;
+        let announced = &sample.info.source.announcement;
+        let value: &RawValue = serde_json::from_str(&value)?;
+        self.terminal.value(&WithInfo {
+            sequence,
+            timestamp_ns,
+            kind: format!("{:?}", sample.info.kind).to_lowercase(),
+            codec: &announced.codec,
+            bytes,
+            writer: announced.writer.to_string(),
+            type_name: &announced.type_name,
+            value,
+        })
+    }
+
+    fn pretty(&mut self, sample: &Sample<Record>) -> anyhow::Result<()> {
+        let value = match &self.echo.field {
+            Some(path) => field(&sample.value, path)?.unwrap_or(ValueRef::Absent),
+            None => sample.value.view(),
+        };
+        let mut text = readable(value);
+        if self.echo.info {
+            let (info, announced) = (&sample.info, &sample.info.source.announcement);
+            let head = format!(
+                "# {} of writer {}: {}, {} bytes of {}\n",
+                info.sequence, announced.writer, announced.type_name, info.bytes, announced.codec
+            );
+            text.insert_str(0, &head);
+        }
+        if self.echo.field.is_none() {
+            text.push_str("---\n");
+        }
+        Ok(self.terminal.text(&text)?)
+    }
+}

@@ -1,0 +1,113 @@
+//! The command line of Polywire, one file a verb.
+
+mod bw;
+mod codecs;
+mod completions;
+mod demo;
+mod echo;
+mod hz;
+mod idl;
+mod list;
+mod outcome;
+mod publish;
+mod rate;
+mod seconds;
+mod terminal;
+mod text;
+mod topic;
+mod type_of;
+mod types;
+mod unknown;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::{ArgAction, Parser, Subcommand};
+
+use outcome::Outcome;
+use terminal::Terminal;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    fine
+  1    nothing came in time, or what was asked for was not met
+  2    failed: types that do not agree, files that are wrong, links that broke
+  3    bad arguments
+  130  interrupted
+
+Without a wire, topics are at tcp/127.0.0.1:7447: the first process there listens and relays.";
+
+/// Typed publish/subscribe in which the wire is a run-time choice
+#[derive(Parser)]
+#[command(name = "polywire", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+struct Cli {
+    /// Tells what happens on the links; twice for more
+    #[arg(short, long, global = true, display_order = 100, action = ArgAction::Count)]
+    verbose: u8,
+    /// Prints JSON, for programs
+    #[arg(long, global = true, display_order = 101)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Demo(demo::Demo),
+    Pub(publish::Pub),
+    Echo(echo::Echo),
+    Hz(hz::Hz),
+    Bw(bw::Bw),
+    List(list::List),
+    Typeof(type_of::Typeof),
+    #[command(subcommand)]
+    Idl(idl::Idl),
+    Codecs(codecs::Codecs),
+    Completions(completions::Completions),
+    #[command(hide = true)]
+    DemoPublisher(demo::publisher::DemoPublisher),
+    #[command(hide = true)]
+    DemoSubscriber(demo::subscriber::DemoSubscriber),
+}
+
+impl Verb {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        match self {
+            Verb::Demo(verb) => verb.run(terminal),
+            Verb::Pub(verb) => verb.run(terminal),
+            Verb::Echo(verb) => verb.run(terminal),
+            Verb::Hz(verb) => verb.run(terminal),
+            Verb::Bw(verb) => verb.run(terminal),
+            Verb::List(verb) => verb.run(terminal),
+            Verb::Typeof(verb) => verb.run(terminal),
+            Verb::Idl(verb) => verb.run(terminal),
+            Verb::Codecs(verb) => verb.run(terminal),
+            Verb::Completions(verb) => verb.run(),
+            Verb::DemoPublisher(verb) => verb.run(),
+            Verb::DemoSubscriber(verb) => verb.run(),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody is left to tell if this cannot be printed.
+            let _ = error.print();
+            return if error.use_stderr() { Outcome::Misused } else { Outcome::Fine }.into();
+        }
+    };
+    terminal::log_from(cli.verbose);
+    let terminal = Terminal::new(cli.json);
+    match cli.verb.run(&terminal) {
+        Ok(outcome) => outcome.into(),
+        Err(error) => {
+            let outcome = Outcome::of(&error);
+            if outcome != Outcome::Fine {
+                terminal.error(&format!("{error:#}"));
+            }
+            outcome.into()
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! `polywire pub`
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read as _},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use polywire::{
+    Node, PublisherOf,
+    coding::{Coding, Dynamic},
+};
+use polywire::{
+    codec::{BuildError, Codec, DynDecoder, DynEncoder, Options, json::JSON},
+    layout::Record,
+    program::io::CodecError,
+    schema::Schema,
+};
+use serde::Serialize;
+
+use crate::{
+    outcome::{self, Missed, Outcome},
+    seconds::{self, Seconds},
+    terminal::Terminal,
+    topic::{WireArgs, place},
+    types::{TypeArgs, count},
+    unknown::unknown_member,
+    watch::Watch,
+};
+
+/// Longest line that is read.
+const LINE_BYTES: u64 = 64 << 20;
+
+/// How long what was published may take to leave.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Publishes JSON lines as messages of a type
+///
+/// Lines come from standard input, from --file, or are given as VALUE. Members that they do not have take their default. A line that does not
+/// fit the type is reported and left out. Before the command ends, everything has left for the subscribers.
+#[derive(Args)]
+pub struct Pub {
+    /// Topic to publish on
+    topic: String,
+    /// One message as JSON, published --count times
+    value: Option<String>,
+    #[command(flatten)]
+    ty: TypeArgs,
+    #[command(flatten)]
+    wire: WireArgs,
+    /// File with a message a line
+    #[arg(short, long, value_name = "FILE", conflicts_with = "value")]
+    file: Option<PathBuf>,
+    /// Messages per second; as fast as they come without
+    #[arg(short, long, value_name = "HZ", value_parser = seconds::rate)]
+    rate: Option<f64>,
+    /// Ends after so many messages
+    #[arg(short = 'n', long, value_name = "N")]
+    count: Option<u64>,
+    /// Subscribers to wait for before the first message
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    wait: usize,
+    /// How long to wait for them
+    #[arg(long, value_name = "SECONDS", default_value = "10")]
+    wait_timeout: Seconds,
+    /// Takes lines with members that the type does not have, and leaves those out
+    #[arg(long)]
+    lenient: bool,
+    /// Ends at the first line that does not fit
+    #[arg(long)]
+    strict: bool,
+    /// Prints no summary
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// What was published.
+#[derive(Debug, Serialize)]
+struct Summary {
+    topic: String,
+    messages: u64,
+    bytes: u64,
+    /// Messages that the overflow policy kept from a subscriber.
+    dropped: u64,
+    bad_lines: u64,
+    subscribers: usize,
+}
+
+impl Pub {
+    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        let schema = self.ty.needed(terminal)?;
+        let mut lines = self.lines()?;
+        let (node, wire) = self.wire.open(&self.topic)?;
+        let mut watch = Watch::new(&node);
+        let metered = Metered::of(&schema)?;
+        let bytes = metered.bytes.clone();
+        let reader = DynDecoder::new(&JSON, &Options::default(), &schema, metered.inner.shape())?;
+        let publisher = node.publisher_of(&self.topic, Some(&wire.to_string()), metered)?;
+        flush_when_interrupted(&node)?;
+
+        let subscribers = self.wait(&publisher, &mut watch, terminal, &place(&wire))?;
+        let mut summary =
+            Summary { topic: self.topic.clone(), messages: 0, bytes: 0, dropped: 0, bad_lines: 0, subscribers };
+        let mut pace = Pace::new(self.rate);
+        let mut record = publisher.fresh();
+        while self.count.is_none_or(|count| summary.messages < count) {
+            let Some(line) = lines.next()? else { break };
+            match self.fits(&schema, &reader, &line, &mut record) {
+                Ok(()) => {
+                    pace.wait();
+                    summary.dropped += publisher.publish(&record)?.dropped as u64;
+                    summary.messages += 1;
+                }
+                Err(error) => {
+                    summary.bad_lines += 1;
+                    terminal.error(&format!("{}:{}: {error}", lines.name, line.number));
+                    if self.strict {
+                        break;
+                    }
+                }
+            }
+            watch.poll(terminal);
+        }
+        summary.bytes = bytes.load(Ordering::Relaxed);
+        let drained = publisher.flush(DRAIN);
+        watch.poll(terminal);
+        // Says goodbye: whoever reads to the end of the link has everything.
+        drop(publisher);
+        node.close();
+        self.show(&summary, terminal)?;
+        if !drained {
+            bail!("a subscriber has not taken everything within {} s", DRAIN.as_secs());
+        }
+        Ok(match (watch.mismatches > 0, summary.bad_lines > 0) {
+            (true, _) => Outcome::Failed,
+            (false, true) if self.strict => Outcome::Failed,
+            (false, bad) if bad || summary.dropped > 0 => Outcome::Missed,
+            _ => Outcome::Fine,
+        })
+    }
+
+    fn lines(&self) -> anyhow::Result<Lines> {
+        let (name, from): (String, Box<dyn BufRead>) = match (&self.value, &self.file) {
+            (Some(value), _) => {
+                let repeat = Repeat { line: format!("{value}\n").into_bytes(), left: self.count.unwrap_or(1), at: 0 };
+                ("VALUE".into(), Box::new(BufReader::new(repeat)))
+            }
+            (None, Some(path)) => {
+                let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+                (path.display().to_string(), Box::new(BufReader::new(file)))
+            }
+            (None, None) => ("stdin".into(), Box::new(io::stdin().lock())),
+        };
+        Ok(Lines { name, from, number: 0, buffer: Vec::new() })
+    }
+
+    /// Reads a line into the record.
+    fn fits(&self, schema: &Schema, reader: &DynDecoder, line: &Line, record: &mut Record) -> Result<(), String> {
+        let slip = if self.lenient { None } else { unknown_member(schema, &line.text) };
+        slip.map_or(Ok(()), Err)?;
+        reader.decode(line.text.as_bytes(), record).map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn wait(
+        &self,
+        publisher: &PublisherOf<Metered>,
+        watch: &mut Watch,
+        terminal: &Terminal,
+        place: &str,
+    ) -> anyhow::Result<usize> {
+        let until = Instant::now() + self.wait_timeout.0;
+        loop {
+            let there = publisher.wait_for_subscribers(self.wait, Duration::from_millis(50));
+            watch.poll(terminal);
+            if there >= self.wait {
+                return Ok(there);
+            }
+            if Instant::now() >= until {
+                let (topic, wanted) = (&self.topic, self.wait);
+                let seconds = self.wait_timeout;
+                if watch.mismatches > 0 {
+                    bail!("nobody who can read it subscribes to '{topic}' at {place}");
+                }
+                let text = format!(
+                    "{there} of {wanted} subscribers to '{topic}' at {place} after {seconds} s; \
+                     start `polywire echo {topic}`, wait longer with --wait-timeout, or do not wait with --wait 0"
+                );
+                return Err(Missed(text).into());
+            }
+        }
+    }
+
+    fn show(&self, summary: &Summary, terminal: &Terminal) -> anyhow::Result<()> {
+        if terminal.json {
+            return terminal.value(summary);
+        }
+        if !self.quiet {
+            let mut text = format!(
+                "published {}, {} bytes, to {}",
+                count(summary.messages as usize, "message"),
+                summary.bytes,
+                count(summary.subscribers, "subscriber")
+            );
+            if summary.dropped > 0 {
+                text.push_str(&format!("; {} dropped", summary.dropped));
+            }
+            if summary.bad_lines > 0 {
+                text.push_str(&format!("; {} left out", count(summary.bad_lines as usize, "bad line")));
+            }
+            terminal.line(&text)?;
+        }
+        Ok(())
+    }
+}
+
+/// Ctrl-C drains, too.
+fn flush_when_interrupted(node: &Node) -> anyhow::Result<()> {
+    let node = node.clone();
+    let end = move || {
+        node.flush(Duration::from_secs(1));
+        node.close();
+        std::process::exit(Outcome::Interrupted as i32);
+    };
+    ctrlc::set_handler(end).context("cannot listen for Ctrl-C")
+}
+
+/// Lines with their numbers.
+struct Lines {
+    name: String,
+    from: Box<dyn BufRead>,
+    number: u64,
+    buffer: Vec<u8>,
+}
+
+struct Line {
+    number: u64,
+    text: String,
+}
+
+impl Lines {
+    /// The next line that is not blank.
+    fn next(&mut self) -> anyhow::Result<Option<Line>> {
+        loop {
+            self.buffer.clear();
+            let read = self.from.by_ref().take(LINE_BYTES).read_until(b'\n', &mut self.buffer);
+            if read.with_context(|| format!("cannot read {}", self.name))? == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            if self.buffer.len() as u64 == LINE_BYTES && !self.buffer.ends_with(b"\n") {
+                bail!("{}:{}: the line is longer than {LINE_BYTES} bytes", self.name, self.number);
+            }
+            let text = String::from_utf8_lossy(&self.buffer).trim().to_owned();
+            if !text.is_empty() {
+                return Ok(Some(Line { number: self.number, text }));
+            }
+        }
+    }
+}
+
+/// The same line again and again.
+struct Repeat {
+    line: Vec<u8>,
+    left: u64,
+    at: usize,
+}
+
+impl io::Read for Repeat {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            return Ok(0);
+        }
+        let rest = self.line.get(self.at..).unwrap_or_default();
+        let size = rest.len().min(buffer.len());
+        buffer[..size].copy_from_slice(&rest[..size]);
+        self.at += size;
+        if self.at == self.line.len() {
+            (self.at, self.left) = (0, self.left - 1);
+        }
+        Ok(size)
+    }
+}
+
+/// Keeps a rate: times are counted from the start, so that delays do not add up.
+pub struct Pace {
+    period: Option<Duration>,
+    next: Instant,
+}
+
+impl Pace {
+    pub fn new(rate: Option<f64>) -> Pace {
+        Pace { period: rate.map(|rate| Duration::from_secs_f64(1.0 / rate)), next: Instant::now() }
+    }
+
+    /// Waits until the next message is due.
+    pub fn wait(&mut self) {
+        let Some(period) = self.period else { return };
+        let now = Instant::now();
+        thread::sleep(self.next.saturating_duration_since(now));
+        // Who is late by more than a second does not catch up with a burst.
+        let late = now.saturating_duration_since(self.next) > Duration::from_secs(1);
+        self.next = if late { now + period } else { self.next + period };
+    }
+}
+
+/// Records, with a count of the bytes they take on the wire.
+#[derive(Clone)]
+pub struct Metered {
+    inner: Dynamic,
+    pub bytes: Arc<AtomicU64>,
+}
+
+impl Metered {
+    pub fn of(schema: &Schema) -> anyhow::Result<Metered> {
+        Ok(Metered { inner: Dynamic::of(schema)?, bytes: Arc::default() })
+    }
+}
+
+impl Coding for Metered {
+    type Value = Record;
+    type Encoder = (DynEncoder, Arc<AtomicU64>);
+    type Decoder = DynDecoder;
+
+    fn schema(&self) -> Option<&Schema> {
+        self.inner.schema()
+    }
+
+    fn fresh(&self) -> Record {
+        self.inner.fresh()
+    }
+
+    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Self::Encoder, BuildError> {
+        Ok((self.inner.encoder(codec, options)?, self.bytes.clone()))
+    }
+
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+        self.inner.decoder(codec, options, writer)
+    }
+
+    fn encode((encoder, bytes): &Self::Encoder, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let before = out.len();
+        Dynamic::encode(encoder, value, out)?;
+        bytes.fetch_add((out.len() - before) as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
+        Dynamic::decode(decoder, bytes, value)
+    }
+}

@@ -1,0 +1,242 @@
+//! Values as text.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _, sync::Arc};
+
+use anyhow::Context as _;
+use polywire::{
+    codec::{DynEncoder, Options, json::JSON},
+    layout::{PathError, Record, Shape, ValueRef},
+};
+use serde_json::value::RawValue;
+
+use crate::outcome::Misuse;
+
+/// Writes records as JSON, by the codec's own rules.
+#[derive(Default)]
+pub struct JsonText {
+    encoder: Option<DynEncoder>,
+    bytes: Vec<u8>,
+}
+
+impl JsonText {
+    /// The whole record, or what a path leads to; `null` where nothing is.
+    pub fn of(&mut self, record: &Record, path: Option<&str>) -> anyhow::Result<String> {
+        let field = path.map(|path| field(record, path)).transpose()?;
+        if let Some(None) = field {
+            return Ok("null".into());
+        }
+        self.bytes.clear();
+        let encoder = encoder_for(&mut self.encoder, record.shape())?;
+        encoder.encode(record, &mut self.bytes)?;
+        let whole = std::str::from_utf8(&self.bytes)?;
+        match (path, field) {
+            (Some(path), Some(Some(value))) => Ok(part(whole, path).map_or_else(|| scalar(value), str::to_owned)),
+            _ => Ok(whole.to_owned()),
+        }
+    }
+}
+
+fn encoder_for<'a>(kept: &'a mut Option<DynEncoder>, shape: &Arc<Shape>) -> anyhow::Result<&'a DynEncoder> {
+    let fits = kept.as_ref().is_some_and(|encoder| Arc::ptr_eq(encoder.shape(), shape));
+    if !fits {
+        *kept = Some(DynEncoder::new(&JSON, &Options::default(), shape)?);
+    }
+    kept.as_ref().context("there is an encoder now")
+}
+
+/// What a path leads to; none where nothing is at the moment. A path that can never lead anywhere is the user's mistake.
+pub fn field<'a>(record: &'a Record, path: &str) -> anyhow::Result<Option<ValueRef<'a>>> {
+    match record.get(path) {
+        Ok(ValueRef::Absent) => Ok(None),
+        Ok(value) => Ok(Some(value)),
+        Err(error @ (PathError::NoMember { .. } | PathError::Syntax { .. } | PathError::WrongKind { .. })) => {
+            let why = error.to_string();
+            // The path up to the message itself is empty.
+            Err(Misuse(format!("--field {path}: {}", why.strip_prefix("'': ").unwrap_or(&why))).into())
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// The part of a JSON text that a path leads to.
+fn part<'a>(json: &'a str, path: &str) -> Option<&'a str> {
+    let mut at = json;
+    for step in steps(path) {
+        let inner: &RawValue = match step {
+            Step::Index(index) if at.starts_with('[') => serde_json::from_str::<Vec<&RawValue>>(at).ok()?.get(index)?,
+            Step::Index(index) => member(at, &index.to_string())?,
+            Step::Name(name) => member(at, &name)?,
+        };
+        at = inner.get();
+    }
+    Some(at)
+}
+
+fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
+    serde_json::from_str::<BTreeMap<Cow<'a, str>, &'a RawValue>>(object).ok()?.get(name).copied()
+}
+
+enum Step {
+    Name(String),
+    Index(usize),
+}
+
+/// The steps of a path that is known to be one.
+fn steps(path: &str) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some(quoted) = rest.strip_prefix("[\"") {
+            let end = quoted.find("\"]").unwrap_or(quoted.len());
+            steps.push(Step::Name(quoted[..end].replace("\\\"", "\"")));
+            rest = quoted.get(end + 2..).unwrap_or_default();
+        } else if let Some(index) = rest.strip_prefix('[') {
+            let end = index.find(']').unwrap_or(index.len());
+            let name = || Step::Name(index[..end].to_owned());
+            steps.push(index[..end].parse().map_or_else(|_| name(), Step::Index));
+            rest = index.get(end + 1..).unwrap_or_default();
+        } else {
+            let name = rest.strip_prefix('.').unwrap_or(rest);
+            let end = name.find(['.', '[']).unwrap_or(name.len());
+            steps.push(Step::Name(name[..end].to_owned()));
+            rest = &name[end..];
+        }
+    }
+    steps
+}
+
+/// Elements of a list of scalars that the readable form shows.
+const SHOWN: usize = 16;
+
+/// A value in a form for people: one member a line, what belongs to it indented.
+pub fn readable(value: ValueRef<'_>) -> String {
+    let mut out = String::new();
+    match is_scalar(&value) {
+        true => {
+            let _ = writeln!(out, "{}", bare(value));
+        }
+        false => block(&mut out, value, 0),
+    }
+    out
+}
+
+fn block(out: &mut String, value: ValueRef<'_>, indent: usize) {
+    match value {
+        ValueRef::Struct(v) => v.fields().into_iter().for_each(|(m, value)| entry(out, &m.name, value, indent)),
+        ValueRef::Union(v) => match v.case() {
+            Some((case, value)) => entry(out, &case.member.name, value, indent),
+            None => line(out, indent, &format!("({})", v.discriminator())),
+        },
+        ValueRef::Map(v) => v.entries().into_iter().for_each(|(key, value)| entry(out, &bare(key), value, indent)),
+        ValueRef::List(v) => v.iter().enumerate().for_each(|(i, value)| entry(out, &format!("[{i}]"), value, indent)),
+        other => line(out, indent, &bare(other)),
+    }
+}
+
+fn entry(out: &mut String, name: &str, value: ValueRef<'_>, indent: usize) {
+    match (is_scalar(&value), &value) {
+        (true, _) => line(out, indent, &format!("{name}: {}", bare(value))),
+        (false, ValueRef::List(list)) if list.iter().all(|element| is_scalar(&element)) => {
+            let shown: Vec<String> = list.iter().take(SHOWN).map(scalar).collect();
+            let more = if list.len() > SHOWN { format!(", .. {} in all", list.len()) } else { String::new() };
+            line(out, indent, &format!("{name}: [{}{more}]", shown.join(", ")));
+        }
+        _ => {
+            line(out, indent, &format!("{name}:"));
+            block(out, value, indent + 1);
+        }
+    }
+}
+
+fn line(out: &mut String, indent: usize, text: &str) {
+    // Writing into a string cannot fail.
+    let _ = writeln!(out, "{}{text}", "  ".repeat(indent));
+}
+
+fn is_scalar(value: &ValueRef<'_>) -> bool {
+    !matches!(value, ValueRef::List(_) | ValueRef::Struct(_) | ValueRef::Union(_) | ValueRef::Map(_))
+}
+
+/// A scalar as its debug form has it, strings in quotes.
+fn scalar(value: ValueRef<'_>) -> String {
+    format!("{value:?}")
+}
+
+/// A scalar without quotes; control characters stay escaped, so that a message cannot steer the terminal.
+fn bare(value: ValueRef<'_>) -> String {
+    match value {
+        ValueRef::Str(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        ValueRef::Absent => "-".into(),
+        other => scalar(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_idl::Compiler;
+
+    use super::*;
+
+    fn record() -> Record {
+        let text = "enum Side { BUY, SELL };
+            struct Entry { double price; Side side; sequence<octet> blob; };
+            struct Book { string name; sequence<Entry> entries; map<string, long> limits; @optional long level; long grid[2][2]; };";
+        let document = Compiler::new().parse_str("book.idl", text).expect("valid");
+        let schema = document.schema("Book").expect("there");
+        let mut record = Record::new(&Shape::of(&schema).expect("a shape"));
+        record.resize("entries", 2).expect("resized");
+        record.set("name", "a\"b").expect("set");
+        record.set("entries[1].price", 1.5).expect("set");
+        record.set("entries[1].side", "SELL").expect("set");
+        record.set("entries[1].blob", &[1u8, 2][..]).expect("set");
+        record.set("limits[\"low\"]", 7).expect("set");
+        record.set("grid[1][0]", 3).expect("set");
+        record
+    }
+
+    #[test]
+    fn a_path_picks_its_part_of_the_json() {
+        let (record, mut json) = (record(), JsonText::default());
+        let mut at = |path: &str| json.of(&record, Some(path)).expect(path);
+        assert_eq!(at("name"), r#""a\"b""#);
+        assert_eq!(at("entries[1].price"), "1.5");
+        assert_eq!(at("entries[1].side"), "\"SELL\"");
+        assert_eq!(at("entries[1].blob"), "\"AQI=\"");
+        assert_eq!(at("entries[1].blob[1]"), "2");
+        assert_eq!(at("limits[\"low\"]"), "7");
+        assert_eq!(at("grid[1]"), "[3,0]");
+        assert_eq!(at("level"), "null");
+        assert_eq!(at("entries[9].price"), "null");
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_is_a_mistake() {
+        let (record, mut json) = (record(), JsonText::default());
+        for path in ["nmae", "name.x", "entries[", "entries[0].side.x"] {
+            let error = json.of(&record, Some(path)).expect_err(path);
+            assert!(error.is::<Misuse>(), "{path}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_readable_form_shows_everything() {
+        let expected = "name: a\"b
+entries:
+  [0]:
+    price: 0.0
+    side: BUY
+    blob: []
+  [1]:
+    price: 1.5
+    side: SELL
+    blob: [1, 2]
+limits:
+  low: 7
+level: -
+grid:
+  [0]: [0, 0]
+  [1]: [3, 0]
+";
+        assert_eq!(readable(record().view()), expected);
+    }
+}

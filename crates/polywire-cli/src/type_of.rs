@@ -1,0 +1,150 @@
+//! `polywire typeof`
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::mpsc::{self, Sender},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use polywire::{
+    codec::{BuildError, Codec, Options},
+    program::io::CodecError,
+    schema::Schema,
+};
+use polywire::{coding::Coding, engine::Overflow};
+use polywire_idl::emit;
+use serde::Serialize;
+
+use crate::{
+    echo::nothing_came,
+    outcome::{self, Misuse, Outcome},
+    seconds::Seconds,
+    terminal::Terminal,
+    topic::{WireArgs, place},
+    types::TypeArgs,
+    watch::Watch,
+};
+
+/// Other writers of the topic have so long to be heard, too.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// Prints a type as IDL that parses to the same type
+///
+/// The type is that of a topic's writer, or with --idl that of a file.
+#[derive(Args)]
+pub struct Typeof {
+    /// Topic whose writer is asked
+    #[arg(conflicts_with = "idl")]
+    topic: Option<String>,
+    #[command(flatten)]
+    ty: TypeArgs,
+    #[command(flatten)]
+    wire: WireArgs,
+    /// Waits so long for a writer
+    #[arg(short, long, value_name = "SECONDS", default_value = "5")]
+    timeout: Seconds,
+    /// Prints the two hashes instead
+    #[arg(long)]
+    hash: bool,
+    /// Saves the schema, too, for --idl FILE.schema
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Printed<'a> {
+    #[serde(rename = "type")]
+    name: &'a str,
+    type_hash: String,
+    document_hash: String,
+    idl: String,
+}
+
+impl Typeof {
+    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        let schema = match (&self.topic, self.ty.schema(terminal)?) {
+            (_, Some(schema)) => schema,
+            (Some(topic), None) => self.ask(topic, terminal)?,
+            (None, None) => return Err(Misuse("whose type? give a TOPIC, or --idl FILE".into()).into()),
+        };
+        if let Some(path) = &self.save {
+            let saved = fs::write(path, schema.to_bytes_with_docs());
+            saved.with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let (type_hash, document_hash) = (schema.type_hash().to_string(), schema.document_hash().to_string());
+        let idl = emit::idl(&schema)?;
+        if terminal.json {
+            terminal.value(&Printed { name: schema.name(), type_hash, document_hash, idl })?;
+        } else if self.hash {
+            terminal.text(&format!("type      {type_hash}\ndocument  {document_hash}\n"))?;
+        } else {
+            terminal.text(&idl)?;
+        }
+        Ok(Outcome::Fine)
+    }
+
+    /// Subscribes, and so makes the node fetch the writers' schemas.
+    fn ask(&self, topic: &str, terminal: &Terminal) -> anyhow::Result<Schema> {
+        let (node, wire) = self.wire.open(topic)?;
+        let mut watch = Watch::new(&node);
+        let (found, schemas) = mpsc::channel();
+        let subscribe = node.subscribe_of(topic, Some(&wire.to_string()), Ask(found))?;
+        let _subscriber = subscribe.queue(1).overflow(Overflow::DropOldest).open();
+        let first = schemas.recv_timeout(self.timeout.0);
+        if first.is_err() {
+            watch.poll(terminal);
+        }
+        let Ok(schema) = first else {
+            if watch.mismatches > 0 {
+                bail!("the writer of '{topic}' has not given its type");
+            }
+            return Err(nothing_came(topic, &place(&wire), &self.timeout.to_string(), &node).into());
+        };
+        let mut hashes = vec![schema.type_hash()];
+        while let Ok(other) = schemas.recv_timeout(QUIET) {
+            if !hashes.contains(&other.type_hash()) {
+                hashes.push(other.type_hash());
+                let text = format!("another writer of '{topic}' has {} {}", other.name(), other.type_hash());
+                terminal.warning(&text);
+            }
+        }
+        Ok(schema)
+    }
+}
+
+/// Takes schemas, and leaves messages alone.
+#[derive(Clone)]
+struct Ask(Sender<Schema>);
+
+impl Coding for Ask {
+    type Value = ();
+    type Encoder = ();
+    type Decoder = ();
+
+    fn schema(&self) -> Option<&Schema> {
+        None
+    }
+
+    fn fresh(&self) {}
+
+    fn encoder(&self, _: &dyn Codec, _: &Options) -> Result<(), BuildError> {
+        Ok(())
+    }
+
+    fn decoder(&self, _: &dyn Codec, _: &Options, writer: &Schema) -> Result<(), BuildError> {
+        // Nobody listens any more once the question is answered.
+        let _ = self.0.send(writer.clone());
+        Ok(())
+    }
+
+    fn encode((): &(), (): &(), _: &mut Vec<u8>) -> Result<(), CodecError> {
+        Ok(())
+    }
+
+    fn decode((): &(), _: &[u8], (): &mut ()) -> Result<(), CodecError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! The node's events, as far as people must hear of them.
+
+use std::collections::BTreeSet;
+
+use polywire::{
+    Events, Node, NodeEvent,
+    engine::{Disconnect, Event},
+};
+
+use crate::terminal::Terminal;
+
+/// Listens to a node.
+pub struct Watch {
+    events: Events,
+    said: BTreeSet<String>,
+    /// Something here cannot be read, or someone cannot read what is published here.
+    pub mismatches: u64,
+    /// Messages that could not be decoded.
+    pub undecodable: u64,
+    /// Messages that were lost.
+    pub lost: u64,
+}
+
+impl Watch {
+    /// Makes this before anything else on the node, so that nothing is missed.
+    pub fn new(node: &Node) -> Watch {
+        Watch { events: node.events(), said: BTreeSet::new(), mismatches: 0, undecodable: 0, lost: 0 }
+    }
+
+    /// Tells what has happened since.
+    pub fn poll(&mut self, terminal: &Terminal) {
+        while let Some(event) = self.events.try_recv() {
+            match &event {
+                NodeEvent::Mismatch { .. } | NodeEvent::Refused { .. } => self.mismatches += 1,
+                NodeEvent::Undecodable { total, .. } => self.undecodable = *total,
+                NodeEvent::Lost { total, .. } => self.lost = *total,
+                // Whoever only looks whether someone listens is gone again at once.
+                NodeEvent::Engine { event: Event::Rejected { reason: Disconnect::Lost(_), .. }, .. } => continue,
+                NodeEvent::Engine { event: Event::Unreachable { .. } | Event::Rejected { .. }, .. } => {}
+                _ => continue,
+            }
+            self.say(&event, terminal);
+        }
+    }
+
+    /// Each text once, and not what the log shows anyway.
+    fn say(&mut self, event: &NodeEvent, terminal: &Terminal) {
+        let text = event.to_string();
+        if log::max_level() != log::LevelFilter::Off || !self.said.insert(text.clone()) {
+            return;
+        }
+        match event {
+            NodeEvent::Mismatch { .. } | NodeEvent::Refused { .. } | NodeEvent::Undecodable { .. } => {
+                terminal.error(&text);
+            }
+            _ => terminal.warning(&text),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! `pub` and `echo`: two processes, over TCP and Unix-domain sockets, in every codec.
+
+mod common;
+
+use common::{Folder, report};
+use polywire::codec::CODECS;
+use serde_json::{Value, json};
+
+const PUB: [&str; 6] = ["pub", "weather", "--idl", "weather.idl", "--type", "Report"];
+
+fn values(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// Publishes three reports in a codec to an echo that listens, and gives what it printed.
+fn echoed(folder: &Folder, codec: &str, listen: &str, connect: fn(&str) -> String, reader: &[&str]) -> Vec<Value> {
+    let at = format!("{codec}@{listen}");
+    let arguments: Vec<&str> = ["echo", "weather", "-v", "-n", "3", "--timeout", "100", "--wire", &at].into();
+    let mut echo = folder.start(&[&arguments[..], reader].concat());
+    let endpoint = echo.error_after(": listening on ");
+    let wire = format!("{codec}@{}", connect(&endpoint));
+    let lines: Vec<String> = (0..3).map(report).collect();
+    let publishing = [&PUB[..], &["--wire", &wire, "--wait-timeout", "100", "--json"]].concat();
+    let summary = folder.run_with(&publishing, &lines.join("\n")).with(0).json();
+    assert_eq!((&summary["messages"], &summary["dropped"], &summary["subscribers"]), (&json!(3), &json!(0), &json!(1)));
+    assert!(summary["bytes"].as_u64().is_some_and(|bytes| bytes > 60), "{summary}");
+    values(&echo.end().with(0).out)
+}
+
+fn same(endpoint: &str) -> String {
+    endpoint.into()
+}
+
+fn connect_tcp(endpoint: &str) -> String {
+    endpoint.replacen("tcp/", "tcp-connect/", 1)
+}
+
+#[test]
+fn every_codec_reaches_every_version_over_tcp_and_unix_sockets() {
+    for codec in CODECS.iter().map(|codec| codec.name()) {
+        let folder = Folder::new();
+        let engines = [("tcp-listen/127.0.0.1:0", connect_tcp as fn(&str) -> String), ("unix/echo.sock", same)];
+        for (listen, connect) in engines {
+            let as_written = echoed(&folder, codec, listen, connect, &[]);
+            let expected: Vec<Value> = (0..3).map(|i| serde_json::from_str(&report(i)).expect("JSON")).collect();
+            assert_eq!(as_written, expected, "{codec} over {listen}");
+
+            let older = echoed(&folder, codec, listen, connect, &["--idl", "older.idl", "--type", "Report"]);
+            let expected =
+                json!({"temperature_c": 2.5, "wind": {"direction_deg": 270}, "station": "S2", "pressure_hpa": 1013.25});
+            assert_eq!(older[2], expected, "{codec} over {listen}");
+
+            let newer = echoed(&folder, codec, listen, connect, &["--idl", "newer.idl", "--type", "Report"]);
+            let wind = json!({"gusts_ms": 0.0, "speed_ms": f64::from(0.1f32), "direction_deg": 270});
+            assert_eq!((&newer[1]["wind"], &newer[1]["sky"]), (&wind, &json!("CLOUDY")), "{codec} over {listen}");
+            assert_eq!((&newer[1]["network"], &newer[1]["notes"]), (&json!("unknown"), &json!(["a", "b"])));
+        }
+    }
+}
+
+#[test]
+fn types_that_do_not_agree_are_loud_on_both_sides() {
+    let folder = Folder::new();
+    let wire = ["--wire", "cdr@unix/t.sock"];
+    let mut echo = folder.start(&[&["echo", "weather", "-v", "--idl", "wrong.idl"], &wire[..]].concat());
+    echo.error_after(": listening on ");
+    let value = report(1);
+    let published = folder.run(&[&PUB[..], &wire, &[value.as_str(), "--wait-timeout", "3"]].concat()).with(2);
+    for text in ["temperature_c: the writer has double, the reader string", "to fix it: make the reader's type double"]
+    {
+        assert!(published.errors.contains(text), "{}", published.errors);
+    }
+    let echo = echo.end().with(2);
+    assert!(echo.errors.contains("cannot read weather::Report"), "{}", echo.errors);
+    assert_eq!(echo.out, "");
+}
+
+#[test]
+fn pub_drains_before_it_ends() {
+    const MESSAGES: u32 = 20_000;
+    let folder = Folder::new();
+    let wire = ["--wire", "json@unix/t.sock"];
+    let count = MESSAGES.to_string();
+    let echo = folder
+        .start(&[&["echo", "weather", "--field", "station", "-n", &count, "--timeout", "100"], &wire[..]].concat());
+    let lines: String = (0..MESSAGES).map(|i| report(i) + "\n").collect();
+    folder.write("lines.json", &lines);
+    let arguments = [&PUB[..], &wire, &["--file", "lines.json", "--wait-timeout", "100"]].concat();
+    let published = folder.run(&arguments).with(0);
+    assert!(published.out.starts_with(&format!("published {MESSAGES} messages, ")), "{}", published.out);
+    let echo = echo.end().with(0);
+    assert!(echo.out.lines().enumerate().all(|(i, line)| line == format!("\"S{i}\"")));
+    assert_eq!(echo.out.lines().count() as u32, MESSAGES);
+}
+
+#[test]
+fn bad_lines_are_named_counted_and_left_out() {
+    let folder = Folder::new();
+    let wire = ["--wire", "cdr@unix/t.sock", "--wait", "0"];
+    let good = report(0);
+    let input = format!("{good}\n\n{{\"station\": 7}}\nnonsense\n{{\"wind\": {{\"direction_deg\": 70000}}}}\n{good}\n");
+    let ended = folder.run_with(&[&PUB[..], &wire, &["--json"]].concat(), &input).with(1);
+    assert_eq!((&ended.json()["messages"], &ended.json()["bad_lines"]), (&json!(2), &json!(3)));
+    for place in ["stdin:3: station: ", "stdin:4: ", "stdin:5: wind.direction_deg: "] {
+        assert!(ended.errors.contains(place), "{}", ended.errors);
+    }
+    let ended = folder.run_with(&[&PUB[..], &wire, &["--json", "--strict"]].concat(), &input).with(2);
+    assert_eq!((&ended.json()["messages"], &ended.json()["bad_lines"]), (&json!(1), &json!(1)));
+}
+
+#[test]
+fn a_member_that_the_type_does_not_have_is_a_bad_line() {
+    let folder = Folder::new();
+    let wire = ["--wire", "cdr@unix/t.sock", "--wait", "0"];
+    let input = "{\"statoin\":\"x\"}\n{\"wind\":{\"sped_ms\":1}}\n";
+    let ended = folder.run_with(&[&PUB[..], &wire].concat(), input).with(1);
+    let first = "stdin:1: there is no member 'statoin'; there are station, temperature_c, sky, wind, notes";
+    for text in [first, "stdin:2: wind: there is no member 'sped_ms'"] {
+        assert!(ended.errors.contains(text), "{}", ended.errors);
+    }
+    folder.run_with(&[&PUB[..], &wire, &["--lenient"]].concat(), input).with(0);
+}
+
+#[test]
+fn echo_ends_by_count_and_by_timeout() {
+    let folder = Folder::new();
+    let wire = ["--wire", "cdr@unix/t.sock"];
+    let nothing = folder.run(&[&["echo", "weather", "--timeout", "0.3"], &wire[..]].concat()).with(1);
+    assert!(nothing.errors.contains("no message on 'weather' at unix/t.sock for 0.3 s: nobody else is there"));
+
+    let few = folder.start(&[&["echo", "weather", "-n", "5", "--timeout", "10"], &wire[..]].concat());
+    let value = report(0);
+    folder.run(&[&PUB[..], &wire, &[value.as_str(), "--count", "2", "--wait-timeout", "100"]].concat()).with(0);
+    let few = few.end().with(1);
+    assert_eq!(few.out.lines().count(), 2);
+    assert!(few.errors.contains("2 of 5 messages"), "{}", few.errors);
+
+    let nobody = folder.run(&[&PUB[..], &wire, &[value.as_str(), "--wait-timeout", "0.2"]].concat()).with(1);
+    assert!(nobody.errors.contains("0 of 1 subscribers to 'weather' at unix/t.sock"), "{}", nobody.errors);
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let folder = Folder::new();
+    let wire = ["--wire", "cdr@unix/t.sock"];
+    let value = report(0);
+    let arguments = [&PUB[..], &wire, &[value.as_str(), "--count", "100000", "--rate", "200", "--wait", "0"]].concat();
+    let _publisher = folder.start(&arguments);
+    let program = env!("CARGO_BIN_EXE_polywire");
+    let script = format!(
+        "{{ '{program}' echo weather --wire cdr@unix/t.sock --timeout 100; echo \"code $?\" >&2; }} | head -n 1"
+    );
+    let ended =
+        std::process::Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().expect("run");
+    assert_eq!(String::from_utf8_lossy(&ended.stdout).lines().count(), 1);
+    assert_eq!(String::from_utf8_lossy(&ended.stderr), "code 0\n");
+}
+
+#[test]
+fn echo_shows_parts_and_forms() {
+    let folder = Folder::new();
+    let wire = ["--wire", "bson@unix/t.sock"];
+    let value = report(4);
+    let arguments = [&PUB[..], &wire, &[value.as_str(), "--count", "100000", "--rate", "100", "--wait", "0"]].concat();
+    let _publisher = folder.start(&arguments);
+    let echo =
+        |more: &[&str]| folder.run(&[&["echo", "weather", "-n", "1", "--timeout", "100"], &wire[..], more].concat());
+    assert_eq!(echo(&["--field", "wind"]).with(0).out, "{\"speed_ms\":0.1,\"direction_deg\":270}\n");
+    assert_eq!(echo(&["--field", "notes[1]", "--format", "pretty"]).with(0).out, "b\n");
+    let pretty = "station: S4\ntemperature_c: 4.5\nsky: CLOUDY\nwind:\n  speed_ms: 0.1\n  direction_deg: 270\nnotes: [\"a\", \"b\"]\n---\n";
+    assert_eq!(echo(&["--format", "pretty"]).with(0).out, pretty);
+    let info = echo(&["--info"]).with(0).json();
+    assert_eq!(
+        (&info["codec"], &info["type"], &info["kind"]),
+        (&json!("bson"), &json!("weather::Report"), &json!("data"))
+    );
+    assert_eq!(info["value"]["station"], json!("S4"));
+    let wrong = echo(&["--field", "wnd"]).with(3);
+    assert!(wrong.errors.contains("there is no 'wnd' among station, "), "{}", wrong.errors);
+}
+
+#[test]
+fn a_configuration_gives_the_wire() {
+    let folder = Folder::new();
+    folder.write("polywire.toml", "[node]\nwire = 'json@unix/t.sock'\n[topics.weather]\nwire = 'bson'\n");
+    let config = ["--config", "polywire.toml"];
+    let echo = folder.start(&[&["echo", "weather", "-n", "1", "--timeout", "100", "--info"], &config[..]].concat());
+    let value = report(0);
+    folder.run(&[&PUB[..], &config, &[value.as_str(), "--wait-timeout", "100"]].concat()).with(0);
+    assert_eq!(echo.end().with(0).json()["codec"], json!("bson"));
+    folder.write("bad.toml", "[node]\nwrie = 'json'\n");
+    let bad = folder.run(&["echo", "weather", "--config", "bad.toml"]).with(2);
+    assert!(bad.errors.contains("did you mean 'wire'?"), "{}", bad.errors);
+}

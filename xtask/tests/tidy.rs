@@ -1,0 +1,201 @@
+//! The rules of ARCHITECTURE.md that a compiler does not hold.
+//!
+//! Each rule is a function from the tree to a list of violations, and has a test of its own that it finds one.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A source file: its path from the root, with forward slashes, and its text.
+struct Source {
+    path: String,
+    text: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
+}
+
+/// All files below the root with one of these endings, but for what is built, fetched or hidden.
+fn sources(endings: &[&str]) -> Vec<Source> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        let entries = fs::read_dir(folder).expect("the folder can be read");
+        for path in entries.map(|entry| entry.expect("the entry can be read").path()) {
+            let name = path.file_name().expect("it has a name").to_string_lossy().into_owned();
+            if name.starts_with('.') || name == "target" {
+                continue;
+            }
+            if path.is_dir() { walk(&path, found) } else { found.push(path) }
+        }
+    }
+    let (root, mut found) = (root(), Vec::new());
+    walk(&root, &mut found);
+    found.sort();
+    let wanted = |path: &PathBuf| endings.iter().any(|ending| path.to_string_lossy().ends_with(ending));
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let path = path.strip_prefix(&root).expect("it lies below").to_string_lossy().replace('\\', "/");
+        Source { path, text }
+    };
+    found.into_iter().filter(wanted).map(read).collect()
+}
+
+/// The code of a file: without comments, and without the tests at its end.
+fn code(text: &str) -> String {
+    let before_tests = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let line = |line: &str| line.split("//").next().unwrap_or_default().to_string();
+    before_tests.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn lines_with<'a>(source: &'a Source, words: &'a [&str]) -> impl Iterator<Item = String> + 'a {
+    let text = code(&source.text);
+    let hits: Vec<String> = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| words.iter().any(|word| line.contains(word)))
+        .map(|(i, line)| format!("{}:{}: {}", source.path, i + 1, line.trim()))
+        .collect();
+    hits.into_iter()
+}
+
+/// Core is a function of its inputs.
+fn core_touches_nothing(source: &Source) -> Vec<String> {
+    let words = ["std::net", "std::thread", "std::time", "std::fs", "std::io::", "Instant::now", "SystemTime"];
+    match source.path.starts_with("crates/polywire-core/src/") {
+        true => lines_with(source, &words).collect(),
+        false => Vec::new(),
+    }
+}
+
+/// Unsafe code lies where ARCHITECTURE.md says.
+fn unsafe_is_at_home(source: &Source) -> Vec<String> {
+    let homes = [
+        "crates/polywire-core/src/layout/",
+        "crates/polywire-core/src/program/",
+        "workloads/",
+        "crates/polywire-derive/src/",
+    ];
+    let tests = source.path.contains("/tests/") || source.path.starts_with("bench/");
+    match tests || homes.iter().any(|home| source.path.starts_with(home)) {
+        true => Vec::new(),
+        false => lines_with(source, &["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe trait"])
+            // The two coders' calls into `Executable`, whose contract their types keep.
+            .filter(|hit| {
+                !matches!(source.path.as_str(), p if p.starts_with("crates/polywire-core/src/codec/"))
+                    || !hit.contains("executable")
+            })
+            .collect(),
+    }
+}
+
+/// A codec knows no sibling and no back end.
+fn codecs_keep_to_themselves(source: &Source) -> Vec<String> {
+    let Some(rest) = source.path.strip_prefix("crates/polywire-core/src/codec/") else { return Vec::new() };
+    let Some((name, _)) = rest.split_once('/') else { return Vec::new() };
+    let siblings = ["bson", "cdr", "json"].into_iter().filter(|sibling| *sibling != name && name != "lower");
+    let mut words: Vec<String> = siblings.map(|sibling| format!("codec::{sibling}")).collect();
+    words.extend(["interp::", "jit::"].map(String::from));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    lines_with(source, &words).collect()
+}
+
+/// Engines know envelopes, never schemas or codecs.
+fn engines_know_no_types(source: &Source) -> Vec<String> {
+    match source.path.starts_with("crates/polywire/src/engine/") {
+        true => lines_with(
+            source,
+            &["polywire_core::schema", "polywire_core::codec", "polywire_core::layout", "polywire_core::program"],
+        )
+        .collect(),
+        false => Vec::new(),
+    }
+}
+
+/// Crates point one way.
+fn crates_point_one_way(source: &Source) -> Vec<String> {
+    let forbidden: &[&str] = match source.path.split("/src/").next() {
+        Some("crates/polywire-core") => &["polywire_idl", "polywire::", "polywire_cli"],
+        Some("crates/polywire-idl") => &["polywire::", "polywire_cli"],
+        Some("crates/polywire") => &["polywire_cli", "polywire_idl"],
+        _ => &[],
+    };
+    // Text that a generator writes, or the name of an attribute, is no dependency.
+    let names = |hit: &String| hit.contains("use polywire") && !hit.contains('"');
+    lines_with(source, forbidden).filter(names).collect()
+}
+
+/// A file past 800 lines is two.
+fn files_are_short(source: &Source) -> Vec<String> {
+    let lines = source.text.lines().count();
+    (lines > 900).then(|| format!("{}: {lines} lines", source.path)).into_iter().collect()
+}
+
+fn hold(endings: &[&str], rule: fn(&Source) -> Vec<String>) {
+    let violations: Vec<String> = sources(endings).iter().flat_map(rule).collect();
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
+}
+
+fn finds(rule: fn(&Source) -> Vec<String>, path: &str, text: &str) {
+    assert!(!rule(&Source { path: path.into(), text: text.into() }).is_empty(), "the rule misses {path}: {text}");
+}
+
+#[test]
+fn core_opens_no_socket_starts_no_thread_reads_no_clock() {
+    finds(core_touches_nothing, "crates/polywire-core/src/frame.rs", "use std::net::TcpStream;");
+    hold(&[".rs"], core_touches_nothing);
+}
+
+#[test]
+fn unsafe_code_lies_in_layout_and_program_only() {
+    finds(unsafe_is_at_home, "crates/polywire/src/node.rs", "unsafe { *pointer }");
+    hold(&[".rs"], unsafe_is_at_home);
+}
+
+#[test]
+fn a_codec_knows_no_sibling_and_no_back_end() {
+    finds(codecs_keep_to_themselves, "crates/polywire-core/src/codec/cdr/mod.rs", "use crate::codec::json::text;");
+    finds(codecs_keep_to_themselves, "crates/polywire-core/src/codec/cdr/mod.rs", "crate::program::interp::HOST");
+    hold(&[".rs"], codecs_keep_to_themselves);
+}
+
+#[test]
+fn engines_know_envelopes_never_schemas_or_codecs() {
+    finds(engines_know_no_types, "crates/polywire/src/engine/tcp.rs", "use polywire_core::schema::Schema;");
+    hold(&[".rs"], engines_know_no_types);
+}
+
+#[test]
+fn crates_depend_in_one_direction() {
+    finds(crates_point_one_way, "crates/polywire-core/src/lib.rs", "use polywire_idl::Compiler;");
+    hold(&[".rs"], crates_point_one_way);
+}
+
+#[test]
+fn files_stay_short() {
+    finds(files_are_short, "crates/polywire/src/node.rs", &"\n".repeat(1000));
+    hold(&[".rs"], files_are_short);
+}
+
+#[test]
+fn nothing_names_the_machine_it_was_written_on() {
+    let homes = |source: &Source| -> Vec<String> {
+        let words = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
+        let lines = source.text.lines().enumerate();
+        let hits = lines.filter(|(_, line)| words.iter().any(|word| line.contains(word)));
+        hits.map(|(i, line)| format!("{}:{}: {}", source.path, i + 1, line.trim())).collect()
+    };
+    assert!(!homes(&Source { path: "x".into(), text: concat!("/wo", "rk/main").into() }).is_empty());
+    let sources = sources(&[".rs", ".md", ".toml", ".sh", ".idl", ".c", ".cpp", ".py"]);
+    let violations: Vec<String> = sources.iter().flat_map(homes).collect();
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
+}
+
+#[test]
+fn every_crate_takes_its_lints_and_version_from_the_root() {
+    for source in sources(&["Cargo.toml"]).iter().filter(|s| s.path != "Cargo.toml" && !s.path.starts_with("fuzz/")) {
+        assert!(source.text.contains("version.workspace = true"), "{}: no version.workspace", source.path);
+        let lints = source.text.contains("[lints]\nworkspace = true");
+        assert!(lints || source.path.starts_with("xtask"), "{}: no [lints] workspace", source.path);
+    }
+}
