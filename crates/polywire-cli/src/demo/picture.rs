@@ -13,7 +13,7 @@ const ROW: f64 = 64.0;
 const TOP: f64 = 64.0;
 /// Where bars begin, and how long the longest is: sizes on the left, latencies on the right.
 const BYTES: (f64, f64) = (110.0, 210.0);
-const LATENCY: (f64, f64) = (430.0, 230.0);
+const LATENCY: (f64, f64) = (430.0, 200.0);
 
 /// A picture that needs nothing else.
 pub fn svg(report: &Report) -> String {
