@@ -5,7 +5,7 @@ use std::hint::black_box;
 use polywire_core::program::Backend;
 use polywire_workloads::cdr_decode;
 
-use super::{FastCdr, Measured, Subject, for_each_workload, fastcdr};
+use super::{FastCdr, Measured, Subject, fastcdr, for_each_workload};
 use crate::{
     measure::{Bar, Candidate, Effort, compare},
     report::{Group, Row},
@@ -79,7 +79,12 @@ fn decode<T: Measured>(
     row::<T>("decode", subject, candidates, effort)
 }
 
-fn row<T: Measured>(operation: &'static str, subject: &Subject<T>, candidates: Vec<Candidate<'_>>, effort: Effort) -> Row {
+fn row<T: Measured>(
+    operation: &'static str,
+    subject: &Subject<T>,
+    candidates: Vec<Candidate<'_>>,
+    effort: Effort,
+) -> Row {
     Row { workload: T::NAME.into(), operation, figures: compare(subject.messages().len(), candidates, effort) }
 }
 

@@ -54,9 +54,10 @@ pub fn group(effort: Effort) -> Group {
         records::<CodecsTest10>(&CODECS_TEST_10, effort),
         records::<CodecsTest500>(&CODECS_TEST_500, effort),
     ];
-    let note = "decoding CDR for a reader with a member moved, one removed from the middle, one added and one widened, as a \
+    let note =
+        "decoding CDR for a reader with a member moved, one removed from the middle, one added and one widened, as a \
                 multiple of decoding for the writer's own type"
-        .into();
+            .into();
     Group { title: "Evolved readers", note, rows, left_out: Vec::new() }
 }
 

@@ -28,9 +28,10 @@ pub fn bson(effort: Effort) -> Group {
 }
 
 fn group(title: &'static str, rows: Vec<Row>, peers: &str) -> Group {
-    let note = "multiples of Polywire with a derived type; it decodes into a value used again, the others into a new one, \
+    let note =
+        "multiples of Polywire with a derived type; it decodes into a value used again, the others into a new one, \
                 as serde has it; each reads what it writes itself"
-        .into();
+            .into();
     let left_out = if cfg!(feature = "peers") { None } else { Some(format!("{peers} (needs the feature `peers`)")) };
     Group { title, note, rows, left_out: left_out.into_iter().collect() }
 }

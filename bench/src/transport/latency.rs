@@ -18,10 +18,11 @@ use crate::{
 const WARM_UP: usize = 20;
 
 pub fn group(effort: Effort) -> Group {
-    let note = "one way, half a round trip between two processes, each pinned to a core of its own; typed is `publish` to \
+    let note =
+        "one way, half a round trip between two processes, each pinned to a core of its own; typed is `publish` to \
                 `on_message_inline` and back with CDR in the default configuration, raw is a blocking socket \
                 (TCP_NODELAY) with the same bytes; turns of both alternate on connections that stay open"
-        .into();
+            .into();
     let rows = [Family::Tcp, Family::Unix].into_iter().flat_map(|family| rows(family, effort)).collect();
     Group { title: "Latency", note, rows, left_out: Vec::new() }
 }

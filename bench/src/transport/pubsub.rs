@@ -4,7 +4,11 @@ use std::{
     env,
     net::TcpListener,
     process,
-    sync::{Arc, Mutex, atomic::{AtomicU64, Ordering}, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     time::{Duration, Instant},
 };
 

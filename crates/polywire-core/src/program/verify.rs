@@ -162,6 +162,8 @@ impl Verifier<'_> {
             }
             OpKind::Const(scalar, bits) => {
                 require(*scalar != Scalar::Bool || *bits <= 1, "a boolean constant is 0 or 1")?;
+                let fits = scalar.is_signed() || bits.checked_shr(8 * scalar.size() as u32).unwrap_or(0) == 0;
+                require(fits, "a constant has more bits than its type")?;
                 state.accumulator = Some((*scalar, None));
             }
             OpKind::Length(place) => {
@@ -320,7 +322,7 @@ impl Verifier<'_> {
 
     fn check(&self, check: &Check, state: &mut State) -> Verdict {
         let (scalar, _) = state.accumulator.ok_or("the accumulator is not set")?;
-        require(scalar.range().is_some(), "only integers are checked")?;
+        checkable(check, scalar)?;
         state.accumulator = Some(match check {
             Check::Bool => (Scalar::Bool, None),
             Check::Enum { node, otherwise } => {
@@ -360,6 +362,9 @@ impl Verifier<'_> {
     fn segment(&self, segment: &Segment, state: &State) -> Verdict {
         require(segment.count == 1 || segment.wire == segment.memory, "only like scalars are repeated")?;
         require(widens(segment.wire, segment.memory), "a run widens scalars, it does not narrow them")?;
+        if let Some(check) = &segment.check {
+            checkable(check, segment.wire)?;
+        }
         if let Some(Check::Enum { node, otherwise }) = &segment.check {
             self.literals(*node, *otherwise)?;
         }
@@ -488,6 +493,17 @@ impl From<&'static str> for Refused {
 
 fn require(holds: bool, rule: &'static str) -> Verdict {
     if holds { Ok(()) } else { Err(rule) }
+}
+
+/// Whether a condition can be put on a type. Back ends hold integers in 64 bits, where a `U64` may look like a negative literal, and bits
+/// cannot be cut from a negative number.
+fn checkable(check: &Check, scalar: Scalar) -> Verdict {
+    require(scalar.range().is_some(), "only integers are checked")?;
+    match check {
+        Check::Enum { .. } => require(scalar != Scalar::U64, "an enum's literal is no U64"),
+        Check::Keep(_) => require(!scalar.is_signed(), "bits are kept of unsigned integers"),
+        Check::Bool | Check::Range { .. } | Check::OneOf(_) => Ok(()),
+    }
 }
 
 /// True if every value of `from` is one of `to`, in the same family.

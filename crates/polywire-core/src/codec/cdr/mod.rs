@@ -23,7 +23,7 @@
 //! assert_eq!(encode("xcdr2", "header"), [0, 7, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xE0, 0x3F]);
 //! ```
 
-use alloc::{string::ToString, sync::Arc, vec, vec::Vec};
+use alloc::{collections::BTreeMap, string::ToString, sync::Arc};
 
 use super::{
     Codec, LowerError, OptionSpec, Options, Properties,
@@ -152,7 +152,7 @@ impl Dialect {
                 argument: self.encapsulation(writer),
                 body: core::mem::take(&mut program.root),
             };
-            program.root = Block(vec![Op { path: PathId(0), kind: region }]);
+            program.root = Block(alloc::vec![Op { path: PathId(0), kind: region }]);
         }
         program
     }
@@ -188,10 +188,10 @@ impl Dialect {
 
     /// Bytes that a value takes at least, without padding: a hostile number of elements is measured by it.
     fn min_wire(&self, schema: &Schema, ty: &Type) -> u32 {
-        u32::try_from(self.min_size(schema, ty, &mut vec![])).unwrap_or(u32::MAX)
+        u32::try_from(self.min_size(schema, ty, &mut BTreeMap::new())).unwrap_or(u32::MAX)
     }
 
-    fn min_size(&self, schema: &Schema, ty: &Type, open: &mut Vec<DefId>) -> u64 {
+    fn min_size(&self, schema: &Schema, ty: &Type, known: &mut BTreeMap<DefId, u64>) -> u64 {
         let header = |elements: &[&Type]| if self.delimited_elements(schema, elements) { 4 } else { 0 };
         match schema.resolve(ty) {
             Type::String { .. } => 5,
@@ -201,20 +201,23 @@ impl Dialect {
             Type::Array { element, dims } => {
                 let (inner, inner_dims) = array_shape(schema, element);
                 let len = dims.iter().chain(&inner_dims).fold(1u64, |n, dim| n.saturating_mul(u64::from(*dim)));
-                self.min_size(schema, inner, open).saturating_mul(len).saturating_add(header(&[inner]))
+                self.min_size(schema, inner, known).saturating_mul(len).saturating_add(header(&[inner]))
             }
-            Type::Def(id) if open.contains(id) => 0,
-            Type::Def(id) => {
-                open.push(*id);
-                let size = self.min_def(schema, *id, open);
-                open.pop();
-                size
-            }
+            // Each definition is measured once: it may be in a value a great many times.
+            Type::Def(id) => match known.get(id) {
+                Some(size) => *size,
+                None => {
+                    known.insert(*id, 0);
+                    let size = self.min_def(schema, *id, known);
+                    known.insert(*id, size);
+                    size
+                }
+            },
             primitive => scalar_of(primitive).map_or(0, |scalar| scalar.size() as u64),
         }
     }
 
-    fn min_def(&self, schema: &Schema, id: DefId, open: &mut Vec<DefId>) -> u64 {
+    fn min_def(&self, schema: &Schema, id: DefId, known: &mut BTreeMap<DefId, u64>) -> u64 {
         let def = schema.def(id);
         if let Some(scalar) = scalar_of_def(schema, id) {
             return scalar.size() as u64;
@@ -223,10 +226,10 @@ impl Dialect {
         match &def.kind {
             // What is there at least is the length, or the end of the list.
             _ if def.extensibility == Extensibility::Mutable => 4,
-            DefKind::Union { discriminator, .. } => header + self.min_size(schema, discriminator, open),
+            DefKind::Union { discriminator, .. } => header + self.min_size(schema, discriminator, known),
             _ => schema.members(id).iter().fold(header, |sum, member| {
                 let size = match (member.optional, self.version) {
-                    (false, _) => self.min_size(schema, &member.ty, open),
+                    (false, _) => self.min_size(schema, &member.ty, known),
                     (true, Version::One) => 4,
                     (true, Version::Two) => 1,
                 };

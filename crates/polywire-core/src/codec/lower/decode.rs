@@ -193,7 +193,7 @@ impl<'a> DecodeWalk<'a> {
     /// Emits the value of a writer's type into a slot.
     pub fn value(&mut self, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
         let dialect = self.dialect;
-        self.paths.within_limits().map_err(|what| self.unsupported(what))?;
+        self.paths.step().map_err(|what| self.unsupported(what))?;
         match self.writer.resolve(ty) {
             Type::Def(id) => self.def(*id, slot),
             ty @ (Type::String { .. } | Type::WString { .. }) => dialect.text(self, ty, slot),
@@ -382,7 +382,7 @@ impl<'a> DecodeWalk<'a> {
     }
 
     fn default_member(&mut self, member: &Member, place: Place) -> Result<(), LowerError> {
-        self.paths.within_limits().map_err(|what| self.unsupported(what))?;
+        self.paths.step().map_err(|what| self.unsupported(what))?;
         if member.optional {
             self.emit(OpKind::Clear(place));
             return Ok(());

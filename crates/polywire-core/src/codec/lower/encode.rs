@@ -125,7 +125,7 @@ impl<'a> EncodeWalk<'a> {
     /// Emits the value of a type at a place.
     pub fn value(&mut self, ty: &Type, place: Place) -> Result<(), LowerError> {
         let dialect = self.dialect;
-        self.paths.within_limits().map_err(|what| self.unsupported(what))?;
+        self.paths.step().map_err(|what| self.unsupported(what))?;
         match self.schema.resolve(ty) {
             Type::Def(id) => self.def(*id, place),
             ty @ (Type::String { .. } | Type::WString { .. }) => dialect.text(self, ty, place),
@@ -221,7 +221,7 @@ impl<'a> EncodeWalk<'a> {
         self.paths.leave(step);
         let then = self.block(|walk| present(walk, inside))?;
         let otherwise = self.block(absent)?;
-        self.paths.ops += 1;
+        self.paths.steps += 1;
         self.ops.push(Op { path, kind: OpKind::IfPresent { place: out.place, then, otherwise } });
         Ok(())
     }

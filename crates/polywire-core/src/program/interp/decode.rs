@@ -4,7 +4,7 @@ use alloc::{string::String, vec};
 
 use super::{Failed, HOST, INLINE_SEEN, check, convert, from_word, load, memory_scalar, ok, reorder, store};
 use crate::{
-    layout::{Kind, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, UnionNode, access::Inserted},
+    layout::{Kind, Layout, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, UnionNode, access::Inserted},
     program::{
         Arm, Block, Cursor, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place,
         Program, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, TextForm, Wire,
@@ -83,11 +83,7 @@ impl<'r> Run<'r, '_> {
             }
             OpKind::SetText(place, text) => {
                 if let Some(string) = self.string(*place, frame) {
-                    string.clear();
-                    if string.try_reserve(text.len()).is_err() {
-                        return Err(self.fail(FaultKind::OutOfMemory, text.len() as u64, 0));
-                    }
-                    string.push_str(text);
+                    ok(self.input.set_text(string, text))?;
                 }
                 Ok(())
             }
@@ -228,6 +224,8 @@ impl<'r> Run<'r, '_> {
             Wire::Kernel(kernel) => {
                 let mut word = 0;
                 ok((kernel.get)(self.input, &mut word))?;
+                // Whatever a codec's function takes for true, memory knows 0 and 1 only.
+                let word = if kernel.scalar == Scalar::Bool { u64::from(word != 0) } else { word };
                 self.set(from_word(word, kernel.scalar), kernel.scalar);
                 Ok(())
             }
@@ -249,9 +247,12 @@ impl<'r> Run<'r, '_> {
             TextForm::CountedNul { order } => ok(counted_nul(self.input, *order, string.as_deref_mut()))?,
             TextForm::Kernel(kernel) => ok((kernel.get)(self.input, string.as_deref_mut()))?,
         }
-        string.map_or(Ok(()), |string| {
-            bound.hold(string).map_err(|got| self.fail(FaultKind::Bound, bound.bound.into(), got))
-        })
+        let Some(string) = string else { return Ok(()) };
+        match bound.hold(string) {
+            Ok(None) => Ok(()),
+            Ok(Some(default)) => ok(self.input.set_text(string, default)),
+            Err(got) => Err(self.fail(FaultKind::Bound, bound.bound.into(), got)),
+        }
     }
 
     /// The accumulator as a number of elements, if that many can be there at all.
@@ -337,15 +338,20 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    /// Charges for elements that are not there yet.
+    /// Charges for elements that are not there yet, and for what fresh ones keep behind pointers.
     ///
     /// # Safety
     /// `at` is a live sequence of the node.
     unsafe fn charge_growth(&mut self, sequence: &SequenceNode, at: *const u8, len: usize) -> Done {
         // SAFETY: as the caller promises.
         let (_, present) = unsafe { sequence.access.slice(at) };
+        let grows = len.saturating_sub(present);
+        if grows == 0 {
+            return Ok(());
+        }
         let stride = self.program.layout.node(sequence.element).size as usize;
-        ok(self.input.charge(len.saturating_sub(present).saturating_mul(stride)))
+        let fresh = stride.saturating_add(behind_pointers(&self.program.layout, sequence.element));
+        ok(self.input.charge(grows.saturating_mul(fresh)))
     }
 
     /// Makes the sequence `len` elements long.
@@ -564,8 +570,9 @@ impl<'r> Run<'r, '_> {
             self.block(entry.key, frame)?;
             return self.block(entry.value, frame);
         };
-        let size = |node| self.program.layout.node(node).size as usize;
-        ok(self.input.charge(size(map.key) + size(map.value)))?;
+        let layout = &self.program.layout;
+        let size = |node| (layout.node(node).size as usize).saturating_add(behind_pointers(layout, node));
+        ok(self.input.charge(size(map.key).saturating_add(size(map.value))))?;
         let mut fill =
             |key: *mut u8, value: *mut u8| self.block(entry.key, key).is_ok() && self.block(entry.value, value).is_ok();
         // SAFETY: the verifier found the map at the place, and the frames of the blocks to be its key and value.
@@ -587,11 +594,24 @@ impl<'r> Run<'r, '_> {
         let Place::At { offset, node } = place else {
             return self.block(body, frame);
         };
-        let access = &self.optional_node(node).access;
         // SAFETY: the verifier found the optional at the place.
-        let value = unsafe { access.set_some(frame.wrapping_add(offset as usize)) };
-        let value = value.map_err(|_| self.fail(FaultKind::OutOfMemory, 0, 0))?;
+        let value = unsafe { self.set_some(node, frame.wrapping_add(offset as usize))? };
         self.block(body, value)
+    }
+
+    /// Makes an optional present, charging for what a fresh value keeps behind pointers.
+    ///
+    /// # Safety
+    /// `at` is a live optional of the node.
+    pub(super) unsafe fn set_some(&mut self, node: NodeId, at: *mut u8) -> Result<*mut u8, Failed> {
+        let optional = self.optional_node(node);
+        // SAFETY: as the caller promises.
+        unsafe {
+            if optional.access.get(at).is_null() {
+                ok(self.input.charge(behind_pointers(&self.program.layout, optional.inner)))?;
+            }
+            optional.access.set_some(at).map_err(|_| self.fail(FaultKind::OutOfMemory, 0, 0))
+        }
     }
 
     fn clear(&mut self, place: Place, frame: *mut u8) -> Done {
@@ -638,11 +658,31 @@ impl<'r> Run<'r, '_> {
         let Place::At { offset, node } = place else {
             return self.block(body, frame);
         };
-        let access = &self.union_node(node).access;
         // SAFETY: the verifier found the union, with this case, at the place.
-        let value = unsafe { access.select(frame.wrapping_add(offset as usize), self.accumulator as i64, case) };
-        let value = value.map_err(|_| self.fail(FaultKind::OutOfMemory, 0, 0))?;
+        let value = unsafe { self.set_case(node, frame.wrapping_add(offset as usize), self.accumulator as i64, case)? };
         self.block(body, value)
+    }
+
+    /// Selects a case, charging for what a fresh value keeps behind pointers.
+    ///
+    /// # Safety
+    /// `at` is a live union of the node, which has the case.
+    pub(super) unsafe fn set_case(
+        &mut self,
+        node: NodeId,
+        at: *mut u8,
+        discriminator: i64,
+        case: Option<u32>,
+    ) -> Result<*mut u8, Failed> {
+        let union = self.union_node(node);
+        // SAFETY: as the caller promises.
+        unsafe {
+            if let Some(case) = case.filter(|case| union.access.get(at).case != Some(*case)) {
+                ok(self.input.charge(behind_pointers(&self.program.layout, union.cases[case as usize])))?;
+            }
+            let value = union.access.select(at, discriminator, case);
+            value.map_err(|_| self.fail(FaultKind::OutOfMemory, 0, 0))
+        }
     }
 
     fn members(&mut self, dialect: &MemberDialect, arms: &'r [Arm], table: &MemberTable, frame: *mut u8) -> Done {
@@ -665,13 +705,18 @@ impl<'r> Run<'r, '_> {
                 MemberTable::END => break,
                 MemberTable::UNKNOWN => ok((dialect.skip)(self.input, &mut cursor))?,
                 arm => {
+                    // What a codec's function makes up is nobody's member.
+                    let Some(known) = arms.get(arm as usize) else {
+                        ok((dialect.skip)(self.input, &mut cursor))?;
+                        continue;
+                    };
                     expected = arm + 1;
                     let (word, bit) = (arm as usize / 64, 1u64 << (arm % 64));
                     if seen[word] & bit != 0 && dialect.refuse_duplicates {
                         return Err(self.fail(FaultKind::DuplicateMember, 0, 0));
                     }
                     seen[word] |= bit;
-                    self.block(&arms[arm as usize].body, frame)?;
+                    self.block(&known.body, frame)?;
                     ok((dialect.after)(self.input, &mut cursor))?;
                 }
             }
@@ -690,6 +735,21 @@ impl<'r> Run<'r, '_> {
         self.block(&self.program.routines[routine as usize].block, frame)?;
         self.input.leave();
         Ok(())
+    }
+}
+
+/// Bytes that a fresh value of a node keeps behind pointers: what is `@external` and mandatory exists from the start.
+fn behind_pointers(layout: &Layout, node: NodeId) -> usize {
+    match &layout.node(node).kind {
+        Kind::Struct { fields } => {
+            fields.iter().fold(0, |sum: usize, field| sum.saturating_add(behind_pointers(layout, field.node)))
+        }
+        Kind::Array { element, len } => behind_pointers(layout, *element).saturating_mul(*len as usize),
+        Kind::Boxed(boxed) => {
+            (layout.node(boxed.inner).size as usize).saturating_add(behind_pointers(layout, boxed.inner))
+        }
+        Kind::Union(union) => union.cases.first().map_or(0, |case| behind_pointers(layout, *case)),
+        _ => 0,
     }
 }
 
@@ -724,25 +784,24 @@ pub(crate) struct TextBound<'p> {
     pub overflow: &'p Overflow,
 }
 
-impl TextBound<'_> {
-    /// Cuts or empties a string that is too long; the error is its length, if it must be refused.
-    pub(crate) fn hold(&self, string: &mut String) -> Result<(), u64> {
+impl<'p> TextBound<'p> {
+    /// Cuts a string that is too long, or gives the text that is to take its place; the error is its length, if it must be refused.
+    pub(crate) fn hold(&self, string: &mut String) -> Result<Option<&'p str>, u64> {
         let len = match self.utf16 {
             true => string.encode_utf16().count(),
             false => string.len(),
         };
         if self.bound == 0 || len <= self.bound as usize {
-            return Ok(());
+            return Ok(None);
         }
         match self.overflow {
-            Overflow::Refuse => return Err(len as u64),
-            Overflow::Trim => string.truncate(self.cut(string)),
-            Overflow::UseDefault(text) => {
-                string.clear();
-                string.push_str(text);
+            Overflow::Refuse => Err(len as u64),
+            Overflow::Trim => {
+                string.truncate(self.cut(string));
+                Ok(None)
             }
+            Overflow::UseDefault(text) => Ok(Some(text)),
         }
-        Ok(())
     }
 
     /// The last boundary between characters within the bound.

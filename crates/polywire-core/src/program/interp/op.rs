@@ -115,6 +115,37 @@ pub(crate) unsafe fn element_at(
     }
 }
 
+/// Makes an optional present.
+///
+/// # Safety
+/// `optional` is one of the node.
+pub(crate) unsafe fn set_some(
+    program: &Program,
+    input: &mut Input<'_>,
+    node: NodeId,
+    optional: *mut u8,
+) -> Result<*mut u8, Status> {
+    let mut run = decoding::Run { program, input, accumulator: 0, scalar: Scalar::U64 };
+    // SAFETY: as the caller promises.
+    unsafe { run.set_some(node, optional).map_err(failed) }
+}
+
+/// Selects a case of a union.
+///
+/// # Safety
+/// `union` is one of the node, which has the case.
+pub(crate) unsafe fn set_case(
+    program: &Program,
+    input: &mut Input<'_>,
+    node: NodeId,
+    union: *mut u8,
+    (discriminator, case): (i64, Option<u32>),
+) -> Result<*mut u8, Status> {
+    let mut run = decoding::Run { program, input, accumulator: 0, scalar: Scalar::U64 };
+    // SAFETY: as the caller promises.
+    unsafe { run.set_case(node, union, discriminator, case).map_err(failed) }
+}
+
 fn failed(_: Failed) -> Status {
     Status::Failed
 }

@@ -80,8 +80,8 @@ impl<'e> Emit<'e, '_> {
             OpKind::Bulk { place, scalar, order, bound, .. } => {
                 self.decode_bulk(op, *place, (*scalar, *order, *bound), frame);
             }
-            OpKind::Sequence { place, source, element, bound, overflow, .. } => match source {
-                Source::Count => self.decode_counted(op, *place, (element, *bound, overflow), frame),
+            OpKind::Sequence { place, source, element, bound, overflow, min_wire } => match source {
+                Source::Count => self.decode_counted(op, *place, (element, *bound, overflow, *min_wire), frame),
                 Source::Fixed(n) => self.decode_fixed(*place, *n, element, frame),
                 Source::Dialect(dialect) => self.decode_marked(op, *place, dialect, element, frame),
             },
@@ -249,11 +249,7 @@ impl<'e> Emit<'e, '_> {
                 }
             }
             Some(check) => {
-                let (check, layout) = (self.address(check), self.address(self.program));
-                let word = self.word();
-                self.store_word(value);
-                let bad = self.call(shims::check_word as *const u8, &[layout, check, word], Some(types::I64));
-                let bad = bad.expect("it returns a word");
+                let bad = self.check_word(check, value, segment.wire);
                 let bad = self.code.ins().ireduce(types::I8, bad);
                 (self.load_word(0), Some(bad))
             }
@@ -310,7 +306,11 @@ impl<'e> Emit<'e, '_> {
             Wire::Kernel(kernel) => {
                 let word = self.word();
                 self.call_status(op, kernel.get as *const u8, &[self.context, word]);
-                let value = self.load_word(0);
+                let mut value = self.load_word(0);
+                if kernel.scalar == Scalar::Bool {
+                    let truth = self.code.ins().icmp_imm_s(IntCC::NotEqual, value, 0);
+                    value = self.code.ins().uextend(types::I64, truth);
+                }
                 self.set(value, kernel.scalar);
             }
             Wire::Symbol(kernel, table) => {
@@ -424,17 +424,24 @@ impl<'e> Emit<'e, '_> {
                 }
             }
             Check::Range { .. } | Check::OneOf(_) => {
-                let (program, address, word) = (self.address(self.program), self.address(check), self.word());
-                self.store_word(value);
-                let bad = self.call(shims::check_word as *const u8, &[program, address, word], Some(types::I64));
+                let bad = self.check_word(check, value, scalar);
                 let kind = match check {
                     Check::Range { .. } => FaultKind::OutOfRange,
                     _ => FaultKind::UnknownLiteral,
                 };
-                self.unless(bad.expect("it returns a word"), |emit| emit.fault_either(op, kind, zero, value));
+                self.unless(bad, |emit| emit.fault_either(op, kind, zero, value));
             }
         }
         self.set(result.0, result.1);
+    }
+
+    /// Leaves a check to the interpreter: 1 if it fails. What it makes of the value is in the word.
+    fn check_word(&mut self, check: &Check, value: Value, scalar: Scalar) -> Value {
+        let (program, address, word) = (self.address(self.program), self.address(check), self.word());
+        self.store_word(value);
+        let scalar = self.constant(scalar as i64);
+        let bad = self.call(shims::check_word as *const u8, &[program, address, word, scalar], Some(types::I64));
+        bad.expect("it returns a word")
     }
 
     fn decode_text(&mut self, op: &'e Op, place: Place, form: &TextForm, bound: u32, frame: Value) {
@@ -544,9 +551,7 @@ impl<'e> Emit<'e, '_> {
         let (end, position) = (self.code.use_var(self.end), self.position());
         let after = self.code.ins().iadd(position, bytes);
         let short = self.code.ins().icmp(IntCC::UnsignedGreaterThan, after, end);
-        let limits = self.load(types::I64, self.context, offset_of!(Input<'_>, limits) as i32);
-        let limit = self.code.ins().uload32(flags(), limits, offset_of!(crate::program::Limits, elements) as i32);
-        let many = self.code.ins().icmp(IntCC::UnsignedGreaterThan, count, limit);
+        let many = self.beyond_limit(IntCC::UnsignedGreaterThan, count);
         let unfit = self.code.ins().bor(short, many);
         self.or_else(unfit, slow);
         let here = self.here();
@@ -565,7 +570,7 @@ impl<'e> Emit<'e, '_> {
         &mut self,
         op: &'e Op,
         place: Place,
-        (element, bound, overflow): (&'e Block, u32, &Overflow),
+        (element, bound, overflow, min_wire): (&'e Block, u32, &Overflow, u32),
         frame: Value,
     ) {
         let count = self.accumulator().value;
@@ -581,12 +586,19 @@ impl<'e> Emit<'e, '_> {
         };
         match (self.sequence_node(place).and_then(|s| s.words), self.place(place, frame)) {
             (Some(words), Some((base, offset, _))) if bound == 0 => {
-                // As many elements as last time: nothing to make room for, and the message will show whether it has them.
+                // As many elements as last time: nothing to make room for. What is said of a count that cannot be is the same.
                 let len = self.load(types::I64, base, offset + words.len as i32);
                 let start = self.load(types::I64, base, offset + words.pointer as i32);
                 self.code.def_var(data, start);
                 let differs = self.code.ins().icmp(IntCC::NotEqual, len, count);
-                self.rarely(differs, resize);
+                let many = self.beyond_limit(IntCC::UnsignedGreaterThan, count);
+                let bytes = self.code.ins().imul_imm_s(count, i64::from(min_wire));
+                let (end, position) = (self.code.use_var(self.end), self.position());
+                let after = self.code.ins().iadd(position, bytes);
+                let short = self.code.ins().icmp(IntCC::UnsignedGreaterThan, after, end);
+                let unfit = self.code.ins().bor(differs, many);
+                let unfit = self.code.ins().bor(unfit, short);
+                self.rarely(unfit, resize);
             }
             _ => resize(self),
         }
@@ -600,6 +612,13 @@ impl<'e> Emit<'e, '_> {
         if bound > 0 && *overflow != Overflow::Refuse && place != Place::Sink {
             self.sequence_end(op, place, count, frame);
         }
+    }
+
+    /// Compares a number of elements, or an index, with the limit.
+    fn beyond_limit(&mut self, condition: IntCC, count: Value) -> Value {
+        let limits = self.load(types::I64, self.context, offset_of!(Input<'_>, limits) as i32);
+        let limit = self.code.ins().uload32(flags(), limits, offset_of!(crate::program::Limits, elements) as i32);
+        self.code.ins().icmp(condition, count, limit)
     }
 
     /// Cuts the sequence to what stays of `count` elements.
@@ -671,6 +690,8 @@ impl<'e> Emit<'e, '_> {
         let at = self.code.ins().iadd(start, distance);
         self.code.def_var(result, at);
         let missing = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, index, len);
+        let many = self.beyond_limit(IntCC::UnsignedGreaterThanOrEqual, index);
+        let missing = self.code.ins().bor(missing, many);
         self.rarely(missing, |emit| {
             let at = admit(emit);
             emit.code.def_var(result, at);
@@ -682,9 +703,11 @@ impl<'e> Emit<'e, '_> {
         let value = match self.place(place, frame) {
             None => frame,
             Some((.., node)) => {
-                let (node, at, word) =
-                    (self.address(&self.layout().node(node).kind), self.place_address(place, frame), self.word());
-                self.call_in_place(op, shims::set_some as *const u8, &[self.context, node, at, word]);
+                let (program, at, word) = (self.address(self.program), self.place_address(place, frame), self.word());
+                let node = self.constant(i64::from(node.0));
+                // It says where in the message it failed.
+                self.spill();
+                self.call_in_place(op, shims::set_some as *const u8, &[self.context, program, node, at, word]);
                 self.load_word(0)
             }
         };
@@ -717,9 +740,10 @@ impl<'e> Emit<'e, '_> {
             Some((.., node)) => {
                 let discriminator = self.accumulator().value;
                 let case = self.constant(case.map_or(-1, i64::from));
-                let (node, at, word) =
-                    (self.address(&self.layout().node(node).kind), self.place_address(place, frame), self.word());
-                let arguments = [self.context, node, at, discriminator, case, word];
+                let (program, at, word) = (self.address(self.program), self.place_address(place, frame), self.word());
+                let node = self.constant(i64::from(node.0));
+                let arguments = [self.context, program, node, at, discriminator, case, word];
+                self.spill();
                 self.call_in_place(op, shims::select as *const u8, &arguments);
                 self.load_word(0)
             }
@@ -822,8 +846,10 @@ impl<'e> Emit<'e, '_> {
         let mut switch = Switch::new();
         let (done, none) = (self.code.create_block(), self.code.create_block());
         let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
+        let unsigned = self.accumulator().scalar == Scalar::U64;
         for ((labels, _), block) in arms.iter().zip(&blocks) {
-            for label in labels.iter() {
+            // A large unsigned number only looks like a negative label.
+            for label in labels.iter().filter(|label| !unsigned || **label >= 0) {
                 switch.set_entry(u128::from(*label as u64), *block);
             }
         }

@@ -6,7 +6,7 @@
 use alloc::string::String;
 
 use crate::{
-    layout::{EnumNode, Kind, Scalar},
+    layout::{EnumNode, Kind, NodeId, Scalar},
     program::{
         Check, FaultKind, Input, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, Status, TextKernel,
         interp::{self, op as interpret},
@@ -103,12 +103,18 @@ pub(super) unsafe extern "C" fn no_literal(value: i64, node: *const EnumNode) ->
 }
 
 /// Applies a check to the word; 1 if it must be refused.
-pub(super) unsafe extern "C" fn check_word(program: *const Program, check: *const Check, word: *mut i64) -> u64 {
-    // SAFETY: as the module says.
+pub(super) unsafe extern "C" fn check_word(
+    program: *const Program,
+    check: *const Check,
+    word: *mut u64,
+    scalar: u64,
+) -> u64 {
+    // SAFETY: as the module says; the word is a scalar's.
     unsafe {
-        match interp::check(&(*program).layout, &*check, i128::from(*word)) {
+        let scalar = core::mem::transmute::<u8, Scalar>(scalar as u8);
+        match interp::check(&(*program).layout, &*check, interp::from_word(*word, scalar)) {
             Ok(value) => {
-                *word = value as i64;
+                *word = value as u64;
                 0
             }
             Err(_) => 1,
@@ -247,19 +253,19 @@ pub(super) unsafe extern "C" fn element_at(
 
 pub(super) unsafe extern "C" fn set_some(
     input: *mut Input<'_>,
-    kind: *const Kind,
+    program: *const Program,
+    node: u64,
     optional: *mut u8,
     value: *mut *mut u8,
 ) -> Status {
     // SAFETY: as the module says.
     unsafe {
-        let Kind::Optional(node) = &*kind else { unreachable!("only called for optionals") };
-        match node.access.set_some(optional) {
+        match interpret::set_some(&*program, &mut *input, NodeId(node as u32), optional) {
             Ok(at) => {
                 *value = at;
                 Status::Ok
             }
-            Err(_) => (*input).fail(FaultKind::OutOfMemory, 0, 0),
+            Err(status) => status,
         }
     }
 }
@@ -290,7 +296,8 @@ pub(super) unsafe extern "C" fn unbox(kind: *const Kind, boxed: *const u8) -> *c
 
 pub(super) unsafe extern "C" fn select(
     input: *mut Input<'_>,
-    kind: *const Kind,
+    program: *const Program,
+    node: u64,
     union: *mut u8,
     discriminator: i64,
     case: i64,
@@ -298,13 +305,13 @@ pub(super) unsafe extern "C" fn select(
 ) -> Status {
     // SAFETY: as the module says.
     unsafe {
-        let Kind::Union(node) = &*kind else { unreachable!("only called for unions") };
-        match node.access.select(union, discriminator, u32::try_from(case).ok()) {
+        let choice = (discriminator, u32::try_from(case).ok());
+        match interpret::set_case(&*program, &mut *input, NodeId(node as u32), union, choice) {
             Ok(at) => {
                 *value = at;
                 Status::Ok
             }
-            Err(_) => (*input).fail(FaultKind::OutOfMemory, 0, 0),
+            Err(status) => status,
         }
     }
 }

@@ -274,7 +274,6 @@ fn literal_bytes(literal: &Literal) -> usize {
     }
 }
 
-#[expect(clippy::ptr_arg, reason = "the spare room counts")]
 fn vec_bytes<T>(items: &Vec<T>, of: impl Fn(&T) -> usize) -> usize {
     items.capacity() * size_of::<T>() + items.iter().map(of).sum::<usize>()
 }
