@@ -1,4 +1,6 @@
 //! `cargo run --release -p polywire-bench --bin json`: JSON beside `serde_json` and `sonic-rs`, which go through serde's derives.
+//!
+//! The peers' code for five hundred members takes the compiler many minutes, so that it is behind the feature `codecs-test-500`.
 
 use std::hint::black_box;
 
@@ -8,11 +10,15 @@ use polywire_core::{
     layout::{Message, Record, Shape},
     program::Backend,
 };
-use polywire_workloads::{CodecsTest500, Floats, MarketData, ProcessorProbe, Workload};
+#[cfg(feature = "codecs-test-500")]
+use polywire_workloads::CodecsTest500;
+use polywire_workloads::{CodecsTest10, Floats, MarketData, ProcessorProbe, Workload};
 use serde::{Serialize, de::DeserializeOwned};
 
 fn main() {
     measure::<MarketData>();
+    measure::<CodecsTest10>();
+    #[cfg(feature = "codecs-test-500")]
     measure::<CodecsTest500>();
     measure::<ProcessorProbe>();
     measure::<Floats>();
@@ -87,8 +93,7 @@ fn encoders<'a, T: Workload + Message + Serialize>(json: &dyn codec::Codec, valu
 }
 
 fn written_again<T: Message>(json: &dyn codec::Codec, value: &T) -> Vec<u8> {
-    let encoder =
-        Encoder::<T>::with_backend(json, &Options::default(), Backend::Interpreter).expect("it lowers");
+    let encoder = Encoder::<T>::with_backend(json, &Options::default(), Backend::Interpreter).expect("it lowers");
     let mut out = Vec::new();
     encoder.encode(value, &mut out).expect("it encodes");
     out
