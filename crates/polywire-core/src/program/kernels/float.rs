@@ -27,7 +27,7 @@ fn put_text(output: &mut Output<'_>, text: &str) -> Status {
         return Status::Failed;
     }
     // SAFETY: there is room.
-    unsafe { core::ptr::copy_nonoverlapping(text.as_ptr(), output.base.add(output.pos), text.len()) };
+    unsafe { super::copy_short(text.as_bytes(), output.base.add(output.pos)) };
     output.pos += text.len();
     Status::Ok
 }
