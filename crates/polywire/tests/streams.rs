@@ -337,7 +337,8 @@ fn a_slow_peer_gets_the_newest_and_hears_what_it_missed() {
 
 #[test]
 fn payloads_of_every_size_arrive_whole() {
-    // A machine that is busy with other tests may take nothing for a while, and that is not what is tested here.
+    // A machine that is busy with other tests may take nothing for a while, and that is not what is tested here; but a writer
+    // that slept until its patience ended would not be done in time.
     let mut patient = options();
     patient.overflow = Overflow::Block { patience: SOON };
     let (node, _events) = listening(patient);

@@ -456,6 +456,8 @@ impl Outbox {
         let pumped = state.queue.pump(most, |bytes| self.write(bytes));
         state.written += before.saturating_sub(state.queue.len()) as u64;
         match pumped {
+            // What is more than one turn's worth is the flusher's, who may be asleep.
+            Ok(()) if !state.queue.is_empty() => self.work.notify_one(),
             Ok(()) => {}
             Err(e) if is_full(&e) => {
                 state.full = true;
@@ -517,9 +519,9 @@ impl Outbox {
                 break;
             }
             if !state.full {
+                // On, as long as the socket takes it: it says when it is full, and then the flusher goes on.
                 self.pump(&mut state, PUMP_BYTES);
-            }
-            if !state.has_room(size, &self.options) {
+            } else {
                 state = wait_timeout(&self.room, state, left);
             }
         }
