@@ -18,10 +18,11 @@ use crate::{
 const WARM_UP: usize = 20;
 
 pub fn group(effort: Effort) -> Group {
-    let note = "one way, half a round trip between two processes, each pinned to a core of its own; typed is `publish` to \
+    let note =
+        "one way, half a round trip between two processes, each pinned to a core of its own; typed is `publish` to \
                 `on_message_inline` and back with CDR in the default configuration, raw is a blocking socket \
                 (TCP_NODELAY) with the same bytes; turns of both alternate on connections that stay open"
-        .into();
+            .into();
     let rows = [Family::Tcp, Family::Unix].into_iter().flat_map(|family| rows(family, effort)).collect();
     Group { title: "Latency", note, rows, left_out: Vec::new() }
 }
@@ -44,6 +45,7 @@ fn rows(family: Family, effort: Effort) -> [Row; 2] {
     [("p50", 0.5, Some(Bar::AtMost(1.15))), ("p99", 0.99, None)].map(|(operation, quantile, bar)| Row {
         workload: workload.clone(),
         operation,
+        bytes: None,
         figures: vec![figure("raw", &turns, 0, quantile, None), figure("typed", &turns, 1, quantile, bar)],
     })
 }

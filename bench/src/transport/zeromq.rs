@@ -11,7 +11,8 @@ use zmq::{Context, PULL, PUSH, Socket, SocketType};
 pub(super) fn count(turn: u64) -> [String; 2] {
     let context = Context::new();
     let (flood, answers) = (bound(&context, PULL), bound(&context, PUSH));
-    let addresses = [&flood, &answers].map(|socket| socket.get_last_endpoint().expect("it is bound").expect("it is text"));
+    let addresses =
+        [&flood, &answers].map(|socket| socket.get_last_endpoint().expect("it is bound").expect("it is text"));
     thread::spawn(move || {
         let (mut message, mut received) = (zmq::Message::new(), 0u64);
         while flood.recv(&mut message, 0).is_ok() {
