@@ -90,13 +90,19 @@ pub struct Figure {
     pub name: &'static str,
     /// Median of its turns, a message.
     pub ns: f64,
-    /// Median of its turns, each as a multiple of the first candidate's turn just before.
+    /// Median of its turns, each as a multiple of the first candidate's turn just before; not a number where there is nothing to compare.
+    #[serde(skip_serializing_if = "is_nan")]
     pub ratio: f64,
-    /// Median of what its turns took more than the first candidate's.
+    /// Median of what its turns took more than the first candidate's; likewise.
+    #[serde(skip_serializing_if = "is_nan")]
     pub more_ns: f64,
     /// What is asked of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bar: Option<Bar>,
+}
+
+fn is_nan(value: &f64) -> bool {
+    value.is_nan()
 }
 
 impl Figure {

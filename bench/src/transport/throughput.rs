@@ -35,7 +35,12 @@ fn row(size: usize, effort: Effort) -> Row {
                 .with_bar(crate::measure::Bar::AtLeast(1.0))
         },
     ];
-    Row { workload: format!("{size} bytes"), operation: "flood", figures: compare_turns(candidates, effort) }
+    Row {
+        workload: format!("{size} bytes"),
+        operation: "flood",
+        bytes: None,
+        figures: compare_turns(candidates, effort),
+    }
 }
 
 /// The other end.
