@@ -331,6 +331,8 @@ pub enum OpKind {
         value: Block,
         /// Largest number of entries; 0 is unbounded.
         bound: u32,
+        /// What to do past the bound.
+        overflow: Overflow,
         /// D: an entry takes at least this many bytes.
         min_wire: u32,
     },

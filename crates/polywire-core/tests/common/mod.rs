@@ -1,6 +1,7 @@
 //! What the tests of all codecs and back ends share.
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
+pub mod convert;
 pub mod derived;
 #[path = "../json_support/mod.rs"]
 mod json_support;

@@ -94,8 +94,9 @@ impl DecodeDialect for Decode<'_> {
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
         let (key, value) =
             walk.entry(slot, |walk, slot| self.key(walk, key, slot), |walk, slot| walk.value(value, slot))?;
-        let (place, source, bound) = (slot.place, Source::Dialect(&marks::MAP), walk.bound(slot));
-        walk.emit(OpKind::Map { place, source, key, value, bound, min_wire: 0 });
+        let (place, source) = (slot.place, Source::Dialect(&marks::MAP));
+        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
+        walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 0 });
         Ok(())
     }
 

@@ -105,7 +105,15 @@ impl EncodeDialect for Encode<'_> {
             },
         )?;
         let entries = walk.block(|walk| {
-            walk.emit(OpKind::Map { place, source: Source::Count, key, value, bound, min_wire: 0 });
+            walk.emit(OpKind::Map {
+                place,
+                source: Source::Count,
+                key,
+                value,
+                bound,
+                overflow: Default::default(),
+                min_wire: 0,
+            });
             Ok(())
         })?;
         document(walk, entries);

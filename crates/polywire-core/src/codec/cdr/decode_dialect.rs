@@ -6,7 +6,7 @@ use super::{DISCRIMINATOR_ID, Dialect, Version, parameters, scalar_of_def, wide}
 use crate::{
     codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, scalar_of},
     layout::{Kind, Scalar},
-    program::{Arm, Block, Check, FaultKind, MemberTable, OpKind, Place, Segment, Source, TextForm, Wire},
+    program::{Arm, Block, Check, MemberTable, OpKind, Place, Segment, Source, TextForm, Wire},
     schema::{DefId, DefKind, Extensibility, Type, array_shape},
 };
 
@@ -78,8 +78,9 @@ impl DecodeDialect for Dialect {
         self.get_delimited(walk, delimited, parameters::EXACT, |walk| {
             self.get_length(walk);
             let (key, value) = walk.entry(slot, |walk, at| walk.value(key, at), |walk, at| walk.value(value, at))?;
-            let bound = walk.bound(slot);
-            walk.emit(OpKind::Map { place: slot.place, source: Source::Count, key, value, bound, min_wire });
+            let (place, source) = (slot.place, Source::Count);
+            let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
+            walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire });
             Ok(())
         })
     }
@@ -213,7 +214,7 @@ impl Dialect {
             Version::Two => {
                 walk.emit(OpKind::Get(Wire::Fixed { scalar: Scalar::U8, order: self.order }));
                 walk.emit(OpKind::Check(Check::Bool));
-                let then = walk.block(|walk| self.get_present(walk, member))?;
+                let then = walk.block(|walk| walk.member(member))?;
                 let otherwise = walk.block(|walk| walk.absent(member))?;
                 walk.emit(OpKind::If { then, otherwise });
                 Ok(())
@@ -225,7 +226,7 @@ impl Dialect {
         let argument = self.parameter(member.writer);
         walk.emit(OpKind::Test(parameters::parameter_present(self.order)));
         let then = walk.block(|walk| {
-            let body = walk.block(|walk| self.get_present(walk, member))?;
+            let body = walk.block(|walk| walk.member(member))?;
             let dialect = parameters::parameter_region(self.order);
             walk.emit(OpKind::Region { dialect, argument, body });
             Ok(())
@@ -238,18 +239,10 @@ impl Dialect {
         Ok(())
     }
 
-    /// A member that is there though it need not be.
-    fn get_present(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<(), LowerError> {
-        if member.reader.is_none() && member.writer.must_understand {
-            walk.emit(OpKind::Fail(FaultKind::UnknownMember));
-            return Ok(());
-        }
-        walk.member(member)
-    }
-
     fn get_mutable(&self, walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
-        // What the reader lacks has no arm: it is skipped by its length, or refused if it must be understood.
-        let known = members.iter().filter(|member| member.reader.is_some());
+        // What the reader lacks has no arm: it is skipped by its length, or refused if it must be understood. Where all is skipped, nothing
+        // must be.
+        let known = members.iter().filter(|member| member.reader.is_some() || member.in_skipped);
         let arms = known.map(|member| {
             Ok(Arm {
                 key: key(member.writer.id, b""),

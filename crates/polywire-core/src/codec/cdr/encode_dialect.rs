@@ -67,7 +67,15 @@ impl EncodeDialect for Dialect {
         self.put_delimited(walk, delimited, |walk| {
             self.put_length(walk, place);
             let (key, value) = walk.entry(place, |walk, at| walk.value(key, at), |walk, at| walk.value(value, at))?;
-            walk.emit(OpKind::Map { place, source: Source::Count, key, value, bound, min_wire: 0 });
+            walk.emit(OpKind::Map {
+                place,
+                source: Source::Count,
+                key,
+                value,
+                bound,
+                overflow: Default::default(),
+                min_wire: 0,
+            });
             Ok(())
         })
     }

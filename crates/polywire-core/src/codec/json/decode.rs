@@ -90,7 +90,8 @@ impl DecodeDialect for Dialect {
             |walk, slot| walk.value(value, slot),
         )?;
         let source = Source::Dialect(&MAP);
-        walk.emit(OpKind::Map { place: slot.place, source, key, value, bound, min_wire: 1 });
+        let (place, overflow) = (slot.place, walk.overflow(slot));
+        walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 1 });
         Ok(())
     }
 

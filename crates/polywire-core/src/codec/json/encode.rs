@@ -84,7 +84,15 @@ impl EncodeDialect for Dialect {
                 Ok(())
             },
         )?;
-        walk.emit(OpKind::Map { place, source: Source::Count, key, value, bound, min_wire: 0 });
+        walk.emit(OpKind::Map {
+            place,
+            source: Source::Count,
+            key,
+            value,
+            bound,
+            overflow: Default::default(),
+            min_wire: 0,
+        });
         close(walk, b'}');
         Ok(())
     }

@@ -107,6 +107,8 @@ pub struct MemberIn<'a> {
     pub writer: &'a Member,
     /// Its declaration at the reader, and where it is, optional and pointer included; none if it is skipped.
     pub reader: Option<(&'a Member, Place)>,
+    /// The whole structure is skipped, so that nobody asks what is in it.
+    pub in_skipped: bool,
 }
 
 /// A union to be read.
@@ -271,7 +273,8 @@ impl<'a> DecodeWalk<'a> {
     fn pair_members(&mut self, id: DefId, slot: &Slot<'_>) -> Result<Vec<MemberIn<'a>>, LowerError> {
         let (writer, reader) = (self.writer, self.reader);
         let Some(target) = self.reader_def(slot) else {
-            return Ok(writer.members(id).into_iter().map(|writer| MemberIn { writer, reader: None }).collect());
+            let skipped = |writer| MemberIn { writer, reader: None, in_skipped: true };
+            return Ok(writer.members(id).into_iter().map(skipped).collect());
         };
         let places = fields(self.layout, slot.place).ok_or_else(|| self.mismatch())?;
         let pairs = evolve::pair_members(writer, id, reader, target);
@@ -284,7 +287,7 @@ impl<'a> DecodeWalk<'a> {
                 None => None,
             };
             match (pair.writer, theirs) {
-                (Some((_, writer)), reader) => members.push(MemberIn { writer, reader }),
+                (Some((_, writer)), reader) => members.push(MemberIn { writer, reader, in_skipped: false }),
                 (None, Some((member, place))) => self.default_member(member, place)?,
                 (None, None) => {}
             }
@@ -328,6 +331,7 @@ impl<'a> DecodeWalk<'a> {
     pub fn missing(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
         let step = self.paths.enter(&member.writer.name);
         let done = match member.reader {
+            _ if member.in_skipped => Ok(()),
             _ if member.writer.key || member.writer.must_understand => {
                 self.emit(OpKind::Fail(FaultKind::MissingMember));
                 Ok(())
@@ -875,7 +879,7 @@ impl CaseRow {
 impl MemberIn<'_> {
     /// The reader lacks a member that it must not pass over where it is present.
     pub fn must_be_understood(&self) -> bool {
-        self.reader.is_none() && self.writer.must_understand
+        self.reader.is_none() && !self.in_skipped && self.writer.must_understand
     }
 }
 

@@ -74,6 +74,15 @@ impl Planner<'_> {
         Ok(id)
     }
 
+    /// A place for a pointer. What has a default of its own cannot lead back to what it is in.
+    fn boxed(&mut self, ty: &Type, fresh: Option<&Literal>) -> Result<NodeId, ShapeError> {
+        let inner = match fresh {
+            Some(_) => self.now(ty, fresh)?,
+            None => self.later(ty),
+        };
+        Ok(self.add(of_type::<*mut u8>(What::Boxed { inner })))
+    }
+
     fn fill(&mut self, id: NodeId, ty: &Type, fresh: Option<&Literal>) -> Result<(), ShapeError> {
         if self.places[id.0 as usize].is_some() {
             return Ok(());
@@ -143,10 +152,7 @@ impl Planner<'_> {
         let mut fields = Vec::with_capacity(members.len());
         for member in members {
             let node = match (member.external, member.optional) {
-                (true, _) => {
-                    let inner = self.later(&member.ty);
-                    self.add(of_type::<*mut u8>(What::Boxed { inner }))
-                }
+                (true, optional) => self.boxed(&member.ty, member.default.as_ref().filter(|_| !optional))?,
                 (false, true) => self.now(&member.ty, None)?,
                 (false, false) => self.now(&member.ty, member.default.as_ref())?,
             };
@@ -182,10 +188,7 @@ impl Planner<'_> {
         let mut nodes = Vec::with_capacity(cases.len());
         for case in cases {
             let node = match case.member.external {
-                true => {
-                    let inner = self.later(&case.member.ty);
-                    self.add(of_type::<*mut u8>(What::Boxed { inner }))
-                }
+                true => self.boxed(&case.member.ty, case.member.default.as_ref())?,
                 false => self.now(&case.member.ty, case.member.default.as_ref())?,
             };
             let (of_case, its_align) = self.known_place(node).block();

@@ -99,8 +99,8 @@ impl<'r> Run<'r, '_> {
                     Source::Dialect(dialect) => self.marked(*place, dialect, &shape, frame),
                 }
             }
-            OpKind::Map { place, source, key, value, bound, min_wire } => {
-                let entry = Entry { key, value, bound: *bound, min_wire: *min_wire };
+            OpKind::Map { place, source, key, value, bound, overflow, min_wire } => {
+                let entry = Entry { key, value, bound: *bound, overflow, min_wire: *min_wire };
                 self.map(*place, source, &entry, frame)
             }
             OpKind::Present { place, body } => self.present(*place, body, frame),
@@ -557,15 +557,22 @@ impl<'r> Run<'r, '_> {
                 ok((dialect.next)(self.input, &mut cursor, &mut more))?;
             }
             if more == 0 {
-                return Ok(());
+                break;
             }
-            self.admit(i + 1, entry.bound, &Overflow::Refuse)?;
-            self.entry(target, entry, frame).inspect_err(|Failed| self.input.blame_element(i as u32))?;
+            self.admit(i + 1, entry.bound, entry.overflow)?;
+            let keeps = entry.bound == 0 || i < entry.bound as usize;
+            self.entry(target, entry, keeps, frame).inspect_err(|Failed| self.input.blame_element(i as u32))?;
             i += 1;
         }
+        if let (Some((map, at)), Ok(0)) = (target, keep(i, entry.bound, entry.overflow)) {
+            // SAFETY: as before.
+            unsafe { map.access.clear(at) };
+        }
+        Ok(())
     }
 
-    fn entry(&mut self, target: Option<(&MapNode, *mut u8)>, entry: &Entry<'r>, frame: *mut u8) -> Done {
+    /// An entry, which is put into the map if it `keeps` it.
+    fn entry(&mut self, target: Option<(&MapNode, *mut u8)>, entry: &Entry<'r>, keeps: bool, frame: *mut u8) -> Done {
         let Some((map, at)) = target else {
             self.block(entry.key, frame)?;
             return self.block(entry.value, frame);
@@ -573,12 +580,14 @@ impl<'r> Run<'r, '_> {
         let layout = &self.program.layout;
         let size = |node| (layout.node(node).size as usize).saturating_add(behind_pointers(layout, node));
         ok(self.input.charge(size(map.key).saturating_add(size(map.value))))?;
-        let mut fill =
-            |key: *mut u8, value: *mut u8| self.block(entry.key, key).is_ok() && self.block(entry.value, value).is_ok();
+        let mut done = Ok(());
+        let mut fill = |key: *mut u8, value: *mut u8| {
+            done = self.block(entry.key, key).and_then(|()| self.block(entry.value, value));
+            done.is_ok() && keeps
+        };
         // SAFETY: the verifier found the map at the place, and the frames of the blocks to be its key and value.
         match unsafe { map.access.insert(at, &mut fill) } {
-            Ok(Inserted::Yes | Inserted::Replaced) => Ok(()),
-            Ok(Inserted::Refused) => Err(Failed),
+            Ok(Inserted::Yes | Inserted::Replaced | Inserted::Refused) => done,
             Err(_) => Err(self.fail(FaultKind::OutOfMemory, 0, 0)),
         }
     }
@@ -764,6 +773,7 @@ struct Entry<'p> {
     key: &'p Block,
     value: &'p Block,
     bound: u32,
+    overflow: &'p Overflow,
     min_wire: u32,
 }
 
