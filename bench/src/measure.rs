@@ -131,6 +131,11 @@ impl Effort {
     pub const FULL: Effort = Effort { turns: 41, turn: Duration::from_millis(4) };
     /// Enough to see that the instrument works.
     pub const QUICK: Effort = Effort { turns: 3, turn: Duration::from_micros(500) };
+
+    /// The same with at most so many turns, where these are long.
+    pub fn at_most(self, turns: usize) -> Effort {
+        Effort { turns: self.turns.min(turns), ..self }
+    }
 }
 
 /// Lets the candidates take turns; each round goes through `messages` messages.

@@ -41,8 +41,9 @@ fn encode<T: Measured>(subject: &Subject<T>, effort: Effort, peer: Option<&RefCe
     let mut out = Vec::new();
     let hand = || {
         for sample in subject.samples.iter() {
-            black_box(sample).encode(&mut out);
-            black_box(out.as_slice());
+            black_box(sample.message());
+            sample.encode(&mut out);
+            black_box(&out);
         }
     };
     let bar = bar::<T>(1.3);

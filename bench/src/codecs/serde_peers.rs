@@ -138,7 +138,7 @@ fn encode<'a, T: Measured>(peer: &Peer<T>, messages: &'a [T]) -> Candidate<'a> {
         for message in messages {
             out.clear();
             write(black_box(message), &mut out);
-            black_box(out.as_slice());
+            black_box(&out);
         }
     };
     Candidate::new(peer.name, round).with_bar(Bar::AtLeast(1.0))
