@@ -178,8 +178,17 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 /// Keeps this thread, and those it starts, on one core.
 pub fn pin(core: usize) {
+    keep_on([core]);
+}
+
+/// Lets this thread, and those it starts, run anywhere.
+pub fn unpin() {
+    keep_on(0..rustix::thread::CpuSet::MAX_CPU);
+}
+
+fn keep_on(cores: impl IntoIterator<Item = usize>) {
     let mut set = rustix::thread::CpuSet::new();
-    set.set(core);
+    cores.into_iter().for_each(|core| set.set(core));
     // Where it is not allowed the figures are noisier, but still right.
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
