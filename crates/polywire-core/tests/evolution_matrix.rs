@@ -121,8 +121,7 @@ fn check(writer: &Schema, reader: &Schema, pairs: &[Pair]) {
         let always = assess(&writer, &reader) == Verdict::Always;
         assert!(!always || pairs.iter().all(|(_, to)| to.is_some()), "the verdict is always");
         for wire in all {
-            let encoder =
-                DynEncoder::with_backend(wire.codec, &wire.options, &source, Backend::Interpreter).unwrap();
+            let encoder = DynEncoder::with_backend(wire.codec, &wire.options, &source, Backend::Interpreter).unwrap();
             for backend in backends() {
                 let decoder = DynDecoder::with_backend(wire.codec, &wire.options, &writer, &target, backend);
                 let decoder = decoder.unwrap_or_else(|error| panic!("{wire:?}: {error}"));
@@ -150,8 +149,7 @@ fn check_refused(writer: &Schema, reader: &Schema) {
     assert!(!assess(writer, reader).is_compatible());
     let target = Shape::of(reader).unwrap();
     for wire in wires() {
-        let decoder =
-            DynDecoder::with_backend(wire.codec, &wire.options, writer, &target, Backend::Interpreter);
+        let decoder = DynDecoder::with_backend(wire.codec, &wire.options, writer, &target, Backend::Interpreter);
         assert!(matches!(decoder, Err(BuildError::Lower(LowerError::Refused(_)))), "{wire:?}");
     }
 }
@@ -279,7 +277,11 @@ fn bounds_rise_and_fall() {
     let wide = a(Type::String { bound: 10 });
     let narrow = |policy| holding(with(m("a", Type::String { bound: 4 }), policy), vec![]);
     check(&narrow(Discard), &wide, &[pair([("a", text("four"))], [("a", text("four"))])]);
-    check(&wide, &narrow(Discard), &[pair([("a", text("four"))], [("a", text("four"))]), refused([("a", text("fiver"))])]);
+    check(
+        &wide,
+        &narrow(Discard),
+        &[pair([("a", text("four"))], [("a", text("four"))]), refused([("a", text("fiver"))])],
+    );
     check(&wide, &narrow(Trim), &[pair([("a", text("fiver"))], [("a", text("five"))])]);
     check(&wide, &narrow(Trim), &[pair([("a", text("fünfe"))], [("a", text("fün"))])]);
     check(&wide, &narrow(UseDefault), &[pair([("a", text("fiver"))], [("a", text(""))])]);
@@ -351,11 +353,7 @@ fn literals_that_only_one_side_has() {
     let many = |ty: Type, marked| holding(m("a", ty), vec![enumeration(&[("A", 0), ("B", 1)], marked)]);
     let all = |ty: Type| holding(m("a", ty), vec![enumeration(&[("A", 0), ("B", 1), ("C", 70)], None)]);
     let list = |numbers: [i128; 3]| [("a", Value::List(numbers.map(int).into()))];
-    check(
-        &all(Type::sequence(DEF)),
-        &many(Type::sequence(DEF), Some("B")),
-        &[pair(list([0, 70, 1]), list([0, 1, 1]))],
-    );
+    check(&all(Type::sequence(DEF)), &many(Type::sequence(DEF), Some("B")), &[pair(list([0, 70, 1]), list([0, 1, 1]))]);
     let map = || Type::map(DEF, Type::Uint8);
     let entries = |key: i128| [("a", Value::Entries(vec![(int(key), int(5))]))];
     check(&all(map()), &many(map(), Some("B")), &[pair(entries(1), entries(1)), refused(entries(70))]);
@@ -409,7 +407,8 @@ fn discriminators_are_not_replaced() {
 fn flags_and_bit_fields_come_and_go() {
     let mask = |flags: &[(&str, u8)]| {
         let mut def = Def::structure("M", vec![]);
-        let flag = |(name, position): &(&str, u8)| Flag { name: (*name).into(), position: *position, annotations: vec![] };
+        let flag =
+            |(name, position): &(&str, u8)| Flag { name: (*name).into(), position: *position, annotations: vec![] };
         def.kind = DefKind::Bitmask { bit_bound: 20, flags: flags.iter().map(flag).collect() };
         holding(m("a", DEF), vec![def])
     };
