@@ -90,13 +90,19 @@ pub struct Figure {
     pub name: &'static str,
     /// Median of its turns, a message.
     pub ns: f64,
-    /// Median of its turns, each as a multiple of the first candidate's turn just before.
+    /// Median of its turns, each as a multiple of the first candidate's turn just before; not a number where there is nothing to compare.
+    #[serde(skip_serializing_if = "is_nan")]
     pub ratio: f64,
-    /// Median of what its turns took more than the first candidate's.
+    /// Median of what its turns took more than the first candidate's; likewise.
+    #[serde(skip_serializing_if = "is_nan")]
     pub more_ns: f64,
     /// What is asked of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bar: Option<Bar>,
+}
+
+fn is_nan(value: &f64) -> bool {
+    value.is_nan()
 }
 
 impl Figure {
@@ -125,6 +131,11 @@ impl Effort {
     pub const FULL: Effort = Effort { turns: 41, turn: Duration::from_millis(4) };
     /// Enough to see that the instrument works.
     pub const QUICK: Effort = Effort { turns: 3, turn: Duration::from_micros(500) };
+
+    /// The same with at most so many turns, where these are long.
+    pub fn at_most(self, turns: usize) -> Effort {
+        Effort { turns: self.turns.min(turns), ..self }
+    }
 }
 
 /// Lets the candidates take turns; each round goes through `messages` messages.
@@ -167,8 +178,17 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 /// Keeps this thread, and those it starts, on one core.
 pub fn pin(core: usize) {
+    keep_on([core]);
+}
+
+/// Lets this thread, and those it starts, run anywhere.
+pub fn unpin() {
+    keep_on(0..rustix::thread::CpuSet::MAX_CPU);
+}
+
+fn keep_on(cores: impl IntoIterator<Item = usize>) {
     let mut set = rustix::thread::CpuSet::new();
-    set.set(core);
+    cores.into_iter().for_each(|core| set.set(core));
     // Where it is not allowed the figures are noisier, but still right.
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }

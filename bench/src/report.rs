@@ -38,6 +38,9 @@ pub struct Row {
     pub workload: String,
     /// What was done with it.
     pub operation: &'static str,
+    /// Bytes of a message on the wire, on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<f64>,
     /// The candidates; the first is what the others are compared with.
     pub figures: Vec<Figure>,
 }
@@ -68,7 +71,7 @@ impl Report {
                 out.truncate(out.trim_end().len());
                 out.push('\n');
             }
-            group.left_out.iter().for_each(|text| drop(writeln!(out, "left out: {text}")));
+            group.left_out.iter().for_each(|text| _ = writeln!(out, "left out: {text}"));
         }
         out
     }
@@ -85,10 +88,15 @@ impl Report {
                     let _ = writeln!(out, "|{}", " --- |".repeat(line.len()));
                 }
             }
-            group.left_out.iter().for_each(|text| drop(writeln!(out, "\nLeft out: {text}.")));
+            group.left_out.iter().for_each(|text| _ = writeln!(out, "\nLeft out: {text}."));
         }
         out
     }
+}
+
+/// The mean length.
+pub fn mean_length(messages: &[Vec<u8>]) -> Option<f64> {
+    Some(messages.iter().map(Vec::len).sum::<usize>() as f64 / messages.len() as f64)
 }
 
 impl Group {
@@ -100,11 +108,12 @@ impl Group {
                 names.push(figure.name);
             }
         }
-        let mut heading = vec![String::from("message"), String::new()];
+        let mut heading = vec![String::from("message"), String::from("operation")];
         heading.extend(names.iter().map(|name| name.to_string()));
         heading.push("bar".into());
         let line = |row: &Row| {
-            let mut line = vec![row.workload.clone(), row.operation.into()];
+            let bytes = row.bytes.map_or_else(String::new, |bytes| format!(" ({bytes:.0} B)"));
+            let mut line = vec![format!("{}{bytes}", row.workload), row.operation.into()];
             line.extend(names.iter().map(|name| row.cell(name, &mark)));
             line.push(row.figures.iter().find_map(|figure| figure.bar).map_or_else(String::new, text_of_bar));
             line
@@ -123,6 +132,7 @@ impl Row {
         let figure = &self.figures[at];
         match (at, figure.bar) {
             (0, _) => time(figure.ns),
+            _ if figure.ratio.is_nan() => time(figure.ns),
             (_, Some(Bar::PlusNs(_))) => format!("{:+.1} ns, {}{}", figure.more_ns, time(figure.ns), mark(figure)),
             _ => format!("{:.2}x, {}{}", figure.ratio, time(figure.ns), mark(figure)),
         }

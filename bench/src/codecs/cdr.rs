@@ -1,6 +1,6 @@
 //! CDR against the hand-written yardstick and Fast CDR.
 
-use std::hint::black_box;
+use std::{cell::RefCell, hint::black_box};
 
 use polywire_core::program::Backend;
 use polywire_workloads::cdr_decode;
@@ -8,7 +8,7 @@ use polywire_workloads::cdr_decode;
 use super::{FastCdr, Measured, Subject, fastcdr, for_each_workload};
 use crate::{
     measure::{Bar, Candidate, Effort, compare},
-    report::{Group, Row},
+    report::{Group, Row, mean_length},
 };
 
 pub fn group(effort: Effort) -> Group {
@@ -32,16 +32,18 @@ fn rows<T: Measured>(effort: Effort, peer: Option<&fastcdr::Program>) -> [Row; 2
     let encoded: Vec<Vec<u8>> = subject.samples.iter().map(write).collect();
     subject.check("cdr", &encoded);
     // The child checks that it reads our bytes and writes the same.
-    let peer = peer.map(|program| FastCdr::start(program, T::NAME, &encoded).into());
-    [encode(&subject, effort, peer.as_ref()), decode(&subject, &encoded, effort, peer.as_ref())]
+    let peer = peer.map(|program| RefCell::new(FastCdr::start(program, T::NAME, &encoded)));
+    let rows = [encode(&subject, effort, peer.as_ref()), decode(&subject, &encoded, effort, peer.as_ref())];
+    rows.map(|row| Row { bytes: mean_length(&encoded), ..row })
 }
 
-fn encode<T: Measured>(subject: &Subject<T>, effort: Effort, peer: Option<&std::cell::RefCell<FastCdr>>) -> Row {
+fn encode<T: Measured>(subject: &Subject<T>, effort: Effort, peer: Option<&RefCell<FastCdr>>) -> Row {
     let mut out = Vec::new();
     let hand = || {
         for sample in subject.samples.iter() {
-            black_box(sample).encode(&mut out);
-            black_box(out.as_slice());
+            black_box(sample.message());
+            sample.encode(&mut out);
+            black_box(&out);
         }
     };
     let bar = bar::<T>(1.3);
@@ -59,7 +61,7 @@ fn decode<T: Measured>(
     subject: &Subject<T>,
     encoded: &[Vec<u8>],
     effort: Effort,
-    peer: Option<&std::cell::RefCell<FastCdr>>,
+    peer: Option<&RefCell<FastCdr>>,
 ) -> Row {
     let mut back = T::default();
     let hand = || {
@@ -85,7 +87,12 @@ fn row<T: Measured>(
     candidates: Vec<Candidate<'_>>,
     effort: Effort,
 ) -> Row {
-    Row { workload: T::NAME.into(), operation, figures: compare(subject.messages().len(), candidates, effort) }
+    Row {
+        workload: T::NAME.into(),
+        operation,
+        bytes: None,
+        figures: compare(subject.messages().len(), candidates, effort),
+    }
 }
 
 /// The tiny messages may take a few nanoseconds more, the large ones hardly more than a copy.

@@ -26,6 +26,7 @@ fn rows<T: Measured>(effort: Effort) -> [Row; 2] {
     let row = |operation, make: fn(&str, Backend)| Row {
         workload: T::NAME.into(),
         operation,
+        bytes: None,
         figures: [
             ("cdr", Backend::Jit),
             ("json", Backend::Jit),

@@ -113,7 +113,7 @@ fn derived(effort: Effort) -> Row {
 fn row(workload: String, same: impl FnMut(), evolved: impl FnMut(), messages: usize, effort: Effort) -> Row {
     let candidates =
         vec![Candidate::new("same type", same), Candidate::new("evolved", evolved).with_bar(Bar::AtMost(1.15))];
-    Row { workload, operation: "decode", figures: compare(messages, candidates, effort) }
+    Row { workload, operation: "decode", bytes: None, figures: compare(messages, candidates, effort) }
 }
 
 impl Change {
@@ -168,7 +168,7 @@ mod evolved_market_data {
     use super::Message;
 
     #[derive(Default, Message)]
-    #[polywire(name = "MiddlewareNewsBrief::MarketDataEntry")]
+    #[polywire(name = "MiddlewareNewsBrief::MarketDataEntry", crate = "polywire_core")]
     pub struct Entry {
         #[polywire(name = "mdEntryPx")]
         md_entry_px: f64,
@@ -210,7 +210,7 @@ mod evolved_market_data {
     }
 
     #[derive(Default, Message)]
-    #[polywire(name = "MiddlewareNewsBrief::MarketData")]
+    #[polywire(name = "MiddlewareNewsBrief::MarketData", crate = "polywire_core")]
     pub struct MarketData {
         is_echo: bool,
         counter: u32,

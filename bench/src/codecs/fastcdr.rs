@@ -1,7 +1,6 @@
 //! Fast CDR in a process of its own: a small C++ program, built when it is needed with the compiler of this machine.
 
 use std::{
-    cell::RefCell,
     env, fs,
     io::{self, BufRead, BufReader, Write},
     path::{Path, PathBuf},
@@ -103,12 +102,6 @@ impl FastCdr {
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("it answers");
         line.trim_end().into()
-    }
-}
-
-impl From<FastCdr> for RefCell<FastCdr> {
-    fn from(peer: FastCdr) -> Self {
-        RefCell::new(peer)
     }
 }
 

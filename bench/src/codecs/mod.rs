@@ -7,8 +7,6 @@ mod fastcdr;
 mod serde_peers;
 mod subject;
 
-use polywire_workloads::{CodecsTest10, CodecsTest500, Floats, MarketData, ProcessorProbe};
-
 pub use fastcdr::FastCdr;
 pub use subject::{Measured, Subject, decoder, encoder};
 
@@ -30,11 +28,11 @@ pub const MEASUREMENTS: &[Measurement] = &[
 macro_rules! for_each_workload {
     ($function:ident($($argument:expr),*)) => {
         [
-            $function::<MarketData>($($argument),*),
-            $function::<CodecsTest10>($($argument),*),
-            $function::<CodecsTest500>($($argument),*),
-            $function::<ProcessorProbe>($($argument),*),
-            $function::<Floats>($($argument),*),
+            $function::<polywire_workloads::MarketData>($($argument),*),
+            $function::<polywire_workloads::CodecsTest10>($($argument),*),
+            $function::<polywire_workloads::CodecsTest500>($($argument),*),
+            $function::<polywire_workloads::ProcessorProbe>($($argument),*),
+            $function::<polywire_workloads::Floats>($($argument),*),
         ]
     };
 }

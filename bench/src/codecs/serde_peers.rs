@@ -3,11 +3,12 @@
 use std::hint::black_box;
 
 use polywire_core::program::Backend;
+use polywire_workloads::{CodecsTest10, CodecsTest500, Floats, MarketData, ProcessorProbe};
 
-use super::{Measured, Subject, for_each_workload, subject};
+use super::{Measured, Subject, subject};
 use crate::{
     measure::{Bar, Candidate, Effort, compare},
-    report::{Group, Row},
+    report::{Group, Row, mean_length},
 };
 
 /// A peer: how it writes into a buffer used again, and how it reads.
@@ -18,22 +19,50 @@ struct Peer<T> {
 }
 
 pub fn json(effort: Effort) -> Group {
-    let rows = for_each_workload!(rows("json", effort, json_peers())).into_iter().flatten().collect();
+    let rows = [
+        rows::<MarketData>("json", effort, json_peers()),
+        rows::<CodecsTest10>("json", effort, json_peers()),
+        rows::<CodecsTest500>("json", effort, large_json_peers()),
+        rows::<ProcessorProbe>("json", effort, json_peers()),
+        rows::<Floats>("json", effort, json_peers()),
+    ];
     group("JSON", rows, "sonic-rs")
 }
 
 pub fn bson(effort: Effort) -> Group {
-    let rows = for_each_workload!(rows("bson", effort, bson_peers())).into_iter().flatten().collect();
+    let rows = [
+        rows::<MarketData>("bson", effort, bson_peers()),
+        rows::<CodecsTest10>("bson", effort, bson_peers()),
+        // What serde derives for five hundred members takes the compiler tens of gigabytes with this peer.
+        rows::<CodecsTest500>("bson", effort, Vec::new()),
+        rows::<ProcessorProbe>("bson", effort, bson_peers()),
+        rows::<Floats>("bson", effort, bson_peers()),
+    ];
     group("BSON", rows, "the crate bson")
 }
 
-fn group(title: &'static str, rows: Vec<Row>, peers: &str) -> Group {
+#[cfg(feature = "large-peers")]
+fn large_json_peers() -> Vec<Peer<CodecsTest500>> {
+    json_peers()
+}
+
+#[cfg(not(feature = "large-peers"))]
+fn large_json_peers() -> Vec<Peer<CodecsTest500>> {
+    Vec::new()
+}
+
+fn group(title: &'static str, rows: [[Row; 2]; 5], peers: &str) -> Group {
     let note =
         "multiples of Polywire with a derived type; it decodes into a value used again, the others into a new one, \
                 as serde has it; each reads what it writes itself"
             .into();
-    let left_out = if cfg!(feature = "peers") { None } else { Some(format!("{peers} (needs the feature `peers`)")) };
-    Group { title, note, rows, left_out: left_out.into_iter().collect() }
+    let mut left_out = Vec::new();
+    if !cfg!(feature = "peers") {
+        left_out.push(format!("{peers} (needs the feature `peers`)"));
+    } else if !cfg!(feature = "large-peers") {
+        left_out.push("peers on CodecsTest_500 (need the feature `large-peers`, and minutes to compile)".into());
+    }
+    Group { title, note, rows: rows.into_iter().flatten().collect(), left_out }
 }
 
 fn json_peers<T: Measured>() -> Vec<Peer<T>> {
@@ -84,6 +113,7 @@ fn rows<T: Measured>(codec: &'static str, effort: Effort, peers: Vec<Peer<T>>) -
     [("encode", encoders), ("decode", decoders)].map(|(operation, candidates)| Row {
         workload: T::NAME.into(),
         operation,
+        bytes: mean_length(&ours),
         figures: compare(subject.messages().len(), candidates, effort),
     })
 }
@@ -108,7 +138,7 @@ fn encode<'a, T: Measured>(peer: &Peer<T>, messages: &'a [T]) -> Candidate<'a> {
         for message in messages {
             out.clear();
             write(black_box(message), &mut out);
-            black_box(out.as_slice());
+            black_box(&out);
         }
     };
     Candidate::new(peer.name, round).with_bar(Bar::AtLeast(1.0))

@@ -68,7 +68,7 @@ impl<T: Measured> Subject<T> {
             for message in self.messages() {
                 out.clear();
                 encoder.encode(black_box(message), &mut out).expect("it encodes");
-                black_box(out.as_slice());
+                black_box(&out);
             }
         }
     }
@@ -80,7 +80,7 @@ impl<T: Measured> Subject<T> {
             for record in &self.records {
                 out.clear();
                 encoder.encode(black_box(record), &mut out).expect("it encodes");
-                black_box(out.as_slice());
+                black_box(&out);
             }
         }
     }

@@ -142,7 +142,7 @@ impl Counter {
 
 /// A message of any size: in CDR its number, the length of its bytes, and those.
 #[derive(Clone, Debug, Default, polywire_derive::Message)]
-#[polywire(name = "Bench::Blob")]
+#[polywire(name = "Bench::Blob", crate = "polywire_core")]
 pub(super) struct Blob {
     number: u64,
     bytes: Vec<u8>,

@@ -109,6 +109,7 @@ impl Echo {
             (some, Some(count)) if some < count => {
                 Err(Missed(format!("{some} of {count} messages, and then none for {timeout} s")).into())
             }
+            _ if watch.lost > 0 => Ok(Outcome::Missed),
             _ => Ok(Outcome::Fine),
         }
     }

@@ -337,7 +337,11 @@ fn a_slow_peer_gets_the_newest_and_hears_what_it_missed() {
 
 #[test]
 fn payloads_of_every_size_arrive_whole() {
-    let (node, _events) = listening(options());
+    // A machine that is busy with other tests may take nothing for a while, and that is not what is tested here; but a writer
+    // that slept until its patience ended would not be done in time.
+    let mut patient = options();
+    patient.overflow = Overflow::Block { patience: SOON };
+    let (node, _events) = listening(patient);
     let channel = node.announce("t");
     let (peer, _peer_events) = Node::open("tcp-connect", &node.address(), options());
     node.wait(&node.accepted, 1);

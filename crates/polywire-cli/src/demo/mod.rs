@@ -144,8 +144,8 @@ struct Run<'a> {
     published: Side,
     older: Side,
     newer: Side,
-    /// Lines of the table on the terminal.
-    drawn: usize,
+    /// The table on the terminal.
+    drawn: String,
 }
 
 /// One process.
@@ -177,9 +177,8 @@ impl<'a> Run<'a> {
         if !terminal.json {
             terminal.line(&format!("Topic {TOPIC} at {endpoint}; processes: {}\n", ids.join(", ")))?;
         }
-        let sides = || (Side::default(), Side::default(), Side::default());
-        let (published, older, newer) = sides();
-        Ok(Run { children, heard, terminal, endpoint, published, older, newer, drawn: 0 })
+        let (published, older, newer) = Default::default();
+        Ok(Run { children, heard, terminal, endpoint, published, older, newer, drawn: String::new() })
     }
 
     /// Until all have finished; none if interrupted.
@@ -271,17 +270,17 @@ impl<'a> Run<'a> {
 
     /// The table so far, in place of the one before.
     fn draw(&mut self) -> anyhow::Result<()> {
-        if self.terminal.live && !self.terminal.json {
+        let text = table(&self.rows());
+        if self.terminal.live && !self.terminal.json && text != self.drawn {
             self.erase()?;
-            let text = table(&self.rows());
-            self.drawn = text.lines().count();
             self.terminal.text(&text)?;
+            self.drawn = text;
         }
         Ok(())
     }
 
     fn erase(&mut self) -> anyhow::Result<()> {
-        match std::mem::take(&mut self.drawn) {
+        match std::mem::take(&mut self.drawn).lines().count() {
             0 => Ok(()),
             lines => Ok(self.terminal.text(&format!("\u{1b}[{lines}A\u{1b}[J"))?),
         }

@@ -6,13 +6,14 @@ use super::{
     report::{Report, WireRow},
     types::READERS,
 };
+use crate::types::count;
 
 const WIDTH: f64 = 760.0;
 const ROW: f64 = 64.0;
 const TOP: f64 = 64.0;
 /// Where bars begin, and how long the longest is: sizes on the left, latencies on the right.
 const BYTES: (f64, f64) = (110.0, 210.0);
-const LATENCY: (f64, f64) = (430.0, 230.0);
+const LATENCY: (f64, f64) = (430.0, 200.0);
 
 /// A picture that needs nothing else.
 pub fn svg(report: &Report) -> String {
@@ -20,9 +21,9 @@ pub fn svg(report: &Report) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
          font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222\">\n\
-         <title>One topic in {} formats, read by an older and a newer version of its type</title>\n\
+         <title>One topic in {}, read by an older and a newer version of its type</title>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
-        report.wires.len()
+        count(report.wires.len(), "format")
     );
     text(&mut out, 16.0, 24.0, "font-weight=\"bold\" font-size=\"14\"", &headline(report));
     text(&mut out, BYTES.0, 48.0, "fill=\"#666\"", "bytes per message");
@@ -43,8 +44,8 @@ pub fn html(report: &Report) -> String {
          <title>Polywire demonstration</title>\n\
          <style>body{{font-family:system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}}\
          pre{{overflow-x:auto;background:#f4f4f4;padding:1rem}}svg{{max-width:100%;height:auto}}</style>\n\
-         <h1>Polywire: one topic, {} formats, three versions of a type</h1>\n{}<pre>{}\n{}</pre>\n</html>\n",
-        report.wires.len(),
+         <h1>Polywire: one topic, {}, three versions of a type</h1>\n{}<pre>{}\n{}</pre>\n</html>\n",
+        count(report.wires.len(), "format"),
         svg(report),
         escape(&super::report::table(&report.wires)),
         escape(&report.words())

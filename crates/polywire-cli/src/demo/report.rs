@@ -9,7 +9,7 @@ use super::{
     protocol::Figures,
     types::{READERS, Reading, Version},
 };
-use crate::terminal::columns;
+use crate::{terminal::columns, types::count};
 
 /// Everything.
 #[derive(Debug, Serialize)]
@@ -118,11 +118,8 @@ impl Report {
             let _ = writeln!(out, "PROBLEM: {problem}");
         }
         if self.ok {
-            let wires = self.wires.len();
-            let _ = writeln!(
-                out,
-                "Both read all {messages} messages in {wires} formats, every shared member as published."
-            );
+            let formats = count(self.wires.len(), "format");
+            let _ = writeln!(out, "Both read all {messages} messages in {formats}, every shared member as published.");
         }
         out
     }

@@ -1,6 +1,13 @@
 //! Unix-domain stream sockets.
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    fs::{File, TryLockError},
+    io,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -46,6 +53,8 @@ impl Family for Files {
     fn listen(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         set_buffers(&socket, options)?;
+        // A file is there before anyone listens behind it: to another process that comes between, it would look abandoned.
+        let _alone = alone_in_folder(address);
         if let Err(e) = socket.bind(address) {
             if e.kind() != io::ErrorKind::AddrInUse || !is_abandoned(address) {
                 return Err(e);
@@ -78,6 +87,24 @@ impl Family for Files {
     }
 }
 
+/// Longest wait for others who are just binding in the same folder; after that, or where folders cannot be locked, it goes without.
+const ALONE: Duration = Duration::from_secs(1);
+
+/// Keeps other nodes from binding in the folder of a path until it is dropped.
+fn alone_in_folder(address: &SockAddr) -> Option<File> {
+    let folder = address.as_pathname()?.parent()?;
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let folder = File::open(folder).ok()?;
+    let until = Instant::now() + ALONE;
+    loop {
+        match folder.try_lock() {
+            Ok(()) => return Some(folder),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(Duration::from_millis(1)),
+            Err(_) => return None,
+        }
+    }
+}
+
 /// A socket file that a node left behind when it was killed: there, but nobody listens.
 fn is_abandoned(address: &SockAddr) -> bool {
     let is_socket = |path: &Path| {
@@ -95,5 +122,34 @@ fn remove(address: &SockAddr) {
     if let Some(path) = address.as_pathname() {
         // Gone already is as good.
         let _ = std::fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn of_many_who_come_at_once_one_listens() {
+        const CALLERS: usize = 4;
+        let folder = std::env::temp_dir().join(format!("polywire-unix-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        for round in 0..200 {
+            let address = SockAddr::unix(folder.join(format!("{round}"))).expect("a short path");
+            let together = Barrier::new(CALLERS);
+            let call = || {
+                together.wait();
+                Files.listen(&address, &EngineOptions::default())
+            };
+            let sockets: Vec<io::Result<Socket>> = thread::scope(|scope| {
+                let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(call)).collect();
+                callers.into_iter().map(|caller| caller.join().expect("no panic")).collect()
+            });
+            assert_eq!(sockets.iter().filter(|socket| socket.is_ok()).count(), 1, "round {round}");
+            Files.connect(&address, &EngineOptions::default()).expect("it listens");
+        }
+        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -1,5 +1,7 @@
 //! Floats as the shortest decimal text that reads back as the same value.
 
+use core::mem::MaybeUninit;
+
 use super::{
     super::{Output, Status},
     number::{POWERS, read_digits},
@@ -8,27 +10,39 @@ use super::{
 /// Writes a finite `f64`.
 #[inline]
 pub fn put_f64(output: &mut Output<'_>, value: f64) -> Status {
-    put_text(output, zmij::Buffer::new().format_finite(value))
+    put_text(output, value)
 }
 
 /// Writes a finite `f32`.
 #[inline]
 pub fn put_f32(output: &mut Output<'_>, value: f32) -> Status {
-    put_text(output, zmij::Buffer::new().format_finite(value))
+    put_text(output, value)
 }
 
-/// Bytes of the longest float, and more than it: so many are copied at once.
-const ROOM: usize = 24;
+/// Bytes that the buffer of a float's text has, which is all that is ever copied.
+const ROOM: usize = size_of::<zmij::Buffer>();
 
 #[inline]
-fn put_text(output: &mut Output<'_>, text: &str) -> Status {
-    debug_assert!(text.len() <= ROOM);
-    if output.reserve(ROOM.max(text.len())) == Status::Failed {
+fn put_text(output: &mut Output<'_>, value: impl zmij::Float) -> Status {
+    if output.reserve(ROOM) == Status::Failed {
         return Status::Failed;
     }
-    // SAFETY: there is room.
-    unsafe { core::ptr::copy_nonoverlapping(text.as_ptr(), output.base.add(output.pos), text.len()) };
-    output.pos += text.len();
+    let mut buffer = zmij::Buffer::new();
+    let text = buffer.format_finite(value);
+    let (start, len) = (text.as_ptr(), text.len());
+    let from = &raw const buffer;
+    // SAFETY: there is room for the whole buffer and so for the text in it, and none of them overlap. Bytes behind the text may be without
+    // a value; they lie behind the position, where nobody reads before writing.
+    unsafe {
+        let to = output.base.add(output.pos);
+        if core::ptr::eq(start, from.cast()) {
+            // All of the buffer in a few moves is faster than as much as the text is long.
+            core::ptr::copy_nonoverlapping(from.cast::<MaybeUninit<u8>>(), to.cast::<MaybeUninit<u8>>(), ROOM);
+        } else {
+            core::ptr::copy_nonoverlapping(start, to, len);
+        }
+    }
+    output.pos += len;
     Status::Ok
 }
 

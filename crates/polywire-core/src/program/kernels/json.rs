@@ -6,6 +6,7 @@ use alloc::string::String;
 
 use super::{
     super::{FaultKind, Input, Output, Status},
+    copy_short,
     float::{Decimal, NotANumber, decimal},
     scan,
 };
@@ -298,39 +299,6 @@ fn grow(input: &mut Input<'_>, target: &mut String, len: usize) -> Status {
     match target.try_reserve(len) {
         Ok(()) => Status::Ok,
         Err(_) => input.fail(FaultKind::OutOfMemory, len as u64, 0),
-    }
-}
-
-/// Copies to `to`, without a call for what is short.
-///
-/// # Safety
-/// There is room for as many bytes, and no overlap.
-#[inline]
-unsafe fn copy_short(from: &[u8], to: *mut u8) {
-    let (len, from) = (from.len(), from.as_ptr());
-    // SAFETY: each read and write lies within the first `len` bytes.
-    unsafe {
-        match len {
-            0 => {}
-            1..4 => {
-                *to = *from;
-                *to.add(len / 2) = *from.add(len / 2);
-                *to.add(len - 1) = *from.add(len - 1);
-            }
-            4..8 => {
-                let (head, tail) =
-                    (from.cast::<u32>().read_unaligned(), from.add(len - 4).cast::<u32>().read_unaligned());
-                to.cast::<u32>().write_unaligned(head);
-                to.add(len - 4).cast::<u32>().write_unaligned(tail);
-            }
-            8..17 => {
-                let (head, tail) =
-                    (from.cast::<u64>().read_unaligned(), from.add(len - 8).cast::<u64>().read_unaligned());
-                to.cast::<u64>().write_unaligned(head);
-                to.add(len - 8).cast::<u64>().write_unaligned(tail);
-            }
-            _ => core::ptr::copy_nonoverlapping(from, to, len),
-        }
     }
 }
 

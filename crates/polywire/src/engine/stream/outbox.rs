@@ -22,8 +22,10 @@ use crate::engine::{EngineOptions, Loan, Overflow};
 
 /// Publications that follow each other faster than this are a burst.
 const CALM: Duration = Duration::from_micros(2);
-/// A pause between publications that ends a burst.
+/// A pause between publications.
 const LULL: Duration = Duration::from_micros(20);
+/// So many pauses in a row end a burst.
+const LULLS: u32 = 4;
 /// Gathered bytes that are worth a write at once.
 const WRITE_BYTES: usize = 64 << 10;
 /// Bytes that the flusher writes before it lets others at the queue.
@@ -114,6 +116,8 @@ pub(super) struct Tally {
 /// Recognises bursts.
 struct Pace {
     streak: u32,
+    /// Pauses in a row while gathering.
+    lulls: u32,
     gathering: bool,
     last_publish: Instant,
     last_written: Instant,
@@ -380,7 +384,9 @@ impl Outbox {
     ) -> Result<(), FrameError> {
         let now = Instant::now();
         let (told, mark) = state.encode_header(envelope, payload.bytes().len())?;
-        let direct = state.queue.is_empty() && !state.full && state.pace.direct(now, self.options.burst);
+        // Asked for each message, or the pace would take the time between two writes for a pause.
+        let at_once = state.pace.at_once(now, self.options.burst);
+        let direct = at_once && state.queue.is_empty() && !state.full;
         if direct
             && told == 0
             && let Payload::Loan(loan) = payload
@@ -404,7 +410,7 @@ impl Outbox {
         if state.full {
             return Ok(());
         }
-        let ripe = direct || state.queue.len() >= WRITE_BYTES || now - state.pace.since >= self.options.gather;
+        let ripe = at_once || state.queue.len() >= WRITE_BYTES || now - state.pace.since >= self.options.gather;
         if ripe {
             self.pump(state, PUMP_BYTES);
             state.pace.since = now;
@@ -456,6 +462,8 @@ impl Outbox {
         let pumped = state.queue.pump(most, |bytes| self.write(bytes));
         state.written += before.saturating_sub(state.queue.len()) as u64;
         match pumped {
+            // What is more than one turn's worth is the flusher's, who may be asleep.
+            Ok(()) if !state.queue.is_empty() => self.work.notify_one(),
             Ok(()) => {}
             Err(e) if is_full(&e) => {
                 state.full = true;
@@ -517,9 +525,9 @@ impl Outbox {
                 break;
             }
             if !state.full {
+                // On, as long as the socket takes it: it says when it is full, and then the flusher goes on.
                 self.pump(&mut state, PUMP_BYTES);
-            }
-            if !state.has_room(size, &self.options) {
+            } else {
                 state = wait_timeout(&self.room, state, left);
             }
         }
@@ -687,31 +695,36 @@ impl State {
 impl Pace {
     fn new() -> Self {
         let now = Instant::now();
-        Pace { streak: 0, gathering: false, last_publish: now, last_written: now, since: now }
+        Pace { streak: 0, lulls: 0, gathering: false, last_publish: now, last_written: now, since: now }
     }
 
     /// Whether a message that is published `now` should be written at once.
     #[inline]
-    fn direct(&mut self, now: Instant, burst: u32) -> bool {
-        let pause = now - self.last_publish;
+    fn at_once(&mut self, now: Instant, burst: u32) -> bool {
+        // What writing took is no pause.
+        let pause = now.saturating_duration_since(self.last_publish.max(self.last_written));
         self.last_publish = now;
-        if self.gathering {
-            if pause <= LULL {
-                return false;
-            }
-            self.calm_down();
-        } else if now - self.last_written > CALM {
-            self.streak = 0;
-        } else {
-            self.streak += 1;
+        if !self.gathering {
+            self.streak = if now.saturating_duration_since(self.last_written) > CALM { 0 } else { self.streak + 1 };
             self.gathering = self.streak > burst;
+            return !self.gathering;
         }
-        !self.gathering
+        if pause <= LULL {
+            self.lulls = 0;
+            return false;
+        }
+        // One pause may just be the scheduler's: the message is written at once, but the burst goes on.
+        self.lulls += 1;
+        if self.lulls == LULLS {
+            self.calm_down();
+        }
+        true
     }
 
     fn calm_down(&mut self) {
         self.gathering = false;
         self.streak = 0;
+        self.lulls = 0;
     }
 
     /// The flusher sleeps without a limit outside bursts; whoever starts one wakes it.

@@ -22,6 +22,11 @@ use crate::{
     },
 };
 
+mod defaults;
+mod unions;
+
+pub use unions::CaseIn;
+
 /// How a format reads each kind of value. Types are the writer's; where the value goes is a [`Slot`].
 pub trait DecodeDialect {
     /// A boolean, number, character, bitmask or bitset. [`DecodeWalk::fixed`] or [`DecodeWalk::get`] do it all.
@@ -385,94 +390,6 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    fn default_member(&mut self, member: &Member, place: Place) -> Result<(), LowerError> {
-        self.paths.step().map_err(|what| self.unsupported(what))?;
-        if member.optional {
-            self.emit(OpKind::Clear(place));
-            return Ok(());
-        }
-        let reader = self.reader;
-        self.through_pointer(member, place, |walk, slot| {
-            walk.default(default_of(reader, member), &member.ty, slot.place)
-        })
-    }
-
-    /// Emits a default of the reader's. It touches no wire.
-    fn default(&mut self, value: DefaultValue<'_>, ty: &Type, place: Place) -> Result<(), LowerError> {
-        match value {
-            DefaultValue::Absent | DefaultValue::Empty | DefaultValue::Text("") => self.emit(OpKind::Clear(place)),
-            DefaultValue::Text(text) => self.emit(OpKind::SetText(place, text.into())),
-            DefaultValue::Bool(value) => self.constant(Scalar::Bool, value.into(), place)?,
-            DefaultValue::Int(value) => self.constant(self.memory_scalar(place)?, value as u128, place)?,
-            DefaultValue::Char(code) => self.constant(self.memory_scalar(place)?, code.into(), place)?,
-            DefaultValue::Float(value) => {
-                let scalar = self.memory_scalar(place)?;
-                let bits = match scalar {
-                    Scalar::F32 => (value as f32).to_bits().into(),
-                    Scalar::F64 => value.to_bits().into(),
-                    _ => binary128(value),
-                };
-                self.constant(scalar, bits, place)?;
-            }
-            DefaultValue::Elements => self.default_elements(ty, place)?,
-            DefaultValue::Members(id) => {
-                let places = fields(self.layout, place).ok_or_else(|| self.mismatch())?;
-                let reader = self.reader;
-                for (member, place) in reader.members(id).into_iter().zip(places) {
-                    self.default_member(member, place)?;
-                }
-            }
-            DefaultValue::Case { discriminator, case } => {
-                self.emit(OpKind::Const(Scalar::I64, discriminator as u128));
-                self.select_default(ty, case, place)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn constant(&mut self, scalar: Scalar, bits: u128, place: Place) -> Result<(), LowerError> {
-        self.emit(OpKind::Const(scalar, bits));
-        if let (Some(Kind::Enum(_)), Some(node)) = (self.kind(place), place.node()) {
-            self.emit(OpKind::Check(Check::Enum { node, otherwise: None }));
-        }
-        self.emit(OpKind::Store(place));
-        Ok(())
-    }
-
-    fn default_elements(&mut self, ty: &Type, place: Place) -> Result<(), LowerError> {
-        let reader = self.reader;
-        let (Type::Array { element, .. }, Some(Kind::Array { element: node, len })) =
-            (reader.resolve(ty), self.kind(place))
-        else {
-            return Err(self.mismatch());
-        };
-        let inside = Place::At { offset: 0, node: *node };
-        let block = self.block(|walk| walk.default(zero_of(reader, element), element, inside))?;
-        self.emit(OpKind::Sequence {
-            place,
-            source: Source::Fixed(*len),
-            element: block,
-            bound: 0,
-            overflow: Overflow::Refuse,
-            min_wire: 0,
-        });
-        Ok(())
-    }
-
-    /// Selects a case of the reader's with its default, the discriminator being in the accumulator.
-    fn select_default(&mut self, ty: &Type, case: usize, place: Place) -> Result<(), LowerError> {
-        let reader = self.reader;
-        let Some(Def { kind: DefKind::Union { cases, .. }, .. }) = reader.def_of(ty) else {
-            return Err(self.mismatch());
-        };
-        let Some(Kind::Union(union)) = self.kind(place) else { return Err(self.mismatch()) };
-        let (case_def, node) = cases.get(case).zip(union.cases.get(case)).ok_or_else(|| self.mismatch())?;
-        let inside = Place::At { offset: 0, node: *node };
-        let body = self.block(|walk| walk.default_member(&case_def.member, inside))?;
-        self.emit(OpKind::Select { place, case: Some(case as u32), body });
-        Ok(())
-    }
-
     /// Emits a fixed-size scalar of the wire into a slot: as part of a run where memory and wire allow it.
     pub fn fixed(&mut self, ty: &Type, wire: Scalar, order: Order, slot: &Slot<'_>) -> Result<(), LowerError> {
         match self.segment(ty, wire, order, slot)? {
@@ -685,135 +602,6 @@ impl<'a> DecodeWalk<'a> {
         blocks
     }
 
-    /// Emits the choice of a union's case by the accumulator, an `I64`. `value` emits what a format has around a member's value, and calls
-    /// [`DecodeWalk::case_value`] for the value itself.
-    pub fn union_arms(
-        &mut self,
-        union: &UnionIn<'_>,
-        mut value: impl FnMut(&mut Self, &CaseIn<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
-        let rows = self.case_rows(union);
-        let mut arms: Vec<(CaseRow, Vec<i64>)> = Vec::new();
-        let mut otherwise = Block::default();
-        for (label, row) in rows {
-            match (label, arms.iter_mut().find(|(known, _)| *known == row)) {
-                (Some(label), Some((_, labels))) => labels.push(label),
-                (Some(label), None) => arms.push((row, [label].into())),
-                (None, _) => otherwise = self.block(|walk| walk.case_row(union, &row, &mut value))?,
-            }
-        }
-        let arms = arms.into_iter().map(|(row, labels)| {
-            let block = self.block(|walk| walk.case_row(union, &row, &mut value))?;
-            Ok((labels, block))
-        });
-        let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
-        self.emit(OpKind::Switch { arms, otherwise });
-        Ok(())
-    }
-
-    fn case_rows(&self, union: &UnionIn<'_>) -> Vec<(Option<i64>, CaseRow)> {
-        // A union without a reader is paired with itself: every case is skipped as the writer's.
-        let (reader, target) = match self.reader_def(&union.slot) {
-            Some(target) => (self.reader, target),
-            None => (self.writer, union.id),
-        };
-        let pairs = evolve::pair_cases(self.writer, union.id, reader, target);
-        let mut foreign = foreign_literals(self.writer, union.id, reader, target);
-        let row = |pair: &evolve::CasePair<'_>| CaseRow {
-            writer: pair.writer.map(|(i, _)| i),
-            reader: pair.reader.map(|(i, _)| i),
-            step: pair.step(),
-        };
-        let mut rows: Vec<(Option<i64>, CaseRow)> = Vec::new();
-        for pair in &pairs {
-            let unknown = pair.label.is_some_and(|label| foreign.remove(&label));
-            rows.push((pair.label, if unknown { row(pair).unknown() } else { row(pair) }));
-        }
-        let others = pairs.iter().find(|pair| pair.label.is_none()).map(row);
-        rows.extend(
-            foreign.into_iter().zip(others.into_iter().cycle()).map(|(label, row)| (Some(label), row.unknown())),
-        );
-        rows
-    }
-
-    fn case_row(
-        &mut self,
-        union: &UnionIn<'_>,
-        row: &CaseRow,
-        value: &mut dyn FnMut(&mut Self, &CaseIn<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
-        let writer_case = |i: usize| match &self.writer.def(union.id).kind {
-            DefKind::Union { cases, .. } => cases.get(i),
-            _ => None,
-        };
-        let writer = row.writer.and_then(writer_case).map(|case| &case.member);
-        let sunk = union.slot.place == Place::Sink;
-        match (row.step, writer) {
-            (CaseStep::Same, Some(member)) if !sunk => self.case_same(union, row, member, value),
-            (CaseStep::Same | CaseStep::Unknown, Some(member)) => {
-                value(self, &CaseIn { member, slot: Slot::SINK })?;
-                if sunk { Ok(()) } else { self.case_unknown(union) }
-            }
-            (CaseStep::Unknown, None) if !sunk => self.case_unknown(union),
-            (CaseStep::Default, _) if !sunk => {
-                let (Some(case), Some(ty)) = (row.reader, union.slot.reader) else { return Err(self.mismatch()) };
-                self.select_default(ty, case, union.slot.place)
-            }
-            _ if sunk => Ok(()),
-            _ => {
-                self.emit(OpKind::Select { place: union.slot.place, case: None, body: Block::default() });
-                Ok(())
-            }
-        }
-    }
-
-    fn case_same(
-        &mut self,
-        union: &UnionIn<'_>,
-        row: &CaseRow,
-        member: &Member,
-        value: &mut dyn FnMut(&mut Self, &CaseIn<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
-        let reader = self.reader;
-        let case = row.reader.ok_or_else(|| self.mismatch())?;
-        let Some(Kind::Union(node)) = self.kind(union.slot.place) else { return Err(self.mismatch()) };
-        let node = *node.cases.get(case).ok_or_else(|| self.mismatch())?;
-        let target = match self.reader_def(&union.slot).map(|id| &reader.def(id).kind) {
-            Some(DefKind::Union { cases, .. }) => cases.get(case).map(|c| &c.member),
-            _ => None,
-        };
-        let target = target.ok_or_else(|| self.mismatch())?;
-        let inside = Place::At { offset: 0, node };
-        let body = self.block(|walk| {
-            walk.through_pointer(target, inside, |walk, slot| value(walk, &CaseIn { member, slot: *slot }))
-        })?;
-        self.emit(OpKind::Select { place: union.slot.place, case: Some(case as u32), body });
-        Ok(())
-    }
-
-    /// The reader has no case for what was skipped.
-    fn case_unknown(&mut self, union: &UnionIn<'_>) -> Result<(), LowerError> {
-        match (union.slot.try_construct, union.slot.reader) {
-            (TryConstruct::UseDefault, Some(ty)) => {
-                let reader = self.reader;
-                let value = union.slot.member.map_or_else(|| zero_of(reader, ty), |m| value_default(reader, m));
-                self.default(value, ty, union.slot.place)
-            }
-            _ => {
-                self.emit(OpKind::Fail(FaultKind::UnknownCase));
-                Ok(())
-            }
-        }
-    }
-
-    /// Emits the value of a union's case.
-    pub fn case_value(&mut self, case: &CaseIn<'_>) -> Result<(), LowerError> {
-        let step = self.paths.enter(&case.member.name);
-        let done = self.value(&case.member.ty, &case.slot);
-        self.paths.leave(step);
-        done
-    }
-
     /// The writer's schema.
     pub fn writer(&self) -> &'a Schema {
         self.writer
@@ -853,63 +641,11 @@ impl<'a> DecodeWalk<'a> {
     }
 }
 
-/// A case of the writer's union, and where its value goes.
-#[derive(Clone, Copy, Debug)]
-pub struct CaseIn<'a> {
-    /// The writer's member.
-    pub member: &'a Member,
-    /// Where its value goes.
-    pub slot: Slot<'a>,
-}
-
-/// What a discriminator selects on both sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct CaseRow {
-    writer: Option<usize>,
-    reader: Option<usize>,
-    step: CaseStep,
-}
-
-impl CaseRow {
-    fn unknown(self) -> CaseRow {
-        CaseRow { step: CaseStep::Unknown, ..self }
-    }
-}
-
 impl MemberIn<'_> {
     /// The reader lacks a member that it must not pass over where it is present.
     pub fn must_be_understood(&self) -> bool {
         self.reader.is_none() && !self.in_skipped && self.writer.must_understand
     }
-}
-
-/// Discriminators that are literals of the writer's enum and none of the reader's: whatever they select, it is unknown.
-fn foreign_literals(writer: &Schema, w: DefId, reader: &Schema, r: DefId) -> BTreeSet<i64> {
-    let literals = |schema: &Schema, id: DefId| -> BTreeSet<i64> {
-        let DefKind::Union { discriminator, .. } = &schema.def(id).kind else { return BTreeSet::new() };
-        match schema.def_of(discriminator).map(|def| &def.kind) {
-            Some(DefKind::Enum { literals, .. }) => literals.iter().map(|l| l.value.into()).collect(),
-            _ => BTreeSet::new(),
-        }
-    };
-    literals(writer, w).difference(&literals(reader, r)).copied().collect()
-}
-
-/// The bits of a `double` as IEEE 754 binary128.
-fn binary128(value: f64) -> u128 {
-    let bits = value.to_bits();
-    let (sign, exponent, mantissa) = (bits >> 63, (bits >> 52) & 0x7FF, bits & ((1 << 52) - 1));
-    let (exponent, mantissa) = match (exponent, mantissa) {
-        (0, 0) => (0, 0),
-        (0x7FF, _) => (0x7FFF, u128::from(mantissa) << 60),
-        (0, _) => {
-            // A subnormal double is a normal binary128.
-            let shift = mantissa.leading_zeros() - 11;
-            (16383 - 1022 - u64::from(shift), (u128::from(mantissa << shift) & ((1 << 52) - 1)) << 60)
-        }
-        _ => (exponent + 16383 - 1023, u128::from(mantissa) << 60),
-    };
-    u128::from(sign) << 127 | u128::from(exponent) << 112 | mantissa
 }
 
 /// A boxed name, for the keys of members.

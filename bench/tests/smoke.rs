@@ -1,0 +1,25 @@
+//! The instrument itself: every measurement runs, and its candidates agree with each other. No figure is judged.
+
+use polywire_bench::{codecs, measure::Effort, report::Report, transport};
+
+/// One test: measurements pin threads and listen on sockets named after the process.
+#[test]
+fn everything_is_measured() {
+    transport::set_program(env!("CARGO_BIN_EXE_transport"));
+    let mut report = Report::new("a test".into());
+    for (_, measure) in codecs::MEASUREMENTS.iter().chain(transport::MEASUREMENTS) {
+        report.groups.push(measure(Effort::QUICK));
+    }
+    for row in report.groups.iter().flat_map(|group| &group.rows) {
+        assert!(!row.figures.is_empty(), "{} {}", row.workload, row.operation);
+        for figure in &row.figures {
+            assert!(figure.ns.is_finite() && figure.ns > 0.0, "{} {}: {figure:?}", row.workload, row.operation);
+        }
+    }
+    let (terminal, markdown) = (report.terminal(), report.markdown());
+    for group in &report.groups {
+        assert!(terminal.contains(group.title) && markdown.contains(&format!("## {}", group.title)));
+    }
+    assert!(markdown.contains("| MarketData (510 B) | encode |"), "{markdown}");
+    assert!(serde_json::to_string(&report).unwrap().contains("\"workload\":\"MarketData\""));
+}

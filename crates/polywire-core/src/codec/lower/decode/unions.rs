@@ -1,0 +1,169 @@
+//! Unions: which case of the reader's a discriminator of the writer's selects.
+
+use super::*;
+
+/// A case of the writer's union, and where its value goes.
+#[derive(Clone, Copy, Debug)]
+pub struct CaseIn<'a> {
+    /// The writer's member.
+    pub member: &'a Member,
+    /// Where its value goes.
+    pub slot: Slot<'a>,
+}
+
+/// What a discriminator selects on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CaseRow {
+    writer: Option<usize>,
+    reader: Option<usize>,
+    step: CaseStep,
+}
+
+impl CaseRow {
+    fn unknown(self) -> CaseRow {
+        CaseRow { step: CaseStep::Unknown, ..self }
+    }
+}
+
+impl<'a> DecodeWalk<'a> {
+    /// Emits the choice of a union's case by the accumulator, an `I64`. `value` emits what a format has around a member's value, and calls
+    /// [`DecodeWalk::case_value`] for the value itself.
+    pub fn union_arms(
+        &mut self,
+        union: &UnionIn<'_>,
+        mut value: impl FnMut(&mut Self, &CaseIn<'_>) -> Result<(), LowerError>,
+    ) -> Result<(), LowerError> {
+        let rows = self.case_rows(union);
+        let mut arms: Vec<(CaseRow, Vec<i64>)> = Vec::new();
+        let mut otherwise = Block::default();
+        for (label, row) in rows {
+            match (label, arms.iter_mut().find(|(known, _)| *known == row)) {
+                (Some(label), Some((_, labels))) => labels.push(label),
+                (Some(label), None) => arms.push((row, [label].into())),
+                (None, _) => otherwise = self.block(|walk| walk.case_row(union, &row, &mut value))?,
+            }
+        }
+        let arms = arms.into_iter().map(|(row, labels)| {
+            let block = self.block(|walk| walk.case_row(union, &row, &mut value))?;
+            Ok((labels, block))
+        });
+        let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
+        self.emit(OpKind::Switch { arms, otherwise });
+        Ok(())
+    }
+
+    fn case_rows(&self, union: &UnionIn<'_>) -> Vec<(Option<i64>, CaseRow)> {
+        // A union without a reader is paired with itself: every case is skipped as the writer's.
+        let (reader, target) = match self.reader_def(&union.slot) {
+            Some(target) => (self.reader, target),
+            None => (self.writer, union.id),
+        };
+        let pairs = evolve::pair_cases(self.writer, union.id, reader, target);
+        let mut foreign = foreign_literals(self.writer, union.id, reader, target);
+        let row = |pair: &evolve::CasePair<'_>| CaseRow {
+            writer: pair.writer.map(|(i, _)| i),
+            reader: pair.reader.map(|(i, _)| i),
+            step: pair.step(),
+        };
+        let mut rows: Vec<(Option<i64>, CaseRow)> = Vec::new();
+        for pair in &pairs {
+            let unknown = pair.label.is_some_and(|label| foreign.remove(&label));
+            rows.push((pair.label, if unknown { row(pair).unknown() } else { row(pair) }));
+        }
+        let others = pairs.iter().find(|pair| pair.label.is_none()).map(row);
+        rows.extend(
+            foreign.into_iter().zip(others.into_iter().cycle()).map(|(label, row)| (Some(label), row.unknown())),
+        );
+        rows
+    }
+
+    fn case_row(
+        &mut self,
+        union: &UnionIn<'_>,
+        row: &CaseRow,
+        value: &mut dyn FnMut(&mut Self, &CaseIn<'_>) -> Result<(), LowerError>,
+    ) -> Result<(), LowerError> {
+        let writer_case = |i: usize| match &self.writer.def(union.id).kind {
+            DefKind::Union { cases, .. } => cases.get(i),
+            _ => None,
+        };
+        let writer = row.writer.and_then(writer_case).map(|case| &case.member);
+        let sunk = union.slot.place == Place::Sink;
+        match (row.step, writer) {
+            (CaseStep::Same, Some(member)) if !sunk => self.case_same(union, row, member, value),
+            (CaseStep::Same | CaseStep::Unknown, Some(member)) => {
+                value(self, &CaseIn { member, slot: Slot::SINK })?;
+                if sunk { Ok(()) } else { self.case_unknown(union) }
+            }
+            (CaseStep::Unknown, None) if !sunk => self.case_unknown(union),
+            (CaseStep::Default, _) if !sunk => {
+                let (Some(case), Some(ty)) = (row.reader, union.slot.reader) else { return Err(self.mismatch()) };
+                self.select_default(ty, case, union.slot.place)
+            }
+            _ if sunk => Ok(()),
+            _ => {
+                self.emit(OpKind::Select { place: union.slot.place, case: None, body: Block::default() });
+                Ok(())
+            }
+        }
+    }
+
+    fn case_same(
+        &mut self,
+        union: &UnionIn<'_>,
+        row: &CaseRow,
+        member: &Member,
+        value: &mut dyn FnMut(&mut Self, &CaseIn<'_>) -> Result<(), LowerError>,
+    ) -> Result<(), LowerError> {
+        let reader = self.reader;
+        let case = row.reader.ok_or_else(|| self.mismatch())?;
+        let Some(Kind::Union(node)) = self.kind(union.slot.place) else { return Err(self.mismatch()) };
+        let node = *node.cases.get(case).ok_or_else(|| self.mismatch())?;
+        let target = match self.reader_def(&union.slot).map(|id| &reader.def(id).kind) {
+            Some(DefKind::Union { cases, .. }) => cases.get(case).map(|c| &c.member),
+            _ => None,
+        };
+        let target = target.ok_or_else(|| self.mismatch())?;
+        let inside = Place::At { offset: 0, node };
+        let body = self.block(|walk| {
+            walk.through_pointer(target, inside, |walk, slot| value(walk, &CaseIn { member, slot: *slot }))
+        })?;
+        self.emit(OpKind::Select { place: union.slot.place, case: Some(case as u32), body });
+        Ok(())
+    }
+
+    /// The reader has no case for what was skipped.
+    fn case_unknown(&mut self, union: &UnionIn<'_>) -> Result<(), LowerError> {
+        match (union.slot.try_construct, union.slot.reader) {
+            (TryConstruct::UseDefault, Some(ty)) => {
+                let reader = self.reader;
+                let value = union.slot.member.map_or_else(|| zero_of(reader, ty), |m| value_default(reader, m));
+                self.default(value, ty, union.slot.place)
+            }
+            _ => {
+                self.emit(OpKind::Fail(FaultKind::UnknownCase));
+                Ok(())
+            }
+        }
+    }
+
+    /// Emits the value of a union's case.
+    pub fn case_value(&mut self, case: &CaseIn<'_>) -> Result<(), LowerError> {
+        let step = self.paths.enter(&case.member.name);
+        let done = self.value(&case.member.ty, &case.slot);
+        self.paths.leave(step);
+        done
+    }
+}
+
+/// Discriminators that are literals of the writer's enum and none of the reader's: whatever they select, it is unknown.
+fn foreign_literals(writer: &Schema, w: DefId, reader: &Schema, r: DefId) -> BTreeSet<i64> {
+    let literals = |schema: &Schema, id: DefId| -> BTreeSet<i64> {
+        let DefKind::Union { discriminator, .. } = &schema.def(id).kind else { return BTreeSet::new() };
+        match schema.def_of(discriminator).map(|def| &def.kind) {
+            Some(DefKind::Enum { literals, .. }) => literals.iter().map(|l| l.value.into()).collect(),
+            _ => BTreeSet::new(),
+        }
+    };
+    literals(writer, w).difference(&literals(reader, r)).copied().collect()
+}
