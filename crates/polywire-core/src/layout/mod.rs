@@ -247,6 +247,8 @@ pub struct BoxedNode {
 pub struct Layout {
     nodes: Vec<Node>,
     root: NodeId,
+    /// For each structure with many fields, their numbers by offset.
+    by_offset: Vec<Vec<u32>>,
 }
 
 impl Layout {
@@ -256,7 +258,8 @@ impl Layout {
     /// The nodes must describe memory truthfully: every offset, size and alignment, and access functions made for the very
     /// types they stand at. Programs read and write through them without further checks.
     pub unsafe fn new(nodes: Vec<Node>, root: NodeId) -> Layout {
-        Layout { nodes, root }
+        let by_offset = nodes.iter().map(|node| fields_by_offset(&node.kind)).collect();
+        Layout { nodes, root, by_offset }
     }
 
     /// The node of the value itself.
@@ -290,11 +293,28 @@ impl Layout {
         match &self.node(frame).kind {
             Kind::Struct { fields } => {
                 // Fields of size zero share offsets, so every field that could hold the place is tried.
-                fields.iter().any(|f| {
+                let holds = |f: &Field| {
                     offset >= f.offset
                         && offset - f.offset <= self.node(f.node).size
                         && self.contains(f.node, offset - f.offset, node)
-                })
+                };
+                let order = &self.by_offset[frame.0 as usize];
+                if order.is_empty() {
+                    return fields.iter().any(holds);
+                }
+                let field = |i: &u32| &fields[*i as usize];
+                let end = order.partition_point(|i| field(i).offset <= offset);
+                // Fields do not overlap, so the first from behind that ends before the place is the last to be tried.
+                let mut candidates = order[..end].iter().rev().map(field);
+                let mut ended = false;
+                candidates
+                    .by_ref()
+                    .take_while(|f| {
+                        let goes_on = !ended;
+                        ended = f.offset + self.node(f.node).size < offset;
+                        goes_on
+                    })
+                    .any(holds)
             }
             Kind::Array { element, len } => {
                 let stride = self.node(*element).size;
@@ -305,6 +325,20 @@ impl Layout {
             }
             _ => false,
         }
+    }
+}
+
+/// Structures with at most so many fields are searched from end to end.
+const FEW_FIELDS: usize = 16;
+
+fn fields_by_offset(kind: &Kind) -> Vec<u32> {
+    match kind {
+        Kind::Struct { fields } if fields.len() > FEW_FIELDS => {
+            let mut order: Vec<u32> = (0..fields.len() as u32).collect();
+            order.sort_by_key(|i| fields[*i as usize].offset);
+            order
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -300,11 +300,21 @@ impl<'a> Input<'a> {
 
     /// Goes one level deeper. Undone by [`Input::leave`].
     pub fn enter(&mut self) -> Status {
-        if self.depth_left == 0 {
+        self.enter_levels(1)
+    }
+
+    /// Goes some levels deeper. Undone by [`Input::leave_levels`].
+    pub fn enter_levels(&mut self, levels: u32) -> Status {
+        let Some(left) = self.depth_left.checked_sub(levels) else {
             return self.fail(FaultKind::TooDeep, u64::from(self.limits.depth), u64::from(self.limits.depth) + 1);
-        }
-        self.depth_left -= 1;
+        };
+        self.depth_left = left;
         Status::Ok
+    }
+
+    /// Comes back from [`Input::enter_levels`].
+    pub fn leave_levels(&mut self, levels: u32) {
+        self.depth_left += levels;
     }
 
     /// Comes back from [`Input::enter`].
@@ -493,18 +503,18 @@ impl<'a> Output<'a> {
         Status::Ok
     }
 
-    /// Goes one level deeper. Undone by [`Output::leave`].
-    pub fn enter(&mut self) -> Status {
-        if self.depth_left == 0 {
+    /// Goes some levels deeper. Undone by [`Output::leave_levels`].
+    pub fn enter_levels(&mut self, levels: u32) -> Status {
+        let Some(left) = self.depth_left.checked_sub(levels) else {
             return self.fail(FaultKind::TooDeep, u64::from(self.limits.depth), u64::from(self.limits.depth) + 1);
-        }
-        self.depth_left -= 1;
+        };
+        self.depth_left = left;
         Status::Ok
     }
 
-    /// Comes back from [`Output::enter`].
-    pub fn leave(&mut self) {
-        self.depth_left += 1;
+    /// Comes back from [`Output::enter_levels`].
+    pub fn leave_levels(&mut self, levels: u32) {
+        self.depth_left += levels;
     }
 
     /// Appends bytes.

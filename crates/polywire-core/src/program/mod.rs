@@ -63,6 +63,9 @@ pub struct Routine {
     pub frame: Option<NodeId>,
     /// What it does.
     pub block: Block,
+    /// Levels of [`Limits::depth`] that a call costs: more than one where many blocks are inside each other, so that the limit also bounds
+    /// the stack. [`passes::weigh`] sets it.
+    pub levels: u32,
 }
 
 /// Operations in order.

@@ -11,6 +11,7 @@ use super::{Block, Direction, Op, OpKind, Program, TextForm, Wire};
 pub fn prepare(mut program: Program) -> Program {
     fuse(&mut program);
     bounds(&mut program);
+    weigh(&mut program);
     program
 }
 
@@ -234,14 +235,51 @@ pub(crate) fn cost(kind: &OpKind, direction: Direction) -> Cost {
     }
 }
 
+/// Blocks inside each other that a call may have for each level it costs.
+const BLOCKS_PER_LEVEL: u32 = 8;
+
+/// Sets what calls of each routine cost.
+pub fn weigh(program: &mut Program) {
+    for routine in &mut program.routines {
+        routine.levels = levels(&routine.block);
+    }
+}
+
+/// Levels that a call of a block must cost at least.
+pub(crate) fn levels(block: &Block) -> u32 {
+    1 + nesting(block) / BLOCKS_PER_LEVEL
+}
+
+/// Blocks inside each other, itself not counted.
+fn nesting(block: &Block) -> u32 {
+    let mut deepest = 0;
+    block.0.iter().for_each(|op| inner_blocks(&op.kind, &mut |inner| deepest = deepest.max(1 + nesting(inner))));
+    deepest
+}
+
 /// Counts operations, all blocks together.
 pub fn op_count(program: &Program) -> usize {
-    fn count(block: &Block) -> usize {
-        let mut total = block.0.len();
-        block.0.iter().for_each(|op| inner_blocks(&op.kind, &mut |inner| total += count(inner)));
+    count(program, &|_| 1)
+}
+
+/// Counts operations, and the scalars in runs that are checked one by one.
+pub(crate) fn part_count(program: &Program) -> usize {
+    count(program, &|op| match &op.kind {
+        OpKind::Run { segments, .. } => {
+            let checked = segments.iter().filter(|s| s.check.is_some());
+            1 + segments.len() / 4 + checked.map(|s| s.count as usize).sum::<usize>()
+        }
+        _ => 1,
+    })
+}
+
+fn count(program: &Program, weight: &dyn Fn(&Op) -> usize) -> usize {
+    fn within(block: &Block, weight: &dyn Fn(&Op) -> usize) -> usize {
+        let mut total = block.0.iter().map(weight).sum();
+        block.0.iter().for_each(|op| inner_blocks(&op.kind, &mut |inner| total += within(inner, weight)));
         total
     }
-    count(&program.root) + program.routines.iter().map(|r| count(&r.block)).sum::<usize>()
+    within(&program.root, weight) + program.routines.iter().map(|r| within(&r.block, weight)).sum::<usize>()
 }
 
 #[cfg(test)]

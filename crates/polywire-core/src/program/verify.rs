@@ -7,13 +7,14 @@
 //! 3. the accumulator is set, and of the right type, where it is used; what is stored is valid there: booleans and enum literals were checked;
 //! 4. a `Need` dominates each operation that moves a fixed number of bytes, with no barrier between;
 //! 5. runs are in order and without overlap; in a run too, booleans and enums are checked, and scalars widen, never narrow;
-//! 6. calls name routines with the frame they expect; blocks nest to a limited depth, and their operations are not too many.
+//! 6. calls name routines with the frame they expect, and cost as many levels as their blocks are nested; blocks nest to a limited depth,
+//!    and their operations are not too many.
 
 use alloc::string::String;
 
 use super::{
     Block, Check, Direction, Op, OpKind, Place, Program, Segment, Source, Wire,
-    passes::{Cost, cost, op_count},
+    passes::{Cost, cost, levels, op_count},
 };
 use crate::layout::{EnumNode, Kind, Layout, NodeId, Scalar};
 
@@ -41,6 +42,12 @@ pub fn verify(program: &Program) -> Result<(), VerifyError> {
     verifier.block(&program.root, &mut State::new(Some(program.layout.root())), 0)?;
     for routine in &program.routines {
         verifier.block(&routine.block, &mut State::new(routine.frame), 0)?;
+        if routine.levels < levels(&routine.block) {
+            return Err(VerifyError {
+                path: String::new(),
+                rule: "calls cost too little for the blocks in the routine",
+            });
+        }
     }
     Ok(())
 }

@@ -88,6 +88,9 @@ impl Conversion<'_> {
                 for (i, (key, from)) in entries.into_iter().enumerate() {
                     let step = self.key(wk, rk, key)?;
                     let target = if i < kept { &mut *to } else { &mut past };
+                    if i >= kept {
+                        put(target, Value::Entries(vec![]));
+                    }
                     self.value(w, r, from, around.element(), &format!("{at}[{step}]"), target)?;
                 }
             }

@@ -161,7 +161,7 @@ impl<'a> EncodeWalk<'a> {
         self.routine_of.insert((id, node), routine);
         self.routines.push(None);
         let block = self.block(|walk| walk.aggregate(id, Place::At { offset: 0, node }))?;
-        self.routines[routine as usize] = Some(Routine { frame: Some(node), block });
+        self.routines[routine as usize] = Some(Routine { frame: Some(node), block, levels: 1 });
         self.emit(OpKind::Call { routine, place });
         Ok(())
     }

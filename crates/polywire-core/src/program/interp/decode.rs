@@ -7,7 +7,7 @@ use crate::{
     layout::{Kind, Layout, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, UnionNode, access::Inserted},
     program::{
         Arm, Block, Cursor, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place,
-        Program, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, TextForm, Wire,
+        Program, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, TextForm, Wire,
     },
 };
 
@@ -736,13 +736,14 @@ impl<'r> Run<'r, '_> {
     }
 
     fn call(&mut self, routine: u32, place: Place, frame: *mut u8) -> Done {
-        ok(self.input.enter())?;
+        let Routine { block, levels, .. } = &self.program.routines[routine as usize];
+        ok(self.input.enter_levels(*levels))?;
         let frame = match place {
             Place::Sink => frame,
             Place::At { offset, .. } => frame.wrapping_add(offset as usize),
         };
-        self.block(&self.program.routines[routine as usize].block, frame)?;
-        self.input.leave();
+        self.block(block, frame)?;
+        self.input.leave_levels(*levels);
         Ok(())
     }
 }

@@ -6,8 +6,8 @@ use super::{Failed, check, convert, load, memory_scalar, ok, reorder, store};
 use crate::{
     layout::{Kind, NodeId, Scalar},
     program::{
-        Block, Cursor, FaultKind, Op, OpKind, Order, Output, Place, Program, ScalarKernel, Segment, SliceKernel,
-        Status, TextForm, Wire,
+        Block, Cursor, FaultKind, Op, OpKind, Order, Output, Place, Program, Routine, ScalarKernel, Segment,
+        SliceKernel, Status, TextForm, Wire,
     },
 };
 
@@ -132,9 +132,10 @@ impl<'r> Run<'r, '_> {
                     Place::Sink => frame,
                     Place::At { offset, .. } => frame.wrapping_add(*offset as usize),
                 };
-                ok(self.output.enter())?;
-                self.block(&self.program.routines[*routine as usize].block, frame)?;
-                self.output.leave();
+                let Routine { block, levels, .. } = &self.program.routines[*routine as usize];
+                ok(self.output.enter_levels(*levels))?;
+                self.block(block, frame)?;
+                self.output.leave_levels(*levels);
                 Ok(())
             }
             OpKind::Fail(kind) => Err(self.fail(*kind, 0, 0)),

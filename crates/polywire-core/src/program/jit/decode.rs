@@ -668,6 +668,7 @@ impl<'e> Emit<'e, '_> {
         self.jump(head, &[next]);
         self.code.switch_to_block(done);
         self.sequence_end(op, place, index, frame);
+        self.release(slot);
     }
 
     /// Address of an element that the format has announced: there, or made room for.
@@ -766,6 +767,7 @@ impl<'e> Emit<'e, '_> {
         self.accumulator = None;
         let cursor = self.slot_address(slot);
         self.call_status(op, dialect.get_end as *const u8, &[self.context, argument, cursor]);
+        self.release(slot);
     }
 
     fn decode_members(
@@ -832,6 +834,8 @@ impl<'e> Emit<'e, '_> {
             let absent = self.code.ins().icmp_imm_s(IntCC::Equal, there, 0);
             self.rarely(absent, |emit| emit.decode_inner(&arm.absent, frame));
         }
+        self.release(cursor);
+        self.release(seen);
     }
 
     /// Runs the block that has the accumulator among its labels.

@@ -53,6 +53,8 @@ pub(super) struct Emit<'e, 'f> {
     pub index: Option<Value>,
     /// A word in memory that kernels write to.
     word: StackSlot,
+    /// Slots that nobody uses any more, with their words.
+    free_slots: Vec<(u32, StackSlot)>,
 }
 
 /// Where the context keeps what machine code holds in registers.
@@ -105,6 +107,7 @@ pub(super) fn function<'e>(
         accumulator: None,
         index: None,
         word,
+        free_slots: Vec::new(),
     };
     emit.load_base();
     emit.reload();
@@ -289,14 +292,26 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().stack_store(types::I64, value, self.word, 0);
     }
 
-    /// Zeroed memory for a kernel's cursor or for a set.
+    /// Zeroed memory for a kernel's cursor or for a set, until it is [released](Emit::release): a frame is as large as what is in use at a time.
     pub fn slot(&mut self, words: u32) -> StackSlot {
-        let slot = self.code.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 8 * words, 3));
+        let slot = match self.free_slots.iter().position(|(free, _)| *free == words) {
+            Some(at) => self.free_slots.swap_remove(at).1,
+            None => {
+                let data = StackSlotData::new(StackSlotKind::ExplicitSlot, 8 * words, 3);
+                self.code.create_sized_stack_slot(data)
+            }
+        };
         let zero = self.constant(0);
         for i in 0..words {
             self.code.ins().stack_store(types::I64, zero, slot, 8 * i as i32);
         }
         slot
+    }
+
+    /// Gives a slot back.
+    pub fn release(&mut self, slot: StackSlot) {
+        let bytes = self.code.func.sized_stack_slots[slot].size;
+        self.free_slots.push((bytes / 8, slot));
     }
 
     pub fn slot_address(&mut self, slot: StackSlot) -> Value {
@@ -493,16 +508,18 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(go_on);
     }
 
-    /// Calls another routine of the program, one level deeper.
+    /// Calls another routine of the program, as many levels deeper as it costs.
     pub fn call_routine(&mut self, op: &Op, routine: u32, frame: Value, too_deep: *const u8) {
         let depth = self.load(types::I32, self.context, self.fields.depth);
-        let none_left = self.code.ins().icmp_imm_s(IntCC::Equal, depth, 0);
-        self.unless(none_left, |emit| {
+        let levels = i64::from(self.program.routines[routine as usize].levels);
+        let too_few_left = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, depth, levels);
+        self.unless(too_few_left, |emit| {
             emit.spill();
-            emit.call(too_deep, &[emit.context], Some(types::I32));
+            let levels = emit.constant(levels);
+            emit.call(too_deep, &[emit.context, levels], Some(types::I32));
             emit.name(op);
         });
-        let deeper = self.code.ins().iadd_imm_s(depth, -1);
+        let deeper = self.code.ins().iadd_imm_s(depth, -levels);
         self.store(deeper, self.context, self.fields.depth);
         self.spill();
         let function = self.module.declare_func_in_func(self.routines[routine as usize], self.code.func);

@@ -4,7 +4,7 @@ use core::mem::offset_of;
 
 use alloc::{sync::Arc, vec::Vec};
 
-use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, condcodes::IntCC, types};
+use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 use cranelift_jit::JITModule;
 use cranelift_module::FuncId;
 
@@ -417,8 +417,7 @@ impl<'e> Emit<'e, '_> {
 
     fn encode_union(&mut self, place: Place, arms: &'e [Block], none: &'e Block, frame: Value) {
         let (.., node) = self.place(place, frame).expect("the verifier refuses sinks");
-        let size = size_of::<Selection>() as u32;
-        let slot = self.code.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
+        let slot = self.slot(size_of::<Selection>() as u32 / 8);
         let (kind, at, to) =
             (self.address(&self.layout().node(node).kind), self.place_address(place, frame), self.slot_address(slot));
         self.call(shims::selected as *const u8, &[kind, at, to], None);
@@ -427,6 +426,7 @@ impl<'e> Emit<'e, '_> {
         let discriminator = load(self, offset_of!(Selection, discriminator));
         let case = load(self, offset_of!(Selection, case));
         let value = load(self, offset_of!(Selection, value));
+        self.release(slot);
         let mut switch = cranelift_frontend::Switch::new();
         let blocks: Vec<_> = arms.iter().map(|_| self.code.create_block()).collect();
         for (i, block) in blocks.iter().enumerate() {
@@ -461,5 +461,6 @@ impl<'e> Emit<'e, '_> {
         self.accumulator = None;
         let cursor = self.slot_address(slot);
         self.call_status(op, dialect.put_end as *const u8, &[self.context, argument, cursor]);
+        self.release(slot);
     }
 }

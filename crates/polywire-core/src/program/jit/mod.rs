@@ -16,15 +16,15 @@ use cranelift_codegen::{
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
-use super::{Direction, Input, Output, Program, Status, passes::op_count};
+use super::{Direction, Input, Output, Program, Status, passes::part_count};
 
 mod decode;
 mod emit;
 mod encode;
 mod shims;
 
-/// Operations up to which machine code is made; beyond, compiling takes longer than it is worth.
-const MAX_OPS: usize = 1 << 15;
+/// Operations and checked scalars up to which machine code is made; beyond, compiling takes longer than it is worth.
+const MAX_PARTS: usize = 1 << 14;
 
 /// Bytes of machine code up to which a program is kept.
 const MAX_CODE: usize = 8 << 20;
@@ -94,7 +94,7 @@ pub fn compile(program: &Arc<Program>) -> Result<Code, String> {
     if size_of::<usize>() != 8 {
         return Err("machine code is made for 64-bit hosts only".into());
     }
-    if op_count(program) > MAX_OPS {
+    if part_count(program) > MAX_PARTS {
         return Err("the program has too many operations".into());
     }
     let mut module = JITModule::new(builder()?);
@@ -113,7 +113,15 @@ pub fn compile(program: &Arc<Program>) -> Result<Code, String> {
 
 fn builder() -> Result<JITBuilder, String> {
     let mut flags = settings::builder();
-    for (name, value) in [("opt_level", "speed"), ("enable_verifier", "false"), ("unwind_info", "false")] {
+    let settings = [
+        ("opt_level", "speed"),
+        ("enable_verifier", "false"),
+        ("unwind_info", "false"),
+        // A frame that is larger than a page touches each of its pages, so that it cannot step over the end of the stack.
+        ("enable_probestack", "true"),
+        ("probestack_strategy", "inline"),
+    ];
+    for (name, value) in settings {
         flags.set(name, value).map_err(|error| error.to_string())?;
     }
     let isa = cranelift_native::builder().map_err(String::from)?;

@@ -50,14 +50,14 @@ pub(super) unsafe extern "C" fn fail_output(output: *mut Output<'_>, kind: u64, 
     unsafe { (*output).fail(core::mem::transmute::<u32, FaultKind>(kind as u32), expected, got) }
 }
 
-pub(super) unsafe extern "C" fn too_deep_input(input: *mut Input<'_>) -> Status {
+pub(super) unsafe extern "C" fn too_deep_input(input: *mut Input<'_>, levels: u64) -> Status {
     // SAFETY: as the module says.
-    unsafe { (*input).enter() }
+    unsafe { (*input).enter_levels(levels as u32) }
 }
 
-pub(super) unsafe extern "C" fn too_deep_output(output: *mut Output<'_>) -> Status {
+pub(super) unsafe extern "C" fn too_deep_output(output: *mut Output<'_>, levels: u64) -> Status {
     // SAFETY: as the module says.
-    unsafe { (*output).enter() }
+    unsafe { (*output).enter_levels(levels as u32) }
 }
 
 pub(super) unsafe extern "C" fn grow(output: *mut Output<'_>, n: u64) -> Status {

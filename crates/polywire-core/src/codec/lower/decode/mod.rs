@@ -243,7 +243,7 @@ impl<'a> DecodeWalk<'a> {
             inside.place = Place::At { offset: 0, node };
         }
         let block = self.block(|walk| walk.aggregate(id, &inside))?;
-        self.routines[routine as usize] = Some(Routine { frame: slot.place.node(), block });
+        self.routines[routine as usize] = Some(Routine { frame: slot.place.node(), block, levels: 1 });
         self.emit(OpKind::Call { routine, place: slot.place });
         Ok(())
     }

@@ -1,0 +1,243 @@
+//! Schemas from strangers: whatever they declare, lowering and compiling them takes bounded time and memory, and what is made of them runs
+//! within the stack of an ordinary thread.
+
+mod common;
+
+use common::{Coder, backends, plain_wires};
+use polywire_core::{
+    codec::{BuildError, LowerError},
+    layout::{Record, Shape},
+    program::{Backend, FaultKind, io::CodecError},
+    schema::{Def, DefId, Extensibility, Member, Schema, SchemaBuilder, SchemaLimits, Type},
+};
+use std::time::{Duration, Instant};
+
+fn m(name: impl Into<String>, ty: Type) -> Member {
+    Member::new(name, ty)
+}
+
+/// The last definition is the root.
+fn schema(defs: Vec<Def>) -> Schema {
+    let mut builder = SchemaBuilder::new();
+    let ids: Vec<DefId> = defs.into_iter().map(|def| builder.add(def)).collect();
+    builder.finish(Type::Def(ids[ids.len() - 1])).unwrap()
+}
+
+fn mutable(mut def: Def, index: usize) -> Def {
+    def.extensibility = [Extensibility::Final, Extensibility::Appendable, Extensibility::Mutable][index % 3];
+    def
+}
+
+/// A structure that has the one before twice, and so on: 2^levels of the first.
+fn doubling(levels: u32, first: Vec<Member>) -> Schema {
+    let mut defs = vec![Def::structure("D0", first)];
+    for level in 1..=levels {
+        let before = Type::Def(DefId(level - 1));
+        defs.push(Def::structure(format!("D{level}"), vec![m("a", before.clone()), m("b", before)]));
+    }
+    schema(defs)
+}
+
+/// Makes coders of it under every codec, if they can be had, and puts a fresh value through them.
+#[track_caller]
+fn try_it(what: &str, schema: &Schema) {
+    let before = Instant::now();
+    let shape = match Shape::of(schema) {
+        Ok(shape) => shape,
+        Err(_) => return,
+    };
+    assert!(before.elapsed() < Duration::from_secs(10), "{what}: the layout took {:?}", before.elapsed());
+    for wire in plain_wires() {
+        for backend in backends().into_iter().map(|b| if b == Backend::Jit { Backend::Auto } else { b }) {
+            let before = Instant::now();
+            let coder = Coder::new(&wire, &shape, backend);
+            let took = before.elapsed();
+            assert!(took < Duration::from_secs(60), "{what}, {wire:?}, {backend:?}: {took:?}");
+            match coder {
+                Ok(coder) => {
+                    let fresh = Record::new(&shape);
+                    if let Ok(message) = coder.encode(&fresh) {
+                        assert_eq!(coder.decode(&message, &fresh).unwrap().0, fresh, "{what}, {wire:?}");
+                    }
+                }
+                Err(BuildError::Lower(LowerError::Unsupported { .. }) | BuildError::Exec(_)) => {}
+                Err(error) => panic!("{what}, {wire:?}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_doubles_is_refused_in_time() {
+    try_it("doubled octets", &doubling(13, vec![m("x", Type::Octet)]));
+    let limits = SchemaLimits { fixed_bytes: u64::MAX, ..SchemaLimits::default() };
+    for levels in [20, 40, 60] {
+        let mut builder = SchemaBuilder::with_limits(limits);
+        let mut last = builder.add(Def::structure("D0", vec![m("x", Type::sequence(Type::Octet))]));
+        for level in 1..levels {
+            let before = Type::Def(last);
+            let def = Def::structure(format!("D{level}"), vec![m("a", before.clone()), m("b", before)]);
+            last = builder.add(mutable(def, level));
+        }
+        if let Ok(schema) = builder.finish(Type::Def(last)) {
+            try_it("doubled sequences", &schema);
+        }
+    }
+    try_it("doubled nothing", &doubling(20, vec![]));
+    for levels in [40, 60] {
+        // These say 2^40 values without a byte: a schema that holds them is refused at some point.
+        let mut builder = SchemaBuilder::new();
+        let mut last = builder.add(Def::structure("D0", vec![]));
+        for level in 1..levels {
+            let before = Type::Def(last);
+            last = builder.add(Def::structure(format!("D{level}"), vec![m("a", before.clone()), m("b", before)]));
+        }
+        let root = Def::structure("Root", vec![m("all", Type::sequence(Type::Def(last)))]);
+        let root = builder.add(root);
+        if let Ok(schema) = builder.finish(Type::Def(root)) {
+            try_it("doubled nothing in a sequence", &schema);
+        }
+    }
+}
+
+#[test]
+fn thousands_of_members() {
+    let types = [Type::Octet, Type::string(), Type::sequence(Type::Uint32), Type::Float64, Type::Bool];
+    let wide = |n: usize| (0..n).map(|i| m(format!("m{i}"), types[i % types.len()].clone())).collect();
+    try_it("1500 members", &schema(vec![Def::structure("S", wide(1500))]));
+    try_it("1500 members, mutable", &schema(vec![mutable(Def::structure("S", wide(1500)), 2)]));
+    let optional = |n: usize| (0..n).map(|i| m(format!("m{i}"), Type::Int16).as_optional()).collect();
+    try_it("1000 optional members", &schema(vec![Def::structure("S", optional(1000))]));
+    try_it(
+        "60000 octets",
+        &schema(vec![Def::structure("S", (0..60_000).map(|i| m(format!("m{i}"), Type::Octet)).collect())]),
+    );
+    let defs = (0..2000).map(|i| match i {
+        0 => Def::structure("S0", vec![m("x", Type::Octet)]),
+        _ => Def::structure(format!("S{i}"), vec![m("x", Type::sequence(Type::Def(DefId(i - 1))))]),
+    });
+    let mut defs: Vec<Def> = defs.collect();
+    let all = (0..2000).map(|i| m(format!("m{i}"), Type::sequence(Type::Def(DefId(i))))).collect();
+    defs.push(Def::structure("Root", all));
+    let mut builder = SchemaBuilder::new();
+    let ids: Vec<DefId> = defs.into_iter().map(|def| builder.add(def)).collect();
+    if let Ok(schema) = builder.finish(Type::Def(ids[ids.len() - 1])) {
+        try_it("a pyramid of sequences", &schema);
+    }
+}
+
+#[test]
+fn names_are_not_multiplied() {
+    let long = "n".repeat(100_000);
+    let inner = (0..2000).map(|i| m(format!("m{i}"), Type::string())).collect();
+    let defs = vec![
+        Def::structure("I", inner),
+        Def::structure("S", vec![m(long.clone(), Type::Def(DefId(0))), m(format!("{long}2"), Type::Def(DefId(0)))]),
+    ];
+    try_it("long names", &schema(defs));
+}
+
+/// A type that contains itself through `levels` of collections, structures and options inside each other.
+fn recursive(levels: usize) -> Schema {
+    let mut builder = SchemaBuilder::new();
+    let root = DefId(levels as u32);
+    let mut inside = Type::sequence(Type::Def(root));
+    for level in 0..levels {
+        let mut member = m("next", inside);
+        member.optional = level % 2 == 0;
+        inside = Type::Def(builder.add(mutable(Def::structure(format!("L{level}"), vec![member]), level)));
+        if level % 3 == 0 {
+            inside = Type::sequence(inside);
+        }
+    }
+    let root = builder.add(Def::structure("Root", vec![m("all", inside)]));
+    builder.finish(Type::Def(root)).unwrap()
+}
+
+/// The same through sequences of sequences alone.
+fn nested(levels: usize) -> Schema {
+    let mut builder = SchemaBuilder::new();
+    let inside = (0..levels).fold(Type::Def(DefId(0)), |inside, _| Type::sequence(inside));
+    let root = builder.add(Def::structure("Root", vec![m("all", inside)]));
+    builder.finish(Type::Def(root)).unwrap()
+}
+
+fn deep_nested(record: &mut Record, levels: usize, depth: usize) {
+    let mut path = String::new();
+    for _ in 0..depth {
+        path = if path.is_empty() { "all".to_string() } else { format!("{path}.all") };
+        for _ in 0..levels {
+            record.resize(&path, 1).unwrap();
+            path.push_str("[0]");
+        }
+    }
+}
+
+/// A value of it that goes as deep as it can.
+fn deep(record: &mut Record, levels: usize, depth: usize) {
+    let mut path = String::new();
+    for _ in 0..depth {
+        let start = if path.is_empty() { "all".to_string() } else { format!("{path}.all") };
+        path = start;
+        for level in (0..levels).rev() {
+            if level % 3 == 0 {
+                record.resize(&path, 1).unwrap();
+                path.push_str("[0]");
+            }
+            path.push_str(".next");
+        }
+        record.resize(&path, 1).unwrap();
+        path.push_str("[0]");
+    }
+}
+
+/// As many levels as limits allow, in a thread with the least stack that threads usually have.
+#[test]
+fn the_stack_suffices_for_what_the_limits_allow() {
+    // Who makes a value that is deeper than that needs a stack for it.
+    in_a_thread(256 << 20, || {
+        for levels in [1, 6, 20, 30] {
+            try_depths(&recursive(levels), |record, depth| deep(record, levels, depth));
+            try_depths(&nested(levels), |record, depth| deep_nested(record, levels, depth));
+        }
+    });
+}
+
+fn in_a_thread<R: Send>(stack: usize, run: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, run).unwrap().join().unwrap()
+    })
+}
+
+fn try_depths(schema: &Schema, fill: impl Fn(&mut Record, usize)) {
+    let shape = Shape::of(schema).unwrap();
+    let records: Vec<Record> = [1, 2, 3, 30, 61, 70]
+        .into_iter()
+        .map(|depth| {
+            let mut record = Record::new(&shape);
+            fill(&mut record, depth);
+            record
+        })
+        .collect();
+    for wire in plain_wires() {
+        for backend in backends() {
+            let Ok(coder) = Coder::new(&wire, &shape, backend) else { continue };
+            let mut carried = 0;
+            for record in &records {
+                let there_and_back = || {
+                    let message = coder.encode(record)?;
+                    let (back, _) = coder.decode(&message, &Record::new(&shape))?;
+                    Ok::<bool, CodecError>(back == *record)
+                };
+                match in_a_thread(2 << 20, there_and_back) {
+                    Ok(same) => {
+                        assert!(same, "{wire:?}, {backend:?}");
+                        carried += 1;
+                    }
+                    Err(error) => assert_eq!(error.kind, FaultKind::TooDeep, "{wire:?}, {backend:?}: {error}"),
+                }
+            }
+            assert!(carried > 0, "{wire:?}, {backend:?}");
+        }
+    }
+}
