@@ -263,6 +263,7 @@ pub fn op_count(program: &Program) -> usize {
 }
 
 /// Counts operations, and the scalars in runs that are checked one by one.
+#[cfg(feature = "jit")]
 pub(crate) fn part_count(program: &Program) -> usize {
     count(program, &|op| match &op.kind {
         OpKind::Run { segments, .. } => {
