@@ -3,6 +3,8 @@
 
 pub mod convert;
 pub mod derived;
+#[cfg(unix)]
+pub mod guard;
 #[path = "../json_support/mod.rs"]
 mod json_support;
 

@@ -57,6 +57,8 @@ impl<'e> Emit<'e, '_> {
     fn encode_op(&mut self, op: &'e Op, frame: Value) {
         match &op.kind {
             OpKind::Need(n) => self.room(op, i64::from(*n) + SLACK),
+            // It needs no room, so there may be none to write zeros into.
+            OpKind::Align(1) => {}
             OpKind::Align(n) => {
                 let (here, zero) = (self.here(), self.constant(0));
                 self.store(zero, here, 0);
