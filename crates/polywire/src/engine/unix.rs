@@ -82,8 +82,12 @@ impl Family for Files {
         address.as_pathname().map_or_else(|| "a client".into(), |path| path.display().to_string())
     }
 
+    /// The listener was shut down, so the file looks abandoned, unless another node has taken the path since: then it is that node's file.
     fn unbound(&self, address: &SockAddr) {
-        remove(address);
+        let _alone = alone_in_folder(address);
+        if is_abandoned(address) {
+            remove(address);
+        }
     }
 }
 
@@ -130,6 +134,19 @@ mod tests {
     use std::sync::Barrier;
 
     use super::*;
+
+    #[test]
+    fn who_leaves_does_not_take_the_file_of_who_came() {
+        let folder = std::env::temp_dir().join(format!("polywire-unix-leave-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let address = SockAddr::unix(folder.join("s")).expect("a short path");
+        let leaving = Files.listen(&address, &EngineOptions::default()).expect("it listens");
+        leaving.shutdown(std::net::Shutdown::Both).expect("it is shut");
+        let _came = Files.listen(&address, &EngineOptions::default()).expect("the path is abandoned");
+        Files.unbound(&address);
+        Files.connect(&address, &EngineOptions::default()).expect("the newcomer still listens");
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
 
     #[test]
     fn of_many_who_come_at_once_one_listens() {
