@@ -73,7 +73,7 @@ fn book(n: usize) -> Book {
     let entry = |i: usize| Entry {
         price: i as f64,
         name: text((n + 7 * i) % 41),
-        flag: i % 2 == 0,
+        flag: i.is_multiple_of(2),
         numbers: (0..(n as u32 + 3) % 17).collect(),
     };
     Book {
@@ -129,7 +129,7 @@ fn records_on_a_warm_path() {
         let mut record = Record::new(&shape);
         let text = |i: usize| Value::Text("y".repeat((n + 5 * i) % 31));
         record.set("title", text(0)).unwrap();
-        if n % 3 > 0 {
+        if !n.is_multiple_of(3) {
             record.set("maybe", Value::List((0..n % 5).map(text).collect())).unwrap();
         }
         let entry = |i: usize| (Value::Text(format!("key{i}")), Value::List((0..i).map(text).collect()));
