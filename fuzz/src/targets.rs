@@ -57,7 +57,11 @@ fn parse(name: &str, input: &[u8], dialect: Dialect) {
 
 fn schema(input: &[u8]) {
     if let Ok(schema) = Schema::from_bytes(input, &SchemaLimits::default()) {
-        assert_eq!(schema.to_bytes(), input, "the encoding is canonical");
+        let encodings = [schema.to_bytes(), schema.to_bytes_with_docs()];
+        assert!(
+            encodings.iter().any(|bytes| bytes == input),
+            "the encoding is canonical, without comments or with them"
+        );
     }
 }
 
@@ -139,7 +143,8 @@ fn transcode(round: u64, input: &[u8]) {
             Ok(()) => {
                 let decoded = decoder(*codec).expect("what encodes decodes").decode(&bytes, &mut back);
                 assert!(decoded.is_ok(), "{}: {decoded:?}", codec.name());
-                assert_eq!(back, record, "{}", codec.name());
+                // By what prints: bits without a name, which some formats keep and others do not, are no part of the value.
+                assert_eq!(format!("{back:?}"), format!("{record:?}"), "{}", codec.name());
             }
             Err(error) => assert_eq!(error.kind, FaultKind::Unrepresentable, "{}: {error}", codec.name()),
         }
