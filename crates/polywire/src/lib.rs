@@ -14,7 +14,7 @@
 //! /// The type as software two versions older has it.
 //! #[derive(Clone, Debug, Default, PartialEq, Message)]
 //! #[polywire(name = "Plant::Pump")]
-//! struct OldPump { pressure_bar: f64, id: u32 }
+//! struct OldPump { pressure_bar: f64, #[polywire(key)] id: u32 }
 //!
 //! let node = Node::new();
 //! let pumps = node.subscriber_on::<OldPump>("pumps", "cdr@inproc/plant")?;
