@@ -6,7 +6,7 @@
 use alloc::{format, string::String, vec::Vec};
 use core::{fmt, marker::PhantomData};
 
-use super::{PathId, Program};
+use super::{PathId, Program, say};
 
 /// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,8 @@ pub enum FaultKind {
     OutOfMemory,
     /// The value cannot be said in this format.
     Unrepresentable,
+    /// The encapsulation header of CDR is another than the type has: expected (for the most significant byte first), got.
+    Encapsulation,
 }
 
 impl FaultKind {
@@ -112,6 +114,7 @@ impl FaultKind {
             FaultKind::Limit => "it takes more than the limits allow",
             FaultKind::OutOfMemory => "memory could not be allocated",
             FaultKind::Unrepresentable => "the value cannot be said in this format",
+            FaultKind::Encapsulation => "the encapsulation header is of another kind than the type",
         }
     }
 }
@@ -225,9 +228,7 @@ impl fmt::Display for CodecError {
             write!(f, "{}: ", self.path)?;
         }
         write!(f, "{} (byte {}", self.kind.describe(), self.offset)?;
-        if self.expected != 0 || self.got != 0 {
-            write!(f, ", expected {}, got {}", self.expected, self.got)?;
-        }
+        say::numbers(f, self.kind, self.expected, self.got)?;
         write!(f, ")")
     }
 }
@@ -347,8 +348,13 @@ impl<'a> Input<'a> {
     /// Skips to the next multiple of `n`, a power of two, from the origin. The position may then lie behind the end.
     #[inline]
     pub fn align(&mut self, n: usize) {
-        let distance = self.pos.wrapping_sub(self.origin);
-        self.pos = self.origin.wrapping_add(distance.wrapping_add(n - 1) & !(n - 1));
+        self.pos = self.pos.wrapping_add(self.padding(n));
+    }
+
+    /// Bytes to the next multiple of `n`, a power of two, from the origin.
+    #[inline]
+    pub fn padding(&self, n: usize) -> usize {
+        self.pos.wrapping_sub(self.origin).wrapping_neg() & (n - 1)
     }
 
     /// Replaces a string's content, charging for what it grows by.

@@ -21,6 +21,7 @@ pub mod jit;
 pub mod kernel;
 pub mod kernels;
 pub mod passes;
+mod say;
 pub mod slice;
 pub mod verify;
 

@@ -52,7 +52,7 @@ macro_rules! by_order {
     )*};
 }
 
-/// The header in front of a message, and the padding behind it. The argument is the identifier.
+/// The header in front of a message, and the padding behind it. The argument is the identifier; decoding, it was read before.
 pub(super) static ENCAPSULATION: RegionDialect = RegionDialect {
     name: "encapsulation",
     restarts_origin: true,
@@ -61,6 +61,22 @@ pub(super) static ENCAPSULATION: RegionDialect = RegionDialect {
     put_begin: put_encapsulation,
     put_end: pad_encapsulation,
 };
+
+/// True if nothing is left of the region for a value of this alignment. Moves nothing.
+pub(super) fn nothing_left(alignment: u8) -> &'static TestKernel {
+    static BY_ALIGNMENT: [TestKernel; 4] = [
+        TestKernel { name: "nothing left", test: is_nothing_left::<1> },
+        TestKernel { name: "nothing left, by 2", test: is_nothing_left::<2> },
+        TestKernel { name: "nothing left, by 4", test: is_nothing_left::<4> },
+        TestKernel { name: "nothing left, by 8", test: is_nothing_left::<8> },
+    ];
+    &BY_ALIGNMENT[alignment.trailing_zeros().min(3) as usize]
+}
+
+/// Refuses an encapsulation header whose identifier was read and is none for the type: the argument is the one that is, for the most
+/// significant byte first.
+pub(super) static OTHER_ENCAPSULATION: ActionKernel =
+    ActionKernel { name: "other encapsulation", get: refuse_encapsulation, put: put_nothing };
 
 by_order! {
     /// A length in front: argument [`SKIP_REST`] or [`EXACT`]. That it restarts the origin changes nothing on the wire, for XCDR2 aligns to
@@ -194,21 +210,23 @@ extern "C" fn begin_members(_: &mut Input<'_>, _: &mut Cursor) -> Status {
 /// Of the second byte of the options: how many bytes of padding are behind the value.
 const PADDING_MASK: u8 = 3;
 
-extern "C" fn get_encapsulation(input: &mut Input<'_>, identifier: u64, cursor: &mut Cursor) -> Status {
-    let head = match input.take(4) {
-        Ok(head) => <[u8; 4]>::try_from(head).unwrap_or_default(),
+extern "C" fn get_encapsulation(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    let options = match input.take(2) {
+        Ok(options) => <[u8; 2]>::try_from(options).unwrap_or_default(),
         Err(failed) => return failed,
     };
-    let got = u64::from(u16::from_be_bytes([head[0], head[1]]));
-    if got != identifier {
-        input.seek(input.position() - 4);
-        return input.fail(FaultKind::WrongKind, identifier, got);
-    }
-    let (padding, left) = (usize::from(head[3] & PADDING_MASK), input.remaining());
+    let (padding, left) = (usize::from(options[1] & PADDING_MASK), input.remaining());
     match left.checked_sub(padding) {
         Some(len) => status(enter(input, len, cursor)),
         None => input.fail(FaultKind::BadLength, padding as u64, left as u64),
     }
+}
+
+extern "C" fn refuse_encapsulation(input: &mut Input<'_>, identifier: u64) -> Status {
+    input.seek(input.position().saturating_sub(2));
+    let got = get_u16::<true>(input).unwrap_or_default();
+    input.seek(input.position().saturating_sub(2));
+    input.fail(FaultKind::Encapsulation, identifier, got.into())
 }
 
 /// What is left over is padding that the sender did not count, or what a newer version of the type has at its end.
@@ -236,6 +254,13 @@ extern "C" fn pad_encapsulation(output: &mut Output<'_>, _: u64, cursor: &mut Cu
     let padding = output.position() - end;
     patch(output, cursor.0[0] as usize - 1, &[padding as u8]);
     output.replace_origin(cursor.0[1] as usize);
+    Status::Ok
+}
+
+extern "C" fn is_nothing_left<const ALIGNMENT: usize>(input: &mut Input<'_>, nothing: &mut u64) -> Status {
+    // Senders pad a message to a multiple of four, and not all count what they padded.
+    let padding = input.padding(ALIGNMENT);
+    *nothing = u64::from(input.remaining() <= padding);
     Status::Ok
 }
 
