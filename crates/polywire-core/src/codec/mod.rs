@@ -122,6 +122,13 @@ impl Options {
         self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
+    /// These and one more, which replaces one of the same name.
+    pub fn with(mut self, name: &str, value: &str) -> Options {
+        self.0.retain(|(known, _)| known != name);
+        self.0.push((name.to_string(), value.to_string()));
+        self
+    }
+
     /// Refuses options and values that the codec does not know.
     pub fn check(&self, codec: &dyn Codec) -> Result<(), LowerError> {
         let wrong = |text: String| Err(LowerError::Option(format!("codec '{}': {text}", codec.name())));
