@@ -24,6 +24,7 @@ pub mod passes;
 mod say;
 pub mod slice;
 pub mod verify;
+mod window;
 
 pub use exec::{Backend, Executable};
 pub use io::{CodecError, Fault, FaultKind, Input, Limits, Output, Status};

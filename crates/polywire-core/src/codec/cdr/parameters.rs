@@ -157,13 +157,6 @@ fn ok(status: Status) -> Result<(), Status> {
     }
 }
 
-/// Overwrites bytes that were written before.
-fn patch(output: &mut Output<'_>, at: usize, bytes: &[u8]) {
-    if let Some(written) = output.written().get_mut(at..at + bytes.len()) {
-        written.copy_from_slice(bytes);
-    }
-}
-
 /// The length of what was written since `start`, or a fault if it is too long for the word that counts it.
 fn length_since(output: &mut Output<'_>, start: usize) -> Result<u32, Status> {
     let len = output.position() - start;
@@ -252,7 +245,7 @@ extern "C" fn pad_encapsulation(output: &mut Output<'_>, _: u64, cursor: &mut Cu
         return Status::Failed;
     }
     let padding = output.position() - end;
-    patch(output, cursor.0[0] as usize - 1, &[padding as u8]);
+    output.patch(cursor.0[0] as usize - 1, &[padding as u8]);
     output.replace_origin(cursor.0[1] as usize);
     Status::Ok
 }
@@ -292,7 +285,7 @@ fn open(output: &mut Output<'_>, cursor: &mut Cursor) {
 extern "C" fn patch_dheader<const BIG: bool>(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
     let [start, origin, _] = cursor.0.map(|word| word as usize);
     output.replace_origin(origin);
-    status(length_since(output, start).map(|len| patch(output, start - 4, &word::<BIG>(len))))
+    status(length_since(output, start).map(|len| output.patch(start - 4, &word::<BIG>(len))))
 }
 
 // Parameters of XCDR1.
@@ -433,7 +426,7 @@ fn finish_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, sta
     let (id, flag) = (argument as u32, if argument >> 32 != 0 { PID_MUST_UNDERSTAND } else { 0 });
     match (short_id(id), u16::try_from(len)) {
         (Some(id), Ok(len)) => {
-            patch(output, start - SHORT_HEADER, &halves::<BIG>(id | flag, len));
+            output.patch(start - SHORT_HEADER, &halves::<BIG>(id | flag, len));
             return Ok(());
         }
         (Some(_), Err(_)) => widen_header(output, start)?,
@@ -441,18 +434,15 @@ fn finish_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, sta
     }
     // A header that was made wider begins where the short one did, so the start of the value tells where it is in one case only.
     let at = if short_id(id).is_some() { start - SHORT_HEADER } else { start - EXTENDED_HEADER };
-    patch(output, at, &halves::<BIG>(PID_EXTENDED | flag, 8));
-    patch(output, at + 4, &word::<BIG>(id));
-    patch(output, at + 8, &word::<BIG>(len));
+    output.patch(at, &halves::<BIG>(PID_EXTENDED | flag, 8));
+    output.patch(at + 4, &word::<BIG>(id));
+    output.patch(at + 8, &word::<BIG>(len));
     Ok(())
 }
 
 /// Moves a value that is too long for a short header back by what an extended one takes more. Its own alignment counts from its start.
 fn widen_header(output: &mut Output<'_>, start: usize) -> Result<(), Status> {
-    let (end, more) = (output.position(), EXTENDED_HEADER - SHORT_HEADER);
-    ok(output.put(&[0; EXTENDED_HEADER - SHORT_HEADER]))?;
-    output.written().copy_within(start..end, start + more);
-    Ok(())
+    ok(output.insert(start, EXTENDED_HEADER - SHORT_HEADER))
 }
 
 // Members of XCDR2.
