@@ -1,6 +1,8 @@
 //! A verified program with the back end that runs it.
 
 use alloc::{sync::Arc, vec::Vec};
+#[cfg(feature = "jit")]
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{
     Direction, FaultKind, Program, Status, interp,
@@ -43,7 +45,13 @@ struct Inner {
     code: std::sync::OnceLock<Option<super::jit::Code>>,
     /// The first instruction of `code`, or null: what each message asks for, without a way through `code`.
     #[cfg(feature = "jit")]
-    entry: core::sync::atomic::AtomicPtr<u8>,
+    entry: AtomicPtr<u8>,
+    /// The same for a program of nothing but runs, which needs neither [`Input`] nor [`Output`].
+    #[cfg(feature = "jit")]
+    direct: AtomicPtr<u8>,
+    /// Bytes of a message where `direct` is not null.
+    #[cfg(feature = "jit")]
+    message_size: usize,
 }
 
 impl Executable {
@@ -56,6 +64,10 @@ impl Executable {
     pub fn prepared(program: Program, backend: Backend) -> Result<Executable, ExecError> {
         verify(&program)?;
         let executable = Executable(Arc::new(Inner {
+            #[cfg(feature = "jit")]
+            direct: Default::default(),
+            #[cfg(feature = "jit")]
+            message_size: passes::message_size(&program).unwrap_or(0),
             program: Arc::new(program),
             #[cfg(feature = "jit")]
             code: Default::default(),
@@ -87,7 +99,8 @@ impl Executable {
     #[cfg(feature = "jit")]
     fn keep(&self, make: impl FnOnce() -> Option<super::jit::Code>) {
         if let Some(code) = self.0.code.get_or_init(make) {
-            self.0.entry.store(code.entry().cast_mut(), core::sync::atomic::Ordering::Release);
+            self.0.entry.store(code.entry().cast_mut(), Ordering::Release);
+            self.0.direct.store(code.direct().cast_mut(), Ordering::Release);
         }
     }
 
@@ -119,6 +132,40 @@ impl Executable {
     #[inline]
     pub unsafe fn encode(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
         assert!(self.0.program.direction == Direction::Encode, "a decode program cannot encode");
+        // SAFETY: as the caller promises.
+        #[cfg(feature = "jit")]
+        if unsafe { self.encode_direct(value, out, limits) } {
+            return Ok(());
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.encode_long(value, out, limits) }
+    }
+
+    /// Decodes `bytes` into the value at `value` and gives how many it took. After an error the value is valid, but of no use.
+    ///
+    /// # Safety
+    /// `value` points to a live value of the program's layout, which nobody else refers to.
+    ///
+    /// # Panics
+    /// If it is an encode program.
+    #[inline]
+    pub unsafe fn decode(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
+        assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
+        // SAFETY: as the caller promises.
+        #[cfg(feature = "jit")]
+        if unsafe { self.decode_direct(bytes, value, limits) } {
+            return Ok(self.0.message_size);
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.decode_long(bytes, value, limits) }
+    }
+
+    /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing it does not need.
+    ///
+    /// # Safety
+    /// As [`Executable::encode`].
+    #[inline(never)]
+    unsafe fn encode_long(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
         let mut output = Output::new(out, limits);
         // SAFETY: the program is verified, and the value is as the caller promises.
         let status = unsafe {
@@ -134,16 +181,12 @@ impl Executable {
         }
     }
 
-    /// Decodes `bytes` into the value at `value` and gives how many it took. After an error the value is valid, but of no use.
+    /// Decodes anything.
     ///
     /// # Safety
-    /// `value` points to a live value of the program's layout, which nobody else refers to.
-    ///
-    /// # Panics
-    /// If it is an encode program.
-    #[inline]
-    pub unsafe fn decode(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
-        assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
+    /// As [`Executable::decode`].
+    #[inline(never)]
+    unsafe fn decode_long(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
         let mut input = Input::new(bytes, limits);
         let status = if bytes.len() > limits.message_bytes {
             input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64)
@@ -163,10 +206,51 @@ impl Executable {
         }
     }
 
+    /// Encodes what is nothing but runs, if that is all and nothing can go wrong; false if [`Executable::encode`] must take the long way.
+    ///
+    /// # Safety
+    /// As [`Executable::encode`], and the program is an encode program.
+    #[cfg(feature = "jit")]
+    #[inline]
+    unsafe fn encode_direct(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> bool {
+        let (Some(direct), size) = (self.direct(), self.0.message_size) else { return false };
+        let room = out.capacity() - out.len();
+        if size > limits.message_bytes || room < size + super::jit::SLACK {
+            return false;
+        }
+        // SAFETY: there is room, the code writes each of `size` bytes, and the value is as the caller promises.
+        unsafe {
+            super::jit::encode_direct(direct, out.as_mut_ptr().add(out.len()), value);
+            out.set_len(out.len() + size);
+        }
+        true
+    }
+
+    /// Decodes what is nothing but runs; false if something may be wrong, and [`Executable::decode`] must take the long way.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`], and the program is a decode program.
+    #[cfg(feature = "jit")]
+    #[inline]
+    unsafe fn decode_direct(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> bool {
+        let Some(direct) = self.direct() else { return false };
+        if bytes.len() < self.0.message_size || bytes.len() > limits.message_bytes {
+            return false;
+        }
+        // SAFETY: the bytes are there, and the value is as the caller promises.
+        unsafe { super::jit::decode_direct(direct, bytes.as_ptr(), value) }
+    }
+
+    #[cfg(feature = "jit")]
+    #[inline]
+    fn direct(&self) -> Option<core::ptr::NonNull<u8>> {
+        core::ptr::NonNull::new(self.0.direct.load(Ordering::Acquire))
+    }
+
     #[cfg(feature = "jit")]
     #[inline]
     fn entry(&self) -> Option<core::ptr::NonNull<u8>> {
-        core::ptr::NonNull::new(self.0.entry.load(core::sync::atomic::Ordering::Acquire))
+        core::ptr::NonNull::new(self.0.entry.load(Ordering::Acquire))
     }
 
     #[cfg(not(feature = "jit"))]
