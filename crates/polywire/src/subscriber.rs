@@ -49,7 +49,7 @@ pub struct Info {
     pub kind: Kind,
     /// Tells instances of a keyed type apart.
     pub key_hash: Option<Id128>,
-    /// Bytes of the payload.
+    /// Bytes of the payload on the wire: as it was compressed, if it was.
     pub bytes: usize,
     /// Writer, type, codec, and where it came from.
     pub source: Arc<Source>,
@@ -375,9 +375,6 @@ impl<C: Coding> Route for RouteOf<C> {
         if let Some(decoder) = self.coding.any_decoder() {
             return Ok(Arc::new(SlotOf { route, decoder, source: source.clone() }));
         }
-        if !announced.compressor.is_empty() {
-            return Err(format!("there is no compressor '{}' here", announced.compressor));
-        }
         let (codec, options) = node.codec(&announced.codec, &announced.options).map_err(|e| e.to_string())?;
         // A writer that has no schema to give is taken at the subscriber's word.
         let writer = schema.or(self.coding.schema()).ok_or("the writer's schema is unknown")?;
@@ -406,7 +403,7 @@ impl<C: Coding> SlotOf<C> {
 
 impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8]) {
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize) {
         if let Some(id) = envelope.extensions.not_understood(&[]) {
             return self.route.tell_undecodable(&format!("extension {id} must be understood and is not"));
         }
@@ -415,7 +412,7 @@ impl<C: Coding> Slot for SlotOf<C> {
             timestamp_ns: envelope.timestamp_ns,
             kind: envelope.kind,
             key_hash: envelope.key_hash,
-            bytes: payload.len(),
+            bytes: wire_bytes,
             source: self.source.clone(),
         };
         let result = match &self.route.delivery {
@@ -432,6 +429,10 @@ impl<C: Coding> Slot for SlotOf<C> {
         if let Err(reason) = result {
             self.route.tell_undecodable(&reason);
         }
+    }
+
+    fn undecodable(&self, reason: &dyn ToString) {
+        self.route.tell_undecodable(reason);
     }
 
     fn lost(&self, count: u64) {
