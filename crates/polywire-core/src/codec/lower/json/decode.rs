@@ -11,10 +11,9 @@ use super::{
     },
     quoted,
     scalars::{self, Form},
-    tables,
 };
 use crate::{
-    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key},
+    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, symbols},
     layout::Scalar,
     program::{Arm, Check, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
     schema::{Def, DefId, DefKind, Type},
@@ -32,9 +31,9 @@ impl DecodeDialect for Dialect {
         let Type::Def(id) = ty else {
             return walk.get(ty, Wire::Kernel(scalars::kernel(ty, wire, Form::Value)), slot);
         };
-        let wire = match tables::flags(walk.writer(), *id) {
+        let wire = match symbols::flags(walk.writer(), *id) {
             Some(flags) => Wire::Symbol(&FLAG_BITS, flags),
-            None => Wire::Symbol(&FIELDS, tables::bit_fields(walk.writer(), *id)),
+            None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.writer(), *id)),
         };
         walk.get(ty, wire, slot)
     }
@@ -43,7 +42,7 @@ impl DecodeDialect for Dialect {
         if slot.place == Place::Sink {
             return skip(walk);
         }
-        let literals = tables::literals(walk.writer(), id, walk.default_literal(slot));
+        let literals = symbols::literals(walk.writer(), id, walk.default_literal(slot));
         walk.get(&Type::Def(id), Wire::Symbol(&NAMED, literals), slot)
     }
 
@@ -119,11 +118,11 @@ impl DecodeDialect for Dialect {
         }
         let writer = walk.writer();
         let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
-        let head = tables::union_head(writer, union.discriminator, cases);
+        let head = symbols::union_head(writer, union.discriminator, cases);
         walk.emit(OpKind::Get(Wire::Symbol(&UNION, head)));
         walk.emit(OpKind::Check(self.discriminators(walk, union)));
         walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
-            walk.emit(OpKind::Get(Wire::Symbol(&CASE, tables::only(&case.member.name))));
+            walk.emit(OpKind::Get(Wire::Symbol(&CASE, symbols::only(&case.member.name))));
             walk.case_value(case)
         })?;
         walk.emit(OpKind::Action(&CLOSE, b'}'.into()));
@@ -147,7 +146,7 @@ impl Dialect {
         let writer = walk.writer();
         match writer.resolve(ty) {
             Type::Def(id) => {
-                let literals = tables::literals(writer, *id, walk.default_literal(slot));
+                let literals = symbols::literals(writer, *id, walk.default_literal(slot));
                 walk.get(ty, Wire::Symbol(&KEY_NAMED, literals), slot)
             }
             ty @ (Type::String { .. } | Type::WString { .. }) => self.text(walk, ty, slot),
