@@ -86,6 +86,8 @@ pub enum FaultKind {
     OutOfMemory,
     /// The value cannot be said in this format.
     Unrepresentable,
+    /// The message uses what the format has and we do not read, because it can do harm or say two things: a document type, an alias.
+    Forbidden,
 }
 
 impl FaultKind {
@@ -112,6 +114,7 @@ impl FaultKind {
             FaultKind::Limit => "it takes more than the limits allow",
             FaultKind::OutOfMemory => "memory could not be allocated",
             FaultKind::Unrepresentable => "the value cannot be said in this format",
+            FaultKind::Forbidden => "the message uses a part of the format that is not read",
         }
     }
 }
