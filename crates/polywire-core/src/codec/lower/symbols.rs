@@ -2,8 +2,9 @@
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
+use super::UnionIn;
 use crate::{
-    program::SymbolTable,
+    program::{Check, SymbolTable},
     schema::{Case, Def, DefId, DefKind, Schema, Type},
 };
 
@@ -34,21 +35,26 @@ pub fn flags(schema: &Schema, id: DefId) -> Option<Arc<SymbolTable>> {
     }
 }
 
-/// A bitset's named fields.
-pub fn bit_fields(schema: &Schema, id: DefId) -> Arc<SymbolTable> {
+/// A bitset's named fields, as a format spells names.
+pub fn bit_fields(schema: &Schema, id: DefId, spelt: &dyn Fn(&str) -> String) -> Arc<SymbolTable> {
     let signed = |ty: &Type| matches!(schema.resolve(ty), Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64);
     let fields = schema.bit_fields(id).into_iter().filter_map(|f| {
         let name = f.name.as_deref()?;
-        Some((field(f.position, f.width, signed(&f.ty)), name.into()))
+        Some((field(f.position, f.width, signed(&f.ty)), spelt(name).into()))
     });
     table(fields, None)
 }
 
-/// What the first key of a union's object can be: its cases with their first labels, and the literals of the discriminator's enum.
-pub fn union_head(schema: &Schema, discriminator: &Type, cases: &[Case]) -> Arc<SymbolTable> {
+/// What a union can begin with: its cases, as a format spells names, with their first labels, and the literals of the discriminator's enum.
+pub fn union_head(
+    schema: &Schema,
+    discriminator: &Type,
+    cases: &[Case],
+    spelt: &dyn Fn(&str) -> String,
+) -> Arc<SymbolTable> {
     let cases_by_name = cases.iter().map(|case| {
         let label = case.labels.first().copied().unwrap_or_else(|| free_label(schema, discriminator, cases));
-        (label, case.member.name.as_str().into())
+        (label, spelt(&case.member.name).into())
     });
     let literals = match schema.resolve(discriminator) {
         Type::Def(id) => enum_literals(schema, *id),
@@ -69,6 +75,17 @@ fn free_label(schema: &Schema, discriminator: &Type, cases: &[Case]) -> i64 {
         _ => (0..).find(|value| !taken(value)),
     };
     free.unwrap_or(0)
+}
+
+/// What a union's discriminator can be.
+pub fn discriminators(schema: &Schema, union: &UnionIn<'_>) -> Check {
+    if let Some(Def { kind: DefKind::Enum { literals, .. }, .. }) = schema.def_of(union.discriminator) {
+        let mut values: Vec<i64> = literals.iter().map(|l| l.value.into()).collect();
+        values.sort_unstable();
+        return Check::OneOf(values.into());
+    }
+    let (min, max) = union.wire.range().unwrap_or((0, 0));
+    Check::Range { min, max }
 }
 
 /// Just one name.

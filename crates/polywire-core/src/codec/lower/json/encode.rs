@@ -1,6 +1,6 @@
 //! Lowering for encoding.
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, string::ToString};
 
 use super::{
     Style,
@@ -31,7 +31,7 @@ impl EncodeDialect for Dialect {
             Some(flags) if self.0.flag_names => Wire::Symbol(&FLAG_NAMES, flags),
             Some(flags) if self.0.form == Form::Value => Wire::Symbol(&FLAG_BITS, flags),
             Some(_) => return self.plain(walk, &Type::Uint64, place, self.0.form),
-            None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.schema(), *id)),
+            None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.schema(), *id, &str::to_string)),
         };
         put(walk, place, wire)
     }

@@ -490,11 +490,7 @@ extern "C" fn put_no_word(output: &mut Output<'_>, _: u64) -> Status {
 }
 
 fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
-    let mut text = *b"\"0x00000000000000000000000000000000\"";
-    for (i, digit) in text[3..35].iter_mut().enumerate() {
-        *digit = b"0123456789abcdef"[(bits >> (124 - 4 * i)) as usize & 15];
-    }
-    output.put(&text)
+    quoted(output, |output| number::put_hex128(output, bits))
 }
 
 /// Its 32 digits, the name of what is not finite, or a number that a double holds exactly.

@@ -10,7 +10,7 @@ mod document;
 mod text;
 
 pub use document::{begin, end, indent, validate};
-pub use text::{Raw, put_attribute, put_text, text};
+pub use text::{Raw, escape_code, put_attribute, put_text, text};
 
 /// Elements inside each other that are passed over, whatever the [`Limits`](crate::program::Limits) allow.
 pub const MAX_DEPTH: usize = 1024;
@@ -80,9 +80,15 @@ pub fn quote(input: &Input<'_>) -> Option<u8> {
 /// The name of the element whose value comes.
 #[inline]
 pub fn own_name(input: &Input<'_>) -> Name {
-    let before = input.message().get(..input.pos).unwrap_or_default();
+    name_before(input, input.pos)
+}
+
+/// The name of the start tag that ends at a position.
+#[inline]
+pub fn name_before(input: &Input<'_>, end: usize) -> Name {
+    let before = input.message().get(..end).unwrap_or_default();
     let start = before.iter().rposition(|b| *b == b'<').map_or(0, |at| at + 1);
-    Name { start, end: input.pos }
+    Name { start, end }
 }
 
 /// White space.
@@ -291,9 +297,8 @@ fn skip_element(input: &mut Input<'_>) -> Result<(), Status> {
             if text::inner(input)? {
                 break;
             }
-            let before = input.message().get(..*behind_name).unwrap_or_default();
-            let start = before.iter().rposition(|b| *b == b'<').map_or(0, |at| at + 1);
-            if close(input, Name { start, end: *behind_name }) == Status::Failed {
+            let name = name_before(input, *behind_name);
+            if close(input, name) == Status::Failed {
                 return Err(Status::Failed);
             }
             depth -= 1;

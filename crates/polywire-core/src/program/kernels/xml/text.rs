@@ -15,6 +15,8 @@ use super::{
 pub struct Raw<'a> {
     /// Valid UTF-8 and well-formed: copying relies on it, so that only this module makes one.
     bytes: &'a [u8],
+    /// Byte of the message where it stands.
+    start: usize,
     attribute: bool,
     /// There are references, comments, processing instructions or CDATA sections.
     markup: bool,
@@ -36,8 +38,8 @@ fn attribute_text<'a>(input: &mut Input<'a>, quote: u8) -> Result<Raw<'a>, Statu
     let rest = input.rest();
     let clean = scan::markup(rest);
     let raw = match clean.ascii && rest.get(clean.len) == Some(&quote) {
-        true => Raw { bytes: &rest[..clean.len], attribute: true, markup: false, special: false },
-        false => long_text(rest, Some(quote)).map_err(|wrong| wrong.report(input))?,
+        true => Raw { bytes: &rest[..clean.len], start: input.pos, attribute: true, markup: false, special: false },
+        false => long_text(rest, input.pos, Some(quote)).map_err(|wrong| wrong.report(input))?,
     };
     input.pos += raw.bytes.len();
     match expect(input, &[quote]) {
@@ -50,13 +52,13 @@ fn attribute_text<'a>(input: &mut Input<'a>, quote: u8) -> Result<Raw<'a>, Statu
 fn element_text<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
     let name = own_name(input);
     if open(input)? {
-        return Ok(Raw { bytes: &[], attribute: false, markup: false, special: false });
+        return Ok(Raw { bytes: &[], start: input.pos, attribute: false, markup: false, special: false });
     }
     let rest = input.rest();
     let clean = scan::markup(rest);
     let raw = match clean.ascii && rest.get(clean.len..clean.len + 2) == Some(b"</") {
-        true => Raw { bytes: &rest[..clean.len], attribute: false, markup: false, special: false },
-        false => long_text(rest, None).map_err(|wrong| wrong.report(input))?,
+        true => Raw { bytes: &rest[..clean.len], start: input.pos, attribute: false, markup: false, special: false },
+        false => long_text(rest, input.pos, None).map_err(|wrong| wrong.report(input))?,
     };
     input.pos += raw.bytes.len();
     if input.rest().get(1).is_some_and(|b| *b != b'/') {
@@ -70,7 +72,7 @@ fn element_text<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
 
 /// Passes over what is in an element, up to a start tag (true) or end tag (false), which comes next.
 pub(super) fn inner(input: &mut Input<'_>) -> Result<bool, Status> {
-    let raw = long_text(input.rest(), None).map_err(|wrong| wrong.report(input))?;
+    let raw = long_text(input.rest(), input.pos, None).map_err(|wrong| wrong.report(input))?;
     input.pos += raw.bytes.len();
     Ok(input.rest().get(1) != Some(&b'/'))
 }
@@ -121,7 +123,7 @@ impl Wrong {
 }
 
 /// Everything up to the closing quote, or up to a tag.
-fn long_text(bytes: &[u8], quote: Option<u8>) -> Result<Raw<'_>, Wrong> {
+fn long_text(bytes: &[u8], start: usize, quote: Option<u8>) -> Result<Raw<'_>, Wrong> {
     let (mut at, mut markup, mut special) = (0, false, false);
     loop {
         let rest = bytes.get(at..).unwrap_or_default();
@@ -163,7 +165,7 @@ fn long_text(bytes: &[u8], quote: Option<u8>) -> Result<Raw<'_>, Wrong> {
             _ => at += 1,
         }
     }
-    Ok(Raw { bytes: &bytes[..at], attribute: quote.is_some(), markup, special: special || markup })
+    Ok(Raw { bytes: &bytes[..at], start, attribute: quote.is_some(), markup, special: special || markup })
 }
 
 /// Text without markup that is to be UTF-8 and without U+FFFE and U+FFFF.
@@ -264,7 +266,7 @@ pub(super) fn is_unspeakable(c: char) -> bool {
 }
 
 /// The code of `_xHHHH_`, seven bytes.
-pub(super) fn escape_code(bytes: &[u8]) -> Option<u32> {
+pub fn escape_code(bytes: &[u8]) -> Option<u32> {
     let [b'_', b'x', a, b, c, d, b'_', ..] = bytes else { return None };
     [a, b, c, d].into_iter().try_fold(0, |code, digit| Some(code << 4 | char::from(*digit).to_digit(16)?))
 }
@@ -291,14 +293,14 @@ impl<'a> Raw<'a> {
         self.bytes
     }
 
+    /// Byte of the message where they stand.
+    pub fn start(self) -> usize {
+        self.start
+    }
+
     /// There are references, comments, processing instructions or CDATA sections among the bytes.
     pub fn has_markup(self) -> bool {
         self.markup
-    }
-
-    /// Nothing but white space.
-    pub fn is_blank(self) -> bool {
-        !self.markup && self.bytes.iter().all(|b| is_space(*b))
     }
 
     /// The text that is meant, piece by piece.
