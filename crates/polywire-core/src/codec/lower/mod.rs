@@ -19,6 +19,7 @@ use crate::{
 
 pub mod decode;
 pub mod encode;
+pub mod kinds;
 
 pub use decode::{CaseIn, DecodeDialect, DecodeWalk, MemberIn, Slot, UnionIn};
 pub use encode::{EncodeDialect, EncodeWalk, MemberOut, UnionOut};
