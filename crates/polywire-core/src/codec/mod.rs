@@ -39,6 +39,7 @@ use crate::{
 };
 
 pub mod bson;
+pub mod cbor;
 pub mod cdr;
 mod dynamic;
 pub mod json;
@@ -49,7 +50,7 @@ pub use dynamic::{DynDecoder, DynEncoder};
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.
-pub static CODECS: &[&dyn Codec] = &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON, &msgpack::MSGPACK];
+pub static CODECS: &[&dyn Codec] = &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON, &msgpack::MSGPACK, &cbor::CBOR];
 
 /// The codec with a name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {

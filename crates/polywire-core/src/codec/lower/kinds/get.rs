@@ -111,10 +111,20 @@ pub(super) extern "C" fn single<F: Format>(input: &mut Input<'_>, value: &mut u6
 pub(super) fn double_of(head: Head) -> Result<f64, FaultKind> {
     match head {
         Head::Double(number) => Ok(number),
-        Head::Single(number) => Ok(number.into()),
+        Head::Single(number) => Ok(widen(number)),
         Head::Unsigned(n) => exact(n.into()),
         Head::Negative(n) => exact(-1 - i128::from(n)),
         _ => Err(FaultKind::WrongKind),
+    }
+}
+
+/// The same value, and the same payload of a NaN.
+#[inline(always)]
+pub(super) fn widen(single: f32) -> f64 {
+    let bits = u64::from(single.to_bits());
+    match single.is_nan() {
+        true => f64::from_bits(bits << 32 & 1 << 63 | 0x7FF << 52 | (bits & 0x7F_FFFF) << 29),
+        false => single.into(),
     }
 }
 
@@ -317,11 +327,7 @@ pub(super) extern "C" fn key_character<F: Format>(input: &mut Input<'_>, value: 
     with_key::<F>(input, value, |key| one_character(key).map(u64::from))
 }
 
-pub(super) extern "C" fn key_literal<F: Format>(
-    input: &mut Input<'_>,
-    table: &SymbolTable,
-    value: &mut u64,
-) -> Status {
+pub(super) extern "C" fn key_literal<F: Format>(input: &mut Input<'_>, table: &SymbolTable, value: &mut u64) -> Status {
     with_key::<F>(input, value, |key| match key.first() {
         Some(b'-' | b'0'..=b'9') => decimal::<i64>(key).map(|number| number as u64),
         _ => table.value(key).or(table.otherwise).map(|n| n as u64).ok_or(FaultKind::UnknownLiteral),

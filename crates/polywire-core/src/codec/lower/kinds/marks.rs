@@ -69,7 +69,8 @@ impl<F: Format> Marks<F> {
         put_end: put_nothing,
     };
     /// A union that is an array of its discriminator and its value, or null.
-    pub const PAIR: &'static RegionDialect = &RegionDialect { get_begin: begin_pair::<F>, get_end: end_pair::<F>, ..*Self::UNION };
+    pub const PAIR: &'static RegionDialect =
+        &RegionDialect { get_begin: begin_pair::<F>, get_end: end_pair::<F>, ..*Self::UNION };
     /// What selects the case of the union that comes next. It stays where it is.
     pub const SELECTOR: &'static SymbolKernel =
         &SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector::<F>, put: put_no_symbol };

@@ -18,13 +18,8 @@ impl<F: Format> Kernels<F> {
         wide: None,
     };
     /// An integer of at most 64 bits with sign; the program checks the type's range.
-    pub const SIGNED: &'static ScalarKernel = &ScalarKernel {
-        name: "signed",
-        scalar: Scalar::I64,
-        get: get::signed::<F>,
-        put: put_signed::<F>,
-        wide: None,
-    };
+    pub const SIGNED: &'static ScalarKernel =
+        &ScalarKernel { name: "signed", scalar: Scalar::I64, get: get::signed::<F>, put: put_signed::<F>, wide: None };
     pub const UNSIGNED: &'static ScalarKernel = &ScalarKernel {
         name: "unsigned",
         scalar: Scalar::U64,
@@ -32,20 +27,10 @@ impl<F: Format> Kernels<F> {
         put: put_unsigned::<F>,
         wide: None,
     };
-    pub const SINGLE: &'static ScalarKernel = &ScalarKernel {
-        name: "single",
-        scalar: Scalar::F32,
-        get: get::single::<F>,
-        put: put_single::<F>,
-        wide: None,
-    };
-    pub const DOUBLE: &'static ScalarKernel = &ScalarKernel {
-        name: "double",
-        scalar: Scalar::F64,
-        get: get::double::<F>,
-        put: put_double::<F>,
-        wide: None,
-    };
+    pub const SINGLE: &'static ScalarKernel =
+        &ScalarKernel { name: "single", scalar: Scalar::F32, get: get::single::<F>, put: put_single::<F>, wide: None };
+    pub const DOUBLE: &'static ScalarKernel =
+        &ScalarKernel { name: "double", scalar: Scalar::F64, get: get::double::<F>, put: put_double::<F>, wide: None };
     pub const CHARACTER: &'static ScalarKernel = &ScalarKernel {
         name: "character",
         scalar: Scalar::U16,
@@ -94,21 +79,11 @@ impl<F: Format> Kernels<F> {
         put: put_key_literal::<F>,
     };
     /// What stands before so many octets; on the other way, what selects a union's case in a row.
-    pub const BYTES: &'static ScalarKernel = &ScalarKernel {
-        name: "bytes",
-        scalar: Scalar::U64,
-        get: get::unsigned::<F>,
-        put: put_bytes::<F>,
-        wide: None,
-    };
+    pub const BYTES: &'static ScalarKernel =
+        &ScalarKernel { name: "bytes", scalar: Scalar::U64, get: get::unsigned::<F>, put: put_bytes::<F>, wide: None };
     /// The number of elements.
-    pub const ARRAY: &'static ScalarKernel = &ScalarKernel {
-        name: "array",
-        scalar: Scalar::U64,
-        get: get::array::<F>,
-        put: put_array::<F>,
-        wide: None,
-    };
+    pub const ARRAY: &'static ScalarKernel =
+        &ScalarKernel { name: "array", scalar: Scalar::U64, get: get::array::<F>, put: put_array::<F>, wide: None };
     /// The number of entries.
     pub const MAP: &'static ScalarKernel =
         &ScalarKernel { name: "map", scalar: Scalar::U64, get: get::map::<F>, put: put_map::<F>, wide: None };
@@ -127,7 +102,7 @@ extern "C" fn put_unsigned<F: Format>(output: &mut Output<'_>, value: u64) -> St
 }
 
 extern "C" fn put_single<F: Format>(output: &mut Output<'_>, bits: u64) -> Status {
-    F::put_shortest(output, f64::from(f32::from_bits(bits as u32)))
+    F::put_shortest(output, get::widen(f32::from_bits(bits as u32)))
 }
 
 extern "C" fn put_double<F: Format>(output: &mut Output<'_>, bits: u64) -> Status {

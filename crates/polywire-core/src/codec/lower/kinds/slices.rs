@@ -2,7 +2,7 @@
 
 use super::{
     Extent, Format, Head, OPEN,
-    get::{double_of, fail_at, ok, pass_pieces, signed_of, single_of, take, unsigned_of, wrong_kind},
+    get::{double_of, fail_at, ok, pass_pieces, signed_of, single_of, take, unsigned_of, widen, wrong_kind},
 };
 use crate::{
     layout::Scalar,
@@ -94,7 +94,7 @@ numbers! {
     i32 I32 |head| signed_of(head).and_then(narrow), |n, output, _| F::put_signed(output, n.into());
     i64 I64 signed_of, |n, output, _| F::put_signed(output, n);
     f32 F32 single_of, |n, output, shortest| match shortest {
-        true => F::put_shortest(output, n.into()),
+        true => F::put_shortest(output, widen(n)),
         false => output.put_word(u64::from(n.to_bits().swap_bytes()) << 8 | u64::from(F::MARKS.single), 5),
     };
     f64 F64 double_of, |n, output, shortest| match shortest {
