@@ -86,7 +86,7 @@ impl kinds::Format for Format {
     }
 
     #[inline]
-    fn ends(input: &mut Input<'_>) -> Read<bool> {
+    fn ends(input: &mut Input<'_>, _: bool) -> Read<bool> {
         Ok(next_is(input, &[BREAK]))
     }
 

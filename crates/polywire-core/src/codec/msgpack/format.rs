@@ -80,7 +80,7 @@ impl kinds::Format for Format {
         Format::skip(input).map(|()| None)
     }
 
-    fn ends(_: &mut Input<'_>) -> Read<bool> {
+    fn ends(_: &mut Input<'_>, _: bool) -> Read<bool> {
         Ok(false)
     }
 

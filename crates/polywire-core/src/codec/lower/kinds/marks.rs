@@ -88,15 +88,16 @@ impl<F: Format> Marks<F> {
     pub const SKIP: &'static ActionKernel = &ActionKernel { name: "skip", get: skip::<F>, put: put_no_action };
 }
 
-fn open(extent: Extent, cursor: &mut Cursor) -> Status {
-    cursor.0 = [extent.count, extent.kind.into(), 0];
+/// How many are left, what they all are, and whether they are entries.
+fn open(extent: Extent, map: bool, cursor: &mut Cursor) -> Status {
+    cursor.0 = [extent.count, extent.kind.into(), map.into()];
     Status::Ok
 }
 
 extern "C" fn begin_map<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
     let start = input.position();
     match F::head(input) {
-        Ok(Head::Map(extent)) => open(extent, cursor),
+        Ok(Head::Map(extent)) => open(extent, true, cursor),
         Ok(_) => wrong_kind(input, start),
         Err(failed) => failed,
     }
@@ -105,7 +106,7 @@ extern "C" fn begin_map<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor) -
 extern "C" fn begin_array<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
     let start = input.position();
     match F::head(input) {
-        Ok(Head::Array(extent)) => open(extent, cursor),
+        Ok(Head::Array(extent)) => open(extent, false, cursor),
         Ok(_) => wrong_kind(input, start),
         Err(failed) => failed,
     }
@@ -114,11 +115,11 @@ extern "C" fn begin_array<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor)
 /// Counts what comes next, if anything does.
 #[inline(always)]
 fn more<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor) -> Result<bool, Status> {
-    let [count, kind, _] = &mut cursor.0;
+    let [count, kind, map] = &mut cursor.0;
     match *count {
         0 => return Ok(false),
         OPEN if !F::COUNTED => {
-            if F::ends(input)? {
+            if F::ends(input, *map != 0)? {
                 return Ok(false);
             }
         }
@@ -221,7 +222,9 @@ extern "C" fn null<F: Format>(input: &mut Input<'_>, is: &mut u64) -> Status {
 extern "C" fn begin_row<F: Format>(input: &mut Input<'_>, len: u64, cursor: &mut Cursor) -> Status {
     let start = input.position();
     match F::head(input) {
-        Ok(Head::Array(extent)) if extent.count == len || (extent.count == OPEN && !F::COUNTED) => open(extent, cursor),
+        Ok(Head::Array(extent)) if extent.count == len || (extent.count == OPEN && !F::COUNTED) => {
+            open(extent, false, cursor)
+        }
         Ok(Head::Array(extent)) => {
             input.seek(start);
             input.fail(FaultKind::Count, len, extent.count)
@@ -235,7 +238,7 @@ extern "C" fn end_row<F: Format>(input: &mut Input<'_>, len: u64, cursor: &mut C
     if F::COUNTED || cursor.0[0] != OPEN {
         return Status::Ok;
     }
-    match F::ends(input) {
+    match F::ends(input, false) {
         Ok(true) => Status::Ok,
         Ok(false) => input.fail(FaultKind::Count, len, len + 1),
         Err(failed) => failed,

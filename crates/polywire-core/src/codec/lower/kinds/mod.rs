@@ -21,6 +21,7 @@ mod slices;
 pub use decode::Decode;
 pub use encode::Encode;
 pub use get::{fixed, skip_items};
+pub use put::with_decimal;
 
 /// A format whose values begin with what they are.
 ///
@@ -44,8 +45,8 @@ pub trait Format: Sized + 'static {
     /// Reads the name of a map's entry; none if the key is something else, which was passed over then.
     fn name<'a>(input: &mut Input<'a>) -> Result<Option<&'a [u8]>, Status>;
 
-    /// True, and behind it, if an array or map of no known length ends here.
-    fn ends(input: &mut Input<'_>) -> Result<bool, Status>;
+    /// True, and behind it, if a map (or else an array) of no known length ends here.
+    fn ends(input: &mut Input<'_>, map: bool) -> Result<bool, Status>;
 
     /// True, and behind it, if null comes next.
     fn null(input: &mut Input<'_>) -> bool;

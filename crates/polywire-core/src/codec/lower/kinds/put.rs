@@ -150,7 +150,7 @@ fn put_decimal<F: Format>(output: &mut Output<'_>, negative: bool, value: u64) -
 }
 
 /// The shortest way to write an integer.
-pub(super) fn with_decimal<T>(negative: bool, mut value: u64, take: impl FnOnce(&str) -> T) -> T {
+pub fn with_decimal<T>(negative: bool, mut value: u64, take: impl FnOnce(&str) -> T) -> T {
     let mut digits = [b'-'; 21];
     let mut start = digits.len();
     loop {

@@ -157,7 +157,7 @@ fn open_array<F: Format, T: Number>(
     elements: &mut Elements<'_>,
     kind: u32,
 ) -> Result<(), Status> {
-    while !F::ends(input)? {
+    while !F::ends(input, false)? {
         input.tag = kind;
         let value = number::<F, T>(input)?;
         value.to_bytes(elements.spare(input, 1)?.get_mut(..T::SCALAR.size()).unwrap_or_default());
