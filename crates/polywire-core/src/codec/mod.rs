@@ -41,6 +41,7 @@ use crate::{
 pub mod bson;
 pub mod cdr;
 mod dynamic;
+pub mod fast;
 pub mod json;
 pub mod lower;
 

@@ -1,0 +1,3 @@
+//! FAST 1.1.
+
+pub mod template;
