@@ -21,6 +21,7 @@ use super::{Direction, Input, Output, Program, Status, passes::part_count};
 mod decode;
 mod emit;
 mod encode;
+mod fields;
 mod shims;
 
 /// Operations and checked scalars up to which machine code is made; beyond, compiling takes longer than it is worth.

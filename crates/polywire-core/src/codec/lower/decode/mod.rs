@@ -174,6 +174,7 @@ pub fn lower(
         root: Block(walk.ops),
         routines: walk.routines.into_iter().flatten().collect(),
         paths: walk.paths.all,
+        bank: None,
     })
 }
 
