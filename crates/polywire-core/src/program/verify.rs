@@ -154,10 +154,7 @@ impl Verifier<'_> {
             |block: &Block, mut inside: State| self.block(block, &mut inside, depth + 1).map_err(Refused::Inside);
         let before = *state;
         match kind {
-            OpKind::Need(_)
-            | OpKind::SetText(Place::Sink, _)
-            | OpKind::Literal(_)
-            | OpKind::Fail(_) => {}
+            OpKind::Need(_) | OpKind::SetText(Place::Sink, _) | OpKind::Literal(_) | OpKind::Fail(_) => {}
             OpKind::Action(kernel, _) => self.has_bank(kernel_needs_bank(kernel))?,
             OpKind::Align(n) => require(matches!(n, 1 | 2 | 4 | 8), "alignment is 1, 2, 4 or 8")?,
             OpKind::Run { segments, size } => self.run(segments, *size, state)?,
@@ -351,10 +348,11 @@ impl Verifier<'_> {
         let bank = self.program.bank.as_ref().ok_or("the program has no bank")?;
         let mut sound = field.is_sound();
         field.each(&mut |part| {
-            let slots = if part.kind == FieldKind::Decimal { 2 } else { 1 };
-            let slot = part.slot.checked_add(slots).is_some_and(|end| end <= bank.slots);
-            let text = !part.kind.is_text() || part.text < bank.texts;
-            sound &= !part.has_slot() || slot && text;
+            let second = match part.kind {
+                FieldKind::Decimal => part.text < bank.slots,
+                _ => !part.kind.is_text() || part.text < bank.texts,
+            };
+            sound &= !part.has_slot() || part.slot < bank.slots && second;
         });
         require(sound, "the field is none, or its slots are not in the bank")
     }

@@ -134,7 +134,9 @@ impl<'e> Emit<'e, '_> {
                 self.call_routine(op, *routine, frame, shims::too_deep_input as *const u8);
             }
             OpKind::TestField(field) => self.decode_test(op, field),
-            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => self.decode_by_interpreter(op, frame),
+            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => {
+                self.decode_by_interpreter(op, frame)
+            }
             OpKind::Map { .. } | OpKind::Members { .. } => {
                 self.decode_by_interpreter(op, frame);
                 self.accumulator = None;

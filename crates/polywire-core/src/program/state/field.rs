@@ -13,9 +13,9 @@ pub struct Field {
     pub optional: bool,
     /// How it refers to the previous value.
     pub operator: Operator,
-    /// Where the previous value is; two slots of a decimal. Looked at by operators that refer to it.
+    /// Where the previous value is, for operators that refer to it.
     pub slot: u32,
-    /// Where the previous string or bytes are, beside the tag in [`Field::slot`].
+    /// Where the previous string or bytes are, beside the tag in [`Field::slot`]; of a decimal, the slot of the previous mantissa.
     pub text: u32,
     /// What the slot's tag is with a value of this type: 2 or more.
     pub tag: u8,
@@ -58,12 +58,19 @@ pub enum FieldKind {
     },
     /// An integer that is a decimal on the wire.
     Whole(Box<Field>),
+    /// The bits of a floating-point number: an unsigned integer.
+    Bits {
+        /// A `float`, not a `double`.
+        single: bool,
+        /// The integer, of as many bits.
+        bits: Box<Field>,
+    },
 }
 
 impl FieldKind {
     /// True where a value fits the accumulator.
     pub fn is_scalar(&self) -> bool {
-        matches!(self, FieldKind::Int { .. } | FieldKind::Float { .. } | FieldKind::Whole(_))
+        matches!(self, FieldKind::Int { .. } | FieldKind::Float { .. } | FieldKind::Whole(_) | FieldKind::Bits { .. })
     }
 
     /// True where a value is bytes.
@@ -124,8 +131,8 @@ impl Field {
     pub fn scalar(&self) -> Scalar {
         match self.kind {
             FieldKind::Int { signed: false, .. } => Scalar::U64,
-            FieldKind::Float { single: true, .. } => Scalar::F32,
-            FieldKind::Float { single: false, .. } => Scalar::F64,
+            FieldKind::Float { single: true, .. } | FieldKind::Bits { single: true, .. } => Scalar::F32,
+            FieldKind::Float { single: false, .. } | FieldKind::Bits { single: false, .. } => Scalar::F64,
             _ => Scalar::I64,
         }
     }
@@ -135,7 +142,7 @@ impl Field {
         match &self.kind {
             FieldKind::Split(parts) => parts.iter().map(Field::bits).sum(),
             FieldKind::Float { decimal, bits, .. } => decimal.bits() + bits.as_ref().map_or(0, |bits| bits.bits()),
-            FieldKind::Whole(decimal) => decimal.bits(),
+            FieldKind::Whole(inner) | FieldKind::Bits { bits: inner, .. } => inner.bits(),
             _ => match self.operator {
                 Operator::None | Operator::Delta => 0,
                 Operator::Constant => u32::from(self.optional),
@@ -149,7 +156,9 @@ impl Field {
         match &self.kind {
             FieldKind::Split(parts) if self.optional => parts[0].min_wire(),
             FieldKind::Split(parts) => parts.iter().map(Field::min_wire).sum(),
-            FieldKind::Float { decimal, .. } | FieldKind::Whole(decimal) => decimal.min_wire(),
+            FieldKind::Float { decimal: inner, .. } | FieldKind::Whole(inner) | FieldKind::Bits { bits: inner, .. } => {
+                inner.min_wire()
+            }
             kind => match self.operator {
                 Operator::None | Operator::Delta if *kind == FieldKind::Decimal && !self.optional => 2,
                 Operator::None | Operator::Delta => 1,
@@ -167,7 +176,7 @@ impl Field {
                 decimal.each(f);
                 bits.iter().for_each(|bits| bits.each(f));
             }
-            FieldKind::Whole(decimal) => decimal.each(f),
+            FieldKind::Whole(inner) | FieldKind::Bits { bits: inner, .. } => inner.each(f),
             _ => {}
         }
     }
@@ -182,7 +191,8 @@ impl Field {
     /// True if its parts, range and initial value are of its type.
     pub fn is_sound(&self) -> bool {
         let int = |field: &Field| matches!(field.kind, FieldKind::Int { .. }) && field.is_sound();
-        let decimal = |field: &Field| matches!(field.kind, FieldKind::Decimal | FieldKind::Split(_)) && field.is_sound();
+        let decimal =
+            |field: &Field| matches!(field.kind, FieldKind::Decimal | FieldKind::Split(_)) && field.is_sound();
         let own = match &self.kind {
             FieldKind::Int { signed, min, max } => {
                 let (least, most) =
@@ -202,13 +212,21 @@ impl Field {
                 !matches!(self.operator, Operator::Increment | Operator::Tail)
                     && matches!(self.initial, None | Some(Initial::Decimal { .. }))
             }
-            FieldKind::Split(parts) => parts.iter().all(int) && !parts[1].optional && parts[0].optional == self.optional,
+            FieldKind::Split(parts) => {
+                parts.iter().all(int) && !parts[1].optional && parts[0].optional == self.optional
+            }
             FieldKind::Float { decimal: number, bits, .. } => {
                 decimal(number)
                     && number.optional == (self.optional || bits.is_some())
                     && bits.as_ref().is_none_or(|bits| int(bits) && bits.optional)
             }
             FieldKind::Whole(number) => decimal(number) && number.optional == self.optional,
+            FieldKind::Bits { single, bits } => {
+                let most = if *single { u32::MAX.into() } else { u64::MAX };
+                int(bits)
+                    && bits.optional == self.optional
+                    && matches!(bits.kind, FieldKind::Int { signed: false, max, .. } if max <= most.into())
+            }
         };
         let valued = !matches!(self.operator, Operator::Constant | Operator::Default)
             || self.initial.is_some()

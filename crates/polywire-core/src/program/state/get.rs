@@ -51,6 +51,7 @@ pub(crate) fn get(input: &mut Input<'_>, field: &Field) -> Got {
                 None => Err(input.fail(FaultKind::MissingMember, 0, 0)),
             }
         }
+        FieldKind::Bits { bits, .. } => get(input, bits),
         FieldKind::Whole(decimal) => {
             if !get(input, decimal)? {
                 return Ok(false);
@@ -295,12 +296,12 @@ fn decimal(input: &mut Input<'_>, field: &Field) -> Got {
 
 fn previous_decimal(input: &mut Input<'_>, field: &Field) -> (i64, i64) {
     let state = input.state();
-    (state.value(field.slot) as i64, state.value(field.slot + 1) as i64)
+    (state.value(field.slot) as i64, state.value(field.text) as i64)
 }
 
 fn assign_decimal(input: &mut Input<'_>, field: &Field, (exponent, mantissa): (i64, i64)) {
     assign(input, field, exponent as u64);
-    input.state().set_value(field.slot + 1, mantissa as u64);
+    input.state().set_value(field.text, mantissa as u64);
 }
 
 /// Exponent and mantissa without an operator.

@@ -23,7 +23,7 @@ pub(crate) use put::{Out, put, put_int};
 /// The slots that a program's fields refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bank {
-    /// Slots of 64 bits. A decimal takes two.
+    /// Slots of 64 bits with a tag. A decimal takes two.
     pub slots: u32,
     /// Slots for strings and bytes; each has its tag in a slot of 64 bits, too.
     pub texts: u32,
@@ -285,4 +285,3 @@ impl<'a> Output<'a> {
         self.state.as_mut().expect("a program with fields has a bank, and whoever runs it a state")
     }
 }
-

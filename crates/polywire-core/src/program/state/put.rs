@@ -63,6 +63,7 @@ fn put_value(output: &mut Output<'_>, field: &Field, value: Out<'_>) -> Put {
             put_value(output, decimal, Out::Absent)?;
             bits.as_ref().map_or(Ok(()), |bits| int(output, bits, None))
         }
+        (FieldKind::Bits { bits, .. }, value) => put_value(output, bits, value),
         (FieldKind::Whole(inner), Out::Word(value)) => {
             let (exponent, mantissa) = normal(0, value as i64);
             put_value(output, inner, Out::Decimal(exponent, mantissa))
@@ -307,12 +308,12 @@ fn decimal(output: &mut Output<'_>, field: &Field, value: Option<(i64, i64)>) ->
 
 fn previous_decimal(output: &mut Output<'_>, field: &Field) -> (i64, i64) {
     let state = output.state();
-    (state.value(field.slot) as i64, state.value(field.slot + 1) as i64)
+    (state.value(field.slot) as i64, state.value(field.text) as i64)
 }
 
 fn assign_decimal(output: &mut Output<'_>, field: &Field, (exponent, mantissa): (i64, i64)) {
     assign(output, field, exponent as u64);
-    output.state().set_value(field.slot + 1, mantissa as u64);
+    output.state().set_value(field.text, mantissa as u64);
 }
 
 fn scaled(output: &mut Output<'_>, field: &Field, value: Option<(i64, i64)>) -> Put {
@@ -423,4 +424,3 @@ fn ascii(output: &mut Output<'_>, value: &[u8], nullable: bool) -> Put {
     }
     Ok(())
 }
-

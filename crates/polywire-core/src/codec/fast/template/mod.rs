@@ -24,6 +24,8 @@ mod read;
 mod value;
 mod write;
 
+pub(crate) use value::range;
+
 /// The namespace of template definitions.
 pub const NAMESPACE: &str = "http://www.fixprotocol.org/ns/fast/td/1.1";
 
