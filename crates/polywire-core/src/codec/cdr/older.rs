@@ -118,13 +118,8 @@ impl Dialect {
     fn first_alignment(&self, schema: &Schema, member: &MemberIn<'_>) -> u8 {
         let ty = schema.resolve(&member.writer.ty);
         match (fixed_scalar(schema, ty), ty) {
-            _ if member.writer.optional => {
-                if self.version == Version::One {
-                    4
-                } else {
-                    1
-                }
-            }
+            _ if member.writer.optional && self.version == Version::One => 4,
+            _ if member.writer.optional => 1,
             (Some(scalar), _) => self.alignment(scalar),
             (None, Type::String { .. } | Type::WString { .. } | Type::Sequence { .. } | Type::Map { .. }) => 4,
             (None, Type::Def(id)) if self.delimited(schema.def(*id)) => 4,
