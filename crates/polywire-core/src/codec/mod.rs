@@ -46,6 +46,7 @@ pub mod fast;
 pub mod json;
 pub mod lower;
 pub mod msgpack;
+pub mod stream;
 pub mod ubjson;
 pub mod xml;
 
