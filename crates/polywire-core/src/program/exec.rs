@@ -11,6 +11,7 @@ use super::{
     verify::{VerifyError, verify},
     window::WINDOW,
 };
+use crate::layout::SharedBytes;
 
 /// Which back end runs a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -182,6 +183,24 @@ impl Executable {
         unsafe { self.decode_long(bytes, value, limits) }
     }
 
+    /// As [`Executable::decode`], of a message of which the value may hold parts.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    ///
+    /// # Panics
+    /// As [`Executable::decode`].
+    pub unsafe fn decode_shared(
+        &self,
+        message: &SharedBytes,
+        value: *mut u8,
+        limits: &Limits,
+    ) -> Result<usize, CodecError> {
+        assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
+        // SAFETY: as the caller promises.
+        unsafe { self.decode_input(Input::of_shared(message, limits), value) }
+    }
+
     /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing it does not need.
     ///
     /// # Safety
@@ -234,9 +253,17 @@ impl Executable {
     /// As [`Executable::decode`].
     #[inline(never)]
     unsafe fn decode_long(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
-        let mut input = Input::new(bytes, limits);
-        let status = if bytes.len() > limits.message_bytes {
-            input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64)
+        // SAFETY: as the caller promises.
+        unsafe { self.decode_input(Input::new(bytes, limits), value) }
+    }
+
+    /// # Safety
+    /// As [`Executable::decode`], and the program is a decode program.
+    #[inline(always)]
+    unsafe fn decode_input(&self, mut input: Input<'_>, value: *mut u8) -> Result<usize, CodecError> {
+        let (len, most) = (input.message().len(), input.limits().message_bytes);
+        let status = if len > most {
+            input.fail(FaultKind::Limit, most as u64, len as u64)
         } else {
             // SAFETY: the program is verified, and the value is as the caller promises.
             unsafe {
@@ -248,7 +275,7 @@ impl Executable {
             }
         };
         match status {
-            Status::Ok => Ok(input.position().min(bytes.len())),
+            Status::Ok => Ok(input.position().min(len)),
             Status::Failed => Err(CodecError::new(input.fault(), &self.0.program)),
         }
     }

@@ -7,6 +7,7 @@ use alloc::{format, string::String, vec::Vec};
 use core::{fmt, marker::PhantomData};
 
 use super::{PathId, Program, say, window::Window};
+use crate::layout::SharedBytes;
 
 /// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,6 +250,8 @@ pub struct Input<'a> {
     pub(crate) len: usize,
     pub(crate) limits: &'a Limits,
     pub(crate) fault: Option<Fault>,
+    /// The same bytes, of which values may hold parts.
+    pub(crate) shared: Option<&'a SharedBytes>,
     bytes: PhantomData<&'a [u8]>,
 }
 
@@ -266,8 +269,14 @@ impl<'a> Input<'a> {
             len: bytes.len(),
             limits,
             fault: None,
+            shared: None,
             bytes: PhantomData,
         }
+    }
+
+    /// The same of bytes of which values may hold parts.
+    pub(crate) fn of_shared(message: &'a SharedBytes, limits: &'a Limits) -> Input<'a> {
+        Input { shared: Some(message), ..Input::new(message, limits) }
     }
 
     /// Records a fault at the current position.
