@@ -49,7 +49,7 @@ pub use polywire_core::{
     codec,
     envelope::Kind,
     layout,
-    layout::{Char8, Char16, Float128, Message, Record, Shape},
+    layout::{Char8, Char16, Float128, Message, Record, Shape, SharedBytes, SharedStr},
     program, schema,
     schema::Schema,
 };

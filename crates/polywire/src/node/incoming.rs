@@ -14,7 +14,7 @@ use polywire_core::{
 
 use super::{Inner, PortEntry};
 use crate::{
-    engine::{LinkInfo, LinkSink},
+    engine::{Held, LinkInfo, LinkSink},
     events::NodeEvent,
 };
 
@@ -29,7 +29,8 @@ pub(crate) trait Route: Send + Sync {
 
 /// A subscriber's end of one channel.
 pub(crate) trait Slot: Send + Sync {
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8]);
+    /// `held` says where the payload may be held, if it may.
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], held: Option<Held<'_>>);
     fn lost(&self, count: u64);
     /// Everything that came so far was delivered.
     fn drained(&self);
@@ -236,6 +237,22 @@ impl Incoming {
         }
     }
 
+    #[inline]
+    fn pass(&self, envelope: &Envelope<'_>, payload: &[u8], held: Option<Held<'_>>) {
+        let slots = {
+            let mut state = self.lock();
+            let State { channels, touched, .. } = &mut *state;
+            let Some(channel) = channels.get_mut(&envelope.channel) else { return };
+            if !std::mem::replace(&mut channel.touched, true) {
+                touched.push(envelope.channel);
+            }
+            channel.slots.clone()
+        };
+        for (_, slot) in slots.iter() {
+            slot.deliver(envelope, payload, held);
+        }
+    }
+
     fn slots(&self, channel: ChannelId) -> Option<Slots> {
         self.lock().channels.get(&channel).map(|channel| channel.slots.clone())
     }
@@ -270,18 +287,12 @@ impl LinkSink for Incoming {
 
     #[inline]
     fn message(&self, envelope: &Envelope<'_>, payload: &[u8]) {
-        let slots = {
-            let mut state = self.lock();
-            let State { channels, touched, .. } = &mut *state;
-            let Some(channel) = channels.get_mut(&envelope.channel) else { return };
-            if !std::mem::replace(&mut channel.touched, true) {
-                touched.push(envelope.channel);
-            }
-            channel.slots.clone()
-        };
-        for (_, slot) in slots.iter() {
-            slot.deliver(envelope, payload);
-        }
+        self.pass(envelope, payload, None);
+    }
+
+    #[inline]
+    fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], held: Held<'_>) {
+        self.pass(envelope, payload, Some(held));
     }
 
     fn position(&self, channel: ChannelId, _: Start, lost: u64) {
