@@ -34,6 +34,24 @@ const QUEUE: usize = 4096;
 const OLDER: &str = "older";
 
 /// A message received.
+///
+/// Where the type has [`SharedStr`](crate::SharedStr) and [`SharedBytes`](crate::SharedBytes) for strings and octets, these are not copied: they are parts of the
+/// buffer in which the message came, and keep it. (Of a message that is small beside the buffer, all is copied at once.)
+///
+/// ```
+/// use polywire::{Node, SharedBytes, SharedStr};
+///
+/// #[derive(Default, polywire::Message)]
+/// struct Picture { title: SharedStr, pixels: SharedBytes }
+///
+/// let node = Node::new();
+/// let pictures = node.subscriber_on::<Picture>("pictures", "cdr@inproc/camera").unwrap();
+/// let publisher = node.publisher_on::<Picture>("pictures", "cdr@inproc/camera").unwrap();
+/// publisher.publish(&Picture { title: "sky".into(), pixels: vec![7; 64].into() }).unwrap();
+///
+/// let picture = pictures.recv().unwrap().value;
+/// assert!(picture.pixels.is_shared() && &*picture.title == "sky");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Sample<V> {
     /// The value.
