@@ -33,7 +33,7 @@ use alloc::{
 use core::{fmt, marker::PhantomData, str::FromStr};
 
 use crate::{
-    layout::{Layout, Message, Shape},
+    layout::{Layout, Message, Shape, SharedBytes},
     program::{Backend, Executable, Limits, Program, State, exec::ExecError, io::CodecError},
     schema::Schema,
 };
@@ -351,6 +351,13 @@ impl<T: Message> Decoder<T> {
     pub fn decode_with(&self, state: &mut State, keep: bool, bytes: &[u8], value: &mut T) -> Result<usize, CodecError> {
         // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
         unsafe { self.executable.decode_with(state, keep, bytes, core::ptr::from_mut(value).cast(), &self.limits) }
+    }
+
+    /// As [`Decoder::decode`], of a message of which `value` may hold parts: its [`SharedStr`](crate::layout::SharedStr) and
+    /// [`SharedBytes`] are then not copied, where the format has them as they are in memory.
+    pub fn decode_shared(&self, message: &SharedBytes, value: &mut T) -> Result<usize, CodecError> {
+        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
+        unsafe { self.executable.decode_shared(message, core::ptr::from_mut(value).cast(), &self.limits) }
     }
 
     /// The program that runs.

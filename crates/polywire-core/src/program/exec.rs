@@ -10,6 +10,7 @@ use super::{
     verify::{VerifyError, verify},
     window::WINDOW,
 };
+use crate::layout::SharedBytes;
 
 /// Which back end runs a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -239,7 +240,7 @@ impl Executable {
         state.begin();
         let input = Input::new(bytes, limits).with_state(state);
         // SAFETY: as the caller promises.
-        let decoded = unsafe { self.decode_from(input, bytes, value, limits) };
+        let decoded = unsafe { self.decode_input(input, value) };
         if !keep || decoded.is_err() {
             state.roll_back();
         }
@@ -247,6 +248,28 @@ impl Executable {
             state.break_chain();
         }
         decoded
+    }
+
+    /// As [`Executable::decode`], of a message of which the value may hold parts.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    ///
+    /// # Panics
+    /// As [`Executable::decode`].
+    pub unsafe fn decode_shared(
+        &self,
+        message: &SharedBytes,
+        value: *mut u8,
+        limits: &Limits,
+    ) -> Result<usize, CodecError> {
+        if self.0.program.bank.is_some() {
+            // SAFETY: as the caller promises.
+            return unsafe { self.decode(message, value, limits) };
+        }
+        assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
+        // SAFETY: as the caller promises.
+        unsafe { self.decode_input(Input::of_shared(message, limits), value) }
     }
 
     /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing it does not need.
@@ -317,21 +340,16 @@ impl Executable {
             return self.alone(|state| unsafe { self.decode_with(state, false, bytes, value, limits) });
         }
         // SAFETY: as the caller promises.
-        unsafe { self.decode_from(Input::new(bytes, limits), bytes, value, limits) }
+        unsafe { self.decode_input(Input::new(bytes, limits), value) }
     }
 
     /// # Safety
     /// As [`Executable::decode`], and the program is a decode program.
-    #[inline]
-    unsafe fn decode_from(
-        &self,
-        mut input: Input<'_>,
-        bytes: &[u8],
-        value: *mut u8,
-        limits: &Limits,
-    ) -> Result<usize, CodecError> {
-        let status = if bytes.len() > limits.message_bytes {
-            input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64)
+    #[inline(always)]
+    unsafe fn decode_input(&self, mut input: Input<'_>, value: *mut u8) -> Result<usize, CodecError> {
+        let (len, most) = (input.message().len(), input.limits().message_bytes);
+        let status = if len > most {
+            input.fail(FaultKind::Limit, most as u64, len as u64)
         } else {
             // SAFETY: the program is verified, and the value is as the caller promises.
             unsafe {
@@ -343,7 +361,7 @@ impl Executable {
             }
         };
         match status {
-            Status::Ok => Ok(input.position().min(bytes.len())),
+            Status::Ok => Ok(input.position().min(len)),
             Status::Failed => Err(CodecError::new(input.fault(), &self.0.program)),
         }
     }

@@ -7,6 +7,7 @@ use alloc::{format, string::String, vec::Vec};
 use core::{fmt, marker::PhantomData};
 
 use super::{PathId, Program, State, say, window::Window};
+use crate::layout::SharedBytes;
 
 /// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,6 +309,8 @@ pub struct Input<'a> {
     /// What a stateful codec keeps; a pointer, or null.
     pub(crate) state: Option<&'a mut State>,
     pub(crate) fault: Option<Fault>,
+    /// The same bytes, of which values may hold parts.
+    pub(crate) shared: Option<&'a SharedBytes>,
     bytes: PhantomData<&'a [u8]>,
 }
 
@@ -326,8 +329,14 @@ impl<'a> Input<'a> {
             limits,
             state: None,
             fault: None,
+            shared: None,
             bytes: PhantomData,
         }
+    }
+
+    /// The same of bytes of which values may hold parts.
+    pub(crate) fn of_shared(message: &'a SharedBytes, limits: &'a Limits) -> Input<'a> {
+        Input { shared: Some(message), ..Input::new(message, limits) }
     }
 
     /// Records a fault at the current position.

@@ -8,7 +8,9 @@ use super::{
     from_word, load, memory_scalar, ok, reorder, store,
 };
 use crate::{
-    layout::{Kind, Layout, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, UnionNode, access::Inserted},
+    layout::{
+        Kind, Layout, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, SharedStr, UnionNode, access::Inserted,
+    },
     program::{
         Arm, Block, Cursor, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place,
         Program, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, TextForm, Wire,
@@ -85,12 +87,16 @@ impl<'r> Run<'r, '_> {
                 let bound = TextBound { bound: *bound, utf16: *utf16_bound, overflow };
                 self.text(*place, form, &bound, frame)
             }
-            OpKind::SetText(place, text) => {
-                if let Some(string) = self.string(*place, frame) {
-                    ok(self.input.set_text(string, text))?;
+            OpKind::SetText(place, text) => match (self.shared_string(*place, frame), self.string(*place, frame)) {
+                (Some(target), _) => {
+                    let mut string = target.take_string();
+                    ok(self.input.set_text(&mut string, text))?;
+                    *target = string.into();
+                    Ok(())
                 }
-                Ok(())
-            }
+                (None, Some(string)) => ok(self.input.set_text(string, text)),
+                (None, None) => Ok(()),
+            },
             OpKind::Bulk { place, scalar, order, bound, overflow } => {
                 self.bulk(*place, *scalar, *order, (*bound, overflow), frame)
             }
@@ -246,31 +252,71 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    /// The string at a place; none for a sink.
+    /// The string at a place; none for a sink, and for a shared one.
     fn string<'v>(&self, place: Place, frame: *mut u8) -> Option<&'v mut String> {
-        match place {
-            Place::Sink => None,
-            // SAFETY: the verifier found a string at the place, and the value is ours alone while the program runs.
-            Place::At { offset, .. } => Some(unsafe { &mut *frame.add(offset as usize).cast::<String>() }),
+        let Place::At { offset, node } = place else { return None };
+        match &self.program.layout.node(node).kind {
+            // SAFETY: the verifier found the string at the place, and the value is ours alone while the program runs.
+            Kind::String { shared: false, .. } => Some(unsafe { &mut *frame.add(offset as usize).cast::<String>() }),
+            _ => None,
         }
     }
 
-    fn text(&mut self, place: Place, form: &TextForm, bound: &TextBound<'_>, frame: *mut u8) -> Done {
-        let mut string = self.string(place, frame);
+    /// The shared string at a place, if there is one.
+    fn shared_string<'v>(&self, place: Place, frame: *mut u8) -> Option<&'v mut SharedStr> {
+        let Place::At { offset, node } = place else { return None };
+        match &self.program.layout.node(node).kind {
+            // SAFETY: as for a string.
+            Kind::String { shared: true, .. } => Some(unsafe { &mut *frame.add(offset as usize).cast::<SharedStr>() }),
+            _ => None,
+        }
+    }
+
+    /// Text that may stay in the message: where it is there as it is in memory, and not too long.
+    fn shared_text(&mut self, target: &mut SharedStr, form: &TextForm, bound: &TextBound<'_>) -> Done {
+        if let (TextForm::CountedNul { order }, Some(message)) = (form, self.input.shared) {
+            let start = self.input.pos + 4;
+            let text = counted_text(self.input, *order).map_err(|_| Failed)?;
+            if bound.holds(text) {
+                // SAFETY: the input is of the message, so that this is the text's place in it, and the text was looked at.
+                *target = unsafe { SharedStr::of_utf8(message.part(start..start + text.len())) };
+                return Ok(());
+            }
+            self.input.pos = start - 4;
+        }
+        let mut string = target.take_string();
+        self.own_text(&mut string, form, bound)?;
+        *target = string.into();
+        Ok(())
+    }
+
+    fn own_text(&mut self, string: &mut String, form: &TextForm, bound: &TextBound<'_>) -> Done {
         match form {
-            TextForm::CountedNul { order } => ok(counted_nul(self.input, *order, string.as_deref_mut()))?,
-            TextForm::Kernel(kernel) => ok((kernel.get)(self.input, string.as_deref_mut()))?,
-            TextForm::Field(field) => ok(get_pending(self.input, field))?,
-            TextForm::Pending => {}
+            TextForm::CountedNul { order } => ok(counted_nul(self.input, *order, Some(string)))?,
+            TextForm::Kernel(kernel) => ok((kernel.get)(self.input, Some(string)))?,
+            TextForm::Field(field) => {
+                ok(get_pending(self.input, field))?;
+                ok(set_pending(self.input, string))?;
+            }
+            TextForm::Pending => ok(set_pending(self.input, string))?,
         }
-        if let (TextForm::Field(_) | TextForm::Pending, Some(string)) = (form, string.as_deref_mut()) {
-            ok(set_pending(self.input, string))?;
-        }
-        let Some(string) = string else { return Ok(()) };
         match bound.hold(string) {
             Ok(None) => Ok(()),
             Ok(Some(default)) => ok(self.input.set_text(string, default)),
             Err(got) => Err(self.fail(FaultKind::Bound, bound.bound.into(), got)),
+        }
+    }
+
+    fn text(&mut self, place: Place, form: &TextForm, bound: &TextBound<'_>, frame: *mut u8) -> Done {
+        if let Some(target) = self.shared_string(place, frame) {
+            return self.shared_text(target, form, bound);
+        }
+        match (self.string(place, frame), form) {
+            (Some(string), form) => self.own_text(string, form, bound),
+            (None, TextForm::CountedNul { order }) => ok(counted_nul(self.input, *order, None)),
+            (None, TextForm::Kernel(kernel)) => ok((kernel.get)(self.input, None)),
+            (None, TextForm::Field(field)) => ok(get_pending(self.input, field)),
+            (None, TextForm::Pending) => Ok(()),
         }
     }
 
@@ -312,6 +358,11 @@ impl<'r> Run<'r, '_> {
             // SAFETY: the verifier found a sequence of such scalars at the place; `count` saw that the bytes are there.
             unsafe {
                 let at = frame.add(offset as usize);
+                if let Some(message) = self.input.shared.filter(|_| sequence.access.shares()) {
+                    sequence.access.hold(at, message, start..start + kept);
+                    self.input.pos = start + count;
+                    return Ok(());
+                }
                 self.charge_growth(sequence, at, kept)?;
                 let source = self.input.base.add(start);
                 if order == HOST || scalar.size() == 1 {
@@ -402,8 +453,8 @@ impl<'r> Run<'r, '_> {
     ) -> Result<*mut u8, Failed> {
         // SAFETY: as the caller promises.
         unsafe {
-            let (data, len) = sequence.access.slice(at);
-            if index < len { Ok(data.cast_mut()) } else { self.resize(sequence, at, (2 * len).max(4)) }
+            let (data, len) = sequence.access.slice_mut(at);
+            if index < len { Ok(data) } else { self.resize(sequence, at, (2 * len).max(4)) }
         }
     }
 
@@ -650,6 +701,7 @@ impl<'r> Run<'r, '_> {
         // SAFETY: the verifier found such a node at the place.
         unsafe {
             match &self.program.layout.node(node).kind {
+                Kind::String { shared: true, .. } => (&mut *at.cast::<SharedStr>()).clear(),
                 Kind::String { .. } => (&mut *at.cast::<String>()).clear(),
                 Kind::Optional(optional) => optional.access.set_none(at),
                 Kind::Map(map) => map.access.clear(at),
@@ -817,13 +869,10 @@ pub(crate) struct TextBound<'p> {
 impl<'p> TextBound<'p> {
     /// Cuts a string that is too long, or gives the text that is to take its place; the error is its length, if it must be refused.
     pub(crate) fn hold(&self, string: &mut String) -> Result<Option<&'p str>, u64> {
-        let len = match self.utf16 {
-            true => string.encode_utf16().count(),
-            false => string.len(),
-        };
-        if self.bound == 0 || len <= self.bound as usize {
+        if self.holds(string) {
             return Ok(None);
         }
+        let len = self.length(string);
         match self.overflow {
             Overflow::Refuse => Err(len as u64),
             Overflow::Trim => {
@@ -832,6 +881,15 @@ impl<'p> TextBound<'p> {
             }
             Overflow::UseDefault(text) => Ok(Some(text)),
         }
+    }
+
+    /// True if a string is not too long.
+    fn holds(&self, string: &str) -> bool {
+        self.bound == 0 || self.length(string) <= self.bound as usize
+    }
+
+    fn length(&self, string: &str) -> usize {
+        if self.utf16 { string.encode_utf16().count() } else { string.len() }
     }
 
     /// The last boundary between characters within the bound.
@@ -849,30 +907,39 @@ impl<'p> TextBound<'p> {
 
 /// Reads a string as CDR and BSON have it: a count, the bytes, a NUL that is counted.
 pub(crate) fn counted_nul(input: &mut Input<'_>, order: Order, string: Option<&mut String>) -> Status {
+    match counted_text(input, order) {
+        Ok(text) => string.map_or(Status::Ok, |string| input.set_text(string, text)),
+        Err(failed) => failed,
+    }
+}
+
+/// The text of such a string.
+#[inline]
+fn counted_text<'a>(input: &mut Input<'a>, order: Order) -> Result<&'a str, Status> {
     let start = input.pos;
-    let Ok(head) = input.take(4) else { return Status::Failed };
+    let head = input.take(4)?;
     let head = [head[0], head[1], head[2], head[3]];
     let count = if order == Order::Little { u32::from_le_bytes(head) } else { u32::from_be_bytes(head) } as usize;
     let left = input.remaining();
     if count == 0 || count > left {
         input.pos = start;
-        return input.fail(FaultKind::BadLength, left as u64, count as u64);
+        return Err(input.fail(FaultKind::BadLength, left as u64, count as u64));
     }
     let bytes = &input.rest()[..count];
     let (text, nul) = bytes.split_at(count - 1);
     if nul != [0] {
         input.pos += count - 1;
-        return input.fail(FaultKind::BadTerminator, 0, u64::from(nul[0]));
+        return Err(input.fail(FaultKind::BadTerminator, 0, u64::from(nul[0])));
     }
     let text = match core::str::from_utf8(text) {
         Ok(text) => text,
         Err(error) => {
             input.pos += error.valid_up_to();
-            return input.fail(FaultKind::BadText, 0, 0);
+            return Err(input.fail(FaultKind::BadText, 0, 0));
         }
     };
     input.pos += count;
-    string.map_or(Status::Ok, |string| input.set_text(string, text))
+    Ok(text)
 }
 
 /// A constant's bits as the accumulator holds them.

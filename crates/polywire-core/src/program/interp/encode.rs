@@ -1,10 +1,8 @@
 //! Encoding: from memory to the wire.
 
-use alloc::string::String;
-
 use super::{Failed, check, convert, load, memory_scalar, ok, reorder, store};
 use crate::{
-    layout::{Kind, NodeId, Scalar},
+    layout::{Kind, NodeId, Scalar, text_at},
     program::{
         Block, Cursor, FaultKind, Op, OpKind, Order, Output, Place, Program, Routine, ScalarKernel, Segment,
         SliceKernel, Status, TextForm, Wire,
@@ -86,9 +84,10 @@ impl<'r> Run<'r, '_> {
                 Ok(())
             }
             OpKind::Text { place, form, bound, utf16_bound, after, .. } => {
-                let (at, _) = at(*place, frame);
+                let (at, node) = at(*place, frame);
+                let shared = matches!(self.program.layout.node(node).kind, Kind::String { shared: true, .. });
                 // SAFETY: the verifier found a string at the place.
-                let text = unsafe { &*at.cast::<String>() };
+                let text = unsafe { text_at(shared, at) };
                 self.text(text, form, *bound, *utf16_bound)?;
                 ok(self.output.reserve(*after as usize))
             }
@@ -210,7 +209,7 @@ impl<'r> Run<'r, '_> {
         // SAFETY: the verifier found such a node at the place.
         unsafe {
             match &self.program.layout.node(node).kind {
-                Kind::String { .. } => (&*at.cast::<String>()).len(),
+                Kind::String { shared, .. } => text_at(*shared, at).len(),
                 Kind::Sequence(sequence) => sequence.access.slice(at).1,
                 Kind::Map(map) => map.access.len(at),
                 _ => unreachable!("the verifier admits what has a length only"),

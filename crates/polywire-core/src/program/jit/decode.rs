@@ -459,7 +459,7 @@ impl<'e> Emit<'e, '_> {
     fn decode_text(&mut self, op: &'e Op, place: Place, form: &'e TextForm, bound: u32, frame: Value) {
         let target = self.place(place, frame).map(|(base, offset, node)| {
             let words = match &self.layout().node(node).kind {
-                Kind::String { words } => *words,
+                Kind::String { words, .. } => *words,
                 _ => None,
             };
             (base, offset, words)
@@ -505,7 +505,7 @@ impl<'e> Emit<'e, '_> {
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(done);
             }
-            (TextForm::Kernel(kernel), _) if bound == 0 => {
+            (TextForm::Kernel(kernel), _) if bound == 0 && !self.is_shared(place) => {
                 let string = match place {
                     Place::Sink => self.constant(0),
                     place => self.place_address(place, frame),
@@ -732,7 +732,7 @@ impl<'e> Emit<'e, '_> {
     fn decode_clear(&mut self, op: &'e Op, place: Place, frame: Value) {
         let Some((base, offset, node)) = self.place(place, frame) else { return };
         match &self.layout().node(node).kind {
-            Kind::String { words: Some(words) } => {
+            Kind::String { words: Some(words), .. } => {
                 let zero = self.constant(0);
                 self.store(zero, base, offset + words.len as i32);
             }

@@ -277,7 +277,7 @@ impl<'e> Emit<'e, '_> {
         let (base, offset, node) = self.place(place, frame).expect("the verifier refuses sinks");
         let kind = &self.layout().node(node).kind;
         let words = match kind {
-            Kind::String { words } => *words,
+            Kind::String { words, .. } => *words,
             Kind::Sequence(sequence) => sequence.words,
             _ => None,
         };
@@ -311,7 +311,7 @@ impl<'e> Emit<'e, '_> {
         };
         let order = match form {
             TextForm::CountedNul { order } => order,
-            TextForm::Kernel(kernel) if bound == 0 => {
+            TextForm::Kernel(kernel) if bound == 0 && !self.is_shared(place) => {
                 let (kernel, string) = (self.address(*kernel), self.place_address(place, frame));
                 self.call_status(op, shims::put_text as *const u8, &[self.context, kernel, string]);
                 if after > 0 {
