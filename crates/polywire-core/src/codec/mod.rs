@@ -45,14 +45,23 @@ mod dynamic;
 pub mod json;
 pub mod lower;
 pub mod msgpack;
+pub mod protobuf;
 pub mod ubjson;
 
 pub use dynamic::{DynDecoder, DynEncoder};
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.
-pub static CODECS: &[&dyn Codec] =
-    &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON, &msgpack::MSGPACK, &cbor::CBOR, &ubjson::UBJSON];
+pub static CODECS: &[&dyn Codec] = &[
+    &cdr::CDR,
+    &cdr::XCDR2,
+    &json::JSON,
+    &bson::BSON,
+    &msgpack::MSGPACK,
+    &cbor::CBOR,
+    &ubjson::UBJSON,
+    &protobuf::PROTOBUF,
+];
 
 /// The codec with a name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {
