@@ -47,6 +47,7 @@ pub mod json;
 pub mod lower;
 pub mod msgpack;
 pub mod stream;
+pub mod protobuf;
 pub mod ubjson;
 pub mod xml;
 
@@ -54,8 +55,17 @@ pub use dynamic::{DynDecoder, DynEncoder};
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.
-pub static CODECS: &[&dyn Codec] =
-    &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON, &msgpack::MSGPACK, &cbor::CBOR, &ubjson::UBJSON, &xml::XML];
+pub static CODECS: &[&dyn Codec] = &[
+    &cdr::CDR,
+    &cdr::XCDR2,
+    &json::JSON,
+    &bson::BSON,
+    &msgpack::MSGPACK,
+    &cbor::CBOR,
+    &ubjson::UBJSON,
+    &protobuf::PROTOBUF,
+    &xml::XML,
+];
 
 /// The codec with a name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {

@@ -185,6 +185,8 @@ pub enum Source {
     Fixed(u32),
     /// Where the format's own marks say.
     Dialect(&'static SequenceDialect),
+    /// The same, behind those that are there already: of a sequence or map that a format may send in pieces.
+    Append(&'static SequenceDialect),
 }
 
 /// A condition on the accumulator.

@@ -110,7 +110,8 @@ impl<'r> Run<'r, '_> {
                 match source {
                     Source::Count => self.counted(*place, &shape, frame),
                     Source::Fixed(n) => self.fixed(*place, *n, element, frame),
-                    Source::Dialect(dialect) => self.marked(*place, dialect, &shape, frame),
+                    Source::Dialect(dialect) => self.marked(*place, dialect, &shape, false, frame),
+                    Source::Append(dialect) => self.marked(*place, dialect, &shape, true, frame),
                 }
             }
             OpKind::Map { place, source, key, value, bound, overflow, min_wire } => {
@@ -510,25 +511,30 @@ impl<'r> Run<'r, '_> {
     }
 
     /// A sequence or array with marks of its own.
-    fn marked(&mut self, place: Place, dialect: &SequenceDialect, shape: &SequenceShape<'r>, frame: *mut u8) -> Done {
+    fn marked(
+        &mut self,
+        place: Place,
+        dialect: &SequenceDialect,
+        shape: &SequenceShape<'r>,
+        append: bool,
+        frame: *mut u8,
+    ) -> Done {
         let mut cursor = Cursor::default();
         ok((dialect.begin)(self.input, &mut cursor))?;
-        let count = match place {
-            Place::Sink => self.marked_elements(dialect, &mut cursor, shape, |_, _| Ok((frame, 0)))?,
-            Place::At { offset, node } => {
-                let at = frame.wrapping_add(offset as usize);
-                match &self.program.layout.node(node).kind {
-                    Kind::Array { len, .. } => {
-                        return self.marked_array(dialect, &mut cursor, shape, (at, self.array_stride(node), *len));
-                    }
-                    _ => self.marked_sequence(dialect, &mut cursor, shape, (at, node))?,
-                }
-            }
+        let Place::At { offset, node } = place else {
+            return self.marked_elements(dialect, &mut cursor, shape, 0, |_, _| Ok((frame, 0))).map(|_| ());
         };
-        if let (Place::At { offset, node }, Ok(kept)) = (place, keep(count, shape.bound, shape.overflow)) {
-            let sequence = self.sequence_node(node);
-            // SAFETY: the verifier found the sequence at the place.
-            unsafe { self.resize(sequence, frame.wrapping_add(offset as usize), kept)? };
+        let at = frame.wrapping_add(offset as usize);
+        if let Kind::Array { len, .. } = &self.program.layout.node(node).kind {
+            return self.marked_array(dialect, &mut cursor, shape, (at, self.array_stride(node), *len));
+        }
+        let sequence = self.sequence_node(node);
+        // SAFETY: the verifier found the sequence at the place.
+        let first = if append { unsafe { sequence.access.slice(at).1 } } else { 0 };
+        let count = self.marked_sequence(dialect, &mut cursor, shape, (at, sequence, first))?;
+        if let Ok(kept) = keep(count, shape.bound, shape.overflow) {
+            // SAFETY: as before.
+            unsafe { self.resize(sequence, at, kept)? };
         }
         Ok(())
     }
@@ -538,11 +544,10 @@ impl<'r> Run<'r, '_> {
         dialect: &SequenceDialect,
         cursor: &mut Cursor,
         shape: &SequenceShape<'r>,
-        (at, node): (*mut u8, NodeId),
+        (at, sequence, first): (*mut u8, &SequenceNode, usize),
     ) -> Result<usize, Failed> {
-        let sequence = self.sequence_node(node);
         let stride = self.program.layout.node(sequence.element).size as usize;
-        self.marked_elements(dialect, cursor, shape, |run, i| {
+        self.marked_elements(dialect, cursor, shape, first, |run, i| {
             // SAFETY: the verifier found the sequence at the place.
             let data = unsafe { run.room(sequence, at, i)? };
             Ok((data, stride))
@@ -556,7 +561,7 @@ impl<'r> Run<'r, '_> {
         shape: &SequenceShape<'r>,
         (at, stride, len): (*mut u8, usize, u32),
     ) -> Done {
-        let count = self.marked_elements(dialect, cursor, shape, |run, i| match i < len as usize {
+        let count = self.marked_elements(dialect, cursor, shape, 0, |run, i| match i < len as usize {
             true => Ok((at, stride)),
             false => Err(run.fail(FaultKind::Count, len.into(), i as u64 + 1)),
         })?;
@@ -572,9 +577,10 @@ impl<'r> Run<'r, '_> {
         dialect: &SequenceDialect,
         cursor: &mut Cursor,
         shape: &SequenceShape<'r>,
+        first: usize,
         mut data: impl FnMut(&mut Self, usize) -> Result<(*mut u8, usize), Failed>,
     ) -> Result<usize, Failed> {
-        let mut count = 0;
+        let mut count = first;
         loop {
             let mut more = 0;
             ok((dialect.next)(self.input, cursor, &mut more))?;
@@ -607,23 +613,26 @@ impl<'r> Run<'r, '_> {
                 _ => unreachable!("the verifier admits maps only"),
             },
         };
-        if let Some((map, at)) = target {
+        let mut i = 0;
+        match (target, source) {
             // SAFETY: the verifier found the map at the place.
-            unsafe { map.access.clear(at) };
+            (Some((map, at)), Source::Append(_)) => i = unsafe { map.access.len(at) },
+            // SAFETY: as before.
+            (Some((map, at)), _) => unsafe { map.access.clear(at) },
+            (None, _) => {}
         }
         let mut cursor = Cursor::default();
         let left = match source {
-            Source::Dialect(dialect) => {
+            Source::Dialect(dialect) | Source::Append(dialect) => {
                 ok((dialect.begin)(self.input, &mut cursor))?;
                 usize::MAX
             }
             Source::Fixed(n) => *n as usize,
             Source::Count => self.count(entry.min_wire)?,
         };
-        let mut i = 0;
         loop {
             let mut more = u64::from(i < left);
-            if let Source::Dialect(dialect) = source {
+            if let Source::Dialect(dialect) | Source::Append(dialect) = source {
                 ok((dialect.next)(self.input, &mut cursor, &mut more))?;
             }
             if more == 0 {

@@ -85,6 +85,7 @@ impl<'e> Emit<'e, '_> {
                 Source::Count => self.decode_counted(op, *place, (element, *bound, overflow, *min_wire), frame),
                 Source::Fixed(n) => self.decode_fixed(*place, *n, element, frame),
                 Source::Dialect(dialect) => self.decode_marked(op, *place, dialect, element, frame),
+                Source::Append(_) => self.decode_by_interpreter(op, frame),
             },
             OpKind::Present { place, body } => self.decode_present(op, *place, body, frame),
             OpKind::Clear(place) => self.decode_clear(op, *place, frame),
