@@ -13,5 +13,7 @@ pub mod compress;
 pub mod envelope;
 pub mod frame;
 pub mod layout;
+#[cfg(feature = "std")]
+pub mod netsim;
 pub mod program;
 pub mod schema;

@@ -47,7 +47,9 @@ pub use config::Config;
 pub use events::{Events, NodeEvent};
 pub use node::{Node, NodeError};
 pub use polywire_core::{
-    codec, compress, envelope, frame, layout,
+    codec, compress,
+    envelope::{self, Kind},
+    frame, layout,
     layout::{Char8, Char16, Float128, Message, Record, Shape},
     program, schema,
     schema::Schema,
