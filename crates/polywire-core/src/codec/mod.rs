@@ -49,7 +49,7 @@ pub use dynamic::{DynDecoder, DynEncoder};
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.
-pub static CODECS: &[&dyn Codec] = &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON, &xml::XML];
+pub static CODECS: &[&dyn Codec] = &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON, &xml::XML, &xml::XML_DOM];
 
 /// The codec with a name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {

@@ -3,7 +3,9 @@
 use alloc::{sync::Arc, vec::Vec};
 
 use super::{
-    Direction, FaultKind, Program, Status, interp,
+    Direction, FaultKind, Program, Status,
+    adapter::{Adapter, Events},
+    interp,
     io::{CodecError, Input, Limits, Output},
     passes,
     verify::{VerifyError, verify},
@@ -39,6 +41,8 @@ pub struct Executable(Arc<Inner>);
 
 struct Inner {
     program: Arc<Program>,
+    /// The program's own, near at hand.
+    adapter: Option<&'static Adapter>,
     #[cfg(feature = "jit")]
     code: std::sync::OnceLock<Option<super::jit::Code>>,
     /// The first instruction of `code`, or null: what each message asks for, without a way through `code`.
@@ -56,6 +60,7 @@ impl Executable {
     pub fn prepared(program: Program, backend: Backend) -> Result<Executable, ExecError> {
         verify(&program)?;
         let executable = Executable(Arc::new(Inner {
+            adapter: program.adapter,
             program: Arc::new(program),
             #[cfg(feature = "jit")]
             code: Default::default(),
@@ -144,6 +149,49 @@ impl Executable {
     #[inline]
     pub unsafe fn decode(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
         assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
+        if let Some(adapter) = self.0.adapter {
+            // SAFETY: as the caller promises.
+            return unsafe { self.decode_events(adapter, bytes, value, limits) };
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.decode_bytes(bytes, value, limits) }
+    }
+
+    /// Decodes what an adapter makes of the message.
+    ///
+    /// # Safety
+    /// As for [`Executable::decode`].
+    #[cold]
+    unsafe fn decode_events(
+        &self,
+        adapter: &Adapter,
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+    ) -> Result<usize, CodecError> {
+        Events::with(|events| {
+            let mut input = Input::new(bytes, limits);
+            let status = match bytes.len() > limits.message_bytes {
+                true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
+                false => (adapter.run)(&mut input, events),
+            };
+            if status == Status::Failed {
+                return Err(CodecError::new(input.fault(), &self.0.program));
+            }
+            // What the adapter wrote may be longer than the message, and was limited when it was written.
+            let inner = Limits { message_bytes: usize::MAX, ..*limits };
+            // SAFETY: as the caller promises.
+            let decoded = unsafe { self.decode_bytes(events.text(), value, &inner) };
+            decoded.map(|_| bytes.len()).map_err(|error| events.locate(error))
+        })
+    }
+
+    /// Decodes what the program itself reads.
+    ///
+    /// # Safety
+    /// As for [`Executable::decode`].
+    #[inline]
+    unsafe fn decode_bytes(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
         let mut input = Input::new(bytes, limits);
         let status = if bytes.len() > limits.message_bytes {
             input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64)

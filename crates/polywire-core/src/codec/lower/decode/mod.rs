@@ -173,6 +173,7 @@ pub fn lower(
         layout: layout.clone(),
         root: Block(walk.ops),
         routines: walk.routines.into_iter().flatten().collect(),
+        adapter: None,
         paths: walk.paths.all,
     })
 }
