@@ -44,12 +44,14 @@ mod dynamic;
 pub mod json;
 pub mod lower;
 pub mod xml;
+pub mod yaml;
 
 pub use dynamic::{DynDecoder, DynEncoder};
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.
-pub static CODECS: &[&dyn Codec] = &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON, &xml::XML, &xml::XML_DOM];
+pub static CODECS: &[&dyn Codec] =
+    &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON, &xml::XML, &xml::XML_DOM, &yaml::YAML, &yaml::YAML_FLOW];
 
 /// The codec with a name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {

@@ -121,6 +121,11 @@ impl Events {
 pub struct Marks<'e>(&'e mut Vec<(usize, usize)>);
 
 impl Marks<'_> {
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// What is written from here on begins at `source` in the message.
     pub fn note(&mut self, output: &Output<'_>, source: usize) {
         self.0.push((output.position(), source));
