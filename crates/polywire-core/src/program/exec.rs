@@ -1,6 +1,8 @@
 //! A verified program with the back end that runs it.
 
 use alloc::{sync::Arc, vec::Vec};
+#[cfg(feature = "jit")]
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{
     Direction, FaultKind, Program, Status,
@@ -9,6 +11,7 @@ use super::{
     io::{CodecError, Input, Limits, Output},
     passes,
     verify::{VerifyError, verify},
+    window::WINDOW,
 };
 
 /// Which back end runs a program.
@@ -47,7 +50,13 @@ struct Inner {
     code: std::sync::OnceLock<Option<super::jit::Code>>,
     /// The first instruction of `code`, or null: what each message asks for, without a way through `code`.
     #[cfg(feature = "jit")]
-    entry: core::sync::atomic::AtomicPtr<u8>,
+    entry: AtomicPtr<u8>,
+    /// The same for a program of nothing but runs, which needs neither [`Input`] nor [`Output`].
+    #[cfg(feature = "jit")]
+    direct: AtomicPtr<u8>,
+    /// Bytes of a message where `direct` is not null.
+    #[cfg(feature = "jit")]
+    message_size: usize,
 }
 
 impl Executable {
@@ -61,6 +70,10 @@ impl Executable {
         verify(&program)?;
         let executable = Executable(Arc::new(Inner {
             adapter: program.adapter,
+            #[cfg(feature = "jit")]
+            direct: Default::default(),
+            #[cfg(feature = "jit")]
+            message_size: passes::message_size(&program).unwrap_or(0),
             program: Arc::new(program),
             #[cfg(feature = "jit")]
             code: Default::default(),
@@ -92,7 +105,8 @@ impl Executable {
     #[cfg(feature = "jit")]
     fn keep(&self, make: impl FnOnce() -> Option<super::jit::Code>) {
         if let Some(code) = self.0.code.get_or_init(make) {
-            self.0.entry.store(code.entry().cast_mut(), core::sync::atomic::Ordering::Release);
+            self.0.entry.store(code.entry().cast_mut(), Ordering::Release);
+            self.0.direct.store(code.direct().cast_mut(), Ordering::Release);
         }
     }
 
@@ -124,18 +138,33 @@ impl Executable {
     #[inline]
     pub unsafe fn encode(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
         assert!(self.0.program.direction == Direction::Encode, "a decode program cannot encode");
-        let mut output = Output::new(out, limits);
-        // SAFETY: the program is verified, and the value is as the caller promises.
-        let status = unsafe {
-            match self.entry() {
-                #[cfg(feature = "jit")]
-                Some(entry) => super::jit::encode(entry, &mut output, value),
-                _ => interp::encode(&self.0.program, &mut output, value),
+        // SAFETY: as the caller promises.
+        #[cfg(feature = "jit")]
+        if unsafe { self.encode_direct(value, out, limits) } {
+            return Ok(());
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.encode_long(value, out, limits) }
+    }
+
+    /// Bytes that [`Executable::encode`] would append. If the codec [counts](crate::codec::Codec::counts), the program runs on an output that
+    /// keeps nothing; else the value is written somewhere.
+    ///
+    /// # Safety
+    /// As [`Executable::encode`].
+    ///
+    /// # Panics
+    /// As [`Executable::encode`].
+    pub unsafe fn size(&self, value: *const u8, counts: bool, limits: &Limits) -> Result<usize, CodecError> {
+        assert!(self.0.program.direction == Direction::Encode, "a decode program cannot encode");
+        // SAFETY: as the caller promises.
+        unsafe {
+            if counts && let Some(size) = self.count(value, limits)? {
+                return Ok(size);
             }
-        };
-        match output.finish(status) {
-            Status::Ok => Ok(()),
-            Status::Failed => Err(CodecError::new(output.fault(), &self.0.program)),
+            let mut bytes = Vec::new();
+            self.encode(value, &mut bytes, limits)?;
+            Ok(bytes.len())
         }
     }
 
@@ -149,18 +178,80 @@ impl Executable {
     #[inline]
     pub unsafe fn decode(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
         assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
-        if let Some(adapter) = self.0.adapter {
-            // SAFETY: as the caller promises.
-            return unsafe { self.decode_events(adapter, bytes, value, limits) };
+        // SAFETY: as the caller promises.
+        #[cfg(feature = "jit")]
+        if unsafe { self.decode_direct(bytes, value, limits) } {
+            return Ok(self.0.message_size);
         }
         // SAFETY: as the caller promises.
-        unsafe { self.decode_bytes(bytes, value, limits) }
+        unsafe { self.decode_long(bytes, value, limits) }
+    }
+
+    /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing it does not need.
+    ///
+    /// # Safety
+    /// As [`Executable::encode`].
+    #[inline(never)]
+    unsafe fn encode_long(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
+        let mut output = Output::new(out, limits);
+        // SAFETY: as the caller promises.
+        let status = unsafe { self.run_encode(&mut output, value) };
+        match output.finish(status) {
+            Status::Ok => Ok(()),
+            Status::Failed => Err(CodecError::new(output.fault(), &self.0.program)),
+        }
+    }
+
+    /// The size by counting; none if the codec looked back at what it had written.
+    ///
+    /// # Safety
+    /// As [`Executable::encode`], and the program is an encode program.
+    unsafe fn count(&self, value: *const u8, limits: &Limits) -> Result<Option<usize>, CodecError> {
+        let (mut window, mut spare) = ([0; WINDOW], Vec::new());
+        let mut output = Output::counting(&mut window, &mut spare, limits);
+        // SAFETY: as the caller promises.
+        let status = unsafe { self.run_encode(&mut output, value) };
+        match output.finish(status) {
+            Status::Ok => Ok(output.counted()),
+            // What failed may have looked at bytes that were not there.
+            Status::Failed if output.counted().is_none() => Ok(None),
+            Status::Failed => Err(CodecError::new(output.fault(), &self.0.program)),
+        }
+    }
+
+    /// # Safety
+    /// As [`Executable::encode`], and the program is an encode program.
+    #[inline(always)]
+    unsafe fn run_encode(&self, output: &mut Output<'_>, value: *const u8) -> Status {
+        // SAFETY: the program is verified, and the value is as the caller promises.
+        unsafe {
+            match self.entry() {
+                #[cfg(feature = "jit")]
+                Some(entry) => super::jit::encode(entry, output, value),
+                _ => interp::encode(&self.0.program, output, value),
+            }
+        }
+    }
+
+    /// Decodes anything.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    #[inline(never)]
+    unsafe fn decode_long(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self.0.adapter {
+                Some(adapter) => self.decode_events(adapter, bytes, value, limits),
+                None => self.decode_bytes(bytes, value, limits),
+            }
+        }
     }
 
     /// Decodes what an adapter makes of the message.
     ///
     /// # Safety
-    /// As for [`Executable::decode`].
+    /// As [`Executable::decode`].
     #[cold]
     unsafe fn decode_events(
         &self,
@@ -189,7 +280,7 @@ impl Executable {
     /// Decodes what the program itself reads.
     ///
     /// # Safety
-    /// As for [`Executable::decode`].
+    /// As [`Executable::decode`].
     #[inline]
     unsafe fn decode_bytes(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
         let mut input = Input::new(bytes, limits);
@@ -211,10 +302,51 @@ impl Executable {
         }
     }
 
+    /// Encodes what is nothing but runs, if that is all and nothing can go wrong; false if [`Executable::encode`] must take the long way.
+    ///
+    /// # Safety
+    /// As [`Executable::encode`], and the program is an encode program.
+    #[cfg(feature = "jit")]
+    #[inline]
+    unsafe fn encode_direct(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> bool {
+        let (Some(direct), size) = (self.direct(), self.0.message_size) else { return false };
+        let room = out.capacity() - out.len();
+        if size > limits.message_bytes || room < size + super::jit::SLACK {
+            return false;
+        }
+        // SAFETY: there is room, the code writes each of `size` bytes, and the value is as the caller promises.
+        unsafe {
+            super::jit::encode_direct(direct, out.as_mut_ptr().add(out.len()), value);
+            out.set_len(out.len() + size);
+        }
+        true
+    }
+
+    /// Decodes what is nothing but runs; false if something may be wrong, and [`Executable::decode`] must take the long way.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`], and the program is a decode program.
+    #[cfg(feature = "jit")]
+    #[inline]
+    unsafe fn decode_direct(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> bool {
+        let Some(direct) = self.direct() else { return false };
+        if bytes.len() < self.0.message_size || bytes.len() > limits.message_bytes {
+            return false;
+        }
+        // SAFETY: the bytes are there, and the value is as the caller promises.
+        unsafe { super::jit::decode_direct(direct, bytes.as_ptr(), value) }
+    }
+
+    #[cfg(feature = "jit")]
+    #[inline]
+    fn direct(&self) -> Option<core::ptr::NonNull<u8>> {
+        core::ptr::NonNull::new(self.0.direct.load(Ordering::Acquire))
+    }
+
     #[cfg(feature = "jit")]
     #[inline]
     fn entry(&self) -> Option<core::ptr::NonNull<u8>> {
-        core::ptr::NonNull::new(self.0.entry.load(core::sync::atomic::Ordering::Acquire))
+        core::ptr::NonNull::new(self.0.entry.load(Ordering::Acquire))
     }
 
     #[cfg(not(feature = "jit"))]

@@ -262,6 +262,21 @@ pub fn op_count(program: &Program) -> usize {
     count(program, &|_| 1)
 }
 
+/// Bytes on the wire of every value of a program that is nothing but runs and literals, and asks for no more.
+pub fn message_size(program: &Program) -> Option<usize> {
+    let (mut size, mut needed) = (0usize, 0);
+    for op in &program.root.0 {
+        match &op.kind {
+            OpKind::Need(n) => needed = needed.max(size.checked_add(*n as usize)?),
+            OpKind::Align(1) => {}
+            OpKind::Run { size: run, .. } => size = size.checked_add(*run as usize)?,
+            OpKind::Literal(bytes) => size = size.checked_add(bytes.len())?,
+            _ => return None,
+        }
+    }
+    (needed <= size).then_some(size)
+}
+
 /// Counts operations, and the scalars in runs that are checked one by one.
 #[cfg(feature = "jit")]
 pub(crate) fn part_count(program: &Program) -> usize {

@@ -41,6 +41,9 @@ pub fn verify(program: &Program) -> Result<(), VerifyError> {
     let verifier = Verifier { program, layout: &program.layout };
     verifier.block(&program.root, &mut State::new(Some(program.layout.root())), 0)?;
     for routine in &program.routines {
+        if routine.frame.is_some_and(|node| node.0 as usize >= program.layout.len()) {
+            return Err(VerifyError { path: String::new(), rule: "a routine's frame is no node" });
+        }
         verifier.block(&routine.block, &mut State::new(routine.frame), 0)?;
         if routine.levels < levels(&routine.block) {
             return Err(VerifyError {

@@ -1,4 +1,4 @@
-//! What the tests of all codecs and back ends share.
+//! What the tests of all codecs and back ends share, with `fuzz/` too.
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
 pub mod convert;
@@ -7,6 +7,7 @@ pub mod derived;
 pub mod guard;
 #[path = "../json_support/mod.rs"]
 mod json_support;
+pub mod programs;
 
 pub use json_support::random_record;
 

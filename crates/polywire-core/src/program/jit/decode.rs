@@ -31,6 +31,7 @@ pub(super) fn define<'e>(
     block: &'e Block,
     id: FuncId,
     routines: &'e [FuncId],
+    direct: bool,
 ) -> Result<usize, alloc::string::String> {
     let fields = Fields {
         base: offset_of!(Input<'_>, base) as i32,
@@ -41,7 +42,7 @@ pub(super) fn define<'e>(
         moves: false,
         origin_moves: origin_moves(program),
     };
-    function(module, program, id, routines, fields, |emit, frame| emit.decode_block(block, frame))
+    function(module, program, id, routines, (fields, direct), |emit, frame| emit.decode_block(block, frame))
 }
 
 impl<'e> Emit<'e, '_> {
@@ -168,7 +169,9 @@ impl<'e> Emit<'e, '_> {
 
     /// Ends a cold block where something is known to be wrong at the position that an operation starts at: the interpreter says what.
     fn replay(&mut self, op: &'e Op, frame: Value) {
-        self.decode_by_interpreter(op, frame);
+        if !self.direct {
+            self.decode_by_interpreter(op, frame);
+        }
         // It has failed, so this is never reached; the block needs an end.
         let unwind = self.unwind;
         self.code.ins().jump(unwind, &[]);
@@ -190,6 +193,9 @@ impl<'e> Emit<'e, '_> {
     }
 
     fn decode_need(&mut self, op: &'e Op, n: i64) {
+        if self.direct {
+            return;
+        }
         let lacks = self.lacks(n);
         self.unless(lacks, |emit| {
             emit.spill();

@@ -51,6 +51,8 @@ pub(super) struct Emit<'e, 'f> {
     pub accumulator: Option<Accumulator>,
     /// Index of the innermost element.
     pub index: Option<Value>,
+    /// There is no context: what fails just leaves, and the function with a context says why.
+    pub direct: bool,
     /// A word in memory that kernels write to.
     word: StackSlot,
     /// Slots that nobody uses any more, with their words.
@@ -71,13 +73,14 @@ pub(super) struct Fields {
     pub origin_moves: bool,
 }
 
-/// Makes one function: `fill` emits the block's operations.
+/// Makes one function: `fill` emits the block's operations. Its arguments are the context and the frame, or, if it is `direct`, the first byte of
+/// the message and the frame.
 pub(super) fn function<'e>(
     module: &mut JITModule,
     program: &'e Program,
     function: FuncId,
     routines: &'e [FuncId],
-    fields: Fields,
+    (fields, direct): (Fields, bool),
     fill: impl FnOnce(&mut Emit<'e, '_>, Value),
 ) -> Result<usize, String> {
     let mut context = Context::new();
@@ -106,11 +109,11 @@ pub(super) fn function<'e>(
         unwind,
         accumulator: None,
         index: None,
+        direct,
         word,
         free_slots: Vec::new(),
     };
-    emit.load_base();
-    emit.reload();
+    emit.begin();
     fill(&mut emit, frame);
     emit.spill();
     let done = emit.code.ins().iconst(types::I32, 0);
@@ -145,6 +148,17 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().store(flags(), value, base, offset);
     }
 
+    fn begin(&mut self) {
+        if self.direct {
+            let (message, zero) = (self.context, self.constant(0));
+            self.code.def_var(self.base, message);
+            self.code.def_var(self.position, zero);
+        } else {
+            self.load_base();
+            self.reload();
+        }
+    }
+
     fn load_base(&mut self) {
         let base = self.load(types::I64, self.context, self.fields.base);
         self.code.def_var(self.base, base);
@@ -163,6 +177,9 @@ impl<'e> Emit<'e, '_> {
 
     /// Puts the position into the context, before whatever looks at it there.
     pub fn spill(&mut self) {
+        if self.direct {
+            return;
+        }
         let position = self.position();
         self.store(position, self.context, self.fields.position);
     }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Room behind what a `Need` asks for, so that a wide store may write more than it means to.
-const SLACK: i64 = 16;
+pub const SLACK: usize = 16;
 
 /// The longest string that is copied inline.
 const SHORT: i64 = 16;
@@ -34,6 +34,7 @@ pub(super) fn define<'e>(
     block: &'e Block,
     id: FuncId,
     routines: &'e [FuncId],
+    direct: bool,
 ) -> Result<usize, alloc::string::String> {
     let fields = Fields {
         base: offset_of!(Output<'_>, base) as i32,
@@ -44,7 +45,7 @@ pub(super) fn define<'e>(
         moves: true,
         origin_moves: origin_moves(program),
     };
-    function(module, program, id, routines, fields, |emit, frame| emit.encode_block(block, frame))
+    function(module, program, id, routines, (fields, direct), |emit, frame| emit.encode_block(block, frame))
 }
 
 impl<'e> Emit<'e, '_> {
@@ -56,7 +57,7 @@ impl<'e> Emit<'e, '_> {
 
     fn encode_op(&mut self, op: &'e Op, frame: Value) {
         match &op.kind {
-            OpKind::Need(n) => self.room(op, i64::from(*n) + SLACK),
+            OpKind::Need(n) => self.room(op, i64::from(*n) + SLACK as i64),
             // It needs no room, so there may be none to write zeros into.
             OpKind::Align(1) => {}
             OpKind::Align(n) => {
@@ -162,6 +163,9 @@ impl<'e> Emit<'e, '_> {
 
     /// Makes sure of `n` bytes.
     fn room(&mut self, op: &'e Op, n: i64) {
+        if self.direct {
+            return;
+        }
         let (capacity, position) = (self.code.use_var(self.end), self.position());
         let wanted = self.code.ins().iadd_imm_s(position, n);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
@@ -296,7 +300,7 @@ impl<'e> Emit<'e, '_> {
             emit.encode_by_interpreter(op, frame);
             // The interpreter knows nothing of slack.
             if after > 0 {
-                emit.room(op, after + SLACK);
+                emit.room(op, after + SLACK as i64);
             }
         };
         let order = match form {
@@ -305,7 +309,7 @@ impl<'e> Emit<'e, '_> {
                 let (kernel, string) = (self.address(*kernel), self.place_address(place, frame));
                 self.call_status(op, shims::put_text as *const u8, &[self.context, kernel, string]);
                 if after > 0 {
-                    self.room(op, after + SLACK);
+                    self.room(op, after + SLACK as i64);
                 }
                 return;
             }
@@ -318,7 +322,7 @@ impl<'e> Emit<'e, '_> {
         let longest = if bound == 0 { SHORT } else { SHORT.min(i64::from(bound)) };
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, longest);
         let (capacity, position) = (self.code.use_var(self.end), self.position());
-        let wanted = self.code.ins().iadd_imm_s(position, 4 + SHORT + 1 + after + SLACK);
+        let wanted = self.code.ins().iadd_imm_s(position, 4 + SHORT + 1 + after + SLACK as i64);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
         // An empty string's pointer is not one; the output's own bytes do as well.
         let (here, empty) = (self.here(), self.code.ins().icmp_imm_s(IntCC::Equal, len, 0));

@@ -16,12 +16,17 @@ use cranelift_codegen::{
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
-use super::{Direction, Input, Output, Program, Status, passes::part_count};
+use super::{
+    Direction, Input, Output, Program, Status,
+    passes::{message_size, part_count},
+};
 
 mod decode;
 mod emit;
 mod encode;
 mod shims;
+
+pub use encode::SLACK;
 
 /// Operations and checked scalars up to which machine code is made; beyond, compiling takes longer than it is worth.
 const MAX_PARTS: usize = 1 << 14;
@@ -39,6 +44,7 @@ pub struct Code {
     // Before the program: dropped first.
     module: Option<JITModule>,
     root: *const u8,
+    direct: *const u8,
     /// Operations and layout nodes whose addresses are in the code.
     _program: Arc<Program>,
 }
@@ -50,11 +56,19 @@ unsafe impl Sync for Code {}
 
 type DecodeFn = unsafe extern "C" fn(*mut Input<'_>, *mut u8) -> u32;
 type EncodeFn = unsafe extern "C" fn(*mut Output<'_>, *const u8) -> u32;
+type DirectDecodeFn = unsafe extern "C" fn(*const u8, *mut u8) -> u32;
+type DirectEncodeFn = unsafe extern "C" fn(*mut u8, *const u8) -> u32;
 
 impl Code {
     /// Its first instruction, for [`encode`] and [`decode`].
     pub fn entry(&self) -> *const u8 {
         self.root
+    }
+
+    /// The first instruction of the function without a context, for [`encode_direct`] and [`decode_direct`]: null if the program is more than
+    /// runs.
+    pub fn direct(&self) -> *const u8 {
+        self.direct
     }
 }
 
@@ -80,6 +94,27 @@ pub unsafe fn encode(entry: NonNull<u8>, output: &mut Output<'_>, value: *const 
     if status == 0 { Status::Ok } else { Status::Failed }
 }
 
+/// Runs a decode program that is nothing but runs. False if something is wrong with the message: [`decode`] says what.
+///
+/// # Safety
+/// `entry` is the direct one of a decode program's code, which lives; `bytes` are as many as the program's runs take, and `value` is as for [`decode`].
+#[inline]
+pub unsafe fn decode_direct(entry: NonNull<u8>, bytes: *const u8, value: *mut u8) -> bool {
+    // SAFETY: the code was compiled with this signature, for a verified program.
+    unsafe { core::mem::transmute::<NonNull<u8>, DirectDecodeFn>(entry)(bytes, value) == 0 }
+}
+
+/// Runs an encode program that is nothing but runs: it cannot fail.
+///
+/// # Safety
+/// `entry` is the direct one of an encode program's code, which lives; at `bytes` is room for what the program's runs take and [`SLACK`] more, and
+/// `value` is as for [`encode`].
+#[inline]
+pub unsafe fn encode_direct(entry: NonNull<u8>, bytes: *mut u8, value: *const u8) {
+    // SAFETY: the code was compiled with this signature, for a verified program.
+    unsafe { core::mem::transmute::<NonNull<u8>, DirectEncodeFn>(entry)(bytes, value) };
+}
+
 impl Drop for Code {
     fn drop(&mut self) {
         if let Some(module) = self.module.take() {
@@ -99,9 +134,10 @@ pub fn compile(program: &Arc<Program>) -> Result<Code, String> {
     }
     let mut module = JITModule::new(builder()?);
     match define(&mut module, program) {
-        Ok(root) => {
+        Ok((root, direct)) => {
             let root = module.get_finalized_function(root);
-            Ok(Code { module: Some(module), root, _program: program.clone() })
+            let direct = direct.map_or(core::ptr::null(), |direct| module.get_finalized_function(direct));
+            Ok(Code { module: Some(module), root, direct, _program: program.clone() })
         }
         Err(error) => {
             // SAFETY: nothing of it was ever run.
@@ -129,27 +165,30 @@ fn builder() -> Result<JITBuilder, String> {
     Ok(JITBuilder::with_isa(isa, default_libcall_names()))
 }
 
-/// Compiles the root and all routines, and gives the root.
-fn define(module: &mut JITModule, program: &Arc<Program>) -> Result<FuncId, String> {
+/// Compiles the root and all routines, and gives the root, with its direct twin if it is nothing but runs.
+fn define(module: &mut JITModule, program: &Arc<Program>) -> Result<(FuncId, Option<FuncId>), String> {
     let signature = block_signature(module);
     let mut declare =
         |name: &str| module.declare_function(name, Linkage::Local, &signature).map_err(|error| error.to_string());
     let functions = (0..program.routines.len()).map(|i| declare(&alloc::format!("routine{i}")));
     let functions = functions.collect::<Result<Vec<FuncId>, String>>()?;
     let root = declare("root")?;
+    let direct = message_size(program).map(|_| declare("direct")).transpose()?;
+    let routines = program.routines.iter().map(|r| &r.block).zip(functions.iter().copied());
+    let roots = [Some(root), direct].into_iter().flatten().map(|function| (&program.root, function));
     let mut bytes = 0;
-    let blocks = program.routines.iter().map(|r| &r.block).chain([&program.root]);
-    for (block, function) in blocks.zip(functions.iter().copied().chain([root])) {
+    for (block, function) in routines.chain(roots) {
+        let is_direct = direct == Some(function);
         bytes += match program.direction {
-            Direction::Decode => decode::define(module, program, block, function, &functions)?,
-            Direction::Encode => encode::define(module, program, block, function, &functions)?,
+            Direction::Decode => decode::define(module, program, block, function, &functions, is_direct)?,
+            Direction::Encode => encode::define(module, program, block, function, &functions, is_direct)?,
         };
         if bytes > MAX_CODE {
             return Err("the machine code is too long".into());
         }
     }
     module.finalize_definitions().map_err(|error| error.to_string())?;
-    Ok(root)
+    Ok((root, direct))
 }
 
 /// (input or output, frame) -> status
