@@ -46,10 +46,11 @@ pub mod fast;
 pub mod json;
 pub mod lower;
 pub mod msgpack;
-pub mod stream;
 pub mod protobuf;
+pub mod stream;
 pub mod ubjson;
 pub mod xml;
+pub mod yaml;
 
 pub use dynamic::{DynDecoder, DynEncoder};
 pub use lower::LowerError;
@@ -65,6 +66,9 @@ pub static CODECS: &[&dyn Codec] = &[
     &ubjson::UBJSON,
     &protobuf::PROTOBUF,
     &xml::XML,
+    &xml::XML_DOM,
+    &yaml::YAML,
+    &yaml::YAML_FLOW,
 ];
 
 /// The codec with a name.

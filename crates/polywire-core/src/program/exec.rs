@@ -4,7 +4,9 @@ use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{
-    Direction, FaultKind, Program, State, Status, interp,
+    Direction, FaultKind, Program, State, Status,
+    adapter::{Adapter, Events},
+    interp,
     io::{CodecError, Input, Limits, Output},
     passes,
     verify::{VerifyError, verify},
@@ -44,6 +46,8 @@ struct Inner {
     program: Arc<Program>,
     /// A state for messages that stand alone, while nobody uses it.
     idle: Idle,
+    /// The program's own, near at hand.
+    adapter: Option<&'static Adapter>,
     #[cfg(feature = "jit")]
     code: std::sync::OnceLock<Option<super::jit::Code>>,
     /// The first instruction of `code`, or null: what each message asks for, without a way through `code`.
@@ -67,6 +71,7 @@ impl Executable {
     pub fn prepared(program: Program, backend: Backend) -> Result<Executable, ExecError> {
         verify(&program)?;
         let executable = Executable(Arc::new(Inner {
+            adapter: program.adapter,
             #[cfg(feature = "jit")]
             direct: Default::default(),
             #[cfg(feature = "jit")]
@@ -263,7 +268,8 @@ impl Executable {
         value: *mut u8,
         limits: &Limits,
     ) -> Result<usize, CodecError> {
-        if self.0.program.bank.is_some() {
+        // What a state or an adapter is needed for is not in the message as it is in memory.
+        if self.0.program.bank.is_some() || self.0.adapter.is_some() {
             // SAFETY: as the caller promises.
             return unsafe { self.decode(message, value, limits) };
         }
@@ -335,12 +341,45 @@ impl Executable {
     /// As [`Executable::decode`].
     #[inline(never)]
     unsafe fn decode_long(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
-        if self.0.program.bank.is_some() {
-            // SAFETY: as the caller promises.
-            return self.alone(|state| unsafe { self.decode_with(state, false, bytes, value, limits) });
-        }
         // SAFETY: as the caller promises.
-        unsafe { self.decode_input(Input::new(bytes, limits), value) }
+        unsafe {
+            if self.0.program.bank.is_some() {
+                return self.alone(|state| self.decode_with(state, false, bytes, value, limits));
+            }
+            match self.0.adapter {
+                Some(adapter) => self.decode_events(adapter, bytes, value, limits),
+                None => self.decode_input(Input::new(bytes, limits), value),
+            }
+        }
+    }
+
+    /// Decodes what an adapter makes of the message.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    #[cold]
+    unsafe fn decode_events(
+        &self,
+        adapter: &Adapter,
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+    ) -> Result<usize, CodecError> {
+        Events::with(|events| {
+            let mut input = Input::new(bytes, limits);
+            let status = match bytes.len() > limits.message_bytes {
+                true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
+                false => (adapter.run)(&mut input, events),
+            };
+            if status == Status::Failed {
+                return Err(CodecError::new(input.fault(), &self.0.program));
+            }
+            // What the adapter wrote may be longer than the message, and was limited when it was written.
+            let inner = Limits { message_bytes: usize::MAX, ..*limits };
+            // SAFETY: as the caller promises.
+            let decoded = unsafe { self.decode_input(Input::new(events.text(), &inner), value) };
+            decoded.map(|_| bytes.len()).map_err(|error| events.locate(error))
+        })
     }
 
     /// # Safety
