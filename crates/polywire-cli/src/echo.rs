@@ -8,7 +8,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use polywire::layout::{Record, ValueRef};
 use polywire::{
-    Info, Node, Sample,
+    Info, Kind, Node, Sample,
     coding::{Coding, Discovered, Dynamic},
 };
 use serde::Serialize;
@@ -30,7 +30,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// Prints the messages of a topic
 ///
 /// Without --idl they are shown as their writer declares them: its schema is fetched over the link. With --idl they are read as that version of the type.
-/// A writer whose type does not agree with it ends the command with exit code 2.
+/// A writer whose type does not agree with it ends the command with exit code 2. The end of an instance is shown as such, with its key:
+/// {"kind":"dispose","value":{..}}.
 #[derive(Args)]
 pub struct Echo {
     /// Topic to subscribe to
@@ -132,12 +133,21 @@ pub fn nothing_came(topic: &str, place: &str, timeout: &str, node: &Node) -> Mis
 struct WithInfo<'a> {
     sequence: u64,
     timestamp_ns: i64,
-    kind: String,
+    kind: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_hash: Option<String>,
     codec: &'a str,
     bytes: usize,
     writer: String,
     #[serde(rename = "type")]
     type_name: &'a str,
+    value: &'a RawValue,
+}
+
+/// A message that ends an instance.
+#[derive(Serialize)]
+struct End<'a> {
+    kind: &'a str,
     value: &'a RawValue,
 }
 
@@ -157,8 +167,12 @@ impl Printer<'_> {
 
     fn json(&mut self, sample: &Sample<Record>) -> anyhow::Result<()> {
         let value = self.json.of(&sample.value, self.echo.field.as_deref())?;
+        let kind = kind(&sample.info);
         if !self.echo.info {
-            return Ok(self.terminal.line(&value)?);
+            return match kind {
+                "data" => Ok(self.terminal.line(&value)?),
+                kind => self.terminal.value(&End { kind, value: serde_json::from_str(&value)? }),
+            };
         }
         let Info { sequence, timestamp_ns, bytes, .. } = sample.info;
         let announced = &sample.info.source.announcement;
@@ -166,7 +180,8 @@ impl Printer<'_> {
         self.terminal.value(&WithInfo {
             sequence,
             timestamp_ns,
-            kind: format!("{:?}", sample.info.kind).to_lowercase(),
+            kind,
+            key_hash: sample.info.key_hash.map(|hash| hash.to_string()),
             codec: &announced.codec,
             bytes,
             writer: announced.writer.to_string(),
@@ -189,9 +204,24 @@ impl Printer<'_> {
             );
             text.insert_str(0, &head);
         }
+        if sample.info.kind != Kind::Data {
+            text.insert_str(0, &format!("# {}\n", kind(&sample.info)));
+        }
         if self.echo.field.is_none() {
             text.push_str("---\n");
         }
         Ok(self.terminal.text(&text)?)
+    }
+}
+
+/// What a message says about its instance, as a word.
+fn kind(info: &Info) -> &'static str {
+    match info.kind {
+        Kind::Data => "data",
+        Kind::Dispose => "dispose",
+        Kind::Unregister => "unregister",
+        Kind::Request => "request",
+        Kind::Reply => "reply",
+        _ => "other",
     }
 }

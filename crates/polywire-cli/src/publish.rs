@@ -15,11 +15,12 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::Args;
 use polywire::{
-    Node, PublisherOf,
-    coding::{Coding, Dynamic},
+    Node, PublishError, PublisherOf,
+    coding::{Coding, Dynamic, KeyHash},
+    engine::Sent,
 };
 use polywire::{
-    codec::{BuildError, Codec, DynDecoder, DynEncoder, Options, json::JSON},
+    codec::{BuildError, Codec, DynDecoder, DynEncoder, Options, cdr::Cdr, json::JSON},
     layout::Record,
     program::io::CodecError,
     schema::Schema,
@@ -71,6 +72,12 @@ pub struct Pub {
     /// How long to wait for them
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     wait_timeout: Seconds,
+    /// Says that the instances with the keys of these lines are no more
+    #[arg(long, conflicts_with = "unregister")]
+    dispose: bool,
+    /// Says that this publisher will not write the instances with the keys of these lines again
+    #[arg(long)]
+    unregister: bool,
     /// Takes lines with members that the type does not have, and leaves those out
     #[arg(long)]
     lenient: bool,
@@ -116,7 +123,7 @@ impl Pub {
             match self.fits(&schema, &reader, &line, &mut record) {
                 Ok(()) => {
                     pace.wait();
-                    summary.dropped += publisher.publish(&record)?.dropped as u64;
+                    summary.dropped += self.send(&publisher, &record)?.dropped as u64;
                     summary.messages += 1;
                 }
                 Err(error) => {
@@ -145,6 +152,14 @@ impl Pub {
             (false, bad) if bad || summary.dropped > 0 => Outcome::Missed,
             _ => Outcome::Fine,
         })
+    }
+
+    fn send(&self, publisher: &PublisherOf<Metered>, record: &Record) -> Result<Sent, PublishError> {
+        match (self.dispose, self.unregister) {
+            (true, _) => publisher.dispose(record),
+            (_, true) => publisher.unregister(record),
+            _ => publisher.publish(record),
+        }
     }
 
     fn lines(&self) -> anyhow::Result<Lines> {
@@ -343,6 +358,10 @@ impl Coding for Metered {
 
     fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
         self.inner.decoder(codec, options, writer)
+    }
+
+    fn key_hasher(&self, codec: &Cdr) -> Result<Option<KeyHash<Record>>, BuildError> {
+        self.inner.key_hasher(codec)
     }
 
     fn encode((encoder, bytes): &Self::Encoder, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {

@@ -12,5 +12,7 @@ pub mod codec;
 pub mod envelope;
 pub mod frame;
 pub mod layout;
+#[cfg(feature = "std")]
+pub mod netsim;
 pub mod program;
 pub mod schema;

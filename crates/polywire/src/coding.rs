@@ -5,7 +5,14 @@ use std::{marker::PhantomData, sync::Arc};
 use crate::compile;
 
 use polywire_core::{
-    codec::{BuildError, Codec, Decoder, DynDecoder, DynEncoder, Encoder, LowerError, Options},
+    codec::{
+        BuildError, Codec, Decoder, DynDecoder, DynEncoder, Encoder, LowerError, Options,
+        cdr::{
+            Cdr,
+            key::{DynKeyHasher, KeyHasher},
+        },
+    },
+    envelope::Id128,
     layout::{Message, Record, Shape, ShapeError},
     program::{Backend, io::CodecError},
     schema::{Def, Schema, SchemaBuilder, Type},
@@ -32,11 +39,18 @@ pub trait Coding: Clone + Send + Sync + 'static {
     fn encode(encoder: &Self::Encoder, value: &Self::Value, out: &mut Vec<u8>) -> Result<(), CodecError>;
     /// Reads one message.
     fn decode(decoder: &Self::Decoder, bytes: &[u8], value: &mut Self::Value) -> Result<(), CodecError>;
+    /// Makes key hashes of values as they travel in this version of CDR; none for what has no key.
+    fn key_hasher(&self, _codec: &Cdr) -> Result<Option<KeyHash<Self::Value>>, BuildError> {
+        Ok(None)
+    }
     /// A decoder that takes every format as it is; for bytes alone.
     fn any_decoder(&self) -> Option<Self::Decoder> {
         None
     }
 }
+
+/// Gives the key hash of a value.
+pub type KeyHash<V> = Box<dyn FnMut(&V) -> Result<Id128, CodecError> + Send>;
 
 /// Values of a Rust type.
 pub struct Typed<T>(PhantomData<fn() -> T>);
@@ -74,6 +88,11 @@ impl<T: Message> Coding for Typed<T> {
         let decoder = Decoder::with_backend(codec, options, writer, Backend::Interpreter)?;
         compile::soon(decoder.executable());
         Ok(decoder)
+    }
+
+    fn key_hasher(&self, codec: &Cdr) -> Result<Option<KeyHash<T>>, BuildError> {
+        let hasher = KeyHasher::<T>::new(codec)?;
+        Ok(hasher.map(|mut hasher| -> KeyHash<T> { Box::new(move |value| hasher.hash(value).map(Id128)) }))
     }
 
     #[inline]
@@ -122,6 +141,11 @@ impl Coding for Dynamic {
 
     fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
         dynamic(codec, options, writer, &self.0)
+    }
+
+    fn key_hasher(&self, codec: &Cdr) -> Result<Option<KeyHash<Record>>, BuildError> {
+        let hasher = DynKeyHasher::new(codec, &self.0)?;
+        Ok(hasher.map(|mut hasher| -> KeyHash<Record> { Box::new(move |record| hasher.hash(record).map(Id128)) }))
     }
 
     #[inline]

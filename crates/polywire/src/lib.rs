@@ -46,7 +46,9 @@ pub use config::Config;
 pub use events::{Events, NodeEvent};
 pub use node::{Node, NodeError};
 pub use polywire_core::{
-    codec, layout,
+    codec,
+    envelope::Kind,
+    layout,
     layout::{Char8, Char16, Float128, Message, Record, Shape},
     program, schema,
     schema::Schema,

@@ -1,18 +1,22 @@
 //! Publishing.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId, Envelope, Id128},
+    codec::{
+        BuildError, Codec as _,
+        cdr::{CDR, Cdr, XCDR2},
+    },
+    envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
     frame::Start,
     program::io::CodecError,
 };
 
 use crate::{
-    coding::{Bytes, Coding, Dynamic, Typed},
+    coding::{Bytes, Coding, Dynamic, KeyHash, Typed},
     engine::{EngineError, Sent},
     node::{Inner, Node, NodeError, PortEntry, random_id},
     wire::{Wire, WireError},
@@ -35,15 +39,28 @@ pub struct PublisherOf<C: Coding> {
     writer: Id128,
     incarnation: u64,
     coding: C,
-    state: Mutex<State<C::Encoder>>,
+    state: Mutex<State<C::Encoder, C::Value>>,
 }
 
-struct State<E> {
+struct State<E, V> {
     channel: ChannelId,
     encoder: E,
     last: Start,
     /// Bytes of the last payload: what the next one will need.
     size: usize,
+    /// The version of CDR that key hashes are of.
+    cdr: &'static Cdr,
+    /// With data, too.
+    hash_data: bool,
+    hasher: Hasher<V>,
+}
+
+/// Made when it is needed first.
+enum Hasher<V> {
+    Unknown,
+    /// The type has no key.
+    None,
+    Known(KeyHash<V>),
 }
 
 /// Why a value was not published.
@@ -56,6 +73,12 @@ pub enum PublishError {
     /// The port is closed, or the message is too large.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// An instance was to be named, and the topic's type has no key to name it by.
+    #[error("the type of topic '{0}' has no key, so it has no instances: mark a member with `@key`")]
+    NoKey(String),
+    /// The key of a value cannot be had.
+    #[error("no key hash: {0}")]
+    Key(BuildError),
 }
 
 impl<C: Coding> PublisherOf<C> {
@@ -70,7 +93,8 @@ impl<C: Coding> PublisherOf<C> {
         let start = Start { sequence: 0, timestamp_ns: now_ns() };
         let announce = Announce { node: node.inner(), entry: &entry, topic, writer, incarnation, coding: &coding };
         let (channel, encoder) = announce.channel(wire, start)?;
-        let state = Mutex::new(State { channel, encoder, last: start, size: 0 });
+        let (cdr, hasher) = (cdr_of(wire), Hasher::Unknown);
+        let state = Mutex::new(State { channel, encoder, last: start, size: 0, cdr, hash_data: false, hasher });
         Ok(PublisherOf { node: node.clone(), entry, topic: topic.into(), writer, incarnation, coding, state })
     }
 
@@ -80,18 +104,83 @@ impl<C: Coding> PublisherOf<C> {
     /// that holds up the link the callback serves.
     #[inline]
     pub fn publish(&self, value: &C::Value) -> Result<Sent, PublishError> {
+        self.send(value, Kind::Data)
+    }
+
+    /// Says that an instance is no more: the one with the key of `value`, whose other members do not matter.
+    ///
+    /// Subscribers get the value with [`Info::kind`](crate::Info::kind) saying so, and the key's hash.
+    ///
+    /// ```
+    /// use polywire::{Kind, Node};
+    /// # use std::time::Duration;
+    ///
+    /// #[derive(Default, polywire::Message)]
+    /// struct Track { #[polywire(key)] number: u16, speed: f64 }
+    ///
+    /// let node = Node::new();
+    /// let tracks = node.subscriber_on::<Track>("tracks", "cdr@inproc/dispose-doc").unwrap();
+    /// let publisher = node.publisher_on::<Track>("tracks", "cdr@inproc/dispose-doc").unwrap();
+    /// publisher.publish(&Track { number: 7, speed: 250.0 }).unwrap();
+    /// publisher.dispose(&Track { number: 7, ..Track::default() }).unwrap();
+    ///
+    /// assert_eq!(tracks.recv().unwrap().info.kind, Kind::Data);
+    /// let end = tracks.recv().unwrap();
+    /// assert_eq!((end.info.kind, end.value.number), (Kind::Dispose, 7));
+    /// ```
+    pub fn dispose(&self, value: &C::Value) -> Result<Sent, PublishError> {
+        self.send(value, Kind::Dispose)
+    }
+
+    /// Says that this publisher will not write an instance again, which others may: the one with the key of `value`, as for
+    /// [`PublisherOf::dispose`].
+    pub fn unregister(&self, value: &C::Value) -> Result<Sent, PublishError> {
+        self.send(value, Kind::Unregister)
+    }
+
+    /// Whether data messages have the hash of their key with them, as ends of instances always do: for receivers that tell instances apart
+    /// without decoding. Costs 16 bytes a message and the time to compute it. False to begin with; without effect where the type has no key.
+    pub fn hash_keys(&self, with_data: bool) {
+        self.lock().hash_data = with_data;
+    }
+
+    #[inline]
+    fn send(&self, value: &C::Value, kind: Kind) -> Result<Sent, PublishError> {
         let sent = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.lock();
+            let key_hash = match kind == Kind::Data && !state.hash_data {
+                true => None,
+                false => self.key_hash(&mut state, value, kind)?,
+            };
             let mut loan = self.entry.port().reserve(state.size);
             C::encode(&state.encoder, value, loan.buffer()).map_err(PublishError::Encode)?;
             state.size = loan.payload().len();
             let last = Start { sequence: state.last.sequence + 1, timestamp_ns: now_ns() };
-            let sent = self.entry.commit(&Envelope::data(state.channel, last.sequence, last.timestamp_ns), loan)?;
+            let plain = Envelope::data(state.channel, last.sequence, last.timestamp_ns);
+            let sent = self.entry.commit(&Envelope { kind, key_hash, ..plain }, loan)?;
             state.last = last;
             sent
         };
         self.entry.settle();
         Ok(sent)
+    }
+
+    #[cold]
+    fn key_hash(
+        &self,
+        state: &mut State<C::Encoder, C::Value>,
+        value: &C::Value,
+        kind: Kind,
+    ) -> Result<Option<Id128>, PublishError> {
+        if let Hasher::Unknown = state.hasher {
+            let hasher = self.coding.key_hasher(state.cdr).map_err(PublishError::Key)?;
+            state.hasher = hasher.map_or(Hasher::None, Hasher::Known);
+        }
+        match &mut state.hasher {
+            Hasher::Known(hash) => hash(value).map(Some).map_err(PublishError::Encode),
+            _ if kind == Kind::Data => Ok(None),
+            _ => Err(PublishError::NoKey(self.topic.clone())),
+        }
     }
 
     /// A value to fill and publish. Records must come from here, or be clones of such.
@@ -107,10 +196,11 @@ impl<C: Coding> PublisherOf<C> {
             let offset = wire.find('@').unwrap_or_default();
             return Err(WireError::Syntax { wire: wire.into(), offset, expected }.into());
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         let (channel, encoder) = self.announce().channel(&parsed, state.last)?;
         let old = std::mem::replace(&mut state.channel, channel);
         state.encoder = encoder;
+        (state.cdr, state.hasher) = (cdr_of(&parsed), Hasher::Unknown);
         drop(state);
         self.entry.retire(old);
         Ok(())
@@ -118,7 +208,7 @@ impl<C: Coding> PublisherOf<C> {
 
     /// Waits until at least `least` subscribers are there and ready, or `timeout`; gives how many are.
     pub fn wait_for_subscribers(&self, least: usize, timeout: Duration) -> usize {
-        let channel = self.state.lock().unwrap_or_else(PoisonError::into_inner).channel;
+        let channel = self.lock().channel;
         self.entry.wait_matched(channel, least, timeout)
     }
 
@@ -135,6 +225,10 @@ impl<C: Coding> PublisherOf<C> {
     /// Names this publisher to subscribers, whatever its format.
     pub fn writer(&self) -> Id128 {
         self.writer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<C::Encoder, C::Value>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn announce(&self) -> Announce<'_, C> {
@@ -189,6 +283,11 @@ impl<C: Coding> Announce<'_, C> {
         };
         Ok((self.entry.announce(&announcement, start)?, encoder))
     }
+}
+
+/// The version of CDR that key hashes are of: that of the topic, or the first for formats that are none.
+fn cdr_of(wire: &Wire) -> &'static Cdr {
+    if wire.codec.name == XCDR2.name() { &XCDR2 } else { &CDR }
 }
 
 fn now_ns() -> i64 {

@@ -24,10 +24,14 @@ use crate::{
     events::NodeEvent,
     node::{Inner, Node, NodeError, PortEntry, Route, Slot, Source},
     queue::Queue,
+    wire::{Choice, Wire},
 };
 
 /// Messages that wait for a subscriber unless it says otherwise.
 const QUEUE: usize = 4096;
+
+/// The option by which a codec takes older, shorter versions of an appendable type: of a writer whose schema is assumed.
+const OLDER: &str = "older";
 
 /// A message received.
 #[derive(Clone, Debug)]
@@ -45,7 +49,8 @@ pub struct Info {
     pub sequence: u64,
     /// When it was published, by the writer's clock: nanoseconds since 1970.
     pub timestamp_ns: i64,
-    /// What it says about its instance. Where that is an end, the value is a fresh one.
+    /// What it says about its instance. Where that is an end, only the key of the value means something, and the value is a fresh one if
+    /// the writer names the instance by its hash alone.
     pub kind: Kind,
     /// Tells instances of a keyed type apart.
     pub key_hash: Option<Id128>,
@@ -63,10 +68,19 @@ pub struct Subscribe<C: Coding> {
     coding: C,
     queue: usize,
     overflow: Overflow,
+    assumed: Assumed,
+}
+
+/// What writers are taken for that do not say what they write.
+#[derive(Clone, Debug)]
+struct Assumed {
+    codec: Choice,
+    /// None for the subscriber's own.
+    schema: Option<Schema>,
 }
 
 impl<C: Coding> Subscribe<C> {
-    pub(crate) fn new(node: &Node, entry: Arc<PortEntry>, topic: &str, coding: C) -> Self {
+    pub(crate) fn new(node: &Node, entry: Arc<PortEntry>, topic: &str, wire: Wire, coding: C) -> Self {
         let configured = node.inner().config.topics.get(topic);
         Subscribe {
             node: node.clone(),
@@ -75,7 +89,16 @@ impl<C: Coding> Subscribe<C> {
             coding,
             queue: configured.and_then(|topic| topic.queue).unwrap_or(QUEUE),
             overflow: configured.and_then(|topic| topic.overflow).unwrap_or_default(),
+            assumed: Assumed { codec: wire.codec, schema: None },
         }
+    }
+
+    /// The schema of writers who have none to give: peers of another make, or a file by hand. It is the subscriber's own where none is given.
+    /// (Where they do not say their format either, it is that of the topic's wire.) As such a writer may have an older version of it, a value
+    /// of an appendable type in CDR may end early.
+    pub fn assume(mut self, schema: Schema) -> Self {
+        self.assumed.schema = Some(schema);
+        self
     }
 
     /// Messages that may wait.
@@ -323,6 +346,7 @@ struct RouteOf<C: Coding> {
     delivery: Delivery<C::Value>,
     counts: Arc<Counts>,
     node: Weak<Inner>,
+    assumed: Assumed,
 }
 
 impl<C: Coding> RouteOf<C> {
@@ -334,6 +358,7 @@ impl<C: Coding> RouteOf<C> {
             delivery,
             counts: Arc::default(),
             node: Arc::downgrade(subscribe.node.inner()),
+            assumed: subscribe.assumed.clone(),
         })
     }
 
@@ -378,9 +403,14 @@ impl<C: Coding> Route for RouteOf<C> {
         if !announced.compressor.is_empty() {
             return Err(format!("there is no compressor '{}' here", announced.compressor));
         }
-        let (codec, options) = node.codec(&announced.codec, &announced.options).map_err(|e| e.to_string())?;
-        // A writer that has no schema to give is taken at the subscriber's word.
-        let writer = schema.or(self.coding.schema()).ok_or("the writer's schema is unknown")?;
+        let named = if announced.codec.is_empty() { &self.assumed.codec.name } else { &announced.codec };
+        let with = if announced.codec.is_empty() { &self.assumed.codec.options } else { &announced.options };
+        let (codec, mut options) = node.codec(named, with).map_err(|e| e.to_string())?;
+        if schema.is_none() && codec.options().iter().any(|option| option.name == OLDER) {
+            options = options.with(OLDER, "");
+        }
+        let assumed = || self.assumed.schema.as_ref().or(self.coding.schema());
+        let writer = schema.or_else(assumed).ok_or("the writer's schema is unknown")?;
         let decoder = self.coding.decoder(codec, &options, writer).map_err(|e| e.to_string())?;
         Ok(Arc::new(SlotOf { route, decoder, source: source.clone() }))
     }
@@ -397,7 +427,7 @@ impl<C: Coding> SlotOf<C> {
     #[inline]
     fn decode(&self, info: &Info, payload: &[u8], value: &mut C::Value) -> Result<(), String> {
         match info.kind {
-            Kind::Dispose | Kind::Unregister => *value = self.route.coding.fresh(),
+            Kind::Dispose | Kind::Unregister if payload.is_empty() => *value = self.route.coding.fresh(),
             _ => C::decode(&self.decoder, payload, value).map_err(|e| e.to_string())?,
         }
         Ok(())

@@ -13,6 +13,7 @@ use crate::{
 #[derive(Clone)]
 pub struct DynEncoder {
     executable: Executable,
+    counts: bool,
     shape: Arc<Shape>,
     limits: Limits,
 }
@@ -31,7 +32,13 @@ impl DynEncoder {
         backend: Backend,
     ) -> Result<DynEncoder, BuildError> {
         let executable = compile_encode(codec, options, shape, backend)?;
-        Ok(DynEncoder { executable, shape: shape.clone(), limits: Limits::default() })
+        Ok(DynEncoder { executable, counts: codec.counts(), shape: shape.clone(), limits: Limits::default() })
+    }
+
+    /// The same encoder with other limits.
+    pub fn with_limits(mut self, limits: Limits) -> DynEncoder {
+        self.limits = limits;
+        self
     }
 
     /// Appends a record to `out`; after an error `out` is as before.
@@ -43,6 +50,16 @@ impl DynEncoder {
         assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the encoder");
         // SAFETY: the program was made for the record's layout, and the record is borrowed.
         unsafe { self.executable.encode(record.as_ptr(), out, &self.limits) }
+    }
+
+    /// Bytes that [`DynEncoder::encode`] would append, as [`Encoder::size`](super::Encoder::size) has them.
+    ///
+    /// # Panics
+    /// As [`DynEncoder::encode`].
+    pub fn size(&self, record: &Record) -> Result<usize, CodecError> {
+        assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the encoder");
+        // SAFETY: the program was made for the record's layout, and the record is borrowed.
+        unsafe { self.executable.size(record.as_ptr(), self.counts, &self.limits) }
     }
 
     /// The shape of the records.

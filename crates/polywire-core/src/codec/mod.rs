@@ -66,6 +66,12 @@ pub trait Codec: Send + Sync {
     /// Options it takes.
     fn options(&self) -> &'static [OptionSpec];
 
+    /// Its kernels cope with whatever [`Output::written`](crate::program::Output::written) gives them when bytes are but counted, so that the
+    /// size of a value can be had without writing it. Where this is false, it is written.
+    fn counts(&self) -> bool {
+        false
+    }
+
     /// The program that writes values of `schema`, which lie in memory as `layout` says.
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError>;
 
@@ -120,6 +126,13 @@ impl Options {
     /// The option's value; empty if it has none.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// These and one more, which replaces one of the same name.
+    pub fn with(mut self, name: &str, value: &str) -> Options {
+        self.0.retain(|(known, _)| known != name);
+        self.0.push((name.to_string(), value.to_string()));
+        self
     }
 
     /// Refuses options and values that the codec does not know.
@@ -207,6 +220,7 @@ fn compile_decode(
 pub struct Encoder<T> {
     executable: Executable,
     limits: Limits,
+    counts: bool,
     value: PhantomData<fn(&T)>,
 }
 
@@ -219,7 +233,7 @@ impl<T: Message> Encoder<T> {
     /// Compiles it for a back end of your choice.
     pub fn with_backend(codec: &dyn Codec, options: &Options, backend: Backend) -> Result<Encoder<T>, BuildError> {
         let executable = compile_encode(codec, options, T::shape(), backend)?;
-        Ok(Encoder { executable, limits: Limits::default(), value: PhantomData })
+        Ok(Encoder { executable, limits: Limits::default(), counts: codec.counts(), value: PhantomData })
     }
 
     /// The same encoder with other limits.
@@ -233,6 +247,23 @@ impl<T: Message> Encoder<T> {
     pub fn encode(&self, value: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
         // SAFETY: the program was made for T's own layout, and the value is borrowed.
         unsafe { self.executable.encode(core::ptr::from_ref(value).cast(), out, &self.limits) }
+    }
+
+    /// Bytes that [`Encoder::encode`] would append: to set them apart beforehand. It takes about as long as encoding does, and keeps nothing of it.
+    ///
+    /// ```
+    /// use polywire_core::codec::{self, Encoder, Options};
+    /// # use polywire_core as polywire;
+    ///
+    /// #[derive(polywire_derive::Message)]
+    /// struct Note { number: u32, text: String }
+    ///
+    /// let encoder = Encoder::<Note>::new(codec::find("cdr").unwrap(), &Options::default()).unwrap();
+    /// assert_eq!(encoder.size(&Note { number: 1, text: "abc".into() }), Ok(4 + 4 + 3 + 1));
+    /// ```
+    pub fn size(&self, value: &T) -> Result<usize, CodecError> {
+        // SAFETY: the program was made for T's own layout, and the value is borrowed.
+        unsafe { self.executable.size(core::ptr::from_ref(value).cast(), self.counts, &self.limits) }
     }
 
     /// The writer's schema, which a decoder asks for.

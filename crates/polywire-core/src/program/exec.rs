@@ -9,6 +9,7 @@ use super::{
     io::{CodecError, Input, Limits, Output},
     passes,
     verify::{VerifyError, verify},
+    window::WINDOW,
 };
 
 /// Which back end runs a program.
@@ -141,6 +142,27 @@ impl Executable {
         unsafe { self.encode_long(value, out, limits) }
     }
 
+    /// Bytes that [`Executable::encode`] would append. If the codec [counts](crate::codec::Codec::counts), the program runs on an output that
+    /// keeps nothing; else the value is written somewhere.
+    ///
+    /// # Safety
+    /// As [`Executable::encode`].
+    ///
+    /// # Panics
+    /// As [`Executable::encode`].
+    pub unsafe fn size(&self, value: *const u8, counts: bool, limits: &Limits) -> Result<usize, CodecError> {
+        assert!(self.0.program.direction == Direction::Encode, "a decode program cannot encode");
+        // SAFETY: as the caller promises.
+        unsafe {
+            if counts && let Some(size) = self.count(value, limits)? {
+                return Ok(size);
+            }
+            let mut bytes = Vec::new();
+            self.encode(value, &mut bytes, limits)?;
+            Ok(bytes.len())
+        }
+    }
+
     /// Decodes `bytes` into the value at `value` and gives how many it took. After an error the value is valid, but of no use.
     ///
     /// # Safety
@@ -167,17 +189,42 @@ impl Executable {
     #[inline(never)]
     unsafe fn encode_long(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
         let mut output = Output::new(out, limits);
-        // SAFETY: the program is verified, and the value is as the caller promises.
-        let status = unsafe {
-            match self.entry() {
-                #[cfg(feature = "jit")]
-                Some(entry) => super::jit::encode(entry, &mut output, value),
-                _ => interp::encode(&self.0.program, &mut output, value),
-            }
-        };
+        // SAFETY: as the caller promises.
+        let status = unsafe { self.run_encode(&mut output, value) };
         match output.finish(status) {
             Status::Ok => Ok(()),
             Status::Failed => Err(CodecError::new(output.fault(), &self.0.program)),
+        }
+    }
+
+    /// The size by counting; none if the codec looked back at what it had written.
+    ///
+    /// # Safety
+    /// As [`Executable::encode`], and the program is an encode program.
+    unsafe fn count(&self, value: *const u8, limits: &Limits) -> Result<Option<usize>, CodecError> {
+        let (mut window, mut spare) = ([0; WINDOW], Vec::new());
+        let mut output = Output::counting(&mut window, &mut spare, limits);
+        // SAFETY: as the caller promises.
+        let status = unsafe { self.run_encode(&mut output, value) };
+        match output.finish(status) {
+            Status::Ok => Ok(output.counted()),
+            // What failed may have looked at bytes that were not there.
+            Status::Failed if output.counted().is_none() => Ok(None),
+            Status::Failed => Err(CodecError::new(output.fault(), &self.0.program)),
+        }
+    }
+
+    /// # Safety
+    /// As [`Executable::encode`], and the program is an encode program.
+    #[inline(always)]
+    unsafe fn run_encode(&self, output: &mut Output<'_>, value: *const u8) -> Status {
+        // SAFETY: the program is verified, and the value is as the caller promises.
+        unsafe {
+            match self.entry() {
+                #[cfg(feature = "jit")]
+                Some(entry) => super::jit::encode(entry, output, value),
+                _ => interp::encode(&self.0.program, output, value),
+            }
         }
     }
 

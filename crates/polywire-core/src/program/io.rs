@@ -6,7 +6,7 @@
 use alloc::{format, string::String, vec::Vec};
 use core::{fmt, marker::PhantomData};
 
-use super::{PathId, Program};
+use super::{PathId, Program, say, window::Window};
 
 /// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,8 @@ pub enum FaultKind {
     OutOfMemory,
     /// The value cannot be said in this format.
     Unrepresentable,
+    /// The encapsulation header of CDR is another than the type has: expected (for the most significant byte first), got.
+    Encapsulation,
 }
 
 impl FaultKind {
@@ -112,6 +114,7 @@ impl FaultKind {
             FaultKind::Limit => "it takes more than the limits allow",
             FaultKind::OutOfMemory => "memory could not be allocated",
             FaultKind::Unrepresentable => "the value cannot be said in this format",
+            FaultKind::Encapsulation => "the encapsulation header is of another kind than the type",
         }
     }
 }
@@ -225,9 +228,7 @@ impl fmt::Display for CodecError {
             write!(f, "{}: ", self.path)?;
         }
         write!(f, "{} (byte {}", self.kind.describe(), self.offset)?;
-        if self.expected != 0 || self.got != 0 {
-            write!(f, ", expected {}, got {}", self.expected, self.got)?;
-        }
+        say::numbers(f, self.kind, self.expected, self.got)?;
         write!(f, ")")
     }
 }
@@ -347,8 +348,13 @@ impl<'a> Input<'a> {
     /// Skips to the next multiple of `n`, a power of two, from the origin. The position may then lie behind the end.
     #[inline]
     pub fn align(&mut self, n: usize) {
-        let distance = self.pos.wrapping_sub(self.origin);
-        self.pos = self.origin.wrapping_add(distance.wrapping_add(n - 1) & !(n - 1));
+        self.pos = self.pos.wrapping_add(self.padding(n));
+    }
+
+    /// Bytes to the next multiple of `n`, a power of two, from the origin.
+    #[inline]
+    pub fn padding(&self, n: usize) -> usize {
+        self.pos.wrapping_sub(self.origin).wrapping_neg() & (n - 1)
     }
 
     /// Replaces a string's content, charging for what it grows by.
@@ -438,11 +444,13 @@ pub struct Output<'a> {
     pub(crate) origin: usize,
     pub(crate) depth_left: u32,
     pub(crate) limits: &'a Limits,
-    start: usize,
-    vector: &'a mut Vec<u8>,
+    pub(super) start: usize,
+    pub(super) vector: &'a mut Vec<u8>,
     pub(crate) fault: Option<Fault>,
     /// A position that a codec keeps from one of its kernels to the next.
     pub mark: usize,
+    /// Bytes are counted and not kept.
+    pub(super) window: Option<Window<'a>>,
 }
 
 impl<'a> Output<'a> {
@@ -460,6 +468,7 @@ impl<'a> Output<'a> {
             vector,
             fault: None,
             mark: 0,
+            window: None,
         };
         output.refresh();
         output
@@ -494,6 +503,9 @@ impl<'a> Output<'a> {
         if wanted > self.limits.message_bytes.saturating_add(1 << 16) {
             return self.fail(FaultKind::Limit, self.limits.message_bytes as u64, wanted as u64);
         }
+        if self.window.is_some() {
+            return self.move_window(n);
+        }
         // SAFETY: `pos` bytes behind `start` are written and within the capacity.
         unsafe { self.vector.set_len(self.start + self.pos) };
         if self.vector.try_reserve(n.max(64)).is_err() {
@@ -520,11 +532,16 @@ impl<'a> Output<'a> {
     /// Appends bytes.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> Status {
-        if self.reserve(bytes.len()) == Status::Failed {
-            return Status::Failed;
+        if bytes.len() > self.capacity - self.pos {
+            if self.pass(bytes.len()) {
+                return Status::Ok;
+            }
+            if self.grow(bytes.len()) == Status::Failed {
+                return Status::Failed;
+            }
         }
-        // SAFETY: `reserve` made room; `bytes` cannot overlap a vector borrowed mutably.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(self.pos), bytes.len()) };
+        // SAFETY: there is room; `bytes` cannot overlap a vector borrowed mutably.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.here(), bytes.len()) };
         self.pos += bytes.len();
         Status::Ok
     }
@@ -536,7 +553,7 @@ impl<'a> Output<'a> {
             return Status::Failed;
         }
         // SAFETY: `reserve` made room for all eight.
-        unsafe { self.base.add(self.pos).cast::<[u8; 8]>().write(word.to_le_bytes()) };
+        unsafe { self.here().cast::<[u8; 8]>().write(word.to_le_bytes()) };
         self.pos += n.min(8);
         Status::Ok
     }
@@ -558,8 +575,49 @@ impl<'a> Output<'a> {
         self.pos
     }
 
-    /// What was written so far, to be patched.
+    /// Where the next byte goes. The base may lie before what there is of the output, when bytes are counted and not kept.
+    #[inline]
+    pub(crate) fn here(&self) -> *mut u8 {
+        self.base.wrapping_add(self.pos)
+    }
+
+    /// Overwrites bytes that were written before. What lies behind the position is left alone.
+    #[inline]
+    pub fn patch(&mut self, at: usize, bytes: &[u8]) {
+        if self.window.is_none()
+            && let Some(written) = self.written().get_mut(at..at.saturating_add(bytes.len()))
+        {
+            written.copy_from_slice(bytes);
+        }
+    }
+
+    /// The byte that was written last.
+    #[inline]
+    pub fn last(&mut self) -> Option<&mut u8> {
+        // SAFETY: the byte before the position was written; a window keeps it.
+        (self.pos > 0).then(|| unsafe { &mut *self.base.wrapping_add(self.pos - 1) })
+    }
+
+    /// Moves what was written from `at` on back by `n` bytes, which are left as they are or zero.
+    pub fn insert(&mut self, at: usize, n: usize) -> Status {
+        let end = self.pos;
+        for left in (0..n).step_by(16).map(|done| n - done) {
+            if self.put(&[0; 16][..left.min(16)]) == Status::Failed {
+                return Status::Failed;
+            }
+        }
+        if self.window.is_none() && at <= end {
+            self.written().copy_within(at..end, at + n);
+        }
+        Status::Ok
+    }
+
+    /// What was written so far, to be looked at and changed. [`Output::patch`], [`Output::last`] and [`Output::insert`] are to be preferred: they
+    /// need not know all bytes when bytes are but counted, and then this gives zeros, and all is encoded once more.
     pub fn written(&mut self) -> &mut [u8] {
+        if let Some(window) = &mut self.window {
+            return window.stand_in(self.pos);
+        }
         // SAFETY: `pos` bytes behind `base` are written and within the capacity.
         unsafe { core::slice::from_raw_parts_mut(self.base, self.pos) }
     }
@@ -567,6 +625,7 @@ impl<'a> Output<'a> {
     /// Takes back all but the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.pos = self.pos.min(len);
+        self.forget();
     }
 
     /// Lends `n` bytes of room, zeroed, to `write`, and keeps as many of them as it says.
@@ -577,7 +636,7 @@ impl<'a> Output<'a> {
         }
         // SAFETY: `reserve` made room; the bytes are initialised before they are lent.
         let spare = unsafe {
-            let spare = self.base.add(self.pos);
+            let spare = self.here();
             core::ptr::write_bytes(spare, 0, n);
             core::slice::from_raw_parts_mut(spare, n)
         };
@@ -612,6 +671,9 @@ impl<'a> Output<'a> {
     pub fn finish(&mut self, mut status: Status) -> Status {
         if status == Status::Ok && self.pos > self.limits.message_bytes {
             status = self.fail(FaultKind::Limit, self.limits.message_bytes as u64, self.pos as u64);
+        }
+        if self.window.is_some() {
+            return status;
         }
         let written = if status == Status::Ok { self.pos } else { 0 };
         // SAFETY: `written` bytes behind `start` are initialised and within the capacity.

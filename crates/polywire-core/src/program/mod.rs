@@ -21,8 +21,10 @@ pub mod jit;
 pub mod kernel;
 pub mod kernels;
 pub mod passes;
+mod say;
 pub mod slice;
 pub mod verify;
+mod window;
 
 pub use exec::{Backend, Executable};
 pub use io::{CodecError, Fault, FaultKind, Input, Limits, Output, Status};

@@ -74,7 +74,9 @@ impl Vector {
     }
 
     fn decode(&self, shape: &Arc<Shape>, backend: Backend) -> Result<Record, String> {
-        let decoder = DynDecoder::with_backend(self.codec, &self.options, &self.schema, shape, backend);
+        // The header says the order of the bytes, so one decoder reads the vectors of both.
+        let options = "header".parse().unwrap();
+        let decoder = DynDecoder::with_backend(self.codec, &options, &self.schema, shape, backend);
         let decoder = decoder.map_err(|error| format!("no decoder: {error}"))?;
         let mut record = Record::new(shape);
         let used = decoder.decode(&self.bytes, &mut record).map_err(|error| format!("not decoded: {error}"))?;

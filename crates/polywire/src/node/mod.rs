@@ -206,8 +206,8 @@ impl Node {
         wire: Option<&str>,
         coding: C,
     ) -> Result<Subscribe<C>, NodeError> {
-        let (_, entry) = self.route(topic, wire)?;
-        Ok(Subscribe::new(self, entry, topic, coding))
+        let (wire, entry) = self.route(topic, wire)?;
+        Ok(Subscribe::new(self, entry, topic, wire, coding))
     }
 
     /// Opens an endpoint before anything uses it, and says where it is: with the port that the system chose.

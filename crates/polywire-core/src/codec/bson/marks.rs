@@ -257,9 +257,7 @@ extern "C" fn put_end(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> S
     let Some(head) = document_length(len) else {
         return output.fail(FaultKind::Unrepresentable, i32::MAX as u64, len as u64);
     };
-    if let Some(place) = output.written().get_mut(start..).and_then(|written| written.first_chunk_mut::<4>()) {
-        *place = head;
-    }
+    output.patch(start, &head);
     Status::Ok
 }
 

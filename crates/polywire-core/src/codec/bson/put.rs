@@ -131,10 +131,7 @@ fn change_kind(output: &mut Output<'_>, kind: u8) {
 }
 
 fn change_marked_kind(output: &mut Output<'_>, kind: u8) {
-    let at = output.mark;
-    if let Some(byte) = output.written().get_mut(at) {
-        *byte = kind;
-    }
+    output.patch(output.mark, &[kind]);
 }
 
 extern "C" fn put_char(output: &mut Output<'_>, code: u64) -> Status {

@@ -205,7 +205,7 @@ impl Dialect {
         Ok(Some(Segment { place, at: 0, wire: scalar, memory: scalar, count: len, order, check }))
     }
 
-    fn get_plain_member(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<(), LowerError> {
+    pub(super) fn get_plain_member(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<(), LowerError> {
         if !member.writer.optional {
             return walk.member(member);
         }
@@ -309,7 +309,7 @@ impl Dialect {
     }
 
     /// Emits what `fill` does, behind a DHEADER if there has to be one.
-    fn get_delimited(
+    pub(super) fn get_delimited(
         &self,
         walk: &mut DecodeWalk<'_>,
         delimited: bool,

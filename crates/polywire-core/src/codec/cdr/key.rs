@@ -127,7 +127,7 @@ impl Keys {
     }
 
     fn dialect(&self) -> Dialect {
-        Dialect { version: self.version, order: Order::Big }
+        Dialect { version: self.version, order: Order::Big, older: false }
     }
 }
 

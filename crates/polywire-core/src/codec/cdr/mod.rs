@@ -23,23 +23,26 @@
 //! assert_eq!(encode("xcdr2", "header"), [0, 7, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xE0, 0x3F]);
 //! ```
 
-use alloc::{collections::BTreeMap, string::ToString, sync::Arc};
+use alloc::{boxed::Box, collections::BTreeMap, string::ToString, sync::Arc, vec::Vec};
 
 use super::{
     Codec, LowerError, OptionSpec, Options, Properties,
-    lower::{bits_scalar, decode, encode, enum_scalar, scalar_of},
+    lower::{DecodeDialect, DecodeWalk, bits_scalar, decode, encode, enum_scalar, scalar_of},
 };
 use crate::{
     layout::{Layout, Scalar},
-    program::{Block, Op, OpKind, Order, PathId, Program},
+    program::{Block, Op, OpKind, Order, PathId, Program, Wire},
     schema::{Def, DefId, DefKind, Extensibility, Member, Schema, Type, array_shape},
 };
 
 mod decode_dialect;
 mod encode_dialect;
 pub mod key;
+mod older;
 mod parameters;
 mod wide;
+
+use older::OlderDialect;
 
 /// XCDR1.
 pub static CDR: Cdr = Cdr { version: Version::One };
@@ -65,7 +68,14 @@ static OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "header",
         values: &[],
-        help: "without it just the value (default); with it the 4-byte encapsulation header of DDS, and padding to a multiple of 4",
+        help: "without it just the value (default); with it the 4-byte encapsulation header of DDS, and padding to a multiple of 4; \
+               when decoding, the header says the order of the bytes",
+    },
+    OptionSpec {
+        name: "older",
+        values: &[],
+        help: "decoding refuses what lacks a part (default); with it a value of an older, shorter version of an appendable type is read, \
+               and what it lacks has its default",
     },
 ];
 
@@ -106,10 +116,17 @@ impl Codec for Cdr {
         OPTIONS
     }
 
+    fn counts(&self) -> bool {
+        true
+    }
+
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
         let dialect = self.dialect(options)?;
         let program = encode::lower(&dialect, schema, layout)?;
-        Ok(dialect.encapsulated(program, options, schema))
+        Ok(match options.has("header") {
+            true => dialect.encapsulated(program, schema),
+            false => program,
+        })
     }
 
     fn lower_decode(
@@ -120,8 +137,17 @@ impl Codec for Cdr {
         layout: &Arc<Layout>,
     ) -> Result<Program, LowerError> {
         let dialect = self.dialect(options)?;
-        let program = decode::lower(&dialect, writer, reader, layout)?;
-        Ok(dialect.encapsulated(program, options, writer))
+        let in_order = |order| -> Box<dyn DecodeDialect> {
+            let dialect = Dialect { order, ..dialect };
+            if dialect.older { Box::new(OlderDialect::new(dialect)) } else { Box::new(dialect) }
+        };
+        if !options.has("header") {
+            return decode::lower(&*in_order(dialect.order), writer, reader, layout);
+        }
+        let (little, big) = (in_order(Order::Little), in_order(Order::Big));
+        decode::lower_several(&[&*little, &*big], writer, reader, layout, |walk, blocks| {
+            dialect.get_encapsulated(walk, blocks);
+        })
     }
 }
 
@@ -132,7 +158,7 @@ impl Cdr {
             (_, false) => Order::Little,
             (false, true) => Order::Big,
         };
-        Ok(Dialect { version: self.version, order })
+        Ok(Dialect { version: self.version, order, older: options.has("older") })
     }
 }
 
@@ -141,33 +167,48 @@ impl Cdr {
 struct Dialect {
     version: Version,
     order: Order,
+    /// Decoding: appendable structures may end early.
+    older: bool,
 }
 
 impl Dialect {
-    /// Puts the encapsulation header around a program, if the options ask for it.
-    fn encapsulated(&self, mut program: Program, options: &Options, writer: &Schema) -> Program {
-        if options.has("header") {
-            let region = OpKind::Region {
-                dialect: &parameters::ENCAPSULATION,
-                argument: self.encapsulation(writer),
-                body: core::mem::take(&mut program.root),
-            };
-            program.root = Block(alloc::vec![Op { path: PathId(0), kind: region }]);
-        }
+    /// Puts the encapsulation header around an encode program.
+    fn encapsulated(&self, mut program: Program, schema: &Schema) -> Program {
+        let region = OpKind::Region {
+            dialect: &parameters::ENCAPSULATION,
+            argument: self.encapsulation(schema) + u64::from(self.order == Order::Little),
+            body: core::mem::take(&mut program.root),
+        };
+        program.root = Block(alloc::vec![Op { path: PathId(0), kind: region }]);
         program
     }
 
-    /// The identifier of the encapsulation header, as Cyclone DDS and Fast DDS send it; the tables of the specification contradict each other.
+    /// Emits the choice between a block for each order of bytes, least significant first first: the encapsulation header tells.
+    fn get_encapsulated(&self, walk: &mut DecodeWalk<'_>, blocks: Vec<Block>) {
+        let path = walk.path();
+        let identifier = self.encapsulation(walk.writer());
+        let block = |kind| Block(alloc::vec![Op { path, kind }]);
+        let arm = |(identifier, body)| {
+            let region = OpKind::Region { dialect: &parameters::ENCAPSULATION, argument: identifier, body };
+            (alloc::vec![identifier as i64], block(region))
+        };
+        let arms = [identifier + 1, identifier].into_iter().zip(blocks).map(arm).collect();
+        walk.emit(OpKind::Get(Wire::Fixed { scalar: Scalar::U16, order: Order::Big }));
+        let otherwise = block(OpKind::Action(&parameters::OTHER_ENCAPSULATION, identifier));
+        walk.emit(OpKind::Switch { arms, otherwise });
+    }
+
+    /// The identifier of the encapsulation header for the most significant byte first, as Cyclone DDS and Fast DDS send it; the other order
+    /// has the next. The tables of the specification contradict each other.
     fn encapsulation(&self, writer: &Schema) -> u64 {
         let extensibility = writer.def_of(writer.root()).map_or(Extensibility::Final, |def| def.extensibility);
-        let kind = match (self.version, extensibility) {
+        match (self.version, extensibility) {
             (Version::One, Extensibility::Mutable) => 2,
             (Version::One, _) => 0,
             (Version::Two, Extensibility::Final) => 6,
             (Version::Two, Extensibility::Appendable) => 8,
             (Version::Two, Extensibility::Mutable) => 10,
-        };
-        kind + u64::from(self.order == Order::Little)
+        }
     }
 
     /// Alignment of a scalar.
@@ -226,6 +267,7 @@ impl Dialect {
         match &def.kind {
             // What is there at least is the length, or the end of the list.
             _ if def.extensibility == Extensibility::Mutable => 4,
+            DefKind::Struct { .. } if self.older && self.delimited(def) => 4,
             DefKind::Union { discriminator, .. } => header + self.min_size(schema, discriminator, known),
             _ => schema.members(id).iter().fold(header, |sum, member| {
                 let size = match (member.optional, self.version) {

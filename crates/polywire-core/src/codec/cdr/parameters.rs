@@ -52,7 +52,7 @@ macro_rules! by_order {
     )*};
 }
 
-/// The header in front of a message, and the padding behind it. The argument is the identifier.
+/// The header in front of a message, and the padding behind it. The argument is the identifier; decoding, it was read before.
 pub(super) static ENCAPSULATION: RegionDialect = RegionDialect {
     name: "encapsulation",
     restarts_origin: true,
@@ -61,6 +61,22 @@ pub(super) static ENCAPSULATION: RegionDialect = RegionDialect {
     put_begin: put_encapsulation,
     put_end: pad_encapsulation,
 };
+
+/// True if nothing is left of the region for a value of this alignment. Moves nothing.
+pub(super) fn nothing_left(alignment: u8) -> &'static TestKernel {
+    static BY_ALIGNMENT: [TestKernel; 4] = [
+        TestKernel { name: "nothing left", test: is_nothing_left::<1> },
+        TestKernel { name: "nothing left, by 2", test: is_nothing_left::<2> },
+        TestKernel { name: "nothing left, by 4", test: is_nothing_left::<4> },
+        TestKernel { name: "nothing left, by 8", test: is_nothing_left::<8> },
+    ];
+    &BY_ALIGNMENT[alignment.trailing_zeros().min(3) as usize]
+}
+
+/// Refuses an encapsulation header whose identifier was read and is none for the type: the argument is the one that is, for the most
+/// significant byte first.
+pub(super) static OTHER_ENCAPSULATION: ActionKernel =
+    ActionKernel { name: "other encapsulation", get: refuse_encapsulation, put: put_nothing };
 
 by_order! {
     /// A length in front: argument [`SKIP_REST`] or [`EXACT`]. That it restarts the origin changes nothing on the wire, for XCDR2 aligns to
@@ -141,13 +157,6 @@ fn ok(status: Status) -> Result<(), Status> {
     }
 }
 
-/// Overwrites bytes that were written before.
-fn patch(output: &mut Output<'_>, at: usize, bytes: &[u8]) {
-    if let Some(written) = output.written().get_mut(at..at + bytes.len()) {
-        written.copy_from_slice(bytes);
-    }
-}
-
 /// The length of what was written since `start`, or a fault if it is too long for the word that counts it.
 fn length_since(output: &mut Output<'_>, start: usize) -> Result<u32, Status> {
     let len = output.position() - start;
@@ -194,21 +203,23 @@ extern "C" fn begin_members(_: &mut Input<'_>, _: &mut Cursor) -> Status {
 /// Of the second byte of the options: how many bytes of padding are behind the value.
 const PADDING_MASK: u8 = 3;
 
-extern "C" fn get_encapsulation(input: &mut Input<'_>, identifier: u64, cursor: &mut Cursor) -> Status {
-    let head = match input.take(4) {
-        Ok(head) => <[u8; 4]>::try_from(head).unwrap_or_default(),
+extern "C" fn get_encapsulation(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    let options = match input.take(2) {
+        Ok(options) => <[u8; 2]>::try_from(options).unwrap_or_default(),
         Err(failed) => return failed,
     };
-    let got = u64::from(u16::from_be_bytes([head[0], head[1]]));
-    if got != identifier {
-        input.seek(input.position() - 4);
-        return input.fail(FaultKind::WrongKind, identifier, got);
-    }
-    let (padding, left) = (usize::from(head[3] & PADDING_MASK), input.remaining());
+    let (padding, left) = (usize::from(options[1] & PADDING_MASK), input.remaining());
     match left.checked_sub(padding) {
         Some(len) => status(enter(input, len, cursor)),
         None => input.fail(FaultKind::BadLength, padding as u64, left as u64),
     }
+}
+
+extern "C" fn refuse_encapsulation(input: &mut Input<'_>, identifier: u64) -> Status {
+    input.seek(input.position().saturating_sub(2));
+    let got = get_u16::<true>(input).unwrap_or_default();
+    input.seek(input.position().saturating_sub(2));
+    input.fail(FaultKind::Encapsulation, identifier, got.into())
 }
 
 /// What is left over is padding that the sender did not count, or what a newer version of the type has at its end.
@@ -234,8 +245,15 @@ extern "C" fn pad_encapsulation(output: &mut Output<'_>, _: u64, cursor: &mut Cu
         return Status::Failed;
     }
     let padding = output.position() - end;
-    patch(output, cursor.0[0] as usize - 1, &[padding as u8]);
+    output.patch(cursor.0[0] as usize - 1, &[padding as u8]);
     output.replace_origin(cursor.0[1] as usize);
+    Status::Ok
+}
+
+extern "C" fn is_nothing_left<const ALIGNMENT: usize>(input: &mut Input<'_>, nothing: &mut u64) -> Status {
+    // Senders pad a message to a multiple of four, and not all count what they padded.
+    let padding = input.padding(ALIGNMENT);
+    *nothing = u64::from(input.remaining() <= padding);
     Status::Ok
 }
 
@@ -267,7 +285,7 @@ fn open(output: &mut Output<'_>, cursor: &mut Cursor) {
 extern "C" fn patch_dheader<const BIG: bool>(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
     let [start, origin, _] = cursor.0.map(|word| word as usize);
     output.replace_origin(origin);
-    status(length_since(output, start).map(|len| patch(output, start - 4, &word::<BIG>(len))))
+    status(length_since(output, start).map(|len| output.patch(start - 4, &word::<BIG>(len))))
 }
 
 // Parameters of XCDR1.
@@ -408,7 +426,7 @@ fn finish_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, sta
     let (id, flag) = (argument as u32, if argument >> 32 != 0 { PID_MUST_UNDERSTAND } else { 0 });
     match (short_id(id), u16::try_from(len)) {
         (Some(id), Ok(len)) => {
-            patch(output, start - SHORT_HEADER, &halves::<BIG>(id | flag, len));
+            output.patch(start - SHORT_HEADER, &halves::<BIG>(id | flag, len));
             return Ok(());
         }
         (Some(_), Err(_)) => widen_header(output, start)?,
@@ -416,18 +434,15 @@ fn finish_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, sta
     }
     // A header that was made wider begins where the short one did, so the start of the value tells where it is in one case only.
     let at = if short_id(id).is_some() { start - SHORT_HEADER } else { start - EXTENDED_HEADER };
-    patch(output, at, &halves::<BIG>(PID_EXTENDED | flag, 8));
-    patch(output, at + 4, &word::<BIG>(id));
-    patch(output, at + 8, &word::<BIG>(len));
+    output.patch(at, &halves::<BIG>(PID_EXTENDED | flag, 8));
+    output.patch(at + 4, &word::<BIG>(id));
+    output.patch(at + 8, &word::<BIG>(len));
     Ok(())
 }
 
 /// Moves a value that is too long for a short header back by what an extended one takes more. Its own alignment counts from its start.
 fn widen_header(output: &mut Output<'_>, start: usize) -> Result<(), Status> {
-    let (end, more) = (output.position(), EXTENDED_HEADER - SHORT_HEADER);
-    ok(output.put(&[0; EXTENDED_HEADER - SHORT_HEADER]))?;
-    output.written().copy_within(start..end, start + more);
-    Ok(())
+    ok(output.insert(start, EXTENDED_HEADER - SHORT_HEADER))
 }
 
 // Members of XCDR2.

@@ -23,7 +23,7 @@ extern "C" fn put_close(output: &mut Output<'_>, bracket: u64) -> Status {
 /// Every element is written with a comma behind it. No value ends with one, so that it cannot be mistaken.
 #[inline]
 pub(super) fn close(output: &mut Output<'_>, bracket: u8) -> Status {
-    match output.written().last_mut() {
+    match output.last() {
         Some(last) if *last == b',' => {
             *last = bracket;
             Status::Ok

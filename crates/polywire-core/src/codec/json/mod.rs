@@ -73,6 +73,10 @@ impl Codec for Json {
         }
     }
 
+    fn counts(&self) -> bool {
+        true
+    }
+
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
         let dialect = encode::Dialect(Style::of(options));
         let mut program = lower::encode::lower(&dialect, schema, layout)?;

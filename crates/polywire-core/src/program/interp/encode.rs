@@ -163,7 +163,7 @@ impl<'r> Run<'r, '_> {
         // SAFETY: a Need covers the run; segments lie within it, and the verifier found their scalars at their places. Padding in memory is
         // never read, and every byte of the run is written.
         unsafe {
-            let start = self.output.base.add(self.output.pos);
+            let start = self.output.here();
             start.write_bytes(0, size as usize);
             for segment in segments {
                 let Place::At { offset, .. } = segment.place else { continue };
@@ -182,7 +182,7 @@ impl<'r> Run<'r, '_> {
             Wire::Fixed { scalar, order } => {
                 // SAFETY: a Need covers it.
                 unsafe {
-                    let at = self.output.base.add(self.output.pos);
+                    let at = self.output.here();
                     store(at, *scalar, reorder(self.accumulator, *scalar, *order));
                 }
                 self.output.pos += scalar.size();
@@ -229,8 +229,12 @@ impl<'r> Run<'r, '_> {
         unsafe {
             let (data, len) = sequence.access.slice(at);
             self.hold(len, bound)?;
-            ok(self.output.reserve(len * scalar.size()))?;
-            let wire = self.output.base.add(self.output.pos);
+            let bytes = len * scalar.size();
+            if bytes > self.output.capacity - self.output.pos && self.output.pass(bytes) {
+                return Ok(());
+            }
+            ok(self.output.reserve(bytes))?;
+            let wire = self.output.here();
             if order == super::HOST || scalar.size() == 1 {
                 core::ptr::copy_nonoverlapping(data, wire, len * scalar.size());
             } else {

@@ -34,7 +34,7 @@ fn put_text(output: &mut Output<'_>, value: impl zmij::Float) -> Status {
     // SAFETY: there is room for the whole buffer and so for the text in it, and none of them overlap. Bytes behind the text may be without
     // a value; they lie behind the position, where nobody reads before writing.
     unsafe {
-        let to = output.base.add(output.pos);
+        let to = output.here();
         if core::ptr::eq(start, from.cast()) {
             // All of the buffer in a few moves is faster than as much as the text is long.
             core::ptr::copy_nonoverlapping(from.cast::<MaybeUninit<u8>>(), to.cast::<MaybeUninit<u8>>(), ROOM);

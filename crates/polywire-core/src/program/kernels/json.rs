@@ -312,7 +312,7 @@ pub fn put_string(output: &mut Output<'_>, text: &str) -> Status {
     if clean_short(bytes) {
         // SAFETY: there is room for the text and two quotes.
         unsafe {
-            let to = output.base.add(output.pos);
+            let to = output.here();
             *to = b'"';
             copy_short(bytes, to.add(1));
             *to.add(bytes.len() + 1) = b'"';

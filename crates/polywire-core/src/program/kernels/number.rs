@@ -55,7 +55,7 @@ pub fn put_i64(output: &mut Output<'_>, value: i64) -> Status {
     // SAFETY: there is room for a sign and nineteen digits, more than which no negative integer has.
     unsafe {
         if value < 0 {
-            *output.base.add(output.pos) = b'-';
+            *output.here() = b'-';
             output.pos += 1;
         }
         append(output, value.unsigned_abs());
@@ -71,7 +71,7 @@ pub fn put_i64(output: &mut Output<'_>, value: i64) -> Status {
 unsafe fn append(output: &mut Output<'_>, mut value: u64) {
     // SAFETY: the digits are written from the last to the first, `len` of them behind `start`.
     unsafe {
-        let start = output.base.add(output.pos);
+        let start = output.here();
         if value < 10 {
             *start = b'0' + value as u8;
             output.pos += 1;

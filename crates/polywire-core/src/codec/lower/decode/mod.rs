@@ -152,11 +152,24 @@ pub fn lower(
     reader: &Schema,
     layout: &Arc<Layout>,
 ) -> Result<Program, LowerError> {
+    lower_several(&[dialect], writer, reader, layout, |walk, blocks| blocks.into_iter().for_each(|b| walk.append(b)))
+}
+
+/// Lowers a pair of types once for each of some dialects, for a format of which a message says itself how it goes on. `join` emits what
+/// chooses among the blocks, which come in the order of the dialects.
+pub fn lower_several(
+    dialects: &[&dyn DecodeDialect],
+    writer: &Schema,
+    reader: &Schema,
+    layout: &Arc<Layout>,
+    join: impl FnOnce(&mut DecodeWalk<'_>, Vec<Block>),
+) -> Result<Program, LowerError> {
     if let refused @ Verdict::Refused(_) = evolve::assess(writer, reader) {
         return Err(LowerError::Refused(format!("{refused}")));
     }
+    let Some(first) = dialects.first() else { return Err(LowerError::Option("there is no dialect".to_string())) };
     let mut walk = DecodeWalk {
-        dialect,
+        dialect: *first,
         writer,
         reader,
         layout,
@@ -167,7 +180,13 @@ pub fn lower(
         routine_of: BTreeMap::new(),
     };
     let place = Place::At { offset: 0, node: layout.root() };
-    walk.value(writer.root(), &Slot::root(place, reader.root()))?;
+    let blocks = dialects.iter().map(|dialect| {
+        walk.dialect = *dialect;
+        walk.routine_of.clear();
+        walk.block(|walk| walk.value(writer.root(), &Slot::root(place, reader.root())))
+    });
+    let blocks = blocks.collect::<Result<Vec<Block>, LowerError>>()?;
+    join(&mut walk, blocks);
     Ok(Program {
         direction: Direction::Decode,
         layout: layout.clone(),

@@ -1,0 +1,134 @@
+//! Values of older, shorter versions of appendable types, of writers whose schema nobody has (XTypes 1.3, 7.4.3).
+//!
+//! What a structure lacks at its end has its default. In XCDR2 the length in front of a structure says where it ends. In XCDR1 nothing does but
+//! the end of the message or of a parameter, so that only the last structure in it can be shorter; and its first member has to be there, for
+//! a version without any is none.
+
+use core::cell::Cell;
+
+use super::{Dialect, Version, fixed_scalar, parameters};
+use crate::{
+    codec::lower::{DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn},
+    layout::Scalar,
+    program::OpKind,
+    schema::{DefId, Extensibility, Schema, Type},
+};
+
+/// What CDR reads, but that appendable structures may end early.
+pub(super) struct OlderDialect {
+    plain: Dialect,
+    /// Nothing comes behind the value in the message, or in the parameter that it is.
+    last: Cell<bool>,
+}
+
+impl OlderDialect {
+    pub(super) fn new(plain: Dialect) -> OlderDialect {
+        OlderDialect { plain, last: Cell::new(true) }
+    }
+
+    fn with_last<R>(&self, last: bool, fill: impl FnOnce() -> R) -> R {
+        let outer = self.last.replace(last);
+        let filled = fill();
+        self.last.set(outer);
+        filled
+    }
+
+    fn members(&self, walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>], may_end: bool) -> Result<(), LowerError> {
+        let last = self.last.get();
+        members.iter().enumerate().try_for_each(|(i, member)| {
+            // An optional of XCDR1 is a parameter.
+            let is_last = member.writer.optional || last && i + 1 == members.len();
+            let is_first = i == 0 && self.plain.version == Version::One;
+            self.with_last(is_last, || match may_end && !is_first {
+                true => self.member_or_end(walk, member),
+                false => self.plain.get_plain_member(walk, member),
+            })
+        })
+    }
+
+    fn member_or_end(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<(), LowerError> {
+        walk.emit(OpKind::Test(parameters::nothing_left(self.plain.first_alignment(walk.writer(), member))));
+        let then = walk.block(|walk| match member.writer.optional {
+            true => walk.absent(member),
+            false => walk.missing(member),
+        })?;
+        let otherwise = walk.block(|walk| self.plain.get_plain_member(walk, member))?;
+        walk.emit(OpKind::If { then, otherwise });
+        Ok(())
+    }
+}
+
+impl DecodeDialect for OlderDialect {
+    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
+        self.plain.scalar(walk, ty, wire, slot)
+    }
+
+    fn enumeration(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        id: DefId,
+        wire: Scalar,
+        slot: &Slot<'_>,
+    ) -> Result<(), LowerError> {
+        self.plain.enumeration(walk, id, wire, slot)
+    }
+
+    fn text(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        self.plain.text(walk, ty, slot)
+    }
+
+    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        self.with_last(false, || self.plain.sequence(walk, element, slot))
+    }
+
+    fn array(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        element: &Type,
+        dims: &[u32],
+        slot: &Slot<'_>,
+    ) -> Result<(), LowerError> {
+        self.with_last(false, || self.plain.array(walk, element, dims, slot))
+    }
+
+    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        self.with_last(false, || self.plain.map(walk, key, value, slot))
+    }
+
+    fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
+        let def = walk.writer().def(id);
+        let (delimited, rest) = (self.plain.delimited(def), parameters::SKIP_REST);
+        match def.extensibility {
+            Extensibility::Mutable => self.with_last(true, || self.plain.structure(walk, id, members)),
+            Extensibility::Appendable => self
+                .plain
+                .get_delimited(walk, delimited, rest, |walk| self.members(walk, members, delimited || self.last.get())),
+            Extensibility::Final => self.members(walk, members, false),
+        }
+    }
+
+    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Result<(), LowerError> {
+        let mutable = walk.writer().def(union.id).extensibility == Extensibility::Mutable;
+        self.with_last(mutable || self.last.get(), || self.plain.union(walk, union))
+    }
+}
+
+impl Dialect {
+    /// Alignment of a member's first byte, or less.
+    fn first_alignment(&self, schema: &Schema, member: &MemberIn<'_>) -> u8 {
+        let ty = schema.resolve(&member.writer.ty);
+        match (fixed_scalar(schema, ty), ty) {
+            _ if member.writer.optional => {
+                if self.version == Version::One {
+                    4
+                } else {
+                    1
+                }
+            }
+            (Some(scalar), _) => self.alignment(scalar),
+            (None, Type::String { .. } | Type::WString { .. } | Type::Sequence { .. } | Type::Map { .. }) => 4,
+            (None, Type::Def(id)) if self.delimited(schema.def(*id)) => 4,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Writers that announce nothing about what they write, as peers of another make do: the topic's wire and the subscriber's type are assumed.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use polywire::{
+    Kind, Node, NodeEvent,
+    coding::Discovered,
+    engine::{Engine, EngineError, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port, Properties, Sent, Sink},
+};
+use polywire_core::{
+    codec::{Encoder, cdr},
+    envelope::{Announcement, ChannelId, Envelope, Id128},
+    frame::{Answer, Hello, Start},
+    layout::Message as _,
+};
+use polywire_derive::Message;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// An engine that never reaches anybody; a test plays the peer.
+struct Foreign {
+    name: &'static str,
+    node: Mutex<Option<Arc<dyn LinkSink>>>,
+    answers: Mutex<Vec<Answer>>,
+}
+
+impl Foreign {
+    fn new(name: &'static str) -> &'static Foreign {
+        Box::leak(Box::new(Foreign { name, node: Mutex::default(), answers: Mutex::default() }))
+    }
+
+    fn node(&self) -> Arc<dyn LinkSink> {
+        self.node.lock().expect("a lock").clone().expect("an opened port")
+    }
+
+    fn writes(&self, codec: &str, options: &str) {
+        let (codec, options) = (codec.to_string(), options.to_string());
+        let announcement = Announcement { topic: "t".into(), codec, options, ..Announcement::default() };
+        self.node().announced(ChannelId(1), Start::default(), &announcement);
+    }
+
+    fn sends(&self, sequence: u64, payload: &[u8]) {
+        self.node().message(&Envelope::data(ChannelId(1), sequence, 0), payload);
+        self.node().drained();
+    }
+
+    fn last_answer(&self) -> Option<Answer> {
+        self.answers.lock().expect("a lock").last().cloned()
+    }
+}
+
+impl Engine for &'static Foreign {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn summary(&self) -> &'static str {
+        "a peer of another make"
+    }
+
+    fn example(&self) -> &'static str {
+        "here"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { reliable: true, ordered: true, multicast: false, largest_payload: None }
+    }
+
+    fn open(&self, _: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
+        let peer = Hello { node: Id128([7; 16]), ..local.hello };
+        let link = LinkInfo { id: LinkId(u64::MAX), peer, address: "there".into() };
+        *self.node.lock().expect("a lock") = Some(sink.link(&link));
+        Ok(Arc::new(ForeignPort(self)))
+    }
+}
+
+struct ForeignPort(&'static Foreign);
+
+impl Port for ForeignPort {
+    fn endpoint(&self) -> String {
+        format!("{}/here", self.0.name)
+    }
+
+    fn announce(&self, _: &Announcement, _: Start) -> Result<ChannelId, EngineError> {
+        Ok(ChannelId(1))
+    }
+
+    fn reserve(&self, size: usize) -> Loan {
+        Loan::new(Vec::with_capacity(size), 0)
+    }
+
+    fn commit(&self, _: &Envelope<'_>, _: Loan) -> Result<Sent, EngineError> {
+        Ok(Sent::default())
+    }
+
+    fn retire(&self, _: ChannelId) {}
+
+    fn answer(&self, _: LinkId, _: ChannelId, answer: Answer) {
+        self.0.answers.lock().expect("a lock").push(answer);
+    }
+
+    fn want(&self, _: LinkId, _: Id128) {}
+
+    fn supply(&self, _: LinkId, _: Id128, _: Option<&[u8]>) {}
+
+    fn flush(&self, _: Instant) -> bool {
+        true
+    }
+
+    fn links(&self) -> Vec<LinkStats> {
+        Vec::new()
+    }
+
+    fn close(&self) {}
+}
+
+/// What the foreign writer knows.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "Sensor", appendable)]
+struct Older {
+    #[polywire(key)]
+    id: u32,
+    value: f64,
+}
+
+/// What the subscriber assumes.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "Sensor", appendable)]
+struct Newer {
+    #[polywire(key)]
+    id: u32,
+    value: f64,
+    #[polywire(default = "none")]
+    unit: String,
+}
+
+fn encoded<T: polywire::Message>(codec: &cdr::Cdr, options: &str, value: &T) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let encoder = Encoder::<T>::new(codec, &options.parse().expect("options")).expect("an encoder");
+    encoder.encode(value, &mut bytes).expect("encoded");
+    bytes
+}
+
+#[test]
+fn a_writer_without_schema_and_format_is_read_as_the_topic_says() {
+    let engine = Foreign::new("foreign-a");
+    let node = Node::builder().engine(Box::leak(Box::new(engine))).build();
+    let subscriber = node.subscriber_on::<Newer>("t", "xcdr2:header@foreign-a/here").expect("subscriber");
+    engine.writes("", "");
+    assert_eq!(engine.last_answer(), Some(Answer::Accept));
+
+    let whole = Newer { id: 1, value: 0.5, unit: "bar".into() };
+    engine.sends(1, &encoded(&cdr::XCDR2, "be,header", &whole));
+    engine.sends(2, &encoded(&cdr::XCDR2, "le,header", &Older { id: 2, value: 1.5 }));
+    engine.sends(3, &encoded(&cdr::CDR, "header", &whole));
+    let first = subscriber.recv_timeout(SOON).expect("a message");
+    assert_eq!((first.value, first.info.kind), (whole, Kind::Data));
+    let second = subscriber.recv_timeout(SOON).expect("a message");
+    assert_eq!(second.value, Newer { id: 2, value: 1.5, unit: "none".into() });
+    assert_eq!((subscriber.try_recv().map(|s| s.value), subscriber.undecodable()), (None, 1));
+}
+
+#[test]
+fn a_format_that_is_announced_stands() {
+    let engine = Foreign::new("foreign-b");
+    let node = Node::builder().engine(Box::leak(Box::new(engine))).build();
+    let subscriber = node.subscriber_on::<Newer>("t", "json@foreign-b/here").expect("subscriber");
+    engine.writes("cdr", "be");
+    engine.sends(1, &encoded(&cdr::CDR, "be", &Older { id: 3, value: 2.5 }));
+    let sample = subscriber.recv_timeout(SOON).expect("a message");
+    assert_eq!(sample.value, Newer { id: 3, value: 2.5, unit: "none".into() });
+}
+
+#[test]
+fn another_schema_than_the_subscribers_may_be_assumed() {
+    let engine = Foreign::new("foreign-c");
+    let node = Node::builder().engine(Box::leak(Box::new(engine))).build();
+    let events = node.events();
+    let wire = Some("cdr@foreign-c/here");
+    let unknown = node.subscribe_of("t", wire, Discovered::new().expect("records")).expect("subscriber").open();
+    engine.writes("", "");
+    assert!(matches!(engine.last_answer(), Some(Answer::Refuse(reason)) if reason.contains("schema is unknown")));
+    let told = std::iter::from_fn(|| events.try_recv());
+    assert!(told.into_iter().any(|event| matches!(event, NodeEvent::Mismatch { .. })));
+    drop(unknown);
+
+    let subscribe = node.subscribe_of("t", wire, Discovered::new().expect("records")).expect("subscriber");
+    let subscriber = subscribe.assume(Older::shape().schema().clone()).open();
+    engine.sends(1, &encoded(&cdr::CDR, "", &Older { id: 4, value: 3.5 }));
+    let record = subscriber.recv_timeout(SOON).expect("a message").value;
+    assert_eq!(record.f64("value").expect("a member"), 3.5);
+}
