@@ -9,6 +9,7 @@ extern crate alloc;
 extern crate self as polywire_core;
 
 pub mod codec;
+pub mod compress;
 pub mod envelope;
 pub mod frame;
 pub mod layout;

@@ -39,16 +39,21 @@ use crate::{
 };
 
 pub mod bson;
+pub mod cbor;
 pub mod cdr;
 mod dynamic;
 pub mod json;
 pub mod lower;
+pub mod msgpack;
+pub mod ubjson;
+pub mod xml;
 
 pub use dynamic::{DynDecoder, DynEncoder};
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.
-pub static CODECS: &[&dyn Codec] = &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON];
+pub static CODECS: &[&dyn Codec] =
+    &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON, &msgpack::MSGPACK, &cbor::CBOR, &ubjson::UBJSON, &xml::XML];
 
 /// The codec with a name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {

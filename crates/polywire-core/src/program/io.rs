@@ -88,6 +88,8 @@ pub enum FaultKind {
     Unrepresentable,
     /// The encapsulation header of CDR is another than the type has: expected (for the most significant byte first), got.
     Encapsulation,
+    /// The message uses what the format has and we do not read, because it can do harm or say two things: a document type, an alias.
+    Forbidden,
 }
 
 impl FaultKind {
@@ -115,6 +117,7 @@ impl FaultKind {
             FaultKind::OutOfMemory => "memory could not be allocated",
             FaultKind::Unrepresentable => "the value cannot be said in this format",
             FaultKind::Encapsulation => "the encapsulation header is of another kind than the type",
+            FaultKind::Forbidden => "the message uses a part of the format that is not read",
         }
     }
 }

@@ -5,14 +5,14 @@ use crate::{
     program::{
         Elements, FaultKind, Input, Output, ScalarKernel, SliceKernel, Status,
         kernel::WideKernel,
-        kernels::{base64, float, json, number},
+        kernels::{base64, float, json, number, scalar::Number},
     },
     schema::Type,
 };
 
 /// How a scalar stands in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub enum Form {
     /// As a value.
     Value,
     /// As a value, integers of 64 bits as strings.
@@ -75,65 +75,9 @@ pub(super) fn slice(ty: &Type, scalar: Scalar, form: Form, bytes_as_array: bool)
     })
 }
 
-/// A Rust integer or float as kernels see it.
-trait Number: Copy {
-    const SCALAR: Scalar;
-    const SIZE: usize = Self::SCALAR.size();
-    fn read(input: &mut Input<'_>) -> Result<Self, Status>;
-    /// An ordinary number at the start of the text, and its bytes; [`Number::read`] sees to all others.
-    fn quick(text: &[u8]) -> Option<(Self, usize)>;
-    fn write(self, output: &mut Output<'_>) -> Status;
-    fn word(self) -> u64;
-    fn of_word(word: u64) -> Self;
-    fn of_bytes(bytes: &[u8]) -> Self;
-    fn to_bytes(self, bytes: &mut [u8]);
-}
-
 macro_rules! integers {
-    ($($int:ident $scalar:ident $put:ident $wide:ident $plain:ident $key:ident $slice:ident;)*) => {
-        $(impl Number for $int {
-            const SCALAR: Scalar = Scalar::$scalar;
-
-            #[inline]
-            fn read(input: &mut Input<'_>) -> Result<$int, Status> {
-                let start = input.position();
-                let value = integer(input)?;
-                $int::try_from(value).map_err(|_| out_of_range(input, start, $int::BITS))
-            }
-
-            #[inline]
-            fn quick(text: &[u8]) -> Option<($int, usize)> {
-                let number = float::decimal(text).ok().filter(|number| number.plain && number.exact)?;
-                let value = i128::from(number.digits);
-                let value = $int::try_from(if number.negative { -value } else { value }).ok()?;
-                Some((value, number.len))
-            }
-
-            #[inline]
-            fn write(self, output: &mut Output<'_>) -> Status {
-                number::$put(output, $wide::from(self))
-            }
-
-            fn word(self) -> u64 {
-                self as u64
-            }
-
-            fn of_word(word: u64) -> $int {
-                word as $int
-            }
-
-            #[inline]
-            fn of_bytes(bytes: &[u8]) -> $int {
-                bytes.first_chunk().map_or(0, |bytes| $int::from_ne_bytes(*bytes))
-            }
-
-            #[inline]
-            fn to_bytes(self, bytes: &mut [u8]) {
-                bytes.copy_from_slice(&self.to_ne_bytes());
-            }
-        }
-
-        static $plain: ScalarKernel = value_kernel::<$int>(stringify!($int));
+    ($($int:ident $scalar:ident $plain:ident $key:ident $slice:ident;)*) => {
+        $(static $plain: ScalarKernel = value_kernel::<$int>(stringify!($int));
         static $slice: SliceKernel = slice_kernel::<$int>(stringify!($int));
         static $key: ScalarKernel = ScalarKernel {
             name: concat!("json key ", stringify!($int)),
@@ -160,76 +104,20 @@ macro_rules! integers {
 }
 
 integers! {
-    i8 I8 put_i64 i64 I8 KEY_I8 SLICE_I8;
-    i16 I16 put_i64 i64 I16 KEY_I16 SLICE_I16;
-    i32 I32 put_i64 i64 I32 KEY_I32 SLICE_I32;
-    i64 I64 put_i64 i64 I64 KEY_I64 SLICE_I64;
-    u8 U8 put_u64 u64 U8 KEY_U8 SLICE_U8;
-    u16 U16 put_u64 u64 U16 KEY_U16 SLICE_U16;
-    u32 U32 put_u64 u64 U32 KEY_U32 SLICE_U32;
-    u64 U64 put_u64 u64 U64 KEY_U64 SLICE_U64;
+    i8 I8 I8 KEY_I8 SLICE_I8;
+    i16 I16 I16 KEY_I16 SLICE_I16;
+    i32 I32 I32 KEY_I32 SLICE_I32;
+    i64 I64 I64 KEY_I64 SLICE_I64;
+    u8 U8 U8 KEY_U8 SLICE_U8;
+    u16 U16 U16 KEY_U16 SLICE_U16;
+    u32 U32 U32 KEY_U32 SLICE_U32;
+    u64 U64 U64 KEY_U64 SLICE_U64;
 }
 
-macro_rules! floats {
-    ($($float:ident $bits:ident $scalar:ident $put:ident $to:ident $slice:ident;)*) => {$(
-        impl Number for $float {
-            const SCALAR: Scalar = Scalar::$scalar;
-
-            #[inline]
-            fn read(input: &mut Input<'_>) -> Result<$float, Status> {
-                if json::peek(input) == Some(b'"') {
-                    return named_float(input).map(|value| value as $float);
-                }
-                let (number, text) = json::number(input)?;
-                let value = number.$to(text);
-                match value.is_finite() {
-                    true => Ok(value),
-                    false => Err(out_of_range(input, input.position() - number.len, 8 * Self::SIZE as u32)),
-                }
-            }
-
-            #[inline]
-            fn quick(text: &[u8]) -> Option<($float, usize)> {
-                let number = float::decimal(text).ok()?;
-                Some((number.$to(text), number.len)).filter(|(value, _)| value.is_finite())
-            }
-
-            #[inline]
-            fn write(self, output: &mut Output<'_>) -> Status {
-                match self.is_finite() {
-                    true => float::$put(output, self),
-                    false => output.put(float_name(f64::from(self))),
-                }
-            }
-
-            fn word(self) -> u64 {
-                u64::from(self.to_bits())
-            }
-
-            fn of_word(word: u64) -> $float {
-                $float::from_bits(word as $bits)
-            }
-
-            #[inline]
-            fn of_bytes(bytes: &[u8]) -> $float {
-                bytes.first_chunk().map_or(0.0, |bytes| $float::from_ne_bytes(*bytes))
-            }
-
-            #[inline]
-            fn to_bytes(self, bytes: &mut [u8]) {
-                bytes.copy_from_slice(&self.to_ne_bytes());
-            }
-        }
-
-        static $scalar: ScalarKernel = value_kernel::<$float>(stringify!($float));
-        static $slice: SliceKernel = slice_kernel::<$float>(stringify!($float));
-    )*};
-}
-
-floats! {
-    f32 u32 F32 put_f32 to_f32 SLICE_F32;
-    f64 u64 F64 put_f64 to_f64 SLICE_F64;
-}
+static F32: ScalarKernel = value_kernel::<f32>("f32");
+static SLICE_F32: SliceKernel = slice_kernel::<f32>("f32");
+static F64: ScalarKernel = value_kernel::<f64>("f64");
+static SLICE_F64: SliceKernel = slice_kernel::<f64>("f64");
 
 const fn value_kernel<N: Number>(name: &'static str) -> ScalarKernel {
     ScalarKernel { name, scalar: N::SCALAR, get: get::<N>, put: put::<N>, wide: None }
@@ -240,7 +128,7 @@ const fn slice_kernel<N: Number>(name: &'static str) -> SliceKernel {
 }
 
 extern "C" fn get<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Status {
-    match N::read(input) {
+    match read::<N>(input) {
         Ok(value) => {
             *word = value.word();
             Status::Ok
@@ -250,7 +138,44 @@ extern "C" fn get<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Status {
 }
 
 extern "C" fn put<N: Number>(output: &mut Output<'_>, word: u64) -> Status {
-    N::of_word(word).write(output)
+    write(N::of_word(word), output)
+}
+
+#[inline]
+fn write<N: Number>(value: N, output: &mut Output<'_>) -> Status {
+    match value.as_f64() {
+        finite if finite.is_finite() => value.put(output),
+        named => output.put(float_name(named)),
+    }
+}
+
+#[inline]
+fn read<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
+    if json::peek(input) == Some(b'"') {
+        return named::<N>(input);
+    }
+    let (number, text) = json::number(input)?;
+    N::of_decimal(&number, text).ok_or_else(|| {
+        let fits_some = N::FLOAT || (number.plain && number.exact) || number.to_integer(text).is_some();
+        let bits = if fits_some { 8 * N::SIZE as u32 } else { 64 };
+        out_of_range(input, input.position() - number.len, bits)
+    })
+}
+
+/// A number between quotes: an integer, or the name of what no number is.
+#[cold]
+fn named<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
+    if N::FLOAT {
+        return named_float(input).map(N::of_f64);
+    }
+    let start = input.position();
+    let number = quoted_integer(input)?;
+    integer_of::<N>(number).ok_or_else(|| out_of_range(input, start, 8 * N::SIZE as u32))
+}
+
+fn integer_of<N: Number>(value: i128) -> Option<N> {
+    let (min, max) = N::SCALAR.range()?;
+    (min..=max).contains(&value).then(|| N::of_word(value as u64))
 }
 
 /// An integer: a number, or a string of one, which is how peers keep 64 bits from those who have doubles only.
@@ -300,7 +225,7 @@ extern "C" fn get_quoted<N: Number>(input: &mut Input<'_>, word: &mut u64) -> St
 }
 
 extern "C" fn put_quoted<N: Number>(output: &mut Output<'_>, word: u64) -> Status {
-    quoted(output, |output| N::of_word(word).write(output))
+    quoted(output, |output| write(N::of_word(word), output))
 }
 
 fn quoted(output: &mut Output<'_>, write: impl FnOnce(&mut Output<'_>) -> Status) -> Status {
@@ -390,7 +315,7 @@ fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Re
 
 #[cold]
 fn element_and_mark<N: Number>(input: &mut Input<'_>) -> Result<(N, u8), Status> {
-    let value = N::read(input)?;
+    let value = read::<N>(input)?;
     match json::peek(input) {
         Some(mark @ (b',' | b']')) => {
             input.seek(input.position() + 1);
@@ -401,11 +326,11 @@ fn element_and_mark<N: Number>(input: &mut Input<'_>) -> Result<(N, u8), Status>
 }
 
 fn put_all<N: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
-    write_all(output, elements, N::SIZE, |output, bytes| N::of_bytes(bytes).write(output))
+    write_all(output, elements, N::SIZE, |output, bytes| write(N::of_bytes(bytes), output))
 }
 
 fn put_all_quoted<N: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
-    write_all(output, elements, N::SIZE, |output, bytes| quoted(output, |output| N::of_bytes(bytes).write(output)))
+    write_all(output, elements, N::SIZE, |output, bytes| quoted(output, |output| write(N::of_bytes(bytes), output)))
 }
 
 fn write_all(
@@ -565,11 +490,7 @@ extern "C" fn put_no_word(output: &mut Output<'_>, _: u64) -> Status {
 }
 
 fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
-    let mut text = *b"\"0x00000000000000000000000000000000\"";
-    for (i, digit) in text[3..35].iter_mut().enumerate() {
-        *digit = b"0123456789abcdef"[(bits >> (124 - 4 * i)) as usize & 15];
-    }
-    output.put(&text)
+    quoted(output, |output| number::put_hex128(output, bits))
 }
 
 /// Its 32 digits, the name of what is not finite, or a number that a double holds exactly.

@@ -1,6 +1,7 @@
 //! What stands between values: brackets, commas, member names, `null`; and sets of names.
 
 use crate::{
+    codec::lower::symbols::{LITERAL, parts},
     layout::Scalar,
     program::{
         ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect,
@@ -194,7 +195,7 @@ pub(super) static ROWS: RegionDialect = RegionDialect {
 };
 
 /// Breaks what is written inside into indented lines.
-pub(super) static PRETTY: RegionDialect = RegionDialect { name: "json pretty", put_end: put_pretty, ..copy_of_rows() };
+pub static PRETTY: RegionDialect = RegionDialect { name: "json pretty", put_end: put_pretty, ..copy_of_rows() };
 
 const fn copy_of_rows() -> RegionDialect {
     RegionDialect {
@@ -502,20 +503,9 @@ extern "C" fn put_flags(output: &mut Output<'_>, table: &SymbolTable, word: u64)
     if status == Status::Ok { close(output, b']') } else { status }
 }
 
-/// Bitsets as objects of their named fields; the number of all bits is read, too. The table's values are [`field`]s.
+/// Bitsets as objects of their named fields; the number of all bits is read, too. The table's values are [`field`](crate::codec::lower::symbols::field)s.
 pub(super) static FIELDS: SymbolKernel =
     SymbolKernel { name: "json bitset", scalar: Scalar::U64, get: get_fields, put: put_fields };
-
-/// Position, width and sign of a bitset's field, as a number of the symbol table.
-pub(super) fn field(position: u8, width: u8, signed: bool) -> i64 {
-    i64::from(position) << 16 | i64::from(width) << 8 | i64::from(signed)
-}
-
-/// Position, mask of as many bits as it is wide, and sign.
-fn parts(field: i64) -> (u32, u64, bool) {
-    let width = (field >> 8 & 0xFF).clamp(1, 64) as u32;
-    ((field >> 16 & 63) as u32, u64::MAX >> (64 - width), field & 1 == 1)
-}
 
 extern "C" fn put_fields(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
     let mut status = output.put(b"{");
@@ -591,9 +581,6 @@ fn get_field(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Stat
 /// discriminator's enum behind [`LITERAL`].
 pub(super) static UNION: SymbolKernel =
     SymbolKernel { name: "json union", scalar: Scalar::I64, get: get_union, put: put_symbol };
-
-/// Goes before names of literals, to keep them apart from those of cases.
-pub(super) const LITERAL: u8 = b'=';
 
 const DISCRIMINATOR: &[u8] = b"$discriminator";
 

@@ -1,16 +1,15 @@
 //! Lowering for encoding.
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, string::ToString};
 
 use super::{
     Style,
     marks::{CLOSE, FIELDS, FLAG_BITS, FLAG_NAMES, KEY_NAMED, NAMED, NUMBERED, ROWS, TEXT},
     quoted,
     scalars::{self, Form},
-    tables,
 };
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
+    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, symbols},
     layout::{Kind, Scalar},
     program::{Block, OpKind, Overflow, Place, Source, TextForm, Wire},
     schema::{Case, Def, DefId, DefKind, Type, array_len},
@@ -28,18 +27,18 @@ impl EncodeDialect for Dialect {
         let Type::Def(id) = ty else {
             return self.plain(walk, ty, place, self.0.form);
         };
-        let wire = match tables::flags(walk.schema(), *id) {
+        let wire = match symbols::flags(walk.schema(), *id) {
             Some(flags) if self.0.flag_names => Wire::Symbol(&FLAG_NAMES, flags),
             Some(flags) if self.0.form == Form::Value => Wire::Symbol(&FLAG_BITS, flags),
             Some(_) => return self.plain(walk, &Type::Uint64, place, self.0.form),
-            None => Wire::Symbol(&FIELDS, tables::bit_fields(walk.schema(), *id)),
+            None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.schema(), *id, &str::to_string)),
         };
         put(walk, place, wire)
     }
 
     fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, _: Scalar, place: Place) -> Lowered {
         let kernel = if self.0.enum_numbers { &NUMBERED } else { &NAMED };
-        let literals = tables::literals(walk.schema(), id, None);
+        let literals = symbols::literals(walk.schema(), id, None);
         put(walk, place, Wire::Symbol(kernel, literals))
     }
 
@@ -161,7 +160,7 @@ impl Dialect {
     fn key(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {
         match walk.schema().resolve(ty) {
             Type::Def(id) => {
-                let literals = tables::literals(walk.schema(), *id, None);
+                let literals = symbols::literals(walk.schema(), *id, None);
                 put(walk, place, Wire::Symbol(&KEY_NAMED, literals))
             }
             ty @ (Type::String { .. } | Type::WString { .. }) => self.text(walk, ty, place),
@@ -247,7 +246,7 @@ impl Dialect {
             && let Type::Def(id) = ty
         {
             let kernel = if self.0.enum_numbers { &NUMBERED } else { &NAMED };
-            let literals = tables::literals(walk.schema(), *id, None);
+            let literals = symbols::literals(walk.schema(), *id, None);
             walk.emit(OpKind::Put(Wire::Symbol(kernel, literals)));
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Lowering for decoding.
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{string::ToString, sync::Arc, vec::Vec};
 
 use super::{
     Style,
@@ -11,13 +11,12 @@ use super::{
     },
     quoted,
     scalars::{self, Form},
-    tables,
 };
 use crate::{
-    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key},
+    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, symbols},
     layout::Scalar,
-    program::{Arm, Check, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
-    schema::{Def, DefId, DefKind, Type},
+    program::{Arm, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
+    schema::{DefId, DefKind, Type},
 };
 
 pub(super) struct Dialect(pub Style);
@@ -32,9 +31,9 @@ impl DecodeDialect for Dialect {
         let Type::Def(id) = ty else {
             return walk.get(ty, Wire::Kernel(scalars::kernel(ty, wire, Form::Value)), slot);
         };
-        let wire = match tables::flags(walk.writer(), *id) {
+        let wire = match symbols::flags(walk.writer(), *id) {
             Some(flags) => Wire::Symbol(&FLAG_BITS, flags),
-            None => Wire::Symbol(&FIELDS, tables::bit_fields(walk.writer(), *id)),
+            None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.writer(), *id, &str::to_string)),
         };
         walk.get(ty, wire, slot)
     }
@@ -43,7 +42,7 @@ impl DecodeDialect for Dialect {
         if slot.place == Place::Sink {
             return skip(walk);
         }
-        let literals = tables::literals(walk.writer(), id, walk.default_literal(slot));
+        let literals = symbols::literals(walk.writer(), id, walk.default_literal(slot));
         walk.get(&Type::Def(id), Wire::Symbol(&NAMED, literals), slot)
     }
 
@@ -119,11 +118,11 @@ impl DecodeDialect for Dialect {
         }
         let writer = walk.writer();
         let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
-        let head = tables::union_head(writer, union.discriminator, cases);
+        let head = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
         walk.emit(OpKind::Get(Wire::Symbol(&UNION, head)));
-        walk.emit(OpKind::Check(self.discriminators(walk, union)));
+        walk.emit(OpKind::Check(symbols::discriminators(writer, union)));
         walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
-            walk.emit(OpKind::Get(Wire::Symbol(&CASE, tables::only(&case.member.name))));
+            walk.emit(OpKind::Get(Wire::Symbol(&CASE, symbols::only(&case.member.name))));
             walk.case_value(case)
         })?;
         walk.emit(OpKind::Action(&CLOSE, b'}'.into()));
@@ -132,22 +131,11 @@ impl DecodeDialect for Dialect {
 }
 
 impl Dialect {
-    /// What a discriminator can be.
-    fn discriminators(&self, walk: &DecodeWalk<'_>, union: &UnionIn<'_>) -> Check {
-        if let Some(Def { kind: DefKind::Enum { literals, .. }, .. }) = walk.writer().def_of(union.discriminator) {
-            let mut values: Vec<i64> = literals.iter().map(|l| l.value.into()).collect();
-            values.sort_unstable();
-            return Check::OneOf(values.into());
-        }
-        let (min, max) = union.wire.range().unwrap_or((0, 0));
-        Check::Range { min, max }
-    }
-
     fn key(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Lowered {
         let writer = walk.writer();
         match writer.resolve(ty) {
             Type::Def(id) => {
-                let literals = tables::literals(writer, *id, walk.default_literal(slot));
+                let literals = symbols::literals(writer, *id, walk.default_literal(slot));
                 walk.get(ty, Wire::Symbol(&KEY_NAMED, literals), slot)
             }
             ty @ (Type::String { .. } | Type::WString { .. }) => self.text(walk, ty, slot),
