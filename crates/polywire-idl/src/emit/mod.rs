@@ -18,6 +18,23 @@ mod proto;
 mod rust;
 
 /// A target.
+///
+/// ```
+/// use polywire_idl::{emit::{self, EmitError, Emitter}, Compiler};
+/// let document = Compiler::new().parse_str("a.idl", "struct A { @key long id; };").unwrap();
+/// let schema = document.schema("A").unwrap();
+/// let emitter: &Emitter = emit::emitter("rust").unwrap();
+/// let text = (emitter.emit)(&schema, document.constants()).unwrap();
+/// assert_eq!(Ok(text), emit::rust(&schema));
+/// assert!(emit::EMITTERS.iter().any(|emitter| emitter.name == "idl"));
+///
+/// // A schema from elsewhere may have names that a language has not.
+/// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
+/// let mut types = SchemaBuilder::new();
+/// let root = types.add(Def::structure("A", vec![Member::new("no name", Type::Bool)]));
+/// let schema = types.finish(Type::Def(root)).unwrap();
+/// assert!(matches!(emit::idl(&schema), Err(EmitError::Name { .. })));
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Emitter {
