@@ -46,8 +46,8 @@ pub mod fast;
 pub mod json;
 pub mod lower;
 pub mod msgpack;
-pub mod stream;
 pub mod protobuf;
+pub mod stream;
 pub mod ubjson;
 pub mod xml;
 
