@@ -4,6 +4,7 @@ mod cdr;
 mod compile;
 mod evolved;
 mod fastcdr;
+mod prost_peer;
 mod serde_peers;
 mod subject;
 
@@ -21,6 +22,10 @@ pub const MEASUREMENTS: &[Measurement] = &[
     ("evolved", evolved::group),
     ("json", serde_peers::json),
     ("bson", serde_peers::bson),
+    ("msgpack", serde_peers::msgpack),
+    ("cbor", serde_peers::cbor),
+    ("ubjson", serde_peers::ubjson),
+    ("protobuf", prost_peer::protobuf),
     ("compile", compile::group),
 ];
 
