@@ -210,7 +210,8 @@ impl Compiler {
     fn unreadable(&self, path: &str, why: &str) -> Diagnostics {
         let mut reporter = Reporter::new(1);
         let file = reporter.sources.add(path.into(), "", Dialect::of(path));
-        reporter.error(Span { file, start: 0, end: 0 }, format!("cannot read the file: {why}"));
+        let diagnostic = reporter.error(Span { file, start: 0, end: 0 }, format!("cannot read the file: {why}"));
+        (diagnostic.location.line, diagnostic.location.column) = (0, 0);
         reporter.finish().0
     }
 }

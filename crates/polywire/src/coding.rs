@@ -49,7 +49,7 @@ use polywire_core::{
         },
     },
     envelope::Id128,
-    layout::{Message, Record, Shape, ShapeError},
+    layout::{Message, Record, Shape, ShapeError, SharedBytes},
     program::{Backend, io::CodecError},
     schema::{Def, Schema, SchemaBuilder, Type},
 };
@@ -75,6 +75,18 @@ pub trait Coding: Clone + Send + Sync + 'static {
     fn encode(encoder: &Self::Encoder, value: &Self::Value, out: &mut Vec<u8>) -> Result<(), CodecError>;
     /// Reads one message.
     fn decode(decoder: &Self::Decoder, bytes: &[u8], value: &mut Self::Value) -> Result<(), CodecError>;
+    /// Whether values can hold parts of a message, so that it pays to give them one to hold.
+    fn shares(&self) -> bool {
+        false
+    }
+    /// Reads one message, of which the value may hold parts.
+    fn decode_shared(
+        decoder: &Self::Decoder,
+        message: &SharedBytes,
+        value: &mut Self::Value,
+    ) -> Result<(), CodecError> {
+        Self::decode(decoder, message, value)
+    }
     /// Makes key hashes of values as they travel in this version of CDR; none for what has no key.
     fn key_hasher(&self, _codec: &Cdr) -> Result<Option<KeyHash<Self::Value>>, BuildError> {
         Ok(None)
@@ -129,6 +141,14 @@ impl<T: Message> Coding for Typed<T> {
     fn key_hasher(&self, codec: &Cdr) -> Result<Option<KeyHash<T>>, BuildError> {
         let hasher = KeyHasher::<T>::new(codec)?;
         Ok(hasher.map(|mut hasher| -> KeyHash<T> { Box::new(move |value| hasher.hash(value).map(Id128)) }))
+    }
+
+    fn shares(&self) -> bool {
+        T::shape().layout().shares()
+    }
+
+    fn decode_shared(decoder: &Decoder<T>, message: &SharedBytes, value: &mut T) -> Result<(), CodecError> {
+        decoder.decode_shared(message, value).map(|_| ())
     }
 
     #[inline]

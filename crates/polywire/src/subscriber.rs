@@ -14,13 +14,13 @@ use std::{
 
 use polywire_core::{
     envelope::{Envelope, Id128, Kind},
-    layout::Record,
+    layout::{Record, SharedBytes},
     schema::Schema,
 };
 
 use crate::{
     coding::Coding,
-    engine::Overflow,
+    engine::{Held, Overflow},
     events::NodeEvent,
     node::{Inner, Node, NodeError, PortEntry, Route, Slot, Source},
     queue::Queue,
@@ -46,6 +46,24 @@ const OLDER: &str = "older";
 /// let Info { sequence, bytes, .. } = info;
 /// assert_eq!((value.id, sequence, bytes), (7, 1, 4));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Where the type has [`SharedStr`](crate::SharedStr) and [`SharedBytes`](crate::SharedBytes) for strings and octets, these are not copied: they are parts of the
+/// buffer in which the message came, and keep it. (Of a message that is small beside the buffer, all is copied at once.)
+///
+/// ```
+/// use polywire::{Node, SharedBytes, SharedStr};
+///
+/// #[derive(Default, polywire::Message)]
+/// struct Picture { title: SharedStr, pixels: SharedBytes }
+///
+/// let node = Node::new();
+/// let pictures = node.subscriber_on::<Picture>("pictures", "cdr@inproc/camera").unwrap();
+/// let publisher = node.publisher_on::<Picture>("pictures", "cdr@inproc/camera").unwrap();
+/// publisher.publish(&Picture { title: "sky".into(), pixels: vec![7; 64].into() }).unwrap();
+///
+/// let picture = pictures.recv().unwrap().value;
+/// assert!(picture.pixels.is_shared() && &*picture.title == "sky");
 /// ```
 #[derive(Clone, Debug)]
 pub struct Sample<V> {
@@ -180,6 +198,7 @@ impl<C: Coding> Subscribe<C> {
         let (source, closing) = (queue.clone(), queue.clone());
         let open = Arc::new(AtomicBool::new(true));
         let still_open = open.clone();
+        let shares = self.coding.shares();
         let work = move || {
             let mut batch = VecDeque::new();
             while source.pop_all(&mut batch) {
@@ -190,7 +209,9 @@ impl<C: Coding> Subscribe<C> {
                     let Sample { value, info } = sample;
                     callback(value, info);
                 }
-                source.give_back(batch.drain(..).map(|sample: Sample<C::Value>| sample.value));
+                // What holds messages lets them go.
+                let used = batch.drain(..).filter(|_| !shares);
+                source.give_back(used.map(|sample: Sample<C::Value>| sample.value));
             }
         };
         let thread = thread::Builder::new().name("pw-callback".into()).spawn(work).map_err(NodeError::Thread)?;
@@ -374,13 +395,19 @@ impl<V> Inline<V> {
     }
 
     #[inline]
-    fn call<E>(&self, info: &Info, decode: impl FnOnce(&mut V) -> Result<(), E>) -> Result<(), E> {
+    fn call<E>(
+        &self,
+        info: &Info,
+        decode: impl FnOnce(&mut V) -> Result<(), E>,
+        after: impl FnOnce(&mut V),
+    ) -> Result<(), E> {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((callback, value)) = parts.as_mut().filter(|_| !self.closed.load(Ordering::Acquire)) {
             decode(value)?;
             self.set_running(Some(thread::current().id()));
             callback(value, info);
             self.set_running(None);
+            after(value);
         }
         Ok(())
     }
@@ -413,6 +440,8 @@ struct RouteOf<C: Coding> {
     counts: Arc<Counts>,
     node: Weak<Inner>,
     assumed: Assumed,
+    /// Values hold parts of messages.
+    shares: bool,
 }
 
 impl<C: Coding> RouteOf<C> {
@@ -425,6 +454,7 @@ impl<C: Coding> RouteOf<C> {
             counts: Arc::default(),
             node: Arc::downgrade(subscribe.node.inner()),
             assumed: subscribe.assumed.clone(),
+            shares: subscribe.coding.shares(),
         })
     }
 
@@ -488,9 +518,12 @@ struct SlotOf<C: Coding> {
 
 impl<C: Coding> SlotOf<C> {
     #[inline]
-    fn decode(&self, info: &Info, payload: &[u8], value: &mut C::Value) -> Result<(), String> {
+    fn decode(&self, info: &Info, payload: &[u8], held: Option<Held<'_>>, value: &mut C::Value) -> Result<(), String> {
         match info.kind {
             Kind::Dispose | Kind::Unregister if payload.is_empty() => *value = self.route.coding.fresh(),
+            _ if self.route.shares => {
+                C::decode_shared(&self.decoder, &shared(payload, held), value).map_err(|e| e.to_string())?;
+            }
             _ => C::decode(&self.decoder, payload, value).map_err(|e| e.to_string())?,
         }
         Ok(())
@@ -499,7 +532,7 @@ impl<C: Coding> SlotOf<C> {
 
 impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize) {
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
         if let Some(id) = envelope.extensions.not_understood(&[]) {
             return self.route.tell_undecodable(&format!("extension {id} must be understood and is not"));
         }
@@ -512,10 +545,18 @@ impl<C: Coding> Slot for SlotOf<C> {
             source: self.source.clone(),
         };
         let result = match &self.route.delivery {
-            Delivery::Inline(inline) => inline.call(&info, |value| self.decode(&info, payload, value)),
+            Delivery::Inline(inline) => inline.call(
+                &info,
+                |value| self.decode(&info, payload, held, value),
+                |value| {
+                    if self.route.shares {
+                        *value = self.route.coding.fresh();
+                    }
+                },
+            ),
             Delivery::Queued(queue) => {
                 let mut value = queue.spare().unwrap_or_else(|| self.route.coding.fresh());
-                self.decode(&info, payload, &mut value).map(|()| {
+                self.decode(&info, payload, held, &mut value).map(|()| {
                     if queue.push(Sample { value, info }).is_some() {
                         self.route.tell_lost(1);
                     }
@@ -539,5 +580,16 @@ impl<C: Coding> Slot for SlotOf<C> {
         if let Delivery::Queued(queue) = &self.route.delivery {
             queue.wake();
         }
+    }
+}
+
+/// A buffer is held for a payload that is at least so large a part of it; else the payload is copied, once and as a whole.
+const HELD_PART: usize = 8;
+
+/// The payload, for values to hold parts of it.
+fn shared(payload: &[u8], held: Option<Held<'_>>) -> SharedBytes {
+    match held.filter(|held| held.buffer_bytes() <= HELD_PART * payload.len()) {
+        Some(held) => held.keep(),
+        None => SharedBytes::from(payload).into_shared(),
     }
 }

@@ -55,6 +55,7 @@ use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 
 use crate::layout::{Layout, NodeId, Scalar};
 
+pub mod adapter;
 pub mod exec;
 pub mod interp;
 pub mod io;
@@ -65,6 +66,7 @@ pub mod kernels;
 pub mod passes;
 mod say;
 pub mod slice;
+pub mod state;
 pub mod verify;
 mod window;
 
@@ -75,6 +77,7 @@ pub use kernel::{
     SliceKernel, SymbolKernel, SymbolTable, TestKernel, TextKernel,
 };
 pub use slice::Elements;
+pub use state::{Bank, Field, FieldKind, Report, State};
 
 /// Which way a program moves values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,8 +99,12 @@ pub struct Program {
     pub root: Block,
     /// Blocks reached by [`OpKind::Call`]: the types that contain themselves.
     pub routines: Vec<Routine>,
+    /// What a message goes through before a decode program reads it.
+    pub adapter: Option<&'static adapter::Adapter>,
     /// Field paths for errors, by [`PathId`]; `[]` stands for an index that is known only when it runs.
     pub paths: Vec<String>,
+    /// What its fields keep from one message to the next; none of a stateless codec.
+    pub bank: Option<Arc<Bank>>,
 }
 
 /// A block with a frame of its own, so that it can call itself.
@@ -166,6 +173,11 @@ pub enum Wire {
     Kernel(&'static ScalarKernel),
     /// One of a set of named numbers, as a codec's own function has them: enum literals, mostly.
     Symbol(&'static SymbolKernel, Arc<SymbolTable>),
+    /// A field with an operator, whose value fits the accumulator: an `I64`, `U64`, `F32` or `F64`. Decoding, it must be there.
+    Field(Arc<Field>),
+    /// Decoding: the value of the [`OpKind::TestField`] before, or one of its parts; encoding, what the next [`OpKind::PutField`] writes.
+    /// One of two words; `I64`, `U64`, `F32` or `F64`.
+    Word(u8, Scalar),
 }
 
 impl Wire {
@@ -175,12 +187,14 @@ impl Wire {
             Wire::Fixed { scalar, .. } => *scalar,
             Wire::Kernel(kernel) => kernel.scalar,
             Wire::Symbol(kernel, _) => kernel.scalar,
+            Wire::Field(field) => field.scalar(),
+            Wire::Word(_, scalar) => *scalar,
         }
     }
 }
 
 /// A string's form on the wire.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum TextForm {
     /// A count of 32 bits, UTF-8, and a NUL that is counted: CDR and BSON.
     CountedNul {
@@ -189,6 +203,10 @@ pub enum TextForm {
     },
     /// As a codec's own function has it.
     Kernel(&'static TextKernel),
+    /// A field with an operator. Decoding, it must be there.
+    Field(Arc<Field>),
+    /// Decoding: the value of the [`OpKind::TestField`] before.
+    Pending,
 }
 
 /// What to do with a value that the reader's type has no room for.
@@ -212,6 +230,8 @@ pub enum Source {
     Fixed(u32),
     /// Where the format's own marks say.
     Dialect(&'static SequenceDialect),
+    /// The same, behind those that are there already: of a sequence or map that a format may send in pieces.
+    Append(&'static SequenceDialect),
 }
 
 /// A condition on the accumulator.
@@ -442,6 +462,28 @@ pub enum OpKind {
     },
     /// D: accumulator (a boolean) from a look at the wire.
     Test(&'static TestKernel),
+    /// D: reads a field with an operator; accumulator (a boolean) from whether it is there. Its value waits for [`Wire::Word`],
+    /// [`TextForm::Pending`] or [`OpKind::Octets`].
+    TestField(Arc<Field>),
+    /// E: writes a field with an operator: an absent one, or a decimal from [`Wire::Word`]s.
+    PutField {
+        /// The field.
+        field: Arc<Field>,
+        /// It is there.
+        present: bool,
+    },
+    /// E D: the bytes of a sequence or array of octets as a field with an operator; D: as the value of the [`OpKind::TestField`] before if
+    /// there is no field.
+    Octets {
+        /// The sequence or array, or decoding a sink.
+        place: Place,
+        /// The field.
+        field: Option<Arc<Field>>,
+        /// Largest number of elements; 0 is unbounded.
+        bound: u32,
+        /// What to do past the bound.
+        overflow: Overflow,
+    },
     /// E D: a function of the codec's, with an argument.
     Action(&'static ActionKernel, u64),
     /// E D: runs `body` between a beginning and an end that the codec supplies: back-patched lengths, bounded sub-input, another origin.

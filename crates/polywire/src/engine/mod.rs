@@ -86,6 +86,7 @@ use std::{fmt, io, sync::Arc, time::Instant};
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, FrameError, Hello, Start},
+    layout::SharedBytes,
 };
 
 pub use options::{EngineOptions, Overflow};
@@ -237,6 +238,12 @@ pub trait LinkSink: Send + Sync {
     /// A message. The payload starts at an address divisible by 8 and is lent for the time of the call.
     fn message(&self, envelope: &Envelope<'_>, payload: &[u8]);
 
+    /// As [`LinkSink::message`], from a buffer that the engine does not write to while anybody holds it: so receivers can keep parts of the payload
+    /// without a copy. Engines that have such buffers call this instead.
+    fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], _held: Held<'_>) {
+        self.message(envelope, payload);
+    }
+
     /// The peer dropped `lost` messages of the channel before `start`; or, with 0, begins after `start`.
     fn position(&self, channel: ChannelId, start: Start, lost: u64);
 
@@ -257,6 +264,38 @@ pub trait LinkSink: Send + Sync {
 
     /// The peer is gone; nothing follows.
     fn down(&self);
+}
+
+/// Where a payload lies, in a buffer that may be held.
+#[derive(Clone, Copy)]
+pub struct Held<'a> {
+    words: &'a Arc<Vec<u64>>,
+    start: usize,
+    len: usize,
+}
+
+impl<'a> Held<'a> {
+    /// The `len` bytes from `start` on of a buffer; none if it has not so many.
+    pub fn new(words: &'a Arc<Vec<u64>>, start: usize, len: usize) -> Option<Self> {
+        let fits = start.checked_add(len).is_some_and(|end| end <= 8 * words.len());
+        fits.then_some(Held { words, start, len })
+    }
+
+    /// The payload, which keeps the buffer from now on.
+    pub fn keep(&self) -> SharedBytes {
+        SharedBytes::of_words(self.words.clone(), self.start..self.start + self.len)
+    }
+
+    /// Bytes that are kept with the payload.
+    pub fn buffer_bytes(&self) -> usize {
+        8 * self.words.len()
+    }
+}
+
+impl fmt::Debug for Held<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").field("start", &self.start).field("len", &self.len).finish_non_exhaustive()
+    }
 }
 
 /// Names a link of this process; never used twice.
