@@ -98,6 +98,14 @@ impl fmt::Debug for Float128 {
 }
 
 /// `char`: eight bits, usually ISO 8859-1.
+///
+/// ```
+/// use polywire_core::layout::{Char16, Char8};
+/// assert_eq!(Char8::try_from('ü').map(char::from), Ok('ü'));
+/// assert!(Char8::try_from('€').is_err());
+/// assert_eq!(Char16::try_from('€').unwrap().to_char(), Some('€'));
+/// assert_eq!(Char16(0xD83D).to_char(), None);
+/// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Char8(pub u8);
 

@@ -8,6 +8,48 @@
 //! it, counts and discriminators are taken from it. Memory is reached through [`Place`]s only, typed paths relative to the *frame*, the value
 //! that the enclosing structured operation opened. There are no pointers, jumps or variables, so a program that the verifier passes
 //! cannot read or write outside the value and the message, whatever the bytes are.
+//!
+//! ```
+//! use polywire_core::layout::{Kind, Message, Scalar};
+//! use polywire_core::program::{
+//!     passes, verify, Backend, Block, CodecError, Direction, Executable, FaultKind, Limits, Op, OpKind, Order, PathId, Place,
+//!     Program, Routine, Wire,
+//! };
+//!
+//! #[derive(Default, polywire_derive::Message)]
+//! struct Pump { id: u32 }
+//!
+//! // Reads the one member from four bytes, the most significant first.
+//! let layout = Pump::shape().layout().clone();
+//! let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
+//! let place = Place::At { offset: fields[0].offset, node: fields[0].node };
+//! let op = |kind| Op { path: PathId(1), kind };
+//! let get = OpKind::Get(Wire::Fixed { scalar: Scalar::U32, order: Order::Big });
+//! let program = Program {
+//!     direction: Direction::Decode,
+//!     layout: layout.clone(),
+//!     root: Block(vec![op(OpKind::Need(4)), op(get), op(OpKind::Store(place))]),
+//!     routines: Vec::<Routine>::new(),
+//!     paths: vec!["".into(), "id".into()],
+//! };
+//! assert_eq!((verify::verify(&program), passes::op_count(&program)), (Ok(()), 3));
+//!
+//! let executable = Executable::new(program.clone(), Backend::Interpreter)?;
+//! let mut pump = Pump::default();
+//! // SAFETY: the program is one for the layout of `Pump`.
+//! let decode = |bytes: &[u8], pump: &mut Pump| unsafe {
+//!     executable.decode(bytes, std::ptr::from_mut(pump).cast(), &Limits::default())
+//! };
+//! assert_eq!((decode(&[0, 0, 1, 2], &mut pump), pump.id), (Ok(4), 0x102));
+//! let error: CodecError = decode(&[0, 0], &mut pump).unwrap_err();
+//! assert_eq!((error.kind, error.path.as_str(), error.expected, error.got), (FaultKind::Truncated, "id", 4, 2));
+//!
+//! // A program that stores what it never read is refused.
+//! let mut wrong = program;
+//! wrong.root.0.remove(1);
+//! assert!(verify::verify(&wrong).unwrap_err().rule.contains("accumulator"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 
