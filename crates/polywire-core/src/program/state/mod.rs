@@ -15,7 +15,7 @@ mod get;
 mod integer;
 mod put;
 
-pub use bits::{PUT_BITS, RESET, SEGMENT, TAKE_BIT, segment};
+pub use bits::{BITS, RESET, SEGMENT, TAKE_BIT, segment};
 pub use field::{Field, FieldKind, Initial, Operator, Policy};
 pub(crate) use get::{get, get_int};
 pub(crate) use put::{Out, put, put_int};
