@@ -28,41 +28,42 @@ const D: &str = r#"{"exponent":"#;
 
 #[test]
 fn types_of_the_appendix() {
-    plain("<int32 name='v' presence='optional'/>", &[
-        ("{}", "80"),
-        (r#"{"v":942755}"#, "39 45 A4"),
-        (r#"{"v":-942755}"#, "46 3A DD"),
-    ]);
-    plain("<int32 name='v'/>", &[
-        (r#"{"v":942755}"#, "39 45 A3"),
-        (r#"{"v":-7942755}"#, "7C 1B 1B 9D"),
-        (r#"{"v":-8193}"#, "7F 3F FF"),
-        (r#"{"v":64}"#, "00 C0"),
-    ]);
-    plain("<uInt32 name='v' presence='optional'/>", &[
-        ("{}", "80"),
-        (r#"{"v":0}"#, "81"),
-        (r#"{"v":1}"#, "82"),
-        (r#"{"v":942755}"#, "39 45 A4"),
-        (r#"{"v":4294967295}"#, "10 00 00 00 80"),
-    ]);
+    plain(
+        "<int32 name='v' presence='optional'/>",
+        &[("{}", "80"), (r#"{"v":942755}"#, "39 45 A4"), (r#"{"v":-942755}"#, "46 3A DD")],
+    );
+    plain(
+        "<int32 name='v'/>",
+        &[
+            (r#"{"v":942755}"#, "39 45 A3"),
+            (r#"{"v":-7942755}"#, "7C 1B 1B 9D"),
+            (r#"{"v":-8193}"#, "7F 3F FF"),
+            (r#"{"v":64}"#, "00 C0"),
+        ],
+    );
+    plain(
+        "<uInt32 name='v' presence='optional'/>",
+        &[
+            ("{}", "80"),
+            (r#"{"v":0}"#, "81"),
+            (r#"{"v":1}"#, "82"),
+            (r#"{"v":942755}"#, "39 45 A4"),
+            (r#"{"v":4294967295}"#, "10 00 00 00 80"),
+        ],
+    );
     plain("<uInt32 name='v'/>", &[(r#"{"v":0}"#, "80"), (r#"{"v":1}"#, "81"), (r#"{"v":942755}"#, "39 45 A3")]);
-    plain("<string name='v' presence='optional'/>", &[
-        ("{}", "80"),
-        (r#"{"v":"ABC"}"#, "41 42 C3"),
-        (r#"{"v":""}"#, "00 80"),
-        (r#"{"v":"\u0000"}"#, "00 00 80"),
-    ]);
-    plain("<string name='v'/>", &[
-        (r#"{"v":"ABC"}"#, "41 42 C3"),
-        (r#"{"v":""}"#, "80"),
-        (r#"{"v":"\u0000"}"#, "00 80"),
-    ]);
-    plain("<byteVector name='v' presence='optional'/>", &[
-        ("{}", "80"),
-        (r#"{"v":"QUJD"}"#, "84 41 42 43"),
-        (r#"{"v":""}"#, "81"),
-    ]);
+    plain(
+        "<string name='v' presence='optional'/>",
+        &[("{}", "80"), (r#"{"v":"ABC"}"#, "41 42 C3"), (r#"{"v":""}"#, "00 80"), (r#"{"v":"\u0000"}"#, "00 00 80")],
+    );
+    plain(
+        "<string name='v'/>",
+        &[(r#"{"v":"ABC"}"#, "41 42 C3"), (r#"{"v":""}"#, "80"), (r#"{"v":"\u0000"}"#, "00 80")],
+    );
+    plain(
+        "<byteVector name='v' presence='optional'/>",
+        &[("{}", "80"), (r#"{"v":"QUJD"}"#, "84 41 42 43"), (r#"{"v":""}"#, "81")],
+    );
     plain("<byteVector name='v'/>", &[(r#"{"v":"QUJD"}"#, "83 41 42 43"), (r#"{"v":""}"#, "80")]);
     plain("<string charset='unicode' name='v'/>", &[(r#"{"v":"ü"}"#, "82 C3 BC")]);
 }
@@ -81,80 +82,88 @@ fn decimals_of_the_appendix() {
     optional(-3, -8193, "FD 7F 3F FF");
     plain("<decimal name='v' presence='optional'/>", &[("{}", "80")]);
     // With operators of its parts, bit by bit.
-    stream("<decimal name='v' presence='optional'><exponent><copy/></exponent><mantissa><delta/></mantissa></decimal>", &[
-        (&value(-2, 942755), "E0 81 FE 39 45 A3"),
-        (&value(-2, 942751), "80 FC"),
-        (&value(-2, 942746), "80 FB"),
-        ("{}", "A0 80"),
-        ("{}", "80"),
-        (&value(-2, 942746), "A0 FE 80"),
-    ]);
-    stream("<decimal name='v'><exponent><constant value='-2'/></exponent><mantissa><copy/></mantissa></decimal>", &[
-        (&value(-2, 942755), "E0 81 39 45 A3"),
-        (&value(-2, 942755), "80"),
-    ]);
+    stream(
+        "<decimal name='v' presence='optional'><exponent><copy/></exponent><mantissa><delta/></mantissa></decimal>",
+        &[
+            (&value(-2, 942755), "E0 81 FE 39 45 A3"),
+            (&value(-2, 942751), "80 FC"),
+            (&value(-2, 942746), "80 FB"),
+            ("{}", "A0 80"),
+            ("{}", "80"),
+            (&value(-2, 942746), "A0 FE 80"),
+        ],
+    );
+    stream(
+        "<decimal name='v'><exponent><constant value='-2'/></exponent><mantissa><copy/></mantissa></decimal>",
+        &[(&value(-2, 942755), "E0 81 39 45 A3"), (&value(-2, 942755), "80")],
+    );
 }
 
 #[test]
 fn operators_of_the_appendix() {
     stream("<uInt32 name='v'><constant value='0'/></uInt32>", &[(r#"{"v":0}"#, "C0 81"), (r#"{"v":0}"#, "80")]);
-    stream("<uInt32 name='v' presence='optional'><constant value='7'/></uInt32>", &[
-        (r#"{"v":7}"#, "E0 81"),
-        ("{}", "80"),
-    ]);
-    stream("<uInt32 name='v'><default value='0'/></uInt32>", &[
-        (r#"{"v":0}"#, "C0 81"),
-        (r#"{"v":1}"#, "A0 81"),
-        (r#"{"v":0}"#, "80"),
-    ]);
+    stream(
+        "<uInt32 name='v' presence='optional'><constant value='7'/></uInt32>",
+        &[(r#"{"v":7}"#, "E0 81"), ("{}", "80")],
+    );
+    stream(
+        "<uInt32 name='v'><default value='0'/></uInt32>",
+        &[(r#"{"v":0}"#, "C0 81"), (r#"{"v":1}"#, "A0 81"), (r#"{"v":0}"#, "80")],
+    );
     stream("<uInt32 name='v' presence='optional'><default/></uInt32>", &[("{}", "C0 81"), (r#"{"v":1}"#, "A0 82")]);
     stream("<uInt32 name='v' presence='optional'><default value='5'/></uInt32>", &[("{}", "E0 81 80")]);
-    stream("<string name='v'><copy/></string>", &[
-        (r#"{"v":"CME"}"#, "E0 81 43 4D C5"),
-        (r#"{"v":"CME"}"#, "80"),
-        (r#"{"v":"ISE"}"#, "A0 49 53 C5"),
-    ]);
-    stream("<string name='v' presence='optional'><copy/></string>", &[
-        ("{}", "C0 81"),
-        ("{}", "80"),
-        (r#"{"v":"CME"}"#, "A0 43 4D C5"),
-        ("{}", "A0 80"),
-    ]);
-    stream("<uInt32 name='v'><increment value='1'/></uInt32>", &[
-        (r#"{"v":1}"#, "C0 81"),
-        (r#"{"v":2}"#, "80"),
-        (r#"{"v":10}"#, "A0 8A"),
-        (r#"{"v":3}"#, "A0 83"),
-    ]);
-    stream("<int32 name='v'><delta/></int32>", &[
-        (r#"{"v":942755}"#, "C0 81 39 45 A3"),
-        (r#"{"v":942750}"#, "80 FB"),
-        (r#"{"v":942745}"#, "80 FB"),
-        (r#"{"v":942745}"#, "80 80"),
-    ]);
+    stream(
+        "<string name='v'><copy/></string>",
+        &[(r#"{"v":"CME"}"#, "E0 81 43 4D C5"), (r#"{"v":"CME"}"#, "80"), (r#"{"v":"ISE"}"#, "A0 49 53 C5")],
+    );
+    stream(
+        "<string name='v' presence='optional'><copy/></string>",
+        &[("{}", "C0 81"), ("{}", "80"), (r#"{"v":"CME"}"#, "A0 43 4D C5"), ("{}", "A0 80")],
+    );
+    stream(
+        "<uInt32 name='v'><increment value='1'/></uInt32>",
+        &[(r#"{"v":1}"#, "C0 81"), (r#"{"v":2}"#, "80"), (r#"{"v":10}"#, "A0 8A"), (r#"{"v":3}"#, "A0 83")],
+    );
+    stream(
+        "<int32 name='v'><delta/></int32>",
+        &[
+            (r#"{"v":942755}"#, "C0 81 39 45 A3"),
+            (r#"{"v":942750}"#, "80 FB"),
+            (r#"{"v":942745}"#, "80 FB"),
+            (r#"{"v":942745}"#, "80 80"),
+        ],
+    );
     let value = |exponent: i32, mantissa: i64| format!(r#"{{"v":{D}{exponent},"mantissa":{mantissa}}}}}"#);
-    stream("<decimal name='v'><delta/></decimal>", &[
-        (&value(-2, 942755), "C0 81 FE 39 45 A3"),
-        (&value(-2, 942751), "80 80 FC"),
-        (&value(-2, 942746), "80 80 FB"),
-    ]);
-    stream("<decimal name='v'><delta value='12000'/></decimal>", &[
-        (&value(2, 121), "C0 81 FF 00 ED"),
-        (&value(1, 1215), "80 FF 08 C6"),
-        (&value(2, 122), "80 81 77 BB"),
-    ]);
-    stream("<string name='v'><delta/></string>", &[
-        (r#"{"v":"GEH6"}"#, "C0 81 80 47 45 48 B6"),
-        (r#"{"v":"GEM6"}"#, "80 82 4D B6"),
-        (r#"{"v":"ESM6"}"#, "80 FD 45 D3"),
-        (r#"{"v":"RSESM6"}"#, "80 FF 52 D3"),
-    ]);
-    stream("<string name='v'><tail/></string>", &[
-        (r#"{"v":"GEH6"}"#, "E0 81 47 45 48 B6"),
-        (r#"{"v":"GEM6"}"#, "A0 4D B6"),
-        (r#"{"v":"GEM6"}"#, "80"),
-        (r#"{"v":"LONGER"}"#, "A0 4C 4F 4E 47 45 D2"),
-    ]);
+    stream(
+        "<decimal name='v'><delta/></decimal>",
+        &[
+            (&value(-2, 942755), "C0 81 FE 39 45 A3"),
+            (&value(-2, 942751), "80 80 FC"),
+            (&value(-2, 942746), "80 80 FB"),
+        ],
+    );
+    stream(
+        "<decimal name='v'><delta value='12000'/></decimal>",
+        &[(&value(2, 121), "C0 81 FF 00 ED"), (&value(1, 1215), "80 FF 08 C6"), (&value(2, 122), "80 81 77 BB")],
+    );
+    stream(
+        "<string name='v'><delta/></string>",
+        &[
+            (r#"{"v":"GEH6"}"#, "C0 81 80 47 45 48 B6"),
+            (r#"{"v":"GEM6"}"#, "80 82 4D B6"),
+            (r#"{"v":"ESM6"}"#, "80 FD 45 D3"),
+            (r#"{"v":"RSESM6"}"#, "80 FF 52 D3"),
+        ],
+    );
+    stream(
+        "<string name='v'><tail/></string>",
+        &[
+            (r#"{"v":"GEH6"}"#, "E0 81 47 45 48 B6"),
+            (r#"{"v":"GEM6"}"#, "A0 4D B6"),
+            (r#"{"v":"GEM6"}"#, "80"),
+            (r#"{"v":"LONGER"}"#, "A0 4C 4F 4E 47 45 D2"),
+        ],
+    );
 }
 
 /// The thesis's listing, with the presence maps that the rules ask for: a delta takes no bit of it.
@@ -172,32 +181,34 @@ fn listing_of_the_thesis() {
 #[test]
 fn segments_have_maps_only_if_something_inside_needs_a_bit() {
     let sequence = "<sequence name='s'><length name='n'><copy/></length><uInt32 name='a'><delta/></uInt32></sequence>";
-    stream(sequence, &[
-        (r#"{"s":[{"a":1},{"a":3}]}"#, "E0 81 82 81 82"),
-        (r#"{"s":[{"a":4},{"a":5}]}"#, "80 81 81"),
-    ]);
+    stream(sequence, &[(r#"{"s":[{"a":1},{"a":3}]}"#, "E0 81 82 81 82"), (r#"{"s":[{"a":4},{"a":5}]}"#, "80 81 81")]);
     let mapped = "<sequence name='s' presence='optional'><uInt32 name='a'><copy/></uInt32>\
                   <sequence name='t'><length><constant value='1'/></length><string name='b'/></sequence></sequence>";
-    stream(mapped, &[
-        (r#"{"s":[{"a":1,"t":[{"b":"x"}]},{"a":1,"t":[{"b":""}]}]}"#, "C0 81 83 C0 81 F8 80 80"),
-        ("{}", "80 80"),
-        (r#"{"s":[]}"#, "80 81"),
-    ]);
+    stream(
+        mapped,
+        &[
+            (r#"{"s":[{"a":1,"t":[{"b":"x"}]},{"a":1,"t":[{"b":""}]}]}"#, "C0 81 83 C0 81 F8 80 80"),
+            ("{}", "80 80"),
+            (r#"{"s":[]}"#, "80 81"),
+        ],
+    );
     // A decimal's own operators count.
     let group = "<group name='g' presence='optional'><decimal name='d'><exponent><copy/></exponent></decimal></group>";
-    stream(group, &[
-        (r#"{"g":{"d":{"exponent":-1,"mantissa":5}}}"#, "E0 81 C0 FF 85"),
-        (r#"{"g":{"d":{"exponent":-1,"mantissa":6}}}"#, "A0 80 86"),
-        ("{}", "80"),
-    ]);
+    stream(
+        group,
+        &[
+            (r#"{"g":{"d":{"exponent":-1,"mantissa":5}}}"#, "E0 81 C0 FF 85"),
+            (r#"{"g":{"d":{"exponent":-1,"mantissa":6}}}"#, "A0 80 86"),
+            ("{}", "80"),
+        ],
+    );
     stream("<group name='g'><uInt32 name='a'/></group>", &[(r#"{"g":{"a":1}}"#, "C0 81 81")]);
 }
 
 #[test]
 fn maps_of_any_length() {
     for count in [1, 5, 6, 7, 54, 55, 56, 57, 62, 63, 120, 300] {
-        let fields: String =
-            (0..count).map(|i| format!("<uInt32 name='f{i}'><copy value='0'/></uInt32>")).collect();
+        let fields: String = (0..count).map(|i| format!("<uInt32 name='f{i}'><copy value='0'/></uInt32>")).collect();
         for backend in backends() {
             for last in [0, 1.min(count - 1), count / 2, count - 1] {
                 let mut feed = Feed::new(&template(&fields), backend);

@@ -259,12 +259,7 @@ impl<'a> Binder<'a> {
         Ok(Plan::Refer(index))
     }
 
-    fn union(
-        &mut self,
-        cases: &'a [Case],
-        instructions: &'a [Instruction],
-        scope: &Scope,
-    ) -> Bound<Plan> {
+    fn union(&mut self, cases: &'a [Case], instructions: &'a [Instruction], scope: &Scope) -> Bound<Plan> {
         let [Instruction::Field(discriminator), groups @ ..] = instructions else {
             return Err(self.wrong("a union begins with its discriminator"));
         };

@@ -13,7 +13,7 @@ use crate::{
     layout::Scalar,
     program::{
         Block, FaultKind, Op, OpKind, Overflow, Place, Source, TextForm, Wire,
-        state::{Field, BITS, RESET, SEGMENT, segment},
+        state::{BITS, Field, RESET, SEGMENT, segment},
     },
     schema::{DefId, Type},
 };
@@ -203,12 +203,7 @@ impl Lowering<'_> {
         walk.emit(OpKind::Action(&RESET, self.kept()));
     }
 
-    fn item(
-        &self,
-        walk: &mut EncodeWalk<'_>,
-        item: &Item,
-        members: &BTreeMap<&str, &MemberOut<'_>>,
-    ) -> Done {
+    fn item(&self, walk: &mut EncodeWalk<'_>, item: &Item, members: &BTreeMap<&str, &MemberOut<'_>>) -> Done {
         let Some(name) = &item.member else {
             if let Presence::Field(field) = &item.presence
                 && field.optional
