@@ -70,7 +70,12 @@ struct Binder<'a> {
 impl<'a> Binder<'a> {
     fn message(&mut self, template: &'a Template) -> Bound<Plan> {
         let scope = Scope { template: template.name.clone(), type_ref: template.type_ref.clone() };
-        let mut plan = self.element(self.schema.root(), &template.instructions, &scope)?;
+        let root = self.schema.root();
+        // What contains itself is one value of the message.
+        let mut plan = match self.def(root) {
+            Some((id, _)) if self.recursive.contains(&id) => self.single(root, &template.instructions, &scope)?,
+            _ => self.element(root, &template.instructions, &scope)?,
+        };
         if template.reset {
             match &mut plan {
                 Plan::Group(group) => Rc::make_mut(group).reset = true,

@@ -12,7 +12,7 @@ use crate::{
     layout::Scalar,
     program::{
         Block, Check, FaultKind, Op, OpKind, PathId, Place, Source, TextForm, Wire,
-        state::{BITS, Field, Operator, Policy, RESET, SEGMENT, TAKE_BIT, segment},
+        state::{BITS, Field, OCTET, OCTETS, Operator, Policy, RESET, SEGMENT, TAKE_BIT, segment},
     },
     schema::{DefId, Type},
 };
@@ -180,10 +180,17 @@ impl Lowering<'_> {
         element: &Type,
         slot: &Slot<'_>,
     ) -> Done {
-        if slot.place != Place::Sink && walk.slice_scalar(element, slot) != Some(Scalar::U8) {
-            return Err(walk.unsupported("octets of the writer's are wider at the reader's"));
-        }
         let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
+        if slot.place != Place::Sink && walk.slice_scalar(element, slot) != Some(Scalar::U8) {
+            // The reader has something wider.
+            if !pending {
+                walk.emit(OpKind::TestField(field));
+            }
+            let block = walk.element(slot, |walk, slot| walk.get(element, Wire::Kernel(&OCTET), slot))?;
+            let (place, source) = (slot.place, Source::Dialect(&OCTETS));
+            walk.emit(OpKind::Sequence { place, source, element: block, bound, overflow, min_wire: 0 });
+            return Ok(());
+        }
         let field = (!pending).then_some(field);
         walk.emit(OpKind::Octets { place: slot.place, field, bound, overflow });
         Ok(())
