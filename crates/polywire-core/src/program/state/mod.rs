@@ -18,6 +18,7 @@ mod put;
 
 pub use bits::{BITS, RESET, SEGMENT, TAKE_BIT, segment};
 pub use field::{Field, FieldKind, Initial, Operator, Policy};
+pub(crate) use float::decompose;
 pub(crate) use get::{get, get_int};
 pub use octets::{OCTET, OCTETS};
 pub(crate) use put::{Out, put, put_int};
