@@ -13,11 +13,14 @@ mod field;
 mod float;
 mod get;
 mod integer;
+mod octets;
 mod put;
 
-pub use bits::{PUT_BITS, RESET, SEGMENT, TAKE_BIT, segment};
+pub use bits::{BITS, RESET, SEGMENT, TAKE_BIT, segment};
 pub use field::{Field, FieldKind, Initial, Operator, Policy};
+pub(crate) use float::decompose;
 pub(crate) use get::{get, get_int};
+pub use octets::{OCTET, OCTETS};
 pub(crate) use put::{Out, put, put_int};
 
 /// The slots that a program's fields refer to.
