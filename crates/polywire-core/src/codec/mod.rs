@@ -65,6 +65,7 @@ pub static CODECS: &[&dyn Codec] = &[
     &cbor::CBOR,
     &ubjson::UBJSON,
     &protobuf::PROTOBUF,
+    &fast::FAST,
     &xml::XML,
     &xml::XML_DOM,
     &yaml::YAML,

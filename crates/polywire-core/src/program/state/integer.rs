@@ -165,7 +165,7 @@ mod tests {
         };
         assert_eq!(kind(&[], false), Some(FaultKind::Truncated));
         assert_eq!(kind(&[1, 2, 3], true), Some(FaultKind::Truncated));
-        assert_eq!(kind(&vec![1; 20], false), Some(FaultKind::IntegerRange));
+        assert_eq!(kind(&[1; 20], false), Some(FaultKind::IntegerRange));
         assert_eq!(kind(&[0x00, 0x81], false), Some(FaultKind::OverlongInteger));
         assert_eq!(kind(&[0x00, 0x81], true), Some(FaultKind::OverlongInteger));
         assert_eq!(kind(&[0x7F, 0xC1], true), Some(FaultKind::OverlongInteger));
