@@ -15,6 +15,7 @@ use crate::document::Constant;
 mod idl;
 mod order;
 mod rust;
+mod xsd;
 
 /// A target.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,7 @@ pub struct Emitter {
 }
 
 /// All targets.
-pub static EMITTERS: &[Emitter] = &[idl::EMITTER, rust::EMITTER];
+pub static EMITTERS: &[Emitter] = &[idl::EMITTER, rust::EMITTER, xsd::EMITTER];
 
 /// The target of that name.
 pub fn emitter(name: &str) -> Option<&'static Emitter> {
@@ -44,6 +45,11 @@ pub fn idl(schema: &Schema) -> Result<String, EmitError> {
 /// Any schema as Rust types that derive `polywire::Message`.
 pub fn rust(schema: &Schema) -> Result<String, EmitError> {
     (rust::EMITTER.emit)(schema, &[])
+}
+
+/// Any schema as the XML Schema of what the codec `xml` writes.
+pub fn xsd(schema: &Schema) -> Result<String, EmitError> {
+    (xsd::EMITTER.emit)(schema, &[])
 }
 
 /// Why a schema cannot be written in a language. Schemas that came from IDL can; those from elsewhere may hold what it has no words for.
