@@ -50,9 +50,7 @@ pub fn field<'a>(record: &'a Record, path: &str) -> anyhow::Result<Option<ValueR
         Ok(ValueRef::Absent) => Ok(None),
         Ok(value) => Ok(Some(value)),
         Err(error @ (PathError::NoMember { .. } | PathError::Syntax { .. } | PathError::WrongKind { .. })) => {
-            let why = error.to_string();
-            // The path up to the message itself is empty.
-            Err(Misuse(format!("--field {path}: {}", why.strip_prefix("'': ").unwrap_or(&why))).into())
+            Err(Misuse(format!("--field {path}: {error}")).into())
         }
         Err(_) => Ok(None),
     }

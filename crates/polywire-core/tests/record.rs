@@ -177,11 +177,7 @@ fn what_does_not_fit_is_refused() {
     let mut record = Record::new(&everything());
     let untouched = record.clone();
     let cases: Vec<(&str, Value, &str)> = vec![
-        (
-            "nope",
-            1.into(),
-            "'': there is no 'nope' among id, flag, octet, i8, u8, i16, u16, i32, u32, i64, u64, f32, ..",
-        ),
+        ("nope", 1.into(), "there is no 'nope' among id, flag, octet, i8, u8, i16, u16, i32, u32, i64, u64, f32, .."),
         ("position.x", 1.into(), "'position': there is no 'x' among lat, level"),
         ("flag", 1.into(), "'flag': Bool cannot be Int(1)"),
         ("i8", 128.into(), "'i8': 128 is out of range"),

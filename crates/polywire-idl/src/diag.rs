@@ -19,9 +19,9 @@ pub enum Severity {
 pub struct Location {
     /// Path of the file as it was found.
     pub file: String,
-    /// Counted from 1.
+    /// Counted from 1; 0 stands for the file as a whole.
     pub line: usize,
-    /// Counted in characters from 1.
+    /// Counted in characters from 1; 0 for the file as a whole.
     pub column: usize,
     /// Number of characters that are meant, at least 1.
     pub length: usize,
@@ -29,6 +29,13 @@ pub struct Location {
     pub text: String,
     /// Column of the first character of `text`.
     pub text_column: usize,
+}
+
+impl Location {
+    /// The file as a whole: it could not be read, so there is no line to show.
+    fn is_file(&self) -> bool {
+        self.line == 0
+    }
 }
 
 /// Longest piece of a source line that is shown.
@@ -152,10 +159,19 @@ impl Paint {
 }
 
 fn place(location: &Location) -> String {
+    if location.is_file() {
+        return format!("{}:", clean(location.file.clone()));
+    }
     format!("{}:{}:{}:", clean(location.file.clone()), location.line, location.column)
 }
 
 fn snippet(out: &mut String, paint: &Paint, tint: &str, location: &Location, label: &str) {
+    if location.is_file() {
+        if !label.is_empty() {
+            let _ = writeln!(out, "  = {}", paint.of(tint, label));
+        }
+        return;
+    }
     let number = location.line.to_string();
     let margin = " ".repeat(number.len());
     let indent = " ".repeat(location.column.saturating_sub(location.text_column));
@@ -181,6 +197,20 @@ fn clean(text: String) -> String {
 }
 
 /// The errors and warnings of a run, by place.
+///
+/// ```
+/// use polywire_idl::{Compiler, Diagnostic, Diagnostics, Location, Note, Severity};
+/// let errors: Diagnostics = Compiler::new().parse_str("a.idl", "struct A { long a;\n doubel a; };").unwrap_err();
+/// assert_eq!((errors.len(), errors.errors(), errors.omitted(), errors.is_empty()), (1, 1, 0, false));
+/// let error: &Diagnostic = errors.iter().next().unwrap();
+/// let Location { file, line, column, .. } = &error.location;
+/// assert_eq!((error.severity, file.as_str(), *line, *column), (Severity::Error, "a.idl", 2, 2));
+/// assert_eq!(error.help.as_deref(), Some("did you mean 'double'?"));
+/// assert!(error.notes.iter().all(|note: &Note| note.location.is_none()));
+/// // Without colours as `Display` prints it, with them for terminals.
+/// assert_eq!(errors.render(false), errors.to_string());
+/// assert!(error.render(true).contains("\x1b["));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,

@@ -32,3 +32,11 @@ fn messages_are_as_recorded() {
     }
     assert!(checked >= 12, "only {checked} files");
 }
+
+#[test]
+fn a_file_that_cannot_be_read_has_no_line_to_show() {
+    let missing = Compiler::new().loader(|_: &str| Ok(None)).parse_file("gone.idl").unwrap_err();
+    let shown = missing.to_string();
+    assert!(shown.starts_with("gone.idl: error: cannot read the file: "), "{shown}");
+    assert_eq!(shown.lines().count(), 1, "{shown}");
+}

@@ -217,7 +217,7 @@ struct Node {
   @external @optional Children children;
   sequence<sequence<Node> > more;
 };
-enum Colour { @value(1) RED, GREEN, @default_literal @value(9) BLUE };
+enum Colour { @value(1) RED, GREEN, @default_literal @value(9) BLUE, BLACK };
 @bit_bound(8) bitmask Flags { A, @position(5) B };
 @final union Any switch (@key Colour) {
   case RED: case GREEN: long number;

@@ -50,7 +50,7 @@ pub use polywire_core::{
     codec, compress,
     envelope::{self, Kind},
     frame, layout,
-    layout::{Char8, Char16, Float128, Message, Record, Shape},
+    layout::{Char8, Char16, Float128, Message, Record, Shape, SharedBytes, SharedStr},
     program, schema,
     schema::Schema,
 };

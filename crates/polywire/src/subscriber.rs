@@ -14,13 +14,13 @@ use std::{
 
 use polywire_core::{
     envelope::{Envelope, Id128, Kind},
-    layout::Record,
+    layout::{Record, SharedBytes},
     schema::Schema,
 };
 
 use crate::{
     coding::Coding,
-    engine::Overflow,
+    engine::{Held, Overflow},
     events::NodeEvent,
     node::{Inner, Node, NodeError, PortEntry, Route, Slot, Source},
     queue::Queue,
@@ -34,6 +34,37 @@ const QUEUE: usize = 4096;
 const OLDER: &str = "older";
 
 /// A message received.
+///
+/// ```
+/// use polywire::{Info, Node, Sample};
+/// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+/// # struct Pump { id: u32 }
+/// let node = Node::new();
+/// let pumps = node.subscriber_on::<Pump>("pumps", "cdr@inproc/sample-doc")?;
+/// node.publisher_on::<Pump>("pumps", "cdr@inproc/sample-doc")?.publish(&Pump { id: 7 })?;
+/// let Sample { value, info } = pumps.recv().unwrap();
+/// let Info { sequence, bytes, .. } = info;
+/// assert_eq!((value.id, sequence, bytes), (7, 1, 4));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Where the type has [`SharedStr`](crate::SharedStr) and [`SharedBytes`](crate::SharedBytes) for strings and octets, these are not copied: they are parts of the
+/// buffer in which the message came, and keep it. (Of a message that is small beside the buffer, all is copied at once.)
+///
+/// ```
+/// use polywire::{Node, SharedBytes, SharedStr};
+///
+/// #[derive(Default, polywire::Message)]
+/// struct Picture { title: SharedStr, pixels: SharedBytes }
+///
+/// let node = Node::new();
+/// let pictures = node.subscriber_on::<Picture>("pictures", "cdr@inproc/camera").unwrap();
+/// let publisher = node.publisher_on::<Picture>("pictures", "cdr@inproc/camera").unwrap();
+/// publisher.publish(&Picture { title: "sky".into(), pixels: vec![7; 64].into() }).unwrap();
+///
+/// let picture = pictures.recv().unwrap().value;
+/// assert!(picture.pixels.is_shared() && &*picture.title == "sky");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Sample<V> {
     /// The value.
@@ -61,6 +92,27 @@ pub struct Info {
 }
 
 /// A subscription in the making: [`Subscribe::open`] for a queue to receive from, or a callback.
+///
+/// ```
+/// use polywire::{coding::Typed, Node, Subscribe, Subscription};
+/// # use std::{sync::mpsc, time::Duration};
+/// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+/// # struct Pump { id: u32 }
+/// let node = Node::new();
+/// let (send, received) = mpsc::channel();
+/// let inline = send.clone();
+/// let subscribe: Subscribe<Typed<Pump>> = node.subscribe::<Pump>("pumps", Some("cdr@inproc/subscribe-doc"))?;
+/// let queued: Subscription = subscribe.on_message(move |pump, _| send.send(("queued", pump.id)).unwrap())?;
+/// let subscribe = node.subscribe::<Pump>("pumps", Some("cdr@inproc/subscribe-doc"))?;
+/// let _inline = subscribe.on_message_inline(move |pump, _| inline.send(("inline", pump.id)).unwrap());
+///
+/// node.publisher_on::<Pump>("pumps", "cdr@inproc/subscribe-doc")?.publish(&Pump { id: 7 })?;
+/// let mut both: Vec<_> = received.iter().take(2).collect();
+/// both.sort();
+/// assert_eq!(both, [("inline", 7), ("queued", 7)]);
+/// assert_eq!((queued.lost(), queued.undecodable()), (0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Subscribe<C: Coding> {
     node: Node,
     entry: Arc<PortEntry>,
@@ -96,6 +148,20 @@ impl<C: Coding> Subscribe<C> {
     /// The schema of writers who have none to give: peers of another make, or a file by hand. It is the subscriber's own where none is given.
     /// (Where they do not say their format either, it is that of the topic's wire.) As such a writer may have an older version of it, a value
     /// of an appendable type in CDR may end early.
+    ///
+    /// ```
+    /// use polywire::{coding::Bytes, schema::Schema, Message, Node};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let node = Node::new();
+    /// let schema: Schema = Pump::shape().schema().clone();
+    /// let pumps = node.subscribe::<Pump>("pumps", Some("json@inproc/assume-doc"))?.assume(schema).open();
+    /// // A publisher of bytes has no schema to give.
+    /// let publisher = node.publisher_of("pumps", Some("json@inproc/assume-doc"), Bytes::default())?;
+    /// publisher.publish(&br#"{"id":7}"#.to_vec())?;
+    /// assert_eq!(pumps.recv().unwrap().value.id, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn assume(mut self, schema: Schema) -> Self {
         self.assumed.schema = Some(schema);
         self
@@ -132,6 +198,7 @@ impl<C: Coding> Subscribe<C> {
         let (source, closing) = (queue.clone(), queue.clone());
         let open = Arc::new(AtomicBool::new(true));
         let still_open = open.clone();
+        let shares = self.coding.shares();
         let work = move || {
             let mut batch = VecDeque::new();
             while source.pop_all(&mut batch) {
@@ -142,7 +209,9 @@ impl<C: Coding> Subscribe<C> {
                     let Sample { value, info } = sample;
                     callback(value, info);
                 }
-                source.give_back(batch.drain(..).map(|sample: Sample<C::Value>| sample.value));
+                // What holds messages lets them go.
+                let used = batch.drain(..).filter(|_| !shares);
+                source.give_back(used.map(|sample: Sample<C::Value>| sample.value));
             }
         };
         let thread = thread::Builder::new().name("pw-callback".into()).spawn(work).map_err(NodeError::Thread)?;
@@ -170,6 +239,24 @@ impl<C: Coding> Subscribe<C> {
 pub type DynSubscriber = Subscriber<Record>;
 
 /// Receives messages from a queue.
+///
+/// ```
+/// use polywire::{Node, Subscriber};
+/// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+/// # struct Pump { id: u32 }
+/// let node = Node::new();
+/// let pumps: Subscriber<Pump> = node.subscriber_on("pumps", "cdr@inproc/subscriber-doc")?;
+/// let publisher = node.publisher_on::<Pump>("pumps", "cdr@inproc/subscriber-doc")?;
+/// for id in 1..=3 {
+///     publisher.publish(&Pump { id })?;
+/// }
+/// pumps.close();
+/// publisher.publish(&Pump { id: 4 })?; // nobody takes it any more
+/// assert_eq!(pumps.iter().map(|sample| sample.value.id).collect::<Vec<_>>(), [1, 2, 3]);
+/// assert!(pumps.try_recv().is_none());
+/// assert_eq!((pumps.lost(), pumps.undecodable()), (0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Subscriber<V> {
     queue: Arc<Queue<Sample<V>, V>>,
     guard: Guard,
@@ -308,13 +395,19 @@ impl<V> Inline<V> {
     }
 
     #[inline]
-    fn call<E>(&self, info: &Info, decode: impl FnOnce(&mut V) -> Result<(), E>) -> Result<(), E> {
+    fn call<E>(
+        &self,
+        info: &Info,
+        decode: impl FnOnce(&mut V) -> Result<(), E>,
+        after: impl FnOnce(&mut V),
+    ) -> Result<(), E> {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((callback, value)) = parts.as_mut().filter(|_| !self.closed.load(Ordering::Acquire)) {
             decode(value)?;
             self.set_running(Some(thread::current().id()));
             callback(value, info);
             self.set_running(None);
+            after(value);
         }
         Ok(())
     }
@@ -347,6 +440,8 @@ struct RouteOf<C: Coding> {
     counts: Arc<Counts>,
     node: Weak<Inner>,
     assumed: Assumed,
+    /// Values hold parts of messages.
+    shares: bool,
 }
 
 impl<C: Coding> RouteOf<C> {
@@ -359,6 +454,7 @@ impl<C: Coding> RouteOf<C> {
             counts: Arc::default(),
             node: Arc::downgrade(subscribe.node.inner()),
             assumed: subscribe.assumed.clone(),
+            shares: subscribe.coding.shares(),
         })
     }
 
@@ -422,9 +518,12 @@ struct SlotOf<C: Coding> {
 
 impl<C: Coding> SlotOf<C> {
     #[inline]
-    fn decode(&self, info: &Info, payload: &[u8], value: &mut C::Value) -> Result<(), String> {
+    fn decode(&self, info: &Info, payload: &[u8], held: Option<Held<'_>>, value: &mut C::Value) -> Result<(), String> {
         match info.kind {
             Kind::Dispose | Kind::Unregister if payload.is_empty() => *value = self.route.coding.fresh(),
+            _ if self.route.shares => {
+                C::decode_shared(&self.decoder, &shared(payload, held), value).map_err(|e| e.to_string())?;
+            }
             _ => C::decode(&self.decoder, payload, value).map_err(|e| e.to_string())?,
         }
         Ok(())
@@ -433,7 +532,7 @@ impl<C: Coding> SlotOf<C> {
 
 impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize) {
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
         if let Some(id) = envelope.extensions.not_understood(&[]) {
             return self.route.tell_undecodable(&format!("extension {id} must be understood and is not"));
         }
@@ -446,10 +545,18 @@ impl<C: Coding> Slot for SlotOf<C> {
             source: self.source.clone(),
         };
         let result = match &self.route.delivery {
-            Delivery::Inline(inline) => inline.call(&info, |value| self.decode(&info, payload, value)),
+            Delivery::Inline(inline) => inline.call(
+                &info,
+                |value| self.decode(&info, payload, held, value),
+                |value| {
+                    if self.route.shares {
+                        *value = self.route.coding.fresh();
+                    }
+                },
+            ),
             Delivery::Queued(queue) => {
                 let mut value = queue.spare().unwrap_or_else(|| self.route.coding.fresh());
-                self.decode(&info, payload, &mut value).map(|()| {
+                self.decode(&info, payload, held, &mut value).map(|()| {
                     if queue.push(Sample { value, info }).is_some() {
                         self.route.tell_lost(1);
                     }
@@ -473,5 +580,16 @@ impl<C: Coding> Slot for SlotOf<C> {
         if let Delivery::Queued(queue) = &self.route.delivery {
             queue.wake();
         }
+    }
+}
+
+/// A buffer is held for a payload that is at least so large a part of it; else the payload is copied, once and as a whole.
+const HELD_PART: usize = 8;
+
+/// The payload, for values to hold parts of it.
+fn shared(payload: &[u8], held: Option<Held<'_>>) -> SharedBytes {
+    match held.filter(|held| held.buffer_bytes() <= HELD_PART * payload.len()) {
+        Some(held) => held.keep(),
+        None => SharedBytes::from(payload).into_shared(),
     }
 }

@@ -7,7 +7,9 @@
 //! fails leaves a valid value behind. None of them unwinds: implementations catch what the user's `Default` or `Drop` may panic with and
 //! answer [`OutOfMemory`].
 
-use super::OutOfMemory;
+use core::ops::Range;
+
+use super::{OutOfMemory, SharedBytes};
 
 /// Sequences.
 ///
@@ -32,6 +34,27 @@ pub unsafe trait SequenceAccess: Send + Sync {
     /// # Safety
     /// `sequence` as the module's rules say; elements are plain bytes, and `len` valid ones lie at `source`, at any alignment, outside the sequence.
     unsafe fn assign(&self, sequence: *mut u8, source: *const u8, len: usize) -> Result<(), OutOfMemory>;
+
+    /// As [`SequenceAccess::slice`], to be written over. What others hold, too, is let go: then there are no elements.
+    ///
+    /// # Safety
+    /// `sequence` as the module's rules say.
+    unsafe fn slice_mut(&self, sequence: *mut u8) -> (*mut u8, usize) {
+        // SAFETY: as the caller promises.
+        let (first, len) = unsafe { self.slice(sequence) };
+        (first.cast_mut(), len)
+    }
+
+    /// Whether it can [hold](SequenceAccess::hold) a part of a message.
+    fn shares(&self) -> bool {
+        false
+    }
+
+    /// Replaces all elements by a part of a message, without a copy. Elements are octets.
+    ///
+    /// # Safety
+    /// `sequence` as the module's rules say, and it shares.
+    unsafe fn hold(&self, _sequence: *mut u8, _message: &SharedBytes, _range: Range<usize>) {}
 }
 
 /// Optional values.

@@ -75,7 +75,7 @@ impl<'a> Assign<'a> {
                 let number = enum_value(spot, value)?;
                 self.store_integer(spot, node.repr, number.into())
             }
-            (Kind::String { .. }, Value::Text(text)) => {
+            (Kind::String { shared: false, .. }, Value::Text(text)) => {
                 check_text(spot.ty, text)?;
                 // SAFETY: the spot holds a string of the record, which is borrowed exclusively.
                 Ok(assign_text(unsafe { &mut *spot.at.cast_mut().cast::<String>() }, text)?)

@@ -85,7 +85,7 @@ unsafe impl MessageField for String {
 
     fn describe(describe: &mut Describe) -> Described {
         // SAFETY: as above.
-        unsafe { describe.plain::<String>(Type::string(), Kind::String { words: string_words() }) }
+        unsafe { describe.plain::<String>(Type::string(), Kind::String { words: string_words(), shared: false }) }
     }
 
     fn from_lit(lit: Lit) -> Option<Self> {

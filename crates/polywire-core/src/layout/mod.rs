@@ -20,6 +20,7 @@ mod path;
 mod primitive;
 mod record;
 mod shape;
+mod shared;
 #[doc(hidden)]
 pub mod support;
 mod value;
@@ -31,6 +32,8 @@ pub use path::PathError;
 pub use primitive::{Char8, Char16, Float128};
 pub use record::{Record, RecordError};
 pub use shape::{Message, MessageElement, MessageField, Shape, ShapeError};
+pub(crate) use shared::text_at;
+pub use shared::{SharedBytes, SharedStr};
 pub use value::Value;
 pub use view::{BitmaskRef, BitsetRef, EnumRef, ListRef, MapRef, StructRef, UnionRef, ValueRef};
 
@@ -128,6 +131,8 @@ pub enum Kind {
     String {
         /// Where its words are, if the probe found them.
         words: Option<Words>,
+        /// It is a [`SharedStr`] instead.
+        shared: bool,
     },
     /// A Rust `Vec` or a record's sequence.
     Sequence(SequenceNode),
@@ -273,6 +278,15 @@ impl Layout {
     /// If `id` is of another layout and out of range here.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
+    }
+
+    /// True if parts of a message can be held by values, so that it pays to decode from a shared one.
+    pub fn shares(&self) -> bool {
+        self.nodes.iter().any(|node| match &node.kind {
+            Kind::String { shared, .. } => *shared,
+            Kind::Sequence(sequence) => sequence.access.shares(),
+            _ => false,
+        })
     }
 
     /// Number of nodes.

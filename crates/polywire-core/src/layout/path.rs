@@ -22,7 +22,7 @@ pub enum PathError {
         expected: &'static str,
     },
     /// A structure or union has no such member.
-    #[error("'{path}': there is no '{name}' among {there}")]
+    #[error("{}there is no '{name}' among {there}", before(path))]
     NoMember {
         /// The path up to there.
         path: String,
@@ -32,7 +32,7 @@ pub enum PathError {
         there: String,
     },
     /// A union has another case now.
-    #[error("'{path}': the union has no value for '{name}' now")]
+    #[error("{}the union has no value for '{name}' now", before(path))]
     OtherCase {
         /// The path up to there.
         path: String,
@@ -40,7 +40,7 @@ pub enum PathError {
         name: String,
     },
     /// An index beyond the end.
-    #[error("'{path}': index {index} of {len} elements")]
+    #[error("{}index {index} of {len} elements", before(path))]
     OutOfRange {
         /// The path up to there.
         path: String,
@@ -50,7 +50,7 @@ pub enum PathError {
         len: usize,
     },
     /// A map has no such key.
-    #[error("'{path}': the map has no key {key}")]
+    #[error("{}the map has no key {key}", before(path))]
     NoEntry {
         /// The path up to there.
         path: String,
@@ -58,13 +58,13 @@ pub enum PathError {
         key: String,
     },
     /// The path goes on where nothing is.
-    #[error("'{path}' is absent")]
+    #[error("{} is absent", named(path))]
     Absent {
         /// The path up to there.
         path: String,
     },
     /// The path goes on in a way that the type there does not have: a name in a list, an index in a structure.
-    #[error("'{path}' has no {what}")]
+    #[error("{} has no {what}", named(path))]
     WrongKind {
         /// The path up to there.
         path: String,
@@ -72,7 +72,7 @@ pub enum PathError {
         what: &'static str,
     },
     /// The type at the end of the path cannot hold the value.
-    #[error("'{path}': {why}")]
+    #[error("{}{why}", before(path))]
     DoesNotFit {
         /// Where.
         path: String,
@@ -80,11 +80,21 @@ pub enum PathError {
         why: String,
     },
     /// There was no memory for the value.
-    #[error("'{path}': {OutOfMemory}")]
+    #[error("{}{OutOfMemory}", before(path))]
     OutOfMemory {
         /// Where.
         path: String,
     },
+}
+
+/// A path in front of what is wrong there; nothing for the value itself.
+fn before(path: &str) -> String {
+    if path.is_empty() { String::new() } else { format!("'{path}': ") }
+}
+
+/// A path as the subject of a sentence.
+fn named(path: &str) -> String {
+    if path.is_empty() { "the value".to_owned() } else { format!("'{path}'") }
 }
 
 /// One step of a path.

@@ -103,6 +103,7 @@ pub enum ShapeError {
 /// | `bool`, `i8` to `i64`, `u8` to `u64`, `f32`, `f64` | `boolean`, `int8` to `int64`, `uint8` to `uint64`, `float`, `double` |
 /// | [`Float128`](super::Float128), [`Char8`](super::Char8), [`Char16`](super::Char16) | `long double`, `char`, `wchar` |
 /// | `String` | `string` |
+/// | [`SharedStr`](super::SharedStr), [`SharedBytes`](super::SharedBytes) | `string`, `sequence<octet>`, not copied out of a message where that can be had |
 /// | `Vec<T>`, `[T; N]` | `sequence<T>`, `T name[N]` |
 /// | `BTreeMap<K, V>`, `HashMap<K, V>` | `map<K, V>` |
 /// | `Option<T>`, `Box<T>` | `@optional T`, `@external T` |

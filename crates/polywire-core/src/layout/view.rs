@@ -5,6 +5,7 @@ use core::{cmp::Ordering, fmt, marker::PhantomData, slice};
 
 use super::{
     Char8, Char16, Float128, Kind, Layout, Message, NodeId, Scalar, Shape, access::Selected, describe::read_integer,
+    shared::text_at,
 };
 use crate::schema::{BitField, Case, Def, DefId, DefKind, Flag, Member, Schema, Type};
 
@@ -213,7 +214,7 @@ impl<'a> Spot<'a> {
                 ValueRef::Enum(EnumRef { def: spot.def().map(|(_, def)| def), value })
             }
             // SAFETY: as above.
-            Kind::String { .. } => ValueRef::Str(unsafe { &*spot.at.cast::<String>() }),
+            Kind::String { shared, .. } => ValueRef::Str(unsafe { text_at(*shared, spot.at) }),
             Kind::Sequence(_) | Kind::Array { .. } => ValueRef::List(ListRef::new(spot)),
             Kind::Struct { .. } => ValueRef::Struct(StructRef(spot)),
             Kind::Union(_) => ValueRef::Union(UnionRef(spot)),

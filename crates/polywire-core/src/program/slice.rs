@@ -26,8 +26,8 @@ impl<'v> Elements<'v> {
             Kind::Array { len, .. } => (None, at, *len as usize),
             Kind::Sequence(sequence) => {
                 // SAFETY: as the caller promises.
-                let (data, len) = unsafe { sequence.access.slice(at) };
-                (Some((sequence, at)), data.cast_mut(), len)
+                let (data, len) = unsafe { sequence.access.slice_mut(at) };
+                (Some((sequence, at)), data, len)
             }
             _ => unreachable!("slices are of sequences and arrays"),
         };

@@ -4,7 +4,7 @@ use alloc::{collections::BTreeSet, format, string::String, vec, vec::Vec};
 
 use super::{
     Annotation, AutoId, BitField, Case, Def, DefId, DefKind, EnumLiteral, Extensibility, Flag, Literal, Member, Schema,
-    SchemaBuilder, TryConstruct, Type, array_len, holder_bits,
+    SchemaBuilder, TryConstruct, Type, array_len, enum_range,
 };
 
 /// A small generator of random numbers (SplitMix64): the same seed gives the same numbers everywhere.
@@ -148,7 +148,9 @@ impl Maker {
             weight += own_weight;
             depth = depth.max(own_depth);
         }
-        if self.random.one_in(2) {
+        // Where every value is a label, nothing would select a default case.
+        let may_be_full = labels.is_empty() && matches!(discriminator, Type::Bool | Type::Def(_));
+        if self.random.one_in(2) && !may_be_full {
             let (member, own_weight, own_depth) = self.case_member();
             cases.push(Case { labels: labels.clone(), is_default: true, member });
             weight += own_weight;
@@ -185,11 +187,11 @@ impl Maker {
 
     fn enumeration(&mut self) -> Made {
         let bit_bound = 1 + self.random.below(32) as u8;
-        let last = (1i64 << (holder_bits(bit_bound) - 1)) - 1;
+        let (least, most) = enum_range(bit_bound);
         let (mut literals, mut values) = (Vec::new(), BTreeSet::new());
         for _ in 0..1 + self.random.below(5) {
-            let value = self.random.below(2 * last as usize) as i64 - last;
-            let value = if self.random.one_in(3) { value } else { values.len() as i64 };
+            let value = self.random.below((most - least) as usize) as i64 + least;
+            let value = if self.random.one_in(3) { value } else { most.min(values.len() as i64) };
             if values.insert(value) {
                 let mut literal = EnumLiteral::new(self.name("l"), value as i32);
                 literal.annotations = self.annotations();
@@ -399,7 +401,7 @@ impl Evolution {
             DefKind::Union { cases, .. } => cases.iter_mut().for_each(|case| self.widen(&mut case.member)),
             DefKind::Enum { bit_bound, literals } if self.random.one_in(3) => {
                 let taken: BTreeSet<i32> = literals.iter().map(|l| l.value).collect();
-                let last = ((1i64 << (holder_bits(*bit_bound) - 1)) - 1) as i32;
+                let last = enum_range(*bit_bound).1 as i32;
                 if let Some(value) = (0..=last).find(|value| !taken.contains(value)) {
                     literals.push(EnumLiteral::new(self.name(), value));
                 }

@@ -4,7 +4,7 @@ use alloc::{collections::BTreeSet, format, string::String, vec, vec::Vec};
 use md5::{Digest, Md5};
 
 use super::{
-    AutoId, Case, Def, DefId, DefKind, Literal, Member, Schema, Type, holder_bits,
+    AutoId, Case, Def, DefId, DefKind, Literal, Member, Schema, Type, enum_range,
     literal::{self, Constants},
 };
 
@@ -68,8 +68,11 @@ pub enum SchemaError {
         /// Largest allowed.
         max: u64,
     },
-    /// A value of the type would contain itself without a sequence, map or `@external` optional between.
-    #[error("{def} contains itself; put a sequence between, or make the member @external @optional")]
+    /// A value of the type would contain itself without a sequence, map, `@external` optional or `@external` case of a union between.
+    #[error(
+        "{def} contains itself; put a sequence between, or make the member @external and @optional. \
+         (@external alone leaves a value without end, but in a case of a union that is not its default)"
+    )]
     Infinite {
         /// Definition that recurs.
         def: String,
@@ -321,14 +324,8 @@ impl Sizes<'_> {
         if let Some(base) = base_of(def) {
             add(self.of_def(base.0 as usize, above + 1)?);
         }
-        if let DefKind::Struct { members, .. } = &def.kind {
-            for member in members.iter().filter(|m| !(m.external && m.optional)) {
-                add(self.of_type(&member.ty, above + 1)?);
-            }
-        } else {
-            for ty in types_of(def) {
-                add(self.of_type(ty, above + 1)?);
-            }
+        for ty in types_of_value(self.defs, def) {
+            add(self.of_type(ty, above + 1)?);
         }
         self.check("bytes of the fixed part", total.0, self.limits.fixed_bytes)?;
         self.open[i] = false;
@@ -342,6 +339,37 @@ impl Sizes<'_> {
             false => Err(SchemaError::Range { def: "the schema".into(), what, got, min: 0, max }),
         }
     }
+}
+
+/// The types that every value of a definition, or the smallest, has inside: none behind a pointer that may lead nowhere, or that another
+/// case than a union's default has.
+fn types_of_value<'a>(defs: &[Def], def: &'a Def) -> Vec<&'a Type> {
+    match &def.kind {
+        DefKind::Struct { members, .. } => {
+            members.iter().filter(|m| !(m.external && m.optional)).map(|m| &m.ty).collect()
+        }
+        DefKind::Union { discriminator, cases, .. } => {
+            let default = default_case(defs, discriminator, cases);
+            let inside = cases.iter().enumerate().filter(|(i, case)| !case.member.external || *i == default);
+            inside.map(|(_, case)| &case.member.ty).chain([discriminator]).collect()
+        }
+        _ => types_of(def),
+    }
+}
+
+/// The case that the default of the discriminator selects, or else the first.
+fn default_case(defs: &[Def], discriminator: &Type, cases: &[Case]) -> usize {
+    let value = match unalias(defs, discriminator) {
+        Some(Type::Def(id)) => match defs.get(id.0 as usize).map(|def| &def.kind) {
+            Some(DefKind::Enum { literals, .. }) => {
+                literals.iter().find(|l| l.is_default).or(literals.first()).map_or(0, |l| l.value.into())
+            }
+            _ => 0,
+        },
+        _ => 0,
+    };
+    let labelled = cases.iter().position(|case| case.labels.contains(&value));
+    labelled.or(cases.iter().position(|case| case.is_default)).unwrap_or(0)
 }
 
 /// Indices of all definitions, a base before what derives from it.
@@ -513,9 +541,8 @@ fn check_values(defs: &[Def], constants: &Constants<'_>, def: &Def) -> Result<()
         DefKind::Enum { bit_bound, literals } => {
             in_range(&def.name, "@bit_bound", u64::from(*bit_bound), 1, 32)?;
             in_range(&def.name, "the number of literals", literals.len() as u64, 1, u64::MAX)?;
-            // Enums are signed wherever they are stored.
-            let end = 1i64 << (holder_bits(*bit_bound) - 1);
-            match literals.iter().find(|l| !(-end..end).contains(&l.value.into())) {
+            let (least, most) = enum_range(*bit_bound);
+            match literals.iter().find(|l| !(least..=most).contains(&l.value.into())) {
                 Some(l) => {
                     refer(def, format!("the value {} of '{}' does not fit @bit_bound({bit_bound})", l.value, l.name))
                 }
@@ -532,7 +559,17 @@ fn check_values(defs: &[Def], constants: &Constants<'_>, def: &Def) -> Result<()
             if !is_discriminator(defs, discriminator) {
                 return refer(def, "a discriminator must be a boolean, octet, integer, character or enum");
             }
-            cases.iter().try_for_each(|case| check_labels(defs, constants, def, discriminator, case))
+            cases.iter().try_for_each(|case| check_labels(defs, constants, def, discriminator, case))?;
+            match cases.iter().find(|case| case.is_default && case.labels.is_empty()) {
+                Some(case) if !any_is_free(defs, discriminator, cases) => refer(
+                    def,
+                    format!(
+                        "every value of the discriminator is a label, so none selects the default case '{}'",
+                        case.member.name
+                    ),
+                ),
+                _ => Ok(()),
+            }
         }
         DefKind::Bitset { fields, .. } => fields.iter().try_for_each(|f| match bits_of(defs, &f.ty) {
             Some(bits) => in_range(&def.name, "the width of a bit field", u64::from(f.width), 1, bits),
@@ -591,6 +628,21 @@ fn check_labels(
         Some(label) => refer(def, format!("the label {label} is no value of the discriminator")),
         None => Ok(()),
     }
+}
+
+/// Some value of the discriminator is no case's label. All labels are known to be values, and to differ.
+fn any_is_free(defs: &[Def], discriminator: &Type, cases: &[Case]) -> bool {
+    let values = match unalias(defs, discriminator) {
+        Some(Type::Bool) => 2,
+        Some(Type::Octet | Type::Int8 | Type::Uint8 | Type::Char8) => 1 << 8,
+        Some(Type::Int16 | Type::Uint16 | Type::Char16) => 1 << 16,
+        Some(Type::Def(id)) => match defs.get(id.0 as usize).map(|def| &def.kind) {
+            Some(DefKind::Enum { literals, .. }) => literals.len(),
+            _ => usize::MAX,
+        },
+        _ => usize::MAX,
+    };
+    cases.iter().map(|case| case.labels.len()).sum::<usize>() < values
 }
 
 /// Bits of the types that a bit field may have.
@@ -655,6 +707,44 @@ mod tests {
     }
 
     #[test]
+    fn recursion_through_a_pointer_needs_a_way_out() {
+        let external = |m: Member| Member { external: true, ..m };
+        let of = |member: Member| finish(vec![Def::structure("A", vec![member])]);
+        let next = || external(Member::new("next", Type::Def(DefId(0))));
+        let error = of(next()).unwrap_err();
+        assert_eq!(error, SchemaError::Infinite { def: "A".into() });
+        assert!(error.to_string().contains("@external and @optional"), "{error}");
+        assert!(of(Member { optional: true, ..next() }).is_ok());
+
+        let case = |label: i64, member: Member| Case { member, ..Case::new([label], "", Type::Bool) };
+        let union = |cases: Vec<Case>| finish(vec![Def::union("U", Type::Int32, cases)]);
+        let leaf = || Member::new("leaf", Type::Int32);
+        assert!(union(vec![case(0, leaf()), case(1, next())]).is_ok());
+        assert!(union(vec![case(1, next()), case(0, leaf())]).is_ok());
+        // The default of a value would have no end: it is selected by 0, or by nothing and is the first.
+        assert!(union(vec![case(0, next()), case(1, leaf())]).is_err());
+        assert!(union(vec![case(2, next()), case(1, leaf())]).is_err());
+        assert!(union(vec![case(0, leaf()), case(1, Member { external: false, ..next() })]).is_err());
+    }
+
+    #[test]
+    fn a_default_case_can_be_selected() {
+        let default = || Case { labels: vec![], is_default: true, ..Case::new([1], "d", Type::Bool) };
+        let labelled = |label: i64| Case::new([label], format!("c{label}"), Type::Bool);
+        let union =
+            |ty: Type, cases: Vec<Case>| finish(vec![Def::union("U", ty, cases), Def::enumeration("E", ["A", "B"])]);
+        for ty in [Type::Bool, Type::Def(DefId(1))] {
+            let error = union(ty.clone(), vec![labelled(0), labelled(1), default()]).unwrap_err();
+            assert!(error.to_string().contains("none selects the default case 'd'"), "{error}");
+            assert!(union(ty.clone(), vec![labelled(0), default()]).is_ok());
+            let both = Case { is_default: true, ..labelled(1) };
+            assert!(union(ty, vec![labelled(0), both]).is_ok());
+        }
+        assert!(union(Type::Octet, (0..255).map(labelled).chain([default()]).collect()).is_ok());
+        assert!(union(Type::Octet, (0..256).map(labelled).chain([default()]).collect()).is_err());
+    }
+
+    #[test]
     fn a_chain_of_aliases_or_bases_must_end() {
         assert!(finish(vec![Def::alias("A", Type::Def(DefId(0)))]).is_err());
         let a = Def::structure("A", vec![]).with_base(DefId(1));
@@ -686,6 +776,14 @@ mod tests {
         let literals = vec![EnumLiteral::new("A", 128)];
         let narrow = DefKind::Enum { bit_bound: 8, literals };
         assert!(refused(Def { kind: narrow, ..Def::enumeration("E", ["A"]) }));
+        let of_bits = |bit_bound, value| {
+            let kind = DefKind::Enum { bit_bound, literals: vec![EnumLiteral::new("A", value)] };
+            refused(Def { kind, ..Def::enumeration("E", ["A"]) })
+        };
+        assert!(!of_bits(4, 15) && of_bits(4, 16) && !of_bits(4, -8) && of_bits(4, -9));
+        assert!(
+            !of_bits(16, 0x7FFF) && of_bits(16, 0x8000) && !of_bits(32, i32::MIN) && !of_bits(1, 1) && of_bits(1, 2)
+        );
         assert!(refused(Def::bitset("B", vec![BitField { ty: Type::Octet, ..BitField::new("a", 9) }])));
         assert!(refused(Def::bitset("B", vec![BitField { ty: Type::Float32, ..BitField::new("a", 9) }])));
     }

@@ -4,6 +4,14 @@ use alloc::vec::Vec;
 
 use super::{DefId, DefKind, Schema, Type};
 
+/// Smallest and largest value of an enum's literals: so many bits hold them, with or without a sign, and the integer that holds those
+/// bits, which has one.
+pub(crate) fn enum_range(bit_bound: u8) -> (i64, i64) {
+    let bits = bit_bound.clamp(1, 32);
+    let holder = 1i64 << (holder_bits(bits) - 1);
+    (-1 << (bits - 1), ((1i64 << bits) - 1).min(holder - 1))
+}
+
 /// The bits of the integer that holds `bits` bits on the wire and in memory: 8, 16, 32 or 64 (XTypes 7.3.1.2.1.8).
 ///
 /// ```

@@ -31,6 +31,7 @@ mod measure;
 pub use builder::{MAX_MEMBER_ID, SchemaBuilder, SchemaError, SchemaLimits, hash_id};
 pub use encoding::SchemaDecodeError;
 pub use hash::{DocumentHash, ParseHashError, TypeHash};
+pub(crate) use measure::enum_range;
 pub use measure::{array_len, array_shape, holder_bits};
 
 /// Index of a definition in its schema's table.

@@ -234,7 +234,9 @@ impl Checker<'_> {
         let ty = self.declared_type(&ty, declarator)?;
         let mut marks = self.member_marks(&case.member.annotations, &declarator.name.text, &ty);
         is_default |= std::mem::take(&mut marks.default_case);
-        self.check_complete(&ty, &case.member.ty)?;
+        if !marks.external {
+            self.check_complete(&ty, &case.member.ty)?;
+        }
         if marks.key || marks.optional {
             let what = if marks.key { "@key" } else { "@optional" };
             self.reporter.error(declarator.name.span, format!("a case of a union cannot be {what}"));
@@ -265,9 +267,9 @@ impl Checker<'_> {
     pub(super) fn enumeration(&mut self, item: &Item, name: &Name, literals: &[ast::EnumLiteral]) {
         let marks = self.type_marks(item, "an enum");
         let bit_bound = self.bit_bound(&marks, 32);
-        // What the integer on the wire holds.
-        let bits = [8, 16].into_iter().find(|bits| bit_bound <= *bits).unwrap_or(32);
-        let (min, max) = (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1);
+        // What so many bits hold, with or without a sign, and the integer on the wire, which has one.
+        let holder = [8, 16].into_iter().find(|bits| bit_bound <= *bits).unwrap_or(32);
+        let (min, max) = (-(1i128 << (bit_bound - 1)), ((1i128 << bit_bound) - 1).min((1i128 << (holder - 1)) - 1));
         let mut seen = HashMap::new();
         let mut list: Vec<EnumLiteral> = Vec::new();
         let mut values = HashMap::new();

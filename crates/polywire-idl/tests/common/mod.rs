@@ -182,8 +182,11 @@ fn union(random: &mut Random, name: &str, earlier: &[Def], count: usize) -> Def 
             None => cases.push(Case::new([label], name, ty(random, &[], 0, 2))),
         }
     }
-    if random.one_in(2) {
-        cases.push(Case::default("otherwise", Type::sequence(ty(random, earlier, count, 2))));
+    // Where every value is a label, a default case of its own could not be selected.
+    match (random.one_in(2), matches!(discriminator, Type::Bool | Type::Def(_)), cases.last_mut()) {
+        (true, true, Some(last)) => last.is_default = true,
+        (true, false, _) => cases.push(Case::default("otherwise", Type::sequence(ty(random, earlier, count, 2)))),
+        _ => {}
     }
     let mut def = Def::union(name, discriminator, cases);
     if let DefKind::Union { key, .. } = &mut def.kind {

@@ -14,7 +14,7 @@ use polywire_core::{
 
 use super::{Inner, PortEntry};
 use crate::{
-    engine::{LinkInfo, LinkSink},
+    engine::{Held, LinkInfo, LinkSink},
     events::NodeEvent,
     packing::{self, Unpacking},
 };
@@ -30,8 +30,8 @@ pub(crate) trait Route: Send + Sync {
 
 /// A subscriber's end of one channel.
 pub(crate) trait Slot: Send + Sync {
-    /// `wire_bytes` is what the payload took before it was unpacked.
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize);
+    /// `wire_bytes` is what the payload took before it was unpacked; `held` says where the payload may be held, if it may.
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>);
     /// A message came that nobody can read.
     fn undecodable(&self, reason: &dyn ToString);
     fn lost(&self, count: u64);
@@ -258,6 +258,29 @@ impl Incoming {
         }
     }
 
+    #[inline]
+    fn pass(&self, envelope: &Envelope<'_>, payload: &[u8], held: Option<Held<'_>>) {
+        let (slots, unpacking) = {
+            let mut state = self.lock();
+            let State { channels, touched, .. } = &mut *state;
+            let Some(channel) = channels.get_mut(&envelope.channel) else { return };
+            if !std::mem::replace(&mut channel.touched, true) {
+                touched.push(envelope.channel);
+            }
+            (channel.slots.clone(), channel.unpacking.clone())
+        };
+        let deliver = |unpacked: &[u8], held| {
+            slots.iter().for_each(|(_, slot)| slot.deliver(envelope, unpacked, payload.len(), held));
+        };
+        match unpacking {
+            None => deliver(payload, held),
+            Some(unpacking) => unpacking.unpack(payload, |unpacked| match unpacked {
+                Ok(unpacked) => deliver(unpacked, None),
+                Err(error) => slots.iter().for_each(|(_, slot)| slot.undecodable(&error)),
+            }),
+        }
+    }
+
     fn slots(&self, channel: ChannelId) -> Option<Slots> {
         self.lock().channels.get(&channel).map(|channel| channel.slots.clone())
     }
@@ -293,25 +316,12 @@ impl LinkSink for Incoming {
 
     #[inline]
     fn message(&self, envelope: &Envelope<'_>, payload: &[u8]) {
-        let (slots, unpacking) = {
-            let mut state = self.lock();
-            let State { channels, touched, .. } = &mut *state;
-            let Some(channel) = channels.get_mut(&envelope.channel) else { return };
-            if !std::mem::replace(&mut channel.touched, true) {
-                touched.push(envelope.channel);
-            }
-            (channel.slots.clone(), channel.unpacking.clone())
-        };
-        let deliver = |unpacked: &[u8]| {
-            slots.iter().for_each(|(_, slot)| slot.deliver(envelope, unpacked, payload.len()));
-        };
-        match unpacking {
-            None => deliver(payload),
-            Some(unpacking) => unpacking.unpack(payload, |unpacked| match unpacked {
-                Ok(unpacked) => deliver(unpacked),
-                Err(error) => slots.iter().for_each(|(_, slot)| slot.undecodable(&error)),
-            }),
-        }
+        self.pass(envelope, payload, None);
+    }
+
+    #[inline]
+    fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], held: Held<'_>) {
+        self.pass(envelope, payload, Some(held));
     }
 
     fn position(&self, channel: ChannelId, _: Start, lost: u64) {

@@ -116,15 +116,12 @@ impl DecodeDialect for OlderDialect {
 impl Dialect {
     /// Alignment of a member's first byte, or less.
     fn first_alignment(&self, schema: &Schema, member: &MemberIn<'_>) -> u8 {
+        if member.writer.optional {
+            // A parameter's header, or a flag.
+            return if self.version == Version::One { 4 } else { 1 };
+        }
         let ty = schema.resolve(&member.writer.ty);
         match (fixed_scalar(schema, ty), ty) {
-            _ if member.writer.optional => {
-                if self.version == Version::One {
-                    4
-                } else {
-                    1
-                }
-            }
             (Some(scalar), _) => self.alignment(scalar),
             (None, Type::String { .. } | Type::WString { .. } | Type::Sequence { .. } | Type::Map { .. }) => 4,
             (None, Type::Def(id)) if self.delimited(schema.def(*id)) => 4,

@@ -100,6 +100,7 @@ pub fn lower(dialect: &dyn EncodeDialect, schema: &Schema, layout: &Arc<Layout>)
         routines: walk.routines.into_iter().flatten().collect(),
         adapter: None,
         paths: walk.paths.all,
+        bank: None,
     })
 }
 

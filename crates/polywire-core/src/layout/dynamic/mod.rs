@@ -123,7 +123,7 @@ impl Plan {
         let kind = match &place.what {
             What::Scalar { scalar, .. } => Kind::Scalar(*scalar),
             What::Enum { literals, .. } => Kind::Enum(EnumNode { repr: Scalar::I32, literals: literals.clone() }),
-            What::String { .. } => Kind::String { words: string_words() },
+            What::String { .. } => Kind::String { words: string_words(), shared: false },
             What::Sequence { element } => {
                 let words = Some(Words { pointer: 0, capacity: WORD, len: 2 * WORD });
                 Kind::Sequence(SequenceNode { element: *element, words, access: access() })

@@ -85,6 +85,7 @@ impl<'e> Emit<'e, '_> {
                 Source::Count => self.decode_counted(op, *place, (element, *bound, overflow, *min_wire), frame),
                 Source::Fixed(n) => self.decode_fixed(*place, *n, element, frame),
                 Source::Dialect(dialect) => self.decode_marked(op, *place, dialect, element, frame),
+                Source::Append(_) => self.decode_by_interpreter(op, frame),
             },
             OpKind::Present { place, body } => self.decode_present(op, *place, body, frame),
             OpKind::Clear(place) => self.decode_clear(op, *place, frame),
@@ -134,13 +135,17 @@ impl<'e> Emit<'e, '_> {
                 let frame = self.place_address(*place, frame);
                 self.call_routine(op, *routine, frame, shims::too_deep_input as *const u8);
             }
-            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } => self.decode_by_interpreter(op, frame),
+            OpKind::TestField(field) => self.decode_test(op, field),
+            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => {
+                self.decode_by_interpreter(op, frame)
+            }
             OpKind::Map { .. } | OpKind::Members { .. } => {
                 self.decode_by_interpreter(op, frame);
                 self.accumulator = None;
             }
             OpKind::Literal(_)
             | OpKind::Put(_)
+            | OpKind::PutField { .. }
             | OpKind::Length(_)
             | OpKind::Index
             | OpKind::IfPresent { .. }
@@ -319,6 +324,8 @@ impl<'e> Emit<'e, '_> {
                 }
                 self.set(value, kernel.scalar);
             }
+            Wire::Field(field) => self.decode_field(op, field),
+            Wire::Word(index, scalar) => self.decode_word(*index, *scalar),
             Wire::Symbol(kernel, table) => {
                 let (word, table) = (self.word(), self.address(&**table));
                 self.call_status(op, kernel.get as *const u8, &[self.context, table, word]);
@@ -450,10 +457,10 @@ impl<'e> Emit<'e, '_> {
         bad.expect("it returns a word")
     }
 
-    fn decode_text(&mut self, op: &'e Op, place: Place, form: &TextForm, bound: u32, frame: Value) {
+    fn decode_text(&mut self, op: &'e Op, place: Place, form: &'e TextForm, bound: u32, frame: Value) {
         let target = self.place(place, frame).map(|(base, offset, node)| {
             let words = match &self.layout().node(node).kind {
-                Kind::String { words } => *words,
+                Kind::String { words, .. } => *words,
                 _ => None,
             };
             (base, offset, words)
@@ -499,7 +506,7 @@ impl<'e> Emit<'e, '_> {
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(done);
             }
-            (TextForm::Kernel(kernel), _) if bound == 0 => {
+            (TextForm::Kernel(kernel), _) if bound == 0 && !self.is_shared(place) => {
                 let string = match place {
                     Place::Sink => self.constant(0),
                     place => self.place_address(place, frame),
@@ -507,6 +514,8 @@ impl<'e> Emit<'e, '_> {
                 let kernel = self.address(*kernel);
                 self.call_status(op, shims::get_text as *const u8, &[self.context, kernel, string]);
             }
+            (TextForm::Field(field), _) if bound == 0 => self.decode_field_text(op, place, Some(field), frame),
+            (TextForm::Pending, _) if bound == 0 => self.decode_field_text(op, place, None, frame),
             _ => slow(self),
         }
     }
@@ -724,7 +733,7 @@ impl<'e> Emit<'e, '_> {
     fn decode_clear(&mut self, op: &'e Op, place: Place, frame: Value) {
         let Some((base, offset, node)) = self.place(place, frame) else { return };
         match &self.layout().node(node).kind {
-            Kind::String { words: Some(words) } => {
+            Kind::String { words: Some(words), .. } => {
                 let zero = self.constant(0);
                 self.store(zero, base, offset + words.len as i32);
             }

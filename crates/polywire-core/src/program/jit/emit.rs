@@ -351,6 +351,11 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
+    /// True for a string that may be a part of a message.
+    pub fn is_shared(&self, place: Place) -> bool {
+        place.node().is_some_and(|node| matches!(self.layout().node(node).kind, Kind::String { shared: true, .. }))
+    }
+
     pub fn place_address(&mut self, place: Place, frame: Value) -> Value {
         match place {
             Place::Sink => frame,

@@ -6,7 +6,7 @@
 use alloc::string::String;
 
 use crate::{
-    layout::{EnumNode, Kind, NodeId, Scalar},
+    layout::{EnumNode, Kind, NodeId, Scalar, text_at},
     program::{
         Check, FaultKind, Input, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, Status, TextKernel,
         interp::{self, op as interpret},
@@ -341,7 +341,10 @@ pub(super) unsafe extern "C" fn slice(kind: *const Kind, at: *const u8, to: *mut
         let (data, len) = match &*kind {
             Kind::Sequence(node) => node.access.slice(at),
             Kind::Map(node) => (at, node.access.len(at)),
-            Kind::String { .. } => ((&*at.cast::<String>()).as_ptr(), (&*at.cast::<String>()).len()),
+            Kind::String { shared, .. } => {
+                let text = text_at(*shared, at);
+                (text.as_ptr(), text.len())
+            }
             _ => unreachable!("only called for what has a length"),
         };
         to.write([data as u64, len as u64]);

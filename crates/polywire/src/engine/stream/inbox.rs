@@ -1,6 +1,10 @@
 //! Received bytes, placed so that payloads are aligned.
 
+use std::sync::Arc;
+
 use polywire_core::frame::payload_offset;
+
+use crate::engine::Held;
 
 /// What the bytes handed to receivers are aligned to.
 const ALIGN: usize = 8;
@@ -9,8 +13,10 @@ const ALIGN: usize = 8;
 ///
 /// The first payload after each pause lies aligned because what is read starts where, going by the frame before, that happens; of a frame that came in
 /// pieces the start is moved. Only payloads behind others in one read have to be copied ([`Aligned`]).
+///
+/// Receivers may hold the buffer. Then it is left to them before more is read, and another takes its place.
 pub(super) struct Inbox {
-    words: Vec<u64>,
+    words: Arc<Vec<u64>>,
     start: usize,
     end: usize,
     /// Distance from the start of a frame to its payload, last time.
@@ -19,7 +25,7 @@ pub(super) struct Inbox {
 
 impl Inbox {
     pub(super) fn new(bytes: usize) -> Self {
-        Inbox { words: vec![0; bytes.div_ceil(ALIGN)], start: 0, end: 0, header: 0 }
+        Inbox { words: Arc::new(vec![0; bytes.div_ceil(ALIGN)]), start: 0, end: 0, header: 0 }
     }
 
     /// Room for a read. There is always some.
@@ -29,7 +35,25 @@ impl Inbox {
             self.end = self.start;
         }
         let end = self.end;
-        bytemuck::cast_slice_mut(&mut self.words).get_mut(end..).unwrap_or_default()
+        bytemuck::cast_slice_mut(self.own()).get_mut(end..).unwrap_or_default()
+    }
+
+    /// The payload of the frame at the start, which begins `header` bytes into it.
+    pub(super) fn held(&self, header: usize, len: usize) -> Option<Held<'_>> {
+        Held::new(&self.words, self.start + header, len)
+    }
+
+    /// The buffer to write to: another one, with what was received and not consumed, if somebody holds the present one.
+    fn own(&mut self) -> &mut Vec<u64> {
+        if Arc::get_mut(&mut self.words).is_none() {
+            let mut words = vec![0; self.words.len()];
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+            if let Some(place) = bytes.get_mut(self.start..self.end) {
+                place.copy_from_slice(self.bytes());
+            }
+            self.words = Arc::new(words);
+        }
+        Arc::make_mut(&mut self.words)
     }
 
     /// `count` bytes were read into the room.
@@ -39,7 +63,7 @@ impl Inbox {
 
     /// What was received and not consumed.
     pub(super) fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.words).get(self.start..self.end).unwrap_or_default()
+        bytemuck::cast_slice(self.words.as_slice()).get(self.start..self.end).unwrap_or_default()
     }
 
     /// A frame of `used` bytes is done with.
@@ -61,13 +85,15 @@ impl Inbox {
         if have == 0 || (in_place && self.start + need <= capacity) {
             return;
         }
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words);
-        bytes.copy_within(self.start..self.end, to);
-        (self.start, self.end) = (to, to + have);
-        let wanted = (to + need).min((capacity * 2).max(smallest));
+        // What is there moves back by a few bytes at most, for which a full buffer has no room either.
+        let wanted = (to + need).min((capacity * 2).max(smallest)).max(to + have);
         if wanted > capacity {
-            self.words.resize(wanted.div_ceil(ALIGN), 0);
+            self.own().resize(wanted.div_ceil(ALIGN), 0);
         }
+        let (start, end) = (self.start, self.end);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(self.own());
+        bytes.copy_within(start..end, to);
+        (self.start, self.end) = (to, to + have);
     }
 
     /// Gives memory back after a large frame.
@@ -127,12 +153,46 @@ mod tests {
     }
 
     #[test]
+    fn a_full_buffer_is_moved_and_grows() {
+        let mut inbox = Inbox::new(64);
+        let room = inbox.room();
+        let len = room.len();
+        room.fill(b'x');
+        inbox.filled(len);
+        // The payload behind this header wants the frame to start at 3.
+        inbox.learn(5);
+        inbox.start = 0;
+        inbox.prepare(1000, 64);
+        assert_eq!(inbox.bytes().len(), len);
+        assert!(!inbox.room().is_empty());
+    }
+
+    #[test]
     fn a_declared_length_alone_costs_little() {
         let mut inbox = Inbox::new(1024);
         inbox.room()[0] = 1;
         inbox.filled(1);
         inbox.prepare(1 << 26, 1024);
         assert!(inbox.words.len() * 8 <= 2048 + 8);
+    }
+
+    #[test]
+    fn a_buffer_that_is_held_is_left_alone() {
+        let mut inbox = Inbox::new(64);
+        inbox.room()[..9].copy_from_slice(b"abcdefghi");
+        inbox.filled(9);
+        let kept = inbox.held(1, 3).map(|held| held.keep()).unwrap();
+        assert_eq!(kept.as_ptr(), inbox.bytes()[1..].as_ptr());
+        inbox.consume(4);
+        inbox.room()[0] = b'j';
+        inbox.filled(1);
+        assert_eq!((inbox.bytes(), &*kept), (&b"efghij"[..], &b"bcd"[..]));
+        assert!(inbox.held(0, 1000).is_none());
+        // Nobody holds this one.
+        let before = inbox.bytes().as_ptr();
+        inbox.consume(6);
+        inbox.room()[0] = b'k';
+        assert!(before.addr().abs_diff(inbox.bytes().as_ptr().addr()) < 64);
     }
 
     #[test]

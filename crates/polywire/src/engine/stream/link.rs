@@ -222,7 +222,11 @@ impl Receiver<'_> {
                     let header = used - payload.len();
                     if !self.shared.stop.is_set() {
                         self.relay(&envelope, payload);
-                        self.sink.message(&envelope, aligned.place(payload));
+                        let place = aligned.place(payload);
+                        match reader.inbox.held(header, payload.len()) {
+                            Some(held) => self.sink.message_held(&envelope, place, held),
+                            None => self.sink.message(&envelope, place),
+                        }
                     }
                     reader.inbox.learn(header);
                     reader.inbox.consume(used);

@@ -194,6 +194,7 @@ pub fn lower_several(
         routines: walk.routines.into_iter().flatten().collect(),
         adapter: None,
         paths: walk.paths.all,
+        bank: None,
     })
 }
 
