@@ -16,6 +16,7 @@ mod idl;
 mod order;
 mod proto;
 mod rust;
+mod xsd;
 
 /// A target.
 ///
@@ -47,7 +48,7 @@ pub struct Emitter {
 }
 
 /// All targets.
-pub static EMITTERS: &[Emitter] = &[idl::EMITTER, proto::EMITTER, rust::EMITTER];
+pub static EMITTERS: &[Emitter] = &[idl::EMITTER, proto::EMITTER, rust::EMITTER, xsd::EMITTER];
 
 /// The target of that name.
 pub fn emitter(name: &str) -> Option<&'static Emitter> {
@@ -67,6 +68,11 @@ pub fn proto(schema: &Schema) -> Result<String, EmitError> {
 /// Any schema as Rust types that derive `polywire::Message`.
 pub fn rust(schema: &Schema) -> Result<String, EmitError> {
     (rust::EMITTER.emit)(schema, &[])
+}
+
+/// Any schema as the XML Schema of what the codec `xml` writes.
+pub fn xsd(schema: &Schema) -> Result<String, EmitError> {
+    (xsd::EMITTER.emit)(schema, &[])
 }
 
 /// Why a schema cannot be written in a language. Schemas that came from IDL can; those from elsewhere may hold what it has no words for.
