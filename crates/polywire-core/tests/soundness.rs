@@ -15,6 +15,7 @@ const BACKEND: Backend = Backend::Interpreter;
 struct Pump {
     #[polywire(key)]
     id: u32,
+    rpm: i16,
     running: bool,
     mode: Mode,
     name: String,
@@ -73,7 +74,8 @@ struct Newer {
     #[polywire(default = "north")]
     site: String,
     #[polywire(key)]
-    id: u64,
+    id: u32,
+    rpm: i64,
     mode: Mode,
     drive: Drive,
 }
@@ -88,6 +90,7 @@ struct NewerPart {
 fn pump() -> Pump {
     Pump {
         id: 7,
+        rpm: -1450,
         running: true,
         mode: Mode::On,
         name: "a name of more than sixteen bytes".into(),
@@ -154,6 +157,7 @@ fn readers_of_another_version_understand() {
         readings: pump().readings,
         site: "north".into(),
         id: 7,
+        rpm: -1450,
         mode: Mode::On,
         drive: pump().drive,
     };

@@ -305,6 +305,7 @@ pub struct BoxedNode {
 /// assert_eq!(cases.len(), 2);
 /// let Kind::Optional(OptionalNode { inner, flag: None, .. }) = kind(6) else { panic!("it is an `Option`") };
 /// assert!(matches!(layout.node(*inner).kind, Kind::Boxed(BoxedNode { .. })));
+/// assert!(!layout.shares());
 /// assert!(layout.len() > 10 && !layout.is_empty() && (layout.root().0 as usize) < layout.len());
 ///
 /// // A record of the same schema lies elsewhere, and its optionals have a flag.

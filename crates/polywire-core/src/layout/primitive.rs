@@ -11,6 +11,7 @@ use core::fmt;
 /// use polywire_core::layout::Float128;
 ///
 /// assert_eq!(Float128::from(-1.5).to_f64(), -1.5);
+/// assert_eq!(Float128::from_bits(Float128::from(-1.5).to_bits()), Float128::from(-1.5));
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Float128(pub [u8; 16]);

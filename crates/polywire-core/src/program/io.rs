@@ -545,6 +545,9 @@ impl<'a> Input<'a> {
 /// assert_eq!((output.insert(4, 1), output.written()), (Status::Ok, &mut *b"ab\0\0\x01\x01\x03".to_vec()));
 /// output.truncate(4);
 /// assert_eq!(output.replace_origin(4), 0);
+/// assert_eq!((output.put_with(8, |room| { room[0] = 9; 1 }), output.position()), (Status::Ok, 5));
+/// assert_eq!(output.enter_levels(1), Status::Ok);
+/// output.leave_levels(1);
 /// assert_eq!((output.enter_levels(2), output.fault().unwrap().kind), (Status::Failed, FaultKind::TooDeep));
 /// assert_eq!(output.fail(FaultKind::Unrepresentable, 0, 0), Status::Failed);
 /// ```

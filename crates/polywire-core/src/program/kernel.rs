@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use polywire_core::layout::Scalar;
-//! use polywire_core::program::{kernel::SymbolTable, Input, Limits, MemberKey, MemberTable, Output, ScalarKernel, Status};
+//! use polywire_core::program::{kernel::SymbolTable, Arm, Block, Input, Limits, MemberKey, MemberTable, Output, ScalarKernel, Status};
 //!
 //! /// An octet as the format `inverted` has it.
 //! static INVERTED: ScalarKernel = ScalarKernel { name: "inverted", scalar: Scalar::U8, get, put, wide: None };
@@ -38,6 +38,8 @@
 //! let members = MemberTable::new(vec![key(7, "id"), key(3, "bar")]);
 //! assert_eq!((members.by_name(b"bar", 0), members.by_id(7, 0), members.keys().len()), (1, 0, 2));
 //! assert_eq!(members.by_id(9, 0), MemberTable::UNKNOWN);
+//! let arm = Arm { key: key(7, "id"), body: Block::default(), absent: Block::default() };
+//! assert_eq!(arm.key, members.keys()[0]);
 //! ```
 
 use alloc::{boxed::Box, string::String, vec::Vec};

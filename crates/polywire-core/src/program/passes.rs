@@ -287,6 +287,10 @@ pub fn op_count(program: &Program) -> usize {
 
 /// Bytes on the wire of every value of a program that is nothing but runs and literals, and asks for no more.
 pub fn message_size(program: &Program) -> Option<usize> {
+    // What goes through an adapter has a size of its own, and a state is kept around each run.
+    if program.adapter.is_some() || program.bank.is_some() {
+        return None;
+    }
     let (mut size, mut needed) = (0usize, 0);
     for op in &program.root.0 {
         match &op.kind {
