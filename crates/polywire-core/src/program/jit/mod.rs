@@ -22,6 +22,7 @@ mod decode;
 mod emit;
 mod encode;
 mod fields;
+mod integers;
 mod shims;
 
 /// Operations and checked scalars up to which machine code is made; beyond, compiling takes longer than it is worth.
