@@ -277,7 +277,9 @@ impl Lowering<'_> {
     fn select_template(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>, plan: &Rc<Any>) -> Done {
         let mut ids: Vec<i64> = plan.cases.iter().map(|(_, id, _)| (*id).into()).collect();
         ids.sort_unstable();
-        walk.emit(OpKind::Get(Wire::Field(plan.id.clone())));
+        // It is asked for twice, so it has to wait.
+        walk.emit(OpKind::TestField(plan.id.clone()));
+        walk.emit(OpKind::Get(Wire::Word(0, Scalar::U64)));
         self.known(walk, ids)?;
         walk.emit(OpKind::Get(Wire::Word(0, Scalar::I64)));
         walk.union_arms(union, |walk, case| {
