@@ -19,6 +19,7 @@ use crate::{
 
 type Done = Result<(), LowerError>;
 
+#[allow(clippy::only_used_in_recursion, reason = "the plan says what is there; the trait's arguments are passed on")]
 impl DecodeDialect for Lowering<'_> {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Done {
         match self.pending(walk.unsupported("there is no field for it"))? {

@@ -20,6 +20,7 @@ use crate::{
 
 type Done = Result<(), LowerError>;
 
+#[allow(clippy::only_used_in_recursion, reason = "the plan says what is there; the trait's arguments are passed on")]
 impl EncodeDialect for Lowering<'_> {
     fn scalar(&self, walk: &mut EncodeWalk<'_>, _: &Type, _: Scalar, place: Place) -> Done {
         let wire = match self.plan(walk.unsupported("there is no field for it"))? {
