@@ -267,6 +267,15 @@ pub trait LinkSink: Send + Sync {
 }
 
 /// Where a payload lies, in a buffer that may be held.
+///
+/// ```
+/// use polywire::engine::Held;
+/// use std::sync::Arc;
+/// let buffer = Arc::new(vec![u64::from_ne_bytes(*b"head abc"), 0]);
+/// let held = Held::new(&buffer, 5, 3).unwrap();
+/// assert_eq!((&*held.keep(), held.buffer_bytes()), (&b"abc"[..], 16));
+/// assert!(Held::new(&buffer, 15, 3).is_none());
+/// ```
 #[derive(Clone, Copy)]
 pub struct Held<'a> {
     words: &'a Arc<Vec<u64>>,
