@@ -21,13 +21,13 @@ type Done = Result<(), LowerError>;
 
 #[allow(clippy::only_used_in_recursion, reason = "the plan says what is there; the trait's arguments are passed on")]
 impl DecodeDialect for Lowering<'_> {
-    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Done {
+    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, _wire: Scalar, slot: &Slot<'_>) -> Done {
         match self.pending(walk.unsupported("there is no field for it"))? {
             (Plan::Scalar(field), true) => walk.get(ty, Wire::Word(0, field.scalar()), slot),
             (Plan::Scalar(field), false) => walk.get(ty, Wire::Field(field), slot),
             (Plan::Word(index), _) => walk.get(ty, Wire::Word(index, Scalar::I64), slot),
             (Plan::Wide, _) => walk.get(ty, Wire::Kernel(&WIDE), slot),
-            (plan, _) => self.inside(walk, plan, |walk| self.scalar(walk, ty, wire, slot)),
+            (plan, _) => self.inside(walk, plan, |walk| self.scalar(walk, ty, _wire, slot)),
         }
     }
 
@@ -35,11 +35,11 @@ impl DecodeDialect for Lowering<'_> {
         self.scalar(walk, &Type::Def(id), wire, slot)
     }
 
-    fn text(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Done {
+    fn text(&self, walk: &mut DecodeWalk<'_>, _ty: &Type, slot: &Slot<'_>) -> Done {
         match self.pending(walk.unsupported("there is no field for it"))? {
             (Plan::Text(_), true) => walk.text(TextForm::Pending, slot),
             (Plan::Text(field), false) => walk.text(TextForm::Field(field), slot),
-            (plan, _) => self.inside(walk, plan, |walk| self.text(walk, ty, slot)),
+            (plan, _) => self.inside(walk, plan, |walk| self.text(walk, _ty, slot)),
         }
     }
 
@@ -103,10 +103,10 @@ impl DecodeDialect for Lowering<'_> {
         Ok(())
     }
 
-    fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Done {
+    fn structure(&self, walk: &mut DecodeWalk<'_>, _id: DefId, members: &[MemberIn<'_>]) -> Done {
         match self.pending(walk.unsupported("there is no group for it"))? {
             (Plan::Group(group), _) if is_alone(&group) => {
-                self.inside(walk, Plan::Group(group), |walk| self.structure(walk, id, members))
+                self.inside(walk, Plan::Group(group), |walk| self.structure(walk, _id, members))
             }
             (Plan::Group(group), _) => {
                 let bits = if group.own { group.bits } else { 0 };

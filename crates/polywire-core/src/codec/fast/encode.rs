@@ -118,10 +118,10 @@ impl EncodeDialect for Lowering<'_> {
         Ok(())
     }
 
-    fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Done {
+    fn structure(&self, walk: &mut EncodeWalk<'_>, _id: DefId, members: &[MemberOut<'_>]) -> Done {
         match self.plan(walk.unsupported("there is no group for it"))? {
             Plan::Group(group) if is_alone(&group) => {
-                self.alone(walk, Plan::Group(group), |walk| self.structure(walk, id, members))
+                self.alone(walk, Plan::Group(group), |walk| self.structure(walk, _id, members))
             }
             Plan::Group(group) => self.group(walk, &group, members),
             Plan::Decimal(field) => {
