@@ -184,7 +184,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Ends a cold block with a fault.
-    fn fault(&mut self, op: &Op, kind: FaultKind, expected: Value, got: Value) {
+    pub(super) fn fault(&mut self, op: &Op, kind: FaultKind, expected: Value, got: Value) {
         self.spill();
         let kind = self.constant(kind as i64);
         self.call(shims::fail_input as *const u8, &[self.context, kind, expected, got], Some(types::I32));
@@ -299,6 +299,15 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
+    /// Leaves a check to the interpreter: 1 if it fails. What it makes of the value is in the word.
+    pub(super) fn check_word(&mut self, check: &Check, value: Value, scalar: Scalar) -> Value {
+        let (program, address, word) = (self.address(self.program), self.address(check), self.word());
+        self.store_word(value);
+        let scalar = self.constant(scalar as i64);
+        let bad = self.call(shims::check_word as *const u8, &[program, address, word, scalar], Some(types::I64));
+        bad.expect("it returns a word")
+    }
+
     fn decode_get(&mut self, op: &'e Op, wire: &'e Wire) {
         match wire {
             Wire::Fixed { scalar, order } => {
@@ -334,128 +343,6 @@ impl<'e> Emit<'e, '_> {
                 self.set(value, kernel.scalar);
             }
         }
-    }
-
-    pub(super) fn constant_accumulator(&mut self, scalar: Scalar, bits: u128) {
-        let low = match (scalar.is_signed(), scalar.size()) {
-            (true, 1) => i64::from(bits as i8),
-            (true, 2) => i64::from(bits as i16),
-            (true, 4) => i64::from(bits as i32),
-            _ => bits as i64,
-        };
-        let mut value = self.constant(low);
-        if scalar == Scalar::F128 {
-            let high = self.constant((bits >> 64) as i64);
-            value = self.code.ins().iconcat(value, high);
-        }
-        self.set(value, scalar);
-    }
-
-    pub(super) fn convert(&mut self, op: &'e Op, to: Scalar) {
-        let (value, from) = (self.accumulator().value, self.accumulator().scalar);
-        let float = |s| matches!(s, Scalar::F32 | Scalar::F64);
-        let converted = match (from, to) {
-            _ if from == to => value,
-            (Scalar::F32, Scalar::F64) => self.widen(value, from, to),
-            _ if float(from) || float(to) => {
-                let word = self.word();
-                self.store_word(value);
-                let (from, to) = (self.constant(from as i64), self.constant(to as i64));
-                let failed = self.call(shims::convert_word as *const u8, &[word, from, to], Some(types::I64));
-                self.out_of_range(op, failed.expect("it returns a word"), value);
-                self.load_word(0)
-            }
-            _ => {
-                if let Some(outside) = self.outside_scalar(value, from, to) {
-                    self.out_of_range(op, outside, value);
-                }
-                value
-            }
-        };
-        self.set(converted, to);
-    }
-
-    /// 1 if an extended integer does not fit; none if it always does.
-    fn outside_scalar(&mut self, value: Value, from: Scalar, to: Scalar) -> Option<Value> {
-        let ((min, max), (low, high)) = (from.range()?, to.range()?);
-        if low <= min && max <= high {
-            return None;
-        }
-        Some(match (from, to) {
-            (_, Scalar::U64) => self.code.ins().icmp_imm_s(IntCC::SignedLessThan, value, 0),
-            (Scalar::U64, _) => {
-                let high = self.constant(high as i64);
-                self.code.ins().icmp(IntCC::UnsignedGreaterThan, value, high)
-            }
-            _ => self.outside(value, low as i64, high as i64),
-        })
-    }
-
-    fn out_of_range(&mut self, op: &'e Op, outside: Value, value: Value) {
-        let OpKind::Convert(to) = &op.kind else { unreachable!("only conversions come here") };
-        let bits = 8 * to.size() as i64;
-        self.unless(outside, |emit| {
-            let bits = emit.constant(bits);
-            emit.fault_either(op, FaultKind::OutOfRange, bits, value);
-        });
-    }
-
-    /// Ends a cold block with a fault, in either direction.
-    fn fault_either(&mut self, op: &Op, kind: FaultKind, expected: Value, got: Value) {
-        match self.fields.moves {
-            false => self.fault(op, kind, expected, got),
-            true => {
-                self.spill();
-                let kind = self.constant(kind as i64);
-                self.call(shims::fail_output as *const u8, &[self.context, kind, expected, got], Some(types::I32));
-                self.name(op);
-            }
-        }
-    }
-
-    pub(super) fn check(&mut self, op: &'e Op, check: &'e Check) {
-        let (value, scalar) = (self.accumulator().value, self.accumulator().scalar);
-        let zero = self.constant(0);
-        let mut result = (value, scalar);
-        match check {
-            Check::Bool => {
-                let bad = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, value, 1);
-                self.unless(bad, |emit| emit.fault_either(op, FaultKind::BadBool, zero, value));
-                result.1 = Scalar::Bool;
-            }
-            Check::Keep(bits) => result.0 = self.code.ins().band_imm_s(value, *bits as i64),
-            Check::Enum { node, otherwise } => {
-                let Kind::Enum(literals) = &self.layout().node(*node).kind else {
-                    unreachable!("the verifier admits enums only")
-                };
-                let unknown = self.no_literal(value, literals);
-                match otherwise {
-                    None => self.unless(unknown, |emit| emit.fault_either(op, FaultKind::UnknownLiteral, zero, value)),
-                    Some(literal) => {
-                        let literal = self.constant(i64::from(*literal));
-                        result.0 = self.code.ins().select(unknown, literal, value);
-                    }
-                }
-            }
-            Check::Range { .. } | Check::OneOf(_) => {
-                let bad = self.check_word(check, value, scalar);
-                let kind = match check {
-                    Check::Range { .. } => FaultKind::OutOfRange,
-                    _ => FaultKind::UnknownLiteral,
-                };
-                self.unless(bad, |emit| emit.fault_either(op, kind, zero, value));
-            }
-        }
-        self.set(result.0, result.1);
-    }
-
-    /// Leaves a check to the interpreter: 1 if it fails. What it makes of the value is in the word.
-    fn check_word(&mut self, check: &Check, value: Value, scalar: Scalar) -> Value {
-        let (program, address, word) = (self.address(self.program), self.address(check), self.word());
-        self.store_word(value);
-        let scalar = self.constant(scalar as i64);
-        let bad = self.call(shims::check_word as *const u8, &[program, address, word, scalar], Some(types::I64));
-        bad.expect("it returns a word")
     }
 
     fn decode_text(&mut self, op: &'e Op, place: Place, form: &'e TextForm, bound: u32, frame: Value) {

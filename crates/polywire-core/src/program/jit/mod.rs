@@ -26,6 +26,7 @@ mod emit;
 mod encode;
 mod fields;
 mod integers;
+mod scalars;
 mod shims;
 
 pub use encode::SLACK;
