@@ -82,6 +82,7 @@ pub(super) fn put_signed(output: &mut Output<'_>, value: i128) -> Status {
 
 /// Reads an unsigned integer of two to eight bytes, of which `left` are there, for machine code; gives how many it took, or 0 if it is none
 /// of these: longer, overlong, or so near to the end that somebody else must look.
+#[cfg(feature = "jit")]
 pub(crate) unsafe extern "C" fn read_unsigned(at: *const u8, left: u64, value: *mut u64) -> u64 {
     // SAFETY: machine code gives the bytes that are left and a word.
     unsafe {
@@ -92,6 +93,7 @@ pub(crate) unsafe extern "C" fn read_unsigned(at: *const u8, left: u64, value: *
 }
 
 /// The same of a signed one.
+#[cfg(feature = "jit")]
 pub(crate) unsafe extern "C" fn read_signed(at: *const u8, left: u64, value: *mut u64) -> u64 {
     // SAFETY: as above.
     unsafe {
@@ -108,6 +110,7 @@ pub(crate) unsafe extern "C" fn read_signed(at: *const u8, left: u64, value: *mu
 ///
 /// # Safety
 /// `left` bytes can be read.
+#[cfg(feature = "jit")]
 #[inline]
 unsafe fn eight(at: *const u8, left: u64) -> Option<(u64, u64)> {
     if left < 8 {
@@ -127,6 +130,7 @@ unsafe fn eight(at: *const u8, left: u64) -> Option<(u64, u64)> {
 }
 
 /// Writes an unsigned integer, for machine code; gives how many bytes it took, at most ten.
+#[cfg(feature = "jit")]
 pub(crate) unsafe extern "C" fn write_unsigned(at: *mut u8, value: u64) -> u64 {
     let count = (64 - value.leading_zeros()).div_ceil(7).max(1);
     // SAFETY: machine code has made sure of ten bytes.
@@ -134,6 +138,7 @@ pub(crate) unsafe extern "C" fn write_unsigned(at: *mut u8, value: u64) -> u64 {
 }
 
 /// The same of a signed one.
+#[cfg(feature = "jit")]
 pub(crate) unsafe extern "C" fn write_signed(at: *mut u8, value: u64) -> u64 {
     let sign = (value as i64 >> 63) as u64;
     let count = (65 - (value ^ sign).leading_zeros()).div_ceil(7);
@@ -143,6 +148,7 @@ pub(crate) unsafe extern "C" fn write_signed(at: *mut u8, value: u64) -> u64 {
 
 /// # Safety
 /// Ten bytes can be written.
+#[cfg(feature = "jit")]
 #[inline]
 unsafe fn write_groups(at: *mut u8, value: i128, count: u64) -> u64 {
     // SAFETY: as the caller promises; the last eight of nine or ten bytes are written behind those in front.

@@ -16,6 +16,7 @@ pub(crate) mod integer;
 mod octets;
 mod put;
 
+#[cfg(feature = "jit")]
 pub(crate) use bits::Map;
 pub use bits::{BITS, RESET, SEGMENT, TAKE_BIT, segment};
 pub use field::{Field, FieldKind, Initial, Operator, Policy};
