@@ -161,7 +161,7 @@ fn rows<T: Measured>(codec: &'static str, effort: Effort, peers: Vec<Peer<T>>) -
     rows_of(&subject, &ours, encoders, decoders, effort)
 }
 
-pub fn our_encoders<'a, T: Measured>(subject: &'a Subject<T>, codec: &str) -> Vec<Candidate<'a>> {
+pub fn our_encoders<'a, T: Measured>(subject: &'a Subject<T>, codec: &'a str) -> Vec<Candidate<'a>> {
     vec![
         Candidate::new("derived", subject.encode(codec, Backend::Jit)),
         Candidate::new("record", subject.encode_records(codec)),
