@@ -148,6 +148,13 @@ fn root_name(schema: &Schema) -> String {
 }
 
 /// The root element's name of a type: its scopes set apart by dots.
+///
+/// ```
+/// use polywire_core::codec::xml::{element_name, type_name};
+///
+/// assert_eq!(type_name("Geo::Report"), "Geo.Report");
+/// assert_eq!(element_name("2nd"), "_x0032_nd");
+/// ```
 pub fn type_name(name: &str) -> String {
     element_name(&name.replace("::", "."))
 }
