@@ -14,7 +14,7 @@ use super::{
     shims,
 };
 use crate::{
-    layout::{Kind, Scalar, SequenceNode},
+    layout::{Kind, Scalar},
     program::{
         Arm, Block, Check, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place, Program,
         RegionDialect, Segment, SequenceDialect, Source, TextForm, Wire, interp::HOST,
@@ -405,20 +405,6 @@ impl<'e> Emit<'e, '_> {
             (TextForm::Field(field), _) if bound == 0 => self.decode_field_text(op, place, Some(field), frame),
             (TextForm::Pending, _) if bound == 0 => self.decode_field_text(op, place, None, frame),
             _ => slow(self),
-        }
-    }
-
-    /// Goes on if `condition` is zero, else to `block`.
-    fn or_else(&mut self, condition: Value, block: CodeBlock) {
-        let go_on = self.code.create_block();
-        self.code.ins().brif(condition, block, &[], go_on, &[]);
-        self.code.switch_to_block(go_on);
-    }
-
-    fn sequence_node(&self, place: Place) -> Option<&'e SequenceNode> {
-        match &self.layout().node(place.node()?).kind {
-            Kind::Sequence(sequence) => Some(sequence),
-            _ => None,
         }
     }
 

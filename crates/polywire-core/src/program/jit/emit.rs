@@ -14,7 +14,7 @@ use cranelift_jit::JITModule;
 use cranelift_module::{FuncId, Module};
 
 use crate::{
-    layout::{EnumNode, Kind, Layout, NodeId, Scalar},
+    layout::{EnumNode, Kind, Layout, NodeId, Scalar, SequenceNode},
     program::{Op, Order, Place, Program, interp::HOST},
 };
 
@@ -315,6 +315,21 @@ impl<'e> Emit<'e, '_> {
         });
         self.code.ins().jump(join, &[]);
         self.code.switch_to_block(join);
+    }
+
+    /// Goes on if `condition` is zero, else to `block`.
+    pub fn or_else(&mut self, condition: Value, block: CodeBlock) {
+        let go_on = self.code.create_block();
+        self.code.ins().brif(condition, block, &[], go_on, &[]);
+        self.code.switch_to_block(go_on);
+    }
+
+    /// The sequence at a place, if there is one.
+    pub fn sequence_node(&self, place: Place) -> Option<&'e SequenceNode> {
+        match &self.layout().node(place.node()?).kind {
+            Kind::Sequence(sequence) => Some(sequence),
+            _ => None,
+        }
     }
 
     pub fn jump(&mut self, block: CodeBlock, arguments: &[Value]) {
