@@ -17,7 +17,7 @@
 //! let decoder = Decoder::<Tick>::new(&FAST, &Options::default(), encoder.schema())?;
 //! let (mut writer, mut reader) = (encoder.state().unwrap(), decoder.state().unwrap());
 //! let (mut tick, mut back) = (Tick { symbol: "POLY".into(), price: 17.25, count: 100 }, Tick::default());
-//! for size in [13, 3, 3] {
+//! for size in [12, 3, 3] {
 //!     let mut bytes = Vec::new();
 //!     encoder.encode_with(&mut writer, true, &tick, &mut bytes)?;
 //!     decoder.decode_with(&mut reader, true, &bytes, &mut back)?;

@@ -13,7 +13,7 @@
 //! )?;
 //! assert_eq!(set.templates[0].id, Some(7));
 //! let wrong = TemplateSet::parse("<template name='T'><decimal name='px'><increment/></decimal></template>").unwrap_err();
-//! assert_eq!(wrong.to_string(), "[S2] line 1, column 40: the operator 'increment' does not go with the type of 'px'");
+//! assert_eq!(wrong.to_string(), "[S2] line 1, column 39: the operator 'increment' does not go with the type of 'px'");
 //! # Ok::<(), polywire_core::codec::fast::template::TemplateError>(())
 //! ```
 
