@@ -1,67 +1,137 @@
-//! `polywire-fuzz SECONDS [SEED]`: see README.md.
+//! `polywire-fuzz [SECONDS [SEED [TARGET..]]]`: see README.md.
 
 use std::{
     env, fs,
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
-    process::ExitCode,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitCode},
+    thread,
     time::{Duration, Instant, SystemTime},
 };
 
 use polywire_core::schema::arbitrary::Random;
+use polywire_fuzz::{TARGETS, Target, target, target_of_file};
 
-mod mutate;
-mod targets;
-
-use targets::{TARGETS, Target};
+/// A single input takes at most this long.
+const HANG: Duration = Duration::from_secs(20);
+/// Findings of one target in one run; more are mostly the same.
+const ENOUGH: usize = 3;
 
 fn main() -> ExitCode {
-    let arguments: Vec<u64> = env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
-    let seconds = arguments.first().copied().unwrap_or(60);
-    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |t| t.as_nanos() as u64);
-    let seed = arguments.get(1).copied().unwrap_or(clock);
-    println!("seed {seed}");
-    // A finding is reported by us, once, with what repeats it.
-    std::panic::set_hook(Box::new(|_| {}));
-    let share = Duration::from_secs(seconds) / TARGETS.len() as u32;
-    let findings = TARGETS.iter().filter(|target| !(replay(target) && run(target, seed, share))).count();
-    println!("{} passed, {findings} failed", TARGETS.len() - findings);
-    if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Runs what was found before.
-fn replay(target: &Target) -> bool {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
-    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let of_target = |path: &std::path::PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{}-", target.name)))
-    };
-    files.filter(of_target).all(|path| attempt(target, 0, &fs::read(&path).unwrap_or_default()))
-}
-
-fn run(target: &Target, seed: u64, share: Duration) -> bool {
-    let (start, mut rounds) = (Instant::now(), 0);
-    while start.elapsed() < share || rounds == 0 {
-        let round = seed.wrapping_add(rounds);
-        let mut random = Random::new(round);
-        let valid = (target.valid)(round);
-        for _ in 0..16 {
-            let mut input = valid.clone();
-            mutate::mutate(&mut random, &mut input);
-            if !attempt(target, round, &input) {
-                return false;
-            }
-        }
-        rounds += 1;
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--child", name, seed, millis] => child(name, number(seed), Duration::from_millis(number(millis))),
+        ["--replay", file] => replay(Path::new(file)),
+        _ => run(&arguments),
     }
-    println!("{:10} {:8} inputs", target.name, 16 * rounds);
-    true
 }
 
-fn attempt(target: &Target, round: u64, input: &[u8]) -> bool {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(|| (target.check)(round, input))) else { return true };
-    let what = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    println!("{} found (round {round}): {}", target.name, what.unwrap_or("a panic"));
-    println!("input: {}", input.iter().map(|b| format!("{b:02x}")).collect::<String>());
-    false
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_else(|_| panic!("'{text}' is no number"))
+}
+
+/// Runs all, or those that are named, in processes of their own.
+fn run(arguments: &[String]) -> ExitCode {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+    let seconds = arguments.first().map_or(60, |text| number(text));
+    let seed = arguments.get(1).map_or(now, |text| number(text));
+    let named = arguments.get(2..).unwrap_or_default();
+    let all: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+    named.iter().for_each(|name| assert!(all.contains(&name.as_str()), "no target '{name}'; there are: {all:?}"));
+    let chosen: Vec<&Target> =
+        TARGETS.iter().filter(|t| named.is_empty() || named.iter().any(|name| name == t.name)).collect();
+    println!("seed {seed}");
+    let share = Duration::from_secs(seconds) / chosen.len() as u32;
+    let hurting = replay_all();
+    let found: usize = chosen.iter().map(|target| fuzz(target, seed, share)).sum();
+    println!("{} targets, {found} found, {hurting} old ones hurt again", chosen.len());
+    if found + hurting == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn regressions() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions")
+}
+
+/// Runs a target until its time is over. Gives the number of findings.
+fn fuzz(target: &Target, seed: u64, share: Duration) -> usize {
+    let (start, mut found, mut round) = (Instant::now(), 0, 0);
+    let current = env::temp_dir().join(format!("polywire-fuzz-{}-{}", std::process::id(), target.name));
+    while found < ENOUGH && (round == 0 || start.elapsed() < share) {
+        let left = share.saturating_sub(start.elapsed());
+        let arguments = ["--child", target.name, &(seed ^ round).to_string(), &left.as_millis().to_string()];
+        if !wait(spawn(&arguments, &current), left, &current) {
+            found += 1;
+            keep(target, &current);
+        }
+        round += 1;
+    }
+    let _ = fs::remove_file(current);
+    found
+}
+
+fn keep(target: &Target, current: &Path) {
+    let input = fs::read(current).unwrap_or_default();
+    let hash = input.iter().fold(0xCBF2_9CE4_8422_2325, |h: u64, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01B3));
+    let file = regressions().join(format!("{}-{hash:016x}.bin", target.name));
+    let kept = fs::write(&file, input).is_ok();
+    println!("{}: found {} (kept: {kept})", target.name, file.display());
+}
+
+/// This program again; it keeps the input that it is at in `current`.
+fn spawn(arguments: &[&str], current: &Path) -> Child {
+    let program = env::current_exe().expect("a program knows where it is");
+    Command::new(program).args(arguments).env("POLYWIRE_FUZZ_CURRENT", current).spawn().expect("it starts itself")
+}
+
+/// True if it ended well, in time. A child that is at one input for too long is ended.
+fn wait(mut child: Child, time: Duration, current: &Path) -> bool {
+    let start = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) => {}
+            Err(_) => return false,
+        }
+        let age = fs::metadata(current).and_then(|m| m.modified()).ok().and_then(|at| at.elapsed().ok());
+        if start.elapsed() > time + HANG && age.is_none_or(|age| age > HANG) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return false;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn child(name: &str, seed: u64, time: Duration) -> ExitCode {
+    let target = target(name).expect("the parent knows the targets");
+    let file = env::var_os("POLYWIRE_FUZZ_CURRENT").expect("the parent says where to keep the input");
+    let (start, mut random, mut runs) = (Instant::now(), Random::new(seed), 0u64);
+    while runs == 0 || start.elapsed() < time {
+        let input = (target.generate)(&mut random);
+        // A crash leaves no time for this later.
+        fs::write(&file, &input).expect("the input can be kept");
+        (target.run)(&input);
+        runs += 1;
+    }
+    println!("{name}: {runs} inputs");
+    ExitCode::SUCCESS
+}
+
+/// Replays all that was ever found. Gives how many still hurt.
+fn replay_all() -> usize {
+    let files = fs::read_dir(regressions()).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let hurts = files.filter(|path| path.extension().is_some_and(|e| e == "bin")).filter(|path| {
+        let well = wait(spawn(&["--replay", &path.to_string_lossy()], path), Duration::ZERO, path);
+        if !well {
+            println!("{} hurts again", path.display());
+        }
+        !well
+    });
+    hurts.count()
+}
+
+fn replay(path: &Path) -> ExitCode {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let target = target_of_file(&name).unwrap_or_else(|| panic!("{name} is named after no target"));
+    (target.run)(&fs::read(path).expect("the file can be read"));
+    ExitCode::SUCCESS
 }

@@ -42,7 +42,6 @@ macro_rules! codecs_test {
     ) => {
         $(#[$attribute])*
         #[derive(Clone, Debug, PartialEq, Default, Message)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[polywire(name = "CodecsTest::Codecs_Test")]
         #[repr(C)]
         #[allow(missing_docs, reason = "the names of the PDL say it")]
@@ -60,6 +59,123 @@ macro_rules! codecs_test {
                 pub $uint64: u64,
             )+
         }
+
+        /// By hand, because what serde derives for five hundred members looks a name up by comparing it with one after the other, keeps an
+        /// `Option` a member, and takes the compiler many minutes. This is the same for whoever calls it, only faster.
+        #[cfg(feature = "serde")]
+        const _: () = {
+            use std::{fmt, sync::LazyLock};
+
+            use serde::{
+                Deserialize, Deserializer, Serialize, Serializer,
+                de::{self, Error, IgnoredAny, MapAccess},
+                ser::SerializeStruct,
+            };
+
+            #[derive(Clone, Copy)]
+            #[allow(non_camel_case_types, reason = "the names of the PDL")]
+            enum Member {
+                $($bool, $string, $int8, $uint8, $int16, $uint16, $int32, $uint32, $int64, $uint64,)+
+            }
+
+            const NAMES: &[&str] = &[
+                $(stringify!($bool), stringify!($string), stringify!($int8), stringify!($uint8), stringify!($int16),
+                  stringify!($uint16), stringify!($int32), stringify!($uint32), stringify!($int64), stringify!($uint64),)+
+            ];
+
+            /// By name.
+            static MEMBERS: LazyLock<Vec<(&str, Member)>> = LazyLock::new(|| {
+                let members = [
+                    $(Member::$bool, Member::$string, Member::$int8, Member::$uint8, Member::$int16,
+                      Member::$uint16, Member::$int32, Member::$uint32, Member::$int64, Member::$uint64,)+
+                ];
+                let mut members: Vec<_> = NAMES.iter().copied().zip(members).collect();
+                members.sort_unstable_by_key(|(name, _)| *name);
+                members
+            });
+
+            impl Serialize for $test {
+                fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                    let mut members = serializer.serialize_struct(stringify!($test), NAMES.len())?;
+                    $(
+                        members.serialize_field(stringify!($bool), &self.$bool)?;
+                        members.serialize_field(stringify!($string), &self.$string)?;
+                        members.serialize_field(stringify!($int8), &self.$int8)?;
+                        members.serialize_field(stringify!($uint8), &self.$uint8)?;
+                        members.serialize_field(stringify!($int16), &self.$int16)?;
+                        members.serialize_field(stringify!($uint16), &self.$uint16)?;
+                        members.serialize_field(stringify!($int32), &self.$int32)?;
+                        members.serialize_field(stringify!($uint32), &self.$uint32)?;
+                        members.serialize_field(stringify!($int64), &self.$int64)?;
+                        members.serialize_field(stringify!($uint64), &self.$uint64)?;
+                    )+
+                    members.end()
+                }
+            }
+
+            impl<'de> Deserialize<'de> for $test {
+                fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$test, D::Error> {
+                    deserializer.deserialize_struct(stringify!($test), NAMES, Visitor)
+                }
+            }
+
+            struct Visitor;
+
+            impl<'de> de::Visitor<'de> for Visitor {
+                type Value = $test;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str(stringify!($test))
+                }
+
+                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<$test, A::Error> {
+                    let (mut test, mut met) = ($test::default(), 0);
+                    while let Some(name) = map.next_key::<Name>()? {
+                        met += usize::from(name.0.is_some());
+                        match name.0 {
+                            $(
+                                Some(Member::$bool) => test.$bool = map.next_value()?,
+                                Some(Member::$string) => test.$string = map.next_value()?,
+                                Some(Member::$int8) => test.$int8 = map.next_value()?,
+                                Some(Member::$uint8) => test.$uint8 = map.next_value()?,
+                                Some(Member::$int16) => test.$int16 = map.next_value()?,
+                                Some(Member::$uint16) => test.$uint16 = map.next_value()?,
+                                Some(Member::$int32) => test.$int32 = map.next_value()?,
+                                Some(Member::$uint32) => test.$uint32 = map.next_value()?,
+                                Some(Member::$int64) => test.$int64 = map.next_value()?,
+                                Some(Member::$uint64) => test.$uint64 = map.next_value()?,
+                            )+
+                            None => drop(map.next_value::<IgnoredAny>()?),
+                        }
+                    }
+                    match met == NAMES.len() {
+                        true => Ok(test),
+                        false => Err(A::Error::invalid_length(met, &self)),
+                    }
+                }
+            }
+
+            struct Name(Option<Member>);
+
+            impl<'de> Deserialize<'de> for Name {
+                fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+                    struct Visitor;
+                    impl de::Visitor<'_> for Visitor {
+                        type Value = Name;
+
+                        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                            f.write_str("the name of a member")
+                        }
+
+                        fn visit_str<E>(self, name: &str) -> Result<Name, E> {
+                            let found = MEMBERS.binary_search_by_key(&name, |(name, _)| name);
+                            Ok(Name(found.ok().map(|i| MEMBERS[i].1)))
+                        }
+                    }
+                    deserializer.deserialize_identifier(Visitor)
+                }
+            }
+        };
 
         impl Cdr for $test {
             #[inline]

@@ -22,7 +22,7 @@ pub fn json(effort: Effort) -> Group {
     let rows = [
         rows::<MarketData>("json", effort, json_peers()),
         rows::<CodecsTest10>("json", effort, json_peers()),
-        rows::<CodecsTest500>("json", effort, large_json_peers()),
+        rows::<CodecsTest500>("json", effort, json_peers()),
         rows::<ProcessorProbe>("json", effort, json_peers()),
         rows::<Floats>("json", effort, json_peers()),
     ];
@@ -33,22 +33,11 @@ pub fn bson(effort: Effort) -> Group {
     let rows = [
         rows::<MarketData>("bson", effort, bson_peers()),
         rows::<CodecsTest10>("bson", effort, bson_peers()),
-        // What serde derives for five hundred members takes the compiler tens of gigabytes with this peer.
-        rows::<CodecsTest500>("bson", effort, Vec::new()),
+        rows::<CodecsTest500>("bson", effort, bson_peers()),
         rows::<ProcessorProbe>("bson", effort, bson_peers()),
         rows::<Floats>("bson", effort, bson_peers()),
     ];
     group("BSON", rows, "the crate bson")
-}
-
-#[cfg(feature = "large-peers")]
-fn large_json_peers() -> Vec<Peer<CodecsTest500>> {
-    json_peers()
-}
-
-#[cfg(not(feature = "large-peers"))]
-fn large_json_peers() -> Vec<Peer<CodecsTest500>> {
-    Vec::new()
 }
 
 fn group(title: &'static str, rows: [[Row; 2]; 5], peers: &str) -> Group {
@@ -59,8 +48,6 @@ fn group(title: &'static str, rows: [[Row; 2]; 5], peers: &str) -> Group {
     let mut left_out = Vec::new();
     if !cfg!(feature = "peers") {
         left_out.push(format!("{peers} (needs the feature `peers`)"));
-    } else if !cfg!(feature = "large-peers") {
-        left_out.push("peers on CodecsTest_500 (need the feature `large-peers`, and minutes to compile)".into());
     }
     Group { title, note, rows: rows.into_iter().flatten().collect(), left_out }
 }

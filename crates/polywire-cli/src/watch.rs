@@ -34,7 +34,7 @@ impl Watch {
                 NodeEvent::Mismatch { .. } | NodeEvent::Refused { .. } => self.mismatches += 1,
                 NodeEvent::Undecodable { total, .. } => self.undecodable = *total,
                 NodeEvent::Lost { total, .. } => self.lost = *total,
-                // Whoever only looks whether someone listens is gone again at once.
+                // Who was called went before it said anything; it is called again.
                 NodeEvent::Engine { event: Event::Rejected { reason: Disconnect::Lost(_), .. }, .. } => continue,
                 NodeEvent::Engine { event: Event::Unreachable { .. } | Event::Rejected { .. }, .. } => {}
                 _ => continue,

@@ -32,9 +32,9 @@ pub struct Announcement {
     pub codec: String,
     /// The codec's options, as written in the wire.
     pub options: String,
-    /// Compressor with its options, as written in the wire; empty for none.
+    /// Compressor with its level and the hash of its dictionary, as `spec/compress.md` says; empty for none.
     pub compressor: String,
-    /// Names the document that configures the codec or compressor: a template, a dictionary.
+    /// Names the document that configures the codec: a template.
     pub configuration: Option<Id128>,
 }
 

@@ -9,8 +9,11 @@ extern crate alloc;
 extern crate self as polywire_core;
 
 pub mod codec;
+pub mod compress;
 pub mod envelope;
 pub mod frame;
 pub mod layout;
+#[cfg(feature = "std")]
+pub mod netsim;
 pub mod program;
 pub mod schema;

@@ -36,6 +36,7 @@ pub mod config;
 pub mod engine;
 pub mod events;
 pub mod node;
+mod packing;
 pub mod publisher;
 mod queue;
 pub mod subscriber;
@@ -46,9 +47,9 @@ pub use config::Config;
 pub use events::{Events, NodeEvent};
 pub use node::{Node, NodeError};
 pub use polywire_core::{
-    codec,
-    envelope::Kind,
-    layout,
+    codec, compress,
+    envelope::{self, Kind},
+    frame, layout,
     layout::{Char8, Char16, Float128, Message, Record, Shape, SharedBytes, SharedStr},
     program, schema,
     schema::Schema,

@@ -19,6 +19,7 @@ use crate::{
     coding::{Bytes, Coding, Dynamic, KeyHash, Typed},
     engine::{EngineError, Sent},
     node::{Inner, Node, NodeError, PortEntry, random_id},
+    packing::Packing,
     wire::{Wire, WireError},
 };
 
@@ -45,6 +46,7 @@ pub struct PublisherOf<C: Coding> {
 struct State<E, V> {
     channel: ChannelId,
     encoder: E,
+    packing: Option<Packing>,
     last: Start,
     /// Bytes of the last payload: what the next one will need.
     size: usize,
@@ -61,6 +63,21 @@ enum Hasher<V> {
     /// The type has no key.
     None,
     Known(KeyHash<V>),
+}
+
+impl<E, V> State<E, V> {
+    /// Appends what is to be sent.
+    #[inline]
+    fn encode<C: Coding<Encoder = E, Value = V>>(
+        &mut self,
+        value: &C::Value,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CodecError> {
+        match &mut self.packing {
+            None => C::encode(&self.encoder, value, out),
+            Some(packing) => packing.pack(out, |encoded| C::encode(&self.encoder, value, encoded)),
+        }
+    }
 }
 
 /// Why a value was not published.
@@ -92,9 +109,10 @@ impl<C: Coding> PublisherOf<C> {
         let (writer, incarnation) = (random_id(), node.hello().incarnation);
         let start = Start { sequence: 0, timestamp_ns: now_ns() };
         let announce = Announce { node: node.inner(), entry: &entry, topic, writer, incarnation, coding: &coding };
-        let (channel, encoder) = announce.channel(wire, start)?;
+        let (channel, encoder, packing) = announce.channel(wire, start)?;
         let (cdr, hasher) = (cdr_of(wire), Hasher::Unknown);
-        let state = Mutex::new(State { channel, encoder, last: start, size: 0, cdr, hash_data: false, hasher });
+        let state =
+            Mutex::new(State { channel, encoder, packing, last: start, size: 0, cdr, hash_data: false, hasher });
         Ok(PublisherOf { node: node.clone(), entry, topic: topic.into(), writer, incarnation, coding, state })
     }
 
@@ -153,7 +171,7 @@ impl<C: Coding> PublisherOf<C> {
                 false => self.key_hash(&mut state, value, kind)?,
             };
             let mut loan = self.entry.port().reserve(state.size);
-            C::encode(&state.encoder, value, loan.buffer()).map_err(PublishError::Encode)?;
+            state.encode::<C>(value, loan.buffer()).map_err(PublishError::Encode)?;
             state.size = loan.payload().len();
             let last = Start { sequence: state.last.sequence + 1, timestamp_ns: now_ns() };
             let plain = Envelope::data(state.channel, last.sequence, last.timestamp_ns);
@@ -188,7 +206,7 @@ impl<C: Coding> PublisherOf<C> {
         self.coding.fresh()
     }
 
-    /// Goes on in another format: `"json"`, `"cdr:be"`. Subscribers notice nothing; messages stay in order. An endpoint in `wire` must be the present one.
+    /// Goes on in another format: `"json"`, `"cdr:be"`, `"json+zstd:3"`. Subscribers notice nothing; messages stay in order. An endpoint in `wire` must be the present one.
     pub fn set_wire(&self, wire: &str) -> Result<(), NodeError> {
         let parsed: Wire = wire.parse()?;
         if parsed.endpoint.is_some() {
@@ -197,9 +215,9 @@ impl<C: Coding> PublisherOf<C> {
             return Err(WireError::Syntax { wire: wire.into(), offset, expected }.into());
         }
         let mut state = self.lock();
-        let (channel, encoder) = self.announce().channel(&parsed, state.last)?;
+        let (channel, encoder, packing) = self.announce().channel(&parsed, state.last)?;
         let old = std::mem::replace(&mut state.channel, channel);
-        state.encoder = encoder;
+        (state.encoder, state.packing) = (encoder, packing);
         (state.cdr, state.hasher) = (cdr_of(&parsed), Hasher::Unknown);
         drop(state);
         self.entry.retire(old);
@@ -260,11 +278,8 @@ struct Announce<'a, C> {
 }
 
 impl<C: Coding> Announce<'_, C> {
-    fn channel(&self, wire: &Wire, start: Start) -> Result<(ChannelId, C::Encoder), NodeError> {
-        if let Some(compressor) = &wire.compressor {
-            let hint = "; there is none".into();
-            return Err(WireError::Unknown { what: "compressor", name: compressor.name.clone(), hint }.into());
-        }
+    fn channel(&self, wire: &Wire, start: Start) -> Result<(ChannelId, C::Encoder, Option<Packing>), NodeError> {
+        let packing = Packing::of(self.node, wire.compressor.as_ref())?;
         let (codec, options) = self.node.codec(&wire.codec.name, &wire.codec.options)?;
         let failed = |source| NodeError::Codec { codec: codec.name().into(), source };
         let encoder = self.coding.encoder(codec, &options).map_err(failed)?;
@@ -278,10 +293,10 @@ impl<C: Coding> Announce<'_, C> {
             schema: schema.map_or(Id128::ZERO, |schema| self.node.documents.publish(schema)),
             codec: codec.name().into(),
             options: wire.codec.options.clone(),
-            compressor: String::new(),
+            compressor: packing.as_ref().map_or_else(String::new, |packing| packing.announced.clone()),
             configuration: None,
         };
-        Ok((self.entry.announce(&announcement, start)?, encoder))
+        Ok((self.entry.announce(&announcement, start)?, encoder, packing))
     }
 }
 

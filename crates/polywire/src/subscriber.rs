@@ -72,7 +72,7 @@ pub struct Info {
     pub kind: Kind,
     /// Tells instances of a keyed type apart.
     pub key_hash: Option<Id128>,
-    /// Bytes of the payload.
+    /// Bytes of the payload on the wire: as it was compressed, if it was.
     pub bytes: usize,
     /// Writer, type, codec, and where it came from.
     pub source: Arc<Source>,
@@ -430,9 +430,6 @@ impl<C: Coding> Route for RouteOf<C> {
         if let Some(decoder) = self.coding.any_decoder() {
             return Ok(Arc::new(SlotOf { route, decoder, source: source.clone() }));
         }
-        if !announced.compressor.is_empty() {
-            return Err(format!("there is no compressor '{}' here", announced.compressor));
-        }
         let named = if announced.codec.is_empty() { &self.assumed.codec.name } else { &announced.codec };
         let with = if announced.codec.is_empty() { &self.assumed.codec.options } else { &announced.options };
         let (codec, mut options) = node.codec(named, with).map_err(|e| e.to_string())?;
@@ -469,7 +466,7 @@ impl<C: Coding> SlotOf<C> {
 
 impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], held: Option<Held<'_>>) {
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
         if let Some(id) = envelope.extensions.not_understood(&[]) {
             return self.route.tell_undecodable(&format!("extension {id} must be understood and is not"));
         }
@@ -478,7 +475,7 @@ impl<C: Coding> Slot for SlotOf<C> {
             timestamp_ns: envelope.timestamp_ns,
             kind: envelope.kind,
             key_hash: envelope.key_hash,
-            bytes: payload.len(),
+            bytes: wire_bytes,
             source: self.source.clone(),
         };
         let result = match &self.route.delivery {
@@ -503,6 +500,10 @@ impl<C: Coding> Slot for SlotOf<C> {
         if let Err(reason) = result {
             self.route.tell_undecodable(&reason);
         }
+    }
+
+    fn undecodable(&self, reason: &dyn ToString) {
+        self.route.tell_undecodable(reason);
     }
 
     fn lost(&self, count: u64) {

@@ -474,7 +474,10 @@ fn mistaken_wires_are_named() {
     assert!(error("cdr").contains("no endpoint"));
     assert!(error("cdr@tcp/localhost").contains("no port"));
     assert!(error("cdr@tcp-listen/192.0.2.1:9").contains("cannot listen"));
-    assert!(error("cdr+zstd@inproc/x").contains("compressor"));
+    assert!(error("cdr+zlob@inproc/x").contains("unknown compressor 'zlob', did you mean 'zlib'?"));
+    assert!(error("cdr+zlib:12@inproc/x").contains("levels go from 1 to 9"));
+    assert!(error("cdr+lzo:dict=x@inproc/x").contains("takes no dictionary"));
+    assert!(error("cdr+lz4:dict=/no/such/file@inproc/x").contains("/no/such/file"));
     assert!(node.publisher::<Reading>("r").err().expect("no wire").to_string().contains("has no wire"));
 }
 

@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpStream},
+    os::unix::net::UnixStream,
     sync::{
         Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
@@ -232,6 +233,31 @@ fn a_silent_caller_is_sent_away_also_when_it_trickles() {
     }
     assert_eq!(rejected(&events), Disconnect::Silent);
     assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+/// A node that finds its path taken looks whether someone is there, and so do tools that watch a service.
+#[test]
+fn who_only_looks_whether_someone_listens_makes_no_noise() {
+    let path = std::env::temp_dir().join(format!("polywire-look-{}.sock", std::process::id()));
+    let path = path.to_str().expect("a plain path");
+    let (_node, events) = Node::open("unix-listen", path, options());
+    find(&events, |event| matches!(event, Event::Listening { .. }).then_some(()));
+    for _ in 0..3 {
+        drop(UnixStream::connect(path).expect("someone listens"));
+        let hello = Hello { node: Id128([9; 16]), incarnation: 1 };
+        let refused = engine::find("unix-listen").expect("an engine").open(
+            path,
+            &Local { hello, options: options() },
+            Arc::new(NodeSink(Weak::new())),
+        );
+        assert!(refused.is_err(), "the path is taken");
+    }
+    // Callers are served in turn, so those before this one have been dealt with, but for what their threads still say.
+    let mut garbage = UnixStream::connect(path).expect("someone listens");
+    garbage.write_all(&[0xFF; 64]).expect("sends");
+    assert!(matches!(rejected(&events), Disconnect::Protocol(_)), "the first noise is that of who said something");
+    thread::sleep(Duration::from_millis(50));
+    assert!(events.try_iter().next().is_none(), "and there is no other");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use alloc::{sync::Arc, vec::Vec};
 use super::{BuildError, Codec, Options, compile_decode, compile_encode};
 use crate::{
     layout::{Record, Shape},
-    program::{Backend, Executable, Limits, io::CodecError},
+    program::{Backend, Executable, Limits, State, io::CodecError},
     schema::Schema,
 };
 
@@ -60,6 +60,27 @@ impl DynEncoder {
         assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the encoder");
         // SAFETY: the program was made for the record's layout, and the record is borrowed.
         unsafe { self.executable.size(record.as_ptr(), self.counts, &self.limits) }
+    }
+
+    /// The state of a stream before its first message; none for a codec that is not stateful.
+    pub fn state(&self) -> Option<State> {
+        self.executable.state()
+    }
+
+    /// Appends a record as a message of a stream, as [`Encoder::encode_with`](super::Encoder::encode_with).
+    ///
+    /// # Panics
+    /// As [`DynEncoder::encode`], and if the state is of another encoder, or the codec is not stateful.
+    pub fn encode_with(
+        &self,
+        state: &mut State,
+        keep: bool,
+        record: &Record,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CodecError> {
+        assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the encoder");
+        // SAFETY: the program was made for the record's layout, and the record is borrowed.
+        unsafe { self.executable.encode_with(state, keep, record.as_ptr(), out, &self.limits) }
     }
 
     /// The shape of the records.
@@ -120,6 +141,27 @@ impl DynDecoder {
         assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the decoder");
         // SAFETY: the program was made for the record's layout, and the record is borrowed mutably.
         unsafe { self.executable.decode(bytes, record.as_mut_ptr(), &self.limits) }
+    }
+
+    /// The state of a stream before its first message; none for a codec that is not stateful.
+    pub fn state(&self) -> Option<State> {
+        self.executable.state()
+    }
+
+    /// Reads one message of a stream, as [`Decoder::decode_with`](super::Decoder::decode_with).
+    ///
+    /// # Panics
+    /// As [`DynDecoder::decode`], and if the state is of another decoder, or the codec is not stateful.
+    pub fn decode_with(
+        &self,
+        state: &mut State,
+        keep: bool,
+        bytes: &[u8],
+        record: &mut Record,
+    ) -> Result<usize, CodecError> {
+        assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the decoder");
+        // SAFETY: the program was made for the record's layout, and the record is borrowed mutably.
+        unsafe { self.executable.decode_with(state, keep, bytes, record.as_mut_ptr(), &self.limits) }
     }
 
     /// The shape of the records.

@@ -34,21 +34,27 @@ use core::{fmt, marker::PhantomData, str::FromStr};
 
 use crate::{
     layout::{Layout, Message, Shape, SharedBytes},
-    program::{Backend, Executable, Limits, Program, exec::ExecError, io::CodecError},
+    program::{Backend, Executable, Limits, Program, State, exec::ExecError, io::CodecError},
     schema::Schema,
 };
 
 pub mod bson;
+pub mod cbor;
 pub mod cdr;
 mod dynamic;
+pub mod fast;
 pub mod json;
 pub mod lower;
+pub mod msgpack;
+pub mod ubjson;
+pub mod xml;
 
 pub use dynamic::{DynDecoder, DynEncoder};
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.
-pub static CODECS: &[&dyn Codec] = &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON];
+pub static CODECS: &[&dyn Codec] =
+    &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON, &msgpack::MSGPACK, &cbor::CBOR, &ubjson::UBJSON, &xml::XML];
 
 /// The codec with a name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {
@@ -266,6 +272,21 @@ impl<T: Message> Encoder<T> {
         unsafe { self.executable.size(core::ptr::from_ref(value).cast(), self.counts, &self.limits) }
     }
 
+    /// The state of a stream before its first message; none for a codec that is not stateful.
+    pub fn state(&self) -> Option<State> {
+        self.executable.state()
+    }
+
+    /// Appends a value as a message of a stream. If it is to be kept, the stream goes on from it; else the state is as before, as it is
+    /// after an error.
+    ///
+    /// # Panics
+    /// If the state is of another encoder, or the codec is not stateful.
+    pub fn encode_with(&self, state: &mut State, keep: bool, value: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        // SAFETY: the program was made for T's own layout, and the value is borrowed.
+        unsafe { self.executable.encode_with(state, keep, core::ptr::from_ref(value).cast(), out, &self.limits) }
+    }
+
     /// The writer's schema, which a decoder asks for.
     pub fn schema(&self) -> &Schema {
         T::shape().schema()
@@ -321,6 +342,21 @@ impl<T: Message> Decoder<T> {
     pub fn decode_shared(&self, message: &SharedBytes, value: &mut T) -> Result<usize, CodecError> {
         // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
         unsafe { self.executable.decode_shared(message, core::ptr::from_mut(value).cast(), &self.limits) }
+    }
+
+    /// The state of a stream before its first message; none for a codec that is not stateful.
+    pub fn state(&self) -> Option<State> {
+        self.executable.state()
+    }
+
+    /// Reads one message of a stream. If it is to be kept, the stream goes on from it, or is [broken](State::is_broken) after an error; else
+    /// the state is as before.
+    ///
+    /// # Panics
+    /// If the state is of another decoder, or the codec is not stateful.
+    pub fn decode_with(&self, state: &mut State, keep: bool, bytes: &[u8], value: &mut T) -> Result<usize, CodecError> {
+        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
+        unsafe { self.executable.decode_with(state, keep, bytes, core::ptr::from_mut(value).cast(), &self.limits) }
     }
 
     /// The program that runs.

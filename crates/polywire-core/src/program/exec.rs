@@ -1,11 +1,10 @@
 //! A verified program with the back end that runs it.
 
-use alloc::{sync::Arc, vec::Vec};
-#[cfg(feature = "jit")]
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{
-    Direction, FaultKind, Program, Status, interp,
+    Direction, FaultKind, Program, State, Status, interp,
     io::{CodecError, Input, Limits, Output},
     passes,
     verify::{VerifyError, verify},
@@ -43,6 +42,8 @@ pub struct Executable(Arc<Inner>);
 
 struct Inner {
     program: Arc<Program>,
+    /// A state for messages that stand alone, while nobody uses it.
+    idle: Idle,
     #[cfg(feature = "jit")]
     code: std::sync::OnceLock<Option<super::jit::Code>>,
     /// The first instruction of `code`, or null: what each message asks for, without a way through `code`.
@@ -71,6 +72,7 @@ impl Executable {
             #[cfg(feature = "jit")]
             message_size: passes::message_size(&program).unwrap_or(0),
             program: Arc::new(program),
+            idle: Idle::default(),
             #[cfg(feature = "jit")]
             code: Default::default(),
             #[cfg(feature = "jit")]
@@ -124,6 +126,11 @@ impl Executable {
         false
     }
 
+    /// The state of a stream before its first message; none of a program that needs none.
+    pub fn state(&self) -> Option<State> {
+        self.0.program.bank.as_ref().map(State::new)
+    }
+
     /// Appends the value at `value` to `out`. After an error `out` is as before.
     ///
     /// # Safety
@@ -141,6 +148,31 @@ impl Executable {
         }
         // SAFETY: as the caller promises.
         unsafe { self.encode_long(value, out, limits) }
+    }
+
+    /// The same as a message of a stream, whose state goes on with it if it ends well and is to be kept; else the state is as before.
+    ///
+    /// # Safety
+    /// As [`Executable::encode`].
+    ///
+    /// # Panics
+    /// If it is a decode program, or the state was made for another one.
+    pub unsafe fn encode_with(
+        &self,
+        state: &mut State,
+        keep: bool,
+        value: *const u8,
+        out: &mut Vec<u8>,
+        limits: &Limits,
+    ) -> Result<(), CodecError> {
+        self.admit(state, Direction::Encode);
+        state.begin();
+        // SAFETY: as the caller promises.
+        let encoded = unsafe { self.encode_to(Output::new(out, limits).with_state(state), value) };
+        if !keep || encoded.is_err() {
+            state.roll_back();
+        }
+        encoded
     }
 
     /// Bytes that [`Executable::encode`] would append. If the codec [counts](crate::codec::Codec::counts), the program runs on an output that
@@ -198,7 +230,47 @@ impl Executable {
     ) -> Result<usize, CodecError> {
         assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
         // SAFETY: as the caller promises.
-        unsafe { self.decode_input(Input::of_shared(message, limits), value) }
+        unsafe {
+            match self.0.program.bank {
+                Some(_) => self.decode_long(message, value, limits),
+                None => self.decode_from(Input::of_shared(message, limits), message, value, limits),
+            }
+        }
+    }
+
+    /// The same as a message of a stream, whose state goes on with it if it ends well and is to be kept; else the state is as before. Where
+    /// it was to be kept and the message is refused, the stream is [broken](State::is_broken).
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    ///
+    /// # Panics
+    /// If it is an encode program, or the state was made for another one.
+    pub unsafe fn decode_with(
+        &self,
+        state: &mut State,
+        keep: bool,
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+    ) -> Result<usize, CodecError> {
+        self.admit(state, Direction::Decode);
+        if state.is_broken() {
+            let mut input = Input::new(bytes, limits);
+            let _ = input.fail(FaultKind::BrokenChain, 0, 0);
+            return Err(CodecError::new(input.fault(), &self.0.program));
+        }
+        state.begin();
+        let input = Input::new(bytes, limits).with_state(state);
+        // SAFETY: as the caller promises.
+        let decoded = unsafe { self.decode_from(input, bytes, value, limits) };
+        if !keep || decoded.is_err() {
+            state.roll_back();
+        }
+        if keep && decoded.is_err() {
+            state.break_chain();
+        }
+        decoded
     }
 
     /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing it does not need.
@@ -207,7 +279,18 @@ impl Executable {
     /// As [`Executable::encode`].
     #[inline(never)]
     unsafe fn encode_long(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
-        let mut output = Output::new(out, limits);
+        if self.0.program.bank.is_some() {
+            // SAFETY: as the caller promises.
+            return self.alone(|state| unsafe { self.encode_with(state, false, value, out, limits) });
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.encode_to(Output::new(out, limits), value) }
+    }
+
+    /// # Safety
+    /// As [`Executable::encode`], and the program is an encode program.
+    #[inline]
+    unsafe fn encode_to(&self, mut output: Output<'_>, value: *const u8) -> Result<(), CodecError> {
         // SAFETY: as the caller promises.
         let status = unsafe { self.run_encode(&mut output, value) };
         match output.finish(status) {
@@ -221,6 +304,9 @@ impl Executable {
     /// # Safety
     /// As [`Executable::encode`], and the program is an encode program.
     unsafe fn count(&self, value: *const u8, limits: &Limits) -> Result<Option<usize>, CodecError> {
+        if self.0.program.bank.is_some() {
+            return Ok(None);
+        }
         let (mut window, mut spare) = ([0; WINDOW], Vec::new());
         let mut output = Output::counting(&mut window, &mut spare, limits);
         // SAFETY: as the caller promises.
@@ -253,17 +339,26 @@ impl Executable {
     /// As [`Executable::decode`].
     #[inline(never)]
     unsafe fn decode_long(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
+        if self.0.program.bank.is_some() {
+            // SAFETY: as the caller promises.
+            return self.alone(|state| unsafe { self.decode_with(state, false, bytes, value, limits) });
+        }
         // SAFETY: as the caller promises.
-        unsafe { self.decode_input(Input::new(bytes, limits), value) }
+        unsafe { self.decode_from(Input::new(bytes, limits), bytes, value, limits) }
     }
 
     /// # Safety
     /// As [`Executable::decode`], and the program is a decode program.
-    #[inline(always)]
-    unsafe fn decode_input(&self, mut input: Input<'_>, value: *mut u8) -> Result<usize, CodecError> {
-        let (len, most) = (input.message().len(), input.limits().message_bytes);
-        let status = if len > most {
-            input.fail(FaultKind::Limit, most as u64, len as u64)
+    #[inline]
+    unsafe fn decode_from(
+        &self,
+        mut input: Input<'_>,
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+    ) -> Result<usize, CodecError> {
+        let status = if bytes.len() > limits.message_bytes {
+            input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64)
         } else {
             // SAFETY: the program is verified, and the value is as the caller promises.
             unsafe {
@@ -275,7 +370,7 @@ impl Executable {
             }
         };
         match status {
-            Status::Ok => Ok(input.position().min(len)),
+            Status::Ok => Ok(input.position().min(bytes.len())),
             Status::Failed => Err(CodecError::new(input.fault(), &self.0.program)),
         }
     }
@@ -315,6 +410,22 @@ impl Executable {
         unsafe { super::jit::decode_direct(direct, bytes.as_ptr(), value) }
     }
 
+    /// Lends the state of a message that stands alone.
+    fn alone<R>(&self, run: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.0.idle.take().or_else(|| self.state().map(Box::new));
+        let lent = state.as_mut().expect("only programs with a bank ask for it");
+        lent.reset();
+        let result = run(lent);
+        self.0.idle.put(state);
+        result
+    }
+
+    fn admit(&self, state: &State, direction: Direction) {
+        assert!(self.0.program.direction == direction, "the program runs the other way");
+        let bank = self.0.program.bank.as_ref();
+        assert!(bank.is_some_and(|bank| **bank == **state.bank()), "the state is of another program");
+    }
+
     #[cfg(feature = "jit")]
     #[inline]
     fn direct(&self) -> Option<core::ptr::NonNull<u8>> {
@@ -330,5 +441,33 @@ impl Executable {
     #[cfg(not(feature = "jit"))]
     fn entry(&self) -> Option<core::convert::Infallible> {
         None
+    }
+}
+
+/// A state that one user at a time may take.
+#[derive(Default)]
+struct Idle(AtomicPtr<State>);
+
+impl Idle {
+    fn take(&self) -> Option<Box<State>> {
+        let state = self.0.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: what is not null came from a box, and the swap has made it ours alone.
+        (!state.is_null()).then(|| unsafe { Box::from_raw(state) })
+    }
+
+    /// Gives a state back; one that somebody else gave back meanwhile goes.
+    fn put(&self, state: Option<Box<State>>) {
+        let state = state.map_or(core::ptr::null_mut(), Box::into_raw);
+        let other = self.0.swap(state, Ordering::AcqRel);
+        if !other.is_null() {
+            // SAFETY: as in `take`.
+            drop(unsafe { Box::from_raw(other) });
+        }
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        drop(self.take());
     }
 }

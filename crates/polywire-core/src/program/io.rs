@@ -6,7 +6,7 @@
 use alloc::{format, string::String, vec::Vec};
 use core::{fmt, marker::PhantomData};
 
-use super::{PathId, Program, say, window::Window};
+use super::{PathId, Program, State, say, window::Window};
 use crate::layout::SharedBytes;
 
 /// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64 MiB.
@@ -89,6 +89,44 @@ pub enum FaultKind {
     Unrepresentable,
     /// The encapsulation header of CDR is another than the type has: expected (for the most significant byte first), got.
     Encapsulation,
+    /// The message uses what the format has and we do not read, because it can do harm or say two things: a document type, an alias.
+    Forbidden,
+    /// A message may refer to one that was lost: a message that stands alone must come first.
+    BrokenChain,
+    /// FAST D2: an integer is none of the field's type.
+    IntegerRange,
+    /// FAST D3: the field's operators cannot say the value.
+    NotEncodable,
+    /// FAST D4: the previous value is of another type: expected, got are types.
+    PreviousType,
+    /// FAST D5: the mandatory value is not in the message, and there is no previous nor an initial one.
+    NoPrevious,
+    /// FAST D6: the value is not in the message, and the previous one is absent.
+    EmptyPrevious,
+    /// FAST D7: more is taken from the previous value than there is.
+    Subtraction,
+    /// FAST D9: no template has the id.
+    UnknownTemplate,
+    /// FAST D12: a block of no bytes.
+    EmptyBlock,
+    /// FAST R1: a decimal is out of range.
+    DecimalRange,
+    /// FAST R2: a string is not UTF-8, after its parts were put together.
+    CombinedText,
+    /// FAST R3: a string has characters beyond ASCII.
+    NotAscii,
+    /// FAST R4: a difference leads out of the field's type.
+    DeltaRange,
+    /// FAST R5: a decimal is no integer.
+    NotInteger,
+    /// FAST R6: an integer has more bytes than it needs.
+    OverlongInteger,
+    /// FAST R7: a presence map has more bytes than it needs.
+    OverlongMap,
+    /// FAST R8: a presence map has bits that nobody asks for.
+    UnusedBits,
+    /// FAST R9: a string has more bytes than it needs.
+    OverlongText,
 }
 
 impl FaultKind {
@@ -116,6 +154,25 @@ impl FaultKind {
             FaultKind::OutOfMemory => "memory could not be allocated",
             FaultKind::Unrepresentable => "the value cannot be said in this format",
             FaultKind::Encapsulation => "the encapsulation header is of another kind than the type",
+            FaultKind::Forbidden => "the message uses a part of the format that is not read",
+            FaultKind::BrokenChain => "an earlier message that it may refer to is missing",
+            FaultKind::IntegerRange => "[D2] the integer is out of the field's range",
+            FaultKind::NotEncodable => "[D3] the field's operators cannot say the value",
+            FaultKind::PreviousType => "[D4] the previous value is of another type",
+            FaultKind::NoPrevious => "[D5] the value is not there, nor is a previous or an initial one",
+            FaultKind::EmptyPrevious => "[D6] the value is not there, and the previous one is absent",
+            FaultKind::Subtraction => "[D7] more is taken from the previous value than there is",
+            FaultKind::UnknownTemplate => "[D9] no template has the id",
+            FaultKind::EmptyBlock => "[D12] a block has no bytes",
+            FaultKind::DecimalRange => "[R1] the decimal is out of range",
+            FaultKind::CombinedText => "[R2] the text is not valid UTF-8",
+            FaultKind::NotAscii => "[R3] the text has characters beyond ASCII",
+            FaultKind::DeltaRange => "[R4] the difference leads out of the field's range",
+            FaultKind::NotInteger => "[R5] the decimal is no integer",
+            FaultKind::OverlongInteger => "[R6] the integer has more bytes than it needs",
+            FaultKind::OverlongMap => "[R7] the presence map has more bytes than it needs",
+            FaultKind::UnusedBits => "[R8] the presence map has bits that nobody asks for",
+            FaultKind::OverlongText => "[R9] the text has more bytes than it needs",
         }
     }
 }
@@ -249,6 +306,8 @@ pub struct Input<'a> {
     pub tag: u32,
     pub(crate) len: usize,
     pub(crate) limits: &'a Limits,
+    /// What a stateful codec keeps; a pointer, or null.
+    pub(crate) state: Option<&'a mut State>,
     pub(crate) fault: Option<Fault>,
     /// The same bytes, of which values may hold parts.
     pub(crate) shared: Option<&'a SharedBytes>,
@@ -268,6 +327,7 @@ impl<'a> Input<'a> {
             tag: 0,
             len: bytes.len(),
             limits,
+            state: None,
             fault: None,
             shared: None,
             bytes: PhantomData,
@@ -455,6 +515,8 @@ pub struct Output<'a> {
     pub(crate) limits: &'a Limits,
     pub(super) start: usize,
     pub(super) vector: &'a mut Vec<u8>,
+    /// What a stateful codec keeps; a pointer, or null.
+    pub(crate) state: Option<&'a mut State>,
     pub(crate) fault: Option<Fault>,
     /// A position that a codec keeps from one of its kernels to the next.
     pub mark: usize,
@@ -475,6 +537,7 @@ impl<'a> Output<'a> {
             limits,
             start,
             vector,
+            state: None,
             fault: None,
             mark: 0,
             window: None,

@@ -23,6 +23,7 @@ pub mod kernels;
 pub mod passes;
 mod say;
 pub mod slice;
+pub mod state;
 pub mod verify;
 mod window;
 
@@ -33,6 +34,7 @@ pub use kernel::{
     SliceKernel, SymbolKernel, SymbolTable, TestKernel, TextKernel,
 };
 pub use slice::Elements;
+pub use state::{Bank, Field, FieldKind, Report, State};
 
 /// Which way a program moves values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub struct Program {
     pub routines: Vec<Routine>,
     /// Field paths for errors, by [`PathId`]; `[]` stands for an index that is known only when it runs.
     pub paths: Vec<String>,
+    /// What its fields keep from one message to the next; none of a stateless codec.
+    pub bank: Option<Arc<Bank>>,
 }
 
 /// A block with a frame of its own, so that it can call itself.
@@ -124,6 +128,11 @@ pub enum Wire {
     Kernel(&'static ScalarKernel),
     /// One of a set of named numbers, as a codec's own function has them: enum literals, mostly.
     Symbol(&'static SymbolKernel, Arc<SymbolTable>),
+    /// A field with an operator, whose value fits the accumulator: an `I64`, `U64`, `F32` or `F64`. Decoding, it must be there.
+    Field(Arc<Field>),
+    /// Decoding: the value of the [`OpKind::TestField`] before, or one of its parts; encoding, what the next [`OpKind::PutField`] writes.
+    /// One of two words; `I64`, `U64`, `F32` or `F64`.
+    Word(u8, Scalar),
 }
 
 impl Wire {
@@ -133,12 +142,14 @@ impl Wire {
             Wire::Fixed { scalar, .. } => *scalar,
             Wire::Kernel(kernel) => kernel.scalar,
             Wire::Symbol(kernel, _) => kernel.scalar,
+            Wire::Field(field) => field.scalar(),
+            Wire::Word(_, scalar) => *scalar,
         }
     }
 }
 
 /// A string's form on the wire.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum TextForm {
     /// A count of 32 bits, UTF-8, and a NUL that is counted: CDR and BSON.
     CountedNul {
@@ -147,6 +158,10 @@ pub enum TextForm {
     },
     /// As a codec's own function has it.
     Kernel(&'static TextKernel),
+    /// A field with an operator. Decoding, it must be there.
+    Field(Arc<Field>),
+    /// Decoding: the value of the [`OpKind::TestField`] before.
+    Pending,
 }
 
 /// What to do with a value that the reader's type has no room for.
@@ -400,6 +415,28 @@ pub enum OpKind {
     },
     /// D: accumulator (a boolean) from a look at the wire.
     Test(&'static TestKernel),
+    /// D: reads a field with an operator; accumulator (a boolean) from whether it is there. Its value waits for [`Wire::Word`],
+    /// [`TextForm::Pending`] or [`OpKind::Octets`].
+    TestField(Arc<Field>),
+    /// E: writes a field with an operator: an absent one, or a decimal from [`Wire::Word`]s.
+    PutField {
+        /// The field.
+        field: Arc<Field>,
+        /// It is there.
+        present: bool,
+    },
+    /// E D: the bytes of a sequence or array of octets as a field with an operator; D: as the value of the [`OpKind::TestField`] before if
+    /// there is no field.
+    Octets {
+        /// The sequence or array, or decoding a sink.
+        place: Place,
+        /// The field.
+        field: Option<Arc<Field>>,
+        /// Largest number of elements; 0 is unbounded.
+        bound: u32,
+        /// What to do past the bound.
+        overflow: Overflow,
+    },
     /// E D: a function of the codec's, with an argument.
     Action(&'static ActionKernel, u64),
     /// E D: runs `body` between a beginning and an end that the codec supplies: back-patched lengths, bounded sub-input, another origin.

@@ -8,13 +8,16 @@
 //! 4. a `Need` dominates each operation that moves a fixed number of bytes, with no barrier between;
 //! 5. runs are in order and without overlap; in a run too, booleans and enums are checked, and scalars widen, never narrow;
 //! 6. calls name routines with the frame they expect, and cost as many levels as their blocks are nested; blocks nest to a limited depth,
-//!    and their operations are not too many.
+//!    and their operations are not too many;
+//! 7. who asks for the state of a stream has a bank, and fields are sound and keep to its slots.
 
 use alloc::string::String;
 
 use super::{
-    Block, Check, Direction, Op, OpKind, Place, Program, Segment, Source, Wire,
+    ActionKernel, Block, Check, Direction, Field, FieldKind, Op, OpKind, Place, Program, Segment, Source, TextForm,
+    Wire,
     passes::{Cost, cost, levels, op_count},
+    state::{PUT_BITS, RESET, SEGMENT, TAKE_BIT},
 };
 use crate::layout::{EnumNode, Kind, Layout, NodeId, Scalar};
 
@@ -41,6 +44,9 @@ pub fn verify(program: &Program) -> Result<(), VerifyError> {
     let verifier = Verifier { program, layout: &program.layout };
     verifier.block(&program.root, &mut State::new(Some(program.layout.root())), 0)?;
     for routine in &program.routines {
+        if routine.frame.is_some_and(|node| node.0 as usize >= program.layout.len()) {
+            return Err(VerifyError { path: String::new(), rule: "a routine's frame is no node" });
+        }
         verifier.block(&routine.block, &mut State::new(routine.frame), 0)?;
         if routine.levels < levels(&routine.block) {
             return Err(VerifyError {
@@ -108,6 +114,7 @@ impl Verifier<'_> {
             | OpKind::Put(_)
             | OpKind::Length(_)
             | OpKind::Index
+            | OpKind::PutField { .. }
             | OpKind::IfPresent { .. }
             | OpKind::Union { .. } => Some(Direction::Encode),
             OpKind::Store(_)
@@ -117,6 +124,9 @@ impl Verifier<'_> {
             | OpKind::Clear(_)
             | OpKind::Select { .. }
             | OpKind::Test(_)
+            | OpKind::TestField(_)
+            | OpKind::Octets { field: None, .. }
+            | OpKind::Text { form: TextForm::Pending, .. }
             | OpKind::Members { .. } => Some(Direction::Decode),
             _ => None,
         };
@@ -147,11 +157,8 @@ impl Verifier<'_> {
             |block: &Block, mut inside: State| self.block(block, &mut inside, depth + 1).map_err(Refused::Inside);
         let before = *state;
         match kind {
-            OpKind::Need(_)
-            | OpKind::SetText(Place::Sink, _)
-            | OpKind::Action(..)
-            | OpKind::Literal(_)
-            | OpKind::Fail(_) => {}
+            OpKind::Need(_) | OpKind::SetText(Place::Sink, _) | OpKind::Literal(_) | OpKind::Fail(_) => {}
+            OpKind::Action(kernel, _) => self.has_bank(kernel_needs_bank(kernel))?,
             OpKind::Align(n) => require(matches!(n, 1 | 2 | 4 | 8), "alignment is 1, 2, 4 or 8")?,
             OpKind::Run { segments, size } => self.run(segments, *size, state)?,
             OpKind::Load(place) => {
@@ -162,9 +169,11 @@ impl Verifier<'_> {
             OpKind::Get(wire) => {
                 let unchecked = matches!(wire, Wire::Fixed { scalar: Scalar::Bool, .. });
                 require(!unchecked, "a boolean is read as an octet and checked")?;
+                self.wire(wire)?;
                 state.accumulator = Some((wire.scalar(), None));
             }
             OpKind::Put(wire) => {
+                self.wire(wire)?;
                 require(self.accumulator(state)? == wire.scalar(), "the accumulator is of another type than the wire")?;
             }
             OpKind::Const(scalar, bits) => {
@@ -184,6 +193,29 @@ impl Verifier<'_> {
             }
             OpKind::Convert(to) => self.convert(*to, state)?,
             OpKind::Check(check) => self.check(check, state)?,
+            OpKind::Text { place, form: TextForm::Field(field), .. } => {
+                self.field(field, field.kind.is_text())?;
+                self.place(*place, state, |k| matches!(k, Kind::String { .. }))?;
+            }
+            OpKind::Text { form: TextForm::Pending, place, .. } => {
+                self.has_bank(true)?;
+                self.place(*place, state, |k| matches!(k, Kind::String { .. }))?;
+            }
+            OpKind::TestField(field) => {
+                self.field(field, true)?;
+                state.accumulator = Some((Scalar::Bool, None));
+            }
+            OpKind::PutField { field, present } => self.field(field, !present || !field.kind.is_text())?,
+            OpKind::Octets { place, field, .. } => {
+                self.has_bank(true)?;
+                if let Some(field) = field {
+                    self.field(field, field.kind.is_text())?;
+                }
+                match place {
+                    Place::Sink => require(self.program.direction == Direction::Decode, "a sink cannot be encoded")?,
+                    place => self.slice(*place, Scalar::U8, state)?,
+                }
+            }
             OpKind::Text { place, .. } | OpKind::SetText(place, _) => {
                 self.place(*place, state, |k| matches!(k, Kind::String { .. }))?;
             }
@@ -253,8 +285,14 @@ impl Verifier<'_> {
                 nested(then, before.inside(state.frame))?;
                 nested(otherwise, before.inside(state.frame))?;
             }
-            OpKind::Test(_) => state.accumulator = Some((Scalar::Bool, None)),
-            OpKind::Region { body, .. } => nested(body, before.inside(state.frame))?,
+            OpKind::Test(kernel) => {
+                self.has_bank(core::ptr::eq(*kernel, &TAKE_BIT))?;
+                state.accumulator = Some((Scalar::Bool, None));
+            }
+            OpKind::Region { body, dialect, .. } => {
+                self.has_bank(core::ptr::eq(*dialect, &SEGMENT))?;
+                nested(body, before.inside(state.frame))?;
+            }
             OpKind::Members { arms, table, .. } => {
                 require(arms.len() == table.keys().len(), "the table is of other members")?;
                 require(arms.iter().zip(table.keys()).all(|(a, k)| a.key == *k), "the table is of other members")?;
@@ -288,6 +326,38 @@ impl Verifier<'_> {
         require(self.layout.contains(frame, offset, node), "the frame has no such place")?;
         require(fits(&self.layout.node(node).kind), "the place holds something else")?;
         Ok(Some(node))
+    }
+
+    /// Rule 7: who asks for the state of a stream has one.
+    fn has_bank(&self, needed: bool) -> Verdict {
+        require(!needed || self.program.bank.is_some(), "the program has no bank")
+    }
+
+    fn wire(&self, wire: &Wire) -> Verdict {
+        match wire {
+            Wire::Field(field) => self.field(field, field.kind.is_scalar()),
+            Wire::Word(index, scalar) => {
+                self.has_bank(true)?;
+                let fits = matches!(scalar, Scalar::I64 | Scalar::U64 | Scalar::F32 | Scalar::F64);
+                require(*index < 2 && fits, "a field's value is one of two words")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Rule 7: a field's slots are in the bank, and its parts and values are of its type.
+    fn field(&self, field: &Field, fits: bool) -> Verdict {
+        require(fits, "the field's value is of another kind than the operation")?;
+        let bank = self.program.bank.as_ref().ok_or("the program has no bank")?;
+        let mut sound = field.is_sound();
+        field.each(&mut |part| {
+            let second = match part.kind {
+                FieldKind::Decimal => part.text < bank.slots,
+                _ => !part.kind.is_text() || part.text < bank.texts,
+            };
+            sound &= !part.has_slot() || part.slot < bank.slots && second;
+        });
+        require(sound, "the field is none, or its slots are not in the bank")
     }
 
     /// The scalar at a place, and the enum whose literal it must be.
@@ -485,6 +555,10 @@ impl Verifier<'_> {
             _ => unreachable!("just checked"),
         }))
     }
+}
+
+fn kernel_needs_bank(kernel: &ActionKernel) -> bool {
+    core::ptr::eq(kernel, &PUT_BITS) || core::ptr::eq(kernel, &RESET)
 }
 
 enum Refused {

@@ -17,7 +17,7 @@ thread_local! {
 /// Address space for what is guarded. It is handed out once, so that what is freed stays out of bounds.
 static START: AtomicUsize = AtomicUsize::new(0);
 static USED: AtomicUsize = AtomicUsize::new(0);
-const ARENA: usize = 1 << 37;
+const ARENA: usize = 1 << 38;
 pub const PAGE: usize = 4096;
 
 /// Reserves the address space. Any thread may come first.
@@ -49,7 +49,13 @@ unsafe impl GlobalAlloc for Guarding {
             return unsafe { System.alloc(layout) };
         }
         let pages = layout.size().div_ceil(PAGE) * PAGE;
-        let first = arena() + USED.fetch_add(pages + PAGE, Relaxed);
+        let used = USED.fetch_add(pages + PAGE, Relaxed);
+        if used + pages > ARENA {
+            // A very long run has used it all up.
+            // SAFETY: as the caller promises.
+            return unsafe { System.alloc(layout) };
+        }
+        let first = arena() + used;
         // SAFETY: the pages are in the arena and were given to nobody before.
         if unsafe { mprotect(first as *mut _, pages, MprotectFlags::READ | MprotectFlags::WRITE) }.is_err() {
             return std::ptr::null_mut();

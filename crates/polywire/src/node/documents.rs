@@ -1,4 +1,4 @@
-//! Schemas and codec configurations by hash: our own, and those fetched.
+//! Schemas and dictionaries by hash: our own, and those fetched.
 
 use std::{
     collections::BTreeMap,
@@ -36,13 +36,20 @@ impl Documents {
         id
     }
 
-    /// What a peer sent for `id`, checked.
-    pub(crate) fn receive(&self, id: Id128, bytes: &[u8]) -> Result<(), String> {
+    /// A document of a publisher here that is no schema; gives its hash.
+    pub(crate) fn publish_bytes(&self, bytes: Vec<u8>) -> Id128 {
+        let id = Id128(DocumentHash::of(&bytes).to_bytes());
+        self.lock().own.insert(id, bytes.into());
+        id
+    }
+
+    /// What a peer sent for `id`, checked; `schema` says whether it is to be one.
+    pub(crate) fn receive(&self, id: Id128, bytes: &[u8], schema: bool) -> Result<(), String> {
         let hash = Id128(DocumentHash::of(bytes).to_bytes());
         if hash != id {
-            return Err(format!("the schema document sent has the hash {hash}, not {id}"));
+            return Err(format!("the document sent has the hash {hash}, not {id}"));
         }
-        let schema = Schema::from_bytes(bytes, &SchemaLimits::default());
+        let schema = schema.then(|| Schema::from_bytes(bytes, &SchemaLimits::default()));
         let mut known = self.lock();
         if known.fetched_bytes.saturating_add(bytes.len()) > FETCHED_BYTES {
             known.forget_fetched();
@@ -50,7 +57,9 @@ impl Documents {
         if known.fetched.insert(id, bytes.into()).is_none() {
             known.fetched_bytes += bytes.len();
         }
-        known.schemas.insert(id, schema.map_err(|e| format!("the schema document sent is none: {e}"))?);
+        if let Some(schema) = schema {
+            known.schemas.insert(id, schema.map_err(|e| format!("the schema document sent is none: {e}"))?);
+        }
         Ok(())
     }
 

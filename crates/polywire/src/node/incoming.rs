@@ -16,6 +16,7 @@ use super::{Inner, PortEntry};
 use crate::{
     engine::{Held, LinkInfo, LinkSink},
     events::NodeEvent,
+    packing::{self, Unpacking},
 };
 
 /// A subscriber, as channels see it.
@@ -29,8 +30,10 @@ pub(crate) trait Route: Send + Sync {
 
 /// A subscriber's end of one channel.
 pub(crate) trait Slot: Send + Sync {
-    /// `held` says where the payload may be held, if it may.
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], held: Option<Held<'_>>);
+    /// `wire_bytes` is what the payload took before it was unpacked; `held` says where it may be held, if it may.
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>);
+    /// A message came that nobody can read.
+    fn undecodable(&self, reason: &dyn ToString);
     fn lost(&self, count: u64);
     /// Everything that came so far was delivered.
     fn drained(&self);
@@ -67,6 +70,8 @@ type Slots = Arc<Vec<(Arc<dyn Route>, Arc<dyn Slot>)>>;
 struct Channel {
     source: Source,
     slots: Slots,
+    /// Made when the first subscriber comes; none where payloads are not packed.
+    unpacking: Option<Unpacking>,
     touched: bool,
     told: Option<Answer>,
     /// Waits for a document until then.
@@ -106,7 +111,7 @@ impl Incoming {
         if let Some(known) = self.lock().channels.get_mut(&channel)
             && let Some((document, _)) = known.fetching.take_if(|(_, deadline)| *deadline <= Instant::now())
         {
-            known.unfetched = Some(format!("the schema document {document} did not come in time"));
+            known.unfetched = Some(format!("the document {document} did not come in time"));
         }
         self.decide_on(|known| known.unfetched.is_some());
     }
@@ -140,6 +145,7 @@ impl Incoming {
             return;
         }
         let schema = node.documents.schema(source.announcement.schema);
+        let unpacking = self.unpacking(&node, channel, &source);
         let (mut slots, mut refusals) = (Vec::new(), Vec::new());
         for route in &routes {
             if let Some(kept) = before.iter().find(|(other, _)| Arc::ptr_eq(other, route)) {
@@ -149,7 +155,10 @@ impl Incoming {
             let same = |other: &&(Weak<dyn Route>, String)| other.0.upgrade().is_some_and(|o| Arc::ptr_eq(&o, route));
             match refused.iter().find(same) {
                 Some((_, reason)) => refusals.push((route.clone(), reason.clone())),
-                None => match self.open_slot(&node, channel, route, &source, schema.as_ref()) {
+                None => match unpacking
+                    .clone()
+                    .and_then(|()| self.open_slot(&node, channel, route, &source, schema.as_ref()))
+                {
                     Ok(slot) => slots.push((route.clone(), slot)),
                     Err(reason) => {
                         tell_mismatch(&node, &source, &reason);
@@ -170,11 +179,7 @@ impl Incoming {
         source: &Source,
         routes: &[Arc<dyn Route>],
     ) -> bool {
-        let document = source.announcement.schema;
-        let needed = !document.is_zero() && routes.iter().any(|route| route.needs_schema());
-        if !needed || node.documents.schema(document).is_some() {
-            return true;
-        }
+        let Some(document) = missing(node, &source.announcement, routes) else { return true };
         let ask = {
             let mut state = self.lock();
             let asked = state.channels.values().any(|other| other.fetching.is_some_and(|(id, _)| id == document));
@@ -191,6 +196,22 @@ impl Incoming {
             entry.port().want(self.link.id, document);
         }
         false
+    }
+
+    /// Gets ready to unpack the channel's payloads, or says why they cannot be unpacked.
+    fn unpacking(&self, node: &Inner, channel: ChannelId, source: &Source) -> Result<(), String> {
+        let (ready, unfetched) = match self.lock().channels.get(&channel) {
+            Some(known) => (known.unpacking.is_some(), known.unfetched.clone()),
+            None => return Ok(()),
+        };
+        if ready || source.announcement.compressor.is_empty() {
+            return Ok(());
+        }
+        let made = Unpacking::of(node, &source.announcement.compressor).map_err(|e| unfetched.unwrap_or(e))?;
+        if let Some(known) = self.lock().channels.get_mut(&channel) {
+            known.unpacking = made;
+        }
+        Ok(())
     }
 
     fn open_slot(
@@ -239,17 +260,24 @@ impl Incoming {
 
     #[inline]
     fn pass(&self, envelope: &Envelope<'_>, payload: &[u8], held: Option<Held<'_>>) {
-        let slots = {
+        let (slots, unpacking) = {
             let mut state = self.lock();
             let State { channels, touched, .. } = &mut *state;
             let Some(channel) = channels.get_mut(&envelope.channel) else { return };
             if !std::mem::replace(&mut channel.touched, true) {
                 touched.push(envelope.channel);
             }
-            channel.slots.clone()
+            (channel.slots.clone(), channel.unpacking.clone())
         };
-        for (_, slot) in slots.iter() {
-            slot.deliver(envelope, payload, held);
+        let deliver = |unpacked: &[u8], held: Option<Held<'_>>| {
+            slots.iter().for_each(|(_, slot)| slot.deliver(envelope, unpacked, payload.len(), held));
+        };
+        match unpacking {
+            None => deliver(payload, held),
+            Some(unpacking) => unpacking.unpack(payload, |unpacked| match unpacked {
+                Ok(unpacked) => deliver(unpacked, None),
+                Err(error) => slots.iter().for_each(|(_, slot)| slot.undecodable(&error)),
+            }),
         }
     }
 
@@ -274,6 +302,7 @@ impl LinkSink for Incoming {
         let known = Channel {
             source: Source { announcement: Arc::new(announcement.clone()), link: self.link.clone() },
             slots: Slots::default(),
+            unpacking: None,
             touched: false,
             told: None,
             fetching: None,
@@ -314,16 +343,20 @@ impl LinkSink for Incoming {
     fn supplied(&self, document: Id128, bytes: Option<&[u8]>) {
         let Some(node) = self.entry.upgrade().and_then(|entry| entry.node()) else { return };
         let asked = |channel: &Channel| channel.fetching.is_some_and(|(id, _)| id == document);
-        if !self.lock().channels.values().any(asked) {
-            return;
-        }
-        let missing = || Err("the writer does not have its own schema document".to_owned());
-        let received = bytes.map_or_else(missing, |bytes| node.documents.receive(document, bytes));
+        let as_schema = |channel: &Channel| channel.source.announcement.schema == document;
+        let schema = {
+            let state = self.lock();
+            let mut asking = state.channels.values().filter(|channel| asked(channel)).map(as_schema);
+            let Some(first) = asking.next() else { return };
+            first || asking.any(|schema| schema)
+        };
+        let missing = || Err(format!("the writer does not have its own document {document}"));
+        let received = bytes.map_or_else(missing, |bytes| node.documents.receive(document, bytes, schema));
         for channel in self.lock().channels.values_mut().filter(|channel| asked(channel)) {
             channel.fetching = None;
             channel.unfetched = received.clone().err();
         }
-        self.decide_on(|channel| channel.source.announcement.schema == document);
+        self.decide_on(|channel| documents(&channel.source.announcement).contains(&Some(document)));
     }
 
     fn answered(&self, channel: ChannelId, answer: &Answer) {
@@ -356,6 +389,21 @@ impl LinkSink for Incoming {
             entry.link_down(self.link.id);
         }
     }
+}
+
+/// What a channel's announcement names: the writer's schema, and the compressor's dictionary.
+fn documents(announced: &Announcement) -> [Option<Id128>; 2] {
+    let schema = Some(announced.schema).filter(|schema| !schema.is_zero());
+    [schema, packing::dictionary(&announced.compressor)]
+}
+
+/// The first document that these subscribers need and the node does not have.
+fn missing(node: &Inner, announced: &Announcement, routes: &[Arc<dyn Route>]) -> Option<Id128> {
+    let [schema, dictionary] = documents(announced);
+    let needs_schema = routes.iter().any(|route| route.needs_schema());
+    let schema = schema.filter(|schema| needs_schema && node.documents.schema(*schema).is_none());
+    let dictionary = dictionary.filter(|id| !routes.is_empty() && node.documents.bytes(*id).is_none());
+    schema.or(dictionary)
 }
 
 fn tell_mismatch(node: &Arc<Inner>, source: &Source, reason: &str) {

@@ -14,6 +14,7 @@ use std::{
 
 use polywire_core::{
     codec::{self, BuildError, Codec, LowerError, Options},
+    compress::{self, Compressor, SettingsError},
     envelope::Id128,
     frame::Hello,
     layout::Message,
@@ -50,6 +51,7 @@ pub(crate) struct Inner {
     pub(crate) hello: Hello,
     pub(crate) config: Config,
     codecs: Vec<&'static dyn Codec>,
+    compressors: Vec<&'static dyn Compressor>,
     engines: Vec<&'static dyn Engine>,
     pub(crate) fetch_timeout: Duration,
     pub(crate) documents: Documents,
@@ -82,6 +84,17 @@ pub enum NodeError {
         /// Why.
         source: BuildError,
     },
+    /// The compressor cannot be had as the wire has it.
+    #[error(transparent)]
+    Compressor(#[from] SettingsError),
+    /// A dictionary cannot be read.
+    #[error("dictionary '{path}': {source}")]
+    Dictionary {
+        /// The file.
+        path: String,
+        /// What the system said, or what is wrong with it.
+        source: std::io::Error,
+    },
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
@@ -93,6 +106,7 @@ pub struct NodeBuilder {
     config: Config,
     id: Option<Id128>,
     codecs: Vec<&'static dyn Codec>,
+    compressors: Vec<&'static dyn Compressor>,
     engines: Vec<&'static dyn Engine>,
     fetch_timeout: Option<Duration>,
 }
@@ -116,13 +130,19 @@ impl NodeBuilder {
         self
     }
 
+    /// A compressor beside those built in, which it may replace.
+    pub fn compressor(mut self, compressor: &'static dyn Compressor) -> Self {
+        self.compressors.push(compressor);
+        self
+    }
+
     /// An engine beside those built in, which it may replace.
     pub fn engine(mut self, engine: &'static dyn Engine) -> Self {
         self.engines.push(engine);
         self
     }
 
-    /// How long subscribers wait for a writer's schema before they refuse it.
+    /// How long subscribers wait for a writer's schema or dictionary before they refuse it.
     pub fn fetch_timeout(mut self, timeout: Duration) -> Self {
         self.fetch_timeout = Some(timeout);
         self
@@ -136,6 +156,7 @@ impl NodeBuilder {
             hello,
             config: self.config,
             codecs: self.codecs.into_iter().chain(codec::CODECS.iter().copied()).collect(),
+            compressors: self.compressors.into_iter().chain(compress::COMPRESSORS.iter().copied()).collect(),
             engines: self.engines.into_iter().chain(ENGINES.iter().copied()).collect(),
             fetch_timeout: self.fetch_timeout.unwrap_or(FETCH_TIMEOUT),
             documents: Documents::default(),
@@ -320,6 +341,15 @@ impl Inner {
         let parsed: Options = options.parse().map_err(failed)?;
         parsed.check(codec).map_err(failed)?;
         Ok((codec, parsed))
+    }
+
+    /// The compressor of this name.
+    pub(crate) fn compressor(&self, name: &str) -> Result<&'static dyn Compressor, NodeError> {
+        let found = self.compressors.iter().find(|compressor| compressor.name() == name).copied();
+        found.ok_or_else(|| {
+            let hint = hint(name, self.compressors.iter().map(|compressor| compressor.name()));
+            NodeError::Wire(WireError::Unknown { what: "compressor", name: name.into(), hint })
+        })
     }
 
     pub(crate) fn tell(&self, event: &NodeEvent) {

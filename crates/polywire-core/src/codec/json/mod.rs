@@ -1,22 +1,16 @@
 //! JSON (RFC 8259): driven by the schema, without a tree. `spec/json.md` says how each type is written.
 
-use alloc::{string::String, sync::Arc, vec, vec::Vec};
+use alloc::{string::String, sync::Arc, vec::Vec};
 
-use super::{BuildError, Codec, DynDecoder, DynEncoder, LowerError, OptionSpec, Options, Properties, lower};
+use super::{
+    BuildError, Codec, DynDecoder, DynEncoder, LowerError, OptionSpec, Options, Properties,
+    lower::json::{self as notation, Style},
+};
 use crate::{
     layout::{Layout, Record, RecordError, Shape},
-    program::{
-        Backend, Block, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Program, Status, io::CodecError,
-        kernels::json as text,
-    },
+    program::{Backend, FaultKind, Input, Limits, Program, Status, io::CodecError, kernels::json as text},
     schema::Schema,
 };
-
-mod decode;
-mod encode;
-mod marks;
-mod scalars;
-mod tables;
 
 /// The codec `json`.
 pub static JSON: Json = Json;
@@ -78,14 +72,8 @@ impl Codec for Json {
     }
 
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
-        let dialect = encode::Dialect(Style::of(options));
-        let mut program = lower::encode::lower(&dialect, schema, layout)?;
-        if options.has("pretty") {
-            let body = core::mem::take(&mut program.root);
-            let kind = OpKind::Region { dialect: &marks::PRETTY, argument: 0, body };
-            program.root = Block(vec![Op { path: PathId(0), kind }]);
-        }
-        Ok(program)
+        let rewritten = options.has("pretty").then_some(&notation::PRETTY);
+        notation::encode(Style::of(options), schema, layout, rewritten)
     }
 
     fn lower_decode(
@@ -95,34 +83,7 @@ impl Codec for Json {
         reader: &Schema,
         layout: &Arc<Layout>,
     ) -> Result<Program, LowerError> {
-        let dialect = decode::Dialect(Style::of(options));
-        let mut program = lower::decode::lower(&dialect, writer, reader, layout)?;
-        program.root.0.push(Op { path: PathId(0), kind: OpKind::Action(&marks::END, 0) });
-        Ok(program)
-    }
-}
-
-/// Options, read. They matter for writing only, for all forms are read; but kernels come in pairs.
-#[derive(Clone, Copy, Debug)]
-struct Style {
-    /// Integers of 64 bits as strings.
-    form: scalars::Form,
-    enum_numbers: bool,
-    byte_arrays: bool,
-    flag_names: bool,
-    write_null: bool,
-}
-
-impl Style {
-    fn of(options: &Options) -> Style {
-        let is = |name, value| options.value(name) == Some(value);
-        Style {
-            form: if is("int64", "string") { scalars::Form::Quoted } else { scalars::Form::Value },
-            enum_numbers: is("enum", "number"),
-            byte_arrays: is("bytes", "array"),
-            flag_names: is("bitmask", "names"),
-            write_null: is("null", "write"),
-        }
+        notation::decode(Style::of(options), writer, reader, layout)
     }
 }
 
@@ -210,14 +171,4 @@ pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> 
         Status::Ok => Ok(()),
         Status::Failed => Err(CodecError::without_path(input.fault())),
     }
-}
-
-/// A text as a JSON string, quotes included: for names that become part of a program.
-fn quoted(text: &str) -> Vec<u8> {
-    let (mut bytes, limits) = (Vec::new(), Limits::default());
-    let mut output = Output::new(&mut bytes, &limits);
-    let status = text::put_string(&mut output, text);
-    // It fails only for names longer than a message, and then the member cannot be written either.
-    let _ = output.finish(status);
-    bytes
 }

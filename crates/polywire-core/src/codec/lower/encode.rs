@@ -99,6 +99,7 @@ pub fn lower(dialect: &dyn EncodeDialect, schema: &Schema, layout: &Arc<Layout>)
         root: Block(walk.ops),
         routines: walk.routines.into_iter().flatten().collect(),
         paths: walk.paths.all,
+        bank: None,
     })
 }
 

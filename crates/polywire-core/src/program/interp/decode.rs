@@ -2,7 +2,11 @@
 
 use alloc::{string::String, vec};
 
-use super::{Failed, HOST, INLINE_SEEN, check, convert, from_word, load, memory_scalar, ok, reorder, store};
+use super::{
+    Failed, HOST, INLINE_SEEN, check, convert,
+    fields::{get_pending, set_pending},
+    from_word, load, memory_scalar, ok, reorder, store,
+};
 use crate::{
     layout::{
         Kind, Layout, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, SharedStr, UnionNode, access::Inserted,
@@ -96,6 +100,10 @@ impl<'r> Run<'r, '_> {
             OpKind::Bulk { place, scalar, order, bound, overflow } => {
                 self.bulk(*place, *scalar, *order, (*bound, overflow), frame)
             }
+            OpKind::TestField(field) => self.test_field(field),
+            OpKind::Octets { place, field, bound, overflow } => {
+                self.octets(*place, field.as_deref(), (*bound, overflow), frame)
+            }
             OpKind::Slice { place, kernel, bound, overflow } => self.slice(*place, kernel, (*bound, overflow), frame),
             OpKind::Sequence { place, source, element, bound, overflow, min_wire } => {
                 let shape = SequenceShape { element, bound: *bound, overflow, min_wire: *min_wire };
@@ -136,6 +144,7 @@ impl<'r> Run<'r, '_> {
             OpKind::Fail(kind) => Err(self.fail(*kind, 0, 0)),
             OpKind::Literal(_)
             | OpKind::Put(_)
+            | OpKind::PutField { .. }
             | OpKind::Length(_)
             | OpKind::Index
             | OpKind::IfPresent { .. }
@@ -143,7 +152,7 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    fn set(&mut self, value: i128, scalar: Scalar) {
+    pub(super) fn set(&mut self, value: i128, scalar: Scalar) {
         (self.accumulator, self.scalar) = (value, scalar);
     }
 
@@ -221,6 +230,11 @@ impl<'r> Run<'r, '_> {
                 self.set(bits as i128, *scalar);
                 Ok(())
             }
+            Wire::Field(field) => self.get_field(field),
+            Wire::Word(index, scalar) => {
+                self.get_word(*index, *scalar);
+                Ok(())
+            }
             Wire::Symbol(kernel, table) => {
                 let mut word = 0;
                 ok((kernel.get)(self.input, table, &mut word))?;
@@ -280,6 +294,11 @@ impl<'r> Run<'r, '_> {
         match form {
             TextForm::CountedNul { order } => ok(counted_nul(self.input, *order, Some(string)))?,
             TextForm::Kernel(kernel) => ok((kernel.get)(self.input, Some(string)))?,
+            TextForm::Field(field) => {
+                ok(get_pending(self.input, field))?;
+                ok(set_pending(self.input, string))?;
+            }
+            TextForm::Pending => ok(set_pending(self.input, string))?,
         }
         match bound.hold(string) {
             Ok(None) => Ok(()),
@@ -296,6 +315,8 @@ impl<'r> Run<'r, '_> {
             (Some(string), form) => self.own_text(string, form, bound),
             (None, TextForm::CountedNul { order }) => ok(counted_nul(self.input, *order, None)),
             (None, TextForm::Kernel(kernel)) => ok((kernel.get)(self.input, None)),
+            (None, TextForm::Field(field)) => ok(get_pending(self.input, field)),
+            (None, TextForm::Pending) => Ok(()),
         }
     }
 

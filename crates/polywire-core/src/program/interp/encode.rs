@@ -92,6 +92,8 @@ impl<'r> Run<'r, '_> {
                 ok(self.output.reserve(*after as usize))
             }
             OpKind::Bulk { place, scalar, order, bound, .. } => self.bulk(*place, *scalar, *order, *bound, frame),
+            OpKind::PutField { field, present } => self.put_field(field, *present),
+            OpKind::Octets { place, field: Some(field), bound, .. } => self.put_octets(*place, field, *bound, frame),
             OpKind::Slice { place, kernel, bound, .. } => self.slice(*place, kernel, *bound, frame),
             OpKind::Sequence { place, element, bound, .. } => self.sequence(*place, element, *bound, frame),
             OpKind::Map { place, key, value, bound, .. } => self.map(*place, key, value, *bound, frame),
@@ -139,6 +141,8 @@ impl<'r> Run<'r, '_> {
             }
             OpKind::Fail(kind) => Err(self.fail(*kind, 0, 0)),
             OpKind::Store(_)
+            | OpKind::TestField(_)
+            | OpKind::Octets { field: None, .. }
             | OpKind::Get(_)
             | OpKind::SetText(..)
             | OpKind::Present { .. }
@@ -190,6 +194,11 @@ impl<'r> Run<'r, '_> {
             Wire::Kernel(ScalarKernel { wide: Some(wide), .. }) => {
                 ok((wide.put)(self.output, self.accumulator as u128))
             }
+            Wire::Field(field) => ok(crate::program::state::put_int(self.output, field, self.accumulator as u64)),
+            Wire::Word(index, _) => {
+                self.put_word(*index);
+                Ok(())
+            }
             Wire::Symbol(kernel, table) => ok((kernel.put)(self.output, table, self.accumulator as u64)),
             Wire::Kernel(kernel) => ok((kernel.put)(self.output, self.accumulator as u64)),
         }
@@ -216,6 +225,10 @@ impl<'r> Run<'r, '_> {
         match form {
             TextForm::CountedNul { order } => ok(put_counted_nul(self.output, *order, text)),
             TextForm::Kernel(kernel) => ok((kernel.put)(self.output, text)),
+            TextForm::Field(field) => {
+                ok(crate::program::state::put(self.output, field, crate::program::state::Out::Bytes(text.as_bytes())))
+            }
+            TextForm::Pending => unreachable!("the verifier refuses it here"),
         }
     }
 
@@ -261,7 +274,7 @@ impl<'r> Run<'r, '_> {
         ok((kernel.put)(self.output, bytes))
     }
 
-    fn hold(&mut self, len: usize, bound: u32) -> Done {
+    pub(super) fn hold(&mut self, len: usize, bound: u32) -> Done {
         match bound > 0 && len > bound as usize {
             true => Err(self.fail(FaultKind::Bound, bound.into(), len as u64)),
             false => Ok(()),
@@ -330,7 +343,7 @@ impl<'r> Run<'r, '_> {
 }
 
 /// Where a place is, and what is there.
-fn at(place: Place, frame: *const u8) -> (*const u8, NodeId) {
+pub(super) fn at(place: Place, frame: *const u8) -> (*const u8, NodeId) {
     match place {
         Place::At { offset, node } => (frame.wrapping_add(offset as usize), node),
         Place::Sink => unreachable!("the verifier refuses sinks when encoding"),

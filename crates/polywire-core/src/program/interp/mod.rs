@@ -7,6 +7,7 @@ use crate::layout::{EnumNode, Kind, Layout, NodeId, Scalar};
 
 mod decode;
 mod encode;
+pub(crate) mod fields;
 /// Single operations, for machine code that leaves them to the interpreter.
 #[cfg(feature = "jit")]
 pub(crate) mod op;

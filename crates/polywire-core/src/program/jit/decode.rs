@@ -134,13 +134,17 @@ impl<'e> Emit<'e, '_> {
                 let frame = self.place_address(*place, frame);
                 self.call_routine(op, *routine, frame, shims::too_deep_input as *const u8);
             }
-            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } => self.decode_by_interpreter(op, frame),
+            OpKind::TestField(field) => self.decode_test(op, field),
+            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => {
+                self.decode_by_interpreter(op, frame)
+            }
             OpKind::Map { .. } | OpKind::Members { .. } => {
                 self.decode_by_interpreter(op, frame);
                 self.accumulator = None;
             }
             OpKind::Literal(_)
             | OpKind::Put(_)
+            | OpKind::PutField { .. }
             | OpKind::Length(_)
             | OpKind::Index
             | OpKind::IfPresent { .. }
@@ -319,6 +323,8 @@ impl<'e> Emit<'e, '_> {
                 }
                 self.set(value, kernel.scalar);
             }
+            Wire::Field(field) => self.decode_field(op, field),
+            Wire::Word(index, scalar) => self.decode_word(*index, *scalar),
             Wire::Symbol(kernel, table) => {
                 let (word, table) = (self.word(), self.address(&**table));
                 self.call_status(op, kernel.get as *const u8, &[self.context, table, word]);
@@ -450,7 +456,7 @@ impl<'e> Emit<'e, '_> {
         bad.expect("it returns a word")
     }
 
-    fn decode_text(&mut self, op: &'e Op, place: Place, form: &TextForm, bound: u32, frame: Value) {
+    fn decode_text(&mut self, op: &'e Op, place: Place, form: &'e TextForm, bound: u32, frame: Value) {
         let target = self.place(place, frame).map(|(base, offset, node)| {
             let words = match &self.layout().node(node).kind {
                 Kind::String { words, .. } => *words,
@@ -507,6 +513,8 @@ impl<'e> Emit<'e, '_> {
                 let kernel = self.address(*kernel);
                 self.call_status(op, shims::get_text as *const u8, &[self.context, kernel, string]);
             }
+            (TextForm::Field(field), _) if bound == 0 => self.decode_field_text(op, place, Some(field), frame),
+            (TextForm::Pending, _) if bound == 0 => self.decode_field_text(op, place, None, frame),
             _ => slow(self),
         }
     }

@@ -139,7 +139,11 @@ impl<'e> Emit<'e, '_> {
                 self.encode_by_interpreter(op, frame);
                 self.accumulator = None;
             }
-            OpKind::Fail(_) | OpKind::Slice { .. } => self.encode_by_interpreter(op, frame),
+            OpKind::PutField { field, present } => self.encode_put_field(op, field, *present),
+            OpKind::Octets { field: None, .. } | OpKind::TestField(_) => {
+                unreachable!("the verifier refuses decode operations here")
+            }
+            OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => self.encode_by_interpreter(op, frame),
             OpKind::Store(_)
             | OpKind::Get(_)
             | OpKind::SetText(..)
@@ -259,6 +263,8 @@ impl<'e> Emit<'e, '_> {
                 self.call_status(op, shims::put_wide as *const u8, &[self.context, kernel, low, high]);
             }
             Wire::Kernel(kernel) => self.call_status(op, kernel.put as *const u8, &[self.context, value]),
+            Wire::Field(field) => self.encode_field(op, field, value),
+            Wire::Word(index, _) => self.encode_word(*index, value),
             Wire::Symbol(kernel, table) => {
                 let table = self.address(&**table);
                 self.call_status(op, kernel.put as *const u8, &[self.context, table, value]);
@@ -313,7 +319,14 @@ impl<'e> Emit<'e, '_> {
                 }
                 return;
             }
-            TextForm::Kernel(_) => return slow(self),
+            TextForm::Field(field) if bound == 0 => {
+                self.encode_field_text(op, place, field, frame);
+                if after > 0 {
+                    self.room(op, after + SLACK as i64);
+                }
+                return;
+            }
+            TextForm::Kernel(_) | TextForm::Field(_) | TextForm::Pending => return slow(self),
         };
         if utf16_bound && bound > 0 {
             return slow(self);

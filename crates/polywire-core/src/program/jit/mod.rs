@@ -24,6 +24,7 @@ use super::{
 mod decode;
 mod emit;
 mod encode;
+mod fields;
 mod shims;
 
 pub use encode::SLACK;

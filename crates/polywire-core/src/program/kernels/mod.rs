@@ -7,7 +7,9 @@ pub mod base64;
 pub mod float;
 pub mod json;
 pub mod number;
+pub mod scalar;
 pub mod scan;
+pub mod xml;
 
 /// Copies to `to`, without a call for what is short.
 ///

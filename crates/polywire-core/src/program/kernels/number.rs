@@ -63,6 +63,15 @@ pub fn put_i64(output: &mut Output<'_>, value: i64) -> Status {
     Status::Ok
 }
 
+/// Writes all bits as `0x` and 32 hexadecimal digits.
+pub fn put_hex128(output: &mut Output<'_>, bits: u128) -> Status {
+    let mut text = *b"0x00000000000000000000000000000000";
+    for (i, digit) in text[2..].iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(bits >> (124 - 4 * i)) as usize & 15];
+    }
+    output.put(&text)
+}
+
 /// Appends the digits.
 ///
 /// # Safety

@@ -54,7 +54,8 @@ impl Link {
 }
 
 impl Shared {
-    /// Lives through a connection. True if the peer introduced itself.
+    /// Lives through a connection. True if the peer introduced itself. Of a caller that goes without having said a word nothing is told: it
+    /// only looked whether someone listens, as nodes do before they take a path over, and tools that watch services.
     pub(super) fn serve(self: &Arc<Self>, socket: Socket, address: String, calling: bool) -> bool {
         let socket = Arc::new(socket);
         let number = self.stop.watch_stranger(&socket);
@@ -62,6 +63,7 @@ impl Shared {
             socket: socket.clone(),
             decoder: StreamDecoder::new(self.local.options.limits),
             inbox: Inbox::new(READ_BYTES),
+            heard: false,
         };
         let peer = self.greet(&mut reader, calling);
         let served = match peer {
@@ -71,7 +73,8 @@ impl Shared {
             }
             Ok(_) => false,
             Err(reason) => {
-                if !self.stop.is_set() {
+                let only_looked = !calling && !reader.heard && matches!(reason, Disconnect::Lost(_));
+                if !self.stop.is_set() && !only_looked {
                     self.sink.event(Event::Rejected { address, reason });
                 }
                 false
@@ -162,6 +165,8 @@ struct Reader {
     socket: Arc<Socket>,
     decoder: StreamDecoder,
     inbox: Inbox,
+    /// A byte came.
+    heard: bool,
 }
 
 impl Reader {
@@ -171,6 +176,7 @@ impl Reader {
                 Ok(0) => return Err(Disconnect::Lost("the peer closed without goodbye".into())),
                 Ok(count) => {
                     self.inbox.filled(count);
+                    self.heard = true;
                     return Ok(());
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

@@ -193,6 +193,7 @@ pub fn lower_several(
         root: Block(walk.ops),
         routines: walk.routines.into_iter().flatten().collect(),
         paths: walk.paths.all,
+        bank: None,
     })
 }
 

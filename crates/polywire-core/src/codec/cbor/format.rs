@@ -1,0 +1,303 @@
+//! Heads of CBOR values.
+
+use super::{half, sort};
+use crate::{
+    codec::lower::kinds::{self, Extent, Format as _, Head, Marks, OPEN, fixed, skip_items},
+    program::{FaultKind, Input, Output, Status},
+};
+
+pub(super) struct Format;
+
+const UNSIGNED: u8 = 0;
+const NEGATIVE: u8 = 1;
+const BYTES: u8 = 2;
+const TEXT: u8 = 3;
+const ARRAY: u8 = 4;
+const MAP: u8 = 5;
+const TAG: u8 = 6;
+
+const FALSE: u8 = 0xF4;
+const TRUE: u8 = 0xF5;
+const NULL: u8 = 0xF6;
+const UNDEFINED: u8 = 0xF7;
+const HALF: u8 = 0xF9;
+const SINGLE: u8 = 0xFA;
+const DOUBLE: u8 = 0xFB;
+const BREAK: u8 = 0xFF;
+
+const POSITIVE_BIGNUM: u64 = 2;
+const NEGATIVE_BIGNUM: u64 = 3;
+
+type Read<T = ()> = Result<T, Status>;
+
+impl kinds::Format for Format {
+    const NATIVE_KEYS: bool = true;
+    const COUNTED: bool = false;
+    const CLOSED: bool = false;
+    const TYPED: bool = false;
+    const MARKS: Marks = Marks { null: NULL, no: FALSE, yes: TRUE, single: SINGLE, double: DOUBLE, end: BREAK };
+
+    #[inline(always)]
+    fn head(input: &mut Input<'_>) -> Read<Head> {
+        let [first] = fixed(input)?;
+        match first {
+            0x00..=0x17 => Ok(Head::Unsigned(first.into())),
+            0x60..=0x77 => Ok(Head::Text((first & 0x1F).into())),
+            DOUBLE => Ok(Head::Double(f64::from_be_bytes(fixed(input)?))),
+            SINGLE => Ok(Head::Single(f32::from_be_bytes(fixed(input)?))),
+            _ => any_head(input, first),
+        }
+    }
+
+    fn skip(input: &mut Input<'_>) -> Read {
+        loop {
+            let [first] = fixed(input)?;
+            let (major, info) = (first >> 5, first & 0x1F);
+            if major > TAG {
+                return simple(input, info).map(|_| ());
+            }
+            let argument = argument(input, major, info)?;
+            return match (major, argument) {
+                (TAG, _) => continue,
+                (BYTES | TEXT, OPEN) => {
+                    while Format::piece(input, major == TEXT)?.is_some() {}
+                    Ok(())
+                }
+                (BYTES | TEXT, len) => take(input, len).map(|_| ()),
+                (ARRAY | MAP, OPEN) => skip_open(input, u64::from(major - ARRAY) + 1),
+                (ARRAY, count) => skip_items::<Format>(input, count),
+                (MAP, count) => skip_items::<Format>(input, count.saturating_mul(2)),
+                _ => Ok(()),
+            };
+        }
+    }
+
+    #[inline]
+    fn name<'a>(input: &mut Input<'a>) -> Read<Option<&'a [u8]>> {
+        let start = input.position();
+        match Format::head(input)? {
+            Head::Text(OPEN) => name_in_pieces(input).map(Some),
+            Head::Text(len) => take(input, len).map(Some),
+            _ => {
+                input.seek(start);
+                Format::skip(input).map(|()| None)
+            }
+        }
+    }
+
+    #[inline]
+    fn ends(input: &mut Input<'_>, _: bool) -> Read<bool> {
+        Ok(next_is(input, &[BREAK]))
+    }
+
+    #[inline]
+    fn null(input: &mut Input<'_>) -> bool {
+        next_is(input, &[NULL, UNDEFINED])
+    }
+
+    fn piece<'a>(input: &mut Input<'a>, text: bool) -> Read<Option<&'a [u8]>> {
+        let [first] = fixed(input)?;
+        let major = if text { TEXT } else { BYTES };
+        if first == BREAK {
+            return Ok(None);
+        }
+        if first >> 5 != major || first & 0x1F == 31 {
+            return Err(malformed(input));
+        }
+        let len = argument(input, major, first & 0x1F)?;
+        take(input, len).map(Some)
+    }
+
+    #[inline]
+    fn put_unsigned(output: &mut Output<'_>, value: u64) -> Status {
+        put_head(output, UNSIGNED, value)
+    }
+
+    #[inline]
+    fn put_signed(output: &mut Output<'_>, value: i64) -> Status {
+        match value {
+            0.. => put_head(output, UNSIGNED, value as u64),
+            _ => put_head(output, NEGATIVE, !value as u64),
+        }
+    }
+
+    fn put_text(output: &mut Output<'_>, text: &str) -> Status {
+        match put_head(output, TEXT, text.len() as u64) {
+            Status::Ok => output.put(text.as_bytes()),
+            failed => failed,
+        }
+    }
+
+    fn name_head(len: usize) -> (u64, usize) {
+        head(TEXT, len as u64)
+    }
+
+    fn put_bytes(output: &mut Output<'_>, len: u64) -> Status {
+        put_head(output, BYTES, len)
+    }
+
+    fn put_array(output: &mut Output<'_>, len: u64) -> Status {
+        put_head(output, ARRAY, len)
+    }
+
+    fn put_map(output: &mut Output<'_>, len: u64) -> Status {
+        put_head(output, MAP, len)
+    }
+
+    fn put_shortest(output: &mut Output<'_>, value: f64) -> Status {
+        let Some(single) = half::single(value) else { return put_wide(output, DOUBLE, value.to_bits()) };
+        match half::half(single) {
+            Some(half) => output.put_word(u64::from(HALF) | u64::from(half.swap_bytes()) << 8, 3),
+            None => output.put_word(u64::from(SINGLE) | u64::from(single.to_bits().swap_bytes()) << 8, 5),
+        }
+    }
+
+    fn sort(output: &mut Output<'_>, start: usize) -> Status {
+        sort::sort(output, start)
+    }
+}
+
+/// A head that is not one of the most common ones.
+fn any_head(input: &mut Input<'_>, mut first: u8) -> Read<Head> {
+    let mut tag = 0;
+    loop {
+        let (major, info) = (first >> 5, first & 0x1F);
+        if major > TAG {
+            return simple(input, info);
+        }
+        let argument = argument(input, major, info)?;
+        return Ok(match major {
+            UNSIGNED => Head::Unsigned(argument),
+            NEGATIVE => Head::Negative(argument),
+            BYTES if tag == POSITIVE_BIGNUM || tag == NEGATIVE_BIGNUM => {
+                let octets = take(input, argument)?;
+                match (bignum(octets), tag == POSITIVE_BIGNUM) {
+                    (Some(number), true) => Head::Unsigned(number),
+                    (Some(number), false) => Head::Negative(number),
+                    (None, _) => Head::Other,
+                }
+            }
+            BYTES => Head::Bytes(argument),
+            TEXT => Head::Text(argument),
+            ARRAY => Head::Array(Extent::of(argument)),
+            MAP => Head::Map(Extent::of(argument)),
+            _ => {
+                tag = argument;
+                [first] = fixed(input)?;
+                continue;
+            }
+        });
+    }
+}
+
+/// What stands behind a first byte: a number, a length, or [`OPEN`].
+#[inline(always)]
+fn argument(input: &mut Input<'_>, major: u8, info: u8) -> Read<u64> {
+    Ok(match info {
+        0..=23 => info.into(),
+        24 => u8::from_be_bytes(fixed(input)?).into(),
+        25 => u16::from_be_bytes(fixed(input)?).into(),
+        26 => u32::from_be_bytes(fixed(input)?).into(),
+        // No message has as many elements as would be mistaken for no number.
+        27 if major >= BYTES && major < TAG => u64::from_be_bytes(fixed(input)?).min(OPEN - 1),
+        27 => u64::from_be_bytes(fixed(input)?),
+        31 if major >= BYTES && major < TAG => OPEN,
+        _ => return Err(malformed(input)),
+    })
+}
+
+fn simple(input: &mut Input<'_>, info: u8) -> Read<Head> {
+    Ok(match info {
+        0..=19 => Head::Other,
+        20 => Head::Bool(false),
+        21 => Head::Bool(true),
+        22 | 23 => Head::Null,
+        24 => match fixed(input)? {
+            [0..=31] => return Err(malformed(input)),
+            _ => Head::Other,
+        },
+        25 => Head::Single(half::widen(u16::from_be_bytes(fixed(input)?))),
+        26 => Head::Single(f32::from_be_bytes(fixed(input)?)),
+        27 => Head::Double(f64::from_be_bytes(fixed(input)?)),
+        _ => return Err(malformed(input)),
+    })
+}
+
+/// A number of any length, if it is not too large.
+fn bignum(octets: &[u8]) -> Option<u64> {
+    let leading = octets.iter().position(|octet| *octet != 0).unwrap_or(octets.len());
+    let octets = octets.get(leading..).filter(|octets| octets.len() <= 8)?;
+    Some(octets.iter().fold(0, |number, octet| number << 8 | u64::from(*octet)))
+}
+
+/// A name in one piece. More are not put together: it would take memory, and nobody does it.
+fn name_in_pieces<'a>(input: &mut Input<'a>) -> Read<&'a [u8]> {
+    let mut name: &[u8] = &[];
+    while let Some(piece) = Format::piece(input, true)? {
+        match (name, piece) {
+            (_, []) => {}
+            ([], piece) => name = piece,
+            _ => return Err(input.fail(FaultKind::Syntax, 1, 2)),
+        }
+    }
+    Ok(name)
+}
+
+fn skip_open(input: &mut Input<'_>, items: u64) -> Read {
+    if input.enter() == Status::Failed {
+        return Err(Status::Failed);
+    }
+    while !next_is(input, &[BREAK]) {
+        for _ in 0..items {
+            Format::skip(input)?;
+        }
+    }
+    input.leave();
+    Ok(())
+}
+
+/// True, and behind it, if one of these bytes comes next.
+#[inline(always)]
+fn next_is(input: &mut Input<'_>, bytes: &[u8]) -> bool {
+    let is = input.rest().first().is_some_and(|first| bytes.contains(first));
+    input.seek(input.position() + usize::from(is));
+    is
+}
+
+fn take<'a>(input: &mut Input<'a>, len: u64) -> Read<&'a [u8]> {
+    input.take(usize::try_from(len).unwrap_or(usize::MAX))
+}
+
+#[cold]
+fn malformed(input: &mut Input<'_>) -> Status {
+    input.seek(input.position().saturating_sub(1));
+    let got = input.rest().first().copied().unwrap_or(0);
+    input.fail(FaultKind::Syntax, 0, got.into())
+}
+
+/// A head of at most five bytes as a word.
+#[inline]
+fn head(major: u8, argument: u64) -> (u64, usize) {
+    let major = u64::from(major << 5);
+    match argument {
+        0..24 => (major | argument, 1),
+        24..0x100 => (major | 24 | argument << 8, 2),
+        0x100..0x1_0000 => (major | 25 | u64::from((argument as u16).swap_bytes()) << 8, 3),
+        _ => (major | 26 | u64::from((argument as u32).swap_bytes()) << 8, 5),
+    }
+}
+
+#[inline]
+fn put_head(output: &mut Output<'_>, major: u8, argument: u64) -> Status {
+    if argument > u64::from(u32::MAX) {
+        return put_wide(output, major << 5 | 27, argument);
+    }
+    let (head, len) = head(major, argument);
+    output.put_word(head, len)
+}
+
+fn put_wide(output: &mut Output<'_>, first: u8, word: u64) -> Status {
+    let mut bytes = [first; 9];
+    bytes[1..].copy_from_slice(&word.to_be_bytes());
+    output.put(&bytes)
+}

@@ -1,0 +1,105 @@
+//! CBOR (RFC 8949): compact binary values that say their own kind.
+//!
+//! `spec/cbor.md` has the mapping. A structure is a map of its members by name, or with the option `struct=array` an array of their
+//! values. Half floats, indefinite lengths and bignums are read, and tags without a meaning for the type are passed over.
+
+use alloc::sync::Arc;
+
+use super::{
+    Codec, LowerError, OptionSpec, Options, Properties,
+    lower::{
+        self,
+        kinds::{self, Decode, Encode, Style},
+    },
+};
+use crate::{
+    layout::Layout,
+    program::{Limits, Program, io::CodecError},
+    schema::Schema,
+};
+
+mod format;
+mod half;
+mod sort;
+
+/// The codec `cbor`.
+pub static CBOR: Cbor = Cbor;
+
+/// See [`CBOR`].
+pub struct Cbor;
+
+static PROPERTIES: Properties = Properties {
+    summary: "CBOR: compact binary values with names",
+    text: false,
+    self_describing: true,
+    stateful: false,
+    typical_use: "peers without a schema, small devices, and what is signed (deterministic)",
+    specification: "RFC 8949",
+};
+
+static OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "struct",
+        values: &["map", "array"],
+        help: "structures as maps by member name, or as arrays of the members' values in order",
+    },
+    OptionSpec {
+        name: "enum",
+        values: &["number", "name"],
+        help: "enum literals as numbers, or as their names; both are read",
+    },
+    OptionSpec {
+        name: "null",
+        values: &["omit", "write"],
+        help: "absent members are left out of maps, or written as null; both are read",
+    },
+    OptionSpec {
+        name: "deterministic",
+        values: &[],
+        help: "members and map entries in the order of their keys' bytes, floats as short as may be (section 4.2.1)",
+    },
+];
+
+impl Codec for Cbor {
+    fn name(&self) -> &'static str {
+        "cbor"
+    }
+
+    fn properties(&self) -> &'static Properties {
+        &PROPERTIES
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        OPTIONS
+    }
+
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+        lower::encode::lower(&Encode::<format::Format>::new(style(options)), schema, layout)
+    }
+
+    fn lower_decode(
+        &self,
+        options: &Options,
+        writer: &Schema,
+        reader: &Schema,
+        layout: &Arc<Layout>,
+    ) -> Result<Program, LowerError> {
+        lower::decode::lower(&Decode::<format::Format>::new(style(options)), writer, reader, layout)
+    }
+}
+
+fn style(options: &Options) -> Style {
+    Style { sorted: options.has("deterministic"), ..Style::of(options) }
+}
+
+/// Shows that `bytes` are one well-formed value and nothing else. Whether text is UTF-8 is not looked at, as of what decoding skips.
+///
+/// ```
+/// use polywire_core::{codec::cbor, program::Limits};
+///
+/// assert!(cbor::validate(b"\x9F\xC1\x01\xF9\x3C\x00\xFF", &Limits::default()).is_ok());
+/// assert!(cbor::validate(b"\x9F\xC1\x01\xF9\x3C\x00", &Limits::default()).is_err());
+/// ```
+pub fn validate(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
+    kinds::validate::<format::Format>(bytes, limits)
+}

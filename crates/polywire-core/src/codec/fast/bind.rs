@@ -1,0 +1,417 @@
+//! Templates and a type side by side: which field is which member.
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet},
+    format,
+    rc::Rc,
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
+
+use super::{
+    names::{self, Flat, flatten},
+    plan::{Any, Group, Item, Map, Plan, Plans, Presence, Scope, Sequence, Slots, Union},
+    template::{self, FieldType, Instruction, Name, Template, TemplateSet},
+};
+use crate::{
+    codec::lower::{LowerError, recursive, scalar_of},
+    layout::Scalar,
+    program::state::{Field, FieldKind, Operator, Policy},
+    schema::{DefId, DefKind, Schema, Type},
+};
+
+type Bound<T> = Result<T, LowerError>;
+
+/// Binds a set of templates to a type. Of several templates with an id, the type is a union that their ids select.
+pub(super) fn bind(set: &TemplateSet, schema: &Schema, policy: Policy) -> Bound<Plans> {
+    let mut slots = Slots::new(policy);
+    let id = slots.template_id();
+    let mut binder = Binder {
+        set,
+        schema,
+        slots,
+        id: id.clone(),
+        recursive: recursive(schema),
+        referred: Vec::new(),
+        references: BTreeMap::new(),
+        any: BTreeMap::new(),
+        path: Vec::new(),
+        steps: 0,
+    };
+    let (root, id) = match names::message(set, schema) {
+        Some(template) => {
+            let number = template.id.ok_or_else(|| binder.wrong("the template has no id"))?;
+            (binder.message(template)?, Some((number, id)))
+        }
+        None => (binder.any(schema.root())?, None),
+    };
+    let referred = binder.referred.into_iter().flatten().collect();
+    Ok(Plans { root, id, referred, bank: binder.slots.bank(), policy })
+}
+
+/// Fields that a type may have in all, so that a small schema cannot make a large program.
+const MAX_STEPS: usize = 1 << 17;
+
+struct Binder<'a> {
+    set: &'a TemplateSet,
+    schema: &'a Schema,
+    slots: Slots,
+    id: Arc<Field>,
+    recursive: BTreeSet<DefId>,
+    referred: Vec<Option<Plan>>,
+    references: BTreeMap<(Name, DefId), usize>,
+    any: BTreeMap<DefId, usize>,
+    path: Vec<String>,
+    steps: usize,
+}
+
+impl<'a> Binder<'a> {
+    fn message(&mut self, template: &'a Template) -> Bound<Plan> {
+        let scope = Scope { template: template.name.clone(), type_ref: template.type_ref.clone() };
+        let mut plan = self.element(self.schema.root(), &template.instructions, &scope)?;
+        if template.reset {
+            match &mut plan {
+                Plan::Group(group) => Rc::make_mut(group).reset = true,
+                _ => return Err(self.wrong("only a structure's template can reset")),
+            }
+        }
+        Ok(plan)
+    }
+
+    /// A union that template ids select.
+    fn any(&mut self, ty: &'a Type) -> Bound<Plan> {
+        let Some((id, DefKind::Union { cases, .. })) = self.def(ty) else {
+            return Err(self.wrong("several templates make a union, which this type is not"));
+        };
+        if let Some(index) = self.any.get(&id) {
+            return Ok(Plan::Refer(*index));
+        }
+        let index = self.referred.len();
+        self.any.insert(id, index);
+        self.referred.push(None);
+        let mut plans = Vec::new();
+        for case in cases {
+            let template = case.labels.first().and_then(|label| u32::try_from(*label).ok());
+            let Some(template) = template.and_then(|id| self.set.with_id(id)) else {
+                return Err(self.wrong(format!("no template has the id of the case '{}'", case.member.name)));
+            };
+            let scope = Scope { template: template.name.clone(), type_ref: template.type_ref.clone() };
+            self.path.push(case.member.name.clone());
+            let Some((id, DefKind::Struct { .. })) = self.def(&case.member.ty) else {
+                return Err(self.wrong("[D1] a template is a structure"));
+            };
+            let mut group = self.structure(id, &template.instructions, &scope, false)?;
+            self.path.pop();
+            group.reset = template.reset;
+            plans.push((case.member.name.clone(), template.id.unwrap_or(0), Plan::Group(Rc::new(group))));
+        }
+        let bits = plans.iter().map(|(.., plan)| plan.bits()).max().unwrap_or(0) + self.id.bits();
+        self.referred[index] = Some(Plan::Any(Rc::new(Any { id: self.id.clone(), cases: plans, bits })));
+        Ok(Plan::Refer(index))
+    }
+
+    /// What is inside a message or an element of a sequence: a structure's members, or one value.
+    fn element(&mut self, ty: &'a Type, instructions: &'a [Instruction], scope: &Scope) -> Bound<Plan> {
+        match (self.def(ty), instructions) {
+            (Some((id, _)), [Instruction::Static(name)]) if self.recursive.contains(&id) => self.reference(name, id),
+            (Some((id, DefKind::Struct { .. })), _) if !names::is_decimal(self.schema, ty, instructions) => {
+                Ok(Plan::Group(Rc::new(self.structure(id, instructions, scope, false)?)))
+            }
+            _ => self.single(ty, instructions, scope),
+        }
+    }
+
+    /// The only value of a group or element.
+    fn single(&mut self, ty: &'a Type, instructions: &'a [Instruction], scope: &Scope) -> Bound<Plan> {
+        let flat = flatten(self.set, instructions, scope).map_err(|what| self.wrong(what))?;
+        let mut flat = flat.iter();
+        let Some(first) = flat.next() else { return Err(self.wrong("there is no field for the value")) };
+        let (plan, presence, took) = self.value((ty, false), first, flat.clone().next())?;
+        match (presence, flat.nth(usize::from(took))) {
+            (Presence::Always, None) => Ok(plan),
+            (_, None) => Err(self.wrong("the field of a value that is always there is optional")),
+            (_, Some(_)) => Err(self.wrong("there are several fields for one value")),
+        }
+    }
+
+    fn structure(&mut self, id: DefId, instructions: &'a [Instruction], scope: &Scope, own: bool) -> Bound<Group> {
+        let members = self.schema.members(id);
+        let flat = flatten(self.set, instructions, scope).map_err(|what| self.wrong(what))?;
+        let (mut items, mut at, mut met) = (Vec::new(), 0, BTreeSet::new());
+        while let Some(field) = flat.get(at) {
+            self.step()?;
+            let member = members.iter().find(|member| member.name == field.name);
+            self.path.push(field.name.clone());
+            match member {
+                Some(member) => {
+                    if !met.insert(member.name.as_str()) {
+                        return Err(self.wrong("there are several fields for one member"));
+                    }
+                    let (plan, presence, took) = self.value((&member.ty, member.optional), field, flat.get(at + 1))?;
+                    items.push(Item { member: Some(member.name.clone()), presence, plan });
+                    at += usize::from(took);
+                }
+                None => items.push(self.nobody(field)?),
+            }
+            self.path.pop();
+            at += 1;
+        }
+        if let Some(member) = members.iter().find(|member| !met.contains(member.name.as_str())) {
+            return Err(self.wrong(format!("there is no field for the member '{}'", member.name)));
+        }
+        Ok(Group::new(items, own))
+    }
+
+    /// A field that the type does not have: writers leave it out.
+    fn nobody(&mut self, field: &Flat<'a>) -> Bound<Item> {
+        let Instruction::Field(field_of) = field.instruction else {
+            return Err(self.wrong("[D1] the type has no member for it"));
+        };
+        let wire = self.slots.field(field_of, &field.scope);
+        let constant = wire.operator == Operator::Constant && !matches!(wire.kind, FieldKind::Split(_));
+        if !wire.optional && !constant {
+            return Err(self.wrong("[D1] the type has no member for it, and it is neither optional nor constant"));
+        }
+        let wire = Arc::new(wire);
+        let plan = match &wire.kind {
+            kind if kind.is_text() => Plan::Text(wire.clone()),
+            kind if kind.is_scalar() => Plan::Scalar(wire.clone()),
+            _ => Plan::Decimal(wire.clone()),
+        };
+        Ok(Item { member: None, presence: Presence::Field(wire), plan })
+    }
+
+    /// A value: its plan, how its absence is said, and whether the next instruction is part of it.
+    fn value(
+        &mut self,
+        (ty, absent): (&'a Type, bool),
+        flat: &Flat<'a>,
+        next: Option<&Flat<'a>>,
+    ) -> Bound<(Plan, Presence, bool)> {
+        self.step()?;
+        let schema = self.schema;
+        let ty = schema.resolve(ty);
+        match flat.instruction {
+            Instruction::Field(field) => {
+                let escape = next.and_then(|next| names::escape_of(field, next)).filter(|_| is_float(ty));
+                let (plan, wire) = self.field((ty, absent), field, escape, flat)?;
+                let presence = if wire.optional { Presence::Field(wire) } else { Presence::Always };
+                Ok((plan, presence, escape.is_some()))
+            }
+            Instruction::Group(group) => {
+                let presence = if group.optional { Presence::Bit } else { Presence::Always };
+                let scope = flat.scope.of_type(&group.type_ref);
+                Ok((self.group(ty, &group.instructions, &scope)?, presence, false))
+            }
+            Instruction::Sequence(sequence) => {
+                let (plan, length) = self.sequence(ty, sequence, &flat.scope)?;
+                let presence = if length.optional { Presence::Field(length) } else { Presence::Always };
+                Ok((plan, presence, false))
+            }
+            Instruction::Dynamic => Ok((self.any(ty)?, Presence::Always, false)),
+            Instruction::Static(name) => Err(self.wrong(format!("[D8] there is no template '{name}'"))),
+        }
+    }
+
+    fn group(&mut self, ty: &'a Type, instructions: &'a [Instruction], scope: &Scope) -> Bound<Plan> {
+        match (self.def(ty), instructions) {
+            (Some((id, _)), [Instruction::Static(name)]) if self.recursive.contains(&id) => self.reference(name, id),
+            (Some((id, DefKind::Struct { .. })), _) => {
+                Ok(Plan::Group(Rc::new(self.structure(id, instructions, scope, true)?)))
+            }
+            (Some((_, DefKind::Union { cases, .. })), _) => self.union(cases, instructions, scope),
+            _ => {
+                // A value of another kind in a presence map of its own.
+                let plan = self.single(ty, instructions, scope)?;
+                self.wrapped(plan)
+            }
+        }
+    }
+
+    fn wrapped(&self, plan: Plan) -> Bound<Plan> {
+        let item = Item { member: None, presence: Presence::Always, plan };
+        Ok(Plan::Group(Rc::new(Group::new([item].into(), true))))
+    }
+
+    /// A template that is referred to by what it contains.
+    fn reference(&mut self, name: &Name, id: DefId) -> Bound<Plan> {
+        if let Some(index) = self.references.get(&(name.clone(), id)) {
+            return Ok(Plan::Refer(*index));
+        }
+        let set = self.set;
+        let Some(template) = set.named(name) else {
+            return Err(self.wrong(format!("[D8] there is no template '{name}'")));
+        };
+        let index = self.referred.len();
+        self.references.insert((name.clone(), id), index);
+        self.referred.push(None);
+        let scope = Scope { template: name.clone(), type_ref: template.type_ref.clone() };
+        let schema = self.schema;
+        let plan = match &schema.def(id).kind {
+            DefKind::Union { cases, .. } => self.union(cases, &template.instructions, &scope)?,
+            _ => Plan::Group(Rc::new(self.structure(id, &template.instructions, &scope, true)?)),
+        };
+        self.referred[index] = Some(plan);
+        Ok(Plan::Refer(index))
+    }
+
+    fn union(
+        &mut self,
+        cases: &'a [crate::schema::Case],
+        instructions: &'a [Instruction],
+        scope: &Scope,
+    ) -> Bound<Plan> {
+        let [Instruction::Field(discriminator), groups @ ..] = instructions else {
+            return Err(self.wrong("a union begins with its discriminator"));
+        };
+        let discriminator = Arc::new(self.slots.field(discriminator, scope));
+        let is_int = matches!(discriminator.kind, FieldKind::Int { signed: true, .. });
+        if !is_int || discriminator.optional {
+            return Err(self.wrong("[D1] a discriminator is a mandatory signed integer"));
+        }
+        let mut plans = Vec::new();
+        for instruction in groups {
+            let Instruction::Group(group) = instruction else { return Err(self.wrong("a case is a group")) };
+            let case = cases.iter().find(|case| case.member.name == group.name.local).filter(|_| group.optional);
+            let Some(case) = case else {
+                return Err(self.wrong(format!("the optional group '{}' is no case", group.name)));
+            };
+            self.path.push(case.member.name.clone());
+            let scope = scope.of_type(&group.type_ref);
+            let plan = self.single(&case.member.ty, &group.instructions, &scope)?;
+            let plan = self.wrapped(plan)?;
+            self.path.pop();
+            plans.push((case.member.name.clone(), plan));
+        }
+        if let Some(case) = cases.iter().find(|case| !plans.iter().any(|(name, _)| *name == case.member.name)) {
+            return Err(self.wrong(format!("there is no group for the case '{}'", case.member.name)));
+        }
+        let bits = discriminator.bits() + plans.len() as u32;
+        Ok(Plan::Union(Rc::new(Union { discriminator, cases: plans, bits })))
+    }
+
+    fn sequence(&mut self, ty: &'a Type, sequence: &'a template::Sequence, scope: &Scope) -> Bound<(Plan, Arc<Field>)> {
+        let scope = scope.of_type(&sequence.type_ref);
+        let length = Arc::new(self.slots.field(&sequence.length, &scope));
+        self.path.push("[]".into());
+        let plan = match ty {
+            Type::Sequence { element, .. } | Type::Array { element, .. } => {
+                let element = self.element(element, &sequence.instructions, &scope)?;
+                let bits = element.bits();
+                Plan::Sequence(Rc::new(Sequence { length: length.clone(), element, bits }))
+            }
+            Type::Map { key, value, .. } => {
+                let [Instruction::Group(k), Instruction::Group(v)] = &sequence.instructions[..] else {
+                    return Err(self.wrong("a map is a sequence of two groups, key and value"));
+                };
+                let key = self.single(key, &k.instructions, &scope)?;
+                let value = self.single(value, &v.instructions, &scope)?;
+                let (key_bits, value_bits) = (key.bits(), value.bits());
+                Plan::Map(Rc::new(Map { length: length.clone(), key, key_bits, value, value_bits }))
+            }
+            _ => return Err(self.wrong("[D1] a sequence is a sequence, array or map")),
+        };
+        self.path.pop();
+        Ok((plan, length))
+    }
+
+    /// A field, and what it is on the wire.
+    fn field(
+        &mut self,
+        (ty, absent): (&'a Type, bool),
+        field: &template::Field,
+        escape: Option<&template::Field>,
+        flat: &Flat<'a>,
+    ) -> Bound<(Plan, Arc<Field>)> {
+        let wire = self.slots.field(field, &flat.scope);
+        let scalar = self.scalar(ty);
+        let schema = self.schema;
+        let octets = |ty: &Type| match ty {
+            Type::Sequence { element, .. } | Type::Array { element, .. } => {
+                scalar_of(schema.resolve(element)) == Some(Scalar::U8)
+            }
+            _ => false,
+        };
+        let float = matches!(scalar, Some(Scalar::F32 | Scalar::F64));
+        let single = scalar == Some(Scalar::F32);
+        let made = |kind: FieldKind, optional: bool| Field { kind, optional, ..plain(&wire) };
+        let (plan, wire): (fn(Arc<Field>) -> Plan, Field) = match field.ty {
+            FieldType::Int { signed: false, .. } if float => {
+                let most = if single { u32::MAX.into() } else { u64::MAX };
+                if !matches!(wire.kind, FieldKind::Int { max, .. } if max == most.into()) {
+                    return Err(self.wrong("[D1] the bits of a number are an unsigned integer of as many"));
+                }
+                let optional = wire.optional;
+                (Plan::Scalar, made(FieldKind::Bits { single, bits: Box::new(wire.clone()) }, optional))
+            }
+            FieldType::Int { .. } if scalar.is_some_and(|s| s.range().is_some()) => (Plan::Scalar, wire),
+            FieldType::Decimal if float => {
+                let bits = escape.map(|escape| Box::new(self.slots.field(escape, &flat.scope)));
+                // Where bits can stand for it, the decimal is absent in their favour.
+                let optional = wire.optional && (bits.is_none() || absent);
+                let kind = FieldKind::Float { single, decimal: Box::new(wire.clone()), bits };
+                (Plan::Scalar, made(kind, optional))
+            }
+            FieldType::Decimal if scalar.is_some_and(Scalar::is_integer) => {
+                let optional = wire.optional;
+                (Plan::Scalar, made(FieldKind::Whole(Box::new(wire.clone())), optional))
+            }
+            FieldType::Decimal if names::is_decimal_type(schema, ty) => (Plan::Decimal, wire),
+            FieldType::Ascii | FieldType::Unicode | FieldType::Bytes
+                if matches!(ty, Type::String { .. } | Type::WString { .. }) =>
+            {
+                (Plan::Text, wire)
+            }
+            FieldType::Ascii | FieldType::Unicode | FieldType::Bytes if octets(ty) => (Plan::Octets, wire),
+            FieldType::Bytes if scalar == Some(Scalar::F128) && wire.operator == Operator::None && !wire.optional => {
+                (|_| Plan::Wide, wire)
+            }
+            FieldType::Bytes => return Err(self.wrong("[D10] a byte vector is a string or octets")),
+            _ => return Err(self.wrong(format!("[D1] a '{}' cannot be a value of the type", field.ty.element()))),
+        };
+        let wire = Arc::new(wire);
+        Ok((plan(wire.clone()), wire))
+    }
+
+    /// The scalar that values of a type are in memory, if they are one.
+    fn scalar(&self, ty: &Type) -> Option<Scalar> {
+        match self.def(ty) {
+            Some((_, DefKind::Enum { bit_bound, .. })) => Some(crate::codec::lower::enum_scalar(*bit_bound)),
+            Some((id, DefKind::Bitmask { .. } | DefKind::Bitset { .. })) => {
+                Some(crate::codec::lower::bits_scalar(self.schema, id))
+            }
+            Some(_) => None,
+            None => scalar_of(self.schema.resolve(ty)),
+        }
+    }
+
+    fn def(&self, ty: &Type) -> Option<(DefId, &'a DefKind)> {
+        match self.schema.resolve(ty) {
+            Type::Def(id) => Some((*id, &self.schema.def(*id).kind)),
+            _ => None,
+        }
+    }
+
+    fn step(&mut self) -> Bound<()> {
+        self.steps += 1;
+        match self.steps > MAX_STEPS {
+            true => Err(self.wrong("the type has too many parts: put some of them into sequences")),
+            false => Ok(()),
+        }
+    }
+
+    fn wrong(&self, what: impl ToString) -> LowerError {
+        LowerError::Unsupported { path: self.path.join("."), what: what.to_string() }
+    }
+}
+
+fn is_float(ty: &Type) -> bool {
+    matches!(ty, Type::Float32 | Type::Float64)
+}
+
+/// A field around another.
+fn plain(inner: &Field) -> Field {
+    Field { operator: Operator::None, initial: None, ..inner.clone() }
+}

@@ -1,0 +1,316 @@
+//! What FAST reads for each kind of value.
+
+use alloc::{rc::Rc, sync::Arc, vec::Vec};
+
+use super::{
+    lowering::Lowering,
+    plan::{Any, Group, Item, Plan, Presence, Union},
+    wide::WIDE,
+};
+use crate::{
+    codec::lower::{DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn},
+    layout::Scalar,
+    program::{
+        Block, Check, FaultKind, Op, OpKind, PathId, Place, Source, TextForm, Wire,
+        state::{Field, Operator, Policy, RESET, SEGMENT, TAKE_BIT, segment},
+    },
+    schema::{DefId, Type},
+};
+
+type Done = Result<(), LowerError>;
+
+impl DecodeDialect for Lowering<'_> {
+    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Done {
+        match self.pending(walk.unsupported("there is no field for it"))? {
+            (Plan::Scalar(field), true) => walk.get(ty, Wire::Word(0, field.scalar()), slot),
+            (Plan::Scalar(field), false) => walk.get(ty, Wire::Field(field), slot),
+            (Plan::Word(index), _) => walk.get(ty, Wire::Word(index, Scalar::I64), slot),
+            (Plan::Wide, _) => walk.get(ty, Wire::Kernel(&WIDE), slot),
+            (plan, _) => self.inside(walk, plan, |walk| self.scalar(walk, ty, wire, slot)),
+        }
+    }
+
+    fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, wire: Scalar, slot: &Slot<'_>) -> Done {
+        self.scalar(walk, &Type::Def(id), wire, slot)
+    }
+
+    fn text(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Done {
+        match self.pending(walk.unsupported("there is no field for it"))? {
+            (Plan::Text(_), true) => walk.text(TextForm::Pending, slot),
+            (Plan::Text(field), false) => walk.text(TextForm::Field(field), slot),
+            (plan, _) => self.inside(walk, plan, |walk| self.text(walk, ty, slot)),
+        }
+    }
+
+    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Done {
+        match self.pending(walk.unsupported("there is no field for it"))? {
+            (Plan::Octets(field), pending) => self.octets(walk, field, pending, element, slot),
+            (Plan::Sequence(sequence), pending) => {
+                self.count(walk, &sequence.length, pending);
+                let min_wire = sequence.element.min_wire().saturating_add(u32::from(sequence.bits > 0));
+                let element = self.each(walk, (&sequence.element, sequence.bits), element, slot)?;
+                let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
+                let (place, source) = (slot.place, Source::Count);
+                walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire });
+                Ok(())
+            }
+            (plan, _) => self.inside(walk, plan, |walk| self.sequence(walk, element, slot)),
+        }
+    }
+
+    fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, dims: &[u32], slot: &Slot<'_>) -> Done {
+        let len = crate::schema::array_len(dims).and_then(|len| u32::try_from(len).ok());
+        let len = len.ok_or_else(|| walk.unsupported("the array is too large"))?;
+        match self.pending(walk.unsupported("there is no field for it"))? {
+            (Plan::Octets(field), pending) => self.octets(walk, field, pending, element, slot),
+            (Plan::Sequence(sequence), pending) => {
+                self.count(walk, &sequence.length, pending);
+                walk.emit(OpKind::Check(Check::Range { min: len.into(), max: len.into() }));
+                let min_wire = sequence.element.min_wire().saturating_add(u32::from(sequence.bits > 0));
+                let block = self.each(walk, (&sequence.element, sequence.bits), element, slot)?;
+                let (bound, overflow, place) = (0, Default::default(), slot.place);
+                let source = Source::Fixed(len);
+                walk.emit(OpKind::Sequence { place, source, element: block, bound, overflow, min_wire });
+                Ok(())
+            }
+            (plan, _) => self.inside(walk, plan, |walk| self.array(walk, element, dims, slot)),
+        }
+    }
+
+    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Done {
+        let (map, pending) = match self.pending(walk.unsupported("there is no field for it"))? {
+            (Plan::Map(map), pending) => (map, pending),
+            (plan, _) => return self.inside(walk, plan, |walk| self.map(walk, key, value, slot)),
+        };
+        self.count(walk, &map.length, pending);
+        let fill = |walk: &mut DecodeWalk<'_>, ty: &Type, (plan, bits): (&Plan, u32), slot: &Slot<'_>| {
+            self.with_map(walk, bits, |walk| {
+                self.set(plan);
+                walk.value(ty, slot)
+            })
+        };
+        let (key, value) = walk.entry(
+            slot,
+            |walk, slot| fill(walk, key, (&map.key, map.key_bits), slot),
+            |walk, slot| fill(walk, value, (&map.value, map.value_bits), slot),
+        )?;
+        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
+        let part = |plan: &Plan, bits| plan.min_wire().saturating_add(u32::from(bits > 0));
+        let min_wire = part(&map.key, map.key_bits).saturating_add(part(&map.value, map.value_bits));
+        let (place, source) = (slot.place, Source::Count);
+        walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire });
+        Ok(())
+    }
+
+    fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Done {
+        match self.pending(walk.unsupported("there is no group for it"))? {
+            (Plan::Group(group), _) if is_alone(&group) => {
+                self.inside(walk, Plan::Group(group), |walk| self.structure(walk, id, members))
+            }
+            (Plan::Group(group), _) => {
+                let bits = if group.own { group.bits } else { 0 };
+                self.with_map(walk, bits, |walk| self.items(walk, &group, members))
+            }
+            (Plan::Decimal(field), pending) => {
+                if !pending {
+                    walk.emit(OpKind::TestField(field));
+                }
+                for (index, member) in members.iter().enumerate() {
+                    self.set(&Plan::Word(index as u8));
+                    walk.member(member)?;
+                }
+                Ok(())
+            }
+            _ => Err(walk.unsupported("there is no group for the structure")),
+        }
+    }
+
+    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Done {
+        match self.pending(walk.unsupported("there is no group for it"))? {
+            (Plan::Union(plan), _) => self.with_map(walk, plan.bits, |walk| self.select_case(walk, union, &plan)),
+            (Plan::Any(plan), _) => self.with_map(walk, plan.bits, |walk| self.select_template(walk, union, &plan)),
+            (plan, _) => self.inside(walk, plan, |walk| self.union(walk, union)),
+        }
+    }
+}
+
+/// True for a group around a single value that is no structure's member.
+pub(super) fn is_alone(group: &Group) -> bool {
+    matches!(&group.items[..], [Item { member: None, presence: Presence::Always, .. }])
+}
+
+impl Lowering<'_> {
+    /// A value that a group of its own is around.
+    fn inside(&self, walk: &mut DecodeWalk<'_>, plan: Plan, fill: impl FnOnce(&mut DecodeWalk<'_>) -> Done) -> Done {
+        match plan {
+            Plan::Group(group) if is_alone(&group) => {
+                let bits = if group.own { group.bits } else { 0 };
+                self.with_map(walk, bits, |walk| {
+                    self.set(&group.items[0].plan);
+                    fill(walk)
+                })
+            }
+            _ => Err(walk.unsupported("the template has a field of another kind")),
+        }
+    }
+
+    /// Emits what `fill` does in a presence map of its own, if it needs one.
+    fn with_map(&self, walk: &mut DecodeWalk<'_>, bits: u32, fill: impl FnOnce(&mut DecodeWalk<'_>) -> Done) -> Done {
+        if bits == 0 {
+            return fill(walk);
+        }
+        let body = walk.block(fill)?;
+        walk.emit(OpKind::Region { dialect: &SEGMENT, argument: segment(bits, self.plans.policy), body });
+        Ok(())
+    }
+
+    /// Accumulator from the number of elements.
+    fn count(&self, walk: &mut DecodeWalk<'_>, length: &Arc<Field>, pending: bool) {
+        walk.emit(OpKind::Get(match pending {
+            true => Wire::Word(0, Scalar::U64),
+            false => Wire::Field(length.clone()),
+        }));
+    }
+
+    fn octets(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        field: Arc<Field>,
+        pending: bool,
+        element: &Type,
+        slot: &Slot<'_>,
+    ) -> Done {
+        if slot.place != Place::Sink && walk.slice_scalar(element, slot) != Some(Scalar::U8) {
+            return Err(walk.unsupported("octets of the writer's are wider at the reader's"));
+        }
+        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
+        let field = (!pending).then_some(field);
+        walk.emit(OpKind::Octets { place: slot.place, field, bound, overflow });
+        Ok(())
+    }
+
+    fn each(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        (plan, bits): (&Plan, u32),
+        element: &Type,
+        slot: &Slot<'_>,
+    ) -> Result<Block, LowerError> {
+        walk.element(slot, |walk, slot| {
+            self.with_map(walk, bits, |walk| {
+                self.set(plan);
+                walk.value(element, slot)
+            })
+        })
+    }
+
+    fn items(&self, walk: &mut DecodeWalk<'_>, group: &Rc<Group>, members: &[MemberIn<'_>]) -> Done {
+        if group.reset {
+            walk.emit(OpKind::Action(&RESET, self.kept()));
+        }
+        for item in &group.items {
+            let Some(name) = &item.member else {
+                self.nobody(walk, item);
+                continue;
+            };
+            let member = members.iter().find(|member| member.writer.name == *name);
+            let member = member.ok_or_else(|| walk.unsupported("the template has a field that the type has not"))?;
+            self.member(walk, item, member)?;
+        }
+        Ok(())
+    }
+
+    /// A field that the type does not have is read all the same: it changes what comes after it.
+    fn nobody(&self, walk: &mut DecodeWalk<'_>, item: &Item) {
+        let nothing = |field: &Field| field.operator == Operator::Constant && !field.optional;
+        if let Presence::Field(field) = &item.presence
+            && !nothing(field)
+        {
+            walk.emit(OpKind::TestField(field.clone()));
+        }
+    }
+
+    fn member(&self, walk: &mut DecodeWalk<'_>, item: &Item, member: &MemberIn<'_>) -> Done {
+        let (test, pending) = match &item.presence {
+            Presence::Always => {
+                self.set(&item.plan);
+                return walk.member(member);
+            }
+            Presence::Field(field) => (OpKind::TestField(field.clone()), true),
+            Presence::Bit => (OpKind::Test(&TAKE_BIT), false),
+        };
+        walk.emit(test);
+        let then = walk.block(|walk| {
+            if pending {
+                self.set_pending(&item.plan)
+            } else {
+                self.set(&item.plan)
+            }
+            walk.member(member)
+        })?;
+        let otherwise = walk.block(|walk| match member.writer.optional {
+            true => walk.absent(member),
+            false => walk.missing(member),
+        })?;
+        walk.emit(OpKind::If { then, otherwise });
+        Ok(())
+    }
+
+    fn select_case(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>, plan: &Rc<Union>) -> Done {
+        walk.emit(OpKind::Get(Wire::Field(plan.discriminator.clone())));
+        walk.union_arms(union, |walk, case| {
+            let index = plan.cases.iter().position(|(name, _)| *name == case.member.name);
+            let index = index.ok_or_else(|| walk.unsupported("the template has no such case"))?;
+            for _ in 0..=index {
+                walk.emit(OpKind::Test(&TAKE_BIT));
+            }
+            let otherwise = walk.block(|walk| {
+                walk.emit(OpKind::Fail(FaultKind::MissingMember));
+                Ok(())
+            })?;
+            walk.emit(OpKind::If { then: Block::default(), otherwise });
+            self.inside(walk, plan.cases[index].1.clone(), |walk| walk.case_value(case))
+        })
+    }
+
+    fn select_template(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>, plan: &Rc<Any>) -> Done {
+        let mut ids: Vec<i64> = plan.cases.iter().map(|(_, id, _)| (*id).into()).collect();
+        ids.sort_unstable();
+        walk.emit(OpKind::Get(Wire::Field(plan.id.clone())));
+        self.known(walk, ids)?;
+        walk.emit(OpKind::Get(Wire::Word(0, Scalar::I64)));
+        walk.union_arms(union, |walk, case| {
+            let found = plan.cases.iter().find(|(name, ..)| *name == case.member.name);
+            let Some((.., plan)) = found else { return Err(walk.unsupported("there is no such template")) };
+            self.set(plan);
+            walk.case_value(case)
+        })
+    }
+
+    /// Refuses ids that no template has.
+    fn known(&self, walk: &mut DecodeWalk<'_>, ids: Vec<i64>) -> Done {
+        let otherwise = walk.block(|walk| {
+            walk.emit(OpKind::Fail(FaultKind::UnknownTemplate));
+            Ok(())
+        })?;
+        walk.emit(OpKind::Switch { arms: [(ids, Block::default())].into(), otherwise });
+        Ok(())
+    }
+}
+
+/// Puts the message's own presence map and template id around a program's root.
+pub(super) fn message(plan: &Plan, (id, field): (u32, &Arc<Field>), policy: Policy, root: Block) -> Block {
+    let op = |kind| Op { path: PathId(0), kind };
+    let otherwise = Block([op(OpKind::Fail(FaultKind::UnknownTemplate))].into());
+    let body = Block(
+        [
+            op(OpKind::Get(Wire::Field(field.clone()))),
+            op(OpKind::Switch { arms: [([id.into()].into(), Block::default())].into(), otherwise }),
+        ]
+        .into_iter()
+        .chain(root.0)
+        .collect(),
+    );
+    let argument = segment(field.bits() + plan.bits(), policy);
+    Block([op(OpKind::Region { dialect: &SEGMENT, argument, body })].into())
+}

@@ -1,0 +1,290 @@
+//! What FAST writes for each kind of value.
+
+use alloc::{rc::Rc, sync::Arc};
+
+use super::{
+    decode::is_alone,
+    lowering::Lowering,
+    plan::{Any, Group, Item, Plan, Presence, Union},
+    wide::WIDE,
+};
+use crate::{
+    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
+    layout::Scalar,
+    program::{
+        Block, FaultKind, Op, OpKind, Overflow, Place, Source, TextForm, Wire,
+        state::{Field, PUT_BITS, RESET, SEGMENT, segment},
+    },
+    schema::{DefId, Type},
+};
+
+type Done = Result<(), LowerError>;
+
+impl EncodeDialect for Lowering<'_> {
+    fn scalar(&self, walk: &mut EncodeWalk<'_>, _: &Type, _: Scalar, place: Place) -> Done {
+        let wire = match self.plan(walk.unsupported("there is no field for it"))? {
+            Plan::Scalar(field) => Wire::Field(field),
+            Plan::Word(index) => Wire::Word(index, Scalar::I64),
+            Plan::Wide => Wire::Kernel(&WIDE),
+            plan => return self.alone(walk, plan, |walk| self.scalar(walk, &Type::Bool, Scalar::Bool, place)),
+        };
+        walk.emit(OpKind::Load(place));
+        let (memory, scalar) = (walk.memory_scalar(place)?, wire.scalar());
+        if memory != scalar {
+            walk.emit(OpKind::Convert(scalar));
+        }
+        walk.emit(OpKind::Put(wire));
+        Ok(())
+    }
+
+    fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, wire: Scalar, place: Place) -> Done {
+        self.scalar(walk, &Type::Def(id), wire, place)
+    }
+
+    fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Done {
+        let field = match self.plan(walk.unsupported("there is no field for it"))? {
+            Plan::Text(field) => field,
+            plan => return self.alone(walk, plan, |walk| self.text(walk, ty, place)),
+        };
+        let (bound, utf16_bound) = match ty {
+            Type::String { bound } => (*bound, false),
+            Type::WString { bound } => (*bound, true),
+            _ => (0, false),
+        };
+        let (form, overflow) = (TextForm::Field(field), Overflow::Refuse);
+        walk.emit(OpKind::Text { place, form, bound, utf16_bound, overflow, after: 0 });
+        Ok(())
+    }
+
+    fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Done {
+        match self.plan(walk.unsupported("there is no field for it"))? {
+            Plan::Octets(field) => {
+                walk.emit(OpKind::Octets { place, field: Some(field), bound, overflow: Overflow::Refuse });
+                Ok(())
+            }
+            Plan::Sequence(sequence) => {
+                walk.emit(OpKind::Length(place));
+                walk.emit(OpKind::Put(Wire::Field(sequence.length.clone())));
+                self.elements(walk, (&sequence.element, sequence.bits), element, bound, place)
+            }
+            plan => self.alone(walk, plan, |walk| self.sequence(walk, element, bound, place)),
+        }
+    }
+
+    fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, dims: &[u32], place: Place) -> Done {
+        match self.plan(walk.unsupported("there is no field for it"))? {
+            Plan::Octets(field) => {
+                walk.emit(OpKind::Octets { place, field: Some(field), bound: 0, overflow: Overflow::Refuse });
+                Ok(())
+            }
+            Plan::Sequence(sequence) => {
+                let len = crate::schema::array_len(dims).unwrap_or(0);
+                walk.emit(OpKind::Const(Scalar::U64, len as u128));
+                walk.emit(OpKind::Put(Wire::Field(sequence.length.clone())));
+                self.elements(walk, (&sequence.element, sequence.bits), element, 0, place)
+            }
+            plan => self.alone(walk, plan, |walk| self.array(walk, element, dims, place)),
+        }
+    }
+
+    fn map(&self, walk: &mut EncodeWalk<'_>, key: &Type, value: &Type, bound: u32, place: Place) -> Done {
+        let map = match self.plan(walk.unsupported("there is no field for it"))? {
+            Plan::Map(map) => map,
+            plan => return self.alone(walk, plan, |walk| self.map(walk, key, value, bound, place)),
+        };
+        walk.emit(OpKind::Length(place));
+        walk.emit(OpKind::Put(Wire::Field(map.length.clone())));
+        let fill = |walk: &mut EncodeWalk<'_>, ty: &Type, (plan, bits): (&Plan, u32), place: Place| {
+            self.segmented(walk, bits, |walk| {
+                self.set(plan);
+                walk.value(ty, place)
+            })
+        };
+        let (key, value) = walk.entry(
+            place,
+            |walk, place| fill(walk, key, (&map.key, map.key_bits), place),
+            |walk, place| fill(walk, value, (&map.value, map.value_bits), place),
+        )?;
+        walk.emit(OpKind::Map {
+            place,
+            source: Source::Count,
+            key,
+            value,
+            bound,
+            overflow: Overflow::Refuse,
+            min_wire: 0,
+        });
+        Ok(())
+    }
+
+    fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Done {
+        match self.plan(walk.unsupported("there is no group for it"))? {
+            Plan::Group(group) if is_alone(&group) => {
+                self.alone(walk, Plan::Group(group), |walk| self.structure(walk, id, members))
+            }
+            Plan::Group(group) => self.group(walk, &group, members),
+            Plan::Decimal(field) => {
+                for (index, member) in members.iter().enumerate() {
+                    self.set(&Plan::Word(index as u8));
+                    walk.member(member.member, member.place)?;
+                }
+                walk.emit(OpKind::PutField { field, present: true });
+                Ok(())
+            }
+            _ => Err(walk.unsupported("there is no group for the structure")),
+        }
+    }
+
+    fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Done {
+        match self.plan(walk.unsupported("there is no group for it"))? {
+            Plan::Union(plan) => self.segmented(walk, plan.bits, |walk| self.cases(walk, union, &plan)),
+            Plan::Any(plan) => self.segmented(walk, plan.bits, |walk| self.templates(walk, union, &plan)),
+            plan => self.alone(walk, plan, |walk| self.union(walk, union)),
+        }
+    }
+}
+
+impl Lowering<'_> {
+    /// A value that a group of its own is around.
+    fn alone(&self, walk: &mut EncodeWalk<'_>, plan: Plan, fill: impl FnOnce(&mut EncodeWalk<'_>) -> Done) -> Done {
+        match plan {
+            Plan::Group(group) if is_alone(&group) => {
+                let bits = if group.own { group.bits } else { 0 };
+                self.segmented(walk, bits, |walk| {
+                    self.set(&group.items[0].plan);
+                    fill(walk)
+                })
+            }
+            _ => Err(walk.unsupported("the template has a field of another kind")),
+        }
+    }
+
+    /// Emits what `fill` does in a presence map of its own, if it needs one.
+    fn segmented(&self, walk: &mut EncodeWalk<'_>, bits: u32, fill: impl FnOnce(&mut EncodeWalk<'_>) -> Done) -> Done {
+        if bits == 0 {
+            return fill(walk);
+        }
+        let body = walk.block(fill)?;
+        walk.emit(OpKind::Region { dialect: &SEGMENT, argument: segment(bits, self.plans.policy), body });
+        Ok(())
+    }
+
+    fn elements(
+        &self,
+        walk: &mut EncodeWalk<'_>,
+        (plan, bits): (&Plan, u32),
+        element: &Type,
+        bound: u32,
+        place: Place,
+    ) -> Done {
+        let element = walk.element(place, |walk, place| {
+            self.segmented(walk, bits, |walk| {
+                self.set(plan);
+                walk.value(element, place)
+            })
+        })?;
+        let (source, overflow) = (Source::Count, Overflow::Refuse);
+        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
+        Ok(())
+    }
+
+    fn group(&self, walk: &mut EncodeWalk<'_>, group: &Rc<Group>, members: &[MemberOut<'_>]) -> Done {
+        let bits = if group.own { group.bits } else { 0 };
+        self.segmented(walk, bits, |walk| {
+            if group.reset {
+                self.reset(walk);
+            }
+            group.items.iter().try_for_each(|item| self.item(walk, item, members))
+        })
+    }
+
+    fn reset(&self, walk: &mut EncodeWalk<'_>) {
+        walk.emit(OpKind::Action(&RESET, self.kept()));
+    }
+
+    fn item(&self, walk: &mut EncodeWalk<'_>, item: &Item, members: &[MemberOut<'_>]) -> Done {
+        let Some(name) = &item.member else {
+            if let Presence::Field(field) = &item.presence
+                && field.optional
+            {
+                walk.emit(OpKind::PutField { field: field.clone(), present: false });
+            }
+            return Ok(());
+        };
+        let out = members.iter().find(|out| out.member.name == *name);
+        let out = out.ok_or_else(|| walk.unsupported("the template has a field that the type has not"))?;
+        let present = |walk: &mut EncodeWalk<'_>, place: Place| {
+            if let Presence::Bit = item.presence {
+                walk.emit(OpKind::Action(&PUT_BITS, ONE));
+            }
+            self.set(&item.plan);
+            walk.member(out.member, place)
+        };
+        if !out.member.optional {
+            return present(walk, out.place);
+        }
+        walk.if_present(out, present, |walk| {
+            walk.emit(match &item.presence {
+                Presence::Field(field) => OpKind::PutField { field: field.clone(), present: false },
+                Presence::Bit => OpKind::Action(&PUT_BITS, ZERO),
+                Presence::Always => OpKind::Fail(FaultKind::Unrepresentable),
+            });
+            Ok(())
+        })
+    }
+
+    fn cases(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>, plan: &Rc<Union>) -> Done {
+        let discriminator = || OpKind::Put(Wire::Field(plan.discriminator.clone()));
+        walk.union_arms(
+            union,
+            |walk, case, place| {
+                let index = plan.cases.iter().position(|(name, _)| *name == case.member.name);
+                let index = index.ok_or_else(|| walk.unsupported("the template has no such case"))?;
+                walk.emit(discriminator());
+                walk.emit(OpKind::Action(&PUT_BITS, ONE | index as u64));
+                self.alone(walk, plan.cases[index].1.clone(), |walk| walk.member(&case.member, place))
+            },
+            |walk| {
+                walk.emit(discriminator());
+                Ok(())
+            },
+        )
+    }
+
+    fn templates(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>, plan: &Rc<Any>) -> Done {
+        walk.union_arms(
+            union,
+            |walk, case, place| {
+                let found = plan.cases.iter().find(|(name, ..)| *name == case.member.name);
+                let Some((_, id, plan_of)) = found else { return Err(walk.unsupported("there is no such template")) };
+                walk.emit(OpKind::Const(Scalar::U64, (*id).into()));
+                walk.emit(OpKind::Put(Wire::Field(plan.id.clone())));
+                self.set(plan_of);
+                walk.member(&case.member, place)
+            },
+            |walk| {
+                walk.emit(OpKind::Fail(FaultKind::UnknownTemplate));
+                Ok(())
+            },
+        )
+    }
+}
+
+/// Puts the message's own presence map and template id around a program's root.
+pub(super) fn message(
+    plan: &Plan,
+    (id, field): (u32, &Arc<Field>),
+    policy: crate::program::state::Policy,
+    root: Block,
+) -> Block {
+    let op = |kind| Op { path: crate::program::PathId(0), kind };
+    let head = [op(OpKind::Const(Scalar::U64, id.into())), op(OpKind::Put(Wire::Field(field.clone())))];
+    let body = Block(head.into_iter().chain(root.0).collect());
+    let argument = segment(field.bits() + plan.bits(), policy);
+    Block([op(OpKind::Region { dialect: &SEGMENT, argument, body })].into())
+}
+
+/// A one in the presence map.
+const ONE: u64 = 1 << 32;
+/// A zero.
+const ZERO: u64 = 1;

@@ -1,0 +1,171 @@
+//! FAST 1.1 (FIX Adapted for STreaming): fields without tags or lengths, each told by how it differs from the one before.
+//!
+//! A set of [templates](template) says what the fields are. [`FAST`] derives it from the type; [`Fast`] takes one: for a foreign feed
+//! [`Fast::feed`] makes the type of the template as well. What is derived, and what stands for types that FAST lacks, is in `spec/fast.md`.
+//!
+//! An encoder or decoder that is asked without a [`State`](crate::program::State) takes each message as the first of a stream: that is what a
+//! key frame is. With a state, messages refer to those before.
+//!
+//! ```
+//! use polywire_core::{codec::{Decoder, Encoder, Options, fast::FAST}, program::State};
+//! # use polywire_core as polywire;
+//!
+//! #[derive(Default, Debug, PartialEq, polywire_derive::Message)]
+//! struct Tick { symbol: String, price: f64, count: u32 }
+//!
+//! let encoder = Encoder::<Tick>::new(&FAST, &Options::default())?;
+//! let decoder = Decoder::<Tick>::new(&FAST, &Options::default(), encoder.schema())?;
+//! let (mut writer, mut reader) = (encoder.state().unwrap(), decoder.state().unwrap());
+//! let (mut tick, mut back) = (Tick { symbol: "POLY".into(), price: 17.25, count: 100 }, Tick::default());
+//! for size in [13, 3, 3] {
+//!     let mut bytes = Vec::new();
+//!     encoder.encode_with(&mut writer, true, &tick, &mut bytes)?;
+//!     decoder.decode_with(&mut reader, true, &bytes, &mut back)?;
+//!     assert_eq!((bytes.len(), &back), (size, &tick));
+//!     tick.price += 0.25;
+//!     tick.count += 1;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use alloc::{format, sync::Arc};
+
+use super::{
+    Codec, LowerError, OptionSpec, Options, Properties,
+    lower::{decode as decoding, encode as encoding},
+};
+use crate::{
+    layout::Layout,
+    program::{Program, state::Policy},
+    schema::Schema,
+};
+
+mod bind;
+mod decode;
+mod derive;
+mod encode;
+mod lowering;
+mod names;
+mod plan;
+mod schema;
+pub mod template;
+mod wide;
+
+use template::TemplateSet;
+
+/// FAST with templates derived from the type.
+pub static FAST: Fast = Fast { templates: None };
+
+/// FAST with templates of one's own: derived from each type if there are none.
+#[derive(Clone, Debug, Default)]
+pub struct Fast {
+    templates: Option<Arc<TemplateSet>>,
+}
+
+static OPTIONS: &[OptionSpec] = &[OptionSpec {
+    name: "deviations",
+    values: &["reject", "report", "ignore"],
+    help: "what happens to deviations that the specification calls reportable, R1 to R9: refused (default), noted, or let pass",
+}];
+
+static PROPERTIES: Properties = Properties {
+    summary: "what changes, and nothing else: market data's format for thin links",
+    text: false,
+    self_describing: false,
+    stateful: true,
+    typical_use: "streams of like messages over links where bytes count",
+    specification: "FIX Protocol, FAST Specification 1.1",
+};
+
+impl Fast {
+    /// FAST with these templates.
+    pub fn new(templates: TemplateSet) -> Fast {
+        Fast { templates: Some(Arc::new(templates)) }
+    }
+
+    /// FAST with the templates of a foreign feed, and the type that they make: one template's structure, or a union that ids select.
+    pub fn feed(templates: TemplateSet) -> Result<(Fast, Schema), LowerError> {
+        let schema = schema::schema(&templates)?;
+        Ok((Fast::new(templates), schema))
+    }
+
+    /// The templates that are used for a type.
+    pub fn templates(&self, schema: &Schema) -> Result<Arc<TemplateSet>, LowerError> {
+        match &self.templates {
+            Some(templates) => Ok(templates.clone()),
+            None => TemplateSet::for_schema(schema).map(Arc::new),
+        }
+    }
+
+    fn plans(&self, options: &Options, schema: &Schema) -> Result<plan::Plans, LowerError> {
+        let policy = match options.value("deviations") {
+            None | Some("reject") => Policy::Reject,
+            Some("report") => Policy::Report,
+            Some("ignore") => Policy::Ignore,
+            Some(other) => return Err(LowerError::Option(format!("'deviations' is not '{other}'"))),
+        };
+        bind::bind(&*self.templates(schema)?, schema, policy)
+    }
+}
+
+impl TemplateSet {
+    /// The templates of a type of ours.
+    pub fn for_schema(schema: &Schema) -> Result<TemplateSet, LowerError> {
+        derive::templates(schema, &mut derive::as_it_is)
+    }
+
+    /// The same; `choose` may change each field, given its path: its operator and its initial value.
+    pub fn for_schema_with(
+        schema: &Schema,
+        mut choose: impl FnMut(&str, &mut template::Field),
+    ) -> Result<TemplateSet, LowerError> {
+        derive::templates(schema, &mut choose)
+    }
+
+    /// The type of messages of these templates.
+    pub fn schema(&self) -> Result<Schema, LowerError> {
+        schema::schema(self)
+    }
+}
+
+impl Codec for Fast {
+    fn name(&self) -> &'static str {
+        "fast"
+    }
+
+    fn properties(&self) -> &'static Properties {
+        &PROPERTIES
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        OPTIONS
+    }
+
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+        let plans = self.plans(options, schema)?;
+        let mut program = encoding::lower(&lowering::Lowering::new(&plans), schema, layout)?;
+        if let Some((id, field)) = &plans.id {
+            let root = core::mem::take(&mut program.root);
+            program.root = encode::message(&plans.root, (*id, field), plans.policy, root);
+        }
+        program.bank = Some(Arc::new(plans.bank));
+        Ok(program)
+    }
+
+    fn lower_decode(
+        &self,
+        options: &Options,
+        writer: &Schema,
+        reader: &Schema,
+        layout: &Arc<Layout>,
+    ) -> Result<Program, LowerError> {
+        let plans = self.plans(options, writer)?;
+        let mut program = decoding::lower(&lowering::Lowering::new(&plans), writer, reader, layout)?;
+        if let Some((id, field)) = &plans.id {
+            let root = core::mem::take(&mut program.root);
+            program.root = decode::message(&plans.root, (*id, field), plans.policy, root);
+        }
+        program.bank = Some(Arc::new(plans.bank));
+        Ok(program)
+    }
+}

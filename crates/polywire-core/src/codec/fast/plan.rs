@@ -1,0 +1,321 @@
+//! What templates mean for a type: each value's fields, with their slots.
+
+use alloc::{boxed::Box, collections::BTreeMap, format, rc::Rc, string::String, sync::Arc, vec::Vec};
+
+use super::template::{self, Dictionary, FieldType, Name, OperatorKind};
+use crate::program::state::{Bank, Field, FieldKind, Initial, Operator, Policy};
+
+/// How a value of the type is written.
+#[derive(Clone, Debug)]
+pub(super) enum Plan {
+    /// A number, boolean, character or enum.
+    Scalar(Arc<Field>),
+    /// A structure of exponent and mantissa.
+    Decimal(Arc<Field>),
+    /// One of the two, while they are on their way.
+    Word(u8),
+    /// A string.
+    Text(Arc<Field>),
+    /// A sequence or array of octets.
+    Octets(Arc<Field>),
+    /// A `long double`: the bytes of a byte vector.
+    Wide,
+    /// A structure.
+    Group(Rc<Group>),
+    /// A sequence or array.
+    Sequence(Rc<Sequence>),
+    /// A map.
+    Map(Rc<Map>),
+    /// A union of ours.
+    Union(Rc<Union>),
+    /// A message of any template.
+    Any(Rc<Any>),
+    /// [`Plans::referred`]: what contains itself.
+    Refer(usize),
+}
+
+/// Members in the order of their fields.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    pub items: Vec<Item>,
+    /// Bits that they need of the presence map they are in.
+    pub bits: u32,
+    /// It has a presence map of its own.
+    pub own: bool,
+    /// All previous values are forgotten before it.
+    pub reset: bool,
+}
+
+/// A member.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    /// None for a field that the type does not have.
+    pub member: Option<String>,
+    pub presence: Presence,
+    pub plan: Plan,
+}
+
+/// How absence is said.
+#[derive(Clone, Debug)]
+pub(super) enum Presence {
+    /// It is always there.
+    Always,
+    /// By the field, or by the length.
+    Field(Arc<Field>),
+    /// By a bit.
+    Bit,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Sequence {
+    pub length: Arc<Field>,
+    pub element: Plan,
+    /// Bits of an element's presence map.
+    pub bits: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Map {
+    pub length: Arc<Field>,
+    pub key: Plan,
+    pub key_bits: u32,
+    pub value: Plan,
+    pub value_bits: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Union {
+    pub discriminator: Arc<Field>,
+    /// By name, in order.
+    pub cases: Vec<(String, Plan)>,
+    /// Bits of its own presence map.
+    pub bits: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Any {
+    pub id: Arc<Field>,
+    pub cases: Vec<(String, u32, Plan)>,
+    pub bits: u32,
+}
+
+/// All of a type.
+#[derive(Debug)]
+pub(super) struct Plans {
+    pub root: Plan,
+    /// The template's id, if the root is no [`Plan::Any`], and its field.
+    pub id: Option<(u32, Arc<Field>)>,
+    pub referred: Vec<Plan>,
+    pub bank: Bank,
+    pub policy: Policy,
+}
+
+impl Plan {
+    /// Bits that it needs of the presence map it is in.
+    pub fn bits(&self) -> u32 {
+        match self {
+            Plan::Scalar(field) | Plan::Decimal(field) | Plan::Text(field) | Plan::Octets(field) => field.bits(),
+            Plan::Group(group) if !group.own => group.bits,
+            Plan::Sequence(sequence) => sequence.length.bits(),
+            Plan::Map(map) => map.length.bits(),
+            Plan::Word(_) | Plan::Wide | Plan::Group(_) | Plan::Union(_) | Plan::Any(_) | Plan::Refer(_) => 0,
+        }
+    }
+
+    /// Bytes that it takes at least, presence maps of its own included.
+    pub fn min_wire(&self) -> u32 {
+        match self {
+            Plan::Scalar(field) | Plan::Decimal(field) | Plan::Text(field) | Plan::Octets(field) => field.min_wire(),
+            Plan::Group(group) => {
+                let items = group.items.iter().map(Item::min_wire).fold(0, u32::saturating_add);
+                items.saturating_add(u32::from(group.own && group.bits > 0))
+            }
+            Plan::Sequence(sequence) => sequence.length.min_wire(),
+            Plan::Map(map) => map.length.min_wire(),
+            Plan::Union(_) | Plan::Any(_) => 1,
+            Plan::Word(_) | Plan::Wide | Plan::Refer(_) => 0,
+        }
+    }
+}
+
+impl Item {
+    fn min_wire(&self) -> u32 {
+        match &self.presence {
+            Presence::Always => self.plan.min_wire(),
+            Presence::Field(field) => field.min_wire(),
+            Presence::Bit => 0,
+        }
+    }
+}
+
+impl Group {
+    /// A group of items.
+    pub fn new(items: Vec<Item>, own: bool) -> Group {
+        let bit = |item: &Item| u32::from(matches!(item.presence, Presence::Bit)) + item.plan.bits();
+        Group { bits: items.iter().map(bit).sum(), items, own, reset: false }
+    }
+}
+
+/// Which dictionaries are meant where a field stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scope {
+    pub template: Name,
+    pub type_ref: Option<Name>,
+}
+
+impl Scope {
+    /// The scope inside what may name another type.
+    pub fn of_type(&self, type_ref: &Option<Name>) -> Scope {
+        Scope { template: self.template.clone(), type_ref: type_ref.clone().or_else(|| self.type_ref.clone()) }
+    }
+}
+
+/// Gives slots to keys.
+#[derive(Default)]
+pub(super) struct Slots {
+    /// By dictionary and key; the number says which part of a value it is.
+    values: BTreeMap<(String, Name, u8), u32>,
+    texts: BTreeMap<(String, Name), u32>,
+    policy: Policy,
+}
+
+impl Slots {
+    /// None yet.
+    pub fn new(policy: Policy) -> Slots {
+        Slots { policy, ..Slots::default() }
+    }
+
+    /// As many slots as were given.
+    pub fn bank(&self) -> Bank {
+        Bank { slots: self.values.len() as u32, texts: self.texts.len() as u32 }
+    }
+
+    fn value(&mut self, dictionary: &str, key: &Name, part: u8) -> u32 {
+        let next = self.values.len() as u32;
+        *self.values.entry((dictionary.into(), key.clone(), part)).or_insert(next)
+    }
+
+    fn text(&mut self, dictionary: &str, key: &Name) -> u32 {
+        let next = self.texts.len() as u32;
+        *self.texts.entry((dictionary.into(), key.clone())).or_insert(next)
+    }
+
+    /// The field of template ids: a mandatory copy in the global dictionary, under a key that nobody can write.
+    pub fn template_id(&mut self) -> Arc<Field> {
+        let field = template::Field { name: Name::local(" id"), ..template::Field::new("", FieldType::U32) };
+        Arc::new(self.field(&field.with(OperatorKind::Copy), &Scope::default()))
+    }
+
+    /// A field of a template.
+    pub fn field(&mut self, field: &template::Field, scope: &Scope) -> Field {
+        let int = |bits| FieldType::Int { signed: true, bits };
+        let Some(mantissa) = &field.mantissa else {
+            return self.part(field, (field.ty, &field.operator, field.optional), scope);
+        };
+        // Exponent and mantissa share the decimal's name, but not their previous values.
+        let part = |name: &str| template::Field {
+            name: Name { local: format!("{} {name}", field.name.local), ..field.name.clone() },
+            ..field.clone()
+        };
+        let exponent = self.part(&part("exponent"), (int(32), &field.operator, field.optional), scope);
+        let mantissa = self.part(&part("mantissa"), (int(64), mantissa, false), scope);
+        Field {
+            kind: FieldKind::Split(Box::new([exponent, mantissa])),
+            optional: field.optional,
+            operator: Operator::None,
+            slot: 0,
+            text: 0,
+            tag: tag(FieldType::Decimal),
+            initial: None,
+            policy: self.policy,
+        }
+    }
+
+    fn part(
+        &mut self,
+        field: &template::Field,
+        (ty, operator, optional): (FieldType, &template::Operator, bool),
+        scope: &Scope,
+    ) -> Field {
+        let key = operator.key.as_ref().unwrap_or(&field.name);
+        let (mut slot, mut text) = (0, 0);
+        if operator.kind.has_dictionary() {
+            let dictionary = dictionary(&operator.dictionary, scope);
+            slot = self.value(&dictionary, key, 0);
+            text = match ty {
+                FieldType::Int { .. } => 0,
+                FieldType::Decimal => self.value(&dictionary, key, 1),
+                _ => self.text(&dictionary, key),
+            };
+        }
+        Field {
+            kind: kind(ty),
+            optional,
+            operator: meaning(operator.kind),
+            slot,
+            text,
+            tag: tag(ty),
+            initial: operator.initial.as_ref().map(initial),
+            policy: self.policy,
+        }
+    }
+}
+
+/// The name of a dictionary: of a template, of a type, the only one, or the user's.
+fn dictionary(dictionary: &Dictionary, scope: &Scope) -> String {
+    match dictionary {
+        Dictionary::Global => "global".into(),
+        Dictionary::Template => format!("template {}", scope.template),
+        Dictionary::Type => match &scope.type_ref {
+            Some(name) => format!("type {name}"),
+            None => "type".into(),
+        },
+        Dictionary::Named(name) => format!("named {name}"),
+    }
+}
+
+fn kind(ty: FieldType) -> FieldKind {
+    match ty {
+        FieldType::Int { signed, bits } => {
+            let (min, max) = template::range(signed, bits);
+            FieldKind::Int { signed, min, max }
+        }
+        FieldType::Decimal => FieldKind::Decimal,
+        FieldType::Ascii => FieldKind::Ascii,
+        FieldType::Unicode => FieldKind::Unicode,
+        FieldType::Bytes => FieldKind::Bytes,
+    }
+}
+
+/// What a slot is marked with: each type has its own, since a previous value of another type is an error.
+fn tag(ty: FieldType) -> u8 {
+    match ty {
+        FieldType::Int { signed, bits } => 2 + 2 * bits.trailing_zeros() as u8 + u8::from(signed),
+        FieldType::Decimal => 20,
+        FieldType::Ascii => 21,
+        FieldType::Unicode => 22,
+        FieldType::Bytes => 23,
+    }
+}
+
+fn meaning(kind: OperatorKind) -> Operator {
+    match kind {
+        OperatorKind::None => Operator::None,
+        OperatorKind::Constant => Operator::Constant,
+        OperatorKind::Default => Operator::Default,
+        OperatorKind::Copy => Operator::Copy,
+        OperatorKind::Increment => Operator::Increment,
+        OperatorKind::Delta => Operator::Delta,
+        OperatorKind::Tail => Operator::Tail,
+    }
+}
+
+fn initial(value: &template::Initial) -> Initial {
+    match value {
+        template::Initial::Int(value) => Initial::Int(*value as u64),
+        template::Initial::Decimal { exponent, mantissa } => {
+            Initial::Decimal { exponent: (*exponent).into(), mantissa: *mantissa }
+        }
+        template::Initial::Bytes(bytes) => Initial::Bytes(bytes.clone()),
+    }
+}

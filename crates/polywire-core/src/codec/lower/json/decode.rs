@@ -1,0 +1,201 @@
+//! Lowering for decoding.
+
+use alloc::{string::ToString, sync::Arc, vec::Vec};
+
+use super::{
+    Style,
+    encode::MAX_RANK,
+    marks::{
+        ARRAY, CASE, CLOSE, EXPECT, FIELDS, FLAG_BITS, KEY_NAMED, MAP, MATRICES, MEMBERS, NAMED, NULL, SHAPE, SKIP,
+        TEXT, UNION,
+    },
+    quoted,
+    scalars::{self, Form},
+};
+use crate::{
+    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, symbols},
+    layout::Scalar,
+    program::{Arm, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
+    schema::{DefId, DefKind, Type},
+};
+
+pub(super) struct Dialect(pub Style);
+
+type Lowered = Result<(), LowerError>;
+
+impl DecodeDialect for Dialect {
+    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {
+        if slot.place == Place::Sink {
+            return skip(walk);
+        }
+        let Type::Def(id) = ty else {
+            return walk.get(ty, Wire::Kernel(scalars::kernel(ty, wire, Form::Value)), slot);
+        };
+        let wire = match symbols::flags(walk.writer(), *id) {
+            Some(flags) => Wire::Symbol(&FLAG_BITS, flags),
+            None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.writer(), *id, &str::to_string)),
+        };
+        walk.get(ty, wire, slot)
+    }
+
+    fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Lowered {
+        if slot.place == Place::Sink {
+            return skip(walk);
+        }
+        let literals = symbols::literals(walk.writer(), id, walk.default_literal(slot));
+        walk.get(&Type::Def(id), Wire::Symbol(&NAMED, literals), slot)
+    }
+
+    fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
+        walk.text(TextForm::Kernel(&TEXT), slot)
+    }
+
+    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
+        if slot.place == Place::Sink {
+            return skip(walk);
+        }
+        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
+        self.elements(walk, element, slot, Source::Dialect(&ARRAY), bound, overflow)
+    }
+
+    fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, dims: &[u32], slot: &Slot<'_>) -> Lowered {
+        if slot.place == Place::Sink {
+            return skip(walk);
+        }
+        if dims.len() > MAX_RANK {
+            return Err(walk.unsupported("an array of more than eight dimensions"));
+        }
+        let Some(dialect) = dims.len().checked_sub(2).and_then(|i| MATRICES.get(i)) else {
+            return self.elements(walk, element, slot, Source::Dialect(&ARRAY), 0, Overflow::Refuse);
+        };
+        for (level, len) in dims.iter().enumerate() {
+            walk.emit(OpKind::Action(&SHAPE, (level as u64) << 32 | u64::from(*len)));
+        }
+        self.one_by_one(walk, element, slot, Source::Dialect(dialect), 0, Overflow::Refuse)
+    }
+
+    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
+        if slot.place == Place::Sink {
+            return skip(walk);
+        }
+        let bound = walk.bound(slot);
+        let (key, value) = walk.entry(
+            slot,
+            |walk, slot| {
+                self.key(walk, key, slot)?;
+                walk.emit(OpKind::Action(&EXPECT, b':'.into()));
+                Ok(())
+            },
+            |walk, slot| walk.value(value, slot),
+        )?;
+        let source = Source::Dialect(&MAP);
+        let (place, overflow) = (slot.place, walk.overflow(slot));
+        walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 1 });
+        Ok(())
+    }
+
+    fn structure(&self, walk: &mut DecodeWalk<'_>, _: DefId, members: &[MemberIn<'_>]) -> Lowered {
+        // What the reader lacks is passed over like any name that nobody knows, unless it must be understood.
+        let known = members.iter().filter(|member| member.reader.is_some() || member.must_be_understood());
+        let arms = known.map(|member| {
+            let name = [&quoted(&member.writer.name)[..], b":"].concat();
+            let body = walk.block(|walk| member_or_null(walk, member))?;
+            let absent = walk.block(|walk| match member.writer.optional {
+                true => walk.absent(member),
+                false => walk.missing(member),
+            })?;
+            Ok(Arm { key: key(member.writer.id, &name), body, absent })
+        });
+        let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
+        let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
+        walk.emit(OpKind::Members { dialect: &MEMBERS, arms, table });
+        Ok(())
+    }
+
+    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
+        if union.slot.place == Place::Sink {
+            return skip(walk);
+        }
+        let writer = walk.writer();
+        let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
+        let head = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
+        walk.emit(OpKind::Get(Wire::Symbol(&UNION, head)));
+        walk.emit(OpKind::Check(symbols::discriminators(writer, union)));
+        walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
+            walk.emit(OpKind::Get(Wire::Symbol(&CASE, symbols::only(&case.member.name))));
+            walk.case_value(case)
+        })?;
+        walk.emit(OpKind::Action(&CLOSE, b'}'.into()));
+        Ok(())
+    }
+}
+
+impl Dialect {
+    fn key(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Lowered {
+        let writer = walk.writer();
+        match writer.resolve(ty) {
+            Type::Def(id) => {
+                let literals = symbols::literals(writer, *id, walk.default_literal(slot));
+                walk.get(ty, Wire::Symbol(&KEY_NAMED, literals), slot)
+            }
+            ty @ (Type::String { .. } | Type::WString { .. }) => self.text(walk, ty, slot),
+            ty => match crate::codec::lower::scalar_of(ty) {
+                Some(scalar) => walk.get(ty, Wire::Kernel(scalars::kernel(ty, scalar, Form::Key)), slot),
+                None => Err(walk.unsupported("a map's key of this type")),
+            },
+        }
+    }
+
+    fn elements(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        element: &Type,
+        slot: &Slot<'_>,
+        source: Source,
+        bound: u32,
+        overflow: Overflow,
+    ) -> Lowered {
+        let writer = walk.writer();
+        let ty = writer.resolve(element);
+        let kernel = walk.slice_scalar(ty, slot).and_then(|scalar| scalars::slice(ty, scalar, self.0.form, false));
+        match kernel {
+            Some(kernel) => {
+                walk.emit(OpKind::Slice { place: slot.place, kernel, bound, overflow });
+                Ok(())
+            }
+            None => self.one_by_one(walk, element, slot, source, bound, overflow),
+        }
+    }
+
+    fn one_by_one(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        element: &Type,
+        slot: &Slot<'_>,
+        source: Source,
+        bound: u32,
+        overflow: Overflow,
+    ) -> Lowered {
+        let element = walk.element(slot, |walk, slot| walk.value(element, slot))?;
+        walk.emit(OpKind::Sequence { place: slot.place, source, element, bound, overflow, min_wire: 1 });
+        Ok(())
+    }
+}
+
+/// A member's value; where it may be absent, `null` says that it is.
+fn member_or_null(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Lowered {
+    if !member.writer.optional && !member.reader.is_some_and(|(reader, _)| reader.optional) {
+        return walk.member(member);
+    }
+    let then = walk.block(|walk| walk.absent(member))?;
+    let otherwise = walk.block(|walk| walk.member(member))?;
+    walk.emit(OpKind::Test(&NULL));
+    walk.emit(OpKind::If { then, otherwise });
+    Ok(())
+}
+
+/// The reader does not want it.
+fn skip(walk: &mut DecodeWalk<'_>) -> Lowered {
+    walk.emit(OpKind::Action(&SKIP, 0));
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! Lowering for encoding.
+
+use alloc::{boxed::Box, string::ToString};
+
+use super::{
+    Style,
+    marks::{CLOSE, FIELDS, FLAG_BITS, FLAG_NAMES, KEY_NAMED, NAMED, NUMBERED, ROWS, TEXT},
+    quoted,
+    scalars::{self, Form},
+};
+use crate::{
+    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, symbols},
+    layout::{Kind, Scalar},
+    program::{Block, OpKind, Overflow, Place, Source, TextForm, Wire},
+    schema::{Case, Def, DefId, DefKind, Type, array_len},
+};
+
+pub(super) struct Dialect(pub Style);
+
+type Lowered = Result<(), LowerError>;
+
+/// Ranks of arrays that there are dialects for.
+pub(super) const MAX_RANK: usize = 8;
+
+impl EncodeDialect for Dialect {
+    fn scalar(&self, walk: &mut EncodeWalk<'_>, ty: &Type, _: Scalar, place: Place) -> Lowered {
+        let Type::Def(id) = ty else {
+            return self.plain(walk, ty, place, self.0.form);
+        };
+        let wire = match symbols::flags(walk.schema(), *id) {
+            Some(flags) if self.0.flag_names => Wire::Symbol(&FLAG_NAMES, flags),
+            Some(flags) if self.0.form == Form::Value => Wire::Symbol(&FLAG_BITS, flags),
+            Some(_) => return self.plain(walk, &Type::Uint64, place, self.0.form),
+            None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.schema(), *id, &str::to_string)),
+        };
+        put(walk, place, wire)
+    }
+
+    fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, _: Scalar, place: Place) -> Lowered {
+        let kernel = if self.0.enum_numbers { &NUMBERED } else { &NAMED };
+        let literals = symbols::literals(walk.schema(), id, None);
+        put(walk, place, Wire::Symbol(kernel, literals))
+    }
+
+    fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {
+        let (bound, utf16_bound) = match ty {
+            Type::String { bound } => (*bound, false),
+            Type::WString { bound } => (*bound, true),
+            _ => (0, false),
+        };
+        let (form, overflow) = (TextForm::Kernel(&TEXT), Overflow::Refuse);
+        walk.emit(OpKind::Text { place, form, bound, utf16_bound, overflow, after: 0 });
+        Ok(())
+    }
+
+    fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Lowered {
+        self.elements(walk, element, bound, place)
+    }
+
+    fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, dims: &[u32], place: Place) -> Lowered {
+        if dims.len() > MAX_RANK || array_len(dims).is_none() {
+            return Err(walk.unsupported("an array of more than eight dimensions"));
+        }
+        // Written as one array, and then broken into rows, the innermost first.
+        match dims.split_first() {
+            Some((_, inner)) if !inner.is_empty() => self.rows(walk, element, inner, place),
+            _ => self.elements(walk, element, 0, place),
+        }
+    }
+
+    fn map(&self, walk: &mut EncodeWalk<'_>, key: &Type, value: &Type, bound: u32, place: Place) -> Lowered {
+        literal(walk, b"{");
+        let (key, value) = walk.entry(
+            place,
+            |walk, place| {
+                self.key(walk, key, place)?;
+                literal(walk, b":");
+                Ok(())
+            },
+            |walk, place| {
+                walk.value(value, place)?;
+                literal(walk, b",");
+                Ok(())
+            },
+        )?;
+        walk.emit(OpKind::Map {
+            place,
+            source: Source::Count,
+            key,
+            value,
+            bound,
+            overflow: Default::default(),
+            min_wire: 0,
+        });
+        close(walk, b'}');
+        Ok(())
+    }
+
+    fn structure(&self, walk: &mut EncodeWalk<'_>, _: DefId, members: &[MemberOut<'_>]) -> Lowered {
+        literal(walk, b"{");
+        // Behind the first member that is always there, each brings the comma in front; before it, the one behind.
+        let mut comma_in_front = false;
+        for out in members {
+            let always = !out.member.optional || self.0.write_null;
+            let leading: &[u8] = if comma_in_front { b"," } else { b"" };
+            let trailing: &[u8] = if comma_in_front || always { b"" } else { b"," };
+            let name = [leading, &quoted(&out.member.name), b":"].concat();
+            if !out.member.optional {
+                literal(walk, &name);
+                walk.member(out.member, out.place)?;
+            } else {
+                let present = |walk: &mut EncodeWalk<'_>, place| {
+                    literal(walk, &name);
+                    walk.member(out.member, place)?;
+                    literal(walk, trailing);
+                    Ok(())
+                };
+                let absent = |walk: &mut EncodeWalk<'_>| {
+                    if always {
+                        literal(walk, &[&name, &b"null"[..]].concat());
+                    }
+                    Ok(())
+                };
+                walk.if_present(out, present, absent)?;
+            }
+            comma_in_front |= always;
+        }
+        match comma_in_front {
+            true => literal(walk, b"}"),
+            false => close(walk, b'}'),
+        }
+        Ok(())
+    }
+
+    fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowered {
+        let arm = |walk: &mut EncodeWalk<'_>, case: &Case, place| {
+            literal(walk, b"{");
+            self.discriminator(walk, union, case)?;
+            literal(walk, &[&quoted(&case.member.name)[..], b":"].concat());
+            walk.member(&case.member, place)?;
+            literal(walk, b"}");
+            Ok(())
+        };
+        let none = |walk: &mut EncodeWalk<'_>| {
+            literal(walk, b"{\"$discriminator\":");
+            self.put_discriminator(walk, union)?;
+            literal(walk, b"}");
+            Ok(())
+        };
+        walk.union_arms(union, arm, none)
+    }
+}
+
+impl Dialect {
+    fn plain(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, form: Form) -> Lowered {
+        let memory = walk.memory_scalar(place)?;
+        put(walk, place, Wire::Kernel(scalars::kernel(ty, memory, form)))
+    }
+
+    fn key(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {
+        match walk.schema().resolve(ty) {
+            Type::Def(id) => {
+                let literals = symbols::literals(walk.schema(), *id, None);
+                put(walk, place, Wire::Symbol(&KEY_NAMED, literals))
+            }
+            ty @ (Type::String { .. } | Type::WString { .. }) => self.text(walk, ty, place),
+            ty => self.plain(walk, ty, place, Form::Key),
+        }
+    }
+
+    /// All elements in one array.
+    fn elements(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Lowered {
+        if let Some(kernel) = self.slice(walk, element, place) {
+            walk.emit(OpKind::Slice { place, kernel, bound, overflow: Overflow::Refuse });
+            return Ok(());
+        }
+        self.one_by_one(walk, element, bound, place)
+    }
+
+    fn slice(
+        &self,
+        walk: &EncodeWalk<'_>,
+        element: &Type,
+        place: Place,
+    ) -> Option<&'static crate::program::SliceKernel> {
+        let scalar = match walk.kind(place)? {
+            Kind::Sequence(sequence) => walk.scalar_node(sequence.element)?,
+            Kind::Array { element, .. } => walk.scalar_node(*element)?,
+            _ => return None,
+        };
+        match walk.schema().resolve(element) {
+            Type::Def(_) => None,
+            ty => scalars::slice(ty, scalar, self.0.form, self.0.byte_arrays),
+        }
+    }
+
+    fn one_by_one(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Lowered {
+        literal(walk, b"[");
+        let element = walk.element(place, |walk, place| {
+            walk.value(element, place)?;
+            literal(walk, b",");
+            Ok(())
+        })?;
+        let (source, overflow) = (Source::Count, Overflow::Refuse);
+        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
+        close(walk, b']');
+        Ok(())
+    }
+
+    fn rows(&self, walk: &mut EncodeWalk<'_>, element: &Type, inner: &[u32], place: Place) -> Lowered {
+        let Some((row, inner)) = inner.split_first() else {
+            // Octets of several dimensions are numbers, for base64 has no rows.
+            return self.one_by_one(walk, element, 0, place);
+        };
+        let body = walk.block(|walk| self.rows(walk, element, inner, place))?;
+        walk.emit(OpKind::Region { dialect: &ROWS, argument: (*row).into(), body });
+        Ok(())
+    }
+
+    /// In front of a case's value: the discriminator, unless it is the case's first label.
+    fn discriminator(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>, case: &Case) -> Lowered {
+        let first = case.labels.first();
+        if first.is_some() && case.labels.len() == 1 && !case.is_default {
+            return Ok(());
+        }
+        let otherwise = walk.block(|walk| {
+            literal(walk, b"\"$discriminator\":");
+            self.put_discriminator(walk, union)?;
+            literal(walk, b",");
+            Ok(())
+        })?;
+        match first {
+            Some(label) => {
+                let arms = [([*label].into(), Block::default())].into();
+                walk.emit(OpKind::Switch { arms, otherwise });
+            }
+            None => otherwise.0.into_iter().for_each(|op| walk.emit(op.kind)),
+        }
+        Ok(())
+    }
+
+    /// The discriminator, which is in the accumulator, as its type is written.
+    fn put_discriminator(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowered {
+        let ty = walk.schema().resolve(union.discriminator);
+        if let Some(Def { kind: DefKind::Enum { .. }, .. }) = walk.schema().def_of(ty)
+            && let Type::Def(id) = ty
+        {
+            let kernel = if self.0.enum_numbers { &NUMBERED } else { &NAMED };
+            let literals = symbols::literals(walk.schema(), *id, None);
+            walk.emit(OpKind::Put(Wire::Symbol(kernel, literals)));
+            return Ok(());
+        }
+        if union.wire == Scalar::Bool {
+            let word = |walk: &mut EncodeWalk<'_>, text: &[u8]| {
+                walk.block(|walk| {
+                    literal(walk, text);
+                    Ok(())
+                })
+            };
+            let (no, yes) = (word(walk, b"false")?, word(walk, b"true")?);
+            walk.emit(OpKind::Switch { arms: [([0].into(), no)].into(), otherwise: yes });
+            return Ok(());
+        }
+        walk.emit(OpKind::Convert(union.wire));
+        walk.emit(OpKind::Put(Wire::Kernel(scalars::kernel(ty, union.wire, Form::Value))));
+        Ok(())
+    }
+}
+
+/// Emits what writes a scalar of memory, in the type that its form on the wire wants.
+fn put(walk: &mut EncodeWalk<'_>, place: Place, wire: Wire) -> Lowered {
+    let memory = walk.memory_scalar(place)?;
+    walk.emit(OpKind::Load(place));
+    if memory != wire.scalar() {
+        walk.emit(OpKind::Convert(wire.scalar()));
+    }
+    walk.emit(OpKind::Put(wire));
+    Ok(())
+}
+
+fn literal(walk: &mut EncodeWalk<'_>, bytes: &[u8]) {
+    walk.emit(OpKind::Literal(Box::from(bytes)));
+}
+
+fn close(walk: &mut EncodeWalk<'_>, bracket: u8) {
+    walk.emit(OpKind::Action(&CLOSE, bracket.into()));
+}

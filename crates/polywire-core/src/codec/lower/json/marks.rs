@@ -1,0 +1,664 @@
+//! What stands between values: brackets, commas, member names, `null`; and sets of names.
+
+use crate::{
+    codec::lower::symbols::{LITERAL, parts},
+    layout::Scalar,
+    program::{
+        ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect,
+        Status, SymbolKernel, SymbolTable, TestKernel, TextKernel,
+        kernels::{json, number, scan},
+    },
+};
+
+/// `}` or `]`, the argument: over the comma behind the last member or element, if there is one.
+pub(super) static CLOSE: ActionKernel = ActionKernel { name: "json close", get: get_close, put: put_close };
+
+extern "C" fn get_close(input: &mut Input<'_>, bracket: u64) -> Status {
+    json::expect(input, bracket as u8)
+}
+
+extern "C" fn put_close(output: &mut Output<'_>, bracket: u64) -> Status {
+    close(output, bracket as u8)
+}
+
+/// Every element is written with a comma behind it. No value ends with one, so that it cannot be mistaken.
+#[inline]
+pub(super) fn close(output: &mut Output<'_>, bracket: u8) -> Status {
+    match output.last() {
+        Some(last) if *last == b',' => {
+            *last = bracket;
+            Status::Ok
+        }
+        _ => output.put(&[bracket]),
+    }
+}
+
+/// The mark that the argument is.
+pub(super) static EXPECT: ActionKernel = ActionKernel { name: "json mark", get: get_close, put: put_close };
+
+/// Passes over a value.
+pub(super) static SKIP: ActionKernel = ActionKernel { name: "json skip", get: get_skip, put: put_close };
+
+extern "C" fn get_skip(input: &mut Input<'_>, _: u64) -> Status {
+    json::skip(input)
+}
+
+/// The message ends here.
+pub(super) static END: ActionKernel = ActionKernel { name: "json end", get: get_end, put: put_close };
+
+extern "C" fn get_end(input: &mut Input<'_>, _: u64) -> Status {
+    json::end(input)
+}
+
+/// `null` comes, and is passed over.
+pub(super) static NULL: TestKernel = TestKernel { name: "json null", test: test_null };
+
+extern "C" fn test_null(input: &mut Input<'_>, word: &mut u64) -> Status {
+    *word = u64::from(json::accept_word(input, b"null"));
+    Status::Ok
+}
+
+/// Strings.
+pub(super) static TEXT: TextKernel = TextKernel { name: "json string", get: get_text, put: json::put_string };
+
+fn get_text(input: &mut Input<'_>, target: Option<&mut alloc::string::String>) -> Status {
+    match (json::string(input), target) {
+        (Ok(text), Some(target)) => text.copy_to(input, target),
+        (Ok(_), None) => Status::Ok,
+        (Err(status), _) => status,
+    }
+}
+
+/// Arrays.
+pub(super) static ARRAY: SequenceDialect =
+    SequenceDialect { name: "json array", begin: begin_elements::<b'['>, next: next_element::<b']'> };
+
+/// Maps.
+pub(super) static MAP: SequenceDialect =
+    SequenceDialect { name: "json map", begin: begin_elements::<b'{'>, next: next_element::<b'}'> };
+
+extern "C" fn begin_elements<const OPEN: u8>(input: &mut Input<'_>, _: &mut Cursor) -> Status {
+    match json::accept(input, OPEN) {
+        true => Status::Ok,
+        false => json::wrong_kind(input),
+    }
+}
+
+extern "C" fn next_element<const CLOSE: u8>(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
+    let first = core::mem::replace(&mut cursor.0[0], 1) == 0;
+    let closes = json::accept(input, CLOSE);
+    *more = u64::from(!closes);
+    if closes || first || json::accept(input, b',') {
+        return Status::Ok;
+    }
+    json::unexpected(input, CLOSE)
+}
+
+/// Arrays of several dimensions, whose brackets [`SHAPE`] has checked.
+pub(super) static MATRICES: [SequenceDialect; 7] =
+    [matrix::<2>(), matrix::<3>(), matrix::<4>(), matrix::<5>(), matrix::<6>(), matrix::<7>(), matrix::<8>()];
+
+const fn matrix<const RANK: u64>() -> SequenceDialect {
+    SequenceDialect { name: "json arrays", begin: begin_matrix::<RANK>, next: next_in_matrix::<RANK> }
+}
+
+extern "C" fn begin_matrix<const RANK: u64>(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+    open_rows(input, cursor, RANK)
+}
+
+/// Passes over brackets until an element of the innermost array comes.
+fn open_rows(input: &mut Input<'_>, cursor: &mut Cursor, rank: u64) -> Status {
+    while cursor.0[1] < rank {
+        if !json::accept(input, b'[') {
+            return json::wrong_kind(input);
+        }
+        cursor.0[1] += 1;
+    }
+    Status::Ok
+}
+
+extern "C" fn next_in_matrix<const RANK: u64>(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
+    *more = 1;
+    if core::mem::replace(&mut cursor.0[0], 1) == 0 {
+        return Status::Ok;
+    }
+    while json::accept(input, b']') {
+        cursor.0[1] -= 1;
+        if cursor.0[1] == 0 {
+            *more = 0;
+            return Status::Ok;
+        }
+    }
+    match json::accept(input, b',') {
+        true => open_rows(input, cursor, RANK),
+        false => json::unexpected(input, b']'),
+    }
+}
+
+/// Checks that each array so many levels down (upper half of the argument) has so many elements (lower half), and reads nothing.
+pub(super) static SHAPE: ActionKernel = ActionKernel { name: "json array shape", get: get_shape, put: put_close };
+
+extern "C" fn get_shape(input: &mut Input<'_>, argument: u64) -> Status {
+    let start = input.position();
+    let status = shape(input, argument >> 32, argument & 0xFFFF_FFFF);
+    if status == Status::Ok {
+        input.seek(start);
+    }
+    status
+}
+
+fn shape(input: &mut Input<'_>, level: u64, len: u64) -> Status {
+    let (mut cursor, mut counts) = (Cursor::default(), [0u64; 9]);
+    loop {
+        // One value, or the brackets down to it.
+        while cursor.0[1] < level + 1 {
+            if !json::accept(input, b'[') {
+                return json::wrong_kind(input);
+            }
+            cursor.0[1] += 1;
+            if let Some(count) = counts.get_mut(cursor.0[1] as usize) {
+                *count = 0;
+            }
+        }
+        if json::peek(input) != Some(b']') {
+            if json::skip(input) == Status::Failed {
+                return Status::Failed;
+            }
+            counts[level as usize + 1] += 1;
+        }
+        loop {
+            if json::accept(input, b',') {
+                break;
+            }
+            if !json::accept(input, b']') {
+                return json::unexpected(input, b']');
+            }
+            if cursor.0[1] == level + 1 && counts[level as usize + 1] != len {
+                return input.fail(FaultKind::Count, len, counts[level as usize + 1]);
+            }
+            cursor.0[1] -= 1;
+            if cursor.0[1] == 0 {
+                return Status::Ok;
+            }
+        }
+    }
+}
+
+/// Puts brackets around each so many elements (the argument) of the array that is written inside.
+pub(super) static ROWS: RegionDialect = RegionDialect {
+    name: "json rows",
+    restarts_origin: false,
+    get_begin: get_nothing,
+    get_end: get_nothing,
+    put_begin: note_start,
+    put_end: put_rows,
+};
+
+/// Breaks what is written inside into indented lines.
+pub static PRETTY: RegionDialect = RegionDialect { name: "json pretty", put_end: put_pretty, ..copy_of_rows() };
+
+const fn copy_of_rows() -> RegionDialect {
+    RegionDialect {
+        name: "",
+        restarts_origin: false,
+        get_begin: get_nothing,
+        get_end: get_nothing,
+        put_begin: note_start,
+        put_end: put_rows,
+    }
+}
+
+extern "C" fn get_nothing(_: &mut Input<'_>, _: u64, _: &mut Cursor) -> Status {
+    Status::Ok
+}
+
+extern "C" fn note_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    cursor.0[0] = output.position() as u64;
+    Status::Ok
+}
+
+extern "C" fn put_pretty(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    json::indent(output, cursor.0[0] as usize)
+}
+
+extern "C" fn put_rows(output: &mut Output<'_>, row: u64, cursor: &mut Cursor) -> Status {
+    let start = cursor.0[0] as usize;
+    let end = output.position();
+    let (mut at, mut depth, mut elements) = (start, 0u32, 0u64);
+    let mut in_string = false;
+    while at < end {
+        let byte = output.written()[at];
+        at += 1;
+        let status = match byte {
+            b'\\' if in_string => {
+                let escaped = output.written()[at];
+                at += 1;
+                output.put(&[byte, escaped])
+            }
+            b'"' => {
+                in_string = !in_string;
+                output.put(b"\"")
+            }
+            b'[' if !in_string && depth == 0 => {
+                depth = 1;
+                output.put(b"[[")
+            }
+            b']' if !in_string && depth == 1 => {
+                depth = 0;
+                output.put(b"]]")
+            }
+            b',' if !in_string && depth == 1 => {
+                elements += 1;
+                output.put(if elements % row == 0 { b"],[" } else { b"," })
+            }
+            _ => {
+                match byte {
+                    b'[' | b'{' if !in_string => depth += 1,
+                    b']' | b'}' if !in_string => depth -= 1,
+                    _ => {}
+                }
+                output.put(&[byte])
+            }
+        };
+        if status == Status::Failed {
+            return status;
+        }
+    }
+    let written = output.position();
+    output.written().copy_within(end..written, start);
+    output.truncate(start + (written - end));
+    Status::Ok
+}
+
+/// Structures. Names in the table are as the format has them: quoted and escaped, with the colon.
+pub(super) static MEMBERS: MemberDialect = MemberDialect {
+    name: "json object",
+    begin: begin_elements::<b'{'>,
+    next: next_member,
+    after: nothing_after,
+    skip: skip_member,
+    refuse_duplicates: false,
+};
+
+extern "C" fn nothing_after(_: &mut Input<'_>, _: &mut Cursor) -> Status {
+    Status::Ok
+}
+
+extern "C" fn skip_member(input: &mut Input<'_>, _: &mut Cursor) -> Status {
+    json::skip(input)
+}
+
+/// The cursor's word is 0 before the first member and 1 after it: as many bytes as the comma in front of the next takes.
+extern "C" fn next_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Status {
+    let comma = cursor.0[0] as usize;
+    let rest = input.rest();
+    if let Some(key) = table.keys().get(*arm as usize)
+        && (comma == 0 || rest.first() == Some(&b','))
+        && rest.get(comma..).is_some_and(|rest| scan::starts_with(rest, &key.name))
+    {
+        cursor.0[0] = 1;
+        input.seek(input.position() + comma + key.name.len());
+        return Status::Ok;
+    }
+    any_member(input, cursor, table, arm)
+}
+
+fn any_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Status {
+    if json::accept(input, b'}') {
+        *arm = MemberTable::END;
+        return Status::Ok;
+    }
+    let first = core::mem::replace(&mut cursor.0[0], 1) == 0;
+    if !first && !json::accept(input, b',') {
+        return json::unexpected(input, b'}');
+    }
+    if json::peek(input) != Some(b'"') {
+        return json::unexpected(input, b'"');
+    }
+    let rest = input.rest();
+    let name = match json::string(input) {
+        Ok(name) => name,
+        Err(status) => return status,
+    };
+    let with_colon = rest.get(..name.bytes().len() + 3).filter(|key| !name.is_escaped() && key.last() == Some(&b':'));
+    if let Some(key) = with_colon {
+        *arm = table.by_name(key, *arm);
+        input.seek(input.position() + 1);
+        return Status::Ok;
+    }
+    *arm = unusual_name(name, table, *arm);
+    json::expect(input, b':')
+}
+
+/// A name with escapes, or with blanks behind it.
+#[cold]
+fn unusual_name(name: json::Raw<'_>, table: &MemberTable, guess: u64) -> u64 {
+    let mut key = [0; 512];
+    let mut len = 0;
+    let mut push = |bytes: &[u8]| {
+        let room = key.get_mut(len..len + bytes.len())?;
+        room.copy_from_slice(bytes);
+        len += bytes.len();
+        Some(())
+    };
+    let written = push(b"\"").and_then(|()| {
+        for c in name.chars() {
+            match c {
+                '"' | '\\' => push(&[b'\\', c as u8])?,
+                _ => push(c.encode_utf8(&mut [0; 4]).as_bytes())?,
+            }
+        }
+        push(b"\":")
+    });
+    match written {
+        Some(()) => table.by_name(&key[..len], guess),
+        // It is longer than the buffer, and so would the member's be: no comparison needs more than the name's own length.
+        None => {
+            let equal = |key: &[u8]| {
+                let inner = key.get(1..key.len().saturating_sub(2)).unwrap_or_default();
+                let mut chars = name.chars();
+                let mut text = core::str::from_utf8(inner).unwrap_or_default().chars();
+                loop {
+                    let wanted = match text.next() {
+                        Some('\\') => text.next(),
+                        c => c,
+                    };
+                    match (wanted, chars.next()) {
+                        (None, None) => return true,
+                        (a, b) if a == b => {}
+                        _ => return false,
+                    }
+                }
+            };
+            let long = table.keys().iter().position(|key| key.name.len() > 256 && equal(&key.name));
+            long.map_or(MemberTable::UNKNOWN, |at| at as u64)
+        }
+    }
+}
+
+/// Enums by the names of their literals; numbers are read, too.
+pub(super) static NAMED: SymbolKernel =
+    SymbolKernel { name: "json enum", scalar: Scalar::I64, get: get_symbol, put: put_symbol };
+
+/// Enums as numbers; names are read, too.
+pub(super) static NUMBERED: SymbolKernel =
+    SymbolKernel { name: "json enum number", scalar: Scalar::I64, get: get_symbol, put: put_symbol_number };
+
+/// Enums as keys of maps.
+pub(super) static KEY_NAMED: SymbolKernel =
+    SymbolKernel { name: "json key enum", scalar: Scalar::I64, get: get_key_symbol, put: put_symbol };
+
+extern "C" fn get_symbol(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    if json::peek(input) == Some(b'"') {
+        return get_name(input, table, word);
+    }
+    (super::scalars::kernel(&crate::schema::Type::Int64, Scalar::I64, super::scalars::Form::Value).get)(input, word)
+}
+
+fn get_name(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    match name_value(input, |name| table.value(name).or(table.otherwise)) {
+        Ok(value) => {
+            *word = value as u64;
+            Status::Ok
+        }
+        Err(status) => status,
+    }
+}
+
+/// A string and what it stands for.
+fn name_value(input: &mut Input<'_>, value: impl FnOnce(&[u8]) -> Option<i64>) -> Result<i64, Status> {
+    let start = input.position();
+    let name = json::string(input)?;
+    let mut buffer = [0; 512];
+    name.plain(&mut buffer).and_then(value).ok_or_else(|| {
+        input.seek(start);
+        input.fail(FaultKind::UnknownLiteral, 0, 0)
+    })
+}
+
+extern "C" fn get_key_symbol(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    if json::peek(input) != Some(b'"') {
+        return json::unexpected(input, b'"');
+    }
+    let number = |name: &[u8]| core::str::from_utf8(name).ok()?.parse().ok();
+    match name_value(input, |name| table.value(name).or_else(|| number(name)).or(table.otherwise)) {
+        Ok(value) => {
+            *word = value as u64;
+            Status::Ok
+        }
+        Err(status) => status,
+    }
+}
+
+extern "C" fn put_symbol(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
+    match table.name(word as i64) {
+        Some(name) => json::put_string(output, name),
+        None => output.fail(FaultKind::UnknownLiteral, 0, word),
+    }
+}
+
+extern "C" fn put_symbol_number(output: &mut Output<'_>, _: &SymbolTable, word: u64) -> Status {
+    number::put_i64(output, word as i64)
+}
+
+/// Bitmasks as numbers. An array of the flags' names is read, too; the table's values are the flags' positions.
+pub(super) static FLAG_BITS: SymbolKernel =
+    SymbolKernel { name: "json flags", scalar: Scalar::U64, get: get_flags, put: put_bits };
+
+/// Bitmasks as arrays of the flags' names.
+pub(super) static FLAG_NAMES: SymbolKernel =
+    SymbolKernel { name: "json flag names", scalar: Scalar::U64, get: get_flags, put: put_flags };
+
+extern "C" fn put_bits(output: &mut Output<'_>, _: &SymbolTable, word: u64) -> Status {
+    number::put_u64(output, word)
+}
+
+extern "C" fn get_flags(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    if json::peek(input) != Some(b'[') {
+        return get_bits(input, word);
+    }
+    let (mut cursor, mut more) = (Cursor::default(), 0);
+    let mut status = begin_elements::<b'['>(input, &mut cursor);
+    *word = 0;
+    while status == Status::Ok {
+        status = next_element::<b']'>(input, &mut cursor, &mut more);
+        if status == Status::Failed || more == 0 {
+            return status;
+        }
+        match json::peek(input) {
+            // Flags that no name stands for are there by their numbers.
+            Some(b'"') => match name_value(input, |name| table.value(name)) {
+                Ok(position) => *word |= 1 << (position & 63),
+                Err(failed) => status = failed,
+            },
+            _ => {
+                let mut bits = 0;
+                status = get_bits(input, &mut bits);
+                *word |= bits;
+            }
+        }
+    }
+    status
+}
+
+fn get_bits(input: &mut Input<'_>, word: &mut u64) -> Status {
+    (super::scalars::kernel(&crate::schema::Type::Uint64, Scalar::U64, super::scalars::Form::Value).get)(input, word)
+}
+
+extern "C" fn put_flags(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
+    let mut status = output.put(b"[");
+    let mut left = word;
+    for (position, name) in table.iter() {
+        if status == Status::Ok && word >> (position & 63) & 1 == 1 {
+            left &= !(1 << (position & 63));
+            status = json::put_string(output, name);
+            if status == Status::Ok {
+                status = output.put(b",");
+            }
+        }
+    }
+    if status == Status::Ok && left != 0 {
+        status = number::put_u64(output, left);
+    }
+    if status == Status::Ok { close(output, b']') } else { status }
+}
+
+/// Bitsets as objects of their named fields; the number of all bits is read, too. The table's values are [`field`](crate::codec::lower::symbols::field)s.
+pub(super) static FIELDS: SymbolKernel =
+    SymbolKernel { name: "json bitset", scalar: Scalar::U64, get: get_fields, put: put_fields };
+
+extern "C" fn put_fields(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
+    let mut status = output.put(b"{");
+    for (field, name) in table.iter() {
+        let (position, mask, signed) = parts(field);
+        let value = word >> position & mask;
+        if status == Status::Ok {
+            status = json::put_string(output, name);
+        }
+        if status == Status::Ok {
+            status = output.put(b":");
+        }
+        if status == Status::Ok {
+            status = match signed && value > mask >> 1 {
+                true => number::put_i64(output, (value | !mask) as i64),
+                false => number::put_u64(output, value),
+            };
+        }
+        if status == Status::Ok {
+            status = output.put(b",");
+        }
+    }
+    if status == Status::Ok { close(output, b'}') } else { status }
+}
+
+extern "C" fn get_fields(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    if json::peek(input) != Some(b'{') {
+        return get_bits(input, word);
+    }
+    *word = 0;
+    let (mut cursor, mut more) = (Cursor::default(), 0);
+    let mut status = begin_elements::<b'{'>(input, &mut cursor);
+    while status == Status::Ok {
+        status = next_element::<b'}'>(input, &mut cursor, &mut more);
+        if status == Status::Failed || more == 0 {
+            return status;
+        }
+        status = get_field(input, table, word);
+    }
+    status
+}
+
+fn get_field(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    let mut buffer = [0; 512];
+    let name = match json::member_name(input) {
+        Ok(name) => name,
+        Err(status) => return status,
+    };
+    let Some(field) = name.plain(&mut buffer).and_then(|name| table.value(name)) else {
+        return json::skip(input);
+    };
+    let (position, mask, signed) = parts(field);
+    json::peek(input);
+    let start = input.position();
+    let value = match () {
+        () if json::accept_word(input, b"true") => 1,
+        () if json::accept_word(input, b"false") => 0,
+        () => match super::scalars::integer(input) {
+            Ok(value) => value,
+            Err(status) => return status,
+        },
+    };
+    let (min, max) = if signed { (-i128::from(mask >> 1) - 1, mask >> 1) } else { (0, mask) };
+    if value < min || value > i128::from(max) {
+        input.seek(start);
+        return input.fail(FaultKind::OutOfRange, u64::from(mask.count_ones()), 0);
+    }
+    *word = *word & !(mask << position) | (value as u64 & mask) << position;
+    Status::Ok
+}
+
+/// The beginning of a union, up to the name of its case. The table has each case's name with its first label, and each literal of the
+/// discriminator's enum behind [`LITERAL`].
+pub(super) static UNION: SymbolKernel =
+    SymbolKernel { name: "json union", scalar: Scalar::I64, get: get_union, put: put_symbol };
+
+const DISCRIMINATOR: &[u8] = b"$discriminator";
+
+extern "C" fn get_union(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    match union_head(input, table) {
+        Ok(value) => {
+            *word = value as u64;
+            Status::Ok
+        }
+        Err(status) => status,
+    }
+}
+
+fn union_head(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status> {
+    if !json::accept(input, b'{') {
+        return Err(json::wrong_kind(input));
+    }
+    json::peek(input);
+    let start = input.position();
+    let name = json::member_name(input)?;
+    let mut buffer = [0; 512];
+    let plain = name.plain(&mut buffer);
+    if plain != Some(DISCRIMINATOR) {
+        let label = plain.and_then(|name| table.value(name));
+        // Whoever reads the case's value reads the name again, and holds it against the case.
+        input.seek(start);
+        return label.ok_or_else(|| input.fail(FaultKind::UnknownCase, 0, 0));
+    }
+    let value = discriminator(input, table)?;
+    if !json::accept(input, b',') && json::peek(input) != Some(b'}') {
+        return Err(json::unexpected(input, b'}'));
+    }
+    Ok(value)
+}
+
+fn discriminator(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status> {
+    if json::accept_word(input, b"true") {
+        return Ok(1);
+    }
+    if json::accept_word(input, b"false") {
+        return Ok(0);
+    }
+    if json::peek(input) == Some(b'"') {
+        return name_value(input, |name| {
+            let character = || {
+                let mut chars = core::str::from_utf8(name).ok()?.chars();
+                chars.next().filter(|_| chars.next().is_none()).map(|c| i64::from(u32::from(c)))
+            };
+            table.value_behind(LITERAL, name).or_else(character)
+        });
+    }
+    let start = input.position();
+    let value = super::scalars::integer(input)?;
+    i64::try_from(value).map_err(|_| {
+        input.seek(start);
+        input.fail(FaultKind::OutOfRange, 64, 0)
+    })
+}
+
+/// The name of a union's case, the only one in the table, and its colon.
+pub(super) static CASE: SymbolKernel =
+    SymbolKernel { name: "json case", scalar: Scalar::I64, get: get_case, put: put_symbol };
+
+extern "C" fn get_case(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    json::peek(input);
+    let start = input.position();
+    let mut buffer = [0; 512];
+    match json::member_name(input) {
+        Ok(name) => match name.plain(&mut buffer).and_then(|name| table.value(name)) {
+            Some(value) => {
+                *word = value as u64;
+                Status::Ok
+            }
+            None => {
+                input.seek(start);
+                input.fail(FaultKind::UnknownCase, 0, 0)
+            }
+        },
+        Err(status) => status,
+    }
+}

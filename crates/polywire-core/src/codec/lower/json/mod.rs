@@ -1,0 +1,82 @@
+//! Values in the notation of JSON, as `spec/json.md` says it: for the codec of that name, and for those that write and read the same
+//! values in other words.
+
+use alloc::{sync::Arc, vec, vec::Vec};
+
+use super::LowerError;
+use crate::{
+    codec::Options,
+    layout::Layout,
+    program::{Block, Limits, Op, OpKind, Output, PathId, Program, RegionDialect, Status, kernels::json as text},
+    schema::Schema,
+};
+
+mod decode;
+mod encode;
+mod marks;
+mod scalars;
+
+pub use marks::PRETTY;
+pub use scalars::Form;
+
+/// Options, read. They matter for writing only, for all forms are read; but kernels come in pairs.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Integers of 64 bits as strings.
+    pub form: Form,
+    /// Enums as numbers.
+    pub enum_numbers: bool,
+    /// Octets as arrays of numbers.
+    pub byte_arrays: bool,
+    /// Bitmasks as arrays of names.
+    pub flag_names: bool,
+    /// Absent members as `null`.
+    pub write_null: bool,
+}
+
+impl Style {
+    /// What options of these names say.
+    pub fn of(options: &Options) -> Style {
+        let is = |name, value| options.value(name) == Some(value);
+        Style {
+            form: if is("int64", "string") { Form::Quoted } else { Form::Value },
+            enum_numbers: is("enum", "number"),
+            byte_arrays: is("bytes", "array"),
+            flag_names: is("bitmask", "names"),
+            write_null: is("null", "write"),
+        }
+    }
+}
+
+/// The program that writes values in one line; `rewritten` by a region's end, if there is one.
+pub fn encode(
+    style: Style,
+    schema: &Schema,
+    layout: &Arc<Layout>,
+    rewritten: Option<&'static RegionDialect>,
+) -> Result<Program, LowerError> {
+    let mut program = super::encode::lower(&encode::Dialect(style), schema, layout)?;
+    if let Some(dialect) = rewritten {
+        let body = core::mem::take(&mut program.root);
+        let kind = OpKind::Region { dialect, argument: 0, body };
+        program.root = Block(vec![Op { path: PathId(0), kind }]);
+    }
+    Ok(program)
+}
+
+/// The program that reads values.
+pub fn decode(style: Style, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    let mut program = super::decode::lower(&decode::Dialect(style), writer, reader, layout)?;
+    program.root.0.push(Op { path: PathId(0), kind: OpKind::Action(&marks::END, 0) });
+    Ok(program)
+}
+
+/// A text as a JSON string, quotes included: for names that become part of a program.
+fn quoted(text: &str) -> Vec<u8> {
+    let (mut bytes, limits) = (Vec::new(), Limits::default());
+    let mut output = Output::new(&mut bytes, &limits);
+    let status = text::put_string(&mut output, text);
+    // It fails only for names longer than a message, and then the member cannot be written either.
+    let _: Status = output.finish(status);
+    bytes
+}

@@ -1,0 +1,514 @@
+//! Booleans, numbers and characters: one kernel for each scalar and form.
+
+use crate::{
+    layout::{Float128, Scalar},
+    program::{
+        Elements, FaultKind, Input, Output, ScalarKernel, SliceKernel, Status,
+        kernel::WideKernel,
+        kernels::{base64, float, json, number, scalar::Number},
+    },
+    schema::Type,
+};
+
+/// How a scalar stands in the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As a value.
+    Value,
+    /// As a value, integers of 64 bits as strings.
+    Quoted,
+    /// As the key of a map: always a string.
+    Key,
+}
+
+/// The kernel for a scalar of a type that is no definition, or for the bits of one that is.
+pub(super) fn kernel(ty: &Type, scalar: Scalar, form: Form) -> &'static ScalarKernel {
+    let large = matches!(scalar, Scalar::I64 | Scalar::U64);
+    match (ty, scalar) {
+        (Type::Char8, _) => &CHAR8,
+        (Type::Char16, _) => {
+            if form == Form::Key {
+                &KEY_CHAR16
+            } else {
+                &CHAR16
+            }
+        }
+        (_, Scalar::Bool) => {
+            if form == Form::Key {
+                &KEY_BOOL
+            } else {
+                &BOOL
+            }
+        }
+        (_, Scalar::F32) => &F32,
+        (_, Scalar::F64) => &F64,
+        (_, Scalar::F128) => &F128,
+        _ if form == Form::Key => keyed(scalar),
+        _ if form == Form::Quoted && large => {
+            if scalar == Scalar::I64 {
+                &TEXT_I64
+            } else {
+                &TEXT_U64
+            }
+        }
+        _ => plain(scalar),
+    }
+}
+
+/// The kernel for all elements of a sequence or array at once, if there is one.
+pub(super) fn slice(ty: &Type, scalar: Scalar, form: Form, bytes_as_array: bool) -> Option<&'static SliceKernel> {
+    Some(match (ty, scalar) {
+        (Type::Octet, Scalar::U8) if !bytes_as_array => &OCTETS,
+        (Type::Char8 | Type::Char16, _) | (_, Scalar::Bool | Scalar::F128) => return None,
+        (_, Scalar::I64) if form == Form::Quoted => &SLICE_TEXT_I64,
+        (_, Scalar::U64) if form == Form::Quoted => &SLICE_TEXT_U64,
+        (_, Scalar::I8) => &SLICE_I8,
+        (_, Scalar::I16) => &SLICE_I16,
+        (_, Scalar::I32) => &SLICE_I32,
+        (_, Scalar::I64) => &SLICE_I64,
+        (_, Scalar::U8) => &SLICE_U8,
+        (_, Scalar::U16) => &SLICE_U16,
+        (_, Scalar::U32) => &SLICE_U32,
+        (_, Scalar::U64) => &SLICE_U64,
+        (_, Scalar::F32) => &SLICE_F32,
+        (_, Scalar::F64) => &SLICE_F64,
+    })
+}
+
+macro_rules! integers {
+    ($($int:ident $scalar:ident $plain:ident $key:ident $slice:ident;)*) => {
+        $(static $plain: ScalarKernel = value_kernel::<$int>(stringify!($int));
+        static $slice: SliceKernel = slice_kernel::<$int>(stringify!($int));
+        static $key: ScalarKernel = ScalarKernel {
+            name: concat!("json key ", stringify!($int)),
+            scalar: Scalar::$scalar,
+            get: get_quoted::<$int>,
+            put: put_quoted::<$int>,
+            wide: None,
+        };)*
+
+        fn plain(scalar: Scalar) -> &'static ScalarKernel {
+            match scalar {
+                $(Scalar::$scalar => &$plain,)*
+                _ => unreachable!("booleans and floats have kernels of their own"),
+            }
+        }
+
+        fn keyed(scalar: Scalar) -> &'static ScalarKernel {
+            match scalar {
+                $(Scalar::$scalar => &$key,)*
+                _ => unreachable!("booleans and floats have kernels of their own"),
+            }
+        }
+    };
+}
+
+integers! {
+    i8 I8 I8 KEY_I8 SLICE_I8;
+    i16 I16 I16 KEY_I16 SLICE_I16;
+    i32 I32 I32 KEY_I32 SLICE_I32;
+    i64 I64 I64 KEY_I64 SLICE_I64;
+    u8 U8 U8 KEY_U8 SLICE_U8;
+    u16 U16 U16 KEY_U16 SLICE_U16;
+    u32 U32 U32 KEY_U32 SLICE_U32;
+    u64 U64 U64 KEY_U64 SLICE_U64;
+}
+
+static F32: ScalarKernel = value_kernel::<f32>("f32");
+static SLICE_F32: SliceKernel = slice_kernel::<f32>("f32");
+static F64: ScalarKernel = value_kernel::<f64>("f64");
+static SLICE_F64: SliceKernel = slice_kernel::<f64>("f64");
+
+const fn value_kernel<N: Number>(name: &'static str) -> ScalarKernel {
+    ScalarKernel { name, scalar: N::SCALAR, get: get::<N>, put: put::<N>, wide: None }
+}
+
+const fn slice_kernel<N: Number>(name: &'static str) -> SliceKernel {
+    SliceKernel { name, scalar: N::SCALAR, get: get_all::<N>, put: put_all::<N> }
+}
+
+extern "C" fn get<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Status {
+    match read::<N>(input) {
+        Ok(value) => {
+            *word = value.word();
+            Status::Ok
+        }
+        Err(status) => status,
+    }
+}
+
+extern "C" fn put<N: Number>(output: &mut Output<'_>, word: u64) -> Status {
+    write(N::of_word(word), output)
+}
+
+#[inline]
+fn write<N: Number>(value: N, output: &mut Output<'_>) -> Status {
+    match value.as_f64() {
+        finite if finite.is_finite() => value.put(output),
+        named => output.put(float_name(named)),
+    }
+}
+
+#[inline]
+fn read<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
+    if json::peek(input) == Some(b'"') {
+        return named::<N>(input);
+    }
+    let (number, text) = json::number(input)?;
+    N::of_decimal(&number, text).ok_or_else(|| {
+        let fits_some = N::FLOAT || (number.plain && number.exact) || number.to_integer(text).is_some();
+        let bits = if fits_some { 8 * N::SIZE as u32 } else { 64 };
+        out_of_range(input, input.position() - number.len, bits)
+    })
+}
+
+/// A number between quotes: an integer, or the name of what no number is.
+#[cold]
+fn named<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
+    if N::FLOAT {
+        return named_float(input).map(N::of_f64);
+    }
+    let start = input.position();
+    let number = quoted_integer(input)?;
+    integer_of::<N>(number).ok_or_else(|| out_of_range(input, start, 8 * N::SIZE as u32))
+}
+
+fn integer_of<N: Number>(value: i128) -> Option<N> {
+    let (min, max) = N::SCALAR.range()?;
+    (min..=max).contains(&value).then(|| N::of_word(value as u64))
+}
+
+/// An integer: a number, or a string of one, which is how peers keep 64 bits from those who have doubles only.
+#[inline]
+pub(super) fn integer(input: &mut Input<'_>) -> Result<i128, Status> {
+    if json::peek(input) == Some(b'"') {
+        return quoted_integer(input);
+    }
+    let (number, text) = json::number(input)?;
+    if number.plain && number.exact {
+        let value = i128::from(number.digits);
+        return Ok(if number.negative { -value } else { value });
+    }
+    match number.to_integer(text) {
+        Some(value) => Ok(value),
+        None => Err(out_of_range(input, input.position() - number.len, 64)),
+    }
+}
+
+#[cold]
+fn out_of_range(input: &mut Input<'_>, at: usize, bits: u32) -> Status {
+    input.seek(at);
+    input.fail(FaultKind::OutOfRange, bits.into(), 0)
+}
+
+/// An integer between quotes.
+#[cold]
+fn quoted_integer(input: &mut Input<'_>) -> Result<i128, Status> {
+    let start = input.position();
+    let text = json::string(input)?;
+    let mut buffer = [0; 64];
+    let value = text.plain(&mut buffer).and_then(|text| {
+        let number = float::decimal(text).ok().filter(|number| number.len == text.len())?;
+        number.to_integer(text)
+    });
+    value.ok_or_else(|| {
+        input.seek(start);
+        json::wrong_kind(input)
+    })
+}
+
+extern "C" fn get_quoted<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Status {
+    match json::peek(input) {
+        Some(b'"') => get::<N>(input, word),
+        _ => json::unexpected(input, b'"'),
+    }
+}
+
+extern "C" fn put_quoted<N: Number>(output: &mut Output<'_>, word: u64) -> Status {
+    quoted(output, |output| write(N::of_word(word), output))
+}
+
+fn quoted(output: &mut Output<'_>, write: impl FnOnce(&mut Output<'_>) -> Status) -> Status {
+    let mut status = output.put(b"\"");
+    if status == Status::Ok {
+        status = write(output);
+    }
+    if status == Status::Ok { output.put(b"\"") } else { status }
+}
+
+static TEXT_I64: ScalarKernel =
+    ScalarKernel { name: "json i64 text", scalar: Scalar::I64, get: get::<i64>, put: put_quoted::<i64>, wide: None };
+static TEXT_U64: ScalarKernel =
+    ScalarKernel { name: "json u64 text", scalar: Scalar::U64, get: get::<u64>, put: put_quoted::<u64>, wide: None };
+static SLICE_TEXT_I64: SliceKernel =
+    SliceKernel { name: "json i64 texts", scalar: Scalar::I64, get: get_all::<i64>, put: put_all_quoted::<i64> };
+static SLICE_TEXT_U64: SliceKernel =
+    SliceKernel { name: "json u64 texts", scalar: Scalar::U64, get: get_all::<u64>, put: put_all_quoted::<u64> };
+
+const NAN: &[u8] = b"\"NaN\"";
+const INFINITY: &[u8] = b"\"Infinity\"";
+const NEGATIVE_INFINITY: &[u8] = b"\"-Infinity\"";
+
+fn float_name(value: f64) -> &'static [u8] {
+    match value {
+        v if v.is_nan() => NAN,
+        v if v > 0.0 => INFINITY,
+        _ => NEGATIVE_INFINITY,
+    }
+}
+
+#[cold]
+fn named_float(input: &mut Input<'_>) -> Result<f64, Status> {
+    let names = [(NAN, f64::NAN), (INFINITY, f64::INFINITY), (NEGATIVE_INFINITY, f64::NEG_INFINITY)];
+    match names.iter().find(|(name, _)| input.rest().starts_with(name)) {
+        Some((name, value)) => input.take(name.len()).map(|_| *value),
+        None => Err(json::wrong_kind(input)),
+    }
+}
+
+fn get_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
+    read_all::<N>(input, elements).err().unwrap_or(Status::Ok)
+}
+
+fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
+    if N::SCALAR == Scalar::U8 && json::peek(input) == Some(b'"') {
+        return octets(input, elements);
+    }
+    if !json::accept(input, b'[') {
+        return Err(json::wrong_kind(input));
+    }
+    if json::accept(input, b']') {
+        return Ok(());
+    }
+    loop {
+        let start = input.position();
+        let spare = elements.spare(input, 1)?;
+        let (text, mut at, mut count) = (input.rest(), 0, 0);
+        for element in spare.chunks_exact_mut(N::SIZE) {
+            at += usize::from(text.get(at) == Some(&b' '));
+            let rest = text.get(at..).unwrap_or_default();
+            // The position goes to memory only where something is out of the ordinary: that is a third of the time.
+            let (value, mark) = match N::quick(rest).map(|(value, len)| (value, len, rest.get(len))) {
+                Some((value, len, Some(mark @ (b',' | b']')))) => {
+                    at += len + 1;
+                    (value, *mark)
+                }
+                _ => {
+                    input.seek(start + at);
+                    let read = element_and_mark::<N>(input)?;
+                    at = input.position() - start;
+                    read
+                }
+            };
+            value.to_bytes(element);
+            count += 1;
+            if mark == b']' {
+                input.seek(start + at);
+                elements.take(count);
+                return Ok(());
+            }
+        }
+        input.seek(start + at);
+        elements.take(count);
+    }
+}
+
+#[cold]
+fn element_and_mark<N: Number>(input: &mut Input<'_>) -> Result<(N, u8), Status> {
+    let value = read::<N>(input)?;
+    match json::peek(input) {
+        Some(mark @ (b',' | b']')) => {
+            input.seek(input.position() + 1);
+            Ok((value, mark))
+        }
+        _ => Err(json::unexpected(input, b']')),
+    }
+}
+
+fn put_all<N: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
+    write_all(output, elements, N::SIZE, |output, bytes| write(N::of_bytes(bytes), output))
+}
+
+fn put_all_quoted<N: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
+    write_all(output, elements, N::SIZE, |output, bytes| quoted(output, |output| write(N::of_bytes(bytes), output)))
+}
+
+fn write_all(
+    output: &mut Output<'_>,
+    elements: &[u8],
+    size: usize,
+    write: impl Fn(&mut Output<'_>, &[u8]) -> Status,
+) -> Status {
+    if output.put(b"[") == Status::Failed {
+        return Status::Failed;
+    }
+    for (i, element) in elements.chunks_exact(size).enumerate() {
+        // Room for many at once, so that the vector does not grow element by element.
+        let grow = i % 256 == 0 && output.reserve(256 * 12) == Status::Failed;
+        if grow || write(output, element) == Status::Failed || output.put(b",") == Status::Failed {
+            return Status::Failed;
+        }
+    }
+    super::marks::close(output, b']')
+}
+
+static OCTETS: SliceKernel =
+    SliceKernel { name: "json octets", scalar: Scalar::U8, get: get_all::<u8>, put: put_octets };
+
+fn put_octets(output: &mut Output<'_>, octets: &[u8]) -> Status {
+    quoted(output, |output| {
+        let letters = base64::encoded_len(octets.len());
+        output.put_with(letters, |room| {
+            base64::encode(octets, room);
+            letters
+        })
+    })
+}
+
+fn octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
+    let start = input.position();
+    let text = json::string(input)?;
+    let letters = text.bytes();
+    let wrong = |input: &mut Input<'_>, at: usize| {
+        let got = letters.get(at).copied().unwrap_or(b'"');
+        input.seek(start);
+        json::fail_at(input, at + 1, FaultKind::Syntax, 0, got.into())
+    };
+    // '/' may be written "\/"; nobody escapes the others.
+    if text.is_escaped() {
+        let at = letters.iter().position(|b| *b == b'\\').unwrap_or(0);
+        return Err(wrong(input, at));
+    }
+    let len = base64::decoded_len(letters).ok_or_else(|| wrong(input, letters.len()))?;
+    let room = &mut elements.spare(input, len)?[..len];
+    base64::decode(letters, room).map_err(|at| wrong(input, at))?;
+    elements.take(len);
+    Ok(())
+}
+
+static BOOL: ScalarKernel =
+    ScalarKernel { name: "json bool", scalar: Scalar::Bool, get: get_bool, put: put_bool, wide: None };
+
+extern "C" fn get_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
+    *word = u64::from(json::accept_word(input, b"true"));
+    if *word == 1 || json::accept_word(input, b"false") {
+        return Status::Ok;
+    }
+    json::wrong_kind(input)
+}
+
+extern "C" fn put_bool(output: &mut Output<'_>, word: u64) -> Status {
+    output.put(if word == 0 { b"false" } else { b"true" })
+}
+
+static KEY_BOOL: ScalarKernel =
+    ScalarKernel { name: "json key bool", scalar: Scalar::Bool, get: get_key_bool, put: put_key_bool, wide: None };
+
+extern "C" fn get_key_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
+    *word = u64::from(json::accept_word(input, b"\"true\""));
+    if *word == 1 || json::accept_word(input, b"\"false\"") {
+        return Status::Ok;
+    }
+    json::unexpected(input, b'"')
+}
+
+extern "C" fn put_key_bool(output: &mut Output<'_>, word: u64) -> Status {
+    quoted(output, |output| put_bool(output, word))
+}
+
+static CHAR8: ScalarKernel =
+    ScalarKernel { name: "json char", scalar: Scalar::U8, get: get_char8, put: put_char, wide: None };
+static CHAR16: ScalarKernel =
+    ScalarKernel { name: "json wchar", scalar: Scalar::U16, get: get_char16, put: put_char, wide: None };
+static KEY_CHAR16: ScalarKernel =
+    ScalarKernel { name: "json key wchar", scalar: Scalar::U16, get: get_char16, put: put_key_char, wide: None };
+
+extern "C" fn get_char8(input: &mut Input<'_>, word: &mut u64) -> Status {
+    get_char(input, word, 0xFF)
+}
+
+extern "C" fn get_char16(input: &mut Input<'_>, word: &mut u64) -> Status {
+    get_char(input, word, 0xFFFF)
+}
+
+/// A string of one character, or its code as a number, which may be quoted: that is how half a surrogate pair is a map's key.
+fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
+    let start = input.position();
+    let code = match json::peek(input) {
+        Some(b'"') => json::string(input).map(|text| {
+            let mut chars = text.chars();
+            match (chars.next(), chars.next()) {
+                (Some(c), None) => Some(i128::from(u32::from(c))),
+                _ => text.bytes().is_ascii().then(|| core::str::from_utf8(text.bytes()).ok()?.parse().ok()).flatten(),
+            }
+        }),
+        _ => integer(input).map(Some),
+    };
+    match code {
+        Ok(Some(code)) if (0..=i128::from(largest)).contains(&code) => {
+            *word = code as u64;
+            Status::Ok
+        }
+        Ok(Some(_)) => out_of_range(input, start, 32 - largest.leading_zeros()),
+        Ok(None) => {
+            input.seek(start);
+            json::wrong_kind(input)
+        }
+        Err(status) => status,
+    }
+}
+
+/// Half a surrogate pair is no character: it is written as a number.
+extern "C" fn put_char(output: &mut Output<'_>, word: u64) -> Status {
+    match char::from_u32(word as u32) {
+        Some(c) => json::put_string(output, c.encode_utf8(&mut [0; 4])),
+        None => number::put_u64(output, word),
+    }
+}
+
+extern "C" fn put_key_char(output: &mut Output<'_>, word: u64) -> Status {
+    match char::from_u32(word as u32) {
+        Some(_) => put_char(output, word),
+        None => quoted(output, |output| put_char(output, word)),
+    }
+}
+
+static F128: ScalarKernel = ScalarKernel {
+    name: "json long double",
+    scalar: Scalar::F128,
+    get: no_word,
+    put: put_no_word,
+    wide: Some(WideKernel { get: get_f128, put: put_f128 }),
+};
+
+extern "C" fn no_word(input: &mut Input<'_>, _: &mut u64) -> Status {
+    input.fail(FaultKind::Unrepresentable, 0, 0)
+}
+
+extern "C" fn put_no_word(output: &mut Output<'_>, _: u64) -> Status {
+    output.fail(FaultKind::Unrepresentable, 0, 0)
+}
+
+fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
+    quoted(output, |output| number::put_hex128(output, bits))
+}
+
+/// Its 32 digits, the name of what is not finite, or a number that a double holds exactly.
+fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
+    let exact = |value: f64| Float128::from(value).to_bits();
+    if json::peek(input) == Some(b'"') {
+        let digits = input.rest().strip_prefix(b"\"0x").and_then(|rest| rest.get(..33)).map(|rest| rest.split_at(32));
+        let bits = digits.filter(|(_, quote)| *quote == b"\"").and_then(|(digits, _)| {
+            digits.iter().try_fold(0, |bits, d| Some(bits << 4 | u128::from(char::from(*d).to_digit(16)?)))
+        });
+        return match bits {
+            Some(bits) => input.take(36).map(|_| bits),
+            None => named_float(input).map(exact),
+        };
+    }
+    let (number, text) = json::number(input)?;
+    match number.to_exact_f64(text) {
+        Some(value) => Ok(exact(value)),
+        None => Err(out_of_range(input, input.position() - number.len, 128)),
+    }
+}

@@ -1,0 +1,244 @@
+//! Lowering for decoding.
+
+use alloc::{sync::Arc, vec, vec::Vec};
+
+use super::{
+    Format, Style,
+    encode::{is_enum, is_octet, literals, name_bytes},
+    marks::Marks,
+    put::Kernels,
+    slices,
+};
+use crate::{
+    codec::lower::{
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key as member_key, scalar_of,
+    },
+    layout::Scalar,
+    program::{Arm, FaultKind, MemberTable, OpKind, Overflow, Place, Source, SymbolTable, TextForm, Wire},
+    schema::{DefId, DefKind, Type},
+};
+
+/// The dialect.
+pub struct Decode<F> {
+    style: Style,
+    format: core::marker::PhantomData<F>,
+}
+
+type Lowered = Result<(), LowerError>;
+
+impl<F: Format> DecodeDialect for Decode<F> {
+    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {
+        let kernel = match (ty, wire) {
+            (Type::Char8 | Type::Char16, _) => Kernels::<F>::CHARACTER,
+            (_, Scalar::Bool) => Kernels::<F>::BOOLEAN,
+            (_, Scalar::F32) => Kernels::<F>::SINGLE,
+            (_, Scalar::F64) => Kernels::<F>::DOUBLE,
+            (_, Scalar::F128) => Marks::<F>::QUAD,
+            (_, wire) if wire.is_signed() => Kernels::<F>::SIGNED,
+            _ => Kernels::<F>::UNSIGNED,
+        };
+        unless_sunk::<F>(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
+    }
+
+    fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Lowered {
+        let literals = literals(walk.writer(), id, walk.default_literal(slot).map(i64::from));
+        let wire = Wire::Symbol(Kernels::<F>::LITERAL, literals);
+        unless_sunk::<F>(walk, slot, |walk| walk.get(&Type::Def(id), wire, slot))
+    }
+
+    fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
+        unless_sunk::<F>(walk, slot, |walk| walk.text(TextForm::Kernel(Kernels::<F>::TEXT), slot))
+    }
+
+    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
+        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
+        unless_sunk::<F>(walk, slot, |walk| self.elements(walk, element, slot, false, (bound, overflow)))
+    }
+
+    fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, _: &[u32], slot: &Slot<'_>) -> Lowered {
+        let hold = (0, Overflow::Refuse);
+        unless_sunk::<F>(walk, slot, |walk| self.elements(walk, element, slot, true, hold))
+    }
+
+    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
+        unless_sunk::<F>(walk, slot, |walk| {
+            let (key, value) =
+                walk.entry(slot, |walk, slot| self.key(walk, key, slot), |walk, slot| walk.value(value, slot))?;
+            let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
+            let source = match F::COUNTED {
+                true => {
+                    walk.emit(OpKind::Get(Wire::Kernel(Kernels::<F>::MAP)));
+                    Source::Count
+                }
+                false => Source::Dialect(Marks::<F>::ENTRIES),
+            };
+            walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 2 });
+            Ok(())
+        })
+    }
+
+    fn structure(&self, walk: &mut DecodeWalk<'_>, _: DefId, members: &[MemberIn<'_>]) -> Lowered {
+        if self.style.rows {
+            return row::<F>(walk, members);
+        }
+        let mut arms = members.iter().map(|member| arm::<F>(walk, member)).collect::<Result<Vec<Arm>, LowerError>>()?;
+        if self.style.sorted {
+            arms.sort_by(|a, b| a.key.name.cmp(&b.key.name));
+        }
+        emit_members::<F>(walk, arms);
+        Ok(())
+    }
+
+    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
+        unless_sunk::<F>(walk, &union.slot, |walk| match self.style.rows {
+            true => pair::<F>(walk, union),
+            false => named_case::<F>(walk, union),
+        })
+    }
+}
+
+impl<F: Format> Decode<F> {
+    /// With the options of the encoder.
+    pub fn new(style: Style) -> Decode<F> {
+        Decode { style, format: core::marker::PhantomData }
+    }
+
+    /// The elements of a sequence, or of an array.
+    fn elements(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        ty: &Type,
+        slot: &Slot<'_>,
+        array: bool,
+        (bound, overflow): (u32, Overflow),
+    ) -> Lowered {
+        let writer = walk.writer();
+        let element = writer.resolve(ty);
+        let kernel = match (walk.slice_scalar(ty, slot), element) {
+            (_, Type::Char8 | Type::Char16) => None,
+            (Some(Scalar::U8), _) if is_octet(writer, ty) => Some(slices::octets::<F>()),
+            (Some(scalar), _) => slices::kernel::<F>(scalar, false),
+            (None, _) => None,
+        };
+        let place = slot.place;
+        if let Some(kernel) = kernel {
+            walk.emit(OpKind::Slice { place, kernel, bound, overflow });
+            return Ok(());
+        }
+        let body = walk.element(slot, |walk, inside| walk.value(ty, inside))?;
+        let source = match (F::COUNTED, array) {
+            (true, false) => {
+                walk.emit(OpKind::Get(Wire::Kernel(Kernels::<F>::ARRAY)));
+                Source::Count
+            }
+            _ => Source::Dialect(Marks::<F>::SEQUENCE),
+        };
+        walk.emit(OpKind::Sequence { place, source, element: body, bound, overflow, min_wire: 1 });
+        Ok(())
+    }
+
+    fn key(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Lowered {
+        if F::NATIVE_KEYS {
+            return walk.value(ty, slot);
+        }
+        let writer = walk.writer();
+        let ty = writer.resolve(ty);
+        let kernel = match (ty, scalar_of(ty)) {
+            (Type::String { .. } | Type::WString { .. }, _) => {
+                return walk.text(TextForm::Kernel(Kernels::<F>::KEY_TEXT), slot);
+            }
+            (Type::Def(id), _) if is_enum(writer, *id) => {
+                let literals = literals(writer, *id, walk.default_literal(slot).map(i64::from));
+                return walk.get(ty, Wire::Symbol(Kernels::<F>::KEY_LITERAL, literals), slot);
+            }
+            (Type::Bool, _) => Kernels::<F>::KEY_BOOLEAN,
+            (Type::Char8 | Type::Char16, _) => Kernels::<F>::KEY_CHARACTER,
+            (_, Some(wire)) if wire.is_signed() && wire.is_integer() => Kernels::<F>::KEY_SIGNED,
+            (_, Some(wire)) if wire.is_integer() => Kernels::<F>::KEY_UNSIGNED,
+            _ => return Err(walk.unsupported("a map's key is a string, integer, boolean, character or enum")),
+        };
+        walk.get(ty, Wire::Kernel(kernel), slot)
+    }
+}
+
+/// What the reader does not want is passed over, whatever it is.
+fn unless_sunk<F: Format>(
+    walk: &mut DecodeWalk<'_>,
+    slot: &Slot<'_>,
+    read: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
+) -> Lowered {
+    if slot.place != Place::Sink {
+        return read(walk);
+    }
+    walk.emit(OpKind::Action(Marks::<F>::SKIP, 0));
+    Ok(())
+}
+
+fn arm<F: Format>(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Arm, LowerError> {
+    let key = member_key(member.writer.id, &name_bytes::<F>(&member.writer.name));
+    let body = walk.block(|walk| value_or_null::<F>(walk, member))?;
+    let absent = walk.block(|walk| match member.writer.optional {
+        true => walk.absent(member),
+        false => walk.missing(member),
+    })?;
+    Ok(Arm { key, body, absent })
+}
+
+/// A member's value; where it may be absent, null says that it is.
+fn value_or_null<F: Format>(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Lowered {
+    if !member.writer.optional && !member.reader.is_some_and(|(reader, _)| reader.optional) {
+        return walk.member(member);
+    }
+    let then = walk.block(|walk| walk.absent(member))?;
+    let otherwise = walk.block(|walk| walk.member(member))?;
+    walk.emit(OpKind::Test(Marks::<F>::NULL));
+    walk.emit(OpKind::If { then, otherwise });
+    Ok(())
+}
+
+fn emit_members<F: Format>(walk: &mut DecodeWalk<'_>, arms: Vec<Arm>) {
+    let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
+    walk.emit(OpKind::Members { dialect: Marks::<F>::MEMBERS, arms, table });
+}
+
+fn row<F: Format>(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowered {
+    let body = walk.block(|walk| members.iter().try_for_each(|member| value_or_null::<F>(walk, member)))?;
+    walk.emit(OpKind::Region { dialect: Marks::<F>::ROW, argument: members.len() as u64, body });
+    Ok(())
+}
+
+/// A union whose case's name says which it is, or an entry of its own.
+fn named_case<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
+    let writer = walk.writer();
+    let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
+    let labels = cases.iter().filter_map(|case| Some((*case.labels.first()?, case.member.name.as_str().into())));
+    let table = Arc::new(SymbolTable::new(labels, None));
+    let body = walk.block(|walk| {
+        walk.emit(OpKind::Get(Wire::Symbol(Marks::<F>::SELECTOR, table)));
+        walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
+            let body = walk.block(|walk| walk.case_value(case))?;
+            let absent = walk.block(|walk| {
+                walk.emit(OpKind::Fail(FaultKind::MissingMember));
+                Ok(())
+            })?;
+            let key = member_key(0, &name_bytes::<F>(&case.member.name));
+            emit_members::<F>(walk, vec![Arm { key, body, absent }]);
+            Ok(())
+        })
+    })?;
+    walk.emit(OpKind::Region { dialect: Marks::<F>::UNION, argument: 0, body });
+    Ok(())
+}
+
+/// A union that is an array of its discriminator and its value.
+fn pair<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
+    let body = walk.block(|walk| {
+        walk.emit(OpKind::Get(Wire::Kernel(Marks::<F>::LABEL)));
+        walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
+            walk.emit(OpKind::Action(Marks::<F>::SKIP, 0));
+            walk.case_value(case)
+        })
+    })?;
+    walk.emit(OpKind::Region { dialect: Marks::<F>::PAIR, argument: 0, body });
+    Ok(())
+}

@@ -1,0 +1,418 @@
+//! Kernels for what stands around values: members, elements, entries, unions.
+
+use super::{
+    DISCRIMINATOR, Extent, Format, Head, OPEN,
+    get::{discriminator, done, give, ok, quad, wrong_kind},
+};
+use crate::{
+    layout::Scalar,
+    program::{
+        ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, ScalarKernel,
+        SequenceDialect, Status, SymbolKernel, SymbolTable, TestKernel, kernel::WideKernel,
+    },
+};
+
+/// The kernels for what is around values, by format.
+pub(super) struct Marks<F>(core::marker::PhantomData<F>);
+
+impl<F: Format> Marks<F> {
+    /// A structure as a map of its members.
+    pub const MEMBERS: &'static MemberDialect = &MemberDialect {
+        name: "members",
+        begin: begin_map::<F>,
+        next: next_member::<F>,
+        after: nothing,
+        skip: skip_member::<F>,
+        refuse_duplicates: true,
+    };
+    pub const SEQUENCE: &'static SequenceDialect =
+        &SequenceDialect { name: "elements", begin: begin_array::<F>, next: next_item::<F> };
+    pub const ENTRIES: &'static SequenceDialect =
+        &SequenceDialect { name: "entries", begin: begin_map::<F>, next: next_item::<F> };
+    /// A structure that is written with as many members as are present: the argument has the number of those that always are in its low
+    /// half, and of all in its high half.
+    pub const COUNTED: &'static RegionDialect = &RegionDialect {
+        name: "present members",
+        restarts_origin: false,
+        get_begin: get_nothing,
+        get_end: get_nothing,
+        put_begin: put_counted::<F>,
+        put_end: put_count::<F>,
+    };
+    /// One more member is present.
+    pub const PRESENT: &'static ActionKernel = &ActionKernel { name: "present", get: get_no_action, put: count_member };
+    /// A map whose entries are sorted when it ends.
+    pub const SORTED: &'static RegionDialect = &RegionDialect {
+        name: "sorted entries",
+        restarts_origin: false,
+        get_begin: get_nothing,
+        get_end: get_nothing,
+        put_begin: put_start,
+        put_end: put_sorted::<F>,
+    };
+    /// An array of as many values as the argument says.
+    pub const ROW: &'static RegionDialect = &RegionDialect {
+        name: "row",
+        restarts_origin: false,
+        get_begin: begin_row::<F>,
+        get_end: end_row::<F>,
+        put_begin: put_nothing,
+        put_end: put_nothing,
+    };
+    /// A union; its body may leave it unread.
+    pub const UNION: &'static RegionDialect = &RegionDialect {
+        name: "union",
+        restarts_origin: false,
+        get_begin: begin_union,
+        get_end: end_union::<F>,
+        put_begin: put_nothing,
+        put_end: put_nothing,
+    };
+    /// A union that is an array of its discriminator and its value, or null.
+    pub const PAIR: &'static RegionDialect =
+        &RegionDialect { get_begin: begin_pair::<F>, get_end: end_pair::<F>, ..*Self::UNION };
+    /// What selects the case of the union that comes next. It stays where it is.
+    pub const SELECTOR: &'static SymbolKernel =
+        &SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector::<F>, put: put_no_symbol };
+    /// The discriminator that comes next. It stays where it is.
+    pub const LABEL: &'static ScalarKernel =
+        &ScalarKernel { name: "label", scalar: Scalar::I64, get: label::<F>, put: put_no_scalar, wide: None };
+    pub const QUAD: &'static ScalarKernel = &ScalarKernel {
+        scalar: Scalar::F128,
+        wide: Some(WideKernel { get: quad::<F>, put: put_no_wide }),
+        ..*Self::LABEL
+    };
+    /// Is it null? Then it is passed.
+    pub const NULL: &'static TestKernel = &TestKernel { name: "null", test: null::<F> };
+    /// Passes over a value.
+    pub const SKIP: &'static ActionKernel = &ActionKernel { name: "skip", get: skip::<F>, put: put_no_action };
+}
+
+/// How many are left, what they all are, and whether they are entries.
+fn open(extent: Extent, map: bool, cursor: &mut Cursor) -> Status {
+    cursor.0 = [extent.count, extent.kind.into(), map.into()];
+    Status::Ok
+}
+
+extern "C" fn begin_map<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+    let start = input.position();
+    match F::head(input) {
+        Ok(Head::Map(extent)) => open(extent, true, cursor),
+        Ok(_) => wrong_kind(input, start),
+        Err(failed) => failed,
+    }
+}
+
+extern "C" fn begin_array<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+    let start = input.position();
+    match F::head(input) {
+        Ok(Head::Array(extent)) => open(extent, false, cursor),
+        Ok(_) => wrong_kind(input, start),
+        Err(failed) => failed,
+    }
+}
+
+/// Counts what comes next, if anything does.
+#[inline(always)]
+fn more<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor) -> Result<bool, Status> {
+    let [count, kind, map] = &mut cursor.0;
+    match *count {
+        0 => return Ok(false),
+        OPEN if !F::COUNTED => {
+            if F::ends(input, *map != 0)? {
+                return Ok(false);
+            }
+        }
+        left => *count = left - 1,
+    }
+    if F::TYPED {
+        input.tag = *kind as u32;
+    }
+    Ok(true)
+}
+
+extern "C" fn next_item<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor, word: &mut u64) -> Status {
+    match more::<F>(input, cursor) {
+        Ok(more) => give(word, more.into()),
+        Err(failed) => failed,
+    }
+}
+
+extern "C" fn next_member<F: Format>(
+    input: &mut Input<'_>,
+    cursor: &mut Cursor,
+    table: &MemberTable,
+    arm: &mut u64,
+) -> Status {
+    match more::<F>(input, cursor) {
+        Ok(true) => {}
+        Ok(false) => return give(arm, MemberTable::END),
+        Err(failed) => return failed,
+    }
+    if let Some(key) = table.keys().get(*arm as usize)
+        && starts_with(input.rest(), &key.name)
+    {
+        input.seek(input.position() + key.name.len());
+        return Status::Ok;
+    }
+    search::<F>(input, table, arm)
+}
+
+/// What `starts_with` of slices does, without a call for a few bytes.
+#[inline(always)]
+fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
+    let Some(head) = bytes.get(..prefix.len()) else { return false };
+    let (words, prefixes) = (head.as_chunks::<8>(), prefix.as_chunks::<8>());
+    words.0.iter().zip(prefixes.0).all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
+        && words.1.iter().zip(prefixes.1).all(|(a, b)| a == b)
+}
+
+/// Keys in the table are as we write them, but there are other ways to write one.
+fn search<F: Format>(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) -> Status {
+    let (start, message) = (input.position(), input.message());
+    let name = match F::name(input) {
+        Ok(Some(name)) => name,
+        Ok(None) => return give(arm, MemberTable::UNKNOWN),
+        Err(failed) => return failed,
+    };
+    let whole = message.get(start..input.position()).unwrap_or(name);
+    *arm = table.by_name(whole, MemberTable::UNKNOWN);
+    if *arm == MemberTable::UNKNOWN {
+        *arm = search_as_written::<F>(table, name, whole);
+    }
+    Status::Ok
+}
+
+/// Looks for a name that does not stand there as we write it.
+#[cold]
+fn search_as_written<F: Format>(table: &MemberTable, name: &[u8], whole: &[u8]) -> u64 {
+    let (head, head_len) = F::name_head(name.len());
+    let head = &head.to_le_bytes()[..head_len.min(8)];
+    if whole.starts_with(head) && whole.len() == head.len() + name.len() {
+        return MemberTable::UNKNOWN;
+    }
+    let mut room = [0; 256];
+    if let Some(key) = room.get_mut(..head.len() + name.len()) {
+        let (front, back) = key.split_at_mut(head.len());
+        front.copy_from_slice(head);
+        back.copy_from_slice(name);
+        return table.by_name(key, MemberTable::UNKNOWN);
+    }
+    // So long a name pays for a look at all of them.
+    let same = |key: &crate::program::MemberKey| key.name.strip_prefix(head) == Some(name);
+    table.keys().iter().position(same).map_or(MemberTable::UNKNOWN, |at| at as u64)
+}
+
+extern "C" fn nothing(_: &mut Input<'_>, _: &mut Cursor) -> Status {
+    Status::Ok
+}
+
+extern "C" fn skip_member<F: Format>(input: &mut Input<'_>, _: &mut Cursor) -> Status {
+    done(F::skip(input))
+}
+
+extern "C" fn skip<F: Format>(input: &mut Input<'_>, _: u64) -> Status {
+    done(F::skip(input))
+}
+
+extern "C" fn null<F: Format>(input: &mut Input<'_>, is: &mut u64) -> Status {
+    give(is, F::null(input).into())
+}
+
+extern "C" fn begin_row<F: Format>(input: &mut Input<'_>, len: u64, cursor: &mut Cursor) -> Status {
+    let start = input.position();
+    match F::head(input) {
+        Ok(Head::Array(extent)) if extent.count == len || (extent.count == OPEN && !F::COUNTED) => {
+            open(extent, false, cursor)
+        }
+        Ok(Head::Array(extent)) => {
+            input.seek(start);
+            input.fail(FaultKind::Count, len, extent.count)
+        }
+        Ok(_) => wrong_kind(input, start),
+        Err(failed) => failed,
+    }
+}
+
+extern "C" fn end_row<F: Format>(input: &mut Input<'_>, len: u64, cursor: &mut Cursor) -> Status {
+    if F::COUNTED || cursor.0[0] != OPEN {
+        return Status::Ok;
+    }
+    match F::ends(input, false) {
+        Ok(true) => Status::Ok,
+        Ok(false) => input.fail(FaultKind::Count, len, len + 1),
+        Err(failed) => failed,
+    }
+}
+
+extern "C" fn begin_union(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    cursor.0 = [input.position() as u64, input.tag.into(), 0];
+    Status::Ok
+}
+
+extern "C" fn end_union<F: Format>(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    match input.position() as u64 == cursor.0[0] {
+        true => done(F::skip(input)),
+        false => Status::Ok,
+    }
+}
+
+extern "C" fn begin_pair<F: Format>(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    let status = begin_row::<F>(input, 2, cursor);
+    cursor.0[2] = input.position() as u64;
+    status
+}
+
+extern "C" fn end_pair<F: Format>(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    if input.position() as u64 == cursor.0[2] {
+        for _ in 0..2 {
+            if let Err(failed) = F::skip(input) {
+                return failed;
+            }
+        }
+    }
+    end_row::<F>(input, 2, cursor)
+}
+
+extern "C" fn label<F: Format>(input: &mut Input<'_>, word: &mut u64) -> Status {
+    let start = input.position();
+    match discriminator::<F>(input) {
+        Ok(label) => {
+            input.seek(start);
+            give(word, label as u64)
+        }
+        Err(failed) => failed,
+    }
+}
+
+/// Looks through a union's map, and leaves the position where it is.
+extern "C" fn selector<F: Format>(input: &mut Input<'_>, table: &SymbolTable, selected: &mut u64) -> Status {
+    let (start, kind) = (input.position(), input.tag);
+    match select::<F>(input, table) {
+        Ok(label) => {
+            input.seek(start);
+            input.tag = kind;
+            give(selected, label as u64)
+        }
+        Err(failed) => failed,
+    }
+}
+
+fn select<F: Format>(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status> {
+    let mut cursor = Cursor::default();
+    ok(begin_map::<F>(input, &mut cursor))?;
+    let alone = cursor.0[0] == 1;
+    let (mut named, mut members) = (None, 0);
+    while more::<F>(input, &mut cursor)? {
+        let name = F::name(input)?;
+        if name == Some(DISCRIMINATOR.as_bytes()) {
+            return discriminator::<F>(input);
+        }
+        if let Some(label) = name.and_then(|name| table.value(name)) {
+            (named, members) = (Some(label), members + 1);
+            if alone {
+                return Ok(label);
+            }
+        }
+        F::skip(input)?;
+    }
+    match named {
+        Some(label) if members == 1 => Ok(label),
+        Some(_) => Err(input.fail(FaultKind::DuplicateMember, 1, members)),
+        None => Err(input.fail(FaultKind::UnknownCase, 0, 0)),
+    }
+}
+
+/// Members of which fewer are counted in a single byte.
+const FEW: u64 = 16;
+/// Bytes kept for the head of a map of more members, the last four for their number until it is known.
+const ROOM: usize = 5;
+
+/// Keeps room for the head. [`Output::mark`] is where it is while members are written, and is the outer structure's again afterwards.
+extern "C" fn put_counted<F: Format>(output: &mut Output<'_>, argument: u64, cursor: &mut Cursor) -> Status {
+    let (always, all) = (argument & 0xFFFF_FFFF, argument >> 32);
+    cursor.0[0] = output.mark as u64;
+    output.mark = output.position();
+    match all < FEW {
+        true => F::put_map(output, always),
+        false => output.put_word(always << 8, ROOM),
+    }
+}
+
+extern "C" fn count_member(output: &mut Output<'_>, many: u64) -> Status {
+    let mark = output.mark;
+    let head = output.written().get_mut(mark..).unwrap_or_default();
+    match many {
+        0 => head.iter_mut().take(1).for_each(|byte| *byte = byte.wrapping_add(1)),
+        _ => {
+            if let Some(count) = head.get_mut(1..).and_then(|head| head.first_chunk_mut()) {
+                *count = u32::from_le_bytes(*count).wrapping_add(1).to_le_bytes();
+            }
+        }
+    }
+    Status::Ok
+}
+
+extern "C" fn put_count<F: Format>(output: &mut Output<'_>, argument: u64, cursor: &mut Cursor) -> Status {
+    let start = core::mem::replace(&mut output.mark, cursor.0[0] as usize);
+    if argument >> 32 < FEW {
+        return Status::Ok;
+    }
+    let Some(count) = output.written().get(start + 1..).and_then(|head| head.first_chunk()).copied() else {
+        return Status::Ok;
+    };
+    // The head is written at the end, and goes to its place; what it leaves of the room is closed up.
+    let end = output.position();
+    let status = F::put_map(output, u32::from_le_bytes(count).into());
+    let len = output.position() - end;
+    if let Some(members) = output.written().get_mut(start..) {
+        members.copy_within(end - start.., 0);
+        members.copy_within(ROOM..end - start, len);
+    }
+    output.truncate(end - ROOM + len);
+    status
+}
+
+/// Says how [`Marks::PRESENT`] finds the count.
+pub(super) fn is_many(all: usize) -> u64 {
+    u64::from(all as u64 >= FEW)
+}
+
+extern "C" fn put_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    cursor.0[0] = output.position() as u64;
+    Status::Ok
+}
+
+extern "C" fn put_sorted<F: Format>(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    F::sort(output, cursor.0[0] as usize)
+}
+
+// What is there in one direction only.
+
+extern "C" fn get_nothing(_: &mut Input<'_>, _: u64, _: &mut Cursor) -> Status {
+    Status::Ok
+}
+
+extern "C" fn get_no_action(_: &mut Input<'_>, _: u64) -> Status {
+    Status::Ok
+}
+
+extern "C" fn put_nothing(_: &mut Output<'_>, _: u64, _: &mut Cursor) -> Status {
+    Status::Ok
+}
+
+extern "C" fn put_no_action(_: &mut Output<'_>, _: u64) -> Status {
+    Status::Ok
+}
+
+extern "C" fn put_no_symbol(output: &mut Output<'_>, _: &SymbolTable, _: u64) -> Status {
+    output.fail(FaultKind::Unrepresentable, 0, 0)
+}
+
+extern "C" fn put_no_scalar(output: &mut Output<'_>, _: u64) -> Status {
+    output.fail(FaultKind::Unrepresentable, 0, 0)
+}
+
+fn put_no_wide(output: &mut Output<'_>, _: u128) -> Status {
+    output.fail(FaultKind::Unrepresentable, 0, 0)
+}

@@ -1,0 +1,205 @@
+//! All elements of sequences and arrays of plain numbers at once.
+
+use super::{
+    Extent, Format, Head, OPEN,
+    get::{double_of, fail_at, ok, pass_pieces, signed_of, single_of, take, unsigned_of, widen, wrong_kind},
+};
+use crate::{
+    layout::Scalar,
+    program::{Elements, FaultKind, Input, Output, SliceKernel, Status},
+};
+
+/// The kernel for elements of a scalar; none for booleans and those that are no plain numbers. `shortest` is for floats.
+pub(super) fn kernel<F: Format>(scalar: Scalar, shortest: bool) -> Option<&'static SliceKernel> {
+    Some(match scalar {
+        Scalar::U8 => Slices::<F, u8>::KERNEL,
+        Scalar::I8 => Slices::<F, i8>::KERNEL,
+        Scalar::U16 => Slices::<F, u16>::KERNEL,
+        Scalar::I16 => Slices::<F, i16>::KERNEL,
+        Scalar::U32 => Slices::<F, u32>::KERNEL,
+        Scalar::I32 => Slices::<F, i32>::KERNEL,
+        Scalar::U64 => Slices::<F, u64>::KERNEL,
+        Scalar::I64 => Slices::<F, i64>::KERNEL,
+        Scalar::F32 if !shortest => Slices::<F, f32>::KERNEL,
+        Scalar::F64 if !shortest => Slices::<F, f64>::KERNEL,
+        Scalar::F32 => Slices::<F, f32>::SHORTEST,
+        Scalar::F64 => Slices::<F, f64>::SHORTEST,
+        Scalar::Bool | Scalar::F128 => return None,
+    })
+}
+
+/// Octets as a value of their own kind.
+pub(super) fn octets<F: Format>() -> &'static SliceKernel {
+    Slices::<F, u8>::OCTETS
+}
+
+struct Slices<F, T>(core::marker::PhantomData<(F, T)>);
+
+impl<F: Format, T: Number> Slices<F, T> {
+    const KERNEL: &'static SliceKernel =
+        &SliceKernel { name: "numbers", scalar: T::SCALAR, get: get::<F, T>, put: put::<F, T, false> };
+    const SHORTEST: &'static SliceKernel = &SliceKernel { put: put::<F, T, true>, ..*Self::KERNEL };
+    const OCTETS: &'static SliceKernel = &SliceKernel { name: "octets", put: put_octets::<F>, ..*Self::KERNEL };
+}
+
+/// A number in memory.
+trait Number: Copy + 'static {
+    const SCALAR: Scalar;
+    fn of_head(head: Head) -> Result<Self, FaultKind>;
+    fn of_bytes(bytes: &[u8]) -> Self;
+    fn to_bytes(self, bytes: &mut [u8]);
+    fn put<F: Format>(self, output: &mut Output<'_>, shortest: bool) -> Status;
+}
+
+macro_rules! numbers {
+    ($($number:ident $scalar:ident $of_head:expr, $put:expr;)*) => {$(
+        impl Number for $number {
+            const SCALAR: Scalar = Scalar::$scalar;
+
+            #[inline(always)]
+            fn of_head(head: Head) -> Result<$number, FaultKind> {
+                $of_head(head)
+            }
+
+            #[inline(always)]
+            fn of_bytes(bytes: &[u8]) -> $number {
+                bytes.first_chunk().map_or(Default::default(), |bytes| $number::from_ne_bytes(*bytes))
+            }
+
+            #[inline(always)]
+            fn to_bytes(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_ne_bytes());
+            }
+
+            #[inline(always)]
+            fn put<F: Format>(self, output: &mut Output<'_>, shortest: bool) -> Status {
+                let put: fn($number, &mut Output<'_>, bool) -> Status = $put;
+                put(self, output, shortest)
+            }
+        }
+    )*};
+}
+
+fn narrow<T, U: TryInto<T>>(wide: U) -> Result<T, FaultKind> {
+    wide.try_into().map_err(|_| FaultKind::OutOfRange)
+}
+
+numbers! {
+    u8 U8 |head| unsigned_of(head).and_then(narrow), |n, output, _| F::put_unsigned(output, n.into());
+    u16 U16 |head| unsigned_of(head).and_then(narrow), |n, output, _| F::put_unsigned(output, n.into());
+    u32 U32 |head| unsigned_of(head).and_then(narrow), |n, output, _| F::put_unsigned(output, n.into());
+    u64 U64 unsigned_of, |n, output, _| F::put_unsigned(output, n);
+    i8 I8 |head| signed_of(head).and_then(narrow), |n, output, _| F::put_signed(output, n.into());
+    i16 I16 |head| signed_of(head).and_then(narrow), |n, output, _| F::put_signed(output, n.into());
+    i32 I32 |head| signed_of(head).and_then(narrow), |n, output, _| F::put_signed(output, n.into());
+    i64 I64 signed_of, |n, output, _| F::put_signed(output, n);
+    f32 F32 single_of, |n, output, shortest| match shortest {
+        true => F::put_shortest(output, widen(n)),
+        false => output.put_word(u64::from(n.to_bits().swap_bytes()) << 8 | u64::from(F::MARKS.single), 5),
+    };
+    f64 F64 double_of, |n, output, shortest| match shortest {
+        true => F::put_shortest(output, n),
+        false => {
+            let mut bytes = [F::MARKS.double; 9];
+            bytes[1..].copy_from_slice(&n.to_be_bytes());
+            output.put(&bytes)
+        }
+    };
+}
+
+fn get<F: Format, T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
+    let start = input.position();
+    let read = match F::head(input) {
+        Ok(Head::Array(extent)) if extent.count == OPEN => open_array::<F, T>(input, elements, extent.kind),
+        Ok(Head::Array(extent)) => counted::<F, T>(input, elements, extent),
+        Ok(Head::Bytes(OPEN)) if T::SCALAR == Scalar::U8 => pieces::<F>(input, elements),
+        Ok(Head::Bytes(len)) if T::SCALAR == Scalar::U8 => take(input, len).and_then(|b| append(input, elements, b)),
+        Ok(_) => Err(wrong_kind(input, start)),
+        Err(failed) => Err(failed),
+    };
+    read.map_or_else(|failed| failed, |()| Status::Ok)
+}
+
+fn counted<F: Format, T: Number>(
+    input: &mut Input<'_>,
+    elements: &mut Elements<'_>,
+    extent: Extent,
+) -> Result<(), Status> {
+    let left = input.remaining();
+    let count = match usize::try_from(extent.count) {
+        Ok(count) if count <= left => count,
+        _ => return Err(input.fail(FaultKind::BadLength, left as u64, extent.count)),
+    };
+    let room = elements.spare(input, count)?;
+    let size = T::SCALAR.size();
+    let room = room.get_mut(..count * size).unwrap_or_default();
+    if F::TYPED && F::plain(input, extent.kind, T::SCALAR, room)? {
+        elements.take(count);
+        return Ok(());
+    }
+    for element in room.chunks_exact_mut(size) {
+        input.tag = extent.kind;
+        number::<F, T>(input)?.to_bytes(element);
+    }
+    input.tag = 0;
+    elements.take(count);
+    Ok(())
+}
+
+#[inline(always)]
+fn number<F: Format, T: Number>(input: &mut Input<'_>) -> Result<T, Status> {
+    let start = input.position();
+    T::of_head(F::head(input)?).map_err(|kind| fail_at(input, start, kind))
+}
+
+fn open_array<F: Format, T: Number>(
+    input: &mut Input<'_>,
+    elements: &mut Elements<'_>,
+    kind: u32,
+) -> Result<(), Status> {
+    while !F::ends(input, false)? {
+        input.tag = kind;
+        let value = number::<F, T>(input)?;
+        value.to_bytes(elements.spare(input, 1)?.get_mut(..T::SCALAR.size()).unwrap_or_default());
+        elements.take(1);
+    }
+    Ok(())
+}
+
+fn append(input: &mut Input<'_>, elements: &mut Elements<'_>, octets: &[u8]) -> Result<(), Status> {
+    if let Some(room) = elements.spare(input, octets.len())?.get_mut(..octets.len()) {
+        room.copy_from_slice(octets);
+    }
+    elements.take(octets.len());
+    Ok(())
+}
+
+fn pieces<F: Format>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
+    let start = input.position();
+    let len = pass_pieces::<F>(input, false)?;
+    input.seek(start);
+    elements.spare(input, len)?;
+    while let Some(piece) = F::piece(input, false)? {
+        append(input, elements, piece)?;
+    }
+    Ok(())
+}
+
+fn put<F: Format, T: Number, const SHORTEST: bool>(output: &mut Output<'_>, elements: &[u8]) -> Status {
+    if let Some(status) = F::put_plain(output, T::SCALAR, elements) {
+        return status;
+    }
+    let size = T::SCALAR.size();
+    let put = |output: &mut Output<'_>| {
+        ok(F::put_array(output, (elements.len() / size) as u64))?;
+        elements.chunks_exact(size).try_for_each(|element| ok(T::of_bytes(element).put::<F>(output, SHORTEST)))
+    };
+    put(output).map_or_else(|failed| failed, |()| Status::Ok)
+}
+
+fn put_octets<F: Format>(output: &mut Output<'_>, octets: &[u8]) -> Status {
+    match F::put_bytes(output, octets.len() as u64) {
+        Status::Ok => output.put(octets),
+        failed => failed,
+    }
+}

@@ -1,0 +1,108 @@
+//! Names of numbers, taken from schemas.
+
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
+
+use super::UnionIn;
+use crate::{
+    program::{Check, SymbolTable},
+    schema::{Case, Def, DefId, DefKind, Schema, Type},
+};
+
+fn table(symbols: impl Iterator<Item = (i64, Box<str>)>, otherwise: Option<i64>) -> Arc<SymbolTable> {
+    Arc::new(SymbolTable::new(symbols, otherwise))
+}
+
+/// An enum's literals.
+pub fn literals(schema: &Schema, id: DefId, otherwise: Option<i32>) -> Arc<SymbolTable> {
+    let symbols = enum_literals(schema, id).into_iter().map(|(value, name)| (value, name.into()));
+    table(symbols, otherwise.map(i64::from))
+}
+
+fn enum_literals(schema: &Schema, id: DefId) -> Vec<(i64, &str)> {
+    match &schema.def(id).kind {
+        DefKind::Enum { literals, .. } => literals.iter().map(|l| (l.value.into(), l.name.as_str())).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A bitmask's flags by position; none if it is a bitset.
+pub fn flags(schema: &Schema, id: DefId) -> Option<Arc<SymbolTable>> {
+    match &schema.def(id).kind {
+        DefKind::Bitmask { flags, .. } => {
+            Some(table(flags.iter().map(|f| (f.position.into(), f.name.as_str().into())), None))
+        }
+        _ => None,
+    }
+}
+
+/// A bitset's named fields, as a format spells names.
+pub fn bit_fields(schema: &Schema, id: DefId, spelt: &dyn Fn(&str) -> String) -> Arc<SymbolTable> {
+    let signed = |ty: &Type| matches!(schema.resolve(ty), Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64);
+    let fields = schema.bit_fields(id).into_iter().filter_map(|f| {
+        let name = f.name.as_deref()?;
+        Some((field(f.position, f.width, signed(&f.ty)), spelt(name).into()))
+    });
+    table(fields, None)
+}
+
+/// What a union can begin with: its cases, as a format spells names, with their first labels, and the literals of the discriminator's enum.
+pub fn union_head(
+    schema: &Schema,
+    discriminator: &Type,
+    cases: &[Case],
+    spelt: &dyn Fn(&str) -> String,
+) -> Arc<SymbolTable> {
+    let cases_by_name = cases.iter().map(|case| {
+        let label = case.labels.first().copied().unwrap_or_else(|| free_label(schema, discriminator, cases));
+        (label, spelt(&case.member.name).into())
+    });
+    let literals = match schema.resolve(discriminator) {
+        Type::Def(id) => enum_literals(schema, *id),
+        _ => Vec::new(),
+    };
+    let mark = char::from(LITERAL);
+    let literals = literals.into_iter().map(|(value, name)| (value, format!("{mark}{name}").into()));
+    table(cases_by_name.chain(literals), None)
+}
+
+/// A discriminator that is nobody's label, and so chooses the default case.
+fn free_label(schema: &Schema, discriminator: &Type, cases: &[Case]) -> i64 {
+    let taken = |value: &i64| cases.iter().any(|case| case.labels.contains(value));
+    let free = match schema.def_of(discriminator) {
+        Some(Def { kind: DefKind::Enum { literals, .. }, .. }) => {
+            literals.iter().map(|l| i64::from(l.value)).find(|value| !taken(value))
+        }
+        _ => (0..).find(|value| !taken(value)),
+    };
+    free.unwrap_or(0)
+}
+
+/// What a union's discriminator can be.
+pub fn discriminators(schema: &Schema, union: &UnionIn<'_>) -> Check {
+    if let Some(Def { kind: DefKind::Enum { literals, .. }, .. }) = schema.def_of(union.discriminator) {
+        let mut values: Vec<i64> = literals.iter().map(|l| l.value.into()).collect();
+        values.sort_unstable();
+        return Check::OneOf(values.into());
+    }
+    let (min, max) = union.wire.range().unwrap_or((0, 0));
+    Check::Range { min, max }
+}
+
+/// Just one name.
+pub fn only(name: &str) -> Arc<SymbolTable> {
+    table([(0, String::from(name).into())].into_iter(), None)
+}
+
+/// Position, width and sign of a bitset's field, as a number of the symbol table.
+pub fn field(position: u8, width: u8, signed: bool) -> i64 {
+    i64::from(position) << 16 | i64::from(width) << 8 | i64::from(signed)
+}
+
+/// Position, mask of as many bits as it is wide, and sign.
+pub fn parts(field: i64) -> (u32, u64, bool) {
+    let width = (field >> 8 & 0xFF).clamp(1, 64) as u32;
+    ((field >> 16 & 63) as u32, u64::MAX >> (64 - width), field & 1 == 1)
+}
+
+/// Goes before names of literals, to keep them apart from those of cases.
+pub const LITERAL: u8 = b'=';

@@ -1,0 +1,223 @@
+//! Heads of MessagePack values.
+
+use crate::{
+    codec::lower::kinds::{self, Extent, Head, Marks, fixed, skip_items},
+    program::{FaultKind, Input, Limits, Output, Status, io::CodecError},
+};
+
+pub(super) struct Format;
+
+const NIL: u8 = 0xC0;
+const FALSE: u8 = 0xC2;
+const TRUE: u8 = 0xC3;
+const SINGLE: u8 = 0xCA;
+const DOUBLE: u8 = 0xCB;
+
+type Read<T = ()> = Result<T, Status>;
+
+impl kinds::Format for Format {
+    const NATIVE_KEYS: bool = true;
+    const COUNTED: bool = true;
+    const CLOSED: bool = false;
+    const TYPED: bool = false;
+    const MARKS: Marks = Marks { null: NIL, no: FALSE, yes: TRUE, single: SINGLE, double: DOUBLE, end: NIL };
+
+    #[inline(always)]
+    fn head(input: &mut Input<'_>) -> Read<Head> {
+        let [first] = fixed(input)?;
+        Ok(match first {
+            0x00..=0x7F => Head::Unsigned(first.into()),
+            0xE0..=0xFF => Head::Negative((!first).into()),
+            0xA0..=0xBF => Head::Text((first & 0x1F).into()),
+            0x80..=0x8F => Head::Map(Extent::of((first & 0x0F).into())),
+            0x90..=0x9F => Head::Array(Extent::of((first & 0x0F).into())),
+            DOUBLE => Head::Double(f64::from_be_bytes(fixed(input)?)),
+            SINGLE => Head::Single(f32::from_be_bytes(fixed(input)?)),
+            FALSE => Head::Bool(false),
+            TRUE => Head::Bool(true),
+            NIL => Head::Null,
+            0xCC..=0xCF => Head::Unsigned(unsigned(input, first & 3)?),
+            0xD0..=0xD3 => signed(input, first & 3)?,
+            0xD9..=0xDB => Head::Text(unsigned(input, first - 0xD9)?),
+            0xC4..=0xC6 => Head::Bytes(unsigned(input, first - 0xC4)?),
+            0xDC..=0xDD => Head::Array(Extent::of(unsigned(input, first - 0xDB)?)),
+            0xDE..=0xDF => Head::Map(Extent::of(unsigned(input, first - 0xDD)?)),
+            0xC7..=0xC9 | 0xD4..=0xD8 => Head::Other,
+            0xC1 => return Err(unused(input)),
+        })
+    }
+
+    fn skip(input: &mut Input<'_>) -> Read {
+        // Extensions first, since they have no head that says their length.
+        let extension = match input.rest().first() {
+            Some(first @ 0xC7..=0xC9) => Some(first - 0xC7),
+            Some(first @ 0xD4..=0xD8) => {
+                let octets = 1 << (first - 0xD4);
+                return input.take(2 + octets).map(|_| ());
+            }
+            _ => None,
+        };
+        if let Some(width) = extension {
+            let [_] = fixed(input)?;
+            let len = unsigned(input, width)? as usize;
+            return input.take(len.saturating_add(1)).map(|_| ());
+        }
+        match Format::head(input)? {
+            Head::Text(len) | Head::Bytes(len) => input.take(len as usize).map(|_| ()),
+            Head::Array(extent) => skip_items::<Format>(input, extent.count),
+            Head::Map(extent) => skip_items::<Format>(input, 2 * extent.count),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn name<'a>(input: &mut Input<'a>) -> Read<Option<&'a [u8]>> {
+        let start = input.position();
+        if let Head::Text(len) = Format::head(input)? {
+            return input.take(len as usize).map(Some);
+        }
+        input.seek(start);
+        Format::skip(input).map(|()| None)
+    }
+
+    fn ends(_: &mut Input<'_>, _: bool) -> Read<bool> {
+        Ok(false)
+    }
+
+    #[inline]
+    fn null(input: &mut Input<'_>) -> bool {
+        let is = input.rest().first() == Some(&NIL);
+        input.seek(input.position() + usize::from(is));
+        is
+    }
+
+    fn piece<'a>(_: &mut Input<'a>, _: bool) -> Read<Option<&'a [u8]>> {
+        Ok(None)
+    }
+
+    #[inline]
+    fn put_unsigned(output: &mut Output<'_>, value: u64) -> Status {
+        match value {
+            0..0x80 => output.put_word(value, 1),
+            0x80..0x100 => output.put_word(0xCC | value << 8, 2),
+            0x100..0x1_0000 => output.put_word(0xCD | u64::from((value as u16).swap_bytes()) << 8, 3),
+            0x1_0000..0x1_0000_0000 => output.put_word(0xCE | u64::from((value as u32).swap_bytes()) << 8, 5),
+            _ => long(output, 0xCF, value),
+        }
+    }
+
+    #[inline]
+    fn put_signed(output: &mut Output<'_>, value: i64) -> Status {
+        match value {
+            0.. => Format::put_unsigned(output, value as u64),
+            -0x20.. => output.put_word(value as u64, 1),
+            -0x80.. => output.put_word(0xD0 | (value as u64) << 8, 2),
+            -0x8000.. => output.put_word(0xD1 | u64::from((value as u16).swap_bytes()) << 8, 3),
+            -0x8000_0000.. => output.put_word(0xD2 | u64::from((value as u32).swap_bytes()) << 8, 5),
+            _ => long(output, 0xD3, value as u64),
+        }
+    }
+
+    fn put_text(output: &mut Output<'_>, text: &str) -> Status {
+        if u32::try_from(text.len()).is_err() {
+            return output.fail(FaultKind::Unrepresentable, u32::MAX.into(), text.len() as u64);
+        }
+        let (head, len) = Format::name_head(text.len());
+        match output.put_word(head, len) {
+            Status::Ok => output.put(text.as_bytes()),
+            failed => failed,
+        }
+    }
+
+    fn name_head(len: usize) -> (u64, usize) {
+        match len as u64 {
+            len @ 0..0x20 => (0xA0 | len, 1),
+            len => wide_head([0xD9, 0xDA, 0xDB], len),
+        }
+    }
+
+    fn put_bytes(output: &mut Output<'_>, len: u64) -> Status {
+        put_head(output, wide_head([0xC4, 0xC5, 0xC6], len), len)
+    }
+
+    fn put_array(output: &mut Output<'_>, len: u64) -> Status {
+        match len {
+            0..0x10 => output.put_word(0x90 | len, 1),
+            _ => put_head(output, wide_head([0xDC, 0xDC, 0xDD], len), len),
+        }
+    }
+
+    fn put_map(output: &mut Output<'_>, len: u64) -> Status {
+        match len {
+            0..0x10 => output.put_word(0x80 | len, 1),
+            _ => put_head(output, wide_head([0xDE, 0xDE, 0xDF], len), len),
+        }
+    }
+
+    fn put_shortest(output: &mut Output<'_>, value: f64) -> Status {
+        long(output, DOUBLE, value.to_bits())
+    }
+}
+
+/// A number of 1, 2, 4 or 8 bytes.
+#[inline(always)]
+fn unsigned(input: &mut Input<'_>, width: u8) -> Read<u64> {
+    Ok(match width {
+        0 => u8::from_be_bytes(fixed(input)?).into(),
+        1 => u16::from_be_bytes(fixed(input)?).into(),
+        2 => u32::from_be_bytes(fixed(input)?).into(),
+        _ => u64::from_be_bytes(fixed(input)?),
+    })
+}
+
+#[inline(always)]
+fn signed(input: &mut Input<'_>, width: u8) -> Read<Head> {
+    let number = match width {
+        0 => i8::from_be_bytes(fixed(input)?).into(),
+        1 => i16::from_be_bytes(fixed(input)?).into(),
+        2 => i32::from_be_bytes(fixed(input)?).into(),
+        _ => i64::from_be_bytes(fixed(input)?),
+    };
+    Ok(if number < 0 { Head::Negative(!number as u64) } else { Head::Unsigned(number as u64) })
+}
+
+#[cold]
+fn unused(input: &mut Input<'_>) -> Status {
+    input.seek(input.position() - 1);
+    input.fail(FaultKind::Syntax, 0, 0xC1)
+}
+
+/// A length of one, two or four bytes behind the mark of its width. There is no mark for one byte where the first two are the same.
+fn wide_head(marks: [u8; 3], len: u64) -> (u64, usize) {
+    let [short, middle, long] = marks.map(u64::from);
+    match len {
+        0..0x100 if short != middle => (short | len << 8, 2),
+        0..0x1_0000 => (middle | u64::from((len as u16).swap_bytes()) << 8, 3),
+        _ => (long | u64::from((len as u32).swap_bytes()) << 8, 5),
+    }
+}
+
+fn put_head(output: &mut Output<'_>, (head, bytes): (u64, usize), len: u64) -> Status {
+    match u32::try_from(len) {
+        Ok(_) => output.put_word(head, bytes),
+        Err(_) => output.fail(FaultKind::Unrepresentable, u32::MAX.into(), len),
+    }
+}
+
+fn long(output: &mut Output<'_>, mark: u8, word: u64) -> Status {
+    let mut bytes = [mark; 9];
+    bytes[1..].copy_from_slice(&word.to_be_bytes());
+    output.put(&bytes)
+}
+
+/// Shows that `bytes` are one well-formed value and nothing else. Whether text is UTF-8 is not looked at, as of what decoding skips.
+///
+/// ```
+/// use polywire_core::{codec::msgpack, program::Limits};
+///
+/// assert!(msgpack::validate(b"\x82\xA1a\x01\xA1b\xD4\x05\xFF", &Limits::default()).is_ok());
+/// assert!(msgpack::validate(b"\x82\xA1a\x01\xA1b", &Limits::default()).is_err());
+/// ```
+pub fn validate(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
+    kinds::validate::<Format>(bytes, limits)
+}

@@ -1,0 +1,80 @@
+//! MessagePack: compact binary values that say their own kind.
+//!
+//! `spec/msgpack.md` has the mapping. A structure is a map of its members by name, or with the option `struct=array` an array of their
+//! values. All kinds are read, the old ones included; extensions, time stamps among them, are passed over.
+
+use alloc::sync::Arc;
+
+use super::{
+    Codec, LowerError, OptionSpec, Options, Properties,
+    lower::{
+        self,
+        kinds::{Decode, Encode, Style},
+    },
+};
+use crate::{layout::Layout, program::Program, schema::Schema};
+
+mod format;
+
+pub use format::validate;
+
+/// The codec `msgpack`.
+pub static MSGPACK: MessagePack = MessagePack;
+
+/// See [`MSGPACK`].
+pub struct MessagePack;
+
+static PROPERTIES: Properties = Properties {
+    summary: "MessagePack: compact binary values with names",
+    text: false,
+    self_describing: true,
+    stateful: false,
+    typical_use: "peers in many languages, without a schema, that want small messages",
+    specification: "github.com/msgpack/msgpack, spec.md of 2017",
+};
+
+static OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "struct",
+        values: &["map", "array"],
+        help: "structures as maps by member name, or as arrays of the members' values in order",
+    },
+    OptionSpec {
+        name: "enum",
+        values: &["number", "name"],
+        help: "enum literals as numbers, or as their names; both are read",
+    },
+    OptionSpec {
+        name: "null",
+        values: &["omit", "write"],
+        help: "absent members are left out of maps, or written as nil; both are read",
+    },
+];
+
+impl Codec for MessagePack {
+    fn name(&self) -> &'static str {
+        "msgpack"
+    }
+
+    fn properties(&self) -> &'static Properties {
+        &PROPERTIES
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        OPTIONS
+    }
+
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+        lower::encode::lower(&Encode::<format::Format>::new(Style::of(options)), schema, layout)
+    }
+
+    fn lower_decode(
+        &self,
+        options: &Options,
+        writer: &Schema,
+        reader: &Schema,
+        layout: &Arc<Layout>,
+    ) -> Result<Program, LowerError> {
+        lower::decode::lower(&Decode::<format::Format>::new(Style::of(options)), writer, reader, layout)
+    }
+}

@@ -1,0 +1,88 @@
+//! UBJSON, draft 12: JSON's model in binary.
+//!
+//! `spec/ubjson.md` has the mapping. Sequences of plain numbers are written as typed containers, and read from any.
+
+use alloc::sync::Arc;
+
+use super::{
+    Codec, LowerError, OptionSpec, Options, Properties,
+    lower::{
+        self,
+        kinds::{self, Decode, Encode, Style},
+    },
+};
+use crate::{
+    layout::Layout,
+    program::{Limits, Program, io::CodecError},
+    schema::Schema,
+};
+
+mod format;
+
+/// The codec `ubjson`.
+pub static UBJSON: Ubjson = Ubjson;
+
+/// See [`UBJSON`].
+pub struct Ubjson;
+
+static PROPERTIES: Properties = Properties {
+    summary: "UBJSON: JSON's values in binary, with typed arrays",
+    text: false,
+    self_describing: true,
+    stateful: false,
+    typical_use: "peers without a schema that exchange arrays of numbers",
+    specification: "ubjson.org, draft 12",
+};
+
+static OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "enum",
+        values: &["number", "name"],
+        help: "enum literals as numbers, or as their names; both are read",
+    },
+    OptionSpec {
+        name: "null",
+        values: &["omit", "write"],
+        help: "absent members are left out, or written as null; both are read",
+    },
+];
+
+impl Codec for Ubjson {
+    fn name(&self) -> &'static str {
+        "ubjson"
+    }
+
+    fn properties(&self) -> &'static Properties {
+        &PROPERTIES
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        OPTIONS
+    }
+
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+        lower::encode::lower(&Encode::<format::Format>::new(Style::of(options)), schema, layout)
+    }
+
+    fn lower_decode(
+        &self,
+        options: &Options,
+        writer: &Schema,
+        reader: &Schema,
+        layout: &Arc<Layout>,
+    ) -> Result<Program, LowerError> {
+        lower::decode::lower(&Decode::<format::Format>::new(Style::of(options)), writer, reader, layout)
+    }
+}
+
+/// Shows that `bytes` are one well-formed value and nothing else. Whether text is UTF-8 is not looked at, as of what decoding skips.
+///
+/// ```
+/// use polywire_core::{codec::ubjson, program::Limits};
+///
+/// assert!(ubjson::validate(b"{i\x01a[$U#i\x02\x01\x02}", &Limits::default()).is_ok());
+/// assert!(ubjson::validate(b"{i\x01a[$U#i\x02\x01}", &Limits::default()).is_err());
+/// ```
+pub fn validate(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
+    kinds::validate::<format::Format>(bytes, limits)
+}

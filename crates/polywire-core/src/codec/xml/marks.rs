@@ -1,0 +1,573 @@
+//! What is around values: the document, members, items, entries, cases; and sets of names.
+
+use crate::{
+    codec::lower::symbols::{LITERAL, parts},
+    layout::Scalar,
+    program::{
+        ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect,
+        Status, SymbolKernel, SymbolTable, TestKernel,
+        kernels::{
+            number, scan,
+            xml::{self, Markup, Name},
+        },
+    },
+};
+
+use super::scalars::integer;
+
+/// What reads a result.
+fn status(result: Result<(), Status>) -> Status {
+    result.err().unwrap_or(Status::Ok)
+}
+
+/// What reads a number into the accumulator's word.
+fn word_of(result: Result<i64, Status>, word: &mut u64) -> Status {
+    status(result.map(|value| *word = value as u64))
+}
+
+/// Everything up to the name of the root element, which is the only one in the table.
+pub(super) static ROOT: SymbolKernel =
+    SymbolKernel { name: "xml root", scalar: Scalar::I64, get: get_root, put: put_symbol };
+
+extern "C" fn get_root(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    let name = xml::begin(input);
+    word_of(name.and_then(|name| known(input, name, table, FaultKind::WrongKind)), word)
+}
+
+/// What a name stands for.
+fn known(input: &mut Input<'_>, name: Name, table: &SymbolTable, kind: FaultKind) -> Result<i64, Status> {
+    table.value(name.local(input)).ok_or_else(|| {
+        input.seek(name.start);
+        input.fail(kind, 0, 0)
+    })
+}
+
+/// The document ends here.
+pub(super) static END: ActionKernel = ActionKernel { name: "xml end", get: get_end, put: put_nothing };
+
+extern "C" fn get_end(input: &mut Input<'_>, _: u64) -> Status {
+    xml::end(input)
+}
+
+extern "C" fn put_nothing(_: &mut Output<'_>, _: u64) -> Status {
+    Status::Ok
+}
+
+/// Passes over a value.
+pub(super) static SKIP: ActionKernel = ActionKernel { name: "xml skip", get: get_skip, put: put_nothing };
+
+extern "C" fn get_skip(input: &mut Input<'_>, _: u64) -> Status {
+    xml::skip(input)
+}
+
+/// Breaks what is written inside into indented lines.
+pub(super) static PRETTY: RegionDialect = RegionDialect {
+    name: "xml pretty",
+    restarts_origin: false,
+    get_begin: begin_element,
+    get_end: end_element,
+    put_begin: note_start,
+    put_end: put_pretty,
+};
+
+extern "C" fn note_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    cursor.0[0] = output.position() as u64;
+    Status::Ok
+}
+
+extern "C" fn put_pretty(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    xml::indent(output, cursor.0[0] as usize)
+}
+
+/// An element whose end tag is read behind what is inside. What is inside has passed over the start tag, unless that is also the end.
+pub(super) static ELEMENT: RegionDialect = RegionDialect { name: "xml element", ..PRETTY_COPY };
+
+const PRETTY_COPY: RegionDialect = RegionDialect {
+    name: "",
+    restarts_origin: false,
+    get_begin: begin_element,
+    get_end: end_element,
+    put_begin: note_start,
+    put_end: put_pretty,
+};
+
+/// The cursor's first word is where the element's own name ends.
+extern "C" fn begin_element(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    note_name(input, cursor)
+}
+
+fn note_name(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+    if xml::quote(input).is_some() {
+        return xml::wrong_kind(input);
+    }
+    cursor.0[0] = input.position() as u64;
+    Status::Ok
+}
+
+extern "C" fn end_element(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    if input.rest().starts_with(b"/>") {
+        return xml::expect(input, b"/>");
+    }
+    match xml::next_tag(input) {
+        Ok(Markup::End) => close(input, cursor),
+        Ok(Markup::Start(name)) => {
+            input.seek(name.start);
+            input.fail(FaultKind::Syntax, b'/'.into(), 0)
+        }
+        Ok(Markup::Nothing) => xml::unexpected(input, b'<'),
+        Err(status) => status,
+    }
+}
+
+fn close(input: &mut Input<'_>, cursor: &Cursor) -> Status {
+    let name = xml::name_before(input, cursor.0[0] as usize);
+    xml::close(input, name)
+}
+
+/// The next element inside one whose name ended where the cursor's first word says: none behind the last, whose end tag was read then.
+fn next_inside(input: &mut Input<'_>, cursor: &Cursor) -> Result<Option<Name>, Status> {
+    match xml::next_tag(input)? {
+        Markup::Start(name) => Ok(Some(name)),
+        Markup::Nothing => Err(xml::unexpected(input, b'<')),
+        Markup::End => match close(input, cursor) {
+            Status::Ok => Ok(None),
+            status => Err(status),
+        },
+    }
+}
+
+fn expect_name(input: &mut Input<'_>, name: Name, wanted: &[u8]) -> Result<(), Status> {
+    if name.local(input) == wanted {
+        return Ok(());
+    }
+    input.seek(name.start);
+    Err(xml::unexpected(input, wanted.first().copied().unwrap_or(0)))
+}
+
+/// Sequences and arrays of anything but numbers. The cursor's third word is 1 when there is nothing more.
+pub(super) static ITEMS: SequenceDialect = SequenceDialect { name: "xml items", begin: begin_inside, next: next_item };
+
+extern "C" fn begin_inside(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+    if note_name(input, cursor) == Status::Failed {
+        return Status::Failed;
+    }
+    status(xml::open(input).map(|empty| cursor.0[2] = u64::from(empty)))
+}
+
+extern "C" fn next_item(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
+    const ITEM: &[u8] = b"<item";
+    *more = 0;
+    if cursor.0[2] == 1 {
+        return Status::Ok;
+    }
+    let rest = input.rest();
+    if rest.get(ITEM.len()) == Some(&b'>') && rest.starts_with(ITEM) {
+        *more = 1;
+        input.seek(input.position() + ITEM.len());
+        return Status::Ok;
+    }
+    let item = next_inside(input, cursor).and_then(|name| {
+        *more = u64::from(name.is_some());
+        name.map_or(Ok(()), |name| expect_name(input, name, &ITEM[1..]))
+    });
+    status(item)
+}
+
+/// Lists of numbers. The cursor has where the list ends, and where its value does.
+pub(super) static LIST: SequenceDialect = SequenceDialect { name: "xml list", begin: begin_list, next: next_in_list };
+
+extern "C" fn begin_list(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+    let list = super::scalars::list(input).map(|list| {
+        cursor.0 = [0, list.end as u64, input.position() as u64];
+        input.seek(list.start);
+    });
+    status(list)
+}
+
+extern "C" fn next_in_list(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
+    xml::space(input);
+    let [_, end, behind] = cursor.0;
+    *more = u64::from(input.position() < end as usize);
+    if *more == 0 {
+        input.seek(behind as usize);
+    }
+    Status::Ok
+}
+
+/// Maps. The cursor's second word is where the name of the entry that is open ends, or 0.
+pub(super) static MAP: SequenceDialect = SequenceDialect { name: "xml map", begin: begin_inside, next: next_entry };
+
+extern "C" fn next_entry(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
+    *more = 0;
+    if cursor.0[2] == 1 {
+        return Status::Ok;
+    }
+    let entry = close_entry(input, cursor).and_then(|()| next_inside(input, cursor)).and_then(|entry| {
+        let Some(entry) = entry else { return Ok(()) };
+        expect_name(input, entry, b"entry")?;
+        cursor.0[1] = entry.end as u64;
+        *more = 1;
+        match xml::open(input)? {
+            true => Err(xml::unexpected(input, b'<')),
+            false => inner(input, b"key"),
+        }
+    });
+    status(entry)
+}
+
+fn close_entry(input: &mut Input<'_>, cursor: &Cursor) -> Result<(), Status> {
+    let entry = Cursor([cursor.0[1], 0, 0]);
+    match cursor.0[1] {
+        0 => Ok(()),
+        _ => match next_inside(input, &entry)? {
+            None => Ok(()),
+            Some(name) => {
+                input.seek(name.start);
+                Err(xml::unexpected(input, b'/'))
+            }
+        },
+    }
+}
+
+/// The start tag of an entry's key or value, up to its name.
+fn inner(input: &mut Input<'_>, wanted: &[u8]) -> Result<(), Status> {
+    match xml::next_tag(input)? {
+        Markup::Start(name) => expect_name(input, name, wanted),
+        _ => Err(xml::unexpected(input, b'<')),
+    }
+}
+
+/// The start tag of an entry's value.
+pub(super) static VALUE: ActionKernel = ActionKernel { name: "xml map value", get: get_value, put: put_nothing };
+
+extern "C" fn get_value(input: &mut Input<'_>, _: u64) -> Status {
+    status(inner(input, b"value"))
+}
+
+/// `xsi:nil="true"` among the attributes: the value is absent, and the element passed over.
+pub(super) static NIL: TestKernel = TestKernel { name: "xml nil", test: test_nil };
+
+extern "C" fn test_nil(input: &mut Input<'_>, word: &mut u64) -> Status {
+    *word = 0;
+    if xml::quote(input).is_some() || input.rest().first() == Some(&b'>') {
+        return Status::Ok;
+    }
+    let start = input.position();
+    let nil = is_nil(input);
+    match nil {
+        Ok(nil) => {
+            input.seek(start);
+            *word = u64::from(nil);
+            if nil { xml::skip(input) } else { Status::Ok }
+        }
+        Err(status) => status,
+    }
+}
+
+fn is_nil(input: &mut Input<'_>) -> Result<bool, Status> {
+    let mut nil = false;
+    while let Some(name) = xml::attribute(input)? {
+        let value = xml::text(input)?;
+        let named = name.local(input) == b"nil" && name.bytes(input).len() > 3;
+        nil |= named && matches!(value.bytes().trim_ascii(), b"true" | b"1");
+    }
+    Ok(nil)
+}
+
+/// Structures: attributes first, then elements. The cursor's third word says where it stands.
+pub(super) static MEMBERS: MemberDialect = MemberDialect {
+    name: "xml members",
+    begin: begin_members,
+    next: next_member,
+    after: nothing_after,
+    skip: skip_member,
+    refuse_duplicates: false,
+};
+
+/// Behind the name, nothing looked at yet.
+const TAG: u64 = 0;
+/// Among attributes, all of which were checked.
+const ATTRIBUTES: u64 = 1;
+/// Between start and end tag.
+const CONTENT: u64 = 2;
+
+extern "C" fn begin_members(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+    cursor.0[2] = TAG;
+    note_name(input, cursor)
+}
+
+extern "C" fn nothing_after(_: &mut Input<'_>, _: &mut Cursor) -> Status {
+    Status::Ok
+}
+
+extern "C" fn skip_member(input: &mut Input<'_>, _: &mut Cursor) -> Status {
+    xml::skip(input)
+}
+
+extern "C" fn next_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Status {
+    let rest = input.rest();
+    let ahead = match (cursor.0[2], rest.first()) {
+        (CONTENT, Some(b'<')) => 1,
+        (TAG, Some(b'>')) if rest.get(1) == Some(&b'<') => 2,
+        _ => 0,
+    };
+    if ahead > 0
+        && let Some(key) = table.keys().get(*arm as usize)
+        && let Some(name) = rest.get(ahead..)
+        && scan::starts_with(name, &key.name)
+        && matches!(name.get(key.name.len()), Some(b'>' | b' ' | b'/'))
+    {
+        cursor.0[2] = CONTENT;
+        input.seek(input.position() + ahead + key.name.len());
+        return Status::Ok;
+    }
+    status(any_member(input, cursor, table, arm))
+}
+
+fn any_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Result<(), Status> {
+    if cursor.0[2] == TAG {
+        let start = input.position();
+        xml::open(input)?;
+        input.seek(start);
+        cursor.0[2] = ATTRIBUTES;
+    }
+    if cursor.0[2] == ATTRIBUTES {
+        if let Some(name) = xml::attribute(input)? {
+            let bytes = name.bytes(input);
+            let foreign = bytes == b"xmlns" || bytes.contains(&b':');
+            *arm = if foreign { MemberTable::UNKNOWN } else { table.by_name(bytes, *arm) };
+            return Ok(());
+        }
+        cursor.0[2] = CONTENT;
+        if xml::tag_end(input)? {
+            *arm = MemberTable::END;
+            return Ok(());
+        }
+    }
+    *arm = match next_inside(input, cursor)? {
+        Some(name) => table.by_name(name.local(input), *arm),
+        None => MemberTable::END,
+    };
+    Ok(())
+}
+
+/// The beginning of a union, up to the start tag of its case. The table has each case's name with its first label, and each literal of the
+/// discriminator's enum behind [`LITERAL`].
+pub(super) static UNION: SymbolKernel =
+    SymbolKernel { name: "xml union", scalar: Scalar::I64, get: get_union, put: put_symbol };
+
+extern "C" fn get_union(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    word_of(union_head(input, table), word)
+}
+
+fn union_head(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status> {
+    let start = input.position();
+    xml::open(input)?;
+    input.seek(start);
+    let mut found = None;
+    while let Some(name) = xml::attribute(input)? {
+        match name.bytes(input) {
+            b"discriminator" => found = Some(discriminator(input, table)?),
+            _ => drop(xml::text(input)?),
+        }
+    }
+    // An element that is empty is left for its end to be read.
+    let empty = input.rest().first() == Some(&b'/');
+    if !empty {
+        xml::tag_end(input)?;
+    }
+    match found {
+        Some(value) => Ok(value),
+        None if empty => Err(input.fail(FaultKind::UnknownCase, 0, 0)),
+        None => match xml::next_tag(input)? {
+            Markup::Start(name) => {
+                let label = known(input, name, table, FaultKind::UnknownCase)?;
+                // Whoever reads the case's value reads the name again, and holds it against the case.
+                input.seek(name.start - 1);
+                Ok(label)
+            }
+            _ => Err(input.fail(FaultKind::UnknownCase, 0, 0)),
+        },
+    }
+}
+
+fn discriminator(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status> {
+    let start = input.position();
+    let mut buffer = [0; 512];
+    let text = xml::text(input)?.token(&mut buffer).unwrap_or_default();
+    let value = match text {
+        b"true" => Some(1),
+        b"false" => Some(0),
+        text => table.value_behind(LITERAL, text).or_else(|| i64::try_from(integer(text)?).ok()),
+    };
+    value.ok_or_else(|| {
+        input.seek(start);
+        input.fail(FaultKind::UnknownCase, 0, 0)
+    })
+}
+
+/// The start tag of a union's case, the only one in the table, up to its name.
+pub(super) static CASE: SymbolKernel =
+    SymbolKernel { name: "xml case", scalar: Scalar::I64, get: get_case, put: put_symbol };
+
+extern "C" fn get_case(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    let case = xml::next_tag(input).and_then(|tag| match tag {
+        Markup::Start(name) => known(input, name, table, FaultKind::UnknownCase),
+        _ => Err(input.fail(FaultKind::UnknownCase, 0, 0)),
+    });
+    word_of(case, word)
+}
+
+/// Enums by the names of their literals; numbers are read, too.
+pub(super) static NAMED: SymbolKernel =
+    SymbolKernel { name: "xml enum", scalar: Scalar::I64, get: get_symbol, put: put_symbol };
+
+/// Enums as numbers; names are read, too.
+pub(super) static NUMBERED: SymbolKernel =
+    SymbolKernel { name: "xml enum number", scalar: Scalar::I64, get: get_symbol, put: put_symbol_number };
+
+extern "C" fn get_symbol(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    let start = input.position();
+    let mut buffer = [0; 512];
+    let text = match xml::text(input) {
+        Ok(raw) => raw.token(&mut buffer).unwrap_or_default(),
+        Err(status) => return status,
+    };
+    let number = || i64::try_from(integer(text)?).ok();
+    match table.value(text).or_else(number).or(table.otherwise) {
+        Some(value) => {
+            *word = value as u64;
+            Status::Ok
+        }
+        None => {
+            input.seek(start);
+            input.fail(FaultKind::UnknownLiteral, 0, 0)
+        }
+    }
+}
+
+extern "C" fn put_symbol(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
+    match table.name(word as i64) {
+        Some(name) => xml::put_attribute(output, name),
+        None => number::put_i64(output, word as i64),
+    }
+}
+
+extern "C" fn put_symbol_number(output: &mut Output<'_>, _: &SymbolTable, word: u64) -> Status {
+    number::put_i64(output, word as i64)
+}
+
+/// Bitmasks as lists of the names of the flags that are set and a number for those without a name; any mixture is read.
+pub(super) static FLAG_NAMES: SymbolKernel =
+    SymbolKernel { name: "xml bitmask", scalar: Scalar::U64, get: get_flags, put: put_flags };
+
+extern "C" fn get_flags(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    let start = input.position();
+    let mut buffer = [0; 512];
+    *word = 0;
+    let text = match xml::text(input) {
+        Ok(raw) => raw.token(&mut buffer).unwrap_or(b"?"),
+        Err(status) => return status,
+    };
+    for flag in text.split(|b| xml::is_space(*b)).filter(|flag| !flag.is_empty()) {
+        let named = table.value(flag).map(|position| 1 << (position & 63));
+        match named.or_else(|| u64::try_from(integer(flag)?).ok()) {
+            Some(bits) => *word |= bits,
+            None => {
+                input.seek(start);
+                return input.fail(FaultKind::UnknownLiteral, 0, 0);
+            }
+        }
+    }
+    Status::Ok
+}
+
+extern "C" fn put_flags(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
+    let (mut left, mut status) = (word, Status::Ok);
+    for (position, name) in table.iter().filter(|(position, _)| word >> (position & 63) & 1 == 1) {
+        if status == Status::Ok && left != word {
+            status = output.put(b" ");
+        }
+        left &= !(1 << (position & 63));
+        if status == Status::Ok {
+            status = xml::put_attribute(output, name);
+        }
+    }
+    if status == Status::Ok && left != 0 {
+        status = if left != word { output.put(b" ") } else { Status::Ok };
+        if status == Status::Ok {
+            status = number::put_u64(output, left);
+        }
+    }
+    status
+}
+
+/// Bitsets as attributes, one a named field; the number of all bits as the element's text is read, too. The table's values are
+/// [`field`](crate::codec::lower::symbols::field)s.
+pub(super) static FIELDS: SymbolKernel =
+    SymbolKernel { name: "xml bitset", scalar: Scalar::U64, get: get_fields, put: put_fields };
+
+extern "C" fn put_fields(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
+    let mut done = Ok(());
+    let then = |status: Status| if status == Status::Ok { Ok(()) } else { Err(status) };
+    for (field, name) in table.iter() {
+        let (position, mask, signed) = parts(field);
+        let value = word >> position & mask;
+        done = done.and_then(|()| then(output.put(b" ")));
+        done = done.and_then(|()| then(output.put(name.as_bytes())));
+        done = done.and_then(|()| then(output.put(b"=\"")));
+        done = done.and_then(|()| {
+            then(match signed && value > mask >> 1 {
+                true => number::put_i64(output, (value | !mask) as i64),
+                false => number::put_u64(output, value),
+            })
+        });
+        done = done.and_then(|()| then(output.put(b"\"")));
+    }
+    status(done.and_then(|()| then(output.put(b">"))))
+}
+
+extern "C" fn get_fields(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    status(fields(input, table).map(|bits| *word = bits))
+}
+
+fn fields(input: &mut Input<'_>, table: &SymbolTable) -> Result<u64, Status> {
+    let start = input.position();
+    let (mut bits, mut named) = (0, false);
+    if xml::quote(input).is_none() {
+        while let Some(name) = xml::attribute(input)? {
+            match table.value(name.bytes(input)) {
+                Some(field) => (bits, named) = (put_field(input, field, bits)?, true),
+                None => drop(xml::text(input)?),
+            }
+        }
+        input.seek(start);
+    }
+    let mut buffer = [0; 64];
+    match xml::text(input)?.token(&mut buffer) {
+        Some(b"") => Ok(bits),
+        text => text.filter(|_| !named).and_then(|text| u64::try_from(integer(text)?).ok()).ok_or_else(|| {
+            input.seek(start);
+            xml::wrong_kind(input)
+        }),
+    }
+}
+
+fn put_field(input: &mut Input<'_>, field: i64, bits: u64) -> Result<u64, Status> {
+    let (position, mask, signed) = parts(field);
+    let start = input.position();
+    let mut buffer = [0; 64];
+    let value = match xml::text(input)?.token(&mut buffer).unwrap_or_default() {
+        b"true" => Some(1),
+        b"false" => Some(0),
+        text => integer(text),
+    };
+    let (min, max) = if signed { (-i128::from(mask >> 1) - 1, mask >> 1) } else { (0, mask) };
+    match value.filter(|value| (min..=i128::from(max)).contains(value)) {
+        Some(value) => Ok(bits & !(mask << position) | (value as u64 & mask) << position),
+        None => {
+            input.seek(start);
+            Err(input.fail(FaultKind::OutOfRange, u64::from(mask.count_ones()), 0))
+        }
+    }
+}

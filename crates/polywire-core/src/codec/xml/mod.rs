@@ -1,0 +1,195 @@
+//! XML 1.0: driven by the schema, without a tree. `spec/xml.md` says how each type is written.
+
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
+
+use super::{
+    Codec, LowerError, OptionSpec, Options, Properties,
+    lower::{self, symbols},
+};
+use crate::{
+    layout::Layout,
+    program::{Block, Limits, Op, OpKind, PathId, Program, Wire, io::CodecError, kernels::xml as text},
+    schema::{DefKind, Schema, Type},
+};
+
+mod decode;
+mod encode;
+mod marks;
+mod scalars;
+
+/// The codec `xml`.
+pub static XML: Xml = Xml;
+
+/// See [`XML`].
+pub struct Xml;
+
+impl Codec for Xml {
+    fn name(&self) -> &'static str {
+        "xml"
+    }
+
+    fn properties(&self) -> &'static Properties {
+        &Properties {
+            summary: "XML by the type's names, read as it comes",
+            text: true,
+            self_describing: true,
+            stateful: false,
+            typical_use: "peers and archives that want XML with a schema (XSD)",
+            specification: "XML 1.0, fifth edition; spec/xml.md",
+        }
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        OPTIONS
+    }
+
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+        encode_program(options, schema, layout)
+    }
+
+    fn lower_decode(
+        &self,
+        _: &Options,
+        writer: &Schema,
+        reader: &Schema,
+        layout: &Arc<Layout>,
+    ) -> Result<Program, LowerError> {
+        decode_program(writer, reader, layout)
+    }
+}
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "members",
+        values: &["elements", "attributes"],
+        help: "members as elements (default), or those of one value as attributes",
+    },
+    OptionSpec { name: "enum", values: &["name", "number"], help: "enums by name (default) or as numbers" },
+    OptionSpec {
+        name: "bitmask",
+        values: &["number", "names"],
+        help: "bitmasks as a number (default) or a list of names",
+    },
+    OptionSpec {
+        name: "declaration",
+        values: &[],
+        help: "without (default) or, if there, with <?xml version=\"1.0\" encoding=\"UTF-8\"?> in front",
+    },
+    OptionSpec { name: "pretty", values: &[], help: "one line (default) or, if there, several with indentation" },
+];
+
+/// Options, read. They matter for writing only.
+#[derive(Clone, Copy, Debug)]
+struct Style {
+    attributes: bool,
+    enum_numbers: bool,
+    flag_names: bool,
+}
+
+fn encode_program(options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    let is = |name, value| options.value(name) == Some(value);
+    let style = Style {
+        attributes: is("members", "attributes"),
+        enum_numbers: is("enum", "number"),
+        flag_names: is("bitmask", "names"),
+    };
+    let mut program = lower::encode::lower(&encode::Dialect::new(style), schema, layout)?;
+    let op = |kind| Op { path: PathId(0), kind };
+    let literal = |text: String| op(OpKind::Literal(text.into_bytes().into()));
+    let name = root_name(schema);
+    let declaration = if options.has("declaration") { "<?xml version=\"1.0\" encoding=\"UTF-8\"?>" } else { "" };
+    let bracket = if writes_its_bracket(schema, schema.root()) { "" } else { ">" };
+    let mut ops: Vec<Op> = [literal(format!("{declaration}<{name}{bracket}"))].into();
+    ops.append(&mut program.root.0);
+    ops.push(literal(format!("</{name}>")));
+    if options.has("pretty") {
+        ops = [op(OpKind::Region { dialect: &marks::PRETTY, argument: 0, body: Block(ops) })].into();
+    }
+    program.root = Block(ops);
+    Ok(program)
+}
+
+fn decode_program(writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    let mut program = lower::decode::lower(&decode::Dialect, writer, reader, layout)?;
+    let op = |kind| Op { path: PathId(0), kind };
+    let root = Wire::Symbol(&marks::ROOT, symbols::only(&root_name(writer)));
+    program.root.0.insert(0, op(OpKind::Get(root)));
+    program.root.0.push(op(OpKind::Action(&marks::END, 0)));
+    Ok(program)
+}
+
+/// Checks that `bytes` are a well-formed XML document without a document type declaration, nested no deeper than the [`Limits`] allow.
+///
+/// ```
+/// use polywire_core::codec::xml;
+///
+/// assert!(xml::validate(b"<a b='1'>text<c/></a>").is_ok());
+/// let error = xml::validate(b"<a><b></a>").unwrap_err();
+/// assert_eq!(error.offset, 8);
+/// ```
+pub fn validate(bytes: &[u8]) -> Result<(), CodecError> {
+    validate_within(bytes, &Limits::default())
+}
+
+/// [`validate`] with other limits.
+pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
+    text::validate(bytes, limits)
+}
+
+/// The name of the root element: the type's, its scopes set apart by dots.
+fn root_name(schema: &Schema) -> String {
+    match schema.resolve(schema.root()) {
+        Type::Def(id) => xml_name(&schema.def(*id).name.replace("::", ".")),
+        _ => "value".into(),
+    }
+}
+
+/// A name as XML can have it: `_xHHHH_` stands for a UTF-16 unit that may not be where it is, and for an underscore that would begin such.
+fn xml_name(name: &str) -> String {
+    let mut written = String::new();
+    for (at, c) in name.char_indices() {
+        let plain = match c {
+            '_' => text::escape_code(&name.as_bytes()[at..]).is_none(),
+            'a'..='z' | 'A'..='Z' => true,
+            '0'..='9' | '-' | '.' => at > 0,
+            _ => false,
+        };
+        match plain {
+            true => written.push(c),
+            false => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| written.push_str(&format!("_x{unit:04X}_"))),
+        }
+    }
+    written
+}
+
+/// The value of such a type writes the end of its start tag itself, because attributes may come before.
+fn writes_its_bracket(schema: &Schema, ty: &Type) -> bool {
+    match schema.resolve(ty) {
+        Type::Def(id) => {
+            matches!(schema.def(*id).kind, DefKind::Struct { .. } | DefKind::Union { .. } | DefKind::Bitset { .. })
+        }
+        _ => false,
+    }
+}
+
+/// Sequences and arrays of such a type are lists of their elements' text.
+fn is_listed(ty: &Type) -> bool {
+    matches!(
+        ty,
+        Type::Octet
+            | Type::Uint8
+            | Type::Int8
+            | Type::Int16
+            | Type::Uint16
+            | Type::Int32
+            | Type::Uint32
+            | Type::Int64
+            | Type::Uint64
+            | Type::Float32
+            | Type::Float64
+    )
+}
+
+fn boxed(text: &str) -> Box<[u8]> {
+    text.as_bytes().into()
+}

@@ -1,0 +1,467 @@
+//! Booleans, numbers, characters and strings: one kernel for each scalar.
+
+use core::ops::Range;
+
+use alloc::string::String;
+
+use crate::{
+    layout::{Float128, Scalar},
+    program::{
+        Elements, FaultKind, Input, Output, ScalarKernel, SliceKernel, Status, TextKernel,
+        kernel::WideKernel,
+        kernels::{base64, float, number, scalar::Number, xml},
+    },
+    schema::Type,
+};
+
+/// The kernel for a scalar of a type that is no definition, or for the bits of one that is.
+pub(super) fn kernel(ty: &Type, scalar: Scalar) -> &'static ScalarKernel {
+    match (ty, scalar) {
+        (Type::Char8, _) => &CHAR8,
+        (Type::Char16, _) => &CHAR16,
+        (_, Scalar::Bool) => &BOOL,
+        (_, Scalar::F128) => &F128,
+        (_, scalar) => numbers(scalar).map_or(&U64, |(value, ..)| value),
+    }
+}
+
+/// The kernel for an element of a list.
+pub(super) fn token(scalar: Scalar) -> Option<&'static ScalarKernel> {
+    numbers(scalar).map(|(_, token, _)| token)
+}
+
+/// The kernel for a list as a whole; for octets it is base64.
+pub(super) fn slice(ty: &Type, scalar: Scalar) -> Option<&'static SliceKernel> {
+    match (ty, scalar) {
+        (Type::Octet, Scalar::U8) => Some(&OCTETS),
+        (Type::Octet, _) => None,
+        _ => numbers(scalar).map(|(.., slice)| slice),
+    }
+}
+
+type Kernels = (&'static ScalarKernel, &'static ScalarKernel, &'static SliceKernel);
+
+macro_rules! numbers {
+    ($($number:ident $scalar:ident $value:ident $token:ident $slice:ident;)*) => {
+        $(static $value: ScalarKernel = ScalarKernel {
+            name: concat!("xml ", stringify!($number)),
+            scalar: Scalar::$scalar,
+            get: get::<$number>,
+            put: put::<$number>,
+            wide: None,
+        };
+        static $token: ScalarKernel = ScalarKernel {
+            name: concat!("xml list ", stringify!($number)),
+            scalar: Scalar::$scalar,
+            get: get_token::<$number>,
+            put: put::<$number>,
+            wide: None,
+        };
+        static $slice: SliceKernel = SliceKernel {
+            name: concat!("xml list of ", stringify!($number)),
+            scalar: Scalar::$scalar,
+            get: get_all::<$number>,
+            put: put_all::<$number>,
+        };)*
+
+        fn numbers(scalar: Scalar) -> Option<Kernels> {
+            match scalar {
+                $(Scalar::$scalar => Some((&$value, &$token, &$slice)),)*
+                Scalar::Bool | Scalar::F128 => None,
+            }
+        }
+    };
+}
+
+numbers! {
+    i8 I8 I8 TOKEN_I8 SLICE_I8;
+    i16 I16 I16 TOKEN_I16 SLICE_I16;
+    i32 I32 I32 TOKEN_I32 SLICE_I32;
+    i64 I64 I64 TOKEN_I64 SLICE_I64;
+    u8 U8 U8 TOKEN_U8 SLICE_U8;
+    u16 U16 U16 TOKEN_U16 SLICE_U16;
+    u32 U32 U32 TOKEN_U32 SLICE_U32;
+    u64 U64 U64 TOKEN_U64 SLICE_U64;
+    f32 F32 F32 TOKEN_F32 SLICE_F32;
+    f64 F64 F64 TOKEN_F64 SLICE_F64;
+}
+
+extern "C" fn get<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Status {
+    match read::<N>(input) {
+        Ok(value) => {
+            *word = value.word();
+            Status::Ok
+        }
+        Err(status) => status,
+    }
+}
+
+#[inline]
+fn read<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
+    let (rest, at) = (input.rest(), input.position());
+    if rest.first() == Some(&b'>')
+        && let Some((value, len)) = rest.get(1..).and_then(N::quick)
+        && rest.get(len + 1..len + 3) == Some(b"</")
+    {
+        let name = xml::own_name(input);
+        input.seek(at + 1 + len);
+        return match xml::close(input, name) {
+            Status::Ok => Ok(value),
+            status => Err(status),
+        };
+    }
+    if let Some(quote) = xml::quote(input)
+        && let Some((value, len)) = N::quick(rest)
+        && rest.get(len) == Some(&quote)
+    {
+        input.seek(at + len + 1);
+        return Ok(value);
+    }
+    let mut buffer = [0; 512];
+    let text = xml::text(input)?.token(&mut buffer);
+    parse::<N>(text.unwrap_or_default()).map_err(|(kind, bits)| {
+        input.seek(at);
+        input.fail(kind, bits, 0)
+    })
+}
+
+/// A number as XML Schema writes it: with a plus sign, zeros in front, or no digits on one side of the point if need be.
+fn parse<N: Number>(text: &[u8]) -> Result<N, (FaultKind, u64)> {
+    if N::FLOAT
+        && let Some(value) = named_float(text)
+    {
+        return Ok(N::of_f64(value));
+    }
+    let mut buffer = [0; 512];
+    let text = plain_number(text, &mut buffer);
+    let number = float::decimal(text).ok().filter(|number| number.len == text.len());
+    let number = number.ok_or((FaultKind::WrongKind, 0))?;
+    N::of_decimal(&number, text).ok_or((FaultKind::OutOfRange, 8 * N::SIZE as u64))
+}
+
+/// An integer's text.
+pub(super) fn integer(text: &[u8]) -> Option<i128> {
+    let mut buffer = [0; 512];
+    let text = plain_number(text, &mut buffer);
+    let number = float::decimal(text).ok().filter(|number| number.len == text.len())?;
+    number.to_integer(text)
+}
+
+fn named_float(text: &[u8]) -> Option<f64> {
+    match text {
+        b"NaN" => Some(f64::NAN),
+        b"INF" | b"+INF" => Some(f64::INFINITY),
+        b"-INF" => Some(f64::NEG_INFINITY),
+        _ => None,
+    }
+}
+
+/// The same number as the grammar of JSON has it, if it is one at all.
+fn plain_number<'a>(text: &'a [u8], buffer: &'a mut [u8; 512]) -> &'a [u8] {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] if digits.first() != Some(&b'-') => (false, digits),
+        digits => (false, digits),
+    };
+    let ordinary = matches!(digits, [b'0'] | [b'0', b'.', b'0'..=b'9', ..] | [b'1'..=b'9', ..]);
+    if (ordinary && text.first() != Some(&b'+') && !digits.contains(&b'.')) || digits.len() > buffer.len() - 4 {
+        return text;
+    }
+    let zeros = digits.iter().take_while(|b| **b == b'0').count();
+    let digits = &digits[zeros..];
+    let mut len = 0;
+    let mut push = |byte| {
+        buffer[len] = byte;
+        len += 1;
+    };
+    if negative {
+        push(b'-');
+    }
+    if !digits.first().is_some_and(u8::is_ascii_digit) && (zeros > 0 || digits.get(1).is_some_and(u8::is_ascii_digit)) {
+        push(b'0');
+    }
+    for (at, byte) in digits.iter().enumerate() {
+        // A point without digits behind it says nothing.
+        let lonely = *byte == b'.' && !digits.get(at + 1).is_some_and(u8::is_ascii_digit) && (at > 0 || zeros > 0);
+        if !lonely {
+            push(*byte);
+        }
+    }
+    &buffer[..len]
+}
+
+extern "C" fn put<N: Number>(output: &mut Output<'_>, word: u64) -> Status {
+    write(N::of_word(word), output)
+}
+
+#[inline]
+fn write<N: Number>(value: N, output: &mut Output<'_>) -> Status {
+    match value.as_f64() {
+        finite if finite.is_finite() => value.put(output),
+        nan if nan.is_nan() => output.put(b"NaN"),
+        infinite => output.put(if infinite > 0.0 { b"INF" } else { b"-INF" }),
+    }
+}
+
+/// Passes over a list, and says where in the message it stands. It has no markup inside.
+pub(super) fn list(input: &mut Input<'_>) -> Result<Range<usize>, Status> {
+    let text = xml::text(input)?;
+    let range = text.start()..text.start() + text.bytes().len();
+    if text.has_markup() {
+        input.seek(range.start);
+        return Err(input.fail(FaultKind::Syntax, 0, 0));
+    }
+    Ok(range)
+}
+
+extern "C" fn get_token<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Status {
+    let rest = input.rest();
+    let len = rest.iter().position(|b| xml::is_space(*b) || matches!(b, b'<' | b'"' | b'\'')).unwrap_or(rest.len());
+    match parse::<N>(&rest[..len]) {
+        Ok(value) => {
+            *word = value.word();
+            input.seek(input.position() + len);
+            Status::Ok
+        }
+        Err((kind, bits)) => input.fail(kind, bits, 0),
+    }
+}
+
+fn get_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
+    read_all::<N>(input, elements).err().unwrap_or(Status::Ok)
+}
+
+fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
+    let range = list(input)?;
+    let list = input.message().get(range.clone()).unwrap_or_default();
+    let blanks = |at: usize| list.get(at..).unwrap_or_default().iter().take_while(|b| xml::is_space(**b)).count();
+    let mut at = blanks(0);
+    while at < list.len() {
+        let (mut count, spare) = (0, elements.spare(input, 1)?);
+        for element in spare.chunks_exact_mut(N::SIZE) {
+            let rest = list.get(at..).unwrap_or_default();
+            let quick = N::quick(rest).filter(|(_, len)| rest.get(*len).is_none_or(|b| xml::is_space(*b)));
+            let (value, len) = match quick {
+                Some(quick) => quick,
+                None => {
+                    let len = rest.iter().position(|b| xml::is_space(*b)).unwrap_or(rest.len());
+                    let value = parse::<N>(&rest[..len]).map_err(|(kind, bits)| {
+                        input.seek(range.start + at);
+                        input.fail(kind, bits, 0)
+                    })?;
+                    (value, len)
+                }
+            };
+            value.to_bytes(element);
+            count += 1;
+            // One blank is what we write.
+            at += len + usize::from(at + len < list.len());
+            if list.get(at).is_none_or(|b| *b <= b' ') {
+                at += blanks(at);
+                if at >= list.len() {
+                    break;
+                }
+            }
+        }
+        elements.take(count);
+    }
+    Ok(())
+}
+
+fn put_all<N: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
+    for (i, element) in elements.chunks_exact(N::SIZE).enumerate() {
+        // Room for many at once, so that the vector does not grow element by element.
+        let grow = i % 256 == 0 && output.reserve(256 * 12) == Status::Failed;
+        let apart = i == 0 || output.put(b" ") == Status::Ok;
+        if grow || !apart || write(N::of_bytes(element), output) == Status::Failed {
+            return Status::Failed;
+        }
+    }
+    Status::Ok
+}
+
+static OCTETS: SliceKernel = SliceKernel { name: "xml octets", scalar: Scalar::U8, get: get_octets, put: put_octets };
+
+fn put_octets(output: &mut Output<'_>, octets: &[u8]) -> Status {
+    let letters = base64::encoded_len(octets.len());
+    output.put_with(letters, |room| {
+        base64::encode(octets, room);
+        letters
+    })
+}
+
+fn get_octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
+    octets(input, elements).err().unwrap_or(Status::Ok)
+}
+
+fn octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
+    let range = list(input)?;
+    let letters = input.message().get(range.clone()).unwrap_or_default();
+    if !letters.iter().any(|b| xml::is_space(*b)) {
+        return decode_letters(input, elements, letters, range.start);
+    }
+    // Broken into lines, as some do: four letters at a time.
+    let (mut group, mut len) = ([0; 4], 0);
+    for (at, letter) in letters.iter().enumerate().filter(|(_, b)| !xml::is_space(**b)) {
+        group[len] = *letter;
+        len += 1;
+        if len == 4 {
+            decode_letters(input, elements, &group, range.start + at - 3)?;
+            len = 0;
+        }
+    }
+    decode_letters(input, elements, &group[..len], range.end - len)
+}
+
+fn decode_letters(input: &mut Input<'_>, elements: &mut Elements<'_>, letters: &[u8], at: usize) -> Result<(), Status> {
+    let wrong = |input: &mut Input<'_>, ahead: usize| {
+        input.seek((at + ahead).min(input.position()));
+        input.fail(FaultKind::Syntax, 0, letters.get(ahead).copied().unwrap_or(0).into())
+    };
+    let len = base64::decoded_len(letters).ok_or_else(|| wrong(input, letters.len()))?;
+    if len > 0 {
+        let room = elements.spare(input, len)?.get_mut(..len).unwrap_or_default();
+        base64::decode(letters, room).map_err(|ahead| wrong(input, ahead))?;
+        elements.take(len);
+    }
+    Ok(())
+}
+
+static BOOL: ScalarKernel =
+    ScalarKernel { name: "xml bool", scalar: Scalar::Bool, get: get_bool, put: put_bool, wide: None };
+
+extern "C" fn get_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
+    let start = input.position();
+    let mut buffer = [0; 64];
+    let text = match xml::text(input) {
+        Ok(raw) => raw.token(&mut buffer),
+        Err(status) => return status,
+    };
+    *word = match text {
+        Some(b"true" | b"1") => 1,
+        Some(b"false" | b"0") => 0,
+        _ => {
+            input.seek(start);
+            return xml::wrong_kind(input);
+        }
+    };
+    Status::Ok
+}
+
+extern "C" fn put_bool(output: &mut Output<'_>, word: u64) -> Status {
+    output.put(if word == 0 { b"false" } else { b"true" })
+}
+
+static CHAR8: ScalarKernel =
+    ScalarKernel { name: "xml char", scalar: Scalar::U8, get: get_char8, put: put_char, wide: None };
+static CHAR16: ScalarKernel =
+    ScalarKernel { name: "xml wchar", scalar: Scalar::U16, get: get_char16, put: put_char, wide: None };
+
+extern "C" fn get_char8(input: &mut Input<'_>, word: &mut u64) -> Status {
+    get_char(input, word, 0xFF)
+}
+
+extern "C" fn get_char16(input: &mut Input<'_>, word: &mut u64) -> Status {
+    get_char(input, word, 0xFFFF)
+}
+
+/// A text of one character, or half a surrogate pair as `_xHHHH_`.
+fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
+    let start = input.position();
+    let mut buffer = [0; 64];
+    let code = match xml::text(input) {
+        Ok(raw) => raw.plain(&mut buffer).and_then(|text| {
+            let mut chars = core::str::from_utf8(text).ok()?.chars();
+            match (chars.next(), chars.next()) {
+                (Some(c), None) => Some(u32::from(c)),
+                _ => xml::escape_code(text).filter(|_| text.len() == 7),
+            }
+        }),
+        Err(status) => return status,
+    };
+    match code {
+        Some(code) if code <= largest => {
+            *word = code.into();
+            Status::Ok
+        }
+        other => {
+            input.seek(start);
+            match other {
+                Some(_) => input.fail(FaultKind::OutOfRange, (32 - largest.leading_zeros()).into(), 0),
+                None => xml::wrong_kind(input),
+            }
+        }
+    }
+}
+
+extern "C" fn put_char(output: &mut Output<'_>, word: u64) -> Status {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    match char::from_u32(word as u32) {
+        Some(c) => xml::put_attribute(output, c.encode_utf8(&mut [0; 4])),
+        None => {
+            let digit = |shift: u32| HEX[(word >> shift) as usize & 15];
+            output.put(&[b'_', b'x', digit(12), digit(8), digit(4), digit(0), b'_'])
+        }
+    }
+}
+
+static F128: ScalarKernel = ScalarKernel {
+    name: "xml long double",
+    scalar: Scalar::F128,
+    get: no_word,
+    put: put_no_word,
+    wide: Some(WideKernel { get: get_f128, put: put_f128 }),
+};
+
+extern "C" fn no_word(input: &mut Input<'_>, _: &mut u64) -> Status {
+    input.fail(FaultKind::Unrepresentable, 0, 0)
+}
+
+extern "C" fn put_no_word(output: &mut Output<'_>, _: u64) -> Status {
+    output.fail(FaultKind::Unrepresentable, 0, 0)
+}
+
+fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
+    number::put_hex128(output, bits)
+}
+
+/// Its 32 digits, the name of what is not finite, or a number that a double holds exactly.
+fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
+    let start = input.position();
+    let mut buffer = [0; 512];
+    let text = xml::text(input)?.token(&mut buffer).unwrap_or_default();
+    let digits = text.strip_prefix(b"0x").filter(|digits| digits.len() == 32);
+    if let Some(digits) = digits {
+        let digit = |d: &u8| char::from(*d).to_digit(16).map(u128::from);
+        let bits = digits.iter().try_fold(0u128, |bits, d| Some(bits << 4 | digit(d)?));
+        return bits.ok_or_else(|| {
+            input.seek(start);
+            xml::wrong_kind(input)
+        });
+    }
+    let mut room = [0; 512];
+    let exact = named_float(text).or_else(|| {
+        let text = plain_number(text, &mut room);
+        let number = float::decimal(text).ok().filter(|number| number.len == text.len())?;
+        number.to_exact_f64(text)
+    });
+    exact.map(|value| Float128::from(value).to_bits()).ok_or_else(|| {
+        input.seek(start);
+        xml::wrong_kind(input)
+    })
+}
+
+/// Strings between tags.
+pub(super) static TEXT: TextKernel = TextKernel { name: "xml text", get: get_text, put: xml::put_text };
+
+/// Strings between quotes.
+pub(super) static ATTRIBUTE_TEXT: TextKernel =
+    TextKernel { name: "xml attribute", get: get_text, put: xml::put_attribute };
+
+fn get_text(input: &mut Input<'_>, target: Option<&mut String>) -> Status {
+    match (xml::text(input), target) {
+        (Ok(text), Some(target)) => text.copy_to(input, target),
+        (Ok(_), None) => Status::Ok,
+        (Err(status), _) => status,
+    }
+}

@@ -1,0 +1,133 @@
+//! LZO1X: bytes alone, no bit is ever shifted. The compressor is ours, made after the format; the decompressor is a library's.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use super::{
+    Compress, CompressError, Compressor, Decompress, DecompressError, Properties, SettingsError,
+    matcher::{Margins, Match, Matcher},
+};
+
+/// LZO1X, one block without a header.
+pub static LZO: Lzo = Lzo;
+
+/// See [`LZO`].
+#[derive(Debug)]
+pub struct Lzo;
+
+static PROPERTIES: Properties = Properties {
+    summary: "LZO1X: fast both ways, in half the range of lz4",
+    levels: None,
+    dictionary: false,
+    typical_use: "peers that have LZO already",
+    specification: "the LZO stream format as the Linux kernel documents it, version 0",
+};
+
+/// Distances that instructions of two bytes and of three reach.
+const NEAR: usize = 0x0800;
+const MIDDLE: usize = 0x4000;
+const FAR: usize = 0xBFFF;
+
+/// The longest match that an instruction of two bytes takes.
+const SHORT: usize = 8;
+
+const END: [u8; 3] = [0x11, 0, 0];
+
+impl Compressor for Lzo {
+    fn name(&self) -> &'static str {
+        "lzo"
+    }
+
+    fn properties(&self) -> &'static Properties {
+        &PROPERTIES
+    }
+
+    fn compression(&self, _: i32, _: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
+        Ok(Box::new(Encoder { matcher: Matcher::new(FAR, 1) }))
+    }
+
+    fn decompression(&self, _: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
+        Ok(Box::new(Decoder))
+    }
+}
+
+struct Encoder {
+    matcher: Matcher,
+}
+
+impl Compress for Encoder {
+    fn compress(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError> {
+        if input.len() > u32::MAX as usize / 4 {
+            return Err(CompressError("more than 1 GiB at once"));
+        }
+        let start = out.len();
+        let emit = |literals: &[u8], found: Match| {
+            put_literals(literals, start, out);
+            put_match(found, out);
+        };
+        let rest = self.matcher.parse(input, Margins { begin: 0, end: 0 }, emit);
+        self.matcher.end(input.len());
+        put_literals(rest, start, out);
+        out.extend(END);
+        Ok(())
+    }
+}
+
+/// Up to three literals stand in the two low bits of the match before them, which are in the last but one byte.
+fn put_literals(literals: &[u8], start: usize, out: &mut Vec<u8>) {
+    let last_but_one = out.len().wrapping_sub(2);
+    match literals.len() {
+        0 => {}
+        len @ ..=238 if out.len() == start => out.push(17 + len as u8),
+        len @ ..=3 => out[last_but_one] |= len as u8,
+        len @ ..=18 => out.push(len as u8 - 3),
+        len => put_long(0, len - 18, out),
+    }
+    out.extend_from_slice(literals);
+}
+
+fn put_match(Match { distance, length }: Match, out: &mut Vec<u8>) {
+    if length <= SHORT && distance <= NEAR {
+        let back = distance - 1;
+        out.extend([((length - 1) << 5 | (back & 7) << 2) as u8, (back >> 3) as u8]);
+        return;
+    }
+    let (head, longest, back) = match distance {
+        ..=MIDDLE => (0x20, 33, distance - 1),
+        _ => (0x10 | ((distance - MIDDLE) >> 11 & 8) as u8, 9, distance - MIDDLE),
+    };
+    if length <= longest {
+        out.push(head | (length - 2) as u8);
+    } else {
+        put_long(head, length - longest, out);
+    }
+    out.extend([(back << 2) as u8, (back >> 6) as u8]);
+}
+
+/// An instruction whose length has no room in it: 255 for each zero byte, and a last one that is none.
+fn put_long(instruction: u8, mut length: usize, out: &mut Vec<u8>) {
+    out.push(instruction);
+    while length > 255 {
+        out.push(0);
+        length -= 255;
+    }
+    out.push(length as u8);
+}
+
+struct Decoder;
+
+impl Decompress for Decoder {
+    fn decompress(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
+        let expected = output.len();
+        match lzokay::decompress::decompress(input, output) {
+            Ok(written) if written == expected => Ok(()),
+            Ok(written) => Err(DecompressError::Truncated { written, expected }),
+            Err(lzokay::Error::LookbehindOverrun) => {
+                Err(DecompressError::Damaged("a distance reaches to before the start"))
+            }
+            Err(lzokay::Error::OutputOverrun) => Err(DecompressError::TooLong { expected }),
+            Err(lzokay::Error::InputOverrun) => Err(DecompressError::Damaged("it ends too early")),
+            Err(lzokay::Error::InputNotConsumed) => Err(DecompressError::Damaged("bytes are left over")),
+            Err(_) => Err(DecompressError::Damaged("it is no LZO1X")),
+        }
+    }
+}

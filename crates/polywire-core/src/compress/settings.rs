@@ -1,0 +1,133 @@
+//! What a wire says about a compressor, behind the colon: `3,dict=weather.dict,min=200`.
+
+use alloc::{
+    format,
+    string::{String, ToString},
+};
+use core::fmt;
+
+use super::{Compressor, SettingsError};
+
+/// Messages shorter than this are not tried, unless the wire says otherwise: what could be gained is less than a frame's head.
+const MIN_BYTES: usize = 64;
+
+/// Percent of its size that a message must be compressed to, unless the wire says otherwise.
+const RATIO_PERCENT: u32 = 90;
+
+/// The options of all compressors: as written, and one line for listings, the default first.
+pub static OPTIONS: &[(&str, &str)] = &[
+    ("LEVEL", "a number, where the compressor has levels"),
+    ("dict=FILE", "a dictionary, where the compressor takes one; 'polywire dict' trains them"),
+    ("min=BYTES", "64: shorter messages are sent as they are"),
+    ("ratio=PERCENT", "90: messages that do not shrink to that much of their size are sent as they are"),
+];
+
+/// What a wire says about a compressor.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Settings {
+    /// The compressor's own usual one where none.
+    pub level: Option<i32>,
+    /// Shorter messages are sent as they are.
+    pub min_bytes: usize,
+    /// Messages that do not shrink to that many percent of their size are sent as they are.
+    pub ratio_percent: u32,
+    /// Names a dictionary: a file in a wire, a hash in an announcement.
+    pub dictionary: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { level: None, min_bytes: MIN_BYTES, ratio_percent: RATIO_PERCENT, dictionary: None }
+    }
+}
+
+impl Settings {
+    /// Reads options, and refuses what `compressor` does not take.
+    ///
+    /// ```
+    /// use polywire_core::compress::{self, Settings};
+    /// let zlib = compress::find("zlib").unwrap();
+    /// assert_eq!(Settings::parse("9,min=200", zlib)?.level, Some(9));
+    /// let error = Settings::parse("12", zlib).unwrap_err();
+    /// assert_eq!(error.to_string(), "compressor 'zlib': '12' is given; levels go from 1 to 9");
+    /// # Ok::<(), compress::SettingsError>(())
+    /// ```
+    pub fn parse(text: &str, compressor: &dyn Compressor) -> Result<Settings, SettingsError> {
+        let mut settings = Settings::default();
+        let mut seen = [false; 4];
+        for option in text.split(',').filter(|option| !option.is_empty()) {
+            let (which, name) = settings.set(option, compressor)?;
+            if core::mem::replace(&mut seen[which], true) {
+                return Err(SettingsError::Twice { compressor: compressor.name().into(), option: name.into() });
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Gives the option's number and name.
+    fn set<'a>(&mut self, option: &'a str, compressor: &dyn Compressor) -> Result<(usize, &'a str), SettingsError> {
+        let wrong = |expected: String| {
+            Err(SettingsError::Value { compressor: compressor.name().into(), option: option.into(), expected })
+        };
+        match option.split_once('=') {
+            None if option.parse::<i64>().is_ok() => {
+                let Some(levels) = compressor.properties().levels else { return wrong("it has no levels".into()) };
+                let level = option.parse().ok().filter(|level| (levels.least..=levels.most).contains(level));
+                let Some(level) = level else {
+                    return wrong(format!("levels go from {} to {}", levels.least, levels.most));
+                };
+                self.level = Some(level);
+                Ok((0, "LEVEL"))
+            }
+            Some(("dict", name)) if !compressor.properties().dictionary || name.is_empty() => {
+                match compressor.properties().dictionary {
+                    true => wrong("a file is expected".into()),
+                    false => Err(SettingsError::NoDictionary { compressor: compressor.name().into() }),
+                }
+            }
+            Some(("dict", name)) => {
+                self.dictionary = Some(name.into());
+                Ok((1, "dict"))
+            }
+            Some(("min", bytes)) => match bytes.parse() {
+                Ok(bytes) => {
+                    self.min_bytes = bytes;
+                    Ok((2, "min"))
+                }
+                Err(_) => wrong("a number of bytes is expected".into()),
+            },
+            Some(("ratio", percent)) => match percent.parse() {
+                Ok(percent @ 1..=100) => {
+                    self.ratio_percent = percent;
+                    Ok((3, "ratio"))
+                }
+                _ => wrong("percents from 1 to 100 are expected".into()),
+            },
+            _ => Err(SettingsError::Unknown { compressor: compressor.name().into(), option: option.into() }),
+        }
+    }
+
+    /// What an announcement says: the compressor's name, and what a receiver needs or likes to know. `dictionary` is the hash of the dictionary's
+    /// document, none without one.
+    pub fn announced(&self, compressor: &dyn Compressor, dictionary: Option<&dyn fmt::Display>) -> String {
+        let level = self.level.map(|level| level.to_string());
+        let dictionary = dictionary.map(|hash| format!("dict={hash}"));
+        let options = [level, dictionary].into_iter().flatten();
+        options.fold(compressor.name().to_string(), |text, option| {
+            let separator = if text.contains(':') { ',' } else { ':' };
+            format!("{text}{separator}{option}")
+        })
+    }
+}
+
+/// The hash of the dictionary in what [`Settings::announced`] gave.
+///
+/// ```
+/// use polywire_core::compress::announced_dictionary;
+/// assert_eq!(announced_dictionary("zstd:3,dict=0a1b"), Some("0a1b"));
+/// assert_eq!(announced_dictionary("zstd:3"), None);
+/// ```
+pub fn announced_dictionary(compressor: &str) -> Option<&str> {
+    let (_, options) = compressor.split_once(':')?;
+    options.split(',').find_map(|option| option.strip_prefix("dict="))
+}

@@ -1,0 +1,85 @@
+//! zlib: DEFLATE with a header and a checksum.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use flate2::{Compression, FlushCompress, FlushDecompress, Status};
+
+use super::{Compress, CompressError, Compressor, Decompress, DecompressError, Levels, Properties, SettingsError};
+
+/// DEFLATE with a header and a checksum.
+pub static ZLIB: Zlib = Zlib;
+
+/// See [`ZLIB`].
+#[derive(Debug)]
+pub struct Zlib;
+
+static PROPERTIES: Properties = Properties {
+    summary: "zlib: DEFLATE, what everybody can read",
+    levels: Some(Levels { least: 1, most: 9, usual: 6 }),
+    dictionary: false,
+    typical_use: "peers that know nothing else",
+    specification: "RFC 1950",
+};
+
+impl Compressor for Zlib {
+    fn name(&self) -> &'static str {
+        "zlib"
+    }
+
+    fn properties(&self) -> &'static Properties {
+        &PROPERTIES
+    }
+
+    fn compression(&self, level: i32, _: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
+        Ok(Box::new(flate2::Compress::new(Compression::new(level.clamp(1, 9) as u32), true)))
+    }
+
+    fn decompression(&self, _: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
+        Ok(Box::new(flate2::Decompress::new(true)))
+    }
+}
+
+/// At its fastest the library gives a byte that it cannot compress nine bits. Other levels add a thousandth.
+fn bound(len: usize) -> usize {
+    len + len / 7 + 64
+}
+
+impl Compress for flate2::Compress {
+    fn compress(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError> {
+        self.reset();
+        let start = out.len();
+        out.resize(start + bound(input.len()), 0);
+        let room = out.get_mut(start..).unwrap_or_default();
+        match flate2::Compress::compress(self, input, room, FlushCompress::Finish) {
+            Ok(Status::StreamEnd) => {
+                out.truncate(start + self.total_out() as usize);
+                Ok(())
+            }
+            _ => Err(CompressError("too little room")),
+        }
+    }
+}
+
+impl Decompress for flate2::Decompress {
+    fn decompress(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
+        self.reset(true);
+        let expected = output.len();
+        // The library asks for room, also for nothing.
+        let room = if expected == 0 { &mut [0][..] } else { output };
+        let status = flate2::Decompress::decompress(self, input, room, FlushDecompress::Finish);
+        let (used, written) = (self.total_in() as usize, self.total_out() as usize);
+        match status {
+            Ok(Status::StreamEnd) if written > expected => Err(DecompressError::TooLong { expected }),
+            Ok(Status::StreamEnd) if written < expected => Err(DecompressError::Truncated { written, expected }),
+            Ok(Status::StreamEnd) => match input.len().saturating_sub(used) {
+                0 => Ok(()),
+                left => Err(DecompressError::Trailing { left }),
+            },
+            Ok(_) if used < input.len() => Err(DecompressError::TooLong { expected }),
+            Ok(_) => Err(DecompressError::Truncated { written, expected }),
+            Err(_) => {
+                Err(DecompressError::Malformed { offset: used, what: "it is no zlib stream, or its checksum is wrong" })
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Random numbers that are the same everywhere.
+
+/// A stream of them for one purpose (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct Stream(u64);
+
+impl Stream {
+    /// The stream of a seed for a purpose: those of different purposes have nothing to do with each other.
+    pub fn new(seed: u64, purpose: u64) -> Stream {
+        let mut stream = Stream(seed ^ purpose.wrapping_mul(0xD6E8_FEB8_6659_FD93));
+        stream.bits();
+        stream
+    }
+
+    /// 64 of them.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// At least 0, less than 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Less than `end`, which is not 0.
+    pub fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
+    }
+
+    /// True at this rate. Draws a number only where the answer hangs on one.
+    pub fn chance(&mut self, rate: f64) -> bool {
+        rate > 0.0 && self.unit() < rate
+    }
+
+    /// Of the standard normal distribution (Box and Muller).
+    pub fn normal(&mut self) -> f64 {
+        let (a, b) = (1.0 - self.unit(), self.unit());
+        (-2.0 * a.ln()).sqrt() * (2.0 * std::f64::consts::PI * b).cos()
+    }
+
+    /// Of the Pareto distribution that begins at 0 and has mean 1, with this shape (above 1).
+    pub fn pareto(&mut self, shape: f64) -> f64 {
+        let u = 1.0 - self.unit();
+        (u.powf(-1.0 / shape) - 1.0) * (shape - 1.0)
+    }
+}

@@ -1,0 +1,116 @@
+//! Fields with operators: what the interpreter does for them, and machine code leaves to it.
+
+use alloc::string::String;
+
+use super::{Failed, decode, encode, from_word, ok};
+use crate::{
+    layout::{Kind, Scalar},
+    program::{
+        Elements, FaultKind, Field, Input, Output, Overflow, Place, Status,
+        state::{self, Out},
+    },
+};
+
+type Done = Result<(), Failed>;
+
+impl decode::Run<'_, '_> {
+    pub(super) fn get_field(&mut self, field: &Field) -> Done {
+        let word = state::get_int(self.input, field).map_err(|_| Failed)?;
+        self.set(from_word(word, field.scalar()), field.scalar());
+        Ok(())
+    }
+
+    pub(super) fn get_word(&mut self, index: u8, scalar: Scalar) {
+        let word = self.input.state().words[usize::from(index & 1)];
+        let word = if scalar == Scalar::F32 { word & u64::from(u32::MAX) } else { word };
+        self.set(from_word(word, scalar), scalar);
+    }
+
+    pub(super) fn test_field(&mut self, field: &Field) -> Done {
+        let there = state::get(self.input, field).map_err(|_| Failed)?;
+        self.set(i128::from(there), Scalar::Bool);
+        Ok(())
+    }
+
+    pub(super) fn octets(
+        &mut self,
+        place: Place,
+        field: Option<&Field>,
+        (bound, overflow): (u32, &Overflow),
+        frame: *mut u8,
+    ) -> Done {
+        if let Some(field) = field {
+            ok(get_pending(self.input, field))?;
+        }
+        let Place::At { offset, node } = place else { return Ok(()) };
+        let at = frame.wrapping_add(offset as usize);
+        // SAFETY: the verifier found a sequence or array of octets at the place.
+        let mut elements = unsafe { Elements::new(&self.program.layout, node, at, Scalar::U8) };
+        let pending = core::mem::take(&mut self.input.state().pending);
+        let room = elements.spare(self.input, pending.len()).map(|room| {
+            room[..pending.len()].copy_from_slice(&pending);
+        });
+        let len = pending.len();
+        self.input.state().pending = pending;
+        room.map_err(|_| Failed)?;
+        elements.take(len);
+        ok(elements.finish(self.input, |count| decode::keep(count, bound, overflow).map_err(|()| bound)))
+    }
+}
+
+/// Reads a mandatory string, or bytes.
+pub(crate) fn get_pending(input: &mut Input<'_>, field: &Field) -> Status {
+    match state::get(input, field) {
+        Ok(true) => Status::Ok,
+        Ok(false) => input.fail(FaultKind::MissingMember, 0, 0),
+        Err(status) => status,
+    }
+}
+
+/// Puts the pending bytes into a string.
+pub(crate) fn set_pending(input: &mut Input<'_>, string: &mut String) -> Status {
+    let pending = core::mem::take(&mut input.state().pending);
+    let status = match core::str::from_utf8(&pending) {
+        Ok(text) => input.set_text(string, text),
+        // Somebody was told, or did not want to be.
+        Err(_) if input.state().is_lenient() => input.set_text(string, &String::from_utf8_lossy(&pending)),
+        Err(_) => input.fail(FaultKind::BadText, 0, 0),
+    };
+    input.state().pending = pending;
+    status
+}
+
+impl encode::Run<'_, '_> {
+    pub(super) fn put_word(&mut self, index: u8) {
+        self.output.state().words[usize::from(index & 1)] = self.accumulator as u64;
+    }
+
+    pub(super) fn put_field(&mut self, field: &Field, present: bool) -> Done {
+        ok(put_field(self.output, field, present))
+    }
+
+    pub(super) fn put_octets(&mut self, place: Place, field: &Field, bound: u32, frame: *const u8) -> Done {
+        let (at, node) = encode::at(place, frame);
+        let (data, len) = match &self.program.layout.node(node).kind {
+            // SAFETY: the verifier found the sequence at the place.
+            Kind::Sequence(sequence) => unsafe { sequence.access.slice(at) },
+            Kind::Array { len, .. } => (at, *len as usize),
+            _ => unreachable!("the verifier admits sequences and arrays only"),
+        };
+        self.hold(len, bound)?;
+        // SAFETY: the verifier found the elements to be octets.
+        let bytes = unsafe { core::slice::from_raw_parts(data, len) };
+        ok(state::put(self.output, field, Out::Bytes(bytes)))
+    }
+}
+
+/// Writes a field that is absent, or a decimal or number from the words of the state.
+pub(crate) fn put_field(output: &mut Output<'_>, field: &Field, present: bool) -> Status {
+    let [first, second, ..] = output.state().words;
+    let value = match (present, field.kind.is_scalar()) {
+        (false, _) => Out::Absent,
+        (true, true) => Out::Word(first),
+        (true, false) => Out::Decimal(first as i64, second as i64),
+    };
+    state::put(output, field, value)
+}

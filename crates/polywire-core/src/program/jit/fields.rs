@@ -1,0 +1,152 @@
+//! Fields with operators as machine code.
+
+use core::mem::offset_of;
+
+use cranelift_codegen::ir::{Value, types};
+
+use super::emit::Emit;
+use crate::{
+    layout::Scalar,
+    program::{
+        Field, Input, Op, Output, Place, State, Status,
+        interp::fields::{get_pending, put_field, set_pending},
+        state,
+    },
+};
+
+impl Emit<'_, '_> {
+    /// Accumulator from a mandatory field.
+    pub(super) fn decode_field(&mut self, op: &Op, field: &Field) {
+        let (address, word) = (self.address(field), self.word());
+        self.call_status(op, get_int as *const u8, &[self.context, address, word]);
+        let value = self.load_word(0);
+        self.set(value, field.scalar());
+    }
+
+    /// Accumulator from one of the words that a field's value is in.
+    pub(super) fn decode_word(&mut self, index: u8, scalar: Scalar) {
+        let state = self.state(offset_of!(Input<'_>, state) as i32);
+        let value = match scalar {
+            Scalar::F32 => self.load_scalar(Scalar::U32, state, word_offset(index)),
+            _ => self.load(types::I64, state, word_offset(index)),
+        };
+        self.set(value, scalar);
+    }
+
+    /// Accumulator from whether a field is there.
+    pub(super) fn decode_test(&mut self, op: &Op, field: &Field) {
+        let (address, word) = (self.address(field), self.word());
+        self.call_status(op, test_field as *const u8, &[self.context, address, word]);
+        let value = self.load_word(0);
+        self.set(value, Scalar::Bool);
+    }
+
+    /// A string without a bound, from a field or from what is pending.
+    pub(super) fn decode_field_text(&mut self, op: &Op, place: Place, field: Option<&Field>, frame: Value) {
+        let string = match place {
+            Place::Sink => self.constant(0),
+            place => self.place_address(place, frame),
+        };
+        let field = match field {
+            Some(field) => self.address(field),
+            None => self.constant(0),
+        };
+        self.call_status(op, get_text as *const u8, &[self.context, field, string]);
+    }
+
+    /// The accumulator as a field.
+    pub(super) fn encode_field(&mut self, op: &Op, field: &Field, value: Value) {
+        let address = self.address(field);
+        self.call_status(op, put_int as *const u8, &[self.context, address, value]);
+    }
+
+    /// The accumulator as one of the words that a field's value is in.
+    pub(super) fn encode_word(&mut self, index: u8, value: Value) {
+        let state = self.state(offset_of!(Output<'_>, state) as i32);
+        self.store(value, state, word_offset(index));
+    }
+
+    /// A field that is absent, or whose value is in the words.
+    pub(super) fn encode_put_field(&mut self, op: &Op, field: &Field, present: bool) {
+        let (address, present) = (self.address(field), self.constant(present.into()));
+        self.call_status(op, put_words as *const u8, &[self.context, address, present]);
+    }
+
+    /// A string without a bound as a field.
+    pub(super) fn encode_field_text(&mut self, op: &Op, place: Place, field: &Field, frame: Value) {
+        let (address, string) = (self.address(field), self.place_address(place, frame));
+        self.call_status(op, put_text as *const u8, &[self.context, address, string]);
+    }
+
+    fn state(&mut self, offset: i32) -> Value {
+        self.load(types::I64, self.context, offset)
+    }
+}
+
+fn word_offset(index: u8) -> i32 {
+    offset_of!(State, words) as i32 + 8 * i32::from(index & 1)
+}
+
+// The functions below are reached from verified programs only, with pointers that machine code was made with: contexts and fields that
+// live as long as the code, and strings in live values. None unwinds.
+
+unsafe extern "C" fn get_int(input: *mut Input<'_>, field: *const Field, word: *mut u64) -> Status {
+    // SAFETY: as above.
+    unsafe {
+        match state::get_int(&mut *input, &*field) {
+            Ok(value) => {
+                *word = value;
+                Status::Ok
+            }
+            Err(status) => status,
+        }
+    }
+}
+
+unsafe extern "C" fn test_field(input: *mut Input<'_>, field: *const Field, word: *mut u64) -> Status {
+    // SAFETY: as above.
+    unsafe {
+        match state::get(&mut *input, &*field) {
+            Ok(there) => {
+                *word = u64::from(there);
+                Status::Ok
+            }
+            Err(status) => status,
+        }
+    }
+}
+
+unsafe extern "C" fn get_text(
+    input: *mut Input<'_>,
+    field: *const Field,
+    string: *mut alloc::string::String,
+) -> Status {
+    // SAFETY: as above; null stands for no field and for no string.
+    unsafe {
+        if let Some(field) = field.as_ref()
+            && get_pending(&mut *input, field) == Status::Failed
+        {
+            return Status::Failed;
+        }
+        string.as_mut().map_or(Status::Ok, |string| set_pending(&mut *input, string))
+    }
+}
+
+unsafe extern "C" fn put_int(output: *mut Output<'_>, field: *const Field, value: u64) -> Status {
+    // SAFETY: as above.
+    unsafe { state::put_int(&mut *output, &*field, value) }
+}
+
+unsafe extern "C" fn put_words(output: *mut Output<'_>, field: *const Field, present: u64) -> Status {
+    // SAFETY: as above.
+    unsafe { put_field(&mut *output, &*field, present != 0) }
+}
+
+unsafe extern "C" fn put_text(
+    output: *mut Output<'_>,
+    field: *const Field,
+    string: *const alloc::string::String,
+) -> Status {
+    // SAFETY: as above.
+    unsafe { state::put(&mut *output, &*field, state::Out::Bytes((*string).as_bytes())) }
+}

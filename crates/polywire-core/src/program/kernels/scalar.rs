@@ -1,0 +1,160 @@
+//! Integers and floats as the text formats see them: their decimal text, a word of the accumulator, bytes in memory.
+
+use super::{
+    super::{Output, Status},
+    float::{self, Decimal},
+    number,
+};
+use crate::layout::Scalar;
+
+/// A Rust integer or float.
+pub trait Number: Copy {
+    /// The scalar that it is.
+    const SCALAR: Scalar;
+    /// Its bytes in memory.
+    const SIZE: usize = Self::SCALAR.size();
+    /// It is a float.
+    const FLOAT: bool;
+
+    /// A number's text, taken apart, as a value; none if it is not one of the type's, which for a float means that it is too large.
+    fn of_decimal(number: &Decimal, text: &[u8]) -> Option<Self>;
+    /// An ordinary number at the start of the text, and its bytes; none for all others, which are seen to where there is more time.
+    fn quick(text: &[u8]) -> Option<(Self, usize)>;
+    /// Writes it. Floats must be finite.
+    fn put(self, output: &mut Output<'_>) -> Status;
+    /// The nearest of the type: for what is not finite.
+    fn of_f64(value: f64) -> Self;
+    /// As a double, to see whether it is finite. Integers are.
+    fn as_f64(self) -> f64;
+    /// In the accumulator.
+    fn word(self) -> u64;
+    /// From the accumulator.
+    fn of_word(word: u64) -> Self;
+    /// From memory.
+    fn of_bytes(bytes: &[u8]) -> Self;
+    /// To memory: as many bytes as it has.
+    fn to_bytes(self, bytes: &mut [u8]);
+}
+
+macro_rules! integers {
+    ($($int:ident $scalar:ident $put:ident $wide:ident;)*) => {$(
+        impl Number for $int {
+            const SCALAR: Scalar = Scalar::$scalar;
+            const FLOAT: bool = false;
+
+            #[inline]
+            fn of_decimal(number: &Decimal, text: &[u8]) -> Option<$int> {
+                if !number.plain || !number.exact {
+                    return $int::try_from(number.to_integer(text)?).ok();
+                }
+                let value = i128::from(number.digits);
+                $int::try_from(if number.negative { -value } else { value }).ok()
+            }
+
+            #[inline]
+            fn quick(text: &[u8]) -> Option<($int, usize)> {
+                let number = float::decimal(text).ok().filter(|number| number.plain && number.exact)?;
+                Some(($int::of_decimal(&number, text)?, number.len))
+            }
+
+            #[inline]
+            fn put(self, output: &mut Output<'_>) -> Status {
+                number::$put(output, $wide::from(self))
+            }
+
+            fn of_f64(value: f64) -> $int {
+                value as $int
+            }
+
+            fn as_f64(self) -> f64 {
+                self as f64
+            }
+
+            fn word(self) -> u64 {
+                self as u64
+            }
+
+            fn of_word(word: u64) -> $int {
+                word as $int
+            }
+
+            #[inline]
+            fn of_bytes(bytes: &[u8]) -> $int {
+                bytes.first_chunk().map_or(0, |bytes| $int::from_ne_bytes(*bytes))
+            }
+
+            #[inline]
+            fn to_bytes(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_ne_bytes());
+            }
+        }
+    )*};
+}
+
+integers! {
+    i8 I8 put_i64 i64;
+    i16 I16 put_i64 i64;
+    i32 I32 put_i64 i64;
+    i64 I64 put_i64 i64;
+    u8 U8 put_u64 u64;
+    u16 U16 put_u64 u64;
+    u32 U32 put_u64 u64;
+    u64 U64 put_u64 u64;
+}
+
+macro_rules! floats {
+    ($($float:ident $bits:ident $scalar:ident $put:ident $to:ident;)*) => {$(
+        impl Number for $float {
+            const SCALAR: Scalar = Scalar::$scalar;
+            const FLOAT: bool = true;
+
+            #[inline]
+            fn of_decimal(number: &Decimal, text: &[u8]) -> Option<$float> {
+                Some(number.$to(text)).filter(|value| value.is_finite())
+            }
+
+            #[inline]
+            fn quick(text: &[u8]) -> Option<($float, usize)> {
+                let number = float::decimal(text).ok()?;
+                Some(($float::of_decimal(&number, text)?, number.len))
+            }
+
+            #[inline]
+            fn put(self, output: &mut Output<'_>) -> Status {
+                float::$put(output, self)
+            }
+
+            fn of_f64(value: f64) -> $float {
+                value as $float
+            }
+
+            #[inline]
+            fn as_f64(self) -> f64 {
+                f64::from(self)
+            }
+
+            fn word(self) -> u64 {
+                u64::from(self.to_bits())
+            }
+
+            fn of_word(word: u64) -> $float {
+                $float::from_bits(word as $bits)
+            }
+
+            #[inline]
+            fn of_bytes(bytes: &[u8]) -> $float {
+                bytes.first_chunk().map_or(0.0, |bytes| $float::from_ne_bytes(*bytes))
+            }
+
+            #[inline]
+            fn to_bytes(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_ne_bytes());
+            }
+        }
+    )*};
+}
+
+floats! {
+    f32 u32 F32 put_f32 to_f32;
+    f64 u64 F64 put_f64 to_f64;
+}

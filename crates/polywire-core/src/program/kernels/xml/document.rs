@@ -1,0 +1,158 @@
+//! What is around the root element, and line breaks.
+
+use super::{super::super::Output, *};
+use crate::program::{Limits, io::CodecError};
+
+/// Passes over everything in front of the root element's name, and over the name. A document type declaration is refused.
+pub fn begin(input: &mut Input<'_>) -> Result<Name, Status> {
+    if input.rest().starts_with(b"\xEF\xBB\xBF") {
+        input.pos += 3;
+    }
+    if input.rest().starts_with(b"<?xml") && input.rest().get(5).is_some_and(|b| is_space(*b)) {
+        declaration(input)?;
+    }
+    match next_tag(input)? {
+        Markup::Start(name) => Ok(name),
+        Markup::End => Err(fail_at(input, 1, FaultKind::Syntax, 0, b'/'.into())),
+        Markup::Nothing => Err(input.fail(FaultKind::Truncated, 1, 0)),
+    }
+}
+
+/// `<?xml version="1.0" encoding="UTF-8" standalone="yes"?>`
+fn declaration(input: &mut Input<'_>) -> Result<(), Status> {
+    input.pos += 5;
+    let mut expected = 0;
+    loop {
+        let apart = space(input);
+        if input.rest().starts_with(b"?>") && expected > 0 {
+            input.pos += 2;
+            return Ok(());
+        }
+        if !apart {
+            return Err(unexpected(input, b'?'));
+        }
+        let start = input.pos;
+        let name = name(input)?;
+        let which = [&b"version"[..], b"encoding", b"standalone"].iter().position(|known| *known == name.bytes(input));
+        let Some(which) = which.filter(|which| *which >= expected && (expected > 0 || *which == 0)) else {
+            input.pos = start;
+            return Err(unexpected(input, b'?'));
+        };
+        expected = which + 1;
+        pseudo_attribute(input, which)?;
+    }
+}
+
+fn pseudo_attribute(input: &mut Input<'_>, which: usize) -> Result<(), Status> {
+    space(input);
+    if expect(input, b"=") == Status::Failed {
+        return Err(Status::Failed);
+    }
+    space(input);
+    let Some(quote @ (b'"' | b'\'')) = input.rest().first().copied() else { return Err(unexpected(input, b'"')) };
+    input.pos += 1;
+    let rest = input.rest();
+    let Some(len) = rest.iter().position(|b| *b == quote) else { return Err(unexpected(input, quote)) };
+    let value = &rest[..len];
+    let fits = match which {
+        0 => value == b"1.0" || later_version(value),
+        1 => [&b"utf-8"[..], b"us-ascii"].iter().any(|known| value.eq_ignore_ascii_case(known)),
+        _ => matches!(value, b"yes" | b"no"),
+    };
+    if !fits {
+        let foreign = which < 2 && is_version_or_encoding(value);
+        let kind = if foreign { FaultKind::Forbidden } else { FaultKind::Syntax };
+        return Err(input.fail(kind, 0, value.first().copied().unwrap_or(quote).into()));
+    }
+    input.pos += len + 1;
+    Ok(())
+}
+
+/// A processor for 1.0 reads `1.x` by its own rules (section 2.8); but 1.1 has other characters, so that one is refused.
+fn later_version(value: &[u8]) -> bool {
+    value != b"1.1" && value.len() > 2 && value.starts_with(b"1.") && value[2..].iter().all(u8::is_ascii_digit)
+}
+
+fn is_version_or_encoding(value: &[u8]) -> bool {
+    !value.is_empty() && value.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
+/// Nothing but white space, comments and processing instructions may follow.
+pub fn end(input: &mut Input<'_>) -> Status {
+    let start = input.pos;
+    match next_tag(input) {
+        Ok(Markup::Nothing) => Status::Ok,
+        Ok(_) => {
+            input.pos = start;
+            input.fail(FaultKind::Trailing, 0, input.remaining() as u64)
+        }
+        Err(status) => status,
+    }
+}
+
+/// Checks that `bytes` are one well-formed document without a type declaration, nested no deeper than the [`Limits`] allow.
+pub fn validate(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
+    let mut input = Input::new(bytes, limits);
+    let mut status = match bytes.len() > limits.message_bytes {
+        true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
+        false => begin(&mut input).err().unwrap_or(Status::Ok),
+    };
+    if status == Status::Ok {
+        status = skip(&mut input);
+    }
+    if status == Status::Ok {
+        status = end(&mut input);
+    }
+    match status {
+        Status::Ok => Ok(()),
+        Status::Failed => Err(CodecError::without_path(input.fault())),
+    }
+}
+
+/// Writes again, with line breaks and two blanks of indentation a level between tags, what was written from `start` on. All `<` and `>` in
+/// it are those of tags.
+pub fn indent(output: &mut Output<'_>, start: usize) -> Status {
+    let end = output.position();
+    let (mut at, mut depth) = (start, 0usize);
+    while at < end {
+        let rest = &output.written()[at..end];
+        let len = rest.iter().position(|b| *b == b'>').map_or(rest.len(), |at| at + 1);
+        let from = &rest[..len];
+        let declaration = from.starts_with(b"<?");
+        let closes = from.windows(2).any(|pair| pair == b"</");
+        let opens = !closes && !declaration;
+        let next = rest.get(len..).unwrap_or_default();
+        depth = if closes { depth.saturating_sub(1) } else { depth + usize::from(opens) };
+        // Behind a tag, where another comes, unless that ends what this one begins.
+        let next_closes = next.starts_with(b"</");
+        let breaks = next.first() == Some(&b'<') && !(opens && next_closes);
+        let level = if next_closes { depth.saturating_sub(1) } else { depth };
+        if copy(output, at, len) == Status::Failed || (breaks && line(output, level) == Status::Failed) {
+            return Status::Failed;
+        }
+        at += len;
+    }
+    let written = output.position();
+    output.written().copy_within(end..written, start);
+    output.truncate(start + (written - end));
+    Status::Ok
+}
+
+fn copy(output: &mut Output<'_>, at: usize, len: usize) -> Status {
+    let to = output.position();
+    let status = output.put_with(len, |_| len);
+    if status == Status::Ok {
+        output.written().copy_within(at..at + len, to);
+    }
+    status
+}
+
+fn line(output: &mut Output<'_>, level: usize) -> Status {
+    let mut status = output.put(b"\n");
+    for _ in 0..level {
+        if status == Status::Ok {
+            status = output.put(b"  ");
+        }
+    }
+    status
+}

@@ -1,0 +1,98 @@
+//! Floating-point numbers as decimals: only where both ways are exact to the bit.
+
+/// Powers of ten that a double holds exactly.
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
+    1e21, 1e22,
+];
+
+/// Integers up to which a double holds each.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Most decimal places that are tried.
+const PLACES: usize = 15;
+
+/// The decimal that stands for a number, given as its bits: the one with the exponent that is hinted at if there is one, else the one
+/// with the fewest places. None if no decimal gives back the very bits, as for NaN, infinities and negative zero.
+pub(super) fn decompose(bits: u64, single: bool, hint: Option<i64>) -> Option<(i64, i64)> {
+    let value = if single { f64::from(f32::from_bits(bits as u32)) } else { f64::from_bits(bits) };
+    let places = |hint: i64| usize::try_from(-hint).ok().filter(|places| *places < POWERS.len());
+    let hinted = hint.and_then(places).and_then(|places| at(value, bits, single, places));
+    // Few numbers have a decimal at all if the hint has none and the most places have none.
+    hinted.or_else(|| (0..=PLACES).find_map(|places| at(value, bits, single, places)))
+}
+
+/// The decimal with so many places.
+#[inline]
+fn at(value: f64, bits: u64, single: bool, places: usize) -> Option<(i64, i64)> {
+    let power = POWERS[places];
+    let scaled = value * power;
+    if !(-EXACT..=EXACT).contains(&scaled) {
+        return None;
+    }
+    // To the nearest integer.
+    let mantissa = (scaled + f64::copysign(0.5, scaled)) as i64;
+    (back(mantissa, power, single) == bits).then(|| (-(places as i64), mantissa))
+}
+
+#[inline]
+fn back(mantissa: i64, power: f64, single: bool) -> u64 {
+    let value = mantissa as f64 / power;
+    if single { u64::from((value as f32).to_bits()) } else { value.to_bits() }
+}
+
+/// The bits of the number that a decimal stands for: the nearest.
+pub(super) fn compose(exponent: i64, mantissa: i64, single: bool) -> u64 {
+    let places = usize::try_from(-exponent).ok().and_then(|places| POWERS.get(places));
+    match places {
+        // One division of two exact numbers, rounded once.
+        Some(power) if mantissa.unsigned_abs() <= 1 << 53 => back(mantissa, *power, single),
+        _ => {
+            let text = alloc::format!("{mantissa}e{exponent}");
+            match single {
+                true => text.parse::<f32>().map_or(0, |value| value.to_bits().into()),
+                false => text.parse::<f64>().map_or(0, |value| value.to_bits()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_decimal_gives_back_its_number() {
+        let mut random = crate::schema::arbitrary::Random::new(7);
+        let (mut exact, total) = (0, 200_000);
+        for i in 0..total {
+            let value = match i % 4 {
+                0 => f64::from_bits(random.bits()),
+                1 => (random.bits() % 100_000_000) as f64 / 100.0,
+                2 => (random.bits() as i32) as f64 / 10_000.0,
+                _ => random.bits() as i16 as f64,
+            };
+            let hint = [None, Some(-2), Some(3), Some(-22), Some(-40)][i % 5];
+            if let Some((exponent, mantissa)) = decompose(value.to_bits(), false, hint) {
+                assert_eq!(compose(exponent, mantissa, false), value.to_bits(), "{value}");
+                exact += 1;
+            }
+            let single = value as f32;
+            if let Some((exponent, mantissa)) = decompose(single.to_bits().into(), true, hint) {
+                assert_eq!(compose(exponent, mantissa, true), u64::from(single.to_bits()), "{single}");
+            }
+        }
+        assert!(exact > total * 7 / 10, "{exact}");
+    }
+
+    #[test]
+    fn what_is_no_decimal_is_none() {
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 1e300, f64::MIN_POSITIVE, 1.0 / 3.0 * 1e-5] {
+            assert_eq!(decompose(value.to_bits(), false, None), None, "{value}");
+        }
+        assert_eq!(decompose(12.5f64.to_bits(), false, None), Some((-1, 125)));
+        assert_eq!(decompose(12.5f64.to_bits(), false, Some(-4)), Some((-4, 125_000)));
+        assert_eq!(compose(3, 12, false), 12000f64.to_bits());
+        assert_eq!(compose(-63, i64::MAX, false), "9223372036854775807e-63".parse::<f64>().unwrap().to_bits());
+    }
+}

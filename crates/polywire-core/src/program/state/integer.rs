@@ -1,0 +1,179 @@
+//! Stop-bit integers: seven bits a byte, most significant first, the last with its high bit set.
+
+use super::{
+    super::{FaultKind, Input, Output, Status},
+    Policy,
+};
+
+/// Bits beyond which no integer of FAST, nullable or a difference, reaches.
+const MAX_BITS: u32 = 70;
+
+/// Reads an unsigned integer.
+#[inline]
+pub(super) fn unsigned(input: &mut Input<'_>, policy: Policy) -> Result<u128, Status> {
+    match input.rest().first() {
+        Some(byte) if byte & 0x80 != 0 => {
+            input.seek(input.position() + 1);
+            Ok(u128::from(byte & 0x7F))
+        }
+        _ => longer(input, policy, false).map(|value| value as u128),
+    }
+}
+
+/// Reads a signed integer.
+#[inline]
+pub(super) fn signed(input: &mut Input<'_>, policy: Policy) -> Result<i128, Status> {
+    match input.rest().first() {
+        Some(byte) if byte & 0x80 != 0 => {
+            input.seek(input.position() + 1);
+            Ok(i128::from((*byte as i8) << 1 >> 1))
+        }
+        _ => longer(input, policy, true),
+    }
+}
+
+fn longer(input: &mut Input<'_>, policy: Policy, signed: bool) -> Result<i128, Status> {
+    let rest = input.rest();
+    let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else {
+        // An integer that never ends is too large before the message is too short.
+        return Err(match rest.len() > 10 {
+            true => input.fail(FaultKind::IntegerRange, 0, 0),
+            false => input.fail(FaultKind::Truncated, rest.len() as u64 + 1, rest.len() as u64),
+        });
+    };
+    let bytes = &rest[..=last];
+    let negative = signed && bytes[0] & 0x40 != 0;
+    let filler = if negative { 0x7F } else { 0 };
+    // A first byte that says no more than the sign of the second does need not be there.
+    let redundant = bytes[0] == filler && (!signed || (bytes[1] & 0x40 != 0) == negative);
+    if redundant {
+        input.deviate(FaultKind::OverlongInteger, policy, bytes.len() as u64)?;
+    }
+    let mut value = if negative { -1i128 } else { 0 };
+    for byte in bytes {
+        value = value << 7 | i128::from(byte & 0x7F);
+        if value >> MAX_BITS != 0 && value >> MAX_BITS != -1 {
+            return Err(input.fail(FaultKind::IntegerRange, 0, value as u64));
+        }
+    }
+    input.seek(input.position() + bytes.len());
+    Ok(value)
+}
+
+/// Writes an unsigned integer.
+#[inline]
+pub(super) fn put_unsigned(output: &mut Output<'_>, value: u128) -> Status {
+    if value < 0x80 {
+        return output.put_word(value as u64 | 0x80, 1);
+    }
+    put_bytes(output, value, (128 - value.leading_zeros()).div_ceil(7))
+}
+
+/// Writes a signed integer.
+#[inline]
+pub(super) fn put_signed(output: &mut Output<'_>, value: i128) -> Status {
+    if (-64..64).contains(&value) {
+        return output.put_word((value as u64 & 0x7F) | 0x80, 1);
+    }
+    let magnitude = (value ^ (value >> 127)) as u128;
+    // One bit more, for the sign.
+    put_bytes(output, value as u128, (129 - magnitude.leading_zeros()).div_ceil(7))
+}
+
+fn put_bytes(output: &mut Output<'_>, value: u128, count: u32) -> Status {
+    if count <= 8 {
+        let spread = spread(value as u64) | 0x80;
+        return output.put_word((spread << (64 - 8 * count)).swap_bytes(), count as usize);
+    }
+    let mut bytes = [0; 19];
+    let count = (count as usize).min(19);
+    for (i, byte) in bytes[..count].iter_mut().rev().enumerate() {
+        *byte = (value >> (7 * i)) as u8 & 0x7F;
+    }
+    bytes[count - 1] |= 0x80;
+    output.put(&bytes[..count])
+}
+
+/// The low 56 bits as eight groups of seven.
+fn spread(value: u64) -> u64 {
+    let x = (value & 0x0FFF_FFFF) | (value & 0x00FF_FFFF_F000_0000) << 4;
+    let x = (x & 0x0000_3FFF_0000_3FFF) | (x & 0x0FFF_C000_0FFF_C000) << 2;
+    (x & 0x007F_007F_007F_007F) | (x & 0x3F80_3F80_3F80_3F80) << 1
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{vec, vec::Vec};
+
+    use super::*;
+    use crate::program::Limits;
+
+    fn written(write: impl Fn(&mut Output<'_>) -> Status) -> Vec<u8> {
+        let (mut bytes, limits) = (Vec::new(), Limits::default());
+        let mut output = Output::new(&mut bytes, &limits);
+        let status = write(&mut output);
+        assert_eq!(output.finish(status), Status::Ok);
+        bytes
+    }
+
+    /// The specification's examples (10.6.1.1 and 10.6.1.2); its hex column for -8193 has a typing error.
+    #[test]
+    fn signed_integers_keep_their_sign() {
+        let cases: [(i128, &[u8]); 8] = [
+            (63, &[0xBF]),
+            (64, &[0x00, 0xC0]),
+            (-64, &[0xC0]),
+            (-65, &[0x7F, 0xBF]),
+            (942_755, &[0x39, 0x45, 0xA3]),
+            (-942_755, &[0x46, 0x3A, 0xDD]),
+            (-7_942_755, &[0x7C, 0x1B, 0x1B, 0x9D]),
+            (-8193, &[0x7F, 0x3F, 0xFF]),
+        ];
+        for (value, bytes) in cases {
+            assert_eq!(written(|output| put_signed(output, value)), bytes, "{value}");
+            let limits = Limits::default();
+            assert_eq!(signed(&mut Input::new(bytes, &limits), Policy::Reject), Ok(value));
+        }
+    }
+
+    #[test]
+    fn all_widths_come_back() {
+        let limits = Limits::default();
+        for shift in 0..66 {
+            for value in [(1u128 << shift) - 1, 1 << shift, (1 << shift) + 1] {
+                let bytes = written(|output| put_unsigned(output, value));
+                assert_eq!(unsigned(&mut Input::new(&bytes, &limits), Policy::Reject), Ok(value));
+                for value in [value as i128, -(value as i128)] {
+                    let bytes = written(|output| put_signed(output, value));
+                    assert_eq!(signed(&mut Input::new(&bytes, &limits), Policy::Reject), Ok(value), "{bytes:x?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_integer_is_refused() {
+        let limits = Limits::default();
+        let kind = |bytes: &[u8], is_signed: bool| {
+            let mut input = Input::new(bytes, &limits);
+            let failed = if is_signed {
+                signed(&mut input, Policy::Reject).is_err()
+            } else {
+                unsigned(&mut input, Policy::Reject).is_err()
+            };
+            failed.then(|| input.fault().unwrap().kind)
+        };
+        assert_eq!(kind(&[], false), Some(FaultKind::Truncated));
+        assert_eq!(kind(&[1, 2, 3], true), Some(FaultKind::Truncated));
+        assert_eq!(kind(&vec![1; 20], false), Some(FaultKind::IntegerRange));
+        assert_eq!(kind(&[0x00, 0x81], false), Some(FaultKind::OverlongInteger));
+        assert_eq!(kind(&[0x00, 0x81], true), Some(FaultKind::OverlongInteger));
+        assert_eq!(kind(&[0x7F, 0xC1], true), Some(FaultKind::OverlongInteger));
+        assert_eq!(kind(&[0x00, 0xC1], true), None);
+        let mut long = vec![0x3F; 11];
+        long.push(0xFF);
+        assert_eq!(kind(&long, true), Some(FaultKind::IntegerRange));
+        let mut input = Input::new(&[0x00, 0x00, 0x81], &limits);
+        assert_eq!(unsigned(&mut input, Policy::Ignore), Ok(1));
+    }
+}

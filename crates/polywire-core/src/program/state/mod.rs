@@ -1,0 +1,287 @@
+//! What a stateful codec keeps from one message to the next: previous values in a bank of slots, and while a message is read or written
+//! its presence map.
+//!
+//! A program that has a [`Bank`] runs with a [`State`]. Fields change it as they go; it is kept as it was before the message, and comes back
+//! unless the message ends well: a message that fails, or that is to leave nothing behind, has no effect.
+
+use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
+
+use super::{FaultKind, Input, Output, Status};
+
+mod bits;
+mod field;
+mod float;
+mod get;
+mod integer;
+mod put;
+
+pub use bits::{PUT_BITS, RESET, SEGMENT, TAKE_BIT, segment};
+pub use field::{Field, FieldKind, Initial, Operator, Policy};
+pub(crate) use get::{get, get_int};
+pub(crate) use put::{Out, put, put_int};
+
+/// The slots that a program's fields refer to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bank {
+    /// Slots of 64 bits with a tag. A decimal takes two.
+    pub slots: u32,
+    /// Slots for strings and bytes; each has its tag in a slot of 64 bits, too.
+    pub texts: u32,
+}
+
+/// A slot without a value yet.
+pub(crate) const UNDEFINED: u8 = 0;
+/// A slot whose value is known to be absent.
+pub(crate) const EMPTY: u8 = 1;
+
+/// Bytes of strings that a bank keeps at most, unless [`State::limit_texts`] says otherwise.
+const TEXT_BYTES: usize = 16 << 20;
+
+/// Deviations that are kept at most, until somebody takes them.
+const MAX_REPORTS: usize = 256;
+
+/// The state of one stream, at its writer or at one of its readers: see the [module](self).
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub struct State {
+    /// Values of the slots. Never moved, for machine code.
+    pub(crate) values: Box<[u64]>,
+    /// Undefined, empty, or assigned with what type.
+    pub(crate) tags: Box<[u8]>,
+    /// The presence map that is read or written.
+    pub(crate) map: bits::Map,
+    /// Where a field's value is between operations.
+    pub(crate) words: [u64; 4],
+    pub(crate) pending: Vec<u8>,
+    texts: Vec<Text>,
+    text_bytes: usize,
+    text_limit: usize,
+    message: u64,
+    saved_values: Box<[u64]>,
+    saved_tags: Box<[u8]>,
+    saved_texts: Vec<(u32, Vec<u8>)>,
+    spare: Vec<Vec<u8>>,
+    broken: bool,
+    lenient: bool,
+    reports: Vec<Report>,
+    bank: Arc<Bank>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Text {
+    bytes: Vec<u8>,
+    /// The message that changed it last.
+    changed: u64,
+}
+
+/// A deviation from the specification that was let pass, because the reader's options say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What.
+    pub kind: FaultKind,
+    /// Byte of the message.
+    pub offset: usize,
+}
+
+impl State {
+    /// The state before the first message.
+    pub fn new(bank: &Arc<Bank>) -> State {
+        let slots = bank.slots as usize;
+        State {
+            values: vec![0; slots].into(),
+            tags: vec![UNDEFINED; slots].into(),
+            map: bits::Map::default(),
+            words: [0; 4],
+            pending: Vec::new(),
+            texts: vec![Text::default(); bank.texts as usize],
+            text_bytes: 0,
+            text_limit: TEXT_BYTES,
+            message: 0,
+            saved_values: vec![0; slots].into(),
+            saved_tags: vec![UNDEFINED; slots].into(),
+            saved_texts: Vec::new(),
+            spare: Vec::new(),
+            broken: false,
+            lenient: false,
+            reports: Vec::new(),
+            bank: bank.clone(),
+        }
+    }
+
+    /// Forgets all previous values: the next message is one that anybody can read.
+    pub fn reset(&mut self) {
+        self.forget();
+        self.broken = false;
+    }
+
+    fn forget(&mut self) {
+        self.tags.fill(UNDEFINED);
+    }
+
+    /// True after a message could not be decoded, or [`State::break_chain`]: what comes next may refer to what is not known, and is refused
+    /// until [`State::reset`] or [`State::mend`].
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// A message was lost.
+    pub fn break_chain(&mut self) {
+        self.broken = true;
+    }
+
+    /// Goes on with the values there are, because whoever calls knows that what was lost or refused changed none.
+    pub fn mend(&mut self) {
+        self.broken = false;
+    }
+
+    /// Sets how many bytes of strings are kept at most; it must be the same at the writer and at all readers, or far more than they need.
+    pub fn limit_texts(&mut self, bytes: usize) {
+        self.text_limit = bytes;
+    }
+
+    /// What was let pass since this was called last.
+    pub fn take_reports(&mut self) -> Vec<Report> {
+        core::mem::take(&mut self.reports)
+    }
+
+    /// The slots it was made for.
+    pub fn bank(&self) -> &Arc<Bank> {
+        &self.bank
+    }
+
+    /// Before a message.
+    pub(crate) fn begin(&mut self) {
+        self.saved_values.copy_from_slice(&self.values);
+        self.saved_tags.copy_from_slice(&self.tags);
+        while let Some((_, bytes)) = self.saved_texts.pop() {
+            self.spare.push(bytes);
+        }
+        self.message += 1;
+        self.map = bits::Map::default();
+    }
+
+    /// Takes back what the message changed.
+    pub(crate) fn roll_back(&mut self) {
+        core::mem::swap(&mut self.values, &mut self.saved_values);
+        core::mem::swap(&mut self.tags, &mut self.saved_tags);
+        while let Some((slot, bytes)) = self.saved_texts.pop() {
+            if let Some(text) = self.texts.get_mut(slot as usize) {
+                self.text_bytes = self.text_bytes - text.bytes.len() + bytes.len();
+                self.spare.push(core::mem::replace(&mut text.bytes, bytes));
+            }
+        }
+    }
+
+    /// A string that is not UTF-8 was let pass.
+    pub(crate) fn is_lenient(&self) -> bool {
+        self.lenient
+    }
+
+    pub(crate) fn tag(&self, slot: u32) -> u8 {
+        self.tags.get(slot as usize).copied().unwrap_or(UNDEFINED)
+    }
+
+    pub(crate) fn set_tag(&mut self, slot: u32, tag: u8) {
+        if let Some(there) = self.tags.get_mut(slot as usize) {
+            *there = tag;
+        }
+    }
+
+    pub(crate) fn value(&self, slot: u32) -> u64 {
+        self.values.get(slot as usize).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn set_value(&mut self, slot: u32, value: u64) {
+        if let Some(there) = self.values.get_mut(slot as usize) {
+            *there = value;
+        }
+    }
+
+    pub(crate) fn text(&self, slot: u32) -> &[u8] {
+        self.texts.get(slot as usize).map_or(&[], |text| &text.bytes)
+    }
+
+    /// Puts bytes into a text slot; the error is the limit that they break.
+    pub(crate) fn set_text(&mut self, slot: u32, bytes: &[u8]) -> Result<(), usize> {
+        let Some(text) = self.texts.get_mut(slot as usize) else { return Ok(()) };
+        if text.bytes == bytes {
+            return Ok(());
+        }
+        let total = self.text_bytes - text.bytes.len() + bytes.len();
+        if total > self.text_limit {
+            return Err(self.text_limit);
+        }
+        if text.changed != self.message {
+            text.changed = self.message;
+            let spare = self.spare.pop().unwrap_or_default();
+            self.saved_texts.push((slot, core::mem::replace(&mut text.bytes, spare)));
+        }
+        text.bytes.clear();
+        text.bytes.extend_from_slice(bytes);
+        self.text_bytes = total;
+        Ok(())
+    }
+
+    /// Puts the pending bytes into a text slot.
+    pub(crate) fn keep_pending(&mut self, slot: u32) -> Result<(), usize> {
+        let pending = core::mem::take(&mut self.pending);
+        let kept = self.set_text(slot, &pending);
+        self.pending = pending;
+        kept
+    }
+
+    fn report(&mut self, kind: FaultKind, offset: usize) {
+        if self.reports.len() < MAX_REPORTS {
+            self.reports.push(Report { kind, offset });
+        }
+    }
+}
+
+impl<'a> Input<'a> {
+    /// Gives it the state of a stream.
+    pub(crate) fn with_state(mut self, state: &'a mut State) -> Input<'a> {
+        self.state = Some(state);
+        self
+    }
+
+    /// The state of the stream, which a program with a bank has.
+    pub(crate) fn state(&mut self) -> &mut State {
+        self.state.as_mut().expect("a program with fields has a bank, and whoever runs it a state")
+    }
+
+    /// Meets a deviation that the policy may let pass.
+    pub(crate) fn deviate(&mut self, kind: FaultKind, policy: Policy, got: u64) -> Result<(), Status> {
+        match policy {
+            Policy::Reject => Err(self.fail(kind, 0, got)),
+            Policy::Report | Policy::Ignore if kind == FaultKind::CombinedText => {
+                self.state().lenient = true;
+                self.note(kind, policy)
+            }
+            _ => self.note(kind, policy),
+        }
+    }
+
+    fn note(&mut self, kind: FaultKind, policy: Policy) -> Result<(), Status> {
+        match policy {
+            Policy::Report => {
+                let offset = self.position();
+                self.state().report(kind, offset);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'a> Output<'a> {
+    /// Gives it the state of a stream.
+    pub(crate) fn with_state(mut self, state: &'a mut State) -> Output<'a> {
+        self.state = Some(state);
+        self
+    }
+
+    /// The state of the stream, which a program with a bank has.
+    pub(crate) fn state(&mut self) -> &mut State {
+        self.state.as_mut().expect("a program with fields has a bank, and whoever runs it a state")
+    }
+}

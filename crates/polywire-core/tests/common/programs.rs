@@ -1,0 +1,243 @@
+//! Changes to programs, good and bad.
+
+use polywire_core::{
+    layout::{NodeId, Scalar},
+    program::{Block, Check, Op, OpKind, Order, Overflow, Place, Program, Routine, Source, Wire},
+    schema::arbitrary::Random,
+};
+
+/// Changes one thing somewhere.
+pub fn change(random: &mut Random, program: &mut Program) {
+    let nodes = program.layout.len();
+    let routines = program.routines.len();
+    let block = match random.below(routines + 2) {
+        i if i < routines => {
+            let Routine { frame, block, levels } = &mut program.routines[i];
+            match random.below(12) {
+                0 => *frame = random_node(random, nodes).filter(|_| !random.one_in(3)),
+                1 => *levels = random.below(4) as u32,
+                _ => {}
+            }
+            block
+        }
+        _ => &mut program.root,
+    };
+    change_block(random, block, nodes, routines);
+}
+
+fn random_node(random: &mut Random, nodes: usize) -> Option<NodeId> {
+    // Now and then one that is not there.
+    let beyond = usize::from(random.one_in(8));
+    Some(NodeId(random.below(nodes + beyond) as u32))
+}
+
+fn change_block(random: &mut Random, block: &mut Block, nodes: usize, routines: usize) {
+    if block.0.is_empty() {
+        return;
+    }
+    let at = random.below(block.0.len());
+    // Mostly go down where there is a way down.
+    let mut inner: Vec<&mut Block> = inner_blocks(&mut block.0[at].kind);
+    if !inner.is_empty() && !random.one_in(4) {
+        let chosen = random.below(inner.len());
+        return change_block(random, inner.swap_remove(chosen), nodes, routines);
+    }
+    match random.below(8) {
+        0 => drop(block.0.remove(at)),
+        1 => block.0.insert(at, block.0[at].clone()),
+        2 => {
+            let other = random.below(block.0.len());
+            block.0.swap(at, other);
+        }
+        3 => {
+            let path = block.0[at].path;
+            block.0.insert(at, Op { path, kind: random_op(random, nodes, routines) });
+        }
+        _ => change_op(random, &mut block.0[at].kind, nodes, routines),
+    }
+}
+
+fn inner_blocks(kind: &mut OpKind) -> Vec<&mut Block> {
+    match kind {
+        OpKind::Sequence { element, .. } => vec![element],
+        OpKind::Map { key, value, .. } => vec![key, value],
+        OpKind::IfPresent { then, otherwise, .. } | OpKind::If { then, otherwise } => vec![then, otherwise],
+        OpKind::Present { body, .. }
+        | OpKind::Unbox { body, .. }
+        | OpKind::Select { body, .. }
+        | OpKind::Region { body, .. } => vec![body],
+        OpKind::Union { arms, none, .. } => arms.iter_mut().chain([none]).collect(),
+        OpKind::Switch { arms, otherwise } => arms.iter_mut().map(|(_, b)| b).chain([otherwise]).collect(),
+        OpKind::Members { arms, .. } => arms.iter_mut().flat_map(|a| [&mut a.body, &mut a.absent]).collect(),
+        _ => vec![],
+    }
+}
+
+const SCALARS: [Scalar; 12] = [
+    Scalar::Bool,
+    Scalar::I8,
+    Scalar::I16,
+    Scalar::I32,
+    Scalar::I64,
+    Scalar::U8,
+    Scalar::U16,
+    Scalar::U32,
+    Scalar::U64,
+    Scalar::F32,
+    Scalar::F64,
+    Scalar::F128,
+];
+
+fn order(random: &mut Random) -> Order {
+    *random.choose(&[Order::Little, Order::Big])
+}
+
+fn place(random: &mut Random, place: &mut Place, nodes: usize) {
+    match place {
+        Place::At { offset, node } => match random.below(4) {
+            0 => *offset = offset.wrapping_add_signed(*random.choose(&[-8, -4, -1, 1, 2, 4, 8, 16])),
+            1 => *node = random_node(random, nodes).unwrap(),
+            2 => *offset = *random.choose(&[0, u32::MAX, 1 << 31]),
+            _ => *place = Place::Sink,
+        },
+        Place::Sink => *place = Place::At { offset: 0, node: random_node(random, nodes).unwrap() },
+    }
+}
+
+fn random_check(random: &mut Random, nodes: usize) -> Check {
+    match random.below(5) {
+        0 => Check::Bool,
+        1 => Check::Enum { node: random_node(random, nodes).unwrap(), otherwise: None },
+        2 => Check::Range { min: -5, max: random.below(300) as i128 },
+        3 => Check::OneOf(vec![-1, 0, 1, 70].into()),
+        _ => Check::Keep(random.bits()),
+    }
+}
+
+fn random_op(random: &mut Random, nodes: usize, routines: usize) -> OpKind {
+    let scalar = *random.choose(&SCALARS);
+    let at = Place::At { offset: *random.choose(&[0, 0, 0, 4, 8]), node: random_node(random, nodes).unwrap() };
+    match random.below(14) {
+        0 => OpKind::Need(random.below(20) as u32),
+        1 => OpKind::Align(*random.choose(&[1, 2, 4, 8, 3, 16])),
+        2 => OpKind::Literal((0..random.below(12)).map(|i| i as u8).collect()),
+        3 => OpKind::Load(at),
+        4 => OpKind::Store(at),
+        5 => OpKind::Get(Wire::Fixed { scalar, order: order(random) }),
+        6 => OpKind::Put(Wire::Fixed { scalar, order: order(random) }),
+        7 => OpKind::Const(scalar, u128::from(random.bits() >> random.below(64))),
+        8 => OpKind::Length(at),
+        9 => OpKind::Index,
+        10 => OpKind::Convert(scalar),
+        11 => OpKind::Check(random_check(random, nodes)),
+        12 => OpKind::Clear(at),
+        _ => OpKind::Call { routine: random.below(routines + 1) as u32, place: at },
+    }
+}
+
+fn change_op(random: &mut Random, kind: &mut OpKind, nodes: usize, routines: usize) {
+    match kind {
+        OpKind::Need(n) => *n = n.wrapping_add_signed(*random.choose(&[-8, -1, 1, 1 << 20])),
+        OpKind::Align(n) => *n = *random.choose(&[1, 2, 4, 8]),
+        OpKind::Run { segments, size } => {
+            if segments.is_empty() || random.one_in(4) {
+                *size = size.wrapping_add_signed(*random.choose(&[-4, -1, 1, 4, i32::MIN]));
+                return;
+            }
+            let chosen = random.below(segments.len());
+            if random.one_in(5) {
+                let other = random.below(segments.len());
+                let from = segments[other].place;
+                segments[chosen].place = from;
+                return;
+            }
+            let segment = &mut segments[chosen];
+            match random.below(7) {
+                0 => place(random, &mut segment.place, nodes),
+                1 => segment.at = segment.at.wrapping_add_signed(*random.choose(&[-4, -1, 1, 4])),
+                2 => segment.wire = *random.choose(&SCALARS),
+                3 => segment.memory = *random.choose(&SCALARS),
+                4 => segment.count = *random.choose(&[0, 1, 2, 3, u32::MAX]),
+                5 => segment.check = (!random.one_in(3)).then(|| random_check(random, nodes)),
+                _ => segment.order = order(random),
+            }
+        }
+        OpKind::Load(at) | OpKind::Store(at) | OpKind::Length(at) | OpKind::Clear(at) => place(random, at, nodes),
+        OpKind::Get(wire) | OpKind::Put(wire) => {
+            *wire = Wire::Fixed { scalar: *random.choose(&SCALARS), order: order(random) };
+        }
+        OpKind::Const(scalar, bits) => match random.below(2) {
+            0 => *scalar = *random.choose(&SCALARS),
+            _ => *bits = u128::from(random.bits()) << random.below(65),
+        },
+        OpKind::Convert(scalar) => *scalar = *random.choose(&SCALARS),
+        OpKind::Check(check) => *check = random_check(random, nodes),
+        OpKind::Text { place: at, bound, utf16_bound, overflow, after, .. } => match random.below(5) {
+            0 => place(random, at, nodes),
+            1 => *bound = random.below(20) as u32,
+            2 => *utf16_bound = !*utf16_bound,
+            3 => *overflow = random_overflow(random),
+            _ => *after = random.below(40) as u32,
+        },
+        OpKind::SetText(at, _) => place(random, at, nodes),
+        OpKind::Bulk { place: at, scalar, order: bytes, bound, overflow } => match random.below(5) {
+            0 => place(random, at, nodes),
+            1 => *scalar = *random.choose(&SCALARS),
+            2 => *bytes = order(random),
+            3 => *bound = random.below(6) as u32,
+            _ => *overflow = random_overflow(random),
+        },
+        OpKind::Slice { place: at, bound, overflow, .. } => match random.below(3) {
+            0 => place(random, at, nodes),
+            1 => *bound = random.below(6) as u32,
+            _ => *overflow = random_overflow(random),
+        },
+        OpKind::Sequence { place: at, source, bound, overflow, min_wire, .. } => match random.below(5) {
+            0 => place(random, at, nodes),
+            1 => *source = *random.choose(&[Source::Count, Source::Fixed(0), Source::Fixed(3)]),
+            2 => *bound = random.below(6) as u32,
+            3 => *overflow = random_overflow(random),
+            _ => *min_wire = *random.choose(&[0, 1, 100, u32::MAX]),
+        },
+        OpKind::Map { place: at, source, bound, overflow, min_wire, .. } => match random.below(5) {
+            0 => place(random, at, nodes),
+            1 => *source = *random.choose(&[Source::Count, Source::Fixed(0), Source::Fixed(3)]),
+            2 => *bound = random.below(6) as u32,
+            3 => *overflow = random_overflow(random),
+            _ => *min_wire = *random.choose(&[0, 1, 100, u32::MAX]),
+        },
+        OpKind::IfPresent { place: at, .. } | OpKind::Present { place: at, .. } | OpKind::Unbox { place: at, .. } => {
+            place(random, at, nodes);
+        }
+        OpKind::Union { place: at, arms, .. } => match random.below(3) {
+            0 => drop(arms.pop()),
+            1 => arms.push(Block::default()),
+            _ => place(random, at, nodes),
+        },
+        OpKind::Select { place: at, case, .. } => match random.below(2) {
+            0 => place(random, at, nodes),
+            _ => *case = (!random.one_in(4)).then(|| random.below(4) as u32),
+        },
+        OpKind::Switch { arms, .. } => {
+            if let Some((labels, _)) = arms.first_mut() {
+                labels.push(*random.choose(&[-1, 0, 1, i64::MAX, i64::MIN]));
+                labels.sort_unstable();
+                labels.dedup();
+            }
+        }
+        OpKind::Call { routine, place: at } => match random.below(2) {
+            0 => *routine = random.below(routines + 1) as u32,
+            _ => place(random, at, nodes),
+        },
+        OpKind::Members { arms, .. } => drop(arms.pop()),
+        other => *other = random_op(random, nodes, routines),
+    }
+}
+
+fn random_overflow(random: &mut Random) -> Overflow {
+    match random.below(3) {
+        0 => Overflow::Refuse,
+        1 => Overflow::Trim,
+        _ => Overflow::UseDefault("default".into()),
+    }
+}

@@ -1,0 +1,53 @@
+//! Hostile inputs for every parser and decoder: what is fuzzed, as [`TARGETS`]. README.md has the list; the driver is the binary of this crate.
+
+#[path = "../../crates/polywire-core/tests/common/mod.rs"]
+mod common;
+mod layouts;
+mod messages;
+mod sources;
+
+use polywire_core::schema::arbitrary::Random;
+
+/// Something that takes bytes from strangers.
+pub struct Target {
+    /// As in findings and in `regressions/`.
+    pub name: &'static str,
+    /// An input, mostly a good one with something wrong in it.
+    pub generate: fn(&mut Random) -> Vec<u8>,
+    /// Panics if something is wrong with the code, never because of the input.
+    pub run: fn(&[u8]),
+}
+
+/// All of them. Those that know codecs take them from the table of codecs.
+pub static TARGETS: &[Target] = &[
+    Target { name: "idl", generate: sources::idl_text, run: sources::compile_idl },
+    Target { name: "pdl", generate: sources::pdl_text, run: sources::compile_pdl },
+    Target { name: "wire", generate: sources::wire_text, run: sources::read_wire },
+    Target { name: "config", generate: sources::config_text, run: sources::read_config },
+    Target { name: "schema", generate: layouts::schema_bytes, run: layouts::read_schema },
+    Target { name: "layout", generate: layouts::record_bytes, run: layouts::use_record },
+    Target { name: "stream", generate: messages::stream_bytes, run: messages::read_stream },
+    Target { name: "datagram", generate: messages::datagram_bytes, run: messages::read_datagram },
+    Target { name: "decode", generate: messages::message_bytes, run: messages::decode },
+    Target { name: "evolved", generate: messages::message_bytes, run: messages::decode_evolved },
+    Target { name: "evolve", generate: messages::seed_bytes, run: messages::evolve },
+    Target { name: "transcode", generate: messages::seed_bytes, run: messages::transcode },
+    Target { name: "program", generate: messages::seed_bytes, run: messages::run_program },
+];
+
+/// The target of that name.
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
+
+/// The target of a file in `regressions/`: what stands before the last hyphen.
+pub fn target_of_file(name: &str) -> Option<&'static Target> {
+    target(name.strip_suffix(".bin")?.rsplit_once('-')?.0)
+}
+
+/// A number that an input begins with; what is missing is zero.
+fn seed(input: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.iter_mut().zip(input).for_each(|(to, from)| *to = *from);
+    u64::from_le_bytes(bytes)
+}
