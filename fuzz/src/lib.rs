@@ -2,6 +2,7 @@
 
 #[path = "../../crates/polywire-core/tests/common/mod.rs"]
 mod common;
+mod compressors;
 mod layouts;
 mod messages;
 mod sources;
@@ -18,7 +19,7 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-/// All of them. Those that know codecs take them from the table of codecs.
+/// All of them. Those that know codecs or compressors take them from their tables.
 pub static TARGETS: &[Target] = &[
     Target { name: "idl", generate: sources::idl_text, run: sources::compile_idl },
     Target { name: "pdl", generate: sources::pdl_text, run: sources::compile_pdl },
@@ -32,6 +33,9 @@ pub static TARGETS: &[Target] = &[
     Target { name: "evolved", generate: messages::message_bytes, run: messages::decode_evolved },
     Target { name: "evolve", generate: messages::seed_bytes, run: messages::evolve },
     Target { name: "transcode", generate: messages::seed_bytes, run: messages::transcode },
+    Target { name: "unpack", generate: compressors::packed_bytes, run: compressors::unpack },
+    Target { name: "pack", generate: compressors::payload_bytes, run: compressors::pack },
+    Target { name: "settings", generate: compressors::settings_bytes, run: compressors::configure },
     Target { name: "program", generate: messages::seed_bytes, run: messages::run_program },
 ];
 

@@ -2,6 +2,7 @@
 
 mod cdr;
 mod compile;
+mod compressors;
 mod evolved;
 mod fastcdr;
 mod serde_peers;
@@ -22,6 +23,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
     ("json", serde_peers::json),
     ("bson", serde_peers::bson),
     ("compile", compile::group),
+    ("compressors", compressors::group),
 ];
 
 /// Does something for each of the measured types.

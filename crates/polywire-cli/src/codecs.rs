@@ -2,6 +2,7 @@
 
 use clap::Args;
 use polywire::codec::{CODECS, Codec, OptionSpec};
+use polywire::compress::{self, COMPRESSORS, Compressor};
 use polywire::engine::{ENGINES, Engine};
 use serde_json::{Value, json};
 
@@ -10,11 +11,11 @@ use crate::{
     terminal::{Terminal, columns},
 };
 
-/// Lists the codecs with their options, and the engines
+/// Lists the codecs and compressors with their options, and the engines
 #[derive(Args)]
 pub struct Codecs {
-    /// Only these codecs
-    #[arg(value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(CODECS.iter().map(|codec| codec.name())))]
+    /// Only these codecs and compressors
+    #[arg(value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(names()))]
     names: Vec<String>,
 }
 
@@ -22,17 +23,27 @@ impl Codecs {
     pub fn run(self, terminal: &Terminal) -> outcome::Result {
         let wanted = |codec: &&&dyn Codec| self.names.is_empty() || self.names.iter().any(|name| name == codec.name());
         let chosen: Vec<&dyn Codec> = CODECS.iter().filter(wanted).copied().collect();
+        let compressors: Vec<&dyn Compressor> = COMPRESSORS
+            .iter()
+            .filter(|compressor| self.names.is_empty() || self.names.iter().any(|name| name == compressor.name()))
+            .copied()
+            .collect();
         if terminal.json {
             let codecs: Vec<Value> = chosen.iter().map(|codec| describe(*codec)).collect();
             let engines: Vec<Value> = ENGINES.iter().map(|engine| describe_engine(*engine)).collect();
-            terminal.value(&json!({ "codecs": codecs, "engines": engines }))?;
+            let compressors: Vec<Value> =
+                compressors.iter().map(|compressor| describe_compressor(*compressor)).collect();
+            terminal.value(&json!({ "codecs": codecs, "compressors": compressors, "engines": engines }))?;
             return Ok(Outcome::Fine);
         }
         let codecs: String = chosen.iter().map(|codec| page(*codec)).collect();
         terminal.text(&codecs)?;
+        if !compressors.is_empty() {
+            terminal.text(&compressor_page(&compressors))?;
+        }
         if self.names.is_empty() {
             let rows: Vec<Vec<String>> = ENGINES.iter().map(|engine| engine_row(*engine)).collect();
-            terminal.text(&format!("Engines\n{}", columns(&rows)))?;
+            terminal.text(&format!("\nEngines\n{}", columns(&rows)))?;
         }
         Ok(Outcome::Fine)
     }
@@ -53,6 +64,25 @@ fn page(codec: &dyn Codec) -> String {
         properties.specification,
         columns(&rows)
     )
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    CODECS.iter().map(|codec| codec.name()).chain(COMPRESSORS.iter().map(|compressor| compressor.name()))
+}
+
+fn compressor_page(compressors: &[&dyn Compressor]) -> String {
+    let row = |compressor: &&dyn Compressor| {
+        let properties = compressor.properties();
+        let levels = properties.levels;
+        let levels = levels.map_or("-".into(), |l| format!("{} to {}, usually {}", l.least, l.most, l.usual));
+        let dictionary = if properties.dictionary { "dictionary" } else { "-" };
+        let texts = [properties.summary, properties.typical_use].map(str::to_owned);
+        let [summary, typical_use] = texts;
+        vec![format!("  +{}", compressor.name()), levels, dictionary.to_owned(), summary, format!("for {typical_use}")]
+    };
+    let rows: Vec<Vec<String>> = compressors.iter().map(row).collect();
+    let options = compress::OPTIONS.iter().map(|(option, help)| vec![format!("  :{option}"), (*help).to_owned()]);
+    format!("Compressors\n{}\nTheir options\n{}", columns(&rows), columns(&options.collect::<Vec<_>>()))
 }
 
 fn option_row(option: &OptionSpec) -> Vec<String> {
@@ -77,6 +107,19 @@ fn describe(codec: &dyn Codec) -> Value {
         "typical_use": properties.typical_use,
         "specification": properties.specification,
         "options": codec.options().iter().map(option).collect::<Vec<_>>(),
+    })
+}
+
+fn describe_compressor(compressor: &dyn Compressor) -> Value {
+    let properties = compressor.properties();
+    let levels = properties.levels.map(|l| json!({ "least": l.least, "most": l.most, "usual": l.usual }));
+    json!({
+        "name": compressor.name(),
+        "summary": properties.summary,
+        "levels": levels,
+        "dictionary": properties.dictionary,
+        "typical_use": properties.typical_use,
+        "specification": properties.specification,
     })
 }
 

@@ -72,11 +72,12 @@ impl Row {
     fn of(source: &Source) -> Row {
         let announced = &source.announcement;
         let colon = if announced.options.is_empty() { "" } else { ":" };
+        let plus = if announced.compressor.is_empty() { "" } else { "+" };
         Row {
             topic: announced.topic.clone(),
             type_name: announced.type_name.clone(),
             type_hash: announced.type_hash.to_string(),
-            codec: format!("{}{colon}{}", announced.codec, announced.options),
+            codec: format!("{}{colon}{}{plus}{}", announced.codec, announced.options, announced.compressor),
             writer: announced.writer.to_string(),
             peer: source.link.address.clone(),
         }

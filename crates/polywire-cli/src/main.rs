@@ -4,6 +4,8 @@ mod bw;
 mod codecs;
 mod completions;
 mod demo;
+#[cfg(feature = "zstd")]
+mod dict;
 mod echo;
 mod hz;
 mod idl;
@@ -15,6 +17,7 @@ mod seconds;
 mod terminal;
 mod text;
 mod topic;
+mod transcode;
 mod type_of;
 mod types;
 mod unknown;
@@ -63,6 +66,10 @@ enum Verb {
     #[command(subcommand)]
     Idl(idl::Idl),
     Codecs(codecs::Codecs),
+    Transcode(transcode::Transcode),
+    #[cfg(feature = "zstd")]
+    #[command(subcommand)]
+    Dict(dict::Dict),
     Completions(completions::Completions),
     #[command(hide = true)]
     DemoPublisher(demo::publisher::DemoPublisher),
@@ -82,6 +89,9 @@ impl Verb {
             Verb::Typeof(verb) => verb.run(terminal),
             Verb::Idl(verb) => verb.run(terminal),
             Verb::Codecs(verb) => verb.run(terminal),
+            Verb::Transcode(verb) => verb.run(terminal),
+            #[cfg(feature = "zstd")]
+            Verb::Dict(verb) => verb.run(terminal),
             Verb::Completions(verb) => verb.run(),
             Verb::DemoPublisher(verb) => verb.run(),
             Verb::DemoSubscriber(verb) => verb.run(),

@@ -174,7 +174,7 @@ impl Pub {
             }
             (None, None) => ("stdin".into(), Box::new(io::stdin().lock())),
         };
-        Ok(Lines { name, from, number: 0, buffer: Vec::new() })
+        Ok(Lines::new(name, from))
     }
 
     /// Reads a line into the record.
@@ -248,21 +248,25 @@ fn flush_when_interrupted(node: &Node) -> anyhow::Result<()> {
 }
 
 /// Lines with their numbers.
-struct Lines {
-    name: String,
+pub struct Lines {
+    pub name: String,
     from: Box<dyn BufRead>,
     number: u64,
     buffer: Vec<u8>,
 }
 
-struct Line {
-    number: u64,
-    text: String,
+pub struct Line {
+    pub number: u64,
+    pub text: String,
 }
 
 impl Lines {
+    pub fn new(name: String, from: Box<dyn BufRead>) -> Lines {
+        Lines { name, from, number: 0, buffer: Vec::new() }
+    }
+
     /// The next line that is not blank.
-    fn next(&mut self) -> anyhow::Result<Option<Line>> {
+    pub fn next(&mut self) -> anyhow::Result<Option<Line>> {
         loop {
             self.buffer.clear();
             let read = self.from.by_ref().take(LINE_BYTES).read_until(b'\n', &mut self.buffer);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use polywire::codec::{self, CODECS, Options};
+use polywire::compress::{self, COMPRESSORS, Settings};
 use polywire::{
     Config, Node, Wire,
     engine::{self, ENGINES},
@@ -16,7 +17,7 @@ pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
 /// How and where messages travel.
 #[derive(Args, Clone, Debug)]
 pub struct WireArgs {
-    /// CODEC[:OPTIONS]@ENGINE/ADDRESS; the codec alone (at tcp/127.0.0.1:7447) and ENGINE/ADDRESS alone (with cdr) do, too
+    /// CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]]@ENGINE/ADDRESS; the codec alone (at tcp/127.0.0.1:7447) and ENGINE/ADDRESS alone (with cdr) do, too
     #[arg(short, long, value_name = "WIRE", env = "POLYWIRE_WIRE", hide_env_values = true, value_parser = wire)]
     pub wire: Option<Wire>,
     /// TOML file with wires and policies per topic
@@ -77,7 +78,12 @@ pub fn wire_without_endpoint(text: &str) -> Result<Wire, String> {
 fn check(wire: &Wire) -> Result<(), String> {
     let codecs: Vec<&str> = CODECS.iter().map(|codec| codec.name()).collect();
     let engines: Vec<&str> = ENGINES.iter().map(|engine| engine.name()).collect();
-    wire.check(&Names { codecs: &codecs, compressors: &[], engines: &engines }).map_err(|e| e.to_string())?;
+    let compressors: Vec<&str> = COMPRESSORS.iter().map(|compressor| compressor.name()).collect();
+    let names = Names { codecs: &codecs, compressors: &compressors, engines: &engines };
+    wire.check(&names).map_err(|e| e.to_string())?;
+    if let Some((choice, compressor)) = wire.compressor.as_ref().and_then(|c| Some((c, compress::find(&c.name)?))) {
+        Settings::parse(&choice.options, compressor).map_err(|e| e.to_string())?;
+    }
     let options: Options = wire.codec.options.parse().map_err(|e: codec::LowerError| e.to_string())?;
     codec::find(&wire.codec.name).map_or(Ok(()), |codec| options.check(codec).map_err(|e| e.to_string()))
 }
@@ -107,6 +113,8 @@ mod tests {
         assert_eq!(wire("jsn").expect_err("unknown"), "unknown codec 'jsn', did you mean 'json'?");
         assert!(wire("cdr@tpc/a:1").expect_err("unknown").contains("did you mean 'tcp'?"));
         assert!(wire("cdr:sideways").expect_err("unknown").contains("there is no option 'sideways'"));
+        assert_eq!(wire("cdr+zsdt").expect_err("unknown"), "unknown compressor 'zsdt', did you mean 'zstd'?");
+        assert!(wire("cdr+zlib:10").expect_err("a level").contains("levels go from 1 to 9"));
         assert!(wire_without_endpoint("cdr@tcp/a:1").expect_err("an endpoint").contains("--at"));
     }
 }

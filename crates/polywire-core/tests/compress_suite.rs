@@ -306,7 +306,7 @@ fn bombs_cost_no_more_than_the_limits() {
 fn payloads_say_whether_they_are_compressed() {
     let mut random = Random::new(8);
     each(|compressor| {
-        let settings = Settings { min_bytes: 40, ..Settings::default() };
+        let settings = Settings { min_bytes: Some(40), ..Settings::default() };
         let mut packer = Packer::new(compressor, &settings, &[]).expect("a state");
         let mut unpacker = Unpacker::new(compressor, &[], Limits::default()).expect("a state");
         let (mut shrunk, mut kept) = (0, 0);
@@ -460,7 +460,7 @@ fn settings_are_told_apart_and_slips_are_named() {
     each(|compressor| {
         let parse = |text: &str| Settings::parse(text, compressor).map_err(|error| error.to_string());
         let full = parse("min=10,ratio=50").expect("valid");
-        assert_eq!((full.min_bytes, full.ratio_percent, full.level), (10, 50, None));
+        assert_eq!((full.min_bytes, full.ratio_percent, full.level), (Some(10), 50, None));
         for (text, expected) in [
             ("min=x", "a number of bytes is expected"),
             ("ratio=0", "percents from 1 to 100"),

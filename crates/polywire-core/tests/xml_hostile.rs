@@ -16,7 +16,7 @@ use std::{
 };
 use text_support::{Format, corpus};
 
-const FORMATS: [Format; 1] = [Format("xml")];
+const FORMATS: [Format; 2] = [Format("xml"), Format("xml-dom")];
 
 /// A test of the suite: the attributes of its description, and the document.
 struct Case {

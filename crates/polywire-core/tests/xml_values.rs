@@ -7,6 +7,7 @@ use polywire_derive::Message;
 use text_support::{Format, assert_golden, assert_golden_record, everything};
 
 const XML: Format = Format("xml");
+const DOM: Format = Format("xml-dom");
 
 #[derive(Message, Debug, PartialEq, Clone, Default)]
 #[polywire(name = "Geo::Place")]
@@ -102,7 +103,6 @@ fn what_else_is_read() {
           <remark xsi:nil='true'/>
           <grid>.5 5. +1e2 NaN</grid>
         </g:Geo.Report><!-- behind -->\n";
-    let read = read(text);
     let expected = Report {
         station: "a\nb\nc".into(),
         good: true,
@@ -113,7 +113,28 @@ fn what_else_is_read() {
         remark: None,
         grid: [[0.5, 5.0], [100.0, f32::NAN]],
     };
-    assert_eq!(format!("{read:?}"), format!("{expected:?}"));
+    assert_eq!(format!("{:?}", read(text)), format!("{expected:?}"));
+    assert_eq!(format!("{:?}", DOM.read(text.as_bytes(), report).unwrap()), format!("{expected:?}"));
+}
+
+/// The tree has no comments and sections, so that less is refused; offsets are those of the message all the same.
+#[test]
+fn through_a_tree() {
+    let text = XML.write(&report(), "members=attributes,pretty");
+    assert_eq!(DOM.write(&report(), "members=attributes,pretty"), text);
+    assert_eq!(DOM.read(text.as_bytes(), Report::default), Ok(report()));
+    let listed = "<Geo.Report><counts><!-- one -->1 <![CDATA[2]]>&#32;3</counts></Geo.Report>";
+    assert_eq!(DOM.read(listed.as_bytes(), report).unwrap().counts, [1, 2, 3]);
+    let bad = "<Geo.Report ><!-- a --><places ><item ><zone>256</zone></item></places></Geo.Report>";
+    let error = DOM.read(bad.as_bytes(), report).unwrap_err();
+    assert_eq!((error.kind, error.path.as_str()), (FaultKind::OutOfRange, "places[0].zone"));
+    assert_eq!(&bad[error.offset..error.offset + 4], "zone");
+    for bad in
+        ["<Geo.Report><good>1</good>", "<Geo.Report a='1' a='2'/>", "<Geo.Report/>x", "<!DOCTYPE a><Geo.Report/>"]
+    {
+        let errors = [XML, DOM].map(|format| format.read(bad.as_bytes(), report).unwrap_err());
+        assert_eq!(errors[0], errors[1], "{bad}");
+    }
 }
 
 #[test]

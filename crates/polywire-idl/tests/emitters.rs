@@ -81,7 +81,7 @@ fn workloads_are_written_as_recorded() {
         let path = format!("{}/../../workloads/{name}", env!("CARGO_MANIFEST_DIR"));
         let document = Compiler::new().parse_file(&path).unwrap();
         let stem = name.split('.').next().unwrap();
-        for target in ["rust", "idl"] {
+        for target in ["rust", "idl", "proto"] {
             let extension = if target == "rust" { "rs" } else { target };
             compare(&format!("{stem}.{extension}"), &all(&document, target));
         }
@@ -92,6 +92,7 @@ fn workloads_are_written_as_recorded() {
 fn every_kind_is_written_as_recorded() {
     compare("kinds.rs", &all(&kinds(), "rust"));
     compare("kinds.idl", &all(&kinds(), "idl"));
+    compare("kinds.proto", &all(&kinds(), "proto"));
 }
 
 #[test]

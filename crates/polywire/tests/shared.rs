@@ -53,9 +53,9 @@ fn what_is_held_stays_as_it_is() {
             let publisher = a.publisher_on::<Picture>("p", &at_a).expect("publisher");
             let subscriber = b.subscriber_on::<View>("p", &at_b).expect("subscriber");
             assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{at_a}");
-            for number in 0..24 {
+            (0..24).for_each(|number| {
                 publisher.publish(&picture(number)).expect("published");
-            }
+            });
             // All of them are held at the same time.
             let samples: Vec<Sample<View>> =
                 (0..24).map(|_| subscriber.recv_timeout(SOON).expect("a message")).collect();
@@ -78,9 +78,9 @@ fn callbacks_may_keep_parts() {
         let _queued = subscribe().on_message(keep(queued.0)).expect("a thread");
         let _inline = subscribe().on_message_inline(keep(inline.0));
         assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{at_a}");
-        for number in 0..40 {
+        (0..40).for_each(|number| {
             publisher.publish(&picture(number)).expect("published");
-        }
+        });
         for kept in [queued.1, inline.1] {
             let views: Vec<View> = (0..40).map(|_| kept.recv_timeout(SOON).expect("a message")).collect();
             assert!(views.iter().all(is_right), "{at_a}");

@@ -46,15 +46,30 @@ pub mod fast;
 pub mod json;
 pub mod lower;
 pub mod msgpack;
+pub mod protobuf;
+pub mod stream;
 pub mod ubjson;
 pub mod xml;
+pub mod yaml;
 
 pub use dynamic::{DynDecoder, DynEncoder};
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order in which they are listed.
-pub static CODECS: &[&dyn Codec] =
-    &[&cdr::CDR, &cdr::XCDR2, &json::JSON, &bson::BSON, &msgpack::MSGPACK, &cbor::CBOR, &ubjson::UBJSON, &xml::XML];
+pub static CODECS: &[&dyn Codec] = &[
+    &cdr::CDR,
+    &cdr::XCDR2,
+    &json::JSON,
+    &bson::BSON,
+    &msgpack::MSGPACK,
+    &cbor::CBOR,
+    &ubjson::UBJSON,
+    &protobuf::PROTOBUF,
+    &xml::XML,
+    &xml::XML_DOM,
+    &yaml::YAML,
+    &yaml::YAML_FLOW,
+];
 
 /// The codec with a name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {
@@ -337,13 +352,6 @@ impl<T: Message> Decoder<T> {
         unsafe { self.executable.decode(bytes, core::ptr::from_mut(value).cast(), &self.limits) }
     }
 
-    /// As [`Decoder::decode`], of a message of which `value` may hold parts: its [`SharedStr`](crate::layout::SharedStr) and
-    /// [`SharedBytes`] are then not copied, where the format has them as they are in memory.
-    pub fn decode_shared(&self, message: &SharedBytes, value: &mut T) -> Result<usize, CodecError> {
-        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
-        unsafe { self.executable.decode_shared(message, core::ptr::from_mut(value).cast(), &self.limits) }
-    }
-
     /// The state of a stream before its first message; none for a codec that is not stateful.
     pub fn state(&self) -> Option<State> {
         self.executable.state()
@@ -357,6 +365,13 @@ impl<T: Message> Decoder<T> {
     pub fn decode_with(&self, state: &mut State, keep: bool, bytes: &[u8], value: &mut T) -> Result<usize, CodecError> {
         // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
         unsafe { self.executable.decode_with(state, keep, bytes, core::ptr::from_mut(value).cast(), &self.limits) }
+    }
+
+    /// As [`Decoder::decode`], of a message of which `value` may hold parts: its [`SharedStr`](crate::layout::SharedStr) and
+    /// [`SharedBytes`] are then not copied, where the format has them as they are in memory.
+    pub fn decode_shared(&self, message: &SharedBytes, value: &mut T) -> Result<usize, CodecError> {
+        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
+        unsafe { self.executable.decode_shared(message, core::ptr::from_mut(value).cast(), &self.limits) }
     }
 
     /// The program that runs.

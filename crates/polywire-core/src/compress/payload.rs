@@ -43,7 +43,7 @@ impl Packer {
         let level = settings.level.unwrap_or(compressor.properties().usual_level());
         Ok(Packer {
             compress: compressor.compression(level, dictionary)?,
-            min_bytes: settings.min_bytes,
+            min_bytes: settings.least_bytes(!dictionary.is_empty()),
             ratio_percent: settings.ratio_percent,
             limits: Limits::default(),
         })

@@ -11,6 +11,9 @@ use super::{Compressor, SettingsError};
 /// Messages shorter than this are not tried, unless the wire says otherwise: what could be gained is less than a frame's head.
 const MIN_BYTES: usize = 64;
 
+/// The same with a dictionary, which may know most of a short message.
+const MIN_BYTES_WITH_DICTIONARY: usize = 16;
+
 /// Percent of its size that a message must be compressed to, unless the wire says otherwise.
 const RATIO_PERCENT: u32 = 90;
 
@@ -18,7 +21,7 @@ const RATIO_PERCENT: u32 = 90;
 pub static OPTIONS: &[(&str, &str)] = &[
     ("LEVEL", "a number, where the compressor has levels"),
     ("dict=FILE", "a dictionary, where the compressor takes one; 'polywire dict' trains them"),
-    ("min=BYTES", "64: shorter messages are sent as they are"),
+    ("min=BYTES", "64, or 16 with a dictionary: shorter messages are sent as they are"),
     ("ratio=PERCENT", "90: messages that do not shrink to that much of their size are sent as they are"),
 ];
 
@@ -27,8 +30,8 @@ pub static OPTIONS: &[(&str, &str)] = &[
 pub struct Settings {
     /// The compressor's own usual one where none.
     pub level: Option<i32>,
-    /// Shorter messages are sent as they are.
-    pub min_bytes: usize,
+    /// Shorter messages are sent as they are; see [`Settings::least_bytes`] for what is taken where none.
+    pub min_bytes: Option<usize>,
     /// Messages that do not shrink to that many percent of their size are sent as they are.
     pub ratio_percent: u32,
     /// Names a dictionary: a file in a wire, a hash in an announcement.
@@ -37,7 +40,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { level: None, min_bytes: MIN_BYTES, ratio_percent: RATIO_PERCENT, dictionary: None }
+        Settings { level: None, min_bytes: None, ratio_percent: RATIO_PERCENT, dictionary: None }
     }
 }
 
@@ -91,7 +94,7 @@ impl Settings {
             }
             Some(("min", bytes)) => match bytes.parse() {
                 Ok(bytes) => {
-                    self.min_bytes = bytes;
+                    self.min_bytes = Some(bytes);
                     Ok((2, "min"))
                 }
                 Err(_) => wrong("a number of bytes is expected".into()),
@@ -105,6 +108,11 @@ impl Settings {
             },
             _ => Err(SettingsError::Unknown { compressor: compressor.name().into(), option: option.into() }),
         }
+    }
+
+    /// Bytes that a message has at least for which compressing is tried.
+    pub fn least_bytes(&self, with_dictionary: bool) -> usize {
+        self.min_bytes.unwrap_or(if with_dictionary { MIN_BYTES_WITH_DICTIONARY } else { MIN_BYTES })
     }
 
     /// What an announcement says: the compressor's name, and what a receiver needs or likes to know. `dictionary` is the hash of the dictionary's

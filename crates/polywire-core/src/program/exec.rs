@@ -4,7 +4,9 @@ use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{
-    Direction, FaultKind, Program, State, Status, interp,
+    Direction, FaultKind, Program, State, Status,
+    adapter::{Adapter, Events},
+    interp,
     io::{CodecError, Input, Limits, Output},
     passes,
     verify::{VerifyError, verify},
@@ -44,6 +46,8 @@ struct Inner {
     program: Arc<Program>,
     /// A state for messages that stand alone, while nobody uses it.
     idle: Idle,
+    /// The program's own, near at hand.
+    adapter: Option<&'static Adapter>,
     #[cfg(feature = "jit")]
     code: std::sync::OnceLock<Option<super::jit::Code>>,
     /// The first instruction of `code`, or null: what each message asks for, without a way through `code`.
@@ -67,6 +71,7 @@ impl Executable {
     pub fn prepared(program: Program, backend: Backend) -> Result<Executable, ExecError> {
         verify(&program)?;
         let executable = Executable(Arc::new(Inner {
+            adapter: program.adapter,
             #[cfg(feature = "jit")]
             direct: Default::default(),
             #[cfg(feature = "jit")]
@@ -215,29 +220,6 @@ impl Executable {
         unsafe { self.decode_long(bytes, value, limits) }
     }
 
-    /// As [`Executable::decode`], of a message of which the value may hold parts.
-    ///
-    /// # Safety
-    /// As [`Executable::decode`].
-    ///
-    /// # Panics
-    /// As [`Executable::decode`].
-    pub unsafe fn decode_shared(
-        &self,
-        message: &SharedBytes,
-        value: *mut u8,
-        limits: &Limits,
-    ) -> Result<usize, CodecError> {
-        assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
-        // SAFETY: as the caller promises.
-        unsafe {
-            match self.0.program.bank {
-                Some(_) => self.decode_long(message, value, limits),
-                None => self.decode_from(Input::of_shared(message, limits), message, value, limits),
-            }
-        }
-    }
-
     /// The same as a message of a stream, whose state goes on with it if it ends well and is to be kept; else the state is as before. Where
     /// it was to be kept and the message is refused, the stream is [broken](State::is_broken).
     ///
@@ -263,7 +245,7 @@ impl Executable {
         state.begin();
         let input = Input::new(bytes, limits).with_state(state);
         // SAFETY: as the caller promises.
-        let decoded = unsafe { self.decode_from(input, bytes, value, limits) };
+        let decoded = unsafe { self.decode_input(input, value) };
         if !keep || decoded.is_err() {
             state.roll_back();
         }
@@ -271,6 +253,29 @@ impl Executable {
             state.break_chain();
         }
         decoded
+    }
+
+    /// As [`Executable::decode`], of a message of which the value may hold parts.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    ///
+    /// # Panics
+    /// As [`Executable::decode`].
+    pub unsafe fn decode_shared(
+        &self,
+        message: &SharedBytes,
+        value: *mut u8,
+        limits: &Limits,
+    ) -> Result<usize, CodecError> {
+        // What a state or an adapter is needed for is not in the message as it is in memory.
+        if self.0.program.bank.is_some() || self.0.adapter.is_some() {
+            // SAFETY: as the caller promises.
+            return unsafe { self.decode(message, value, limits) };
+        }
+        assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
+        // SAFETY: as the caller promises.
+        unsafe { self.decode_input(Input::of_shared(message, limits), value) }
     }
 
     /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing it does not need.
@@ -305,6 +310,7 @@ impl Executable {
     /// As [`Executable::encode`], and the program is an encode program.
     unsafe fn count(&self, value: *const u8, limits: &Limits) -> Result<Option<usize>, CodecError> {
         if self.0.program.bank.is_some() {
+            // What a stream's message takes depends on those before it.
             return Ok(None);
         }
         let (mut window, mut spare) = ([0; WINDOW], Vec::new());
@@ -339,26 +345,54 @@ impl Executable {
     /// As [`Executable::decode`].
     #[inline(never)]
     unsafe fn decode_long(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
-        if self.0.program.bank.is_some() {
-            // SAFETY: as the caller promises.
-            return self.alone(|state| unsafe { self.decode_with(state, false, bytes, value, limits) });
-        }
         // SAFETY: as the caller promises.
-        unsafe { self.decode_from(Input::new(bytes, limits), bytes, value, limits) }
+        unsafe {
+            if self.0.program.bank.is_some() {
+                return self.alone(|state| self.decode_with(state, false, bytes, value, limits));
+            }
+            match self.0.adapter {
+                Some(adapter) => self.decode_events(adapter, bytes, value, limits),
+                None => self.decode_input(Input::new(bytes, limits), value),
+            }
+        }
     }
 
+    /// Decodes what an adapter makes of the message.
+    ///
     /// # Safety
-    /// As [`Executable::decode`], and the program is a decode program.
-    #[inline]
-    unsafe fn decode_from(
+    /// As [`Executable::decode`].
+    #[cold]
+    unsafe fn decode_events(
         &self,
-        mut input: Input<'_>,
+        adapter: &Adapter,
         bytes: &[u8],
         value: *mut u8,
         limits: &Limits,
     ) -> Result<usize, CodecError> {
-        let status = if bytes.len() > limits.message_bytes {
-            input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64)
+        Events::with(|events| {
+            let mut input = Input::new(bytes, limits);
+            let status = match bytes.len() > limits.message_bytes {
+                true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
+                false => (adapter.run)(&mut input, events),
+            };
+            if status == Status::Failed {
+                return Err(CodecError::new(input.fault(), &self.0.program));
+            }
+            // What the adapter wrote may be longer than the message, and was limited when it was written.
+            let inner = Limits { message_bytes: usize::MAX, ..*limits };
+            // SAFETY: as the caller promises.
+            let decoded = unsafe { self.decode_input(Input::new(events.text(), &inner), value) };
+            decoded.map(|_| bytes.len()).map_err(|error| events.locate(error))
+        })
+    }
+
+    /// # Safety
+    /// As [`Executable::decode`], and the program is a decode program.
+    #[inline(always)]
+    unsafe fn decode_input(&self, mut input: Input<'_>, value: *mut u8) -> Result<usize, CodecError> {
+        let (len, most) = (input.message().len(), input.limits().message_bytes);
+        let status = if len > most {
+            input.fail(FaultKind::Limit, most as u64, len as u64)
         } else {
             // SAFETY: the program is verified, and the value is as the caller promises.
             unsafe {
@@ -370,7 +404,7 @@ impl Executable {
             }
         };
         match status {
-            Status::Ok => Ok(input.position().min(bytes.len())),
+            Status::Ok => Ok(input.position().min(len)),
             Status::Failed => Err(CodecError::new(input.fault(), &self.0.program)),
         }
     }

@@ -13,6 +13,7 @@ use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 
 use crate::layout::{Layout, NodeId, Scalar};
 
+pub mod adapter;
 pub mod exec;
 pub mod interp;
 pub mod io;
@@ -56,6 +57,8 @@ pub struct Program {
     pub root: Block,
     /// Blocks reached by [`OpKind::Call`]: the types that contain themselves.
     pub routines: Vec<Routine>,
+    /// What a message goes through before a decode program reads it.
+    pub adapter: Option<&'static adapter::Adapter>,
     /// Field paths for errors, by [`PathId`]; `[]` stands for an index that is known only when it runs.
     pub paths: Vec<String>,
     /// What its fields keep from one message to the next; none of a stateless codec.
@@ -185,6 +188,8 @@ pub enum Source {
     Fixed(u32),
     /// Where the format's own marks say.
     Dialect(&'static SequenceDialect),
+    /// The same, behind those that are there already: of a sequence or map that a format may send in pieces.
+    Append(&'static SequenceDialect),
 }
 
 /// A condition on the accumulator.

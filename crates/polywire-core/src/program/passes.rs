@@ -328,7 +328,15 @@ mod tests {
         let node = Node { size: 1, align: 1, kind: Kind::Scalar(Scalar::U8) };
         // SAFETY: the node is what it says, and nothing runs on it.
         let layout = Arc::new(unsafe { Layout::new(vec![node], NodeId(0)) });
-        Program { direction, layout, root: Block(ops), routines: vec![], paths: vec!["".into()], bank: None }
+        Program {
+            direction,
+            layout,
+            root: Block(ops),
+            routines: vec![],
+            paths: vec!["".into()],
+            bank: None,
+            adapter: None,
+        }
     }
 
     fn shape(program: &Program) -> Vec<alloc::string::String> {

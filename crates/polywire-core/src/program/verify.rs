@@ -532,6 +532,7 @@ impl Verifier<'_> {
                     Source::Count => false,
                     Source::Fixed(n) => n == len,
                     Source::Dialect(_) => true,
+                    Source::Append(_) => false,
                 };
                 require(!decodes || fits, "an array has a fixed number of elements")?;
                 Ok(Some(*element))

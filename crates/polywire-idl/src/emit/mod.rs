@@ -14,6 +14,7 @@ use crate::document::Constant;
 
 mod idl;
 mod order;
+mod proto;
 mod rust;
 
 /// A target.
@@ -29,7 +30,7 @@ pub struct Emitter {
 }
 
 /// All targets.
-pub static EMITTERS: &[Emitter] = &[idl::EMITTER, rust::EMITTER];
+pub static EMITTERS: &[Emitter] = &[idl::EMITTER, proto::EMITTER, rust::EMITTER];
 
 /// The target of that name.
 pub fn emitter(name: &str) -> Option<&'static Emitter> {
@@ -39,6 +40,11 @@ pub fn emitter(name: &str) -> Option<&'static Emitter> {
 /// Any schema as IDL that parses to an equal type.
 pub fn idl(schema: &Schema) -> Result<String, EmitError> {
     (idl::EMITTER.emit)(schema, &[])
+}
+
+/// Any schema as proto3 messages, but for maps whose keys Protobuf does not have.
+pub fn proto(schema: &Schema) -> Result<String, EmitError> {
+    (proto::EMITTER.emit)(schema, &[])
 }
 
 /// Any schema as Rust types that derive `polywire::Message`.

@@ -30,7 +30,7 @@ pub(crate) trait Route: Send + Sync {
 
 /// A subscriber's end of one channel.
 pub(crate) trait Slot: Send + Sync {
-    /// `wire_bytes` is what the payload took before it was unpacked; `held` says where it may be held, if it may.
+    /// `wire_bytes` is what the payload took before it was unpacked; `held` says where the payload may be held, if it may.
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>);
     /// A message came that nobody can read.
     fn undecodable(&self, reason: &dyn ToString);
@@ -269,7 +269,7 @@ impl Incoming {
             }
             (channel.slots.clone(), channel.unpacking.clone())
         };
-        let deliver = |unpacked: &[u8], held: Option<Held<'_>>| {
+        let deliver = |unpacked: &[u8], held| {
             slots.iter().for_each(|(_, slot)| slot.deliver(envelope, unpacked, payload.len(), held));
         };
         match unpacking {

@@ -98,6 +98,7 @@ pub fn lower(dialect: &dyn EncodeDialect, schema: &Schema, layout: &Arc<Layout>)
         layout: layout.clone(),
         root: Block(walk.ops),
         routines: walk.routines.into_iter().flatten().collect(),
+        adapter: None,
         paths: walk.paths.all,
         bank: None,
     })

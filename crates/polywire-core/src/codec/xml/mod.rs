@@ -13,9 +13,12 @@ use crate::{
 };
 
 mod decode;
+mod dom;
 mod encode;
 mod marks;
 mod scalars;
+
+pub use dom::{XML_DOM, XmlDom};
 
 /// The codec `xml`.
 pub static XML: Xml = Xml;

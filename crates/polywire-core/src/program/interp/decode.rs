@@ -3,9 +3,7 @@
 use alloc::{string::String, vec};
 
 use super::{
-    Failed, HOST, INLINE_SEEN, check, convert,
-    fields::{get_pending, set_pending},
-    from_word, load, memory_scalar, ok, reorder, store,
+    Failed, HOST, INLINE_SEEN, check, convert, from_word, load, memory_scalar, ok, reorder, store, text::TextBound,
 };
 use crate::{
     layout::{
@@ -13,7 +11,7 @@ use crate::{
     },
     program::{
         Arm, Block, Cursor, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place,
-        Program, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, TextForm, Wire,
+        Program, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, Wire,
     },
 };
 
@@ -110,7 +108,8 @@ impl<'r> Run<'r, '_> {
                 match source {
                     Source::Count => self.counted(*place, &shape, frame),
                     Source::Fixed(n) => self.fixed(*place, *n, element, frame),
-                    Source::Dialect(dialect) => self.marked(*place, dialect, &shape, frame),
+                    Source::Dialect(dialect) => self.marked(*place, dialect, &shape, false, frame),
+                    Source::Append(dialect) => self.marked(*place, dialect, &shape, true, frame),
                 }
             }
             OpKind::Map { place, source, key, value, bound, overflow, min_wire } => {
@@ -249,74 +248,6 @@ impl<'r> Run<'r, '_> {
                 self.set(from_word(word, kernel.scalar), kernel.scalar);
                 Ok(())
             }
-        }
-    }
-
-    /// The string at a place; none for a sink, and for a shared one.
-    fn string<'v>(&self, place: Place, frame: *mut u8) -> Option<&'v mut String> {
-        let Place::At { offset, node } = place else { return None };
-        match &self.program.layout.node(node).kind {
-            // SAFETY: the verifier found the string at the place, and the value is ours alone while the program runs.
-            Kind::String { shared: false, .. } => Some(unsafe { &mut *frame.add(offset as usize).cast::<String>() }),
-            _ => None,
-        }
-    }
-
-    /// The shared string at a place, if there is one.
-    fn shared_string<'v>(&self, place: Place, frame: *mut u8) -> Option<&'v mut SharedStr> {
-        let Place::At { offset, node } = place else { return None };
-        match &self.program.layout.node(node).kind {
-            // SAFETY: as for a string.
-            Kind::String { shared: true, .. } => Some(unsafe { &mut *frame.add(offset as usize).cast::<SharedStr>() }),
-            _ => None,
-        }
-    }
-
-    /// Text that may stay in the message: where it is there as it is in memory, and not too long.
-    fn shared_text(&mut self, target: &mut SharedStr, form: &TextForm, bound: &TextBound<'_>) -> Done {
-        if let (TextForm::CountedNul { order }, Some(message)) = (form, self.input.shared) {
-            let start = self.input.pos + 4;
-            let text = counted_text(self.input, *order).map_err(|_| Failed)?;
-            if bound.holds(text) {
-                // SAFETY: the input is of the message, so that this is the text's place in it, and the text was looked at.
-                *target = unsafe { SharedStr::of_utf8(message.part(start..start + text.len())) };
-                return Ok(());
-            }
-            self.input.pos = start - 4;
-        }
-        let mut string = target.take_string();
-        self.own_text(&mut string, form, bound)?;
-        *target = string.into();
-        Ok(())
-    }
-
-    fn own_text(&mut self, string: &mut String, form: &TextForm, bound: &TextBound<'_>) -> Done {
-        match form {
-            TextForm::CountedNul { order } => ok(counted_nul(self.input, *order, Some(string)))?,
-            TextForm::Kernel(kernel) => ok((kernel.get)(self.input, Some(string)))?,
-            TextForm::Field(field) => {
-                ok(get_pending(self.input, field))?;
-                ok(set_pending(self.input, string))?;
-            }
-            TextForm::Pending => ok(set_pending(self.input, string))?,
-        }
-        match bound.hold(string) {
-            Ok(None) => Ok(()),
-            Ok(Some(default)) => ok(self.input.set_text(string, default)),
-            Err(got) => Err(self.fail(FaultKind::Bound, bound.bound.into(), got)),
-        }
-    }
-
-    fn text(&mut self, place: Place, form: &TextForm, bound: &TextBound<'_>, frame: *mut u8) -> Done {
-        if let Some(target) = self.shared_string(place, frame) {
-            return self.shared_text(target, form, bound);
-        }
-        match (self.string(place, frame), form) {
-            (Some(string), form) => self.own_text(string, form, bound),
-            (None, TextForm::CountedNul { order }) => ok(counted_nul(self.input, *order, None)),
-            (None, TextForm::Kernel(kernel)) => ok((kernel.get)(self.input, None)),
-            (None, TextForm::Field(field)) => ok(get_pending(self.input, field)),
-            (None, TextForm::Pending) => Ok(()),
         }
     }
 
@@ -510,25 +441,30 @@ impl<'r> Run<'r, '_> {
     }
 
     /// A sequence or array with marks of its own.
-    fn marked(&mut self, place: Place, dialect: &SequenceDialect, shape: &SequenceShape<'r>, frame: *mut u8) -> Done {
+    fn marked(
+        &mut self,
+        place: Place,
+        dialect: &SequenceDialect,
+        shape: &SequenceShape<'r>,
+        append: bool,
+        frame: *mut u8,
+    ) -> Done {
         let mut cursor = Cursor::default();
         ok((dialect.begin)(self.input, &mut cursor))?;
-        let count = match place {
-            Place::Sink => self.marked_elements(dialect, &mut cursor, shape, |_, _| Ok((frame, 0)))?,
-            Place::At { offset, node } => {
-                let at = frame.wrapping_add(offset as usize);
-                match &self.program.layout.node(node).kind {
-                    Kind::Array { len, .. } => {
-                        return self.marked_array(dialect, &mut cursor, shape, (at, self.array_stride(node), *len));
-                    }
-                    _ => self.marked_sequence(dialect, &mut cursor, shape, (at, node))?,
-                }
-            }
+        let Place::At { offset, node } = place else {
+            return self.marked_elements(dialect, &mut cursor, shape, 0, |_, _| Ok((frame, 0))).map(|_| ());
         };
-        if let (Place::At { offset, node }, Ok(kept)) = (place, keep(count, shape.bound, shape.overflow)) {
-            let sequence = self.sequence_node(node);
-            // SAFETY: the verifier found the sequence at the place.
-            unsafe { self.resize(sequence, frame.wrapping_add(offset as usize), kept)? };
+        let at = frame.wrapping_add(offset as usize);
+        if let Kind::Array { len, .. } = &self.program.layout.node(node).kind {
+            return self.marked_array(dialect, &mut cursor, shape, (at, self.array_stride(node), *len));
+        }
+        let sequence = self.sequence_node(node);
+        // SAFETY: the verifier found the sequence at the place.
+        let first = if append { unsafe { sequence.access.slice(at).1 } } else { 0 };
+        let count = self.marked_sequence(dialect, &mut cursor, shape, (at, sequence, first))?;
+        if let Ok(kept) = keep(count, shape.bound, shape.overflow) {
+            // SAFETY: as before.
+            unsafe { self.resize(sequence, at, kept)? };
         }
         Ok(())
     }
@@ -538,11 +474,10 @@ impl<'r> Run<'r, '_> {
         dialect: &SequenceDialect,
         cursor: &mut Cursor,
         shape: &SequenceShape<'r>,
-        (at, node): (*mut u8, NodeId),
+        (at, sequence, first): (*mut u8, &SequenceNode, usize),
     ) -> Result<usize, Failed> {
-        let sequence = self.sequence_node(node);
         let stride = self.program.layout.node(sequence.element).size as usize;
-        self.marked_elements(dialect, cursor, shape, |run, i| {
+        self.marked_elements(dialect, cursor, shape, first, |run, i| {
             // SAFETY: the verifier found the sequence at the place.
             let data = unsafe { run.room(sequence, at, i)? };
             Ok((data, stride))
@@ -556,7 +491,7 @@ impl<'r> Run<'r, '_> {
         shape: &SequenceShape<'r>,
         (at, stride, len): (*mut u8, usize, u32),
     ) -> Done {
-        let count = self.marked_elements(dialect, cursor, shape, |run, i| match i < len as usize {
+        let count = self.marked_elements(dialect, cursor, shape, 0, |run, i| match i < len as usize {
             true => Ok((at, stride)),
             false => Err(run.fail(FaultKind::Count, len.into(), i as u64 + 1)),
         })?;
@@ -572,9 +507,10 @@ impl<'r> Run<'r, '_> {
         dialect: &SequenceDialect,
         cursor: &mut Cursor,
         shape: &SequenceShape<'r>,
+        first: usize,
         mut data: impl FnMut(&mut Self, usize) -> Result<(*mut u8, usize), Failed>,
     ) -> Result<usize, Failed> {
-        let mut count = 0;
+        let mut count = first;
         loop {
             let mut more = 0;
             ok((dialect.next)(self.input, cursor, &mut more))?;
@@ -607,23 +543,26 @@ impl<'r> Run<'r, '_> {
                 _ => unreachable!("the verifier admits maps only"),
             },
         };
-        if let Some((map, at)) = target {
+        let mut i = 0;
+        match (target, source) {
             // SAFETY: the verifier found the map at the place.
-            unsafe { map.access.clear(at) };
+            (Some((map, at)), Source::Append(_)) => i = unsafe { map.access.len(at) },
+            // SAFETY: as before.
+            (Some((map, at)), _) => unsafe { map.access.clear(at) },
+            (None, _) => {}
         }
         let mut cursor = Cursor::default();
         let left = match source {
-            Source::Dialect(dialect) => {
+            Source::Dialect(dialect) | Source::Append(dialect) => {
                 ok((dialect.begin)(self.input, &mut cursor))?;
                 usize::MAX
             }
             Source::Fixed(n) => *n as usize,
             Source::Count => self.count(entry.min_wire)?,
         };
-        let mut i = 0;
         loop {
             let mut more = u64::from(i < left);
-            if let Source::Dialect(dialect) = source {
+            if let Source::Dialect(dialect) | Source::Append(dialect) = source {
                 ok((dialect.next)(self.input, &mut cursor, &mut more))?;
             }
             if more == 0 {
@@ -857,89 +796,6 @@ pub(super) fn keep(count: usize, bound: u32, overflow: &Overflow) -> Result<usiz
         Overflow::Trim => Ok(bound as usize),
         Overflow::UseDefault(_) => Ok(0),
     }
-}
-
-/// The bound of a string and what to do past it.
-pub(crate) struct TextBound<'p> {
-    pub bound: u32,
-    pub utf16: bool,
-    pub overflow: &'p Overflow,
-}
-
-impl<'p> TextBound<'p> {
-    /// Cuts a string that is too long, or gives the text that is to take its place; the error is its length, if it must be refused.
-    pub(crate) fn hold(&self, string: &mut String) -> Result<Option<&'p str>, u64> {
-        if self.holds(string) {
-            return Ok(None);
-        }
-        let len = self.length(string);
-        match self.overflow {
-            Overflow::Refuse => Err(len as u64),
-            Overflow::Trim => {
-                string.truncate(self.cut(string));
-                Ok(None)
-            }
-            Overflow::UseDefault(text) => Ok(Some(text)),
-        }
-    }
-
-    /// True if a string is not too long.
-    fn holds(&self, string: &str) -> bool {
-        self.bound == 0 || self.length(string) <= self.bound as usize
-    }
-
-    fn length(&self, string: &str) -> usize {
-        if self.utf16 { string.encode_utf16().count() } else { string.len() }
-    }
-
-    /// The last boundary between characters within the bound.
-    fn cut(&self, string: &str) -> usize {
-        let mut units = 0;
-        for (at, c) in string.char_indices() {
-            units += if self.utf16 { c.len_utf16() } else { c.len_utf8() };
-            if units > self.bound as usize {
-                return at;
-            }
-        }
-        string.len()
-    }
-}
-
-/// Reads a string as CDR and BSON have it: a count, the bytes, a NUL that is counted.
-pub(crate) fn counted_nul(input: &mut Input<'_>, order: Order, string: Option<&mut String>) -> Status {
-    match counted_text(input, order) {
-        Ok(text) => string.map_or(Status::Ok, |string| input.set_text(string, text)),
-        Err(failed) => failed,
-    }
-}
-
-/// The text of such a string.
-#[inline]
-fn counted_text<'a>(input: &mut Input<'a>, order: Order) -> Result<&'a str, Status> {
-    let start = input.pos;
-    let head = input.take(4)?;
-    let head = [head[0], head[1], head[2], head[3]];
-    let count = if order == Order::Little { u32::from_le_bytes(head) } else { u32::from_be_bytes(head) } as usize;
-    let left = input.remaining();
-    if count == 0 || count > left {
-        input.pos = start;
-        return Err(input.fail(FaultKind::BadLength, left as u64, count as u64));
-    }
-    let bytes = &input.rest()[..count];
-    let (text, nul) = bytes.split_at(count - 1);
-    if nul != [0] {
-        input.pos += count - 1;
-        return Err(input.fail(FaultKind::BadTerminator, 0, u64::from(nul[0])));
-    }
-    let text = match core::str::from_utf8(text) {
-        Ok(text) => text,
-        Err(error) => {
-            input.pos += error.valid_up_to();
-            return Err(input.fail(FaultKind::BadText, 0, 0));
-        }
-    };
-    input.pos += count;
-    Ok(text)
 }
 
 /// A constant's bits as the accumulator holds them.

@@ -11,6 +11,7 @@ pub(crate) mod fields;
 /// Single operations, for machine code that leaves them to the interpreter.
 #[cfg(feature = "jit")]
 pub(crate) mod op;
+mod text;
 
 pub use decode::decode;
 pub use encode::encode;

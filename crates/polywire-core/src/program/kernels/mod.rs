@@ -10,6 +10,7 @@ pub mod number;
 pub mod scalar;
 pub mod scan;
 pub mod xml;
+pub mod yaml;
 
 /// Copies to `to`, without a call for what is short.
 ///

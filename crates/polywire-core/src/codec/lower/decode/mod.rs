@@ -192,6 +192,7 @@ pub fn lower_several(
         layout: layout.clone(),
         root: Block(walk.ops),
         routines: walk.routines.into_iter().flatten().collect(),
+        adapter: None,
         paths: walk.paths.all,
         bank: None,
     })

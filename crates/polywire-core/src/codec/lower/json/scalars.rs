@@ -17,6 +17,8 @@ pub enum Form {
     Value,
     /// As a value, integers of 64 bits as strings.
     Quoted,
+    /// As a value, those of floats that are no number as bare words, which is no JSON.
+    Bare,
     /// As the key of a map: always a string.
     Key,
 }
@@ -40,8 +42,20 @@ pub(super) fn kernel(ty: &Type, scalar: Scalar, form: Form) -> &'static ScalarKe
                 &BOOL
             }
         }
-        (_, Scalar::F32) => &F32,
-        (_, Scalar::F64) => &F64,
+        (_, Scalar::F32) => {
+            if form == Form::Bare {
+                &BARE_F32
+            } else {
+                &F32
+            }
+        }
+        (_, Scalar::F64) => {
+            if form == Form::Bare {
+                &BARE_F64
+            } else {
+                &F64
+            }
+        }
         (_, Scalar::F128) => &F128,
         _ if form == Form::Key => keyed(scalar),
         _ if form == Form::Quoted && large => {
@@ -62,6 +76,8 @@ pub(super) fn slice(ty: &Type, scalar: Scalar, form: Form, bytes_as_array: bool)
         (Type::Char8 | Type::Char16, _) | (_, Scalar::Bool | Scalar::F128) => return None,
         (_, Scalar::I64) if form == Form::Quoted => &SLICE_TEXT_I64,
         (_, Scalar::U64) if form == Form::Quoted => &SLICE_TEXT_U64,
+        (_, Scalar::F32) if form == Form::Bare => &SLICE_BARE_F32,
+        (_, Scalar::F64) if form == Form::Bare => &SLICE_BARE_F64,
         (_, Scalar::I8) => &SLICE_I8,
         (_, Scalar::I16) => &SLICE_I16,
         (_, Scalar::I32) => &SLICE_I32,
@@ -118,6 +134,10 @@ static F32: ScalarKernel = value_kernel::<f32>("f32");
 static SLICE_F32: SliceKernel = slice_kernel::<f32>("f32");
 static F64: ScalarKernel = value_kernel::<f64>("f64");
 static SLICE_F64: SliceKernel = slice_kernel::<f64>("f64");
+static BARE_F32: ScalarKernel = ScalarKernel { put: put_bare::<f32>, ..value_kernel::<f32>("bare f32") };
+static BARE_F64: ScalarKernel = ScalarKernel { put: put_bare::<f64>, ..value_kernel::<f64>("bare f64") };
+static SLICE_BARE_F32: SliceKernel = SliceKernel { put: put_all_bare::<f32>, ..slice_kernel::<f32>("bare f32") };
+static SLICE_BARE_F64: SliceKernel = SliceKernel { put: put_all_bare::<f64>, ..slice_kernel::<f64>("bare f64") };
 
 const fn value_kernel<N: Number>(name: &'static str) -> ScalarKernel {
     ScalarKernel { name, scalar: N::SCALAR, get: get::<N>, put: put::<N>, wide: None }
@@ -146,6 +166,21 @@ fn write<N: Number>(value: N, output: &mut Output<'_>) -> Status {
     match value.as_f64() {
         finite if finite.is_finite() => value.put(output),
         named => output.put(float_name(named)),
+    }
+}
+
+extern "C" fn put_bare<N: Number>(output: &mut Output<'_>, word: u64) -> Status {
+    write_bare(N::of_word(word), output)
+}
+
+#[inline]
+fn write_bare<N: Number>(value: N, output: &mut Output<'_>) -> Status {
+    match value.as_f64() {
+        finite if finite.is_finite() => value.put(output),
+        named => {
+            let name = float_name(named);
+            output.put(name.get(1..name.len() - 1).unwrap_or(name))
+        }
     }
 }
 
@@ -327,6 +362,10 @@ fn element_and_mark<N: Number>(input: &mut Input<'_>) -> Result<(N, u8), Status>
 
 fn put_all<N: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
     write_all(output, elements, N::SIZE, |output, bytes| write(N::of_bytes(bytes), output))
+}
+
+fn put_all_bare<N: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
+    write_all(output, elements, N::SIZE, |output, bytes| write_bare(N::of_bytes(bytes), output))
 }
 
 fn put_all_quoted<N: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {

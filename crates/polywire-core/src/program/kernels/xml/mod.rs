@@ -8,9 +8,11 @@ use super::super::{FaultKind, Input, Status};
 
 mod document;
 mod text;
+mod tree;
 
 pub use document::{begin, end, indent, validate};
 pub use text::{Raw, escape_code, put_attribute, put_text, text};
+pub use tree::{build, emit};
 
 /// Elements inside each other that are passed over, whatever the [`Limits`](crate::program::Limits) allow.
 pub const MAX_DEPTH: usize = 1024;

@@ -122,6 +122,11 @@ impl Wrong {
     }
 }
 
+/// A text that was checked before, as [`Raw::bytes`] gave it.
+pub(super) fn raw_at(bytes: &[u8], attribute: bool) -> Raw<'_> {
+    Raw { bytes, start: 0, attribute, markup: true, special: true }
+}
+
 /// Everything up to the closing quote, or up to a tag.
 fn long_text(bytes: &[u8], start: usize, quote: Option<u8>) -> Result<Raw<'_>, Wrong> {
     let (mut at, mut markup, mut special) = (0, false, false);

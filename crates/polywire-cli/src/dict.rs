@@ -1,0 +1,172 @@
+//! `polywire dict`
+
+use std::{fs, path::PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use polywire::{
+    codec::{self, CODECS, DynEncoder, Options},
+    compress::{COMPRESSORS, Compressor, Packer, Settings, dictionary},
+};
+use serde::Serialize;
+
+use crate::{
+    outcome::{self, Outcome},
+    terminal::Terminal,
+    transcode::{
+        progress,
+        source::{self, Next, Source},
+    },
+    types::{TypeArgs, count},
+};
+
+/// Bytes of samples that are kept: more do not make a better dictionary.
+const SAMPLE_BYTES: usize = 64 << 20;
+
+/// One message in so many is not learned from: it shows what the dictionary is worth.
+const HELD_BACK: usize = 8;
+
+/// Dictionaries for compressors
+#[derive(Subcommand)]
+pub enum Dict {
+    Train(Train),
+}
+
+/// Learns a dictionary from messages, which makes others of the topic much smaller
+///
+/// The messages are JSON lines or frames, as for transcode; `polywire echo TOPIC --count 5000` writes such lines. Give the dictionary to who publishes, in
+/// the wire: json+zstd:dict=FILE. Subscribers fetch it by themselves.
+#[derive(Args)]
+pub struct Train {
+    /// File with messages; standard input without
+    input: Option<PathBuf>,
+    #[command(flatten)]
+    ty: TypeArgs,
+    /// Codec that will write the messages, CODEC[:OPTIONS]
+    #[arg(long, value_name = "CODEC", default_value = CODECS[0].name())]
+    codec: String,
+    /// Bytes of the dictionary, at most
+    #[arg(long, value_name = "BYTES", default_value_t = dictionary::USUAL_BYTES, value_parser = size)]
+    size: usize,
+    /// File to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// What a compressor makes of messages that were not learned from.
+#[derive(Serialize)]
+struct Worth {
+    compressor: &'static str,
+    bytes: usize,
+    with_dictionary: usize,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    dictionary_bytes: usize,
+    samples: usize,
+    held_back: usize,
+    held_back_bytes: usize,
+    worth: Vec<Worth>,
+}
+
+impl Dict {
+    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        match self {
+            Dict::Train(train) => train.run(terminal),
+        }
+    }
+}
+
+impl Train {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        let samples = self.samples(terminal)?;
+        let held = |i: &usize| i % HELD_BACK == HELD_BACK - 1;
+        let (unseen, seen): (Vec<_>, Vec<_>) = samples.iter().enumerate().partition(|(i, _)| held(i));
+        let seen: Vec<&Vec<u8>> = seen.into_iter().map(|(_, sample)| sample).collect();
+        let unseen: Vec<&Vec<u8>> = unseen.into_iter().map(|(_, sample)| sample).collect();
+        let dictionary = dictionary::train(&seen, self.size)?;
+        fs::write(&self.output, &dictionary).with_context(|| format!("cannot write {}", self.output.display()))?;
+        let takers = COMPRESSORS.iter().copied().filter(|compressor| compressor.properties().dictionary);
+        let summary = Summary {
+            dictionary_bytes: dictionary.len(),
+            samples: seen.len(),
+            held_back: unseen.len(),
+            held_back_bytes: unseen.iter().map(|sample| sample.len()).sum(),
+            worth: takers.map(|taker| worth(taker, &dictionary, &unseen)).collect::<anyhow::Result<_>>()?,
+        };
+        self.show(&summary, terminal)?;
+        Ok(Outcome::Fine)
+    }
+
+    /// Messages as the codec writes them.
+    fn samples(&self, terminal: &Terminal) -> anyhow::Result<Vec<Vec<u8>>> {
+        let (name, options) = self.codec.split_once(':').unwrap_or((&self.codec, ""));
+        let codec = codec::find(name).with_context(|| format!("there is no codec '{name}'"))?;
+        let options: Options = options.parse()?;
+        let bar = progress(self.input.as_deref(), false)?;
+        let schema = self.ty.schema(terminal)?;
+        let mut source = Source::open(self.input.as_deref(), schema, &source::Options::default(), &bar)?;
+        let (mut samples, mut bytes) = (Vec::new(), 0);
+        let mut encoder: Option<DynEncoder> = None;
+        while let Some(next) = source.next()? {
+            let value = match next {
+                Next::Message(message) => message.value,
+                Next::Bad(why) => {
+                    bar.suspend(|| terminal.warning(&why));
+                    None
+                }
+            };
+            let Some(value) = value else { continue };
+            let fits = encoder.as_ref().filter(|encoder| std::sync::Arc::ptr_eq(encoder.shape(), value.shape()));
+            let encoder = match fits {
+                Some(_) => encoder.as_ref(),
+                None => Some(&*encoder.insert(DynEncoder::new(codec, &options, value.shape())?)),
+            };
+            let mut sample = Vec::new();
+            encoder.context("it was just made")?.encode(value, &mut sample)?;
+            bytes += sample.len();
+            samples.push(sample);
+            bar.set_message(samples.len().to_string());
+            if bytes > SAMPLE_BYTES {
+                break;
+            }
+        }
+        bar.finish_and_clear();
+        Ok(samples)
+    }
+
+    fn show(&self, summary: &Summary, terminal: &Terminal) -> anyhow::Result<()> {
+        if terminal.json {
+            return terminal.value(summary);
+        }
+        let (file, bytes) = (self.output.display(), summary.dictionary_bytes);
+        terminal.line(&format!("{file}: {bytes} bytes, learned from {}", count(summary.samples, "message")))?;
+        let percent = |bytes: usize| bytes * 100 / summary.held_back_bytes.max(1);
+        for worth in &summary.worth {
+            let (name, with, without) = (worth.compressor, percent(worth.with_dictionary), percent(worth.bytes));
+            terminal.line(&format!("{name}: {with} % of the size of others, {without} % without it"))?;
+        }
+        Ok(())
+    }
+}
+
+fn worth(taker: &'static dyn Compressor, dictionary: &[u8], samples: &[&Vec<u8>]) -> anyhow::Result<Worth> {
+    let total = |dictionary: &[u8]| -> anyhow::Result<usize> {
+        let mut packer = Packer::new(taker, &Settings::default(), dictionary)?;
+        let (mut packed, mut total) = (Vec::new(), 0);
+        for sample in samples {
+            packed.clear();
+            packer.pack(sample, &mut packed);
+            total += packed.len();
+        }
+        Ok(total)
+    };
+    Ok(Worth { compressor: taker.name(), bytes: total(&[])?, with_dictionary: total(dictionary)? })
+}
+
+/// Peers take no document of more than a megabyte, and the trainer none of less than 256 bytes.
+fn size(text: &str) -> Result<usize, String> {
+    let size = text.parse().ok().filter(|size| (256..=1 << 20).contains(size));
+    size.ok_or_else(|| "a number from 256 to 1048576 is expected".into())
+}

@@ -1,0 +1,139 @@
+//! `polywire transcode` and `polywire dict`: any format to any format and back, and what happens when the files are not what they should be.
+
+mod common;
+
+use common::{Folder, report};
+
+/// Reports as JSON lines, as the JSON codec writes them.
+fn lines(count: u32) -> String {
+    (0..count).map(|number| report(number) + "\n").collect()
+}
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("in.json", &lines(300));
+    folder
+}
+
+/// Of these types `weather::Report`.
+const WEATHER: [&str; 4] = ["--idl", "weather.idl", "--type", "Report"];
+
+fn transcode(folder: &Folder, arguments: &[&str]) -> common::Ended {
+    folder.run(&[&["transcode"], arguments].concat())
+}
+
+#[test]
+fn any_format_to_any_format_and_back_to_the_same_lines() {
+    let folder = folder();
+    let plain = transcode(&folder, &[&["in.json"][..], &WEATHER].concat()).with(0);
+    assert!(plain.errors.contains("300 messages"), "{}", plain.errors);
+    let listed = folder.run(&["codecs", "--json"]).with(0).json();
+    let names = |table: &str| -> Vec<String> {
+        let all = listed[table].as_array().expect("a list");
+        all.iter().map(|entry| entry["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    let (codecs, compressors) = (names("codecs"), names("compressors"));
+    transcode(&folder, &[&["in.json", "--to", &codecs[0], "-o", "0.frames"][..], &WEATHER].concat()).with(0);
+    let steps = codecs.len().max(compressors.len());
+    for step in 0..steps {
+        let to = format!("{}+{}", codecs[step % codecs.len()], compressors[step % compressors.len()]);
+        let (from, into) = (format!("{step}.frames"), format!("{}.frames", step + 1));
+        let done = transcode(&folder, &[&from, "--to", &to, "-o", &into]).with(0);
+        assert!(done.out.starts_with("300 messages, ") && done.out.contains(&to), "{to}: {}", done.out);
+    }
+    let back = transcode(&folder, &[&format!("{steps}.frames"), "--quiet"]).with(0);
+    assert_eq!(back.out, plain.out);
+    assert_eq!(back.errors, "");
+    let compressed = transcode(&folder, &["0.frames", "--to", "json+zlib", "-o", "z", "--json"]).with(0).json();
+    assert_eq!(compressed["messages"], 300);
+    let size = folder.path().join("z").metadata().expect("a file").len();
+    assert_eq!(compressed["bytes_out"], size);
+}
+
+#[test]
+fn another_version_of_the_type_reads_it() {
+    let folder = folder();
+    let to_frames = [&["in.json", "--to", "bson+rle", "-o", "a", "--topic", "w"][..], &WEATHER].concat();
+    transcode(&folder, &to_frames).with(0);
+    let older = transcode(&folder, &["a", "--idl", "older.idl", "--type", "Report", "--quiet"]).with(0);
+    let first = older.out.lines().nth(7).expect("a line");
+    assert!(first.contains(r#""station":"S7""#) && first.contains(r#""pressure_hpa":1013.25"#), "{first}");
+    let wrong = transcode(&folder, &["a", "--idl", "wrong.idl"]).with(2);
+    assert!(wrong.errors.contains("topic 'w'") && wrong.errors.contains("temperature_c"), "{}", wrong.errors);
+    assert_eq!(transcode(&folder, &["a", "--topic", "other", "--quiet"]).with(0).out, "");
+    assert_eq!(transcode(&folder, &["a", "--topic", "w", "--quiet"]).with(0).out.lines().count(), 300);
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let folder = folder();
+    assert!(transcode(&folder, &["in.json"]).with(3).errors.contains("add --idl"));
+    assert!(transcode(&folder, &[&["none.json"][..], &WEATHER].concat()).with(2).errors.contains("none.json"));
+    assert!(transcode(&folder, &["in.json", "--to", "cdr@tcp/x:1"]).with(3).errors.contains("a codec alone"));
+    assert!(transcode(&folder, &["in.json", "--to", "cdr+zip"]).with(3).errors.contains("unknown compressor 'zip'"));
+    let same = transcode(&folder, &[&["in.json", "--to", "cdr", "-o", "./in.json"][..], &WEATHER].concat()).with(3);
+    assert!(same.errors.contains("while it is read"), "{}", same.errors);
+
+    folder.write("bad.json", &format!("{}\n{{\"station\":7}}\n{{\"statoin\":\"x\"}}\n{}\n", report(1), report(2)));
+    let bad = transcode(&folder, &[&["bad.json"][..], &WEATHER].concat()).with(1);
+    assert_eq!(bad.out.lines().count(), 2);
+    assert!(bad.errors.contains("bad.json:2: station") && bad.errors.contains("no member 'statoin'"), "{}", bad.errors);
+    assert!(bad.errors.contains("2 bad messages left out"), "{}", bad.errors);
+    let lenient = transcode(&folder, &[&["bad.json", "--lenient"][..], &WEATHER].concat()).with(1);
+    assert_eq!(lenient.out.lines().count(), 3);
+    let strict = transcode(&folder, &[&["bad.json", "--strict"][..], &WEATHER].concat()).with(2);
+    assert_eq!(strict.out.lines().count(), 1);
+}
+
+#[test]
+fn damaged_frames_are_told_after_all_that_can_be_read() {
+    let folder = folder();
+    transcode(&folder, &[&["in.json", "--to", "cdr+lz4", "-o", "a"][..], &WEATHER].concat()).with(0);
+    let whole = std::fs::read(folder.path().join("a")).expect("read");
+    for keep in [7, 40, whole.len() / 2, whole.len() - 3] {
+        std::fs::write(folder.path().join("cut"), &whole[..keep]).expect("written");
+        let cut = transcode(&folder, &["cut", "--quiet"]).with(2);
+        assert!(cut.errors.contains("ends in the middle of a frame"), "{keep}: {}", cut.errors);
+        assert!(keep < whole.len() / 2 || cut.out.lines().count() > 100, "{keep}: {} lines", cut.out.lines().count());
+    }
+    // A message that is no LZ4 is one bad message, and those behind it are read.
+    let at = whole.len() / 2;
+    let mut flipped = whole.clone();
+    for at in (at..at + 400).step_by(7) {
+        flipped[at] ^= 0x5A;
+    }
+    std::fs::write(folder.path().join("flipped"), &flipped).expect("written");
+    let ended = transcode(&folder, &["flipped", "--quiet"]);
+    assert!(matches!(ended.code, Some(1 | 2)), "{ended:?}");
+    let first: String = ended.out.lines().take(100).map(|line| format!("{line}\n")).collect();
+    let good = transcode(&folder, &["a", "--quiet"]).with(0);
+    assert!(good.out.starts_with(&first));
+}
+
+#[test]
+fn a_dictionary_is_trained_and_used_by_files_and_topics() {
+    let folder = folder();
+    folder.write("many.json", &lines(2000));
+    let train = |size: &str| {
+        let arguments = ["dict", "train", "many.json", "--codec", "cdr", "--size", size, "-o", "w.dict", "--json"];
+        folder.run(&[&arguments[..], &WEATHER].concat())
+    };
+    assert!(train("9").with(3).errors.contains("from 256"));
+    let trained = train("2048").with(0).json();
+    assert_eq!(trained["samples"], 1750);
+    for worth in trained["worth"].as_array().expect("a list") {
+        let number = |name: &str| worth[name].as_u64().expect("a number");
+        assert!(number("with_dictionary") * 3 < number("bytes") * 2, "{worth}");
+    }
+    let few = folder.run(&[&["dict", "train", "few.json", "-o", "x"][..], &WEATHER].concat());
+    few.with(2);
+    folder.write("few.json", &lines(2));
+    let few = folder.run(&[&["dict", "train", "few.json", "-o", "x"][..], &WEATHER].concat()).with(2);
+    assert!(few.errors.contains("too few"), "{}", few.errors);
+
+    let to_frames = [&["in.json", "--to", "cdr+zstd:3,dict=w.dict", "-o", "a"][..], &WEATHER].concat();
+    transcode(&folder, &to_frames).with(0);
+    std::fs::remove_file(folder.path().join("w.dict")).expect("removed");
+    let back = transcode(&folder, &["a", "--quiet"]).with(0);
+    assert_eq!(back.out.lines().count(), 300);
+}

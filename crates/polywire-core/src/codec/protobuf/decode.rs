@@ -1,0 +1,388 @@
+//! Lowering for decoding.
+
+use alloc::{sync::Arc, vec, vec::Vec};
+use core::{cell::Cell, str};
+
+use super::{
+    encode::is_key,
+    get,
+    kinds::{Form, field_numbers},
+    marks::{self, Again, MAX_NOTED},
+    put, repeated,
+};
+use crate::{
+    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn},
+    layout::{Kind, Scalar},
+    program::{
+        Arm, Block, FaultKind, MemberKey, MemberTable, Op, OpKind, Overflow, PathId, Place, SliceKernel, Source,
+        SymbolTable, TextForm, Wire,
+    },
+    schema::{DefId, DefKind, Schema, Type},
+};
+
+/// The dialect.
+pub(super) struct Decode<'a> {
+    schema: &'a Schema,
+    /// What the value that comes next is read from. The walk asks for values without saying so.
+    next: Cell<From>,
+}
+
+/// What a value is read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// A field; what is repeated is in a message of its own.
+    Field,
+    /// Fields that are there for each element: those that come first.
+    Elements,
+    /// The same, behind others.
+    MoreElements,
+    /// No field: what is left out is zero, or empty.
+    Nothing,
+}
+
+type Lowered = Result<(), LowerError>;
+
+impl DecodeDialect for Decode<'_> {
+    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {
+        if self.next.get() == From::Nothing {
+            walk.emit(OpKind::Const(wire, 0));
+            return walk.store(ty, wire, slot);
+        }
+        let kernel = match Form::of_scalar(wire) {
+            Form::Bool => &put::BOOL,
+            Form::Signed => &put::SIGNED,
+            Form::Single => &get::SINGLE,
+            Form::Double => &get::DOUBLE,
+            Form::Quad => &get::QUAD,
+            _ => &put::UNSIGNED,
+        };
+        unless_sunk(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
+    }
+
+    fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, wire: Scalar, slot: &Slot<'_>) -> Lowered {
+        if self.next.get() == From::Nothing {
+            walk.emit(OpKind::Const(wire, 0));
+            return walk.store(&Type::Def(id), wire, slot);
+        }
+        unless_sunk(walk, slot, |walk| walk.get(&Type::Def(id), Wire::Kernel(&put::ENUM), slot))
+    }
+
+    fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
+        if self.next.get() == From::Nothing {
+            walk.emit(OpKind::Clear(slot.place));
+            return Ok(());
+        }
+        unless_sunk(walk, slot, |walk| walk.text(TextForm::Kernel(&get::TEXT), slot))
+    }
+
+    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
+        let hold = (walk.bound(slot), walk.overflow(slot));
+        if self.next.get() == From::Nothing {
+            walk.emit(OpKind::Clear(slot.place));
+            return Ok(());
+        }
+        unless_sunk(walk, slot, |walk| self.elements(walk, element, slot, hold))
+    }
+
+    fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, _: &[u32], slot: &Slot<'_>) -> Lowered {
+        unless_sunk(walk, slot, |walk| self.elements(walk, element, slot, (0, Overflow::Refuse)))
+    }
+
+    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
+        if !is_key(self.schema, key) {
+            return Err(walk.unsupported("in Protobuf a map's key is a string, integer, boolean, character or enum"));
+        }
+        match self.next.get() {
+            From::Nothing => {
+                walk.emit(OpKind::Clear(slot.place));
+                Ok(())
+            }
+            from => unless_sunk(walk, slot, |walk| match from {
+                From::Field => self.wrapped(walk, slot.place, |dialect, walk| dialect.entries(walk, key, value, slot)),
+                _ => self.entries(walk, key, value, slot),
+            }),
+        }
+    }
+
+    fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Lowered {
+        let writers: Vec<&str> = self.schema.members(id).iter().map(|member| member.name.as_str()).collect();
+        let numbers = field_numbers(self.schema, id);
+        let mut arms = Vec::new();
+        let mut more = Vec::new();
+        let mut noted = 0;
+        for member in members {
+            let at = writers.iter().position(|name| *name == member.writer.name).ok_or_else(|| walk.mismatch())?;
+            let (number, form) = (numbers[at], Form::of(self.schema, &member.writer.ty));
+            let again = match (form, member.writer.optional, member.reader) {
+                (_, _, None) => Again::Replaces,
+                (Form::Sequence | Form::Map, false, _) => Again::Arm((members.len() + more.len()) as u32),
+                (Form::Message | Form::Array, ..) | (Form::Sequence | Form::Map, true, _) => Again::Refused,
+                _ => Again::Replaces,
+            };
+            let key = marks::noted(number, noted, again);
+            noted += usize::from(again != Again::Replaces);
+            if noted > MAX_NOTED {
+                return Err(walk.unsupported("a message of more than 192 repeated fields and messages"));
+            }
+            arms.push(self.arm(walk, member, key, form)?);
+            if let Again::Arm(_) = again {
+                let body = walk.block(|walk| self.member(walk, member, form, From::MoreElements))?;
+                more.push(Arm { key: MemberKey { id: 0, name: [].into() }, body, absent: Block::default() });
+            }
+        }
+        arms.extend(more);
+        emit_fields(walk, arms);
+        Ok(())
+    }
+
+    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
+        let DefKind::Union { cases, .. } = &self.schema.def(union.id).kind else { return Err(walk.mismatch()) };
+        let numbers = field_numbers(self.schema, union.id);
+        let label = |(case, number): (&crate::schema::Case, &u32)| {
+            let (digits, len) = marks::number_name(*number);
+            Some((*case.labels.first()?, str::from_utf8(digits.get(..len)?).ok()?.into()))
+        };
+        let table = Arc::new(SymbolTable::new(cases.iter().zip(&numbers).filter_map(label), None));
+        walk.emit(OpKind::Get(Wire::Symbol(&marks::SELECTOR, table)));
+        walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
+            let at = cases.iter().position(|known| known.member.name == case.member.name);
+            let number = at.and_then(|at| numbers.get(at)).ok_or_else(|| walk.mismatch())?;
+            let form = Form::of(self.schema, &case.member.ty);
+            let body = walk.block(|walk| {
+                self.field(walk, form, From::Field, case.slot.place == Place::Sink, |walk| walk.case_value(case))
+            })?;
+            let absent = walk.block(|walk| {
+                walk.emit(OpKind::Fail(FaultKind::MissingMember));
+                Ok(())
+            })?;
+            let merges = form == Form::Message || form.is_repeated();
+            let again = if merges && case.slot.place != Place::Sink { Again::Refused } else { Again::Replaces };
+            emit_fields(walk, vec![Arm { key: marks::noted(*number, 0, again), body, absent }]);
+            Ok(())
+        })
+    }
+}
+
+/// A message as a whole.
+pub(super) fn message_root(root: Block) -> Block {
+    Block(vec![op(OpKind::Region { dialect: &put::ROOT, argument: 0, body: root })])
+}
+
+fn op(kind: OpKind) -> Op {
+    Op { path: PathId(0), kind }
+}
+
+impl<'a> Decode<'a> {
+    pub fn new(schema: &'a Schema) -> Decode<'a> {
+        Decode { schema, next: Cell::new(From::Field) }
+    }
+
+    /// The program of a root that is no message by itself.
+    pub fn wrapped_root(&self, root: Block) -> Block {
+        let key = marks::noted(1, 0, Again::Replaces);
+        let absent = Block(vec![op(OpKind::Fail(FaultKind::MissingMember))]);
+        message_root(Block(vec![op(fields(vec![Arm { key, body: root, absent }]))]))
+    }
+
+    fn arm(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        member: &MemberIn<'_>,
+        key: MemberKey,
+        form: Form,
+    ) -> Result<Arm, LowerError> {
+        let body = walk.block(|walk| {
+            let from = match (form.is_repeated(), member.writer.optional) {
+                (true, false) => From::Elements,
+                _ => From::Field,
+            };
+            self.member(walk, member, form, from)
+        })?;
+        let absent = walk.block(|walk| self.absent(walk, member, form))?;
+        Ok(Arm { key, body, absent })
+    }
+
+    fn member(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>, form: Form, from: From) -> Lowered {
+        self.field(walk, form, from, member.reader.is_none(), |walk| walk.member(member))
+    }
+
+    /// What stands for a member that is not there: of the writer's mandatory ones zeros are left out.
+    fn absent(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>, form: Form) -> Lowered {
+        match form {
+            _ if member.writer.optional => walk.absent(member),
+            _ if member.reader.is_none() => Ok(()),
+            Form::Message | Form::Array | Form::Quad => walk.missing(member),
+            Form::Bytes if matches!(self.schema.resolve(&member.writer.ty), Type::Array { .. }) => walk.missing(member),
+            _ => {
+                self.next.set(From::Nothing);
+                walk.member(member)
+            }
+        }
+    }
+
+    /// Emits a value with what is around it.
+    fn field(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        form: Form,
+        from: From,
+        sunk: bool,
+        value: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
+    ) -> Lowered {
+        self.next.set(from);
+        if form != Form::Message {
+            return value(walk);
+        }
+        if sunk {
+            let skipped = walk.block(value)?;
+            // What must be understood fails; all else is passed over as it is.
+            match skipped.0.first() {
+                Some(Op { kind: OpKind::Fail(_), .. }) => walk.append(skipped),
+                _ => walk.emit(OpKind::Action(&get::SKIP, 0)),
+            }
+            return Ok(());
+        }
+        let body = walk.block(value)?;
+        walk.emit(OpKind::Region { dialect: &put::MESSAGE, argument: 0, body });
+        Ok(())
+    }
+
+    /// What is repeated as field 1 of a message of its own.
+    fn wrapped(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        place: Place,
+        fields: impl Fn(&Self, &mut DecodeWalk<'_>) -> Lowered,
+    ) -> Lowered {
+        self.next.set(From::Elements);
+        let first = walk.block(|walk| fields(self, walk))?;
+        let is_array = matches!(walk.kind(place), Some(Kind::Array { .. }));
+        let absent = walk.block(|walk| {
+            walk.emit(if is_array { OpKind::Fail(FaultKind::MissingMember) } else { OpKind::Clear(place) });
+            Ok(())
+        })?;
+        let again = if is_array { Again::Refused } else { Again::Arm(1) };
+        let mut arms = vec![Arm { key: marks::noted(1, 0, again), body: first, absent }];
+        if !is_array {
+            self.next.set(From::MoreElements);
+            let more = walk.block(|walk| fields(self, walk))?;
+            arms.push(Arm { key: MemberKey { id: 0, name: [].into() }, body: more, absent: Block::default() });
+        }
+        let body = walk.block(|walk| {
+            emit_fields(walk, arms);
+            Ok(())
+        })?;
+        walk.emit(OpKind::Region { dialect: &put::MESSAGE, argument: 0, body });
+        Ok(())
+    }
+
+    /// The elements of a sequence or array.
+    fn elements(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>, hold: (u32, Overflow)) -> Lowered {
+        let place = slot.place;
+        let (bound, overflow) = hold.clone();
+        if *self.schema.resolve(ty) == Type::Octet && walk.slice_scalar(ty, slot) == Some(Scalar::U8) {
+            walk.emit(OpKind::Slice { place, kernel: &put::OCTETS, bound, overflow });
+            return Ok(());
+        }
+        match self.next.get() {
+            From::Field => self.wrapped(walk, place, |dialect, walk| dialect.elements(walk, ty, slot, hold.clone())),
+            from => self.fields_of(walk, ty, slot, from, hold),
+        }
+    }
+
+    fn fields_of(
+        &self,
+        walk: &mut DecodeWalk<'_>,
+        ty: &Type,
+        slot: &Slot<'_>,
+        from: From,
+        (bound, overflow): (u32, Overflow),
+    ) -> Lowered {
+        let (place, form) = (slot.place, Form::of(self.schema, ty));
+        if from == From::Elements
+            && let Some(kernel) = slice(walk, ty, slot, form)
+        {
+            walk.emit(OpKind::Slice { place, kernel, bound, overflow });
+            return Ok(());
+        }
+        let element = walk
+            .element(slot, |walk, inside| self.field(walk, form, From::Field, false, |walk| walk.value(ty, inside)))?;
+        let dialect = marks::elements(form.wire_type());
+        let source = if from == From::MoreElements { Source::Append(dialect) } else { Source::Dialect(dialect) };
+        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
+        Ok(())
+    }
+
+    /// The entries of a map.
+    fn entries(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
+        let from = self.next.get();
+        let part = |walk: &mut DecodeWalk<'_>, number, ty: &Type, slot: &Slot<'_>| {
+            let form = Form::of(self.schema, ty);
+            let body = walk.block(|walk| self.field(walk, form, From::Field, false, |walk| walk.value(ty, slot)))?;
+            let absent = walk.block(|walk| match form {
+                Form::Message | Form::Quad | Form::Array | Form::Sequence | Form::Map => {
+                    walk.emit(OpKind::Fail(FaultKind::MissingMember));
+                    Ok(())
+                }
+                Form::Bytes if matches!(self.schema.resolve(ty), Type::Array { .. }) => {
+                    walk.emit(OpKind::Fail(FaultKind::MissingMember));
+                    Ok(())
+                }
+                _ => {
+                    self.next.set(From::Nothing);
+                    walk.value(ty, slot)
+                }
+            })?;
+            let merges = form == Form::Message || form.is_repeated();
+            let again = if merges { Again::Refused } else { Again::Replaces };
+            emit_fields(walk, vec![Arm { key: marks::noted(number, 0, again), body, absent }]);
+            Ok(())
+        };
+        let (key, value) = walk.entry(
+            slot,
+            |walk, slot| part(walk, 1, key, slot),
+            |walk, slot| {
+                walk.emit(OpKind::Action(&marks::REWIND, 0));
+                part(walk, 2, value, slot)
+            },
+        )?;
+        let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
+        let source = match from {
+            From::MoreElements => Source::Append(&marks::ENTRIES),
+            _ => Source::Dialect(&marks::ENTRIES),
+        };
+        walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 0 });
+        Ok(())
+    }
+}
+
+/// The kernel for all elements at once, if there is one.
+fn slice(walk: &DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>, form: Form) -> Option<&'static SliceKernel> {
+    match form {
+        Form::Unsigned | Form::Signed | Form::Single | Form::Double => repeated::kernel(walk.slice_scalar(ty, slot)?),
+        _ => None,
+    }
+}
+
+/// What the reader does not want is passed over, whatever it is.
+fn unless_sunk(
+    walk: &mut DecodeWalk<'_>,
+    slot: &Slot<'_>,
+    read: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
+) -> Lowered {
+    if slot.place != Place::Sink {
+        return read(walk);
+    }
+    walk.emit(OpKind::Action(&get::SKIP, 0));
+    Ok(())
+}
+
+fn fields(arms: Vec<Arm>) -> OpKind {
+    let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
+    OpKind::Members { dialect: &marks::FIELDS, arms, table }
+}
+
+fn emit_fields(walk: &mut DecodeWalk<'_>, arms: Vec<Arm>) {
+    let op = fields(arms);
+    walk.emit(op);
+}

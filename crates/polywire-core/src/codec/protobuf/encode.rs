@@ -1,0 +1,382 @@
+//! Lowering for encoding.
+
+use alloc::{boxed::Box, sync::Arc, vec};
+use core::cell::Cell;
+
+use super::{
+    get,
+    kinds::{DISCRIMINATOR_NUMBER, Form, field_numbers, tag},
+    put, repeated,
+};
+use crate::{
+    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
+    layout::{Kind, Scalar},
+    program::{
+        Block, OpKind, Order, Overflow, Place, ScalarKernel, Segment, SliceKernel, Source, SymbolKernel, TextForm, Wire,
+    },
+    schema::{Case, DefId, Schema, Type},
+};
+
+/// The dialect.
+pub(super) struct Encode<'a> {
+    schema: &'a Schema,
+    /// How the value that comes next is written. The walk asks for values without saying so.
+    next: Cell<Field>,
+}
+
+/// What stands around a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    /// A field that is left out if its value is what readers take for one that is not there.
+    Unless(u32),
+    /// A field that is always there; what is repeated is in a message of its own, as the elements alone could not say that it is there.
+    Always(u32),
+    /// Only the value.
+    Bare,
+}
+
+type Lowered = Result<(), LowerError>;
+
+impl EncodeDialect for Encode<'_> {
+    fn scalar(&self, walk: &mut EncodeWalk<'_>, _: &Type, wire: Scalar, place: Place) -> Lowered {
+        let form = Form::of_scalar(wire);
+        match (self.next.get(), form) {
+            (Field::Unless(number), Form::Unsigned | Form::Bool) => {
+                unless_zero(walk, place, &put::FIELD_UNSIGNED, number, form)
+            }
+            (Field::Unless(number), Form::Signed) => unless_zero(walk, place, &put::FIELD_SIGNED, number, form),
+            (Field::Unless(number), Form::Single) => unless_zero(walk, place, &put::FIELD_SINGLE, number, form),
+            (Field::Unless(number), Form::Double) => unless_zero(walk, place, &put::FIELD_DOUBLE, number, form),
+            (Field::Unless(number) | Field::Always(number), _) => {
+                literal(walk, &tag(number, form));
+                bare(walk, form, wire, place)
+            }
+            (Field::Bare, _) => bare(walk, form, wire, place),
+        }
+    }
+
+    fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, _: Scalar, place: Place) -> Lowered {
+        let has_zero = match &self.schema.def(id).kind {
+            crate::schema::DefKind::Enum { literals, .. } => literals.iter().any(|literal| literal.value == 0),
+            _ => false,
+        };
+        match self.next.get() {
+            Field::Unless(number) if has_zero => unless_enum_zero(walk, place, number),
+            Field::Unless(number) | Field::Always(number) => {
+                literal(walk, &tag(number, Form::Enum));
+                put_kernel(walk, place, &put::ENUM)
+            }
+            Field::Bare => put_kernel(walk, place, &put::ENUM),
+        }
+    }
+
+    fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {
+        let (bound, utf16_bound) = match ty {
+            Type::String { bound } => (*bound, false),
+            Type::WString { bound } => (*bound, true),
+            _ => (0, false),
+        };
+        self.unless_empty(walk, place, Form::Text, |walk| {
+            let (form, overflow) = (TextForm::Kernel(&get::TEXT), Overflow::Refuse);
+            walk.emit(OpKind::Text { place, form, bound, utf16_bound, overflow, after: 0 });
+            Ok(())
+        })
+    }
+
+    fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Lowered {
+        let overflow = Overflow::Refuse;
+        if *self.schema.resolve(element) == Type::Octet {
+            return self.unless_empty(walk, place, Form::Bytes, |walk| {
+                walk.emit(OpKind::Slice { place, kernel: &put::OCTETS, bound, overflow });
+                Ok(())
+            });
+        }
+        self.repeated(walk, |dialect, walk, number| {
+            let form = Form::of(dialect.schema, element);
+            if !form.is_packed() {
+                return dialect.elements(walk, element, place, bound, number);
+            }
+            let values = walk.block(|walk| {
+                literal(walk, &tag(number, Form::Bytes));
+                dialect.packed(walk, element, place, bound)
+            })?;
+            walk.emit(OpKind::Length(place));
+            walk.emit(OpKind::Switch { arms: vec![(vec![0], Block::default())], otherwise: values });
+            Ok(())
+        })
+    }
+
+    fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, _: &[u32], place: Place) -> Lowered {
+        if *self.schema.resolve(element) == Type::Octet {
+            if let Field::Unless(number) | Field::Always(number) = self.next.get() {
+                literal(walk, &tag(number, Form::Bytes));
+            }
+            walk.emit(OpKind::Slice { place, kernel: &put::OCTETS, bound: 0, overflow: Overflow::Refuse });
+            return Ok(());
+        }
+        self.repeated(walk, |dialect, walk, number| {
+            if !Form::of(dialect.schema, element).is_packed() {
+                return dialect.elements(walk, element, place, 0, number);
+            }
+            literal(walk, &tag(number, Form::Bytes));
+            dialect.packed(walk, element, place, 0)
+        })
+    }
+
+    fn map(&self, walk: &mut EncodeWalk<'_>, key: &Type, value: &Type, bound: u32, place: Place) -> Lowered {
+        if !is_key(self.schema, key) {
+            return Err(walk.unsupported(NO_KEY));
+        }
+        self.repeated(walk, |dialect, walk, number| {
+            let head = put::tag_table(&tag(number, Form::Message)).iter().next().map_or(0, |(word, _)| word as u64);
+            let (key, value) = walk.entry(
+                place,
+                |walk, place| {
+                    walk.emit(OpKind::Action(&put::BEGIN_ENTRY, head));
+                    dialect.field(walk, Field::Always(1), key, |walk| walk.value(key, place))
+                },
+                |walk, place| {
+                    dialect.field(walk, Field::Always(2), value, |walk| walk.value(value, place))?;
+                    walk.emit(OpKind::Action(&put::END_ENTRY, 0));
+                    Ok(())
+                },
+            )?;
+            let (source, overflow) = (Source::Count, Overflow::Refuse);
+            walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 0 });
+            Ok(())
+        })
+    }
+
+    fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Lowered {
+        members.iter().zip(field_numbers(self.schema, id)).try_for_each(|(out, number)| {
+            let ty = &out.member.ty;
+            if !out.member.optional {
+                return self.field(walk, Field::Unless(number), ty, |walk| walk.member(out.member, out.place));
+            }
+            walk.if_present(
+                out,
+                |walk, place| self.field(walk, Field::Always(number), ty, |walk| walk.member(out.member, place)),
+                |_| Ok(()),
+            )
+        })
+    }
+
+    fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowered {
+        let mut numbers = field_numbers(self.schema, union.id).into_iter();
+        walk.union_arms(
+            union,
+            |walk, case, place| {
+                let number = numbers.next().ok_or_else(|| walk.mismatch())?;
+                discriminator(walk, case)?;
+                self.field(walk, Field::Always(number), &case.member.ty, |walk| walk.member(&case.member, place))
+            },
+            |walk| {
+                put_discriminator(walk);
+                Ok(())
+            },
+        )
+    }
+}
+
+const NO_KEY: &str = "in Protobuf a map's key is a string, integer, boolean, character or enum";
+
+/// True if Protobuf can carry maps with such keys.
+pub(super) fn is_key(schema: &Schema, key: &Type) -> bool {
+    matches!(Form::of(schema, key), Form::Text | Form::Bool | Form::Unsigned | Form::Signed | Form::Enum)
+}
+
+impl<'a> Encode<'a> {
+    /// A root that is no message by itself is field 1 of one.
+    pub fn new(schema: &'a Schema) -> Encode<'a> {
+        Encode { schema, next: Cell::new(Field::Always(1)) }
+    }
+
+    /// Emits a value with what is around it.
+    fn field(
+        &self,
+        walk: &mut EncodeWalk<'_>,
+        field: Field,
+        ty: &Type,
+        value: impl FnOnce(&mut EncodeWalk<'_>) -> Lowered,
+    ) -> Lowered {
+        if Form::of(self.schema, ty) != Form::Message {
+            self.next.set(field);
+            return value(walk);
+        }
+        let body = walk.block(value)?;
+        if let Field::Unless(number) | Field::Always(number) = field {
+            literal(walk, &tag(number, Form::Message));
+        }
+        walk.emit(OpKind::Region { dialect: &put::MESSAGE, argument: 0, body });
+        Ok(())
+    }
+
+    /// Emits what is there once for each element: as field of its own number, or as field 1 of a message.
+    fn repeated(
+        &self,
+        walk: &mut EncodeWalk<'_>,
+        fields: impl FnOnce(&Self, &mut EncodeWalk<'_>, u32) -> Lowered,
+    ) -> Lowered {
+        match self.next.get() {
+            Field::Unless(number) => fields(self, walk, number),
+            Field::Always(number) => {
+                let body = walk.block(|walk| fields(self, walk, 1))?;
+                literal(walk, &tag(number, Form::Message));
+                walk.emit(OpKind::Region { dialect: &put::MESSAGE, argument: 0, body });
+                Ok(())
+            }
+            Field::Bare => Err(walk.mismatch()),
+        }
+    }
+
+    /// Emits text or octets with their tag, or nothing where there are none and they may be left out.
+    fn unless_empty(
+        &self,
+        walk: &mut EncodeWalk<'_>,
+        place: Place,
+        form: Form,
+        value: impl FnOnce(&mut EncodeWalk<'_>) -> Lowered,
+    ) -> Lowered {
+        let (number, may_miss) = match self.next.get() {
+            Field::Unless(number) => (number, true),
+            Field::Always(number) => (number, false),
+            Field::Bare => return value(walk),
+        };
+        let there = walk.block(|walk| {
+            literal(walk, &tag(number, form));
+            value(walk)
+        })?;
+        if !may_miss {
+            walk.append(there);
+            return Ok(());
+        }
+        walk.emit(OpKind::Length(place));
+        walk.emit(OpKind::Switch { arms: vec![(vec![0], Block::default())], otherwise: there });
+        Ok(())
+    }
+
+    /// Elements with a tag each.
+    fn elements(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, bound: u32, number: u32) -> Lowered {
+        let element = walk.element(place, |walk, inside| {
+            self.field(walk, Field::Always(number), ty, |walk| walk.value(ty, inside))
+        })?;
+        let (source, overflow) = (Source::Count, Overflow::Refuse);
+        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
+        Ok(())
+    }
+
+    /// Elements behind their length.
+    fn packed(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, bound: u32) -> Lowered {
+        let overflow = Overflow::Refuse;
+        if let Some(kernel) = slice(walk, self.schema, ty, place) {
+            walk.emit(OpKind::Slice { place, kernel, bound, overflow });
+            return Ok(());
+        }
+        let element = walk.element(place, |walk, inside| {
+            self.next.set(Field::Bare);
+            walk.value(ty, inside)
+        })?;
+        let body = walk.block(|walk| {
+            walk.emit(OpKind::Sequence { place, source: Source::Count, element, bound, overflow, min_wire: 0 });
+            Ok(())
+        })?;
+        walk.emit(OpKind::Region { dialect: &put::MESSAGE, argument: 0, body });
+        Ok(())
+    }
+}
+
+/// The kernel for all elements at once, if there is one.
+fn slice(walk: &EncodeWalk<'_>, schema: &Schema, ty: &Type, place: Place) -> Option<&'static SliceKernel> {
+    let scalar = match walk.kind(place)? {
+        Kind::Sequence(sequence) => walk.scalar_node(sequence.element)?,
+        Kind::Array { element, .. } => walk.scalar_node(*element)?,
+        _ => return None,
+    };
+    match Form::of(schema, ty) {
+        Form::Unsigned | Form::Signed | Form::Single | Form::Double => repeated::kernel(scalar),
+        _ => None,
+    }
+}
+
+fn unless_zero(
+    walk: &mut EncodeWalk<'_>,
+    place: Place,
+    kernel: &'static SymbolKernel,
+    number: u32,
+    form: Form,
+) -> Lowered {
+    walk.emit(OpKind::Load(place));
+    if walk.memory_scalar(place)? != kernel.scalar {
+        walk.emit(OpKind::Convert(kernel.scalar));
+    }
+    walk.emit(OpKind::Put(Wire::Symbol(kernel, Arc::new(put::tag_table(&tag(number, form))))));
+    Ok(())
+}
+
+fn unless_enum_zero(walk: &mut EncodeWalk<'_>, place: Place, number: u32) -> Lowered {
+    walk.emit(OpKind::Load(place));
+    if walk.memory_scalar(place)? != Scalar::I64 {
+        walk.emit(OpKind::Convert(Scalar::I64));
+    }
+    let otherwise = walk.block(|walk| {
+        literal(walk, &tag(number, Form::Enum));
+        walk.emit(OpKind::Put(Wire::Kernel(&put::ENUM)));
+        Ok(())
+    })?;
+    walk.emit(OpKind::Switch { arms: vec![(vec![0], Block::default())], otherwise });
+    Ok(())
+}
+
+/// A scalar without its tag.
+fn bare(walk: &mut EncodeWalk<'_>, form: Form, wire: Scalar, place: Place) -> Lowered {
+    let kernel = match form {
+        Form::Bool => &put::BOOL,
+        Form::Signed => &put::SIGNED,
+        Form::Unsigned => &put::UNSIGNED,
+        _ => {
+            if form == Form::Quad {
+                literal(walk, &[16]);
+            }
+            let memory = walk.memory_scalar(place)?;
+            let segment = Segment { place, at: 0, wire, memory, count: 1, order: Order::Little, check: None };
+            walk.emit(OpKind::Run { segments: vec![segment], size: wire.size() as u32 });
+            return Ok(());
+        }
+    };
+    put_kernel(walk, place, kernel)
+}
+
+fn put_kernel(walk: &mut EncodeWalk<'_>, place: Place, kernel: &'static ScalarKernel) -> Lowered {
+    walk.emit(OpKind::Load(place));
+    if walk.memory_scalar(place)? != kernel.scalar {
+        walk.emit(OpKind::Convert(kernel.scalar));
+    }
+    walk.emit(OpKind::Put(Wire::Kernel(kernel)));
+    Ok(())
+}
+
+/// The discriminator, which is in the accumulator, where the case's number does not say it.
+fn discriminator(walk: &mut EncodeWalk<'_>, case: &Case) -> Lowered {
+    let Some(first) = case.labels.first().copied() else {
+        put_discriminator(walk);
+        return Ok(());
+    };
+    if case.labels.len() == 1 && !case.is_default {
+        return Ok(());
+    }
+    let otherwise = walk.block(|walk| {
+        put_discriminator(walk);
+        Ok(())
+    })?;
+    walk.emit(OpKind::Switch { arms: vec![(vec![first], Block::default())], otherwise });
+    Ok(())
+}
+
+fn put_discriminator(walk: &mut EncodeWalk<'_>) {
+    literal(walk, &tag(DISCRIMINATOR_NUMBER, Form::Signed));
+    walk.emit(OpKind::Put(Wire::Kernel(&put::SIGNED)));
+}
+
+fn literal(walk: &mut EncodeWalk<'_>, bytes: &[u8]) {
+    walk.emit(OpKind::Literal(Box::from(bytes)));
+}

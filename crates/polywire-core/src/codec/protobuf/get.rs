@@ -1,0 +1,277 @@
+//! Kernels that read values, whose tag was read and is in [`Input::tag`].
+
+use alloc::string::String;
+
+use super::kinds::{END_GROUP, FIXED32, FIXED64, LENGTH, START_GROUP, VARINT};
+use crate::{
+    layout::Scalar,
+    program::{
+        ActionKernel, Cursor, Elements, FaultKind, Input, Output, ScalarKernel, Status, TextKernel, kernel::WideKernel,
+    },
+};
+
+type Read<T = ()> = Result<T, Status>;
+
+pub(super) static SINGLE: ScalarKernel =
+    ScalarKernel { name: "single", scalar: Scalar::F32, get: single, put: not_written, wide: None };
+pub(super) static DOUBLE: ScalarKernel =
+    ScalarKernel { name: "double", scalar: Scalar::F64, get: double, put: not_written, wide: None };
+pub(super) static QUAD: ScalarKernel = ScalarKernel {
+    name: "quad",
+    scalar: Scalar::F128,
+    get: single,
+    put: not_written,
+    wide: Some(WideKernel { get: quad, put: not_written_wide }),
+};
+pub(super) static TEXT: TextKernel = TextKernel { name: "text", get: text, put: super::put::put_text };
+/// Passes over a value.
+pub(super) static SKIP: ActionKernel = ActionKernel { name: "skip", get: skip_action, put: put_no_action };
+
+/// A varint, of which nearly all have one or two bytes.
+#[inline(always)]
+pub(super) fn varint(input: &mut Input<'_>) -> Read<u64> {
+    match input.rest() {
+        [byte @ 0..0x80, ..] => {
+            input.seek(input.position() + 1);
+            Ok(u64::from(*byte))
+        }
+        [low, high @ 0..0x80, ..] => {
+            input.seek(input.position() + 2);
+            Ok(u64::from(*low & 0x7F) | u64::from(*high) << 7)
+        }
+        _ => long_varint(input),
+    }
+}
+
+fn long_varint(input: &mut Input<'_>) -> Read<u64> {
+    let mut value = 0u64;
+    let rest = input.rest();
+    for (i, byte) in rest.iter().take(10).enumerate() {
+        value |= u64::from(byte & 0x7F) << (7 * i as u32);
+        if *byte < 0x80 {
+            if i == 9 && *byte > 1 {
+                return Err(input.fail(FaultKind::OutOfRange, 64, 70));
+            }
+            input.seek(input.position() + i + 1);
+            return Ok(value);
+        }
+    }
+    Err(match rest.len() < 10 {
+        true => input.fail(FaultKind::Truncated, rest.len() as u64 + 1, rest.len() as u64),
+        false => input.fail(FaultKind::OutOfRange, 64, 70),
+    })
+}
+
+/// Refuses a value of another wire type than the tag says.
+#[inline(always)]
+pub(super) fn expect(input: &mut Input<'_>, wire_type: u32) -> Read {
+    match input.tag & 7 == wire_type {
+        true => Ok(()),
+        false => Err(input.fail(FaultKind::WrongKind, wire_type.into(), u64::from(input.tag & 7))),
+    }
+}
+
+/// The length of what comes next, which is there.
+#[inline(always)]
+pub(super) fn length(input: &mut Input<'_>) -> Read<usize> {
+    let start = input.position();
+    let len = varint(input)?;
+    match usize::try_from(len) {
+        Ok(len) if len <= input.remaining() => Ok(len),
+        _ => {
+            let left = input.remaining() as u64;
+            input.seek(start);
+            Err(input.fail(FaultKind::BadLength, left, len))
+        }
+    }
+}
+
+/// Length and bytes.
+#[inline(always)]
+pub(super) fn bytes<'a>(input: &mut Input<'a>) -> Read<&'a [u8]> {
+    expect(input, LENGTH)?;
+    let len = length(input)?;
+    input.take(len)
+}
+
+#[inline(always)]
+pub(super) fn fixed<const N: usize>(input: &mut Input<'_>) -> Read<[u8; N]> {
+    match input.rest().first_chunk::<N>() {
+        Some(bytes) => {
+            input.seek(input.position() + N);
+            Ok(*bytes)
+        }
+        None => Err(input.fail(FaultKind::Truncated, N as u64, input.remaining() as u64)),
+    }
+}
+
+#[inline(always)]
+fn give(read: Read<u64>, value: &mut u64) -> Status {
+    match read {
+        Ok(word) => {
+            *value = word;
+            Status::Ok
+        }
+        Err(failed) => failed,
+    }
+}
+
+pub(super) extern "C" fn boolean(input: &mut Input<'_>, value: &mut u64) -> Status {
+    give(expect(input, VARINT).and_then(|()| varint(input)).map(|word| u64::from(word != 0)), value)
+}
+
+pub(super) extern "C" fn unsigned(input: &mut Input<'_>, value: &mut u64) -> Status {
+    give(expect(input, VARINT).and_then(|()| varint(input)), value)
+}
+
+pub(super) extern "C" fn enumeration(input: &mut Input<'_>, value: &mut u64) -> Status {
+    unsigned(input, value)
+}
+
+pub(super) extern "C" fn signed(input: &mut Input<'_>, value: &mut u64) -> Status {
+    give(expect(input, VARINT).and_then(|()| varint(input)).map(|word| unzigzag(word) as u64), value)
+}
+
+#[inline(always)]
+pub(super) fn unzigzag(word: u64) -> i64 {
+    (word >> 1) as i64 ^ -((word & 1) as i64)
+}
+
+extern "C" fn single(input: &mut Input<'_>, value: &mut u64) -> Status {
+    give(expect(input, FIXED32).and_then(|()| fixed(input)).map(|bytes| u32::from_le_bytes(bytes).into()), value)
+}
+
+extern "C" fn double(input: &mut Input<'_>, value: &mut u64) -> Status {
+    give(expect(input, FIXED64).and_then(|()| fixed(input)).map(u64::from_le_bytes), value)
+}
+
+fn quad(input: &mut Input<'_>) -> Read<u128> {
+    let octets = bytes(input)?;
+    match octets.first_chunk::<16>() {
+        Some(bits) if octets.len() == 16 => Ok(u128::from_le_bytes(*bits)),
+        _ => Err(input.fail(FaultKind::Count, 16, octets.len() as u64)),
+    }
+}
+
+fn text(input: &mut Input<'_>, string: Option<&mut String>) -> Status {
+    let bytes = match bytes(input) {
+        Ok(bytes) => bytes,
+        Err(failed) => return failed,
+    };
+    match core::str::from_utf8(bytes) {
+        Ok(text) => string.map_or(Status::Ok, |string| input.set_text(string, text)),
+        Err(error) => {
+            input.seek(input.position() - (bytes.len() - error.valid_up_to()));
+            input.fail(FaultKind::BadText, 0, 0)
+        }
+    }
+}
+
+pub(super) fn octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
+    let read = bytes(input).and_then(|octets| {
+        if let Some(room) = elements.spare(input, octets.len())?.get_mut(..octets.len()) {
+            room.copy_from_slice(octets);
+        }
+        elements.take(octets.len());
+        Ok(())
+    });
+    done(read)
+}
+
+pub(super) fn done(read: Read) -> Status {
+    read.map_or_else(|failed| failed, |()| Status::Ok)
+}
+
+pub(super) extern "C" fn begin_message(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    match open(input) {
+        Ok(outer) => {
+            cursor.0[0] = outer as u64;
+            Status::Ok
+        }
+        Err(failed) => failed,
+    }
+}
+
+/// Narrows the input to a message or what is packed, and gives the outer end.
+#[inline(always)]
+pub(super) fn open(input: &mut Input<'_>) -> Read<usize> {
+    expect(input, LENGTH)?;
+    let len = length(input)?;
+    // The length was compared with what is left.
+    input.limit_end(input.position() + len).ok_or(Status::Failed)
+}
+
+pub(super) extern "C" fn begin_root(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    cursor.0[0] = input.end() as u64;
+    Status::Ok
+}
+
+/// What is left of a message is of no interest.
+pub(super) extern "C" fn end_message(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    input.seek(input.end());
+    input.restore_end(cursor.0[0] as usize);
+    Status::Ok
+}
+
+/// Reads a tag; a field has no number 0.
+#[inline(always)]
+pub(super) fn tag(input: &mut Input<'_>) -> Read<u32> {
+    let start = input.position();
+    let tag = varint(input)?;
+    match u32::try_from(tag) {
+        Ok(tag) if tag >= 8 => Ok(tag),
+        _ => {
+            input.seek(start);
+            Err(input.fail(FaultKind::Syntax, 8, tag))
+        }
+    }
+}
+
+/// Passes over a value with a tag.
+pub(super) fn skip(input: &mut Input<'_>, tag: u32) -> Read {
+    match tag & 7 {
+        VARINT => varint(input).map(|_| ()),
+        FIXED64 => input.take(8).map(|_| ()),
+        FIXED32 => input.take(4).map(|_| ()),
+        LENGTH => {
+            let len = length(input)?;
+            input.take(len).map(|_| ())
+        }
+        START_GROUP => skip_group(input, tag >> 3),
+        other => Err(input.fail(FaultKind::Syntax, 0, other.into())),
+    }
+}
+
+/// Groups are out of use, and say their end by a tag.
+fn skip_group(input: &mut Input<'_>, number: u32) -> Read {
+    if input.enter() == Status::Failed {
+        return Err(Status::Failed);
+    }
+    loop {
+        let inside = tag(input)?;
+        match inside & 7 == END_GROUP {
+            true if inside >> 3 == number => break,
+            true => return Err(input.fail(FaultKind::Syntax, number.into(), u64::from(inside >> 3))),
+            false => skip(input, inside)?,
+        }
+    }
+    input.leave();
+    Ok(())
+}
+
+extern "C" fn skip_action(input: &mut Input<'_>, _: u64) -> Status {
+    let tag = input.tag;
+    done(skip(input, tag))
+}
+
+extern "C" fn put_no_action(_: &mut Output<'_>, _: u64) -> Status {
+    Status::Ok
+}
+
+extern "C" fn not_written(output: &mut Output<'_>, _: u64) -> Status {
+    output.fail(FaultKind::Unrepresentable, 0, 0)
+}
+
+fn not_written_wide(output: &mut Output<'_>, _: u128) -> Status {
+    output.fail(FaultKind::Unrepresentable, 0, 0)
+}

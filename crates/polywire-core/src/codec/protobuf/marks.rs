@@ -1,0 +1,275 @@
+//! Kernels for what stands around values: fields, elements, entries, unions.
+
+use super::{
+    get::{done, open, skip, tag, unzigzag, varint},
+    kinds::{DISCRIMINATOR_NUMBER, FIXED32, FIXED64, LENGTH, VARINT},
+};
+use crate::{
+    layout::Scalar,
+    program::{
+        ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberKey, MemberTable, Output, SequenceDialect, Status,
+        SymbolKernel, SymbolTable,
+    },
+};
+
+type Read<T = ()> = Result<T, Status>;
+
+/// The fields of a message, up to its end.
+pub(super) static FIELDS: MemberDialect = MemberDialect {
+    name: "fields",
+    begin: nothing,
+    next: next_field,
+    after: nothing,
+    skip: skip_field,
+    refuse_duplicates: false,
+};
+
+/// Fields that one message can have of those whose second coming is another thing than the first.
+pub(super) const MAX_NOTED: usize = 192;
+
+/// What comes a second time: see [`noted`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    /// The later value stands.
+    Replaces,
+    /// It is refused: values that would have to be merged.
+    Refused,
+    /// Another arm has it.
+    Arm(u32),
+}
+
+/// The key of a field that is noted as the `rank`th of those whose second coming matters.
+pub(super) fn noted(number: u32, rank: usize, again: Again) -> MemberKey {
+    let arm = match again {
+        Again::Replaces => return MemberKey { id: number, name: [].into() },
+        Again::Refused => u32::MAX,
+        Again::Arm(arm) => arm,
+    };
+    let [a, b, c, d] = arm.to_le_bytes();
+    MemberKey { id: number, name: [rank as u8, a, b, c, d].into() }
+}
+
+extern "C" fn nothing(_: &mut Input<'_>, _: &mut Cursor) -> Status {
+    Status::Ok
+}
+
+extern "C" fn next_field(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Status {
+    if input.remaining() == 0 {
+        *arm = MemberTable::END;
+        return Status::Ok;
+    }
+    input.tag = match tag(input) {
+        Ok(tag) => tag,
+        Err(failed) => return failed,
+    };
+    *arm = table.by_id(input.tag >> 3, *arm);
+    match table.keys().get(*arm as usize).map(|key| &*key.name) {
+        None | Some([]) => Status::Ok,
+        Some(note) => come_again(input, cursor, note, arm),
+    }
+}
+
+/// Notes that a field was met, or finds what to do with it when it was met before.
+fn come_again(input: &mut Input<'_>, cursor: &mut Cursor, note: &[u8], arm: &mut u64) -> Status {
+    let [rank, a, b, c, d] = note else { return Status::Ok };
+    let Some(word) = cursor.0.get_mut(usize::from(rank / 64)) else { return Status::Ok };
+    let bit = 1 << (rank % 64);
+    if *word & bit == 0 {
+        *word |= bit;
+        return Status::Ok;
+    }
+    match u32::from_le_bytes([*a, *b, *c, *d]) {
+        u32::MAX => input.fail(FaultKind::DuplicateMember, 0, 0),
+        again => {
+            *arm = again.into();
+            Status::Ok
+        }
+    }
+}
+
+extern "C" fn skip_field(input: &mut Input<'_>, _: &mut Cursor) -> Status {
+    let tag = input.tag;
+    done(skip(input, tag))
+}
+
+/// The elements of a repeated field, as long as no other field stands between them: packed ones of a wire type, or those that are not.
+pub(super) fn elements(wire_type: u32) -> &'static SequenceDialect {
+    static VARINTS: SequenceDialect =
+        SequenceDialect { name: "varints", begin: begin_elements, next: next_element::<VARINT> };
+    static SINGLES: SequenceDialect =
+        SequenceDialect { name: "singles", begin: begin_elements, next: next_element::<FIXED32> };
+    static DOUBLES: SequenceDialect =
+        SequenceDialect { name: "doubles", begin: begin_elements, next: next_element::<FIXED64> };
+    static OTHERS: SequenceDialect =
+        SequenceDialect { name: "elements", begin: begin_elements, next: next_element::<LENGTH> };
+    match wire_type {
+        VARINT => &VARINTS,
+        FIXED32 => &SINGLES,
+        FIXED64 => &DOUBLES,
+        _ => &OTHERS,
+    }
+}
+
+/// The tag was read.
+const AT_VALUE: u64 = 0;
+/// Inside a packed field, whose outer end is kept.
+const PACKED: u64 = 1;
+/// Behind a value.
+const BEHIND: u64 = 2;
+
+extern "C" fn begin_elements(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+    cursor.0 = [AT_VALUE, input.tag.into(), 0];
+    Status::Ok
+}
+
+extern "C" fn next_element<const WIRE_TYPE: u32>(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
+    match has_more::<WIRE_TYPE>(input, cursor) {
+        Ok(has) => {
+            *more = has.into();
+            Status::Ok
+        }
+        Err(failed) => failed,
+    }
+}
+
+fn has_more<const WIRE_TYPE: u32>(input: &mut Input<'_>, cursor: &mut Cursor) -> Read<bool> {
+    let [state, field, outer] = &mut cursor.0;
+    loop {
+        match *state {
+            AT_VALUE if WIRE_TYPE != LENGTH && input.tag & 7 == LENGTH => {
+                *outer = open(input)? as u64;
+                *state = PACKED;
+            }
+            AT_VALUE => {
+                *state = BEHIND;
+                return Ok(true);
+            }
+            PACKED if input.remaining() > 0 => {
+                input.tag = *field as u32 & !7 | WIRE_TYPE;
+                return Ok(true);
+            }
+            PACKED => {
+                input.restore_end(*outer as usize);
+                *state = BEHIND;
+            }
+            _ => {
+                if !same_field(input, *field as u32)? {
+                    return Ok(false);
+                }
+                *state = AT_VALUE;
+            }
+        }
+    }
+}
+
+/// Reads the next tag, if it is of the same field.
+#[inline]
+pub(super) fn same_field(input: &mut Input<'_>, field: u32) -> Read<bool> {
+    if input.remaining() == 0 {
+        return Ok(false);
+    }
+    let start = input.position();
+    let next = tag(input)?;
+    if next >> 3 == field >> 3 {
+        input.tag = next;
+        return Ok(true);
+    }
+    input.seek(start);
+    Ok(false)
+}
+
+/// The entries of a map, as long as no other field stands between them. Each is a message, in which key and value may stand in any order:
+/// so each is looked for from the start, which the input's origin says.
+pub(super) static ENTRIES: SequenceDialect =
+    SequenceDialect { name: "entries", begin: begin_elements, next: next_entry };
+
+/// Back to where the entry begins, for its value.
+pub(super) static REWIND: ActionKernel = ActionKernel { name: "rewind", get: rewind, put: put_no_action };
+
+extern "C" fn next_entry(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
+    match has_entry(input, cursor) {
+        Ok(has) => {
+            *more = has.into();
+            Status::Ok
+        }
+        Err(failed) => failed,
+    }
+}
+
+fn has_entry(input: &mut Input<'_>, cursor: &mut Cursor) -> Read<bool> {
+    let [state, field, outer] = &mut cursor.0;
+    if *state != AT_VALUE {
+        input.seek(input.end());
+        input.restore_end(*outer as usize);
+        if !same_field(input, *field as u32)? {
+            return Ok(false);
+        }
+    }
+    *state = PACKED;
+    *outer = open(input)? as u64;
+    input.replace_origin(input.position());
+    Ok(true)
+}
+
+extern "C" fn rewind(input: &mut Input<'_>, _: u64) -> Status {
+    let start = input.replace_origin(0);
+    input.seek(start);
+    Status::Ok
+}
+
+extern "C" fn put_no_action(_: &mut Output<'_>, _: u64) -> Status {
+    Status::Ok
+}
+
+/// What selects the case of the union whose message it is. The position stays where it is. The names in the table are the cases' numbers.
+pub(super) static SELECTOR: SymbolKernel =
+    SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector, put: put_no_symbol };
+
+extern "C" fn selector(input: &mut Input<'_>, table: &SymbolTable, selected: &mut u64) -> Status {
+    let start = input.position();
+    match select(input, table) {
+        Ok(Some(label)) => {
+            *selected = label as u64;
+            input.seek(start);
+            Status::Ok
+        }
+        Ok(None) => {
+            input.seek(start);
+            input.fail(FaultKind::UnknownCase, 0, 0)
+        }
+        Err(failed) => failed,
+    }
+}
+
+/// The discriminator, or else the label of the case that comes last.
+fn select(input: &mut Input<'_>, table: &SymbolTable) -> Read<Option<i64>> {
+    let (mut said, mut chosen) = (None, None);
+    while input.remaining() > 0 {
+        let tag = tag(input)?;
+        if tag == DISCRIMINATOR_NUMBER << 3 | VARINT {
+            said = Some(unzigzag(varint(input)?));
+            continue;
+        }
+        let (digits, len) = number_name(tag >> 3);
+        chosen = digits.get(..len).and_then(|name| table.value(name)).or(chosen);
+        skip(input, tag)?;
+    }
+    Ok(said.or(chosen))
+}
+
+/// A field's number as a name: its digits, the last first.
+pub(super) fn number_name(mut number: u32) -> ([u8; 10], usize) {
+    let mut digits = [0; 10];
+    for (i, digit) in digits.iter_mut().enumerate() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return (digits, i + 1);
+        }
+    }
+    (digits, 10)
+}
+
+extern "C" fn put_no_symbol(output: &mut Output<'_>, _: &SymbolTable, _: u64) -> Status {
+    output.fail(FaultKind::Unrepresentable, 0, 0)
+}

@@ -1,0 +1,68 @@
+//! Protobuf's wire format, as proto3 messages have it.
+//!
+//! `spec/protobuf.md` has the mapping, and `polywire idl proto` writes the messages for peers that have `protoc`. A structure is a message;
+//! its fields' numbers are [`field_numbers`].
+
+use alloc::sync::Arc;
+
+use super::{Codec, LowerError, OptionSpec, Options, Properties, lower};
+use crate::{layout::Layout, program::Program, schema::Schema};
+
+mod decode;
+mod encode;
+mod get;
+mod kinds;
+mod marks;
+mod put;
+mod repeated;
+
+pub use kinds::{DISCRIMINATOR_NUMBER, field_numbers};
+
+/// The codec `protobuf`.
+pub static PROTOBUF: Protobuf = Protobuf;
+
+/// See [`PROTOBUF`].
+pub struct Protobuf;
+
+static PROPERTIES: Properties = Properties {
+    summary: "Protobuf: numbered fields, as proto3 messages have them",
+    text: false,
+    self_describing: false,
+    stateful: false,
+    typical_use: "peers that have proto files, and types that grow",
+    specification: "protobuf.dev, encoding and proto3",
+};
+
+impl Codec for Protobuf {
+    fn name(&self) -> &'static str {
+        "protobuf"
+    }
+
+    fn properties(&self) -> &'static Properties {
+        &PROPERTIES
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        &[]
+    }
+
+    fn lower_encode(&self, _: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+        lower::encode::lower(&encode::Encode::new(schema), schema, layout)
+    }
+
+    fn lower_decode(
+        &self,
+        _: &Options,
+        writer: &Schema,
+        reader: &Schema,
+        layout: &Arc<Layout>,
+    ) -> Result<Program, LowerError> {
+        let dialect = decode::Decode::new(writer);
+        let mut program = lower::decode::lower(&dialect, writer, reader, layout)?;
+        program.root = match kinds::is_message(writer, writer.root()) {
+            true => decode::message_root(program.root),
+            false => dialect.wrapped_root(program.root),
+        };
+        Ok(program)
+    }
+}

@@ -1,0 +1,201 @@
+//! All elements of sequences and arrays of plain numbers at once.
+
+use super::{
+    get::{done, fixed, open, unzigzag, varint},
+    kinds::{FIXED32, FIXED64, Form, LENGTH, VARINT},
+    marks::same_field,
+    put::{put_varint, zigzag},
+};
+use crate::{
+    layout::Scalar,
+    program::{Elements, FaultKind, Input, Output, SliceKernel, Status},
+};
+
+/// The kernel for packed elements of a scalar; none for those that are no plain numbers.
+pub(super) fn kernel(scalar: Scalar) -> Option<&'static SliceKernel> {
+    Some(match scalar {
+        Scalar::U8 => Packed::<u8>::KERNEL,
+        Scalar::I8 => Packed::<i8>::KERNEL,
+        Scalar::U16 => Packed::<u16>::KERNEL,
+        Scalar::I16 => Packed::<i16>::KERNEL,
+        Scalar::U32 => Packed::<u32>::KERNEL,
+        Scalar::I32 => Packed::<i32>::KERNEL,
+        Scalar::U64 => Packed::<u64>::KERNEL,
+        Scalar::I64 => Packed::<i64>::KERNEL,
+        Scalar::F32 => Packed::<f32>::KERNEL,
+        Scalar::F64 => Packed::<f64>::KERNEL,
+        Scalar::Bool | Scalar::F128 => return None,
+    })
+}
+
+struct Packed<T>(core::marker::PhantomData<T>);
+
+impl<T: Number> Packed<T> {
+    const KERNEL: &'static SliceKernel =
+        &SliceKernel { name: "packed", scalar: T::SCALAR, get: get::<T>, put: put::<T> };
+}
+
+/// A number in memory.
+trait Number: Copy + 'static {
+    const SCALAR: Scalar;
+    fn of_varint(word: u64) -> Option<Self>;
+    fn varint(self) -> u64;
+    fn of_bytes(bytes: &[u8]) -> Self;
+    fn to_bytes(self, bytes: &mut [u8]);
+}
+
+macro_rules! numbers {
+    ($($number:ident $scalar:ident $of_varint:expr, $varint:expr;)*) => {$(
+        impl Number for $number {
+            const SCALAR: Scalar = Scalar::$scalar;
+
+            #[inline(always)]
+            fn of_varint(word: u64) -> Option<$number> {
+                let of: fn(u64) -> Option<$number> = $of_varint;
+                of(word)
+            }
+
+            #[inline(always)]
+            fn varint(self) -> u64 {
+                let varint: fn($number) -> u64 = $varint;
+                varint(self)
+            }
+
+            #[inline(always)]
+            fn of_bytes(bytes: &[u8]) -> $number {
+                bytes.first_chunk().map_or(Default::default(), |bytes| $number::from_ne_bytes(*bytes))
+            }
+
+            #[inline(always)]
+            fn to_bytes(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_ne_bytes());
+            }
+        }
+    )*};
+}
+
+numbers! {
+    u8 U8 |word| word.try_into().ok(), |n| n.into();
+    u16 U16 |word| word.try_into().ok(), |n| n.into();
+    u32 U32 |word| word.try_into().ok(), |n| n.into();
+    u64 U64 Some, |n| n;
+    i8 I8 |word| unzigzag(word).try_into().ok(), |n| zigzag(n.into());
+    i16 I16 |word| unzigzag(word).try_into().ok(), |n| zigzag(n.into());
+    i32 I32 |word| unzigzag(word).try_into().ok(), |n| zigzag(n.into());
+    i64 I64 |word| Some(unzigzag(word)), zigzag;
+    f32 F32 |word| u32::try_from(word).ok().map(f32::from_bits), |n| n.to_bits().into();
+    f64 F64 |word| Some(f64::from_bits(word)), f64::to_bits;
+}
+
+fn wire_type<T: Number>() -> u32 {
+    Form::of_scalar(T::SCALAR).wire_type()
+}
+
+/// Reads elements as long as no other field stands between them, packed or not.
+fn get<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
+    done(read::<T>(input, elements))
+}
+
+fn read<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
+    loop {
+        let field = input.tag;
+        match field & 7 {
+            LENGTH => {
+                let outer = open(input)?;
+                packed::<T>(input, elements)?;
+                input.restore_end(outer);
+            }
+            other if other == wire_type::<T>() => one::<T>(input, elements)?,
+            other => return Err(input.fail(FaultKind::WrongKind, wire_type::<T>().into(), other.into())),
+        }
+        if !same_field(input, field)? {
+            return Ok(());
+        }
+    }
+}
+
+fn packed<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
+    let (size, rest) = (T::SCALAR.size(), input.rest());
+    if wire_type::<T>() != VARINT {
+        let count = rest.len() / size;
+        if count * size != rest.len() {
+            return Err(input.fail(FaultKind::BadLength, (count * size) as u64, rest.len() as u64));
+        }
+        let room = elements.spare(input, count)?;
+        copy(rest, room.get_mut(..rest.len()).unwrap_or_default(), size);
+        elements.take(count);
+        return input.take(rest.len()).map(|_| ());
+    }
+    // Each varint ends with a byte whose top bit is not set.
+    let count = rest.iter().filter(|byte| **byte < 0x80).count();
+    let room = elements.spare(input, count)?;
+    for element in room.get_mut(..count * size).unwrap_or_default().chunks_exact_mut(size) {
+        number::<T>(input)?.to_bytes(element);
+    }
+    elements.take(count);
+    match input.remaining() {
+        0 => Ok(()),
+        left => Err(input.fail(FaultKind::Truncated, left as u64 + 1, left as u64)),
+    }
+}
+
+/// Little endian to the host's order, or the other way round.
+fn copy(from: &[u8], to: &mut [u8], size: usize) {
+    if cfg!(target_endian = "little") {
+        to.copy_from_slice(from);
+    } else {
+        let pieces = from.chunks_exact(size).zip(to.chunks_exact_mut(size));
+        pieces.for_each(|(from, to)| from.iter().rev().zip(to).for_each(|(from, to)| *to = *from));
+    }
+}
+
+fn one<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
+    let value = match wire_type::<T>() {
+        FIXED32 => T::of_varint(u32::from_le_bytes(fixed(input)?).into()),
+        FIXED64 => T::of_varint(u64::from_le_bytes(fixed(input)?)),
+        _ => Some(number::<T>(input)?),
+    };
+    let room = elements.spare(input, 1)?.get_mut(..T::SCALAR.size());
+    if let (Some(value), Some(room)) = (value, room) {
+        value.to_bytes(room);
+    }
+    elements.take(1);
+    Ok(())
+}
+
+#[inline(always)]
+fn number<T: Number>(input: &mut Input<'_>) -> Result<T, Status> {
+    let start = input.position();
+    let word = varint(input)?;
+    match T::of_varint(word) {
+        Some(number) => Ok(number),
+        None => {
+            input.seek(start);
+            Err(input.fail(FaultKind::OutOfRange, 8 * T::SCALAR.size() as u64, word))
+        }
+    }
+}
+
+/// Length and elements; the tag is written.
+fn put<T: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
+    let size = T::SCALAR.size();
+    if wire_type::<T>() != VARINT {
+        return match put_varint(output, elements.len() as u64) {
+            Status::Ok => output.put_with(elements.len(), |room| {
+                copy(elements, room, size);
+                elements.len()
+            }),
+            failed => failed,
+        };
+    }
+    let start = output.position();
+    if output.put_word(0, 1) == Status::Failed {
+        return Status::Failed;
+    }
+    for element in elements.chunks_exact(size) {
+        if put_varint(output, T::of_bytes(element).varint()) == Status::Failed {
+            return Status::Failed;
+        }
+    }
+    super::put::close(output, start, 1)
+}

@@ -1,0 +1,67 @@
+//! The codec `xml-dom`: the same XML, read into a tree first. It is there to be compared with.
+
+use alloc::sync::Arc;
+
+use super::{OPTIONS, decode_program, encode_program};
+use crate::{
+    codec::{Codec, LowerError, OptionSpec, Options, Properties},
+    layout::Layout,
+    program::{
+        Input, Program, Status,
+        adapter::{Adapter, Events},
+        kernels::xml::{build, emit},
+    },
+    schema::Schema,
+};
+
+/// The codec `xml-dom`.
+pub static XML_DOM: XmlDom = XmlDom;
+
+/// See [`XML_DOM`].
+pub struct XmlDom;
+
+impl Codec for XmlDom {
+    fn name(&self) -> &'static str {
+        "xml-dom"
+    }
+
+    fn properties(&self) -> &'static Properties {
+        &Properties {
+            summary: "XML as the codec xml writes it, read into a tree first",
+            text: true,
+            self_describing: true,
+            stateful: false,
+            typical_use: "comparing the two ways to read XML",
+            specification: "XML 1.0, fifth edition; spec/xml.md",
+        }
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        OPTIONS
+    }
+
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+        encode_program(options, schema, layout)
+    }
+
+    fn lower_decode(
+        &self,
+        _: &Options,
+        writer: &Schema,
+        reader: &Schema,
+        layout: &Arc<Layout>,
+    ) -> Result<Program, LowerError> {
+        let mut program = decode_program(writer, reader, layout)?;
+        program.adapter = Some(&TREE);
+        Ok(program)
+    }
+}
+
+static TREE: Adapter = Adapter { name: "xml tree", run: through_tree };
+
+fn through_tree(input: &mut Input<'_>, events: &mut Events) -> Status {
+    events.write(input, |input, output, marks, nodes| match build(input, nodes) {
+        Ok(()) => emit(input, nodes, output, marks),
+        Err(status) => status,
+    })
+}

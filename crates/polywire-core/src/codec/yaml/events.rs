@@ -1,0 +1,400 @@
+//! What comes in front of the program: the message as JSON. What we write ourselves is read by a reader of its own; all else by
+//! `saphyr-parser`, which passes the YAML test suite, event by event.
+
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
+
+use crate::program::{
+    FaultKind, Input, Output, Status,
+    adapter::{Adapter, Events, Marks},
+    kernels::{json, yaml},
+};
+
+pub(super) static EVENTS: Adapter = Adapter { name: "yaml events", run };
+
+fn run(input: &mut Input<'_>, events: &mut Events) -> Status {
+    events.write(input, |input, output, marks, _| {
+        let text = match printable(input) {
+            Ok(text) => text,
+            Err(status) => return status,
+        };
+        if let Some(status) = yaml::read(text, output, marks) {
+            return status;
+        }
+        output.truncate(0);
+        marks.clear();
+        all_of_yaml(input, text, output, marks).err().unwrap_or(Status::Ok)
+    })
+}
+
+/// The message as text, of characters that YAML allows (section 5.1). A byte order mark in front is passed over.
+fn printable<'a>(input: &mut Input<'a>) -> Result<&'a str, Status> {
+    let bytes = input.message();
+    let fail = |input: &mut Input<'_>, at: usize, kind: FaultKind| {
+        input.seek(at);
+        Err(input.fail(kind, 0, bytes.get(at).copied().unwrap_or(0).into()))
+    };
+    let text = match core::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => return fail(input, error.valid_up_to(), FaultKind::BadText),
+    };
+    let unprintable = |pair: &(usize, char)| {
+        matches!(pair.1, '\0'..='\u{8}' | '\u{B}' | '\u{C}' | '\u{E}'..='\u{1F}' | '\u{7F}'..='\u{84}' | '\u{86}'..='\u{9F}'
+            | '\u{FFFE}' | '\u{FFFF}')
+    };
+    // Almost always there is nothing to look at more closely.
+    let suspicious = |b: &u8| (*b < b' ' && *b != b'\n') || matches!(*b, 0x7F | 0xC2 | 0xEF);
+    if bytes.iter().any(suspicious)
+        && let Some((at, _)) = text.char_indices().find(unprintable)
+    {
+        return fail(input, at, FaultKind::BadText);
+    }
+    Ok(text)
+}
+
+/// What an open collection waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Element,
+    Key,
+    Value,
+}
+
+struct Writer<'w, 'i, 'o, 'e> {
+    input: &'w mut Input<'i>,
+    output: &'w mut Output<'o>,
+    marks: &'w mut Marks<'e>,
+    levels: [Level; yaml::MAX_DEPTH],
+    depth: usize,
+    /// Nothing was written in the innermost collection yet.
+    first: bool,
+    places: Places<'w>,
+}
+
+fn all_of_yaml(
+    input: &mut Input<'_>,
+    text: &str,
+    output: &mut Output<'_>,
+    marks: &mut Marks<'_>,
+) -> Result<(), Status> {
+    match input.charge(parser_bytes(text)) {
+        Status::Ok => {}
+        status => return Err(status),
+    }
+    let levels = [Level::Element; yaml::MAX_DEPTH];
+    let places = Places { text, index: 0, byte: 0 };
+    let mut writer = Writer { input, output, marks, levels, depth: 0, first: true, places };
+    let mut documents = 0;
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|error| writer.wrong(&error))?;
+        documents += usize::from(matches!(event, Event::DocumentStart(_)));
+        if documents > 1 {
+            return Err(writer.fail(&span, FaultKind::Trailing));
+        }
+        writer.event(event, &span)?;
+    }
+    if documents == 0 {
+        return Err(writer.input.fail(FaultKind::Truncated, 1, 0));
+    }
+    Ok(())
+}
+
+/// Memory that the parser may take: it keeps all tokens of a flow collection until it knows that it is no key. Measured are up to 320 bytes
+/// each, while they are moved to a larger block; a mark and the scalar beside it are two.
+fn parser_bytes(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    if !bytes.iter().any(|b| matches!(b, b'[' | b'{')) {
+        return 0;
+    }
+    let is_mark = |b: &&u8| matches!(b, b',' | b'[' | b']' | b'{' | b'}' | b':' | b'?' | b'&' | b'!' | b'*');
+    bytes.iter().filter(is_mark).count().saturating_mul(2 * 320)
+}
+
+impl Writer<'_, '_, '_, '_> {
+    fn event(&mut self, event: Event<'_>, span: &Span) -> Result<(), Status> {
+        match event {
+            Event::Scalar(text, style, _, tag) => self.scalar(&text, style, tag.as_deref(), span),
+            Event::SequenceStart(_, tag) => self.open(b"[", Level::Element, tag.as_deref(), "seq", span),
+            Event::MappingStart(_, tag) => self.open(b"{", Level::Key, tag.as_deref(), "map", span),
+            Event::SequenceEnd => self.close(b"]"),
+            Event::MappingEnd => self.close(b"}"),
+            // What an alias repeats could be repeated again and again.
+            Event::Alias(_) => Err(self.fail(span, FaultKind::Forbidden)),
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
+                Ok(())
+            }
+        }
+    }
+
+    fn level(&self) -> Option<Level> {
+        self.levels.get(self.depth.checked_sub(1)?).copied()
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Status> {
+        done(self.output.put(bytes))
+    }
+
+    /// What goes in front of a value or key: true if it is a key.
+    fn begin(&mut self, span: &Span) -> Result<bool, Status> {
+        let level = self.level();
+        if !self.first && level != Some(Level::Value) {
+            self.put(b",")?;
+        }
+        self.first = false;
+        let source = self.places.byte_of(span.start.index());
+        self.marks.note(self.output, source);
+        Ok(level == Some(Level::Key))
+    }
+
+    /// Behind a value or key.
+    fn end(&mut self) -> Result<(), Status> {
+        let next = match self.level() {
+            Some(Level::Key) => {
+                self.put(b":")?;
+                Level::Value
+            }
+            Some(Level::Value) => Level::Key,
+            _ => return Ok(()),
+        };
+        if let Some(level) = self.depth.checked_sub(1).and_then(|last| self.levels.get_mut(last)) {
+            *level = next;
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, bracket: &[u8], level: Level, tag: Option<&Tag>, kind: &str, span: &Span) -> Result<(), Status> {
+        if tag.is_some_and(|tag| !is_unspecific(tag) && !is_core(tag, kind)) {
+            return Err(self.fail(span, FaultKind::Forbidden));
+        }
+        if self.begin(span)? {
+            // Keys are scalars.
+            return Err(self.fail(span, FaultKind::WrongKind));
+        }
+        self.put(bracket)?;
+        let Some(slot) = self.levels.get_mut(self.depth) else {
+            let most = yaml::MAX_DEPTH as u64;
+            return Err(self.input.fail(FaultKind::TooDeep, most, most + 1));
+        };
+        *slot = level;
+        self.depth += 1;
+        self.first = true;
+        Ok(())
+    }
+
+    fn close(&mut self, bracket: &[u8]) -> Result<(), Status> {
+        self.depth = self.depth.saturating_sub(1);
+        self.first = false;
+        self.put(bracket)?;
+        self.end()
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&Tag>, span: &Span) -> Result<(), Status> {
+        let is_key = self.begin(span)?;
+        let resolved = match tag {
+            None => style == ScalarStyle::Plain,
+            Some(tag) if is_unspecific(tag) || is_core(tag, "str") || is_core(tag, "binary") => false,
+            Some(tag) if ["null", "bool", "int", "float"].iter().any(|kind| is_core(tag, kind)) => true,
+            Some(_) => return Err(self.fail(span, FaultKind::Forbidden)),
+        };
+        if tag.is_some_and(|tag| is_core(tag, "binary")) {
+            self.put(b"\"")?;
+            for letters in text.split_ascii_whitespace() {
+                // What is no base64 is found by whoever reads it; only quotes and escapes could deceive.
+                if letters.bytes().any(|b| matches!(b, b'"' | b'\\' | 0x7F..)) {
+                    return Err(self.fail(span, FaultKind::Syntax));
+                }
+                self.put(letters.as_bytes())?;
+            }
+            self.put(b"\"")?;
+        } else if resolved && !is_key {
+            done(yaml::put_plain(self.output, text))?;
+        } else {
+            done(json::put_string(self.output, text))?;
+        }
+        self.end()
+    }
+
+    #[cold]
+    fn fail(&mut self, span: &Span, kind: FaultKind) -> Status {
+        let at = self.places.byte_of(span.start.index());
+        self.input.seek(at.min(self.input.end()));
+        self.input.fail(kind, 0, 0)
+    }
+
+    #[cold]
+    fn wrong(&mut self, error: &ScanError) -> Status {
+        let at = self.places.byte_of(error.marker().index());
+        self.input.seek(at.min(self.input.end()));
+        let got = self.input.rest().first().copied().unwrap_or(0);
+        self.input.fail(FaultKind::Syntax, 0, got.into())
+    }
+}
+
+/// `!`: a string, mapping or sequence, whatever it looks like.
+fn is_unspecific(tag: &Tag) -> bool {
+    (tag.handle.is_empty() && tag.suffix == "!") || (tag.handle == "!" && tag.suffix.is_empty())
+}
+
+fn is_core(tag: &Tag, kind: &str) -> bool {
+    (tag.is_yaml_core_schema() && tag.suffix == kind)
+        || tag.handle.is_empty() && tag.suffix.strip_prefix("tag:yaml.org,2002:") == Some(kind)
+}
+
+fn done(status: Status) -> Result<(), Status> {
+    match status {
+        Status::Ok => Ok(()),
+        Status::Failed => Err(status),
+    }
+}
+
+/// Bytes of characters that the parser counts. It goes forward mostly.
+struct Places<'t> {
+    text: &'t str,
+    index: usize,
+    byte: usize,
+}
+
+impl Places<'_> {
+    fn byte_of(&mut self, index: usize) -> usize {
+        if index < self.index {
+            (self.index, self.byte) = (0, 0);
+        }
+        let rest = self.text.get(self.byte..).unwrap_or_default();
+        let ahead = rest.char_indices().nth(index - self.index).map_or(rest.len(), |(at, _)| at);
+        (self.index, self.byte) = (index, self.byte + ahead);
+        self.byte
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{
+        string::{String, ToString},
+        vec::Vec,
+    };
+
+    use super::*;
+    use crate::{
+        codec::{
+            DynEncoder, Options,
+            yaml::{YAML, YAML_FLOW},
+        },
+        layout::{Record, Shape, Value},
+        program::{Backend, Limits},
+        schema::{Def, Member, SchemaBuilder, Type, arbitrary::Random},
+    };
+
+    /// The message as JSON, by either reader.
+    fn json_of(text: &str, simple: bool) -> Option<serde_json::Value> {
+        let limits = Limits::default();
+        let mut input = Input::new(text.as_bytes(), &limits);
+        let mut events = Events::default();
+        let mut known = true;
+        let status = events.write(&mut input, |input, output, marks, _| {
+            if let Err(status) = printable(input) {
+                return status;
+            }
+            match simple {
+                true => yaml::read(text, output, marks).unwrap_or_else(|| {
+                    known = false;
+                    Status::Ok
+                }),
+                false => all_of_yaml(input, text, output, marks).err().unwrap_or(Status::Ok),
+            }
+        });
+        let parsed = |text: &[u8]| {
+            serde_json::from_slice(text).unwrap_or_else(|error| {
+                assert!(error.to_string().contains("number out of range"), "{error}");
+                serde_json::Value::Null
+            })
+        };
+        (known && status == Status::Ok).then(|| parsed(events.text()))
+    }
+
+    /// A text of what we write: nested structures, sequences, texts of all kinds.
+    fn text(random: &mut Random, style: &'static dyn crate::codec::Codec) -> String {
+        let mut types = SchemaBuilder::new();
+        let inner = types.add(Def::structure(
+            "Inner",
+            [Member::new("name", Type::string()), Member::new("no", Type::sequence(Type::Float64))].into(),
+        ));
+        let rows = Type::sequence(Type::sequence(Type::string()));
+        let root = types.add(Def::structure(
+            "Root",
+            [
+                Member::new("items", Type::sequence(Type::Def(inner))),
+                Member::new("rows", rows),
+                Member::new("inner", Type::Def(inner)).as_optional(),
+                Member::new("map", Type::map(Type::string(), Type::sequence(Type::Def(inner)))),
+                Member::new("last", Type::Bool),
+            ]
+            .into(),
+        ));
+        let shape = Shape::of(&types.finish(Type::Def(root)).unwrap()).unwrap();
+        let words =
+            ["a", "no", "12", "a b", "x: y", "- z", "ü\u{2028}", "\u{1}\\\"", "", " s ", "#", "0x1F", "\u{FEFF}\u{7F}"];
+        let word = |random: &mut Random| Value::Text((*random.choose(&words)).into());
+        let inner = |random: &mut Random| {
+            let numbers =
+                (0..random.below(3)).map(|_| Value::Float(*random.choose(&[1.5, f64::NAN, -1e300]))).collect();
+            Value::fields([("name", word(random)), ("no", Value::List(numbers))])
+        };
+        let mut record = Record::new(&shape);
+        record.set("items", Value::List((0..random.below(3)).map(|_| inner(random)).collect())).unwrap();
+        let row = |random: &mut Random| Value::List((0..random.below(3)).map(|_| word(random)).collect());
+        record.set("rows", Value::List((0..random.below(4)).map(|_| row(random)).collect())).unwrap();
+        if random.one_in(2) {
+            record.set("inner", inner(random)).unwrap();
+        }
+        let entries = (0..random.below(3)).map(|_| {
+            let key = word(random);
+            (key, Value::List((0..random.below(3)).map(|_| inner(random)).collect()))
+        });
+        record.set("map", Value::Entries(entries.collect())).unwrap();
+        let encoder = DynEncoder::with_backend(style, &Options::default(), &shape, Backend::Interpreter).unwrap();
+        let mut bytes = Vec::new();
+        encoder.encode(&record, &mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// What the reader of our own style takes, the parser of all of YAML takes as well, and for the same.
+    #[test]
+    fn both_readers_agree() {
+        let mut random = Random::new(5);
+        let (mut both, mut neither) = (0, 0);
+        for _ in 0..600 {
+            for style in [&YAML, &YAML_FLOW] {
+                let text = text(&mut random, style);
+                assert_eq!(json_of(&text, true), json_of(&text, false), "{text}");
+                assert!(json_of(&text, true).is_some(), "{text}");
+                for _ in 0..12 {
+                    let bad = mutated(&mut random, &text);
+                    match json_of(&bad, true) {
+                        Some(simple) => {
+                            assert_eq!(json_of(&bad, false), Some(simple), "{bad}");
+                            both += 1;
+                        }
+                        None => {
+                            let _ = json_of(&bad, false);
+                            neither += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(both > 1000 && neither > 1000, "{both}, {neither}");
+    }
+
+    fn mutated(random: &mut Random, text: &str) -> String {
+        let pieces = [
+            "", "\n", " ", "  ", "-", "- ", ":", ": ", "\"", "{", "}", "[", "]", ",", "#", "'", "a", "1", "\\", "?",
+            "&a", "*a", "!", "|", "---", "\t",
+        ];
+        let mut chars: Vec<char> = text.chars().collect();
+        for _ in 0..1 + random.below(2) {
+            let at = random.below(chars.len() + 1);
+            let to = (at + random.below(3)).min(chars.len());
+            chars.splice(at..to, random.choose(&pieces).chars());
+        }
+        chars.into_iter().collect()
+    }
+}

@@ -1,0 +1,144 @@
+//! YAML 1.2: the values of JSON in other words. `spec/yaml.md` says how each type is written.
+
+use alloc::{sync::Arc, vec::Vec};
+
+use super::{
+    Codec, LowerError, OptionSpec, Options, Properties,
+    lower::json::{self as notation, Form, Style},
+};
+use crate::{
+    layout::Layout,
+    program::{
+        Cursor, FaultKind, Input, Limits, Output, Program, RegionDialect, Status, adapter::Events, io::CodecError,
+        kernels::yaml,
+    },
+    schema::Schema,
+};
+
+mod events;
+
+/// The codec `yaml`: block style.
+pub static YAML: Yaml = Yaml { name: "yaml", summary: "YAML in lines, by the type's names", region: &BLOCK };
+
+/// The codec `yaml-flow`: flow style, all in one line.
+pub static YAML_FLOW: Yaml =
+    Yaml { name: "yaml-flow", summary: "YAML in one line, by the type's names", region: &FLOW };
+
+/// See [`YAML`] and [`YAML_FLOW`].
+pub struct Yaml {
+    name: &'static str,
+    summary: &'static str,
+    region: &'static RegionDialect,
+}
+
+impl Codec for Yaml {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn properties(&self) -> &'static Properties {
+        const fn about(summary: &'static str, typical_use: &'static str) -> Properties {
+            let specification = "YAML 1.2.2; spec/yaml.md";
+            Properties { summary, text: true, self_describing: true, stateful: false, typical_use, specification }
+        }
+        const BLOCK_STYLE: Properties = about(YAML.summary, "configuration, recordings that people read and edit");
+        const FLOW_STYLE: Properties =
+            about(YAML_FLOW.summary, "logs, scripts, YAML tools that want one line a message");
+        if self.name == YAML.name { &BLOCK_STYLE } else { &FLOW_STYLE }
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        const {
+            &[
+                OptionSpec { name: "enum", values: &["name", "number"], help: "enums by name (default) or as numbers" },
+                OptionSpec {
+                    name: "bytes",
+                    values: &["base64", "array"],
+                    help: "octets in base64 (default) or as a sequence of numbers",
+                },
+                OptionSpec {
+                    name: "bitmask",
+                    values: &["number", "names"],
+                    help: "bitmasks as a number (default) or a sequence of names",
+                },
+                OptionSpec {
+                    name: "null",
+                    values: &["omit", "write"],
+                    help: "absent members left out (default) or written as null",
+                },
+            ]
+        }
+    }
+
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+        let style = Style { form: Form::Bare, ..Style::of(options) };
+        notation::encode(style, schema, layout, Some(self.region))
+    }
+
+    fn lower_decode(
+        &self,
+        options: &Options,
+        writer: &Schema,
+        reader: &Schema,
+        layout: &Arc<Layout>,
+    ) -> Result<Program, LowerError> {
+        let mut program = notation::decode(Style::of(options), writer, reader, layout)?;
+        program.adapter = Some(&events::EVENTS);
+        Ok(program)
+    }
+}
+
+/// A YAML document as JSON: what the decoders read. It must be one document whose keys are scalars, without aliases and tags of its own.
+///
+/// ```
+/// use polywire_core::{codec::yaml, program::Limits};
+///
+/// let json = yaml::to_json(b"- station: EDDM\n  level: 0x1F\n", &Limits::default()).unwrap();
+/// assert_eq!(json, br#"[{"station":"EDDM","level":31}]"#);
+/// ```
+pub fn to_json(bytes: &[u8], limits: &Limits) -> Result<Vec<u8>, CodecError> {
+    let mut events = Events::default();
+    let mut input = Input::new(bytes, limits);
+    let status = match bytes.len() > limits.message_bytes {
+        true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
+        false => (events::EVENTS.run)(&mut input, &mut events),
+    };
+    match status {
+        Status::Ok => Ok(events.text().to_vec()),
+        Status::Failed => Err(CodecError::without_path(input.fault())),
+    }
+}
+
+/// Makes block style of what is written inside.
+static BLOCK: RegionDialect = RegionDialect { name: "yaml block", ..region(put_block) };
+
+/// Makes flow style of what is written inside.
+static FLOW: RegionDialect = RegionDialect { name: "yaml flow", ..region(put_flow) };
+
+const fn region(put_end: extern "C" fn(&mut Output<'_>, u64, &mut Cursor) -> Status) -> RegionDialect {
+    RegionDialect {
+        name: "",
+        restarts_origin: false,
+        get_begin: get_nothing,
+        get_end: get_nothing,
+        put_begin: note_start,
+        put_end,
+    }
+}
+
+extern "C" fn get_nothing(_: &mut Input<'_>, _: u64, _: &mut Cursor) -> Status {
+    Status::Ok
+}
+
+extern "C" fn note_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    cursor.0[0] = output.position() as u64;
+    Status::Ok
+}
+
+extern "C" fn put_block(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    yaml::block(output, cursor.0[0] as usize)
+}
+
+extern "C" fn put_flow(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    yaml::flow(output, cursor.0[0] as usize)
+}

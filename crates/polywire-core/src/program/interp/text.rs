@@ -1,0 +1,169 @@
+//! Decoding strings: into memory of their own, or as parts of the message.
+
+use alloc::string::String;
+
+use super::{
+    Failed,
+    decode::Run,
+    fields::{get_pending, set_pending},
+    ok,
+};
+use crate::{
+    layout::{Kind, SharedStr},
+    program::{FaultKind, Input, Order, Overflow, Place, Status, TextForm},
+};
+
+type Done = Result<(), Failed>;
+
+impl Run<'_, '_> {
+    /// The string at a place; none for a sink, and for a shared one.
+    pub(super) fn string<'v>(&self, place: Place, frame: *mut u8) -> Option<&'v mut String> {
+        let Place::At { offset, node } = place else { return None };
+        match &self.program.layout.node(node).kind {
+            // SAFETY: the verifier found the string at the place, and the value is ours alone while the program runs.
+            Kind::String { shared: false, .. } => Some(unsafe { &mut *frame.add(offset as usize).cast::<String>() }),
+            _ => None,
+        }
+    }
+
+    /// The shared string at a place, if there is one.
+    pub(super) fn shared_string<'v>(&self, place: Place, frame: *mut u8) -> Option<&'v mut SharedStr> {
+        let Place::At { offset, node } = place else { return None };
+        match &self.program.layout.node(node).kind {
+            // SAFETY: as for a string.
+            Kind::String { shared: true, .. } => Some(unsafe { &mut *frame.add(offset as usize).cast::<SharedStr>() }),
+            _ => None,
+        }
+    }
+
+    /// Text that may stay in the message: where it is there as it is in memory, and not too long.
+    fn shared_text(&mut self, target: &mut SharedStr, form: &TextForm, bound: &TextBound<'_>) -> Done {
+        if let (TextForm::CountedNul { order }, Some(message)) = (form, self.input.shared) {
+            let start = self.input.pos + 4;
+            let text = counted_text(self.input, *order).map_err(|_| Failed)?;
+            if bound.holds(text) {
+                // SAFETY: the input is of the message, so that this is the text's place in it, and the text was looked at.
+                *target = unsafe { SharedStr::of_utf8(message.part(start..start + text.len())) };
+                return Ok(());
+            }
+            self.input.pos = start - 4;
+        }
+        let mut string = target.take_string();
+        self.own_text(&mut string, form, bound)?;
+        *target = string.into();
+        Ok(())
+    }
+
+    fn own_text(&mut self, string: &mut String, form: &TextForm, bound: &TextBound<'_>) -> Done {
+        match form {
+            TextForm::CountedNul { order } => ok(counted_nul(self.input, *order, Some(string)))?,
+            TextForm::Kernel(kernel) => ok((kernel.get)(self.input, Some(string)))?,
+            TextForm::Field(field) => {
+                ok(get_pending(self.input, field))?;
+                ok(set_pending(self.input, string))?;
+            }
+            TextForm::Pending => ok(set_pending(self.input, string))?,
+        }
+        match bound.hold(string) {
+            Ok(None) => Ok(()),
+            Ok(Some(default)) => ok(self.input.set_text(string, default)),
+            Err(got) => Err(self.fail(FaultKind::Bound, bound.bound.into(), got)),
+        }
+    }
+
+    pub(super) fn text(&mut self, place: Place, form: &TextForm, bound: &TextBound<'_>, frame: *mut u8) -> Done {
+        if let Some(target) = self.shared_string(place, frame) {
+            return self.shared_text(target, form, bound);
+        }
+        match (self.string(place, frame), form) {
+            (Some(string), form) => self.own_text(string, form, bound),
+            (None, TextForm::CountedNul { order }) => ok(counted_nul(self.input, *order, None)),
+            (None, TextForm::Kernel(kernel)) => ok((kernel.get)(self.input, None)),
+            (None, TextForm::Field(field)) => ok(get_pending(self.input, field)),
+            (None, TextForm::Pending) => Ok(()),
+        }
+    }
+}
+
+/// The bound of a string and what to do past it.
+pub(crate) struct TextBound<'p> {
+    pub bound: u32,
+    pub utf16: bool,
+    pub overflow: &'p Overflow,
+}
+
+impl<'p> TextBound<'p> {
+    /// Cuts a string that is too long, or gives the text that is to take its place; the error is its length, if it must be refused.
+    pub(crate) fn hold(&self, string: &mut String) -> Result<Option<&'p str>, u64> {
+        if self.holds(string) {
+            return Ok(None);
+        }
+        let len = self.length(string);
+        match self.overflow {
+            Overflow::Refuse => Err(len as u64),
+            Overflow::Trim => {
+                string.truncate(self.cut(string));
+                Ok(None)
+            }
+            Overflow::UseDefault(text) => Ok(Some(text)),
+        }
+    }
+
+    /// True if a string is not too long.
+    fn holds(&self, string: &str) -> bool {
+        self.bound == 0 || self.length(string) <= self.bound as usize
+    }
+
+    fn length(&self, string: &str) -> usize {
+        if self.utf16 { string.encode_utf16().count() } else { string.len() }
+    }
+
+    /// The last boundary between characters within the bound.
+    fn cut(&self, string: &str) -> usize {
+        let mut units = 0;
+        for (at, c) in string.char_indices() {
+            units += if self.utf16 { c.len_utf16() } else { c.len_utf8() };
+            if units > self.bound as usize {
+                return at;
+            }
+        }
+        string.len()
+    }
+}
+
+/// Reads a string as CDR and BSON have it: a count, the bytes, a NUL that is counted.
+pub(crate) fn counted_nul(input: &mut Input<'_>, order: Order, string: Option<&mut String>) -> Status {
+    match counted_text(input, order) {
+        Ok(text) => string.map_or(Status::Ok, |string| input.set_text(string, text)),
+        Err(failed) => failed,
+    }
+}
+
+/// The text of such a string.
+#[inline]
+fn counted_text<'a>(input: &mut Input<'a>, order: Order) -> Result<&'a str, Status> {
+    let start = input.pos;
+    let head = input.take(4)?;
+    let head = [head[0], head[1], head[2], head[3]];
+    let count = if order == Order::Little { u32::from_le_bytes(head) } else { u32::from_be_bytes(head) } as usize;
+    let left = input.remaining();
+    if count == 0 || count > left {
+        input.pos = start;
+        return Err(input.fail(FaultKind::BadLength, left as u64, count as u64));
+    }
+    let bytes = &input.rest()[..count];
+    let (text, nul) = bytes.split_at(count - 1);
+    if nul != [0] {
+        input.pos += count - 1;
+        return Err(input.fail(FaultKind::BadTerminator, 0, u64::from(nul[0])));
+    }
+    let text = match core::str::from_utf8(text) {
+        Ok(text) => text,
+        Err(error) => {
+            input.pos += error.valid_up_to();
+            return Err(input.fail(FaultKind::BadText, 0, 0));
+        }
+    };
+    input.pos += count;
+    Ok(text)
+}

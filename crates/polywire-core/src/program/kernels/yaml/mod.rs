@@ -1,0 +1,12 @@
+//! YAML 1.2: what is written, made of JSON; the plain scalars of its core schema; and a reader of the part that we write ourselves.
+
+mod plain;
+mod rewrite;
+mod simple;
+
+pub use plain::{is_plain, put_plain};
+pub use rewrite::{block, flow};
+pub use simple::read;
+
+/// Collections inside each other, whatever the [`Limits`](crate::program::Limits) allow.
+pub const MAX_DEPTH: usize = 1024;

@@ -1,0 +1,161 @@
+//! The messages that the emitter `proto` writes, and the bytes of the codec `protobuf`, by the judgement of `protoc`: Debian's
+//! protobuf-compiler. Without it these tests say so and skip.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+};
+
+use polywire_core::{
+    codec::{DynDecoder, DynEncoder, Options, protobuf::PROTOBUF},
+    layout::{Record, Shape},
+    program::Backend,
+    schema::{
+        Schema,
+        arbitrary::{Random, random_schema},
+    },
+};
+use polywire_idl::{Compiler, emit};
+
+#[path = "../../polywire-core/tests/json_support/mod.rs"]
+mod records;
+
+mod common;
+
+fn protoc_is_there() -> bool {
+    let status = Command::new("protoc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let there = status.is_ok_and(|status| status.success());
+    if !there {
+        eprintln!("skipped: there is no protoc");
+    }
+    there
+}
+
+/// A file in a folder that goes when it does.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> File {
+        let folder = std::env::temp_dir().join(format!("polywire-proto-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("types.proto"), text).unwrap();
+        File(folder)
+    }
+
+    /// What `protoc` answers to an argument and input.
+    fn protoc(&self, argument: &str, input: &[u8]) -> Result<Vec<u8>, String> {
+        let mut protoc = Command::new("protoc");
+        protoc.current_dir(&self.0).arg(argument).arg("types.proto");
+        protoc.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = protoc.spawn().unwrap();
+        let (mut stdin, sent) = (child.stdin.take().unwrap(), input.to_vec());
+        let writer = thread::spawn(move || drop(stdin.write_all(&sent)));
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap();
+        match output.status.success() {
+            true => Ok(output.stdout),
+            false => Err(String::from_utf8_lossy(&output.stderr).into()),
+        }
+    }
+
+    fn accept(&self, text: &str) {
+        if let Err(errors) = self.protoc("--descriptor_set_out=types.bin", b"") {
+            panic!("{errors}\n{text}");
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn protoc_takes_what_is_written_for_the_workloads() {
+    if !protoc_is_there() {
+        return;
+    }
+    for name in ["avenue.idl", "market_data.idl", "processor_probe.pdl", "switch_probe.pdl", "codecs_test.pdl"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads").join(name);
+        let document = Compiler::new().parse_file(path.to_str().unwrap()).unwrap();
+        let text = emit::proto(document.definitions()).unwrap();
+        File::new(name, &text).accept(&text);
+    }
+}
+
+#[test]
+fn protoc_takes_what_is_written_for_any_schema() {
+    if !protoc_is_there() {
+        return;
+    }
+    let (mut taken, mut refused) = (0, 0);
+    for seed in 0..60 {
+        for schema in [common::schema(&mut Random::new(seed)), random_schema(seed, 8)] {
+            match emit::proto(&schema) {
+                Ok(text) => {
+                    File::new("any", &text).accept(&text);
+                    taken += 1;
+                }
+                Err(emit::EmitError::Value { .. } | emit::EmitError::Name { .. }) => refused += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    assert!(taken > 60, "{taken} of {}", taken + refused);
+}
+
+/// The full name of a schema's root message.
+fn message_name(schema: &Schema, text: &str) -> Option<String> {
+    let package = text.lines().find_map(|line| line.strip_prefix("package ")?.strip_suffix(';'));
+    let parts: Vec<&str> = schema.name().split("::").collect();
+    let inside = package.map_or(0, |package| package.split('.').count());
+    let name = parts.get(inside..)?.join("_");
+    text.contains(&format!("message {name} {{")).then(|| match package {
+        Some(package) => format!("{package}.{name}"),
+        None => name,
+    })
+}
+
+/// `protoc` decodes what we write, and what it writes of that we decode to the same value. Where the fields' numbers rise, its bytes are
+/// ours.
+#[test]
+fn protoc_reads_and_writes_the_same() {
+    if !protoc_is_there() {
+        return;
+    }
+    let mut echoed = 0;
+    for seed in 0..60 {
+        let schema = random_schema(seed, 7);
+        let (Ok(text), Ok(shape)) = (emit::proto(&schema), Shape::of(&schema)) else { continue };
+        let Some(name) = message_name(&schema, &text) else { continue };
+        let backend = Backend::Interpreter;
+        let Ok(encoder) = DynEncoder::with_backend(&PROTOBUF, &Options::default(), &shape, backend) else { continue };
+        let decoder = DynDecoder::with_backend(&PROTOBUF, &Options::default(), &schema, &shape, backend).unwrap();
+        let file = File::new("echo", &text);
+        let mut random = Random::new(seed);
+        for _ in 0..3 {
+            let record = records::random_record(&mut random, &shape);
+            let mut ours = Vec::new();
+            encoder.encode(&record, &mut ours).unwrap();
+            let said =
+                file.protoc(&format!("--decode={name}"), &ours).unwrap_or_else(|e| panic!("{seed}: {e}\n{text}"));
+            let theirs =
+                file.protoc(&format!("--encode={name}"), &said).unwrap_or_else(|e| panic!("{seed}: {e}\n{text}"));
+            let mut back = Record::new(&shape);
+            decoder.decode(&theirs, &mut back).unwrap_or_else(|e| panic!("{seed}: {e}\n{text}"));
+            assert_eq!(back, record, "{seed}: {}\n{text}", String::from_utf8_lossy(&said));
+            // An unknown field would be said by its number.
+            let numbered = |line: &str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
+            assert!(
+                !String::from_utf8_lossy(&said).lines().any(numbered),
+                "{seed}: {}",
+                String::from_utf8_lossy(&said)
+            );
+            echoed += 1;
+        }
+    }
+    assert!(echoed > 60, "{echoed}");
+}

@@ -1,0 +1,121 @@
+//! Compressed payloads.
+
+use crate::{common::mutated, seed};
+use polywire_core::{
+    compress::{COMPRESSORS, Compressor, Limits, Packer, Settings, Unpacker, announced_dictionary},
+    schema::arbitrary::Random,
+};
+
+const LIMITS: Limits = Limits { message_bytes: 1 << 20, expansion: 1024, free_bytes: 1 << 16 };
+
+/// What compressors like, in pieces: runs, periods, words, noise.
+fn payload(random: &mut Random) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..random.below(12) {
+        let (size, byte) = (random.below(400), random.bits() as u8);
+        let start = bytes.len();
+        match random.below(4) {
+            0 => bytes.resize(start + size, byte),
+            1 => bytes.extend(b"temperature_c\":".iter().cycle().take(size)),
+            2 => (0..size).for_each(|i| bytes.push(if start > 0 { bytes[i % start] } else { byte })),
+            _ => bytes.extend((0..size).map(|_| random.bits() as u8)),
+        }
+    }
+    bytes
+}
+
+/// A compressor by number, and whether it has a dictionary, in the first byte; a level in the second.
+fn chosen(input: &[u8]) -> (&'static dyn Compressor, Vec<u8>, Settings) {
+    let (which, level) = (input.first().copied().unwrap_or(0), input.get(1).copied().unwrap_or(0));
+    let compressor = COMPRESSORS[usize::from(which & 0x7F) % COMPRESSORS.len()];
+    let with_dictionary = which & 0x80 != 0 && compressor.properties().dictionary;
+    let dictionary = if with_dictionary { b"\"temperature_c\":21.5,\"station\":\"EDDM\"".to_vec() } else { Vec::new() };
+    let levels = compressor.properties().levels;
+    let level = levels.map(|levels| levels.least + i32::from(level) % (levels.most - levels.least + 1));
+    (compressor, dictionary, Settings { level, min_bytes: Some(1), ratio_percent: 100, ..Settings::default() })
+}
+
+/// A packed payload behind the choice of a compressor, with something wrong in it.
+pub fn packed_bytes(random: &mut Random) -> Vec<u8> {
+    let mut input = vec![random.bits() as u8, random.bits() as u8];
+    let (compressor, dictionary, settings) = chosen(&input);
+    let payload = payload(random);
+    let mut packed = Vec::new();
+    if let Ok(mut packer) = Packer::new(compressor, &settings, &dictionary) {
+        packer.pack(&payload, &mut packed);
+    }
+    input.extend(mutated(random, &packed));
+    input
+}
+
+/// Refused, or unpacked within the limits, and the same when it is unpacked again by the same and by new state.
+pub fn unpack(input: &[u8]) {
+    let (compressor, dictionary, _) = chosen(input);
+    let packed = input.get(2..).unwrap_or_default();
+    let fresh = || Unpacker::new(compressor, &dictionary, LIMITS).expect("a state");
+    let (mut first, mut second) = (fresh(), fresh());
+    let once = first.unpack(packed).map(<[u8]>::to_vec);
+    if let Ok(bytes) = &once {
+        let raw = packed.len();
+        assert!(bytes.len() <= LIMITS.free_bytes.max(raw.saturating_mul(LIMITS.expansion)), "more than is allowed");
+    }
+    // Which error it is may depend on what a library's state saw before, but not whether it is one.
+    let again = [first.unpack(packed).map(<[u8]>::to_vec), second.unpack(packed).map(<[u8]>::to_vec)];
+    assert!(again.iter().all(|again| again.as_ref().ok() == once.as_ref().ok()), "{}: state shows", compressor.name());
+}
+
+/// Any payload behind the choice of a compressor.
+pub fn payload_bytes(random: &mut Random) -> Vec<u8> {
+    let mut input = vec![random.bits() as u8, random.bits() as u8];
+    input.extend(payload(random));
+    input
+}
+
+/// What is packed is unpacked to the same, by state that has seen others.
+pub fn pack(input: &[u8]) {
+    let (compressor, dictionary, settings) = chosen(input);
+    let payload = input.get(2..).unwrap_or_default();
+    let mut packer = Packer::new(compressor, &settings, &dictionary).expect("a state");
+    let mut unpacker = Unpacker::new(compressor, &dictionary, Limits::default()).expect("a state");
+    for part in [payload, &payload[payload.len() / 2..], payload] {
+        let mut packed = Vec::new();
+        packer.pack(part, &mut packed);
+        assert!(packed.len() <= part.len() + 1, "{}: longer than as it is", compressor.name());
+        assert!(unpacker.unpack(&packed) == Ok(part), "{}: not what was packed", compressor.name());
+    }
+}
+
+/// Options and dictionaries from strangers are refused, or what they make packs and unpacks.
+pub fn configure(input: &[u8]) {
+    let compressor = COMPRESSORS[seed(input) as usize % COMPRESSORS.len()];
+    let text = String::from_utf8_lossy(input.get(8..).unwrap_or_default());
+    let _ = announced_dictionary(&text);
+    if let Ok(settings) = Settings::parse(&text, compressor) {
+        let announced = settings.announced(compressor, None);
+        assert!(announced.starts_with(compressor.name()) && announced_dictionary(&announced).is_none());
+    }
+    if compressor.properties().dictionary {
+        let dictionary = input.get(8..).unwrap_or_default();
+        let settings = Settings { min_bytes: Some(1), ..Settings::default() };
+        let Ok(mut packer) = Packer::new(compressor, &settings, dictionary) else { return };
+        let mut unpacker = Unpacker::new(compressor, dictionary, LIMITS).expect("one takes what the other takes");
+        let mut packed = Vec::new();
+        packer.pack(input, &mut packed);
+        assert!(unpacker.unpack(&packed) == Ok(input), "{}: a strange dictionary", compressor.name());
+    }
+}
+
+/// Options with slips in them, or a damaged dictionary, behind a number.
+pub fn settings_bytes(random: &mut Random) -> Vec<u8> {
+    let mut input = random.bits().to_le_bytes().to_vec();
+    // The head of a Zstandard dictionary, so that what follows is taken for its tables.
+    let parts: [&[u8]; 8] = [b"3,", b"-7", b"dict=", b"min=64", b",", b"ratio=90", b"\x37\xa4\x30\xec", b"99"];
+    for _ in 0..random.below(6) {
+        let part: &[u8] = random.choose::<&[u8]>(&parts);
+        input.extend_from_slice(part);
+        if random.one_in(3) {
+            input.extend((0..random.below(300)).map(|_| random.bits() as u8));
+        }
+    }
+    input
+}
