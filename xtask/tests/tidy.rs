@@ -93,7 +93,8 @@ fn unsafe_is_at_home(source: &Source) -> Vec<String> {
 fn codecs_keep_to_themselves(source: &Source) -> Vec<String> {
     let Some(rest) = source.path.strip_prefix("crates/polywire-core/src/codec/") else { return Vec::new() };
     let Some((name, _)) = rest.split_once('/') else { return Vec::new() };
-    let siblings = ["bson", "cdr", "json"].into_iter().filter(|sibling| *sibling != name && name != "lower");
+    let siblings =
+        ["bson", "cdr", "json", "xml", "yaml"].into_iter().filter(|sibling| *sibling != name && name != "lower");
     let mut words: Vec<String> = siblings.map(|sibling| format!("codec::{sibling}")).collect();
     words.extend(["interp::", "jit::"].map(String::from));
     let words: Vec<&str> = words.iter().map(String::as_str).collect();

@@ -13,6 +13,9 @@ use crate::{
 /// Messages that are measured; dictionaries are learned from the others.
 const MESSAGES: usize = 32;
 
+/// Enough to see that the instrument works.
+const FEW_MESSAGES: usize = 2;
+
 /// Bytes of the dictionaries.
 const DICTIONARY: usize = 4096;
 
@@ -35,7 +38,8 @@ fn rows<T: Measured>(effort: Effort) -> Vec<Row> {
     let subject = Subject::<T>::new();
     let of_codec = |codec: &&'static str| {
         let encoded = subject.encoded(codec);
-        let (messages, samples) = encoded.split_at(MESSAGES.min(encoded.len() / 2));
+        let count = if effort.turns > Effort::QUICK.turns { MESSAGES } else { FEW_MESSAGES };
+        let (messages, samples) = encoded.split_at(count.min(encoded.len() / 2));
         let plain = mean_length(messages).unwrap_or_default();
         let what = format!("{} {codec} {plain:.0} B", T::NAME);
         let mut rows: Vec<Row> = ways(samples).iter().map(|way| row(&what, plain, messages, way, effort)).collect();

@@ -5,6 +5,7 @@ mod compile;
 mod compressors;
 mod evolved;
 mod fastcdr;
+mod prost_peer;
 mod serde_peers;
 mod subject;
 
@@ -22,6 +23,10 @@ pub const MEASUREMENTS: &[Measurement] = &[
     ("evolved", evolved::group),
     ("json", serde_peers::json),
     ("bson", serde_peers::bson),
+    ("msgpack", serde_peers::msgpack),
+    ("cbor", serde_peers::cbor),
+    ("ubjson", serde_peers::ubjson),
+    ("protobuf", prost_peer::protobuf),
     ("compile", compile::group),
     ("compressors", compressors::group),
 ];

@@ -1,4 +1,4 @@
-//! JSON and BSON against libraries that go through serde.
+//! JSON, BSON, MessagePack and CBOR against libraries that go through serde.
 
 use std::hint::black_box;
 
@@ -40,7 +40,46 @@ pub fn bson(effort: Effort) -> Group {
     group("BSON", rows, "the crate bson")
 }
 
-fn group(title: &'static str, rows: [[Row; 2]; 5], peers: &str) -> Group {
+pub fn msgpack(effort: Effort) -> Group {
+    let rows = [
+        rows::<MarketData>("msgpack", effort, msgpack_peers()),
+        rows::<CodecsTest10>("msgpack", effort, msgpack_peers()),
+        rows::<CodecsTest500>("msgpack", effort, msgpack_peers()),
+        rows::<ProcessorProbe>("msgpack", effort, msgpack_peers()),
+        rows::<Floats>("msgpack", effort, msgpack_peers()),
+    ];
+    group("MessagePack", rows, "rmp-serde")
+}
+
+pub fn cbor(effort: Effort) -> Group {
+    let rows = [
+        rows::<MarketData>("cbor", effort, cbor_peers()),
+        rows::<CodecsTest10>("cbor", effort, cbor_peers()),
+        rows::<CodecsTest500>("cbor", effort, cbor_peers()),
+        rows::<ProcessorProbe>("cbor", effort, cbor_peers()),
+        rows::<Floats>("cbor", effort, cbor_peers()),
+    ];
+    group("CBOR", rows, "ciborium and minicbor")
+}
+
+/// Nobody to compare with.
+pub fn ubjson(effort: Effort) -> Group {
+    let rows = [
+        own_rows::<MarketData>("ubjson", effort),
+        own_rows::<CodecsTest10>("ubjson", effort),
+        own_rows::<CodecsTest500>("ubjson", effort),
+        own_rows::<ProcessorProbe>("ubjson", effort),
+        own_rows::<Floats>("ubjson", effort),
+    ];
+    Group { left_out: Vec::new(), ..group("UBJSON", rows, "") }
+}
+
+/// Without peers.
+pub fn own_rows<T: Measured>(codec: &'static str, effort: Effort) -> [Row; 2] {
+    rows::<T>(codec, effort, Vec::new())
+}
+
+pub fn group(title: &'static str, rows: [[Row; 2]; 5], peers: &str) -> Group {
     let note =
         "multiples of Polywire with a derived type; it decodes into a value used again, the others into a new one, \
                 as serde has it; each reads what it writes itself"
@@ -79,28 +118,76 @@ fn bson_peers<T: Measured>() -> Vec<Peer<T>> {
     ]
 }
 
+fn msgpack_peers<T: Measured>() -> Vec<Peer<T>> {
+    vec![
+        #[cfg(feature = "peers")]
+        Peer {
+            name: "rmp-serde",
+            write: |message, out| rmp_serde::encode::write_named(out, message).expect("it encodes"),
+            read: |bytes| rmp_serde::from_slice(bytes).expect("it decodes"),
+        },
+    ]
+}
+
+fn cbor_peers<T: Measured>() -> Vec<Peer<T>> {
+    vec![
+        #[cfg(feature = "peers")]
+        Peer {
+            name: "ciborium",
+            write: |message, out| ciborium::into_writer(message, out).expect("it encodes"),
+            read: |bytes| ciborium::from_reader(bytes).expect("it decodes"),
+        },
+        #[cfg(feature = "peers")]
+        Peer {
+            name: "minicbor",
+            write: |message, out| {
+                message.serialize(&mut minicbor_serde::Serializer::new(out)).expect("it encodes");
+            },
+            read: |bytes| minicbor_serde::from_slice(bytes).expect("it decodes"),
+        },
+    ]
+}
+
 fn rows<T: Measured>(codec: &'static str, effort: Effort, peers: Vec<Peer<T>>) -> [Row; 2] {
     let subject = Subject::<T>::new();
     let ours = subject.encoded(codec);
     subject.check(codec, &ours);
     let theirs: Vec<Vec<Vec<u8>>> = peers.iter().map(|peer| check(codec, &subject, &ours, peer)).collect();
 
-    let mut encoders = vec![
+    let mut encoders = our_encoders(&subject, codec);
+    encoders.extend(peers.iter().map(|peer| encode(peer, subject.messages())));
+    let mut decoders = our_decoders(&subject, codec, &ours);
+    decoders.extend(peers.iter().zip(&theirs).map(|(peer, encoded)| decode(peer, encoded)));
+    rows_of(&subject, &ours, encoders, decoders, effort)
+}
+
+pub fn our_encoders<'a, T: Measured>(subject: &'a Subject<T>, codec: &str) -> Vec<Candidate<'a>> {
+    vec![
         Candidate::new("derived", subject.encode(codec, Backend::Jit)),
         Candidate::new("record", subject.encode_records(codec)),
         Candidate::new("interpreter", subject.encode(codec, Backend::Interpreter)),
-    ];
-    encoders.extend(peers.iter().map(|peer| encode(peer, subject.messages())));
-    let mut decoders = vec![
-        Candidate::new("derived", subject.decode(codec, Backend::Jit, &ours)),
-        Candidate::new("record", subject.decode_records(codec, &ours)),
-        Candidate::new("interpreter", subject.decode(codec, Backend::Interpreter, &ours)),
-    ];
-    decoders.extend(peers.iter().zip(&theirs).map(|(peer, encoded)| decode(peer, encoded)));
+    ]
+}
+
+pub fn our_decoders<'a, T: Measured>(subject: &Subject<T>, codec: &str, ours: &'a [Vec<u8>]) -> Vec<Candidate<'a>> {
+    vec![
+        Candidate::new("derived", subject.decode(codec, Backend::Jit, ours)),
+        Candidate::new("record", subject.decode_records(codec, ours)),
+        Candidate::new("interpreter", subject.decode(codec, Backend::Interpreter, ours)),
+    ]
+}
+
+pub fn rows_of<T: Measured>(
+    subject: &Subject<T>,
+    ours: &[Vec<u8>],
+    encoders: Vec<Candidate<'_>>,
+    decoders: Vec<Candidate<'_>>,
+    effort: Effort,
+) -> [Row; 2] {
     [("encode", encoders), ("decode", decoders)].map(|(operation, candidates)| Row {
         workload: T::NAME.into(),
         operation,
-        bytes: mean_length(&ours),
+        bytes: mean_length(ours),
         figures: compare(subject.messages().len(), candidates, effort),
     })
 }

@@ -137,6 +137,8 @@ struct WithInfo<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     key_hash: Option<String>,
     codec: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    compressor: &'a str,
     bytes: usize,
     writer: String,
     #[serde(rename = "type")]
@@ -183,6 +185,7 @@ impl Printer<'_> {
             kind,
             key_hash: sample.info.key_hash.map(|hash| hash.to_string()),
             codec: &announced.codec,
+            compressor: &announced.compressor,
             bytes,
             writer: announced.writer.to_string(),
             type_name: &announced.type_name,

@@ -27,6 +27,7 @@ use crate::{
 pub enum Idl {
     Check(Check),
     Rust(RustTypes),
+    Xsd(XsdTypes),
     Emit(Emit),
 }
 
@@ -46,6 +47,13 @@ pub struct Check {
 /// Prints Rust types that derive Message
 #[derive(Args)]
 pub struct RustTypes {
+    #[command(flatten)]
+    what: Translate,
+}
+
+/// Prints the XML Schema of what the codec xml writes
+#[derive(Args)]
+pub struct XsdTypes {
     #[command(flatten)]
     what: Translate,
 }
@@ -86,6 +94,7 @@ impl Idl {
         match self {
             Idl::Check(check) => check.run(terminal),
             Idl::Rust(rust) => rust.what.run(emitter("rust").context("there is no emitter 'rust'")?, terminal),
+            Idl::Xsd(xsd) => xsd.what.run(emitter("xsd").context("there is no emitter 'xsd'")?, terminal),
             Idl::Emit(emit) => emit.what.run(emit.target, terminal),
         }
     }

@@ -9,50 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Folder, SOON};
-
-/// A fenced block: the words behind the fence, and its lines.
-struct Fenced {
-    line: usize,
-    info: String,
-    text: String,
-}
-
-fn blocks(markdown: &str) -> Vec<Fenced> {
-    let (mut blocks, mut open): (Vec<Fenced>, Option<Fenced>) = (Vec::new(), None);
-    for (number, line) in (1..).zip(markdown.lines()) {
-        open = match (line.strip_prefix("```"), open) {
-            (Some(info), None) => Some(Fenced { line: number, info: info.into(), text: String::new() }),
-            (Some(_), Some(block)) => {
-                blocks.push(block);
-                None
-            }
-            (None, Some(block)) => Some(Fenced { text: block.text + line + "\n", ..block }),
-            (None, None) => None,
-        };
-    }
-    assert!(open.is_none(), "a block is not closed");
-    blocks
-}
-
-/// True if `text` is as `pattern` says, in which `[..]` is any text.
-fn line_fits(pattern: &str, text: &str) -> bool {
-    let Some((before, after)) = pattern.split_once("[..]") else { return pattern == text };
-    let Some(rest) = text.strip_prefix(before) else { return false };
-    rest.char_indices().map(|(i, _)| i).chain([rest.len()]).any(|i| line_fits(after, &rest[i..]))
-}
-
-/// The same for lines, in which `...` is any number of them.
-fn fits(pattern: &[&str], lines: &[&str]) -> bool {
-    match (pattern.split_first(), lines.split_first()) {
-        (None, None) => true,
-        (Some((&"...", rest)), _) => {
-            fits(rest, lines) || lines.split_first().is_some_and(|(_, less)| fits(pattern, less))
-        }
-        (Some((expected, patterns)), Some((line, lines))) => line_fits(expected, line) && fits(patterns, lines),
-        _ => false,
-    }
-}
+use common::{
+    Folder, SOON,
+    markdown::{Fenced, blocks, fits},
+};
 
 /// Runs the commands of a block in one shell, and gives all that they print.
 fn run(folder: &Folder, block: &Fenced) -> String {

@@ -1,6 +1,24 @@
 //! What travels with a payload: the [`Announcement`] of a channel once, an [`Envelope`] with every message.
 //!
 //! Engines move these; those with a message format of their own map the fields, the others write them as frames ([`crate::frame`]).
+//!
+//! ```
+//! use polywire_core::envelope::{Announcement, ChannelId, Envelope, ExtensionError, Extensions, ExtensionsBuf, Id128, Kind};
+//!
+//! let announcement = Announcement { topic: "pumps".into(), codec: "cdr".into(), ..Announcement::default() };
+//! assert!(announcement.schema.is_zero() && announcement.writer == Id128::ZERO);
+//!
+//! let mut extensions = ExtensionsBuf::default();
+//! extensions.push(7, b"must be understood");
+//! let envelope = Envelope { kind: Kind::Dispose, extensions: extensions.as_extensions(), ..Envelope::data(ChannelId(1), 1, 0) };
+//! assert_eq!(Kind::from_number(envelope.kind.number()), Some(Kind::Dispose));
+//! assert_eq!(envelope.extensions.not_understood(&[]), Some(7));
+//! assert_eq!(envelope.extensions.not_understood(&[7]), None);
+//! assert_eq!(Extensions::parse(envelope.extensions.bytes()), Ok(envelope.extensions));
+//! assert!(Extensions::parse(&[])?.is_empty());
+//! assert_eq!(Extensions::parse(&[0, 0, 7, 9]), Err(ExtensionError { offset: 2 }));
+//! # Ok::<(), ExtensionError>(())
+//! ```
 
 use alloc::{string::String, vec::Vec};
 use core::fmt;

@@ -155,6 +155,55 @@ fn the_corpus_is_walked_and_skipped() {
 #[derive(Message, Debug, Default, PartialEq)]
 struct Nothing {}
 
+#[derive(Message, Debug, Default, PartialEq)]
+struct DecimalText {
+    d: String,
+}
+
+#[derive(Message, Debug, Default, PartialEq)]
+struct DecimalNumber {
+    d: f64,
+}
+
+#[test]
+fn the_corpus_of_decimals_is_read_as_text_and_numbers() {
+    let Some(files) = corpus() else { return };
+    let mut read = 0;
+    let decimals = files.iter().filter(|file| file["bson_type"] == "0x13");
+    for case in decimals.flat_map(|file| entries(file, "valid")) {
+        let json: Value = serde_json::from_str(case["canonical_extjson"].as_str().unwrap()).unwrap();
+        let text = json["d"]["$numberDecimal"].as_str().unwrap();
+        let bytes = unhex(case["canonical_bson"].as_str().unwrap());
+        assert_eq!(decode::<DecimalText>(&bytes), Ok(DecimalText { d: text.into() }), "{}", case["description"]);
+        let number: f64 = text.parse().unwrap();
+        match decode::<DecimalNumber>(&bytes) {
+            Ok(DecimalNumber { d }) => assert!(d == number || d.is_nan() && number.is_nan(), "{text}: {d}"),
+            Err(error) => assert!(number.is_infinite() && !text.ends_with("Infinity"), "{text}: {error}"),
+        }
+        read += 1;
+    }
+    assert!(read > 500, "{read}");
+}
+
+#[derive(Message, Debug, Default, PartialEq)]
+struct Time {
+    a: i64,
+}
+
+#[test]
+fn the_corpus_of_times_is_read_as_milliseconds() {
+    let Some(files) = corpus() else { return };
+    let mut read = 0;
+    for case in files.iter().filter(|file| file["bson_type"] == "0x09").flat_map(|file| entries(file, "valid")) {
+        let json: Value = serde_json::from_str(case["canonical_extjson"].as_str().unwrap()).unwrap();
+        let a: i64 = json["a"]["$date"]["$numberLong"].as_str().unwrap().parse().unwrap();
+        let bytes = unhex(case["canonical_bson"].as_str().unwrap());
+        assert_eq!(decode::<Time>(&bytes), Ok(Time { a }), "{}", case["description"]);
+        read += 1;
+    }
+    assert!(read >= 5, "{read}");
+}
+
 #[test]
 fn what_the_corpus_calls_wrong_is_refused() {
     let Some(files) = corpus() else { return };

@@ -347,6 +347,7 @@ fn nothing_is_sent_that_expands_too_much() {
     });
 }
 
+#[cfg(feature = "zstd")]
 fn reports(count: usize, seed: u64) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let report = |_| {

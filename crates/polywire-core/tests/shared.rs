@@ -197,8 +197,11 @@ fn bounds_defaults_and_limits_hold() {
             let tight = decoder.with_limits(Limits { elements: 100, ..Limits::default() });
             let error = tight.decode_shared(&message, &mut Shared::default()).unwrap_err();
             assert_eq!(error.kind, FaultKind::Limit, "{wire:?} {backend:?}");
-            let error = tight.decode_shared(&message.part(0..5), &mut back).unwrap_err();
-            assert!(error.offset <= 5, "{wire:?} {backend:?}: {error}");
+            match tight.decode_shared(&message.part(0..5), &mut back) {
+                Err(error) => assert!(error.offset <= 5, "{wire:?} {backend:?}: {error}"),
+                // The first lines of a block of YAML are a whole one, of less.
+                Ok(_) => assert_eq!(wire.codec.name(), "yaml"),
+            }
         }
     }
 }

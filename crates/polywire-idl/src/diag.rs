@@ -197,6 +197,20 @@ fn clean(text: String) -> String {
 }
 
 /// The errors and warnings of a run, by place.
+///
+/// ```
+/// use polywire_idl::{Compiler, Diagnostic, Diagnostics, Location, Note, Severity};
+/// let errors: Diagnostics = Compiler::new().parse_str("a.idl", "struct A { long a;\n doubel a; };").unwrap_err();
+/// assert_eq!((errors.len(), errors.errors(), errors.omitted(), errors.is_empty()), (1, 1, 0, false));
+/// let error: &Diagnostic = errors.iter().next().unwrap();
+/// let Location { file, line, column, .. } = &error.location;
+/// assert_eq!((error.severity, file.as_str(), *line, *column), (Severity::Error, "a.idl", 2, 2));
+/// assert_eq!(error.help.as_deref(), Some("did you mean 'double'?"));
+/// assert!(error.notes.iter().all(|note: &Note| note.location.is_none()));
+/// // Without colours as `Display` prints it, with them for terminals.
+/// assert_eq!(errors.render(false), errors.to_string());
+/// assert!(error.render(true).contains("\x1b["));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,

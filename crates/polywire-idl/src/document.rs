@@ -5,6 +5,14 @@ use polywire_core::schema::{Def, DefId, DefKind, Literal, Schema, SchemaBuilder,
 use crate::diag::{Diagnostics, closest};
 
 /// A constant with its value.
+///
+/// ```
+/// use polywire_core::schema::Literal;
+/// use polywire_idl::{Compiler, Constant};
+/// let document = Compiler::new().parse_str("a.idl", "module M { const long LIMIT = (1 << 4) | 3; };").unwrap();
+/// let constant: &Constant = &document.constants()[0];
+/// assert_eq!((constant.name.as_str(), &constant.value), ("M::LIMIT", &Literal::Int(19)));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Constant {
@@ -19,6 +27,19 @@ pub struct Constant {
 }
 
 /// Everything that a file and the files it includes define.
+///
+/// ```
+/// use polywire_idl::{Compiler, Document, LookupError};
+/// let text = "module Plant { const long MAX = 4; @nested struct Point { double x; }; struct Pump { Point at[MAX]; }; };";
+/// let document: Document = Compiler::new().parse_str("plant.idl", text).unwrap();
+/// assert!(document.warnings().is_empty());
+/// let names: Vec<&str> = document.definitions().defs().iter().map(|def| &*def.name).collect();
+/// assert_eq!(names, ["Plant::Point", "Plant::Pump"]);
+/// assert_eq!(document.topic_types().map(|def| &*def.name).collect::<Vec<_>>(), ["Plant::Pump"]);
+/// let id = document.find("Pump").unwrap();
+/// assert_eq!(&*document.definitions().def(id).name, "Plant::Pump");
+/// assert!(matches!(document.schema("Pmup"), Err(LookupError::Unknown { .. })));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Document {
     all: Schema,

@@ -47,6 +47,13 @@ use diag::Reporter;
 use source::Span;
 
 /// What a file may ask of the compiler; a file past a limit is refused.
+///
+/// ```
+/// use polywire_idl::{Compiler, Limits};
+/// let short = Limits { tokens: 8, ..Limits::default() };
+/// let errors = Compiler::new().limits(short).parse_str("a.idl", "struct A { long a; long b; long c; };").unwrap_err();
+/// assert!(errors.to_string().contains("tokens"), "{errors}");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of all files together, and of the texts and types that declarations copy.
@@ -88,6 +95,29 @@ pub(crate) struct Settings {
 }
 
 /// Compiles IDL and PDL to [`Document`]s.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use polywire_core::schema::Extensibility;
+/// use polywire_idl::{Compiler, Dialect};
+///
+/// let files = BTreeMap::from([
+///     ("lib/units.idl".to_string(), "typedef double Bar;".to_string()),
+///     ("pump.idl".to_string(), "#include \"units.idl\"\n@topic struct Pump { @key long id; Bar pressure[SIZE]; };".to_string()),
+/// ]);
+/// let compiler = Compiler::new()
+///     .loader(files)
+///     .include_dir("lib")
+///     .define("SIZE", "4")
+///     .default_extensibility(Extensibility::Final);
+/// let document = compiler.parse_file("pump.idl").unwrap();
+/// let pump = document.definitions().def(document.find("Pump").unwrap());
+/// assert_eq!(pump.extensibility, Extensibility::Final);
+///
+/// // The ending of a name tells the language; or it is said.
+/// let probe = "probe Pump { real64 pressure; };";
+/// assert_eq!(Compiler::new().parse_as("stdin", probe, Dialect::Pdl).unwrap().schema("Pump").unwrap().name(), "Pump");
+/// ```
 pub struct Compiler {
     loader: Box<dyn Loader>,
     include_dirs: Vec<String>,

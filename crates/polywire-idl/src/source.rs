@@ -7,6 +7,12 @@ use std::path::Path;
 use crate::diag::Location;
 
 /// Which of the two languages a file is written in.
+///
+/// ```
+/// use polywire_idl::Dialect;
+/// assert_eq!(Dialect::of("switch.pdl"), Dialect::Pdl);
+/// assert_eq!(Dialect::of("market.idl"), Dialect::Idl);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// OMG IDL 4.2.
@@ -29,6 +35,26 @@ impl Dialect {
 ///
 /// A loader gets paths with `/` between their parts and without `.` or inner `..`, as made from the first file's path, the
 /// include directories and the text after `#include`.
+///
+/// ```
+/// use polywire_idl::{Compiler, Disk, Loader};
+///
+/// /// Files of the disk, with a copyright notice of ours.
+/// struct Ours;
+/// impl Loader for Ours {
+///     fn load(&self, path: &str) -> std::io::Result<Option<Vec<u8>>> {
+///         match path {
+///             "ours.idl" => Ok(Some(b"// (c) us\nstruct A { long a; };".to_vec())),
+///             path => Disk.load(path),
+///         }
+///     }
+/// }
+///
+/// let compiler = Compiler::new().loader(Ours);
+/// assert!(compiler.parse_file("ours.idl").is_ok());
+/// let errors = compiler.parse_file("nowhere.idl").unwrap_err();
+/// assert!(errors.to_string().contains("there is no such file"));
+/// ```
 pub trait Loader {
     /// The bytes of the file at `path`, or none where there is no such file.
     fn load(&self, path: &str) -> io::Result<Option<Vec<u8>>>;

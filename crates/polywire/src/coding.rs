@@ -1,4 +1,40 @@
 //! The seam to the codecs: what publishers and subscribers need of a kind of value, be it a Rust type or bytes left as they are.
+//!
+//! ```
+//! use polywire::{coding::{Bytes, Coding, Discovered, Dynamic, Typed}, Node};
+//! use polywire_core::{codec::{self, Options}, layout::Message as _};
+//! # use std::time::Duration;
+//!
+//! #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+//! struct Pump { id: u32, pressure_bar: f64 }
+//!
+//! // What a publisher of `Pump` and a subscriber to it do with their codec.
+//! let (cdr, options) = (codec::find("cdr").unwrap(), Options::default());
+//! let typed = Typed::<Pump>::default();
+//! let encoder = typed.encoder(cdr, &options)?;
+//! let mut bytes = Vec::new();
+//! Typed::encode(&encoder, &Pump { id: 7, pressure_bar: 2.5 }, &mut bytes)?;
+//! let decoder = typed.decoder(cdr, &options, typed.schema().unwrap())?;
+//! let mut read = typed.fresh();
+//! Typed::decode(&decoder, &bytes, &mut read)?;
+//! assert_eq!(read, Pump { id: 7, pressure_bar: 2.5 });
+//!
+//! // The same for records; for records of whatever type a writer has; and for bytes, which no codec touches.
+//! let dynamic = Dynamic::of(Pump::shape().schema())?;
+//! assert_eq!(dynamic.fresh().shape().schema(), dynamic.shape().schema());
+//! let node = Node::new();
+//! let any = node.subscribe_of("pumps", Some("cdr@inproc/coding-doc"), Discovered::new()?)?.open();
+//! let raw = node.subscribe_of("pumps", Some("cdr@inproc/coding-doc"), Bytes::default())?.open();
+//! let publisher = node.publisher_of("pumps", Some("cdr@inproc/coding-doc"), dynamic)?;
+//! let mut record = publisher.fresh();
+//! record.set("id", 7)?;
+//! publisher.publish(&record)?;
+//! let soon = Duration::from_secs(10);
+//! assert_eq!(any.recv_timeout(soon).unwrap().value.u64("id"), Ok(7));
+//! assert_eq!(raw.recv_timeout(soon).unwrap().value[..4], [7, 0, 0, 0]);
+//! assert_eq!(Bytes::of(typed.schema().unwrap().clone()).schema(), typed.schema());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::{marker::PhantomData, sync::Arc};
 

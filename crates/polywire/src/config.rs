@@ -37,6 +37,14 @@ pub struct Config {
 }
 
 /// What is configured for one topic.
+///
+/// ```
+/// use polywire::{config::TopicConfig, engine::Overflow, Config};
+/// let config = Config::parse("[topics.quotes]\nwire = 'bson'\nqueue = 64\noverflow = 'drop-oldest'")?;
+/// let quotes: &TopicConfig = &config.topics["quotes"];
+/// assert_eq!((quotes.queue, quotes.overflow), (Some(64), Some(Overflow::DropOldest)));
+/// # Ok::<(), polywire::config::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopicConfig {
@@ -88,6 +96,16 @@ pub enum ConfigError {
 
 impl Config {
     /// Reads a file.
+    ///
+    /// ```
+    /// use polywire::config::{Config, ConfigError};
+    /// let path = std::env::temp_dir().join(format!("polywire-doc-{}.toml", std::process::id()));
+    /// std::fs::write(&path, "[node]\nwire = 'cdr@tcp/127.0.0.1:7447'")?;
+    /// assert_eq!(Config::read(&path)?.wire_of("any").unwrap().to_string(), "cdr@tcp/127.0.0.1:7447");
+    /// std::fs::remove_file(&path)?;
+    /// assert!(matches!(Config::read(&path), Err(ConfigError::Read { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn read(path: impl AsRef<Path>) -> Result<Config, ConfigError> {
         let path = path.as_ref();
         let text = fs::read_to_string(path)

@@ -99,6 +99,36 @@ impl fmt::Display for engine::Event {
 }
 
 /// Receives the events of a node from the moment it was made.
+///
+/// ```
+/// use polywire::{events::{Events, NodeEvent}, Node};
+/// # use std::time::Duration;
+///
+/// #[derive(Default, polywire::Message)]
+/// #[polywire(name = "Pump")]
+/// struct Pump { id: u32 }
+/// #[derive(Default, polywire::Message)]
+/// #[polywire(name = "Pump")]
+/// struct Other { id: String }
+///
+/// let node = Node::new();
+/// let events: Events = node.events();
+/// let _subscriber = node.subscriber_on::<Other>("pumps", "cdr@inproc/events-doc")?;
+/// let _publisher = node.publisher_on::<Pump>("pumps", "cdr@inproc/events-doc")?;
+/// loop {
+///     let event = events.recv_timeout(Duration::from_secs(10)).expect("the mismatch is told");
+///     if let NodeEvent::Mismatch { topic, reason, .. } = &event {
+///         assert_eq!(topic, "pumps");
+///         assert!(reason.contains("the writer has uint32, the reader string"), "{reason}");
+///         break;
+///     }
+/// }
+/// // What else is there is had without waiting.
+/// while let Some(event) = events.try_recv() {
+///     println!("{event}");
+/// }
+/// # Ok::<(), polywire::NodeError>(())
+/// ```
 #[derive(Debug)]
 pub struct Events(Arc<Listener>);
 

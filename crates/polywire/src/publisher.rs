@@ -33,6 +33,31 @@ pub type DynPublisher = PublisherOf<Dynamic>;
 pub type BytesPublisher = PublisherOf<Bytes>;
 
 /// Publishes values of any kind. Any number of threads may publish at once; each one's messages stay in order.
+///
+/// ```
+/// use polywire::{coding::Typed, Node, PublishError, Publisher, PublisherOf};
+/// # use std::time::Duration;
+///
+/// #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+/// struct Pump { id: u32 }
+///
+/// let node = Node::new();
+/// let pumps = node.subscriber_on::<Pump>("pumps", "cdr@inproc/publisher-doc")?;
+/// let publisher: PublisherOf<Typed<Pump>> = node.publisher_on::<Pump>("pumps", "cdr@inproc/publisher-doc")?;
+/// assert_eq!(publisher.topic(), "pumps");
+/// publisher.hash_keys(true); // without effect: the type has no key
+/// assert_eq!(publisher.wait_for_subscribers(1, Duration::from_secs(10)), 1);
+/// let mut pump = publisher.fresh();
+/// pump.id = 7;
+/// assert_eq!(publisher.publish(&pump)?.peers, 1);
+/// assert!(publisher.flush(Duration::from_secs(10)));
+/// let sample = pumps.recv().unwrap();
+/// assert_eq!((sample.value, sample.info.source.announcement.writer), (pump.clone(), publisher.writer()));
+///
+/// // What has no key has no instances.
+/// assert!(matches!(publisher.unregister(&pump), Err(PublishError::NoKey(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PublisherOf<C: Coding> {
     node: Node,
     entry: Arc<PortEntry>,

@@ -35,6 +35,19 @@ const OLDER: &str = "older";
 
 /// A message received.
 ///
+/// ```
+/// use polywire::{Info, Node, Sample};
+/// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+/// # struct Pump { id: u32 }
+/// let node = Node::new();
+/// let pumps = node.subscriber_on::<Pump>("pumps", "cdr@inproc/sample-doc")?;
+/// node.publisher_on::<Pump>("pumps", "cdr@inproc/sample-doc")?.publish(&Pump { id: 7 })?;
+/// let Sample { value, info } = pumps.recv().unwrap();
+/// let Info { sequence, bytes, .. } = info;
+/// assert_eq!((value.id, sequence, bytes), (7, 1, 4));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// Where the type has [`SharedStr`](crate::SharedStr) and [`SharedBytes`](crate::SharedBytes) for strings and octets, these are not copied: they are parts of the
 /// buffer in which the message came, and keep it. (Of a message that is small beside the buffer, all is copied at once.)
 ///
@@ -79,6 +92,27 @@ pub struct Info {
 }
 
 /// A subscription in the making: [`Subscribe::open`] for a queue to receive from, or a callback.
+///
+/// ```
+/// use polywire::{coding::Typed, Node, Subscribe, Subscription};
+/// # use std::{sync::mpsc, time::Duration};
+/// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+/// # struct Pump { id: u32 }
+/// let node = Node::new();
+/// let (send, received) = mpsc::channel();
+/// let inline = send.clone();
+/// let subscribe: Subscribe<Typed<Pump>> = node.subscribe::<Pump>("pumps", Some("cdr@inproc/subscribe-doc"))?;
+/// let queued: Subscription = subscribe.on_message(move |pump, _| send.send(("queued", pump.id)).unwrap())?;
+/// let subscribe = node.subscribe::<Pump>("pumps", Some("cdr@inproc/subscribe-doc"))?;
+/// let _inline = subscribe.on_message_inline(move |pump, _| inline.send(("inline", pump.id)).unwrap());
+///
+/// node.publisher_on::<Pump>("pumps", "cdr@inproc/subscribe-doc")?.publish(&Pump { id: 7 })?;
+/// let mut both: Vec<_> = received.iter().take(2).collect();
+/// both.sort();
+/// assert_eq!(both, [("inline", 7), ("queued", 7)]);
+/// assert_eq!((queued.lost(), queued.undecodable()), (0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Subscribe<C: Coding> {
     node: Node,
     entry: Arc<PortEntry>,
@@ -114,6 +148,20 @@ impl<C: Coding> Subscribe<C> {
     /// The schema of writers who have none to give: peers of another make, or a file by hand. It is the subscriber's own where none is given.
     /// (Where they do not say their format either, it is that of the topic's wire.) As such a writer may have an older version of it, a value
     /// of an appendable type in CDR may end early.
+    ///
+    /// ```
+    /// use polywire::{coding::Bytes, schema::Schema, Message, Node};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let node = Node::new();
+    /// let schema: Schema = Pump::shape().schema().clone();
+    /// let pumps = node.subscribe::<Pump>("pumps", Some("json@inproc/assume-doc"))?.assume(schema).open();
+    /// // A publisher of bytes has no schema to give.
+    /// let publisher = node.publisher_of("pumps", Some("json@inproc/assume-doc"), Bytes::default())?;
+    /// publisher.publish(&br#"{"id":7}"#.to_vec())?;
+    /// assert_eq!(pumps.recv().unwrap().value.id, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn assume(mut self, schema: Schema) -> Self {
         self.assumed.schema = Some(schema);
         self
@@ -191,6 +239,24 @@ impl<C: Coding> Subscribe<C> {
 pub type DynSubscriber = Subscriber<Record>;
 
 /// Receives messages from a queue.
+///
+/// ```
+/// use polywire::{Node, Subscriber};
+/// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+/// # struct Pump { id: u32 }
+/// let node = Node::new();
+/// let pumps: Subscriber<Pump> = node.subscriber_on("pumps", "cdr@inproc/subscriber-doc")?;
+/// let publisher = node.publisher_on::<Pump>("pumps", "cdr@inproc/subscriber-doc")?;
+/// for id in 1..=3 {
+///     publisher.publish(&Pump { id })?;
+/// }
+/// pumps.close();
+/// publisher.publish(&Pump { id: 4 })?; // nobody takes it any more
+/// assert_eq!(pumps.iter().map(|sample| sample.value.id).collect::<Vec<_>>(), [1, 2, 3]);
+/// assert!(pumps.try_recv().is_none());
+/// assert_eq!((pumps.lost(), pumps.undecodable()), (0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Subscriber<V> {
     queue: Arc<Queue<Sample<V>, V>>,
     guard: Guard,

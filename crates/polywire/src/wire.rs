@@ -38,6 +38,17 @@ pub struct Choice {
 }
 
 /// An engine and an address that it understands.
+///
+/// ```
+/// use polywire::wire::{Choice, Endpoint, Wire};
+/// let endpoint: Endpoint = "tcp/127.0.0.1:7447".parse()?;
+/// assert_eq!((endpoint.engine.as_str(), endpoint.address.as_str()), ("tcp", "127.0.0.1:7447"));
+/// let wire = "cdr:be".parse::<Wire>()?.or_at(Some(&endpoint));
+/// assert_eq!(wire.codec, Choice { name: "cdr".into(), options: "be".into() });
+/// assert_eq!(wire.to_string(), "cdr:be@tcp/127.0.0.1:7447");
+/// assert!(!wire.is_auto() && Wire::codec("auto").is_auto());
+/// # Ok::<(), polywire::wire::WireError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// As [`crate::engine::ENGINES`] has it.

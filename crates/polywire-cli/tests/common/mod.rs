@@ -1,6 +1,8 @@
 //! Running the program, in a folder of its own.
 #![allow(dead_code)] // Each test file uses a part.
 
+pub mod markdown;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},

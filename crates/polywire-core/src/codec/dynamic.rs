@@ -10,6 +10,30 @@ use crate::{
 };
 
 /// Writes records of one shape in one format.
+///
+/// ```
+/// use polywire_core::codec::{self, DynDecoder, DynEncoder, Options};
+/// use polywire_core::layout::{Record, Shape};
+/// use polywire_core::program::{Backend, Limits};
+/// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
+///
+/// let mut types = SchemaBuilder::new();
+/// let root = types.add(Def::structure("Pump", vec![Member::new("id", Type::Uint32)]));
+/// let shape = Shape::of(&types.finish(Type::Def(root))?)?;
+/// let (json, options) = (codec::find("json").unwrap(), Options::default());
+/// let encoder = DynEncoder::with_backend(json, &options, &shape, Backend::Interpreter)?.with_limits(Limits::default());
+/// let mut record = Record::new(encoder.shape());
+/// record.set("id", 7)?;
+/// let mut bytes = Vec::new();
+/// encoder.encode(&record, &mut bytes)?;
+/// assert_eq!(bytes, br#"{"id":7}"#);
+/// let decoder = DynDecoder::with_backend(json, &options, shape.schema(), &shape, Backend::Interpreter)?;
+/// let mut read = Record::new(decoder.shape());
+/// decoder.decode(&bytes, &mut read)?;
+/// assert_eq!(read, record);
+/// assert!(!decoder.executable().is_machine_code() && !encoder.executable().is_machine_code());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct DynEncoder {
     executable: Executable,

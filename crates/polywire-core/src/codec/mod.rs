@@ -65,6 +65,7 @@ pub static CODECS: &[&dyn Codec] = &[
     &cbor::CBOR,
     &ubjson::UBJSON,
     &protobuf::PROTOBUF,
+    &fast::FAST,
     &xml::XML,
     &xml::XML_DOM,
     &yaml::YAML,
@@ -77,6 +78,37 @@ pub fn find(name: &str) -> Option<&'static dyn Codec> {
 }
 
 /// A wire format: a compiler front end.
+///
+/// ```
+/// use polywire_core::codec::{self, BuildError, Codec, LowerError, OptionSpec, Options, Properties, CODECS};
+/// use polywire_core::{codec::{Decoder, Encoder}, layout::Message, program::{Backend, Limits}};
+///
+/// for codec in CODECS {
+///     let Properties { summary, text, .. } = codec.properties();
+///     println!("{}: {summary}{}", codec.name(), if *text { ", for people" } else { "" });
+/// }
+/// let cdr: &dyn Codec = codec::find("cdr").unwrap();
+/// let order: &OptionSpec = cdr.options().iter().find(|option| option.name == "be").unwrap();
+/// assert!(order.values.is_empty());
+/// let options: Options = "be".parse()?;
+/// assert!(options.has("be") && options.value("be") == Some("") && options.check(cdr).is_ok());
+/// assert!(matches!("sideways".parse::<Options>()?.check(cdr), Err(LowerError::Option(_))));
+///
+/// #[derive(Default, polywire_derive::Message)]
+/// struct Pump { id: u32 }
+/// let encoder = Encoder::<Pump>::with_backend(cdr, &options, Backend::Interpreter)?;
+/// let mut bytes = Vec::new();
+/// encoder.encode(&Pump { id: 7 }, &mut bytes)?;
+/// assert_eq!(bytes, [0, 0, 0, 7]);
+/// assert!(!encoder.executable().is_machine_code());
+/// let narrow = Limits { message_bytes: 2, ..Limits::default() };
+/// assert!(encoder.clone().with_limits(narrow).encode(&Pump { id: 7 }, &mut bytes).is_err());
+/// let decoder = Decoder::<Pump>::with_backend(cdr, &options, Pump::shape().schema(), Backend::Interpreter)?;
+/// let mut pump = Pump::default();
+/// assert_eq!(decoder.with_limits(Limits::default()).decode(&bytes, &mut pump)?, 4);
+/// assert!(matches!(Encoder::<Pump>::new(cdr, &"no=1".parse()?), Err(BuildError::Lower(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Codec: Send + Sync {
     /// Name, as in a wire string: lower case, digits and `-`.
     fn name(&self) -> &'static str;
@@ -237,12 +269,17 @@ fn compile_decode(
 }
 
 /// Writes values of a Rust type in one format. Cheap to clone; any number of threads may use it at once.
-#[derive(Clone)]
 pub struct Encoder<T> {
     executable: Executable,
     limits: Limits,
     counts: bool,
     value: PhantomData<fn(&T)>,
+}
+
+impl<T> Clone for Encoder<T> {
+    fn clone(&self) -> Self {
+        Encoder { executable: self.executable.clone(), limits: self.limits, counts: self.counts, value: PhantomData }
+    }
 }
 
 impl<T: Message> Encoder<T> {
@@ -314,11 +351,16 @@ impl<T: Message> Encoder<T> {
 }
 
 /// Reads values of a Rust type from one format, as a given writer's schema has them.
-#[derive(Clone)]
 pub struct Decoder<T> {
     executable: Executable,
     limits: Limits,
     value: PhantomData<fn(&mut T)>,
+}
+
+impl<T> Clone for Decoder<T> {
+    fn clone(&self) -> Self {
+        Decoder { executable: self.executable.clone(), limits: self.limits, value: PhantomData }
+    }
 }
 
 impl<T: Message> Decoder<T> {

@@ -1,6 +1,10 @@
 //! CRC32C (Castagnoli), as iSCSI and SCTP use it: enough for the tail of a datagram, without a table crate.
 
 /// The checksum of `bytes`.
+///
+/// ```
+/// assert_eq!(polywire_core::frame::crc32c(b"123456789"), 0xE306_9283);
+/// ```
 pub fn crc32c(bytes: &[u8]) -> u32 {
     let mut chunks = bytes.chunks_exact(8);
     let mut crc = !0u32;

@@ -13,6 +13,29 @@ const FRAMES_AT: usize = INCARNATION_AT + 8;
 const CHECKSUM: usize = 4;
 
 /// Writes the datagrams of one incarnation of a node.
+///
+/// ```
+/// use polywire_core::envelope::{Announcement, Envelope, Id128};
+/// use polywire_core::frame::{Datagram, DatagramDecoder, DatagramEncoder, Frame, FrameError, Limits, Start};
+///
+/// let mut encoder = DatagramEncoder::new(Id128([1; 16]), 7, Limits::default());
+/// let (channel, mut bytes) = (encoder.open()?, Vec::new());
+/// encoder.begin(&mut bytes);
+/// encoder.announce(channel, Start::default(), &Announcement::default(), &mut bytes);
+/// encoder.data(&Envelope::data(channel, 1, 17), b"hello", &mut bytes)?;
+/// encoder.control(&Frame::Heartbeat, &mut bytes);
+/// encoder.finish(&mut bytes);
+///
+/// let mut decoder = DatagramDecoder::new(Limits::default());
+/// let datagram: Datagram = decoder.open(&bytes)?;
+/// assert!(datagram.restarted && datagram.incarnation == 7);
+/// let frames: Vec<Frame> = datagram.collect::<Result<_, _>>()?;
+/// assert_eq!(frames[1], Frame::Data(Envelope::data(channel, 1, 17), b"hello"));
+///
+/// bytes[40] ^= 1;
+/// assert!(matches!(decoder.open(&bytes), Err(FrameError::Checksum { .. })));
+/// # Ok::<(), FrameError>(())
+/// ```
 #[derive(Debug)]
 pub struct DatagramEncoder {
     node: Id128,

@@ -218,6 +218,30 @@ fn check_greeting(input: &[u8]) -> Result<(), FrameError> {
 }
 
 /// Bytes from the start of a frame to its payload, as far as `input` tells: where a receiver that wants the payload aligned has to place them.
+///
+/// ```
+/// use polywire_core::envelope::{ChannelId, Envelope};
+/// use polywire_core::frame::{payload_offset, Answer, Frame, Start, Step, StreamDecoder, StreamEncoder};
+/// let (mut encoder, mut bytes) = (StreamEncoder::default(), Vec::new());
+/// encoder.hello(&polywire_core::frame::Hello { node: Default::default(), incarnation: 1 }, &mut bytes);
+/// let channel = encoder.announce(&Default::default(), Start::default(), &mut bytes)?;
+/// let answer = Answer::Refuse("no such type".into());
+/// assert_eq!((answer.accepts(), answer.reason()), (false, Some("no such type")));
+/// encoder.control(&Frame::Answer { channel: ChannelId(1), answer }, &mut bytes);
+/// encoder.position(channel, Start { sequence: 4, timestamp_ns: 0 }, 4, &mut bytes)?;
+/// let at = bytes.len();
+/// encoder.data(&Envelope::data(channel, 5, 0), 3, &mut bytes)?;
+/// assert_eq!(payload_offset(&bytes[at..]), Some(bytes.len() - at));
+/// bytes.extend_from_slice(b"abc");
+/// encoder.retire(channel, &mut bytes)?;
+///
+/// let (mut decoder, mut input, mut count) = (StreamDecoder::default(), &bytes[..], 0);
+/// while let Step::Frame { used, .. } = decoder.step(input)? {
+///     (input, count) = (&input[used..], count + 1);
+/// }
+/// assert_eq!((input.len(), count), (0, 6));
+/// # Ok::<(), polywire_core::frame::FrameError>(())
+/// ```
 pub fn payload_offset(input: &[u8]) -> Option<usize> {
     let varint::Taken::Value(_, prefix) = varint::take(input) else { return None };
     body::data_header_len(input.get(prefix..)?).map(|len| prefix + len)

@@ -3,6 +3,16 @@
 use alloc::vec::Vec;
 
 /// Appends `value`.
+///
+/// ```
+/// use polywire_core::frame::varint;
+/// let mut bytes = Vec::new();
+/// varint::put(&mut bytes, varint::zigzag(-150));
+/// assert_eq!((&bytes[..], varint::len(299)), (&[0xAB, 0x02][..], 2));
+/// let (value, rest) = varint::split(&bytes).unwrap();
+/// assert_eq!((varint::unzigzag(value), rest), (-150, &[][..]));
+/// assert_eq!(varint::split(&[0x80, 0x00]), None, "only the shortest form is valid");
+/// ```
 pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

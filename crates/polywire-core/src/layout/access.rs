@@ -6,6 +6,56 @@
 //! not aliased while the function runs. Pointers handed out stay good until the next call that changes the same value. A function that
 //! fails leaves a valid value behind. None of them unwinds: implementations catch what the user's `Default` or `Drop` may panic with and
 //! answer [`OutOfMemory`].
+//!
+//! ```
+//! use polywire_core::layout::access::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
+//! use polywire_core::layout::{Kind, Message, MessageField, OutOfMemory};
+//! use std::collections::BTreeMap;
+//!
+//! #[derive(polywire_derive::Message)]
+//! struct Pump { readings: Vec<u8>, limits: BTreeMap<u8, u8>, level: Option<u8>, drive: Drive, next: Option<Box<u8>> }
+//! #[derive(polywire_derive::Message)]
+//! #[polywire(switch = "int32")]
+//! enum Drive {
+//!     #[polywire(case(0))]
+//!     Fixed(u8),
+//!     #[polywire(case(1))]
+//!     Geared(u16),
+//! }
+//!
+//! let (layout, mut pump) = (Pump::shape().layout().clone(), Pump::fresh());
+//! let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
+//! let at = |field: usize, pump: *mut Pump| (&layout.node(fields[field].node).kind, unsafe { pump.cast::<u8>().add(fields[field].offset as usize) });
+//! // SAFETY: every place is of the node whose functions are called, inside a value that lives and is borrowed.
+//! unsafe {
+//!     let pump: *mut Pump = &mut pump;
+//!     let (Kind::Sequence(sequence), place) = at(0, pump) else { panic!("it is a sequence") };
+//!     let access: &dyn SequenceAccess = &*sequence.access;
+//!     access.assign(place, [1, 2, 3].as_ptr(), 3)?;
+//!     access.resize(place, 2)?;
+//!     assert_eq!(access.slice(place).1, 2);
+//!     let (Kind::Map(map), place) = at(1, pump) else { panic!("it is a map") };
+//!     let access: &dyn MapAccess = &*map.access;
+//!     let inserted = access.insert(place, &mut |key, value| { *key = 7; *value = 9; true })?;
+//!     assert_eq!((inserted, access.len(place)), (Inserted::Yes, 1));
+//!     access.visit(place, &mut |key, value| { assert_eq!((*key, *value), (7, 9)); true });
+//!     let (Kind::Optional(optional), place) = at(2, pump) else { panic!("it is an `Option`") };
+//!     let access: &dyn OptionalAccess = &*optional.access;
+//!     *access.set_some(place)? = 5;
+//!     let (Kind::Union(union), place) = at(3, pump) else { panic!("it is a union") };
+//!     let access: &dyn UnionAccess = &*union.access;
+//!     access.select(place, 1, Some(1))?.cast::<u16>().write(400);
+//!     assert!(matches!(access.get(place), Selected { discriminator: 1, case: Some(1), .. }));
+//!     let (Kind::Optional(next), place) = at(4, pump) else { panic!("it is an `Option`") };
+//!     let value = next.access.set_some(place)?;
+//!     let Kind::Boxed(boxed) = &layout.node(next.inner).kind else { panic!("it is a `Box`") };
+//!     let access: &dyn BoxedAccess = &*boxed.access;
+//!     *access.get_mut(value) = 8;
+//! }
+//! assert_eq!((&pump.readings[..], pump.limits[&7], pump.level, pump.next.as_deref()), (&[1, 2][..], 9, Some(5), Some(&8)));
+//! assert!(matches!(pump.drive, Drive::Geared(400)));
+//! # Ok::<(), OutOfMemory>(())
+//! ```
 
 use core::ops::Range;
 

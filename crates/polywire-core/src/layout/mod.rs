@@ -47,6 +47,13 @@ pub struct OutOfMemory;
 pub struct NodeId(pub u32);
 
 /// How the bytes of a scalar are to be read.
+///
+/// ```
+/// use polywire_core::layout::Scalar;
+/// assert_eq!((Scalar::U16.size(), Scalar::F128.size()), (2, 16));
+/// assert_eq!(Scalar::I8.range(), Some((-128, 127)));
+/// assert!(Scalar::I8.is_signed() && Scalar::U64.is_integer() && !Scalar::F32.is_integer());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scalar {
     /// One byte, 0 or 1.
@@ -248,6 +255,67 @@ pub struct BoxedNode {
 }
 
 /// The nodes of a type and of all it holds, and which of them is the value itself.
+///
+/// ```
+/// use polywire_core::layout::{
+///     BoxedNode, EnumNode, Field, FlagWords, Kind, Layout, MapNode, Message, Node, NodeId, OptionalNode, Record, Scalar,
+///     SequenceNode, Shape, UnionNode, Words,
+/// };
+/// use std::collections::BTreeMap;
+///
+/// #[derive(Default, polywire_derive::Message)]
+/// struct Pump {
+///     id: u32,
+///     mode: Mode,
+///     readings: Vec<f64>,
+///     names: BTreeMap<String, u8>,
+///     drive: Drive,
+///     level: Option<i16>,
+///     next: Option<Box<f32>>,
+/// }
+/// #[derive(Clone, Copy, Default, polywire_derive::Message)]
+/// #[repr(u32)]
+/// enum Mode { #[default] Off, On = 4 }
+/// #[derive(polywire_derive::Message)]
+/// #[polywire(switch = "int32")]
+/// enum Drive {
+///     #[polywire(case(0))]
+///     Fixed(u16),
+///     #[polywire(case(1))]
+///     Geared([u8; 3]),
+/// }
+/// # impl Default for Drive { fn default() -> Self { Drive::Fixed(0) } }
+///
+/// let layout: &Layout = Pump::shape().layout();
+/// let root: &Node = layout.node(layout.root());
+/// assert_eq!(root.size as usize, size_of::<Pump>());
+/// let Kind::Struct { fields } = &root.kind else { panic!("it is a structure") };
+/// let id: Field = fields[0];
+/// assert_eq!(id.offset as usize, std::mem::offset_of!(Pump, id));
+/// assert!(layout.contains(layout.root(), id.offset, id.node));
+/// assert!(matches!(layout.node(id.node).kind, Kind::Scalar(Scalar::U32)));
+/// let kind = |field: usize| &layout.node(fields[field].node).kind;
+/// assert!(matches!(kind(1), Kind::Enum(EnumNode { literals, .. }) if **literals == [0, 4]));
+/// let Kind::Sequence(SequenceNode { element, words, .. }) = kind(2) else { panic!("it is a sequence") };
+/// assert!(matches!(layout.node(*element).kind, Kind::Scalar(Scalar::F64)));
+/// assert!(words.is_none_or(|Words { len, .. }| (len as usize) < size_of::<Vec<f64>>()));
+/// let Kind::Map(MapNode { key, .. }) = kind(3) else { panic!("it is a map") };
+/// assert!(matches!(layout.node(*key).kind, Kind::String { .. }));
+/// let Kind::Union(UnionNode { cases, .. }) = kind(4) else { panic!("it is a union") };
+/// assert_eq!(cases.len(), 2);
+/// let Kind::Optional(OptionalNode { inner, flag: None, .. }) = kind(6) else { panic!("it is an `Option`") };
+/// assert!(matches!(layout.node(*inner).kind, Kind::Boxed(BoxedNode { .. })));
+/// assert!(!layout.shares());
+/// assert!(layout.len() > 10 && !layout.is_empty() && (layout.root().0 as usize) < layout.len());
+///
+/// // A record of the same schema lies elsewhere, and its optionals have a flag.
+/// let shape = Shape::of(Pump::shape().schema())?;
+/// let flagged = (0..shape.layout().len() as u32).any(|i| {
+///     matches!(&shape.layout().node(NodeId(i)).kind, Kind::Optional(OptionalNode { flag: Some(FlagWords { .. }), .. }))
+/// });
+/// assert!(flagged && Record::new(&shape).get("level").unwrap().is_absent());
+/// # Ok::<(), polywire_core::layout::ShapeError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Layout {
     nodes: Vec<Node>,

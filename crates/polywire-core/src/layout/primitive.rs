@@ -11,6 +11,7 @@ use core::fmt;
 /// use polywire_core::layout::Float128;
 ///
 /// assert_eq!(Float128::from(-1.5).to_f64(), -1.5);
+/// assert_eq!(Float128::from_bits(Float128::from(-1.5).to_bits()), Float128::from(-1.5));
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Float128(pub [u8; 16]);
@@ -98,6 +99,14 @@ impl fmt::Debug for Float128 {
 }
 
 /// `char`: eight bits, usually ISO 8859-1.
+///
+/// ```
+/// use polywire_core::layout::{Char16, Char8};
+/// assert_eq!(Char8::try_from('ü').map(char::from), Ok('ü'));
+/// assert!(Char8::try_from('€').is_err());
+/// assert_eq!(Char16::try_from('€').unwrap().to_char(), Some('€'));
+/// assert_eq!(Char16(0xD83D).to_char(), None);
+/// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Char8(pub u8);
 

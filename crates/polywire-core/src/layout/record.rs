@@ -103,6 +103,29 @@ impl Record {
     }
 
     /// Takes over the value of a record of the same shape, keeping what is allocated here. False if the shapes differ.
+    ///
+    /// ```
+    /// use polywire_core::layout::{PathError, Record, Shape};
+    /// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
+    /// let mut types = SchemaBuilder::new();
+    /// let root = types.add(Def::structure("S", vec![Member::new("a", Type::Uint8), Member::new("on", Type::Bool), Member::new("t", Type::string())]));
+    /// let shape = Shape::of(&types.finish(Type::Def(root))?)?;
+    /// let (mut one, mut other) = (Record::new(&shape), Record::new(&shape));
+    /// one.set("a", 7)?;
+    /// one.set("on", true)?;
+    /// one.set("t", "text")?;
+    /// assert!(matches!(one.set("a", 256), Err(PathError::DoesNotFit { .. })));
+    /// assert!(other.try_clone_from(&one)?);
+    /// assert_eq!((other.u64("a")?, other.i64("a")?, other.bool("on")?, other.str("t")?), (7, 7, true, "text"));
+    /// let names: Vec<&str> = other.fields().iter().map(|(member, _)| &*member.name).collect();
+    /// assert_eq!(names, ["a", "on", "t"]);
+    /// other.clear()?;
+    /// assert_eq!(other, Record::new(&shape));
+    /// // Codec programs get at the bytes.
+    /// // SAFETY: the root is a structure whose first field is one byte at its start.
+    /// assert_eq!(unsafe { (*one.as_ptr(), *one.as_mut_ptr()) }, (7, 7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_clone_from(&mut self, source: &Record) -> Result<bool, OutOfMemory> {
         if !Arc::ptr_eq(&self.plan, &source.plan) {
             return Ok(false);

@@ -17,6 +17,35 @@ use crate::schema::{Schema, SchemaError};
 ///
 /// There is one for each derived type ([`Message::shape`]) and one for records of a schema. Both
 /// halves always come from the same source, which is why a shape cannot be put together from parts.
+///
+/// ```
+/// use polywire_core::layout::{Describe, Described, Message, MessageElement, MessageField, Record, RecordError, Shape, ShapeError};
+/// use std::sync::Arc;
+///
+/// #[derive(polywire_derive::Message)]
+/// struct Pump { id: u32 }
+///
+/// // Of a Rust type, kept by it or computed anew; and of records of the same schema.
+/// let derived: &Shape = Pump::shape();
+/// assert_eq!(Shape::of_type::<Pump>()?.schema(), derived.schema());
+/// let records: Arc<Shape> = Shape::of(derived.schema())?;
+/// assert!(Record::try_new(&records).is_ok());
+/// assert_eq!(Record::try_new(&Arc::new(Shape::of_type::<Pump>()?)).err(), Some(RecordError::NotOfRecords));
+///
+/// // A wrapper that is on the wire what it wraps.
+/// #[repr(transparent)]
+/// struct Metres(f64);
+/// // SAFETY: it has the memory of an `f64`, and every `f64` is valid.
+/// unsafe impl MessageField for Metres {
+///     fn fresh() -> Self { Metres(0.0) }
+///     fn describe(describe: &mut Describe) -> Described { f64::describe(describe) }
+/// }
+/// impl MessageElement for Metres {}
+/// #[derive(polywire_derive::Message)]
+/// struct Tank { levels: Vec<Metres> }
+/// assert_eq!(Tank::shape().schema().type_name(&Tank::shape().schema().members(Tank::shape().schema().find("Tank").unwrap())[0].ty), "sequence<double>");
+/// # Ok::<(), ShapeError>(())
+/// ```
 pub struct Shape {
     schema: Schema,
     layout: Arc<Layout>,

@@ -402,6 +402,63 @@ impl<'a> ListRef<'a> {
 }
 
 /// A structure.
+///
+/// ```
+/// use polywire_core::layout::{BitmaskRef, BitsetRef, EnumRef, ListRef, MapRef, Message, StructRef, UnionRef, ValueRef};
+/// use std::collections::BTreeMap;
+///
+/// #[derive(polywire_derive::Message)]
+/// struct Pump { mode: Mode, alarms: Alarms, version: Version, drive: Drive, raw: Vec<u8>, limits: BTreeMap<String, i8>, hot: bool, bar: f32 }
+/// #[derive(Clone, Copy, polywire_derive::Message)]
+/// #[repr(u32)]
+/// enum Mode { Off, On = 4 }
+/// #[derive(polywire_derive::Message)]
+/// #[polywire(bitmask(bit_bound = 8, LEAK = 0, HEAT = 1))]
+/// struct Alarms(pub u8);
+/// #[derive(polywire_derive::Message)]
+/// #[polywire(bitset(major(3), minor(5)))]
+/// struct Version(pub u8);
+/// #[derive(polywire_derive::Message)]
+/// #[polywire(switch = "int32")]
+/// enum Drive {
+///     #[polywire(case(0))]
+///     Fixed(u16),
+///     #[polywire(case(1))]
+///     Geared(f64),
+/// }
+///
+/// let limits = BTreeMap::from([("low".to_string(), -5)]);
+/// let pump = Pump { mode: Mode::On, alarms: Alarms(2), version: Version(0b00010_011), drive: Drive::Geared(1.5), raw: vec![1, 2], limits, hot: true, bar: 2.5 };
+/// let ValueRef::Struct(pump_ref) = ValueRef::of(&pump) else { panic!("it is a structure") };
+/// let view: StructRef = pump_ref;
+/// assert_eq!((view.name(), view.fields().len()), ("Pump", 8));
+/// let field = |name: &str| view.field(name).unwrap();
+/// let ValueRef::Enum(mode) = field("mode") else { panic!("it is an enum") };
+/// let mode: EnumRef = mode;
+/// assert_eq!((mode.value(), mode.name(), field("mode").as_i64()), (4, "On", Some(4)));
+/// let ValueRef::Bitmask(alarms) = field("alarms") else { panic!("it is a bitmask") };
+/// let alarms: BitmaskRef = alarms;
+/// assert_eq!((alarms.bits(), alarms.flags().map(|flag| &*flag.name).collect::<Vec<_>>()), (2, vec!["HEAT"]));
+/// let ValueRef::Bitset(version) = field("version") else { panic!("it is a bitset") };
+/// let version: BitsetRef = version;
+/// assert_eq!(version.fields().iter().map(|(_, value)| *value).collect::<Vec<_>>(), [3, 2]);
+/// let ValueRef::Union(drive) = field("drive") else { panic!("it is a union") };
+/// let drive: UnionRef = drive;
+/// let (case, value) = drive.case().unwrap();
+/// assert_eq!((drive.discriminator(), case.member.name.as_str(), value.as_f64()), (1, "Geared", Some(1.5)));
+/// let ValueRef::List(raw) = field("raw") else { panic!("it is a list") };
+/// let raw: ListRef = raw;
+/// assert_eq!((raw.len(), raw.is_empty(), raw.as_bytes(), raw.at(1).unwrap().as_u64()), (2, false, Some(&[1, 2][..]), Some(2)));
+/// assert_eq!(raw.iter().count(), 2);
+/// let ValueRef::Map(limits) = field("limits") else { panic!("it is a map") };
+/// let limits: MapRef = limits;
+/// let (key, value) = limits.entries()[0];
+/// assert_eq!((limits.len(), key.as_str(), value.as_i64(), limits.is_empty()), (1, Some("low"), Some(-5), false));
+/// assert_eq!((field("hot").as_bool(), field("bar").as_f64(), field("hot").is_absent()), (Some(true), Some(2.5), false));
+/// // SAFETY: the value is of the shape, and alive.
+/// let raw = unsafe { ValueRef::from_raw(Pump::shape(), std::ptr::from_ref(&pump).cast()) };
+/// assert_eq!(raw, ValueRef::of(&pump));
+/// ```
 #[derive(Clone, Copy)]
 pub struct StructRef<'a>(Spot<'a>);
 

@@ -39,6 +39,26 @@ pub enum ExecError {
 }
 
 /// A program ready to run. Cheap to clone; free of state, so that any number of threads may run it at once.
+///
+/// ```
+/// use polywire_core::codec::{self, Options};
+/// use polywire_core::layout::Message;
+/// use polywire_core::program::{passes, exec::ExecError, Backend, Executable, Limits};
+///
+/// #[derive(polywire_derive::Message)]
+/// struct Pump { id: u32 }
+/// let (cdr, shape) = (codec::find("cdr").unwrap(), Pump::shape());
+/// let program = cdr.lower_encode(&Options::default(), shape.schema(), shape.layout()).unwrap();
+/// let executable = Executable::prepared(passes::prepare(program), Backend::Interpreter)?;
+/// executable.compile(); // goes on as machine code, where that is to be had
+/// let mut bytes = Vec::new();
+/// let pump = Pump { id: 7 };
+/// // SAFETY: the program is one for the layout of `Pump`.
+/// unsafe { executable.encode(std::ptr::from_ref(&pump).cast(), &mut bytes, &Limits::default()) }.unwrap();
+/// assert_eq!((bytes.as_slice(), executable.program().paths.contains(&"id".to_string())), (&[7, 0, 0, 0][..], true));
+/// println!("machine code: {}", executable.is_machine_code());
+/// # Ok::<(), ExecError>(())
+/// ```
 #[derive(Clone)]
 pub struct Executable(Arc<Inner>);
 

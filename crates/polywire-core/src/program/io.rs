@@ -294,6 +294,34 @@ impl fmt::Display for CodecError {
 impl core::error::Error for CodecError {}
 
 /// A message being decoded.
+///
+/// ```
+/// use polywire_core::program::{Fault, FaultKind, Input, Limits, Status};
+/// let limits = Limits { depth: 1, memory_bytes: 40, ..Limits::default() };
+/// let mut input = Input::new(b"\x01\0\0\0text", &limits);
+/// assert_eq!((input.take(1), input.position(), input.padding(4)), (Ok(&[1][..]), 1, 3));
+/// input.align(4);
+/// assert_eq!((input.rest(), input.remaining(), input.message().len(), input.end()), (&b"text"[..], 4, 8, 8));
+///
+/// // A region ends earlier, and has an origin of its own.
+/// let end = input.limit_end(6).unwrap();
+/// let origin = input.replace_origin(4);
+/// assert_eq!(input.take(3), Err(Status::Failed));
+/// let fault: &Fault = input.fault().unwrap();
+/// assert_eq!((fault.kind, fault.expected, fault.got), (FaultKind::Truncated, 3, 2));
+/// assert_eq!(fault.kind.describe(), "the message ends too early");
+/// input.restore_end(end);
+/// input.replace_origin(origin);
+/// input.seek(8);
+///
+/// // Depth and memory have limits.
+/// assert_eq!((input.enter(), input.enter_levels(1)), (Status::Ok, Status::Failed));
+/// input.leave();
+/// let mut text = String::new();
+/// assert_eq!((input.set_text(&mut text, "text"), text.as_str()), (Status::Ok, "text"));
+/// assert_eq!(input.charge(input.limits().memory_bytes), Status::Failed);
+/// assert_eq!(input.fail(FaultKind::BadText, 0, 0), Status::Failed);
+/// ```
 #[repr(C)]
 pub struct Input<'a> {
     pub(crate) base: *const u8,
@@ -505,6 +533,24 @@ impl<'a> Input<'a> {
 }
 
 /// A message being encoded, at the end of a vector that it may grow.
+///
+/// ```
+/// use polywire_core::program::{FaultKind, Limits, Output, Status};
+/// let (limits, mut bytes) = (Limits { depth: 1, ..Limits::default() }, b"before".to_vec());
+/// let mut output = Output::new(&mut bytes, &limits);
+/// assert_eq!((output.reserve(16), output.put(b"a"), output.align(4)), (Status::Ok, Status::Ok, Status::Ok));
+/// assert_eq!((output.put_word(0x0201, 2), output.position()), (Status::Ok, 6));
+/// output.patch(1, b"b");
+/// *output.last().unwrap() = 3;
+/// assert_eq!((output.insert(4, 1), output.written()), (Status::Ok, &mut *b"ab\0\0\x01\x01\x03".to_vec()));
+/// output.truncate(4);
+/// assert_eq!(output.replace_origin(4), 0);
+/// assert_eq!((output.put_with(8, |room| { room[0] = 9; 1 }), output.position()), (Status::Ok, 5));
+/// assert_eq!(output.enter_levels(1), Status::Ok);
+/// output.leave_levels(1);
+/// assert_eq!((output.enter_levels(2), output.fault().unwrap().kind), (Status::Failed, FaultKind::TooDeep));
+/// assert_eq!(output.fail(FaultKind::Unrepresentable, 0, 0), Status::Failed);
+/// ```
 #[repr(C)]
 pub struct Output<'a> {
     pub(crate) base: *mut u8,

@@ -2,6 +2,45 @@
 //!
 //! They are `extern "C"` where machine code calls them directly. A kernel that answers [`Status::Failed`] has called [`Input::fail`] or
 //! [`Output::fail`] first. None may panic.
+//!
+//! ```
+//! use polywire_core::layout::Scalar;
+//! use polywire_core::program::{kernel::SymbolTable, Arm, Block, Input, Limits, MemberKey, MemberTable, Output, ScalarKernel, Status};
+//!
+//! /// An octet as the format `inverted` has it.
+//! static INVERTED: ScalarKernel = ScalarKernel { name: "inverted", scalar: Scalar::U8, get, put, wide: None };
+//!
+//! extern "C" fn get(input: &mut Input<'_>, value: &mut u64) -> Status {
+//!     match input.take(1) {
+//!         Ok(bytes) => {
+//!             *value = u64::from(!bytes[0]);
+//!             Status::Ok
+//!         }
+//!         Err(failed) => failed,
+//!     }
+//! }
+//!
+//! extern "C" fn put(output: &mut Output<'_>, value: u64) -> Status {
+//!     output.put(&[!(value as u8)])
+//! }
+//!
+//! let (limits, mut bytes, mut value) = (Limits::default(), Vec::new(), 0);
+//! let mut output = Output::new(&mut bytes, &limits);
+//! assert_eq!(((INVERTED.put)(&mut output, 0xF0), output.written()), (Status::Ok, &mut [0x0F][..]));
+//! assert_eq!(((INVERTED.get)(&mut Input::new(&[0x0F], &limits), &mut value), value), (Status::Ok, 0xF0));
+//! assert_eq!(format!("{INVERTED:?}"), "inverted");
+//!
+//! // What a kernel of names or ids is given.
+//! let symbols = SymbolTable::new([(0, "OFF".into()), (4, "ON".into())], None);
+//! assert_eq!((symbols.name(4), symbols.value(b"ON"), symbols.iter().count()), (Some("ON"), Some(4), 2));
+//! assert_eq!(SymbolTable::new([(1, "#ON".into())], None).value_behind(b'#', b"ON"), Some(1));
+//! let key = |id, name: &str| MemberKey { id, name: name.as_bytes().into() };
+//! let members = MemberTable::new(vec![key(7, "id"), key(3, "bar")]);
+//! assert_eq!((members.by_name(b"bar", 0), members.by_id(7, 0), members.keys().len()), (1, 0, 2));
+//! assert_eq!(members.by_id(9, 0), MemberTable::UNKNOWN);
+//! let arm = Arm { key: key(7, "id"), body: Block::default(), absent: Block::default() };
+//! assert_eq!(arm.key, members.keys()[0]);
+//! ```
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 use core::fmt;

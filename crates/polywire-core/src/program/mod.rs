@@ -8,6 +8,75 @@
 //! it, counts and discriminators are taken from it. Memory is reached through [`Place`]s only, typed paths relative to the *frame*, the value
 //! that the enclosing structured operation opened. There are no pointers, jumps or variables, so a program that the verifier passes
 //! cannot read or write outside the value and the message, whatever the bytes are.
+//!
+//! ```
+//! use polywire_core::layout::{Kind, Message, Scalar};
+//! use polywire_core::program::{
+//!     passes, verify::{self, VerifyError}, Backend, Block, Check, CodecError, Direction, Executable, FaultKind, Limits, Op,
+//!     OpKind, Order, Overflow, PathId, Place, Program, Routine, Segment, Source, TextForm, Wire,
+//! };
+//!
+//! #[derive(Default, polywire_derive::Message)]
+//! struct Pump { id: u32 }
+//!
+//! // Reads the one member from four bytes, the most significant first.
+//! let layout = Pump::shape().layout().clone();
+//! let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
+//! let place = Place::At { offset: fields[0].offset, node: fields[0].node };
+//! let op = |kind| Op { path: PathId(1), kind };
+//! let get = OpKind::Get(Wire::Fixed { scalar: Scalar::U32, order: Order::Big });
+//! let program = Program {
+//!     direction: Direction::Decode,
+//!     layout: layout.clone(),
+//!     root: Block(vec![op(OpKind::Need(4)), op(get), op(OpKind::Store(place))]),
+//!     routines: Vec::<Routine>::new(),
+//!     adapter: None,
+//!     paths: vec!["".into(), "id".into()],
+//!     bank: None,
+//! };
+//! assert_eq!((verify::verify(&program), passes::op_count(&program)), (Ok(()), 3));
+//!
+//! let executable = Executable::new(program.clone(), Backend::Interpreter)?;
+//! let mut pump = Pump::default();
+//! // SAFETY: the program is one for the layout of `Pump`.
+//! let decode = |bytes: &[u8], pump: &mut Pump| unsafe {
+//!     executable.decode(bytes, std::ptr::from_mut(pump).cast(), &Limits::default())
+//! };
+//! assert_eq!((decode(&[0, 0, 1, 2], &mut pump), pump.id), (Ok(4), 0x102));
+//! let error: CodecError = decode(&[0, 0], &mut pump).unwrap_err();
+//! assert_eq!((error.kind, error.path.as_str(), error.expected, error.got), (FaultKind::Truncated, "id", 4, 2));
+//!
+//! // The same as one run, which is what the passes make of neighbours.
+//! let segment =
+//!     Segment { place, at: 0, wire: Scalar::U32, memory: Scalar::U32, count: 1, order: Order::Big, check: None };
+//! assert_eq!(segment.size(), 4);
+//! let run = op(OpKind::Run { segments: vec![segment], size: 4 });
+//! let fused = Program { root: Block(vec![op(OpKind::Need(4)), run]), ..program.clone() };
+//! assert_eq!((verify::verify(&fused), passes::message_size(&fused)), (Ok(()), Some(4)));
+//!
+//! // A program that stores what it never read is refused, and so is one that checks nothing.
+//! let mut wrong = program.clone();
+//! wrong.root.0.remove(1);
+//! let error: VerifyError = verify::verify(&wrong).unwrap_err();
+//! assert!(error.rule.contains("accumulator"));
+//! wrong.root = Block(vec![op(OpKind::Check(Check::OneOf([1, 4].into())))]);
+//! assert!(verify::verify(&wrong).is_err());
+//!
+//! // What has no place in memory is read and let go: here elements as many as a count says, each a string.
+//! let (form, overflow) = (TextForm::CountedNul { order: Order::Little }, Overflow::Refuse);
+//! let text = op(OpKind::Text { place: Place::Sink, form, bound: 0, utf16_bound: false, overflow: overflow.clone(), after: 0 });
+//! let count = op(OpKind::Get(Wire::Fixed { scalar: Scalar::U32, order: Order::Little }));
+//! let (source, element) = (Source::Count, Block(vec![text]));
+//! let sequence = op(OpKind::Sequence { place: Place::Sink, source, element, bound: 0, overflow, min_wire: 5 });
+//! let skipping = Program { root: Block(vec![op(OpKind::Need(4)), count, sequence]), ..program };
+//! let executable = Executable::prepared(skipping, Backend::Interpreter)?;
+//! // SAFETY: as above.
+//! let decode = |bytes: &[u8], pump: &mut Pump| unsafe {
+//!     executable.decode(bytes, std::ptr::from_mut(pump).cast(), &Limits::default())
+//! };
+//! assert_eq!(decode(&[1, 0, 0, 0, 2, 0, 0, 0, b'a', 0], &mut pump), Ok(10));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 

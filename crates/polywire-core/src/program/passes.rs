@@ -2,6 +2,29 @@
 //!
 //! A lowering emits the obvious (`Align`, one scalar, `Align`, one scalar); [`prepare`] makes the good of it. Each pass keeps the meaning
 //! and is tested alone.
+//!
+//! ```
+//! use polywire_core::codec::{self, Codec, Options};
+//! use polywire_core::layout::Message;
+//! use polywire_core::program::{passes, OpKind};
+//!
+//! #[derive(polywire_derive::Message)]
+//! struct Pump { id: u32, station: u16, bar: f32 }
+//! let (cdr, shape) = (codec::find("cdr").unwrap(), Pump::shape());
+//! let lowered = cdr.lower_encode(&Options::default(), shape.schema(), shape.layout())?;
+//!
+//! // One by one, and as they always go together.
+//! let mut program = lowered.clone();
+//! passes::fuse(&mut program);
+//! assert!(program.root.0.iter().any(|op| matches!(op.kind, OpKind::Run { .. })));
+//! passes::bounds(&mut program);
+//! passes::weigh(&mut program);
+//! let prepared = passes::prepare(lowered.clone());
+//! assert_eq!(passes::op_count(&prepared), passes::op_count(&program));
+//! assert!(passes::op_count(&prepared) < passes::op_count(&lowered));
+//! assert_eq!(passes::message_size(&prepared), Some(12));
+//! # Ok::<(), codec::LowerError>(())
+//! ```
 
 use alloc::vec::Vec;
 
@@ -264,6 +287,10 @@ pub fn op_count(program: &Program) -> usize {
 
 /// Bytes on the wire of every value of a program that is nothing but runs and literals, and asks for no more.
 pub fn message_size(program: &Program) -> Option<usize> {
+    // What goes through an adapter has a size of its own, and a state is kept around each run.
+    if program.adapter.is_some() || program.bank.is_some() {
+        return None;
+    }
     let (mut size, mut needed) = (0usize, 0);
     for op in &program.root.0 {
         match &op.kind {

@@ -17,7 +17,7 @@ use super::{
     ActionKernel, Block, Check, Direction, Field, FieldKind, Op, OpKind, Place, Program, Segment, Source, TextForm,
     Wire,
     passes::{Cost, cost, levels, op_count},
-    state::{PUT_BITS, RESET, SEGMENT, TAKE_BIT},
+    state::{BITS, RESET, SEGMENT, TAKE_BIT},
 };
 use crate::layout::{EnumNode, Kind, Layout, NodeId, Scalar};
 
@@ -559,7 +559,7 @@ impl Verifier<'_> {
 }
 
 fn kernel_needs_bank(kernel: &ActionKernel) -> bool {
-    core::ptr::eq(kernel, &PUT_BITS) || core::ptr::eq(kernel, &RESET)
+    core::ptr::eq(kernel, &BITS) || core::ptr::eq(kernel, &RESET)
 }
 
 enum Refused {

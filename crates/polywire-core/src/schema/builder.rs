@@ -80,6 +80,23 @@ pub enum SchemaError {
 }
 
 /// Collects definitions and checks them as a whole.
+///
+/// ```
+/// use polywire_core::schema::{Def, Member, SchemaBuilder, SchemaError, SchemaLimits, Type};
+///
+/// // A type that contains itself is named first and told later.
+/// let mut types = SchemaBuilder::with_limits(SchemaLimits { depth: 8, ..SchemaLimits::default() });
+/// let node = types.add(Def::structure("Node", vec![]));
+/// let children = Type::sequence(Type::Def(node));
+/// types.replace(node, Def::structure("Node", vec![Member::new("children", children)]));
+/// assert!(types.finish(Type::Def(node)).is_ok());
+///
+/// let mut types = SchemaBuilder::new();
+/// let members = vec![Member::new("a", Type::Bool), Member::new("a", Type::Int8)];
+/// let root = types.add(Def::structure("S", members));
+/// let error = types.finish(Type::Def(root)).unwrap_err();
+/// assert!(matches!(error, SchemaError::Duplicate { .. }), "{error}");
+/// ```
 #[derive(Debug, Default)]
 pub struct SchemaBuilder {
     defs: Vec<Def>,

@@ -27,12 +27,27 @@ pub fn holder_bits(bits: u8) -> u8 {
 }
 
 /// The number of elements in an array of these dimensions; none if it is more than an address can count.
+///
+/// ```
+/// use polywire_core::schema::array_len;
+/// assert_eq!(array_len(&[2, 3]), Some(6));
+/// assert_eq!(array_len(&[u32::MAX; 3]), None);
+/// ```
 pub fn array_len(dims: &[u32]) -> Option<usize> {
     dims.iter().try_fold(1usize, |n, dim| n.checked_mul(usize::try_from(*dim).ok()?))
 }
 
 /// What an array is an array of, and its dimensions, outermost first: an array of arrays, behind a typedef or not, is one array
 /// of more dimensions. A type that is no array has no dimensions.
+///
+/// ```
+/// use polywire_core::schema::{array_shape, Def, Member, SchemaBuilder, Type};
+/// let mut types = SchemaBuilder::new();
+/// let row = types.add(Def::alias("Row", Type::array(Type::Bool, [3])));
+/// let root = types.add(Def::structure("S", vec![Member::new("grid", Type::array(Type::Def(row), [2]))]));
+/// let schema = types.finish(Type::Def(root)).unwrap();
+/// assert_eq!(array_shape(&schema, &schema.members(schema.find("S").unwrap())[0].ty), (&Type::Bool, vec![2, 3]));
+/// ```
 pub fn array_shape<'a>(schema: &'a Schema, ty: &'a Type) -> (&'a Type, Vec<u32>) {
     let mut shape = Vec::new();
     let mut ty = schema.resolve(ty);

@@ -158,6 +158,17 @@ pub enum Extensibility {
 }
 
 /// How ids are given to members that have none of their own (XTypes 7.3.1.2.1.1).
+///
+/// ```
+/// use polywire_core::schema::{hash_id, AutoId, Def, Member, SchemaBuilder, Type, MAX_MEMBER_ID};
+/// let mut types = SchemaBuilder::new();
+/// let def = Def { auto_id: AutoId::Hash, ..Def::structure("S", vec![Member::new("shapesize", Type::Int32)]) };
+/// let id = types.add(def);
+/// let schema = types.finish(Type::Def(id))?;
+/// assert_eq!(schema.members(id)[0].id, hash_id("shapesize"));
+/// assert!(hash_id("shapesize") <= MAX_MEMBER_ID);
+/// # Ok::<(), polywire_core::schema::SchemaError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AutoId {
     /// One more than the previous member's.
@@ -495,6 +506,57 @@ impl BitField {
 /// A type with every definition it needs. Immutable; a clone shares.
 ///
 /// Two schemas are equal when their definitions and roots are, comments and order included; for equality of *types* compare hashes.
+///
+/// ```
+/// use polywire_core::schema::{
+///     Annotation, BitField, Case, Def, DefId, DefKind, EnumLiteral, Extensibility, Flag, Literal, Member, SchemaBuilder,
+///     TryConstruct, Type,
+/// };
+///
+/// let mut types = SchemaBuilder::new();
+/// let mode = types.add(Def::enumeration("Plant::Mode", ["OFF", "MANUAL"]));
+/// let alarms = types.add(Def::bitmask("Plant::Alarms", 16, ["LEAK", "HEAT"]));
+/// let version = types.add(Def::bitset("Plant::Version", vec![BitField::new("major", 3), BitField::new("minor", 5)]));
+/// let drive = types.add(Def::union("Plant::Drive", Type::Def(mode), vec![
+///     Case::new([0], "reason", Type::string()),
+///     Case::default("speed_rpm", Type::array(Type::Float32, [2])),
+/// ]));
+/// let device = types.add(Def::structure("Plant::Device", vec![Member::new("id", Type::Uint32).with_id(7).as_key()]));
+/// let mut level = Member::new("level", Type::Int16).with_default(Literal::Int(-1));
+/// level.try_construct = TryConstruct::UseDefault;
+/// level.annotations.push(Annotation { name: "unit".into(), args: vec![("value".into(), Literal::String("m".into()))] });
+/// let pump = types.add(
+///     Def::structure("Plant::Pump", vec![
+///         Member::new("alarms", Type::Def(alarms)),
+///         Member::new("version", Type::Def(version)),
+///         Member::new("drive", Type::Def(drive)).as_optional(),
+///         level,
+///     ])
+///     .with_base(device)
+///     .with_extensibility(Extensibility::Mutable),
+/// );
+/// let alias = types.add(Def::alias("Plant::Main", Type::Def(pump)));
+/// let schema = types.finish(Type::Def(alias))?;
+///
+/// // Typedefs are looked through, members of bases come first.
+/// assert_eq!(schema.resolve(schema.root()), &Type::Def(schema.find("Plant::Pump").unwrap()));
+/// let root: DefId = schema.find("Plant::Pump").unwrap();
+/// let names: Vec<&str> = schema.members(root).iter().map(|member| &*member.name).collect();
+/// assert_eq!(names, ["id", "alarms", "version", "drive", "level"]);
+/// assert_eq!(schema.def(root).kind_name(), "struct");
+/// assert_eq!((schema.type_name(&schema.members(root)[1].ty).as_str(), schema.members(root)[1].ty.is_primitive()), ("Plant::Alarms", false));
+/// assert_eq!(schema.bit_fields(version).len(), 2);
+/// assert_eq!(schema.holder_size(alarms), Some(2));
+///
+/// // Any definition can be a root.
+/// let alone = schema.with_root(mode);
+/// let DefKind::Enum { literals, .. } = &alone.def_of(alone.root()).unwrap().kind else { panic!("it is an enum") };
+/// assert_eq!((alone.defs().len(), &literals[1]), (7, &EnumLiteral::new("MANUAL", 1)));
+/// let DefKind::Bitmask { flags, .. } = &schema.def(alarms).kind else { panic!("it is a bitmask") };
+/// let heat: &Flag = &flags[1];
+/// assert_eq!((heat.name.as_str(), heat.position), ("HEAT", 1));
+/// # Ok::<(), polywire_core::schema::SchemaError>(())
+/// ```
 #[derive(Clone)]
 pub struct Schema(Arc<Inner>);
 

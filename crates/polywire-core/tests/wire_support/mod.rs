@@ -206,7 +206,7 @@ pub fn mixed(n: u32) -> Mixed {
         x: n as f32 / 8.0,
         y: f64::from(n) * 1e10 + 0.1,
         text: text(n * 5),
-        part: Place { latitude_deg: 1.5, longitude_deg: -f64::from(n) },
+        part: Place { latitude_deg: 1.5, longitude_deg: -0.5 - f64::from(n) },
         parts: vec![Place::default(); n as usize % 20],
         numbers: (0..n).map(|i| (1i64 << (i % 63)).wrapping_neg()).collect(),
         ratios: vec![0.25; n as usize % 40],

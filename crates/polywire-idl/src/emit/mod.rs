@@ -16,8 +16,27 @@ mod idl;
 mod order;
 mod proto;
 mod rust;
+mod xsd;
 
 /// A target.
+///
+/// ```
+/// use polywire_idl::{emit::{self, EmitError, Emitter}, Compiler};
+/// let document = Compiler::new().parse_str("a.idl", "struct A { @key long id; };").unwrap();
+/// let schema = document.schema("A").unwrap();
+/// let emitter: &Emitter = emit::emitter("rust").unwrap();
+/// let text = (emitter.emit)(&schema, document.constants()).unwrap();
+/// assert_eq!(Ok(text), emit::rust(&schema));
+/// assert!(emit::proto(&schema).unwrap().contains("message A {"));
+/// assert!(emit::EMITTERS.iter().any(|emitter| emitter.name == "idl"));
+///
+/// // A schema from elsewhere may have names that a language has not.
+/// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
+/// let mut types = SchemaBuilder::new();
+/// let root = types.add(Def::structure("A", vec![Member::new("no name", Type::Bool)]));
+/// let schema = types.finish(Type::Def(root)).unwrap();
+/// assert!(matches!(emit::idl(&schema), Err(EmitError::Name { .. })));
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Emitter {
@@ -30,7 +49,7 @@ pub struct Emitter {
 }
 
 /// All targets.
-pub static EMITTERS: &[Emitter] = &[idl::EMITTER, proto::EMITTER, rust::EMITTER];
+pub static EMITTERS: &[Emitter] = &[idl::EMITTER, proto::EMITTER, rust::EMITTER, xsd::EMITTER];
 
 /// The target of that name.
 pub fn emitter(name: &str) -> Option<&'static Emitter> {
@@ -50,6 +69,11 @@ pub fn proto(schema: &Schema) -> Result<String, EmitError> {
 /// Any schema as Rust types that derive `polywire::Message`.
 pub fn rust(schema: &Schema) -> Result<String, EmitError> {
     (rust::EMITTER.emit)(schema, &[])
+}
+
+/// Any schema as the XML Schema of what the codec `xml` writes.
+pub fn xsd(schema: &Schema) -> Result<String, EmitError> {
+    (xsd::EMITTER.emit)(schema, &[])
 }
 
 /// Why a schema cannot be written in a language. Schemas that came from IDL can; those from elsewhere may hold what it has no words for.

@@ -103,7 +103,7 @@ fn names(schema: &Schema) -> Result<(Vec<String>, BTreeMap<DefId, String>), Emit
             Some(known) => known.iter().zip(module).take_while(|(a, b)| a == b).map(|(a, _)| *a).collect(),
         });
     }
-    let package: Vec<String> = package.unwrap_or_default().into_iter().map(|part| not_a_word(part)).collect();
+    let package: Vec<String> = package.unwrap_or_default().into_iter().map(not_a_word).collect();
     let (mut taken, mut names) = (BTreeSet::new(), BTreeMap::new());
     for (id, parts) in split {
         let name = not_a_word(&parts[package.len()..].join("_"));

@@ -2,6 +2,78 @@
 //!
 //! An [`Engine`] opens an address and gives a [`Port`]. A port sends what the node publishes to every peer that wants it, and hands what peers publish to
 //! the [`LinkSink`] that the node's [`Sink`] made for that peer. [`ENGINES`] lists those built in.
+//!
+//! A port without a node, as engines are tested:
+//!
+//! ```
+//! use std::{sync::{Arc, Mutex, mpsc}, time::{Duration, Instant}};
+//! use polywire::engine::{
+//!     self, EngineOptions, Event, LinkId, LinkInfo, LinkSink, LinkStats, Local, Port, Properties, Sent, Sink,
+//! };
+//! use polywire_core::{
+//!     envelope::{Announcement, ChannelId, Envelope, Id128},
+//!     frame::{Answer, Hello, Start},
+//! };
+//!
+//! /// A node that accepts every channel and hands payloads over.
+//! struct Taker(Mutex<Option<Arc<dyn Port>>>, mpsc::Sender<Vec<u8>>);
+//! struct Peer(Arc<Taker>, LinkId);
+//! struct TakerSink(Arc<Taker>);
+//!
+//! impl Sink for TakerSink {
+//!     fn link(&self, link: &LinkInfo) -> Arc<dyn LinkSink> {
+//!         Arc::new(Peer(self.0.clone(), link.id))
+//!     }
+//!     fn event(&self, _: Event) {}
+//! }
+//!
+//! impl LinkSink for Peer {
+//!     fn announced(&self, channel: ChannelId, _: Start, _: &Announcement) {
+//!         if let Some(port) = &*self.0.0.lock().unwrap() {
+//!             port.answer(self.1, channel, Answer::Accept);
+//!         }
+//!     }
+//!     fn message(&self, _: &Envelope<'_>, payload: &[u8]) {
+//!         self.0.1.send(payload.to_vec()).unwrap();
+//!     }
+//!     fn position(&self, _: ChannelId, _: Start, _lost: u64) {}
+//!     fn retired(&self, _: ChannelId) {}
+//!     fn wanted(&self, _: Id128) {}
+//!     fn supplied(&self, _: Id128, _: Option<&[u8]>) {}
+//!     fn answered(&self, _: ChannelId, _: &Answer) {}
+//!     fn drained(&self) {}
+//!     fn down(&self) {}
+//! }
+//!
+//! let inproc = engine::find("inproc").unwrap();
+//! let Properties { reliable, ordered, .. } = inproc.properties();
+//! assert!(reliable && ordered);
+//! let (payloads, received) = mpsc::channel();
+//! let open = |incarnation| {
+//!     let hello = Hello { node: Id128([incarnation as u8; 16]), incarnation };
+//!     let taker = Arc::new(Taker(Mutex::new(None), payloads.clone()));
+//!     let local = Local { hello, options: EngineOptions::default() };
+//!     let port = inproc.open("engine-doc", &local, Arc::new(TakerSink(taker.clone())))?;
+//!     *taker.0.lock().unwrap() = Some(port.clone());
+//!     Ok::<_, engine::EngineError>(port)
+//! };
+//! let (a, _b) = (open(1)?, open(2)?);
+//!
+//! let channel = a.announce(&Announcement { topic: "t".into(), ..Announcement::default() }, Start::default())?;
+//! a.settle();
+//! let mut loan = a.reserve(3);
+//! loan.buffer().extend_from_slice(b"abc");
+//! assert_eq!(loan.payload(), b"abc");
+//! let sent: Sent = a.commit(&Envelope::data(channel, 1, 0), loan)?;
+//! a.settle();
+//! assert_eq!((sent.peers, sent.dropped), (1, 0));
+//! assert_eq!(received.recv_timeout(Duration::from_secs(10)).unwrap(), b"abc");
+//! assert!(a.flush(Instant::now() + Duration::from_secs(10)));
+//! let links: Vec<LinkStats> = a.links();
+//! assert_eq!((links.len(), links[0].sent), (1, 1));
+//! a.close();
+//! # Ok::<(), engine::EngineError>(())
+//! ```
 
 pub mod inproc;
 mod options;
@@ -195,6 +267,15 @@ pub trait LinkSink: Send + Sync {
 }
 
 /// Where a payload lies, in a buffer that may be held.
+///
+/// ```
+/// use polywire::engine::Held;
+/// use std::sync::Arc;
+/// let buffer = Arc::new(vec![u64::from_ne_bytes(*b"head abc"), 0]);
+/// let held = Held::new(&buffer, 5, 3).unwrap();
+/// assert_eq!((&*held.keep(), held.buffer_bytes()), (&b"abc"[..], 16));
+/// assert!(Held::new(&buffer, 15, 3).is_none());
+/// ```
 #[derive(Clone, Copy)]
 pub struct Held<'a> {
     words: &'a Arc<Vec<u64>>,
@@ -307,6 +388,30 @@ pub enum Event {
 }
 
 /// Why a link ended.
+///
+/// ```
+/// use polywire::{engine::{Disconnect, EngineError, Event}, Node, NodeError, events::NodeEvent};
+/// # use std::{io::Write, net::TcpStream, time::Duration};
+///
+/// let node = Node::new();
+/// let events = node.events();
+/// let endpoint = node.open("tcp-listen/127.0.0.1:0")?;
+/// let address = endpoint.split_once('/').unwrap().1;
+/// TcpStream::connect(address).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+/// loop {
+///     match events.recv_timeout(Duration::from_secs(10)).expect("the caller is turned away") {
+///         NodeEvent::Engine { event: Event::Rejected { reason, .. }, .. } => {
+///             assert!(matches!(reason, Disconnect::Protocol(_)));
+///             break;
+///         }
+///         _ => {}
+///     }
+/// }
+///
+/// let error = node.open("tcp/nowhere").unwrap_err();
+/// assert!(matches!(error, NodeError::Engine(EngineError::Address { engine: "tcp", .. })), "{error}");
+/// # Ok::<(), NodeError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Disconnect {
@@ -371,6 +476,16 @@ pub enum EngineError {
 }
 
 /// A buffer lent by a port. Append the payload to [`Loan::buffer`]; what stands before it belongs to the engine.
+///
+/// ```
+/// use polywire::engine::Loan;
+/// let mut loan = Loan::new(Vec::new(), 8);
+/// loan.buffer().extend_from_slice(b"payload");
+/// assert_eq!(loan.with_header(b"head "), Some(&b"head payload"[..]));
+/// assert_eq!(loan.payload(), b"payload");
+/// assert_eq!(loan.with_header(b"longer than the room"), None);
+/// assert_eq!(loan.into_inner().len(), 8 + 7);
+/// ```
 pub struct Loan {
     bytes: Vec<u8>,
     start: usize,

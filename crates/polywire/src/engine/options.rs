@@ -5,6 +5,15 @@ use std::time::Duration;
 use polywire_core::frame::Limits;
 
 /// Settings of a port. [`Default`] suits latency and throughput alike.
+///
+/// ```
+/// use polywire::engine::{EngineOptions, Overflow};
+/// # use std::time::Duration;
+/// let mut options = EngineOptions::default();
+/// assert!(options.no_delay && options.queue_bytes == 4 << 20);
+/// assert_eq!(options.overflow, Overflow::Block { patience: Duration::from_secs(1) });
+/// options.overflow = Overflow::DropOldest;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineOptions {

@@ -1,4 +1,17 @@
 //! TCP over IPv4 and IPv6.
+//!
+//! ```
+//! use polywire::{engine::{tcp::{Tcp, TcpConnect, TcpListen}, Engine}, Node};
+//! assert_eq!([Tcp.name(), TcpListen.name(), TcpConnect.name()], ["tcp", "tcp-listen", "tcp-connect"]);
+//!
+//! // The system chooses a port; others connect to what the node says.
+//! let listening = Node::new();
+//! let endpoint = listening.open("tcp-listen/127.0.0.1:0")?;
+//! assert!(endpoint.starts_with("tcp/127.0.0.1:") && !endpoint.ends_with(":0"));
+//! // A second listener there is an error.
+//! assert!(Node::new().open(&endpoint.replace("tcp/", "tcp-listen/")).is_err());
+//! # Ok::<(), polywire::NodeError>(())
+//! ```
 
 use std::{
     io,

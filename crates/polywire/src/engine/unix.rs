@@ -1,4 +1,17 @@
 //! Unix-domain stream sockets.
+//!
+//! ```
+//! use polywire::{engine::{unix::{Unix, UnixConnect, UnixListen}, Engine}, Node};
+//! assert_eq!([Unix.name(), UnixListen.name(), UnixConnect.name()], ["unix", "unix-listen", "unix-connect"]);
+//!
+//! let path = std::env::temp_dir().join(format!("polywire-doc-{}.sock", std::process::id()));
+//! let node = Node::new();
+//! node.open(&format!("unix/{}", path.display()))?;
+//! assert!(path.exists());
+//! node.close();
+//! assert!(!path.exists());
+//! # Ok::<(), polywire::NodeError>(())
+//! ```
 
 use std::{
     fs::{File, TryLockError},

@@ -44,6 +44,32 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// A process's membership: its ports, publishers and subscribers. A clone is the same node.
 ///
 /// Ports stay open until the last publisher, subscriber and clone of the node is gone, or [`Node::close`].
+///
+/// ```
+/// use polywire::{node::Source, Node};
+/// # use std::time::{Duration, Instant};
+///
+/// #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+/// #[polywire(name = "Pump")]
+/// struct Pump { id: u32 }
+///
+/// let (here, there) = (Node::new(), Node::new());
+/// let endpoint = here.open("tcp-listen/127.0.0.1:0")?;
+/// let pumps = here.subscriber_on::<Pump>("pumps", &format!("cdr@{endpoint}"))?;
+/// let publisher = there.publisher_on::<Pump>("pumps", &format!("cdr@{}", endpoint.replace("tcp/", "tcp-connect/")))?;
+/// assert_eq!(publisher.wait_for_subscribers(1, Duration::from_secs(10)), 1);
+/// publisher.publish(&Pump { id: 7 })?;
+/// assert!(there.flush(Duration::from_secs(10)));
+/// let sample = pumps.recv_timeout(Duration::from_secs(10)).expect("it was published");
+/// assert_eq!(sample.value.id, 7);
+///
+/// assert_eq!(here.links(), 1);
+/// let sources: Vec<Source> = here.discovered();
+/// assert_eq!(sources[0].announcement.type_name, "Pump");
+/// assert_ne!(here.hello().node, there.hello().node);
+/// there.close();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Node(Arc<Inner>);
 
@@ -61,6 +87,17 @@ pub(crate) struct Inner {
 }
 
 /// Why something on a node cannot be had.
+///
+/// ```
+/// use polywire::{Node, NodeError};
+/// # #[derive(Default, polywire::Message)]
+/// # struct Pump { id: u32 }
+/// let node = Node::new();
+/// assert!(matches!(node.publisher::<Pump>("pumps"), Err(NodeError::NoWire(_))));
+/// assert!(matches!(node.publisher_on::<Pump>("pumps", "cdr"), Err(NodeError::NoEndpoint(..))));
+/// let error = node.publisher_on::<Pump>("pumps", "jsn@inproc/node-doc").err().unwrap();
+/// assert_eq!(error.to_string(), "unknown codec 'jsn', did you mean 'json'?");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
@@ -101,6 +138,23 @@ pub enum NodeError {
 }
 
 /// Makes a [`Node`].
+///
+/// ```
+/// use polywire::{node::NodeBuilder, engine::Overflow, Config, Node};
+/// # use std::time::Duration;
+/// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+/// # struct Pump { id: u32 }
+///
+/// let config = Config::parse("[node]\nwire = 'bson@inproc/builder-doc'")?;
+/// let builder: NodeBuilder = Node::builder().config(config).fetch_timeout(Duration::from_secs(1));
+/// let node = builder.build();
+/// let pumps = node.subscribe::<Pump>("pumps", None)?.queue(16).overflow(Overflow::DropOldest).open();
+/// let publisher = node.publisher::<Pump>("pumps")?;
+/// publisher.publish(&Pump { id: 7 })?;
+/// let sample = pumps.recv_timeout(Duration::from_secs(10)).expect("it was published");
+/// assert_eq!(sample.info.source.announcement.codec, "bson");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Default)]
 pub struct NodeBuilder {
     config: Config,

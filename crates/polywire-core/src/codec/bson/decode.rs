@@ -6,7 +6,7 @@ use super::{
     VALUE,
     encode::symbols,
     get,
-    kind::{Form, Forms, STRING},
+    kind::{Form, Forms},
     marks,
 };
 use crate::{
@@ -47,8 +47,11 @@ impl DecodeDialect for Decode<'_> {
     }
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
-        walk.emit(OpKind::Action(&marks::EXPECT, STRING.into()));
-        walk.text(TextForm::CountedNul { order: Order::Little }, slot)
+        let then = walk.block(|walk| walk.text(TextForm::CountedNul { order: Order::Little }, slot))?;
+        let otherwise = walk.block(|walk| walk.text(TextForm::Kernel(&get::DECIMAL), slot))?;
+        walk.emit(OpKind::Test(&marks::IS_STRING));
+        walk.emit(OpKind::If { then, otherwise });
+        Ok(())
     }
 
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use super::kind;
+use super::{decimal, kind};
 use crate::{
     layout::{Float128, Scalar},
     program::{
@@ -38,6 +38,8 @@ pub(super) static OCTETS: ScalarKernel = reader("bson octets", Scalar::U32, octe
 /// The same where the argument says how many there must be.
 pub(super) static EXPECT_OCTETS: ActionKernel =
     ActionKernel { name: "bson octets", get: expect_octets, put: no_action };
+/// A decimal as text.
+pub(super) static DECIMAL: TextKernel = TextKernel { name: "bson decimal", get: decimal_text, put: no_text };
 /// Keys of maps.
 pub(super) static KEY_TEXT: TextKernel = TextKernel { name: "bson key", get: key_text, put: no_text };
 pub(super) static KEY_SIGNED: ScalarKernel = reader("bson signed key", Scalar::I64, signed_key);
@@ -144,16 +146,16 @@ fn out_of_range(input: &mut Input<'_>, at: usize, got: u64) -> Status {
 extern "C" fn double(input: &mut Input<'_>, value: &mut u64) -> Status {
     match input.tag == u32::from(kind::DOUBLE) {
         true => give(fixed(input).map(u64::from_le_bytes), value),
-        false => give(double_from_integer(input).map(f64::to_bits), value),
+        false => give(double_from_another(input).map(f64::to_bits), value),
     }
 }
 
 extern "C" fn float(input: &mut Input<'_>, value: &mut u64) -> Status {
     let start = input.position();
-    let rounds = input.tag == u32::from(kind::DOUBLE);
-    let wide = match rounds {
+    let rounds = [kind::DOUBLE, kind::DECIMAL128].map(u32::from).contains(&input.tag);
+    let wide = match input.tag == u32::from(kind::DOUBLE) {
         true => fixed(input).map(f64::from_le_bytes),
-        false => double_from_integer(input),
+        false => double_from_another(input),
     };
     let wide = match wide {
         Ok(wide) => wide,
@@ -169,9 +171,17 @@ extern "C" fn float(input: &mut Input<'_>, value: &mut u64) -> Status {
     Status::Ok
 }
 
-/// An integer that a double holds exactly.
-fn double_from_integer(input: &mut Input<'_>) -> Result<f64, Status> {
+/// An integer that a double holds exactly, or the double nearest to a decimal, which must not become infinite.
+fn double_from_another(input: &mut Input<'_>) -> Result<f64, Status> {
     let start = input.position();
+    if input.tag == u32::from(kind::DECIMAL128) {
+        let text = decimal::Text::of(fixed(input)?);
+        let number: f64 = text.as_str().parse().unwrap_or(f64::NAN);
+        return match number.is_infinite() && !text.as_str().ends_with("Infinity") {
+            true => Err(out_of_range(input, start, number.to_bits())),
+            false => Ok(number),
+        };
+    }
     if ![kind::INT32, kind::INT64].map(u32::from).contains(&input.tag) {
         return Err(wrong_kind(input, kind::DOUBLE));
     }
@@ -333,6 +343,13 @@ fn name<'a>(input: &mut Input<'a>) -> Result<&'a [u8], Status> {
             Ok(&rest[..nul])
         }
         None => Err(input.fail(FaultKind::Truncated, rest.len() as u64 + 1, rest.len() as u64)),
+    }
+}
+
+fn decimal_text(input: &mut Input<'_>, string: Option<&mut String>) -> Status {
+    match fixed(input) {
+        Ok(bytes) => string.map_or(Status::Ok, |string| input.set_text(string, decimal::Text::of(bytes).as_str())),
+        Err(failed) => failed,
     }
 }
 

@@ -5,8 +5,8 @@ use super::{
     kind::{self, MIN_DOCUMENT},
 };
 use crate::program::{
-    ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect, Status,
-    SymbolKernel, SymbolTable, TestKernel,
+    Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect, Status, SymbolKernel,
+    SymbolTable, TestKernel,
 };
 
 /// A document of members.
@@ -56,8 +56,8 @@ pub(super) static IS_NULL: TestKernel = TestKernel { name: "bson null", test: is
 /// Is it a binary?
 pub(super) static IS_BINARY: TestKernel = TestKernel { name: "bson binary", test: is_binary };
 
-/// Refuses an element of another kind than the argument.
-pub(super) static EXPECT: ActionKernel = ActionKernel { name: "bson kind", get: expect, put: put_no_action };
+/// Is it a string? If not, it is a decimal, or refused.
+pub(super) static IS_STRING: TestKernel = TestKernel { name: "bson string", test: is_string };
 
 extern "C" fn begin_document(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
     // Only the message itself is not inside an element, and has no kind.
@@ -304,19 +304,19 @@ extern "C" fn is_binary(input: &mut Input<'_>, is: &mut u64) -> Status {
     Status::Ok
 }
 
-extern "C" fn expect(input: &mut Input<'_>, kind: u64) -> Status {
-    match u64::from(input.tag) == kind {
-        true => Status::Ok,
-        false => input.fail(FaultKind::WrongKind, kind, input.tag.into()),
-    }
+extern "C" fn is_string(input: &mut Input<'_>, is: &mut u64) -> Status {
+    const STRING: u32 = kind::STRING as u32;
+    const DECIMAL128: u32 = kind::DECIMAL128 as u32;
+    *is = match input.tag {
+        STRING => 1,
+        DECIMAL128 => 0,
+        tag => return input.fail(FaultKind::WrongKind, STRING.into(), tag.into()),
+    };
+    Status::Ok
 }
 
 extern "C" fn put_nothing(output: &mut Output<'_>, _: &SymbolTable, _: u64) -> Status {
     output.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-extern "C" fn put_no_action(_: &mut Output<'_>, _: u64) -> Status {
-    Status::Ok
 }
 
 #[cfg(test)]

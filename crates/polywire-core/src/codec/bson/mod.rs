@@ -12,6 +12,7 @@ use crate::{
     schema::{Def, DefKind, Schema, Type},
 };
 
+mod decimal;
 mod decode;
 mod encode;
 mod get;

@@ -199,9 +199,9 @@ fn argument(input: &mut Input<'_>, major: u8, info: u8) -> Read<u64> {
         25 => u16::from_be_bytes(fixed(input)?).into(),
         26 => u32::from_be_bytes(fixed(input)?).into(),
         // No message has as many elements as would be mistaken for no number.
-        27 if major >= BYTES && major < TAG => u64::from_be_bytes(fixed(input)?).min(OPEN - 1),
+        27 if (BYTES..TAG).contains(&major) => u64::from_be_bytes(fixed(input)?).min(OPEN - 1),
         27 => u64::from_be_bytes(fixed(input)?),
-        31 if major >= BYTES && major < TAG => OPEN,
+        31 if (BYTES..TAG).contains(&major) => OPEN,
         _ => return Err(malformed(input)),
     })
 }

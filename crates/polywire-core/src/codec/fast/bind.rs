@@ -19,7 +19,7 @@ use crate::{
     codec::lower::{LowerError, recursive, scalar_of},
     layout::Scalar,
     program::state::{Field, FieldKind, Operator, Policy},
-    schema::{DefId, DefKind, Schema, Type},
+    schema::{Case, DefId, DefKind, Member, Schema, Type},
 };
 
 type Bound<T> = Result<T, LowerError>;
@@ -70,7 +70,12 @@ struct Binder<'a> {
 impl<'a> Binder<'a> {
     fn message(&mut self, template: &'a Template) -> Bound<Plan> {
         let scope = Scope { template: template.name.clone(), type_ref: template.type_ref.clone() };
-        let mut plan = self.element(self.schema.root(), &template.instructions, &scope)?;
+        let root = self.schema.root();
+        // What contains itself is one value of the message.
+        let mut plan = match self.def(root) {
+            Some((id, _)) if self.recursive.contains(&id) => self.single(root, &template.instructions, &scope)?,
+            _ => self.element(root, &template.instructions, &scope)?,
+        };
         if template.reset {
             match &mut plan {
                 Plan::Group(group) => Rc::make_mut(group).reset = true,
@@ -108,7 +113,8 @@ impl<'a> Binder<'a> {
             plans.push((case.member.name.clone(), template.id.unwrap_or(0), Plan::Group(Rc::new(group))));
         }
         let bits = plans.iter().map(|(.., plan)| plan.bits()).max().unwrap_or(0) + self.id.bits();
-        self.referred[index] = Some(Plan::Any(Rc::new(Any { id: self.id.clone(), cases: plans, bits })));
+        let by_name = plans.iter().enumerate().map(|(i, (name, ..))| (name.clone(), i)).collect();
+        self.referred[index] = Some(Plan::Any(Rc::new(Any { id: self.id.clone(), cases: plans, by_name, bits })));
         Ok(Plan::Refer(index))
     }
 
@@ -138,11 +144,12 @@ impl<'a> Binder<'a> {
 
     fn structure(&mut self, id: DefId, instructions: &'a [Instruction], scope: &Scope, own: bool) -> Bound<Group> {
         let members = self.schema.members(id);
+        let by_name: BTreeMap<&str, &Member> = members.iter().map(|member| (&*member.name, *member)).collect();
         let flat = flatten(self.set, instructions, scope).map_err(|what| self.wrong(what))?;
         let (mut items, mut at, mut met) = (Vec::new(), 0, BTreeSet::new());
         while let Some(field) = flat.get(at) {
             self.step()?;
-            let member = members.iter().find(|member| member.name == field.name);
+            let member = by_name.get(field.name.as_str()).copied();
             self.path.push(field.name.clone());
             match member {
                 Some(member) => {
@@ -257,12 +264,7 @@ impl<'a> Binder<'a> {
         Ok(Plan::Refer(index))
     }
 
-    fn union(
-        &mut self,
-        cases: &'a [crate::schema::Case],
-        instructions: &'a [Instruction],
-        scope: &Scope,
-    ) -> Bound<Plan> {
+    fn union(&mut self, cases: &'a [Case], instructions: &'a [Instruction], scope: &Scope) -> Bound<Plan> {
         let [Instruction::Field(discriminator), groups @ ..] = instructions else {
             return Err(self.wrong("a union begins with its discriminator"));
         };
@@ -271,10 +273,11 @@ impl<'a> Binder<'a> {
         if !is_int || discriminator.optional {
             return Err(self.wrong("[D1] a discriminator is a mandatory signed integer"));
         }
-        let mut plans = Vec::new();
+        let known: BTreeMap<&str, &Case> = cases.iter().map(|case| (&*case.member.name, case)).collect();
+        let (mut plans, mut by_name) = (Vec::new(), BTreeMap::new());
         for instruction in groups {
             let Instruction::Group(group) = instruction else { return Err(self.wrong("a case is a group")) };
-            let case = cases.iter().find(|case| case.member.name == group.name.local).filter(|_| group.optional);
+            let case = known.get(group.name.local.as_str()).filter(|_| group.optional);
             let Some(case) = case else {
                 return Err(self.wrong(format!("the optional group '{}' is no case", group.name)));
             };
@@ -283,13 +286,14 @@ impl<'a> Binder<'a> {
             let plan = self.single(&case.member.ty, &group.instructions, &scope)?;
             let plan = self.wrapped(plan)?;
             self.path.pop();
+            by_name.insert(case.member.name.clone(), plans.len());
             plans.push((case.member.name.clone(), plan));
         }
-        if let Some(case) = cases.iter().find(|case| !plans.iter().any(|(name, _)| *name == case.member.name)) {
+        if let Some(case) = cases.iter().find(|case| !by_name.contains_key(&case.member.name)) {
             return Err(self.wrong(format!("there is no group for the case '{}'", case.member.name)));
         }
         let bits = discriminator.bits() + plans.len() as u32;
-        Ok(Plan::Union(Rc::new(Union { discriminator, cases: plans, bits })))
+        Ok(Plan::Union(Rc::new(Union { discriminator, cases: plans, by_name, bits })))
     }
 
     fn sequence(&mut self, ty: &'a Type, sequence: &'a template::Sequence, scope: &Scope) -> Bound<(Plan, Arc<Field>)> {

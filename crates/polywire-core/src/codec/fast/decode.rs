@@ -1,10 +1,10 @@
 //! What FAST reads for each kind of value.
 
-use alloc::{rc::Rc, sync::Arc, vec::Vec};
+use alloc::{collections::BTreeMap, rc::Rc, sync::Arc, vec::Vec};
 
 use super::{
     lowering::Lowering,
-    plan::{Any, Group, Item, Plan, Presence, Union},
+    plan::{Any, Group, Item, ONE, Plan, Presence, Union},
     wide::WIDE,
 };
 use crate::{
@@ -12,13 +12,14 @@ use crate::{
     layout::Scalar,
     program::{
         Block, Check, FaultKind, Op, OpKind, PathId, Place, Source, TextForm, Wire,
-        state::{Field, Operator, Policy, RESET, SEGMENT, TAKE_BIT, segment},
+        state::{BITS, Field, OCTET, OCTETS, Operator, Policy, RESET, SEGMENT, TAKE_BIT, segment},
     },
     schema::{DefId, Type},
 };
 
 type Done = Result<(), LowerError>;
 
+#[allow(clippy::only_used_in_recursion, reason = "the plan says what is there; the trait's arguments are passed on")]
 impl DecodeDialect for Lowering<'_> {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Done {
         match self.pending(walk.unsupported("there is no field for it"))? {
@@ -180,10 +181,17 @@ impl Lowering<'_> {
         element: &Type,
         slot: &Slot<'_>,
     ) -> Done {
-        if slot.place != Place::Sink && walk.slice_scalar(element, slot) != Some(Scalar::U8) {
-            return Err(walk.unsupported("octets of the writer's are wider at the reader's"));
-        }
         let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
+        if slot.place != Place::Sink && walk.slice_scalar(element, slot) != Some(Scalar::U8) {
+            // The reader has something wider.
+            if !pending {
+                walk.emit(OpKind::TestField(field));
+            }
+            let block = walk.element(slot, |walk, slot| walk.get(element, Wire::Kernel(&OCTET), slot))?;
+            let (place, source) = (slot.place, Source::Dialect(&OCTETS));
+            walk.emit(OpKind::Sequence { place, source, element: block, bound, overflow, min_wire: 0 });
+            return Ok(());
+        }
         let field = (!pending).then_some(field);
         walk.emit(OpKind::Octets { place: slot.place, field, bound, overflow });
         Ok(())
@@ -208,12 +216,13 @@ impl Lowering<'_> {
         if group.reset {
             walk.emit(OpKind::Action(&RESET, self.kept()));
         }
+        let by_name: BTreeMap<&str, &MemberIn<'_>> = members.iter().map(|m| (&*m.writer.name, m)).collect();
         for item in &group.items {
             let Some(name) = &item.member else {
                 self.nobody(walk, item);
                 continue;
             };
-            let member = members.iter().find(|member| member.writer.name == *name);
+            let member = by_name.get(name.as_str());
             let member = member.ok_or_else(|| walk.unsupported("the template has a field that the type has not"))?;
             self.member(walk, item, member)?;
         }
@@ -259,16 +268,9 @@ impl Lowering<'_> {
     fn select_case(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>, plan: &Rc<Union>) -> Done {
         walk.emit(OpKind::Get(Wire::Field(plan.discriminator.clone())));
         walk.union_arms(union, |walk, case| {
-            let index = plan.cases.iter().position(|(name, _)| *name == case.member.name);
+            let index = plan.by_name.get(&case.member.name).copied();
             let index = index.ok_or_else(|| walk.unsupported("the template has no such case"))?;
-            for _ in 0..=index {
-                walk.emit(OpKind::Test(&TAKE_BIT));
-            }
-            let otherwise = walk.block(|walk| {
-                walk.emit(OpKind::Fail(FaultKind::MissingMember));
-                Ok(())
-            })?;
-            walk.emit(OpKind::If { then: Block::default(), otherwise });
+            walk.emit(OpKind::Action(&BITS, ONE | index as u64));
             self.inside(walk, plan.cases[index].1.clone(), |walk| walk.case_value(case))
         })
     }
@@ -276,11 +278,13 @@ impl Lowering<'_> {
     fn select_template(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>, plan: &Rc<Any>) -> Done {
         let mut ids: Vec<i64> = plan.cases.iter().map(|(_, id, _)| (*id).into()).collect();
         ids.sort_unstable();
-        walk.emit(OpKind::Get(Wire::Field(plan.id.clone())));
+        // It is asked for twice, so it has to wait.
+        walk.emit(OpKind::TestField(plan.id.clone()));
+        walk.emit(OpKind::Get(Wire::Word(0, Scalar::U64)));
         self.known(walk, ids)?;
         walk.emit(OpKind::Get(Wire::Word(0, Scalar::I64)));
         walk.union_arms(union, |walk, case| {
-            let found = plan.cases.iter().find(|(name, ..)| *name == case.member.name);
+            let found = plan.by_name.get(&case.member.name).and_then(|index| plan.cases.get(*index));
             let Some((.., plan)) = found else { return Err(walk.unsupported("there is no such template")) };
             self.set(plan);
             walk.case_value(case)

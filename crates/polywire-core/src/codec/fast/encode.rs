@@ -1,11 +1,11 @@
 //! What FAST writes for each kind of value.
 
-use alloc::{rc::Rc, sync::Arc};
+use alloc::{collections::BTreeMap, rc::Rc, sync::Arc};
 
 use super::{
     decode::is_alone,
     lowering::Lowering,
-    plan::{Any, Group, Item, Plan, Presence, Union},
+    plan::{Any, Group, Item, ONE, Plan, Presence, Union},
     wide::WIDE,
 };
 use crate::{
@@ -13,13 +13,14 @@ use crate::{
     layout::Scalar,
     program::{
         Block, FaultKind, Op, OpKind, Overflow, Place, Source, TextForm, Wire,
-        state::{Field, PUT_BITS, RESET, SEGMENT, segment},
+        state::{BITS, Field, RESET, SEGMENT, segment},
     },
     schema::{DefId, Type},
 };
 
 type Done = Result<(), LowerError>;
 
+#[allow(clippy::only_used_in_recursion, reason = "the plan says what is there; the trait's arguments are passed on")]
 impl EncodeDialect for Lowering<'_> {
     fn scalar(&self, walk: &mut EncodeWalk<'_>, _: &Type, _: Scalar, place: Place) -> Done {
         let wire = match self.plan(walk.unsupported("there is no field for it"))? {
@@ -194,7 +195,8 @@ impl Lowering<'_> {
             if group.reset {
                 self.reset(walk);
             }
-            group.items.iter().try_for_each(|item| self.item(walk, item, members))
+            let members = members.iter().map(|out| (&*out.member.name, out)).collect();
+            group.items.iter().try_for_each(|item| self.item(walk, item, &members))
         })
     }
 
@@ -202,7 +204,7 @@ impl Lowering<'_> {
         walk.emit(OpKind::Action(&RESET, self.kept()));
     }
 
-    fn item(&self, walk: &mut EncodeWalk<'_>, item: &Item, members: &[MemberOut<'_>]) -> Done {
+    fn item(&self, walk: &mut EncodeWalk<'_>, item: &Item, members: &BTreeMap<&str, &MemberOut<'_>>) -> Done {
         let Some(name) = &item.member else {
             if let Presence::Field(field) = &item.presence
                 && field.optional
@@ -211,11 +213,11 @@ impl Lowering<'_> {
             }
             return Ok(());
         };
-        let out = members.iter().find(|out| out.member.name == *name);
+        let out = members.get(name.as_str()).copied();
         let out = out.ok_or_else(|| walk.unsupported("the template has a field that the type has not"))?;
         let present = |walk: &mut EncodeWalk<'_>, place: Place| {
             if let Presence::Bit = item.presence {
-                walk.emit(OpKind::Action(&PUT_BITS, ONE));
+                walk.emit(OpKind::Action(&BITS, ONE));
             }
             self.set(&item.plan);
             walk.member(out.member, place)
@@ -226,7 +228,7 @@ impl Lowering<'_> {
         walk.if_present(out, present, |walk| {
             walk.emit(match &item.presence {
                 Presence::Field(field) => OpKind::PutField { field: field.clone(), present: false },
-                Presence::Bit => OpKind::Action(&PUT_BITS, ZERO),
+                Presence::Bit => OpKind::Action(&BITS, ZERO),
                 Presence::Always => OpKind::Fail(FaultKind::Unrepresentable),
             });
             Ok(())
@@ -238,10 +240,10 @@ impl Lowering<'_> {
         walk.union_arms(
             union,
             |walk, case, place| {
-                let index = plan.cases.iter().position(|(name, _)| *name == case.member.name);
+                let index = plan.by_name.get(&case.member.name).copied();
                 let index = index.ok_or_else(|| walk.unsupported("the template has no such case"))?;
                 walk.emit(discriminator());
-                walk.emit(OpKind::Action(&PUT_BITS, ONE | index as u64));
+                walk.emit(OpKind::Action(&BITS, ONE | index as u64));
                 self.alone(walk, plan.cases[index].1.clone(), |walk| walk.member(&case.member, place))
             },
             |walk| {
@@ -255,7 +257,7 @@ impl Lowering<'_> {
         walk.union_arms(
             union,
             |walk, case, place| {
-                let found = plan.cases.iter().find(|(name, ..)| *name == case.member.name);
+                let found = plan.by_name.get(&case.member.name).and_then(|index| plan.cases.get(*index));
                 let Some((_, id, plan_of)) = found else { return Err(walk.unsupported("there is no such template")) };
                 walk.emit(OpKind::Const(Scalar::U64, (*id).into()));
                 walk.emit(OpKind::Put(Wire::Field(plan.id.clone())));
@@ -284,7 +286,5 @@ pub(super) fn message(
     Block([op(OpKind::Region { dialect: &SEGMENT, argument, body })].into())
 }
 
-/// A one in the presence map.
-const ONE: u64 = 1 << 32;
-/// A zero.
+/// A zero in the presence map.
 const ZERO: u64 = 1;

@@ -44,6 +44,7 @@ mod bind;
 mod decode;
 mod derive;
 mod encode;
+mod learn;
 mod lowering;
 mod names;
 mod plan;
@@ -51,6 +52,7 @@ mod schema;
 pub mod template;
 mod wide;
 
+pub use learn::{Learned, learn};
 use template::TemplateSet;
 
 /// FAST with templates derived from the type.

@@ -88,6 +88,8 @@ pub(super) struct Union {
     pub discriminator: Arc<Field>,
     /// By name, in order.
     pub cases: Vec<(String, Plan)>,
+    /// Numbers of the cases.
+    pub by_name: BTreeMap<String, usize>,
     /// Bits of its own presence map.
     pub bits: u32,
 }
@@ -96,6 +98,8 @@ pub(super) struct Union {
 pub(super) struct Any {
     pub id: Arc<Field>,
     pub cases: Vec<(String, u32, Plan)>,
+    /// Numbers of the cases.
+    pub by_name: BTreeMap<String, usize>,
     pub bits: u32,
 }
 
@@ -319,3 +323,6 @@ fn initial(value: &template::Initial) -> Initial {
         template::Initial::Bytes(bytes) => Initial::Bytes(bytes.clone()),
     }
 }
+
+/// A one in the presence map, as [`BITS`](crate::program::state::BITS) takes it.
+pub(super) const ONE: u64 = 1 << 32;

@@ -3,6 +3,19 @@
 //! [`encode`] walks one type; [`decode`] walks the writer's type beside the reader's and resolves, once, everything in which they differ:
 //! members that moved, went or came, wider scalars, other bounds, literals and cases, and the defaults of what the writer lacks. A
 //! dialect is asked for the wire only, and cannot get evolution wrong.
+//!
+//! ```
+//! use polywire_core::codec::lower::{bits_scalar, enum_scalar, scalar_of, widens};
+//! use polywire_core::layout::Scalar;
+//! use polywire_core::schema::{Def, DefId, SchemaBuilder, Type};
+//! assert_eq!((scalar_of(&Type::Char16), scalar_of(&Type::string())), (Some(Scalar::U16), None));
+//! assert!(widens(Scalar::U16, Scalar::I32) && !widens(Scalar::I32, Scalar::U16));
+//! assert_eq!(enum_scalar(12), Scalar::I16);
+//! let mut types = SchemaBuilder::new();
+//! let flags = types.add(Def::bitmask("F", 12, ["A"]));
+//! let schema = types.finish(Type::Def(flags)).unwrap();
+//! assert_eq!(bits_scalar(&schema, DefId(0)), Scalar::U16);
+//! ```
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},

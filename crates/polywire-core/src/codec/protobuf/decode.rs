@@ -1,6 +1,6 @@
 //! Lowering for decoding.
 
-use alloc::{sync::Arc, vec, vec::Vec};
+use alloc::{collections::BTreeMap, sync::Arc, vec, vec::Vec};
 use core::{cell::Cell, str};
 
 use super::{
@@ -105,14 +105,14 @@ impl DecodeDialect for Decode<'_> {
     }
 
     fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Lowered {
-        let writers: Vec<&str> = self.schema.members(id).iter().map(|member| member.name.as_str()).collect();
-        let numbers = field_numbers(self.schema, id);
+        let names = self.schema.members(id).into_iter().map(|member| member.name.as_str());
+        let numbers: BTreeMap<&str, u32> = names.zip(field_numbers(self.schema, id)).collect();
         let mut arms = Vec::new();
         let mut more = Vec::new();
         let mut noted = 0;
         for member in members {
-            let at = writers.iter().position(|name| *name == member.writer.name).ok_or_else(|| walk.mismatch())?;
-            let (number, form) = (numbers[at], Form::of(self.schema, &member.writer.ty));
+            let number = *numbers.get(member.writer.name.as_str()).ok_or_else(|| walk.mismatch())?;
+            let form = Form::of(self.schema, &member.writer.ty);
             let again = match (form, member.writer.optional, member.reader) {
                 (_, _, None) => Again::Replaces,
                 (Form::Sequence | Form::Map, false, _) => Again::Arm((members.len() + more.len()) as u32),
@@ -144,9 +144,9 @@ impl DecodeDialect for Decode<'_> {
         };
         let table = Arc::new(SymbolTable::new(cases.iter().zip(&numbers).filter_map(label), None));
         walk.emit(OpKind::Get(Wire::Symbol(&marks::SELECTOR, table)));
+        let numbers: BTreeMap<&str, u32> = cases.iter().map(|case| case.member.name.as_str()).zip(numbers).collect();
         walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
-            let at = cases.iter().position(|known| known.member.name == case.member.name);
-            let number = at.and_then(|at| numbers.get(at)).ok_or_else(|| walk.mismatch())?;
+            let number = *numbers.get(case.member.name.as_str()).ok_or_else(|| walk.mismatch())?;
             let form = Form::of(self.schema, &case.member.ty);
             let body = walk.block(|walk| {
                 self.field(walk, form, From::Field, case.slot.place == Place::Sink, |walk| walk.case_value(case))
@@ -157,7 +157,7 @@ impl DecodeDialect for Decode<'_> {
             })?;
             let merges = form == Form::Message || form.is_repeated();
             let again = if merges && case.slot.place != Place::Sink { Again::Refused } else { Again::Replaces };
-            emit_fields(walk, vec![Arm { key: marks::noted(*number, 0, again), body, absent }]);
+            emit_fields(walk, vec![Arm { key: marks::noted(number, 0, again), body, absent }]);
             Ok(())
         })
     }

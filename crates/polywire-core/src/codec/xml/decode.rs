@@ -3,9 +3,9 @@
 use alloc::{sync::Arc, vec::Vec};
 
 use super::{
-    is_listed,
+    element_name, is_listed,
     marks::{CASE, ELEMENT, FIELDS, FLAG_NAMES, ITEMS, LIST, MAP, MEMBERS, NAMED, NIL, SKIP, UNION, VALUE},
-    scalars, xml_name,
+    scalars,
 };
 use crate::{
     codec::lower::{
@@ -30,7 +30,7 @@ impl DecodeDialect for Dialect {
         };
         let wire = match symbols::flags(walk.writer(), *id) {
             Some(flags) => Wire::Symbol(&FLAG_NAMES, flags),
-            None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.writer(), *id, &xml_name)),
+            None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.writer(), *id, &element_name)),
         };
         walk.get(ty, wire, slot)
     }
@@ -88,7 +88,7 @@ impl DecodeDialect for Dialect {
                 true => walk.absent(member),
                 false => walk.missing(member),
             })?;
-            Ok(Arm { key: key(member.writer.id, xml_name(&member.writer.name).as_bytes()), body, absent })
+            Ok(Arm { key: key(member.writer.id, element_name(&member.writer.name).as_bytes()), body, absent })
         });
         let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
         let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
@@ -110,11 +110,11 @@ impl Dialect {
     fn cases(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
         let writer = walk.writer();
         let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
-        let head = symbols::union_head(writer, union.discriminator, cases, &xml_name);
+        let head = symbols::union_head(writer, union.discriminator, cases, &element_name);
         walk.emit(OpKind::Get(Wire::Symbol(&UNION, head)));
         walk.emit(OpKind::Check(symbols::discriminators(writer, union)));
         walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
-            walk.emit(OpKind::Get(Wire::Symbol(&CASE, symbols::only(&xml_name(&case.member.name)))));
+            walk.emit(OpKind::Get(Wire::Symbol(&CASE, symbols::only(&element_name(&case.member.name)))));
             walk.case_value(case)
         })
     }

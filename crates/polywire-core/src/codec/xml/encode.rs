@@ -4,9 +4,9 @@ use alloc::format;
 use core::cell::Cell;
 
 use super::{
-    Style, boxed, is_listed,
+    Style, boxed, element_name, is_listed,
     marks::{FIELDS, FLAG_NAMES, NAMED, NUMBERED},
-    scalars, writes_its_bracket, xml_name,
+    scalars, writes_its_bracket,
 };
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, scalar_of, symbols},
@@ -32,7 +32,7 @@ impl EncodeDialect for Dialect {
         let wire = match symbols::flags(walk.schema(), *id) {
             Some(flags) if self.style.flag_names => Wire::Symbol(&FLAG_NAMES, flags),
             Some(_) => Wire::Kernel(scalars::kernel(&Type::Uint64, Scalar::U64)),
-            None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.schema(), *id, &xml_name)),
+            None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.schema(), *id, &element_name)),
         };
         put(walk, place, wire)
     }
@@ -90,7 +90,7 @@ impl EncodeDialect for Dialect {
         let (attributes, elements): (alloc::vec::Vec<_>, alloc::vec::Vec<_>) = members.iter().partition(as_attribute);
         for out in attributes {
             member(walk, out, |walk, place| {
-                literal(walk, &format!(" {}=\"", xml_name(&out.member.name)));
+                literal(walk, &format!(" {}=\"", element_name(&out.member.name)));
                 let outer = self.in_attribute.replace(true);
                 let done = walk.member(out.member, place);
                 self.in_attribute.set(outer);
@@ -101,7 +101,7 @@ impl EncodeDialect for Dialect {
         literal(walk, ">");
         for out in elements {
             member(walk, out, |walk, place| {
-                let name = xml_name(&out.member.name);
+                let name = element_name(&out.member.name);
                 element(walk, &name, &out.member.ty, |walk| walk.member(out.member, place))
             })?;
         }
@@ -112,7 +112,7 @@ impl EncodeDialect for Dialect {
         let arm = |walk: &mut EncodeWalk<'_>, case: &Case, place| {
             self.discriminator_if_needed(walk, union, case)?;
             literal(walk, ">");
-            let name = xml_name(&case.member.name);
+            let name = element_name(&case.member.name);
             element(walk, &name, &case.member.ty, |walk| walk.member(&case.member, place))
         };
         let none = |walk: &mut EncodeWalk<'_>| {

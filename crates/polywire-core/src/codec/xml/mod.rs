@@ -142,13 +142,18 @@ pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> 
 /// The name of the root element: the type's, its scopes set apart by dots.
 fn root_name(schema: &Schema) -> String {
     match schema.resolve(schema.root()) {
-        Type::Def(id) => xml_name(&schema.def(*id).name.replace("::", ".")),
+        Type::Def(id) => type_name(&schema.def(*id).name),
         _ => "value".into(),
     }
 }
 
-/// A name as XML can have it: `_xHHHH_` stands for a UTF-16 unit that may not be where it is, and for an underscore that would begin such.
-fn xml_name(name: &str) -> String {
+/// The root element's name of a type: its scopes set apart by dots.
+pub fn type_name(name: &str) -> String {
+    element_name(&name.replace("::", "."))
+}
+
+/// A member's name as XML can have it: `_xHHHH_` stands for a UTF-16 unit that may not be where it is, and for an underscore that would begin such.
+pub fn element_name(name: &str) -> String {
     let mut written = String::new();
     for (at, c) in name.char_indices() {
         let plain = match c {

@@ -259,10 +259,14 @@ impl<'r> Run<'r, '_> {
         }
         let (count, left) = (count as usize, self.input.remaining());
         let bytes = count.saturating_mul(min_wire as usize);
-        match bytes > left {
-            true => Err(self.fail(FaultKind::BadLength, left as u64, bytes as u64)),
-            false => Ok(count),
+        if bytes > left {
+            return Err(self.fail(FaultKind::BadLength, left as u64, bytes as u64));
         }
+        // Elements without a byte cost time all the same, and may have others inside.
+        if min_wire == 0 && count > left {
+            ok(self.input.charge(count))?;
+        }
+        Ok(count)
     }
 
     fn bulk(

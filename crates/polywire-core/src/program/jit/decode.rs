@@ -41,6 +41,7 @@ pub(super) fn define<'e>(
         end: offset_of!(Input<'_>, end) as i32,
         origin: offset_of!(Input<'_>, origin) as i32,
         depth: offset_of!(Input<'_>, depth_left) as i32,
+        state: offset_of!(Input<'_>, state) as i32,
         moves: false,
         origin_moves: origin_moves(program),
     };

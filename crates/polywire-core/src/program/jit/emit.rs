@@ -55,8 +55,21 @@ pub(super) struct Emit<'e, 'f> {
     pub direct: bool,
     /// A word in memory that kernels write to.
     word: StackSlot,
+    /// The state of the stream, in programs with a bank.
+    pub stream: Option<Stream>,
     /// Slots that nobody uses any more, with their words.
     free_slots: Vec<(u32, StackSlot)>,
+}
+
+/// What machine code holds of the state of a stream.
+#[derive(Clone, Copy)]
+pub(super) struct Stream {
+    pub state: Value,
+    /// First slot, and first tag.
+    pub values: Value,
+    pub tags: Value,
+    /// The presence map's word.
+    pub map: Variable,
 }
 
 /// Where the context keeps what machine code holds in registers.
@@ -67,6 +80,7 @@ pub(super) struct Fields {
     pub end: i32,
     pub origin: i32,
     pub depth: i32,
+    pub state: i32,
     /// The base may change (an output grows).
     pub moves: bool,
     /// Some region restarts the origin, so that it must be loaded.
@@ -111,6 +125,7 @@ pub(super) fn function<'e>(
         index: None,
         direct,
         word,
+        stream: None,
         free_slots: Vec::new(),
     };
     emit.begin();
@@ -154,6 +169,9 @@ impl<'e> Emit<'e, '_> {
             self.code.def_var(self.base, message);
             self.code.def_var(self.position, zero);
         } else {
+            if self.program.bank.is_some() {
+                self.load_stream();
+            }
             self.load_base();
             self.reload();
         }
@@ -173,6 +191,10 @@ impl<'e> Emit<'e, '_> {
         let end = self.load(types::I64, self.context, self.fields.end);
         self.code.def_var(self.position, position);
         self.code.def_var(self.end, end);
+        if let Some(stream) = self.stream {
+            let word = self.load(types::I64, stream.state, super::fields::MAP_WORD);
+            self.code.def_var(stream.map, word);
+        }
     }
 
     /// Puts the position into the context, before whatever looks at it there.
@@ -182,6 +204,10 @@ impl<'e> Emit<'e, '_> {
         }
         let position = self.position();
         self.store(position, self.context, self.fields.position);
+        if let Some(stream) = self.stream {
+            let word = self.code.use_var(stream.map);
+            self.store(word, stream.state, super::fields::MAP_WORD);
+        }
     }
 
     pub fn position(&mut self) -> Value {

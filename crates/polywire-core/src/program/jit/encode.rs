@@ -42,6 +42,7 @@ pub(super) fn define<'e>(
         end: offset_of!(Output<'_>, capacity) as i32,
         origin: offset_of!(Output<'_>, origin) as i32,
         depth: offset_of!(Output<'_>, depth_left) as i32,
+        state: offset_of!(Output<'_>, state) as i32,
         moves: true,
         origin_moves: origin_moves(program),
     };

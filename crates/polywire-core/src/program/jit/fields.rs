@@ -4,7 +4,7 @@ use core::mem::offset_of;
 
 use cranelift_codegen::ir::{Value, types};
 
-use super::emit::Emit;
+use super::emit::{Emit, Stream};
 use crate::{
     layout::Scalar,
     program::{
@@ -15,8 +15,24 @@ use crate::{
 };
 
 impl Emit<'_, '_> {
+    /// What all fields need of the state, once in a function.
+    pub(super) fn load_stream(&mut self) {
+        let state = self.load(types::I64, self.context, self.fields.state);
+        let values = self.load(types::I64, state, offset_of!(State, values_at) as i32);
+        let tags = self.load(types::I64, state, offset_of!(State, tags_at) as i32);
+        let map = self.code.declare_var(types::I64);
+        self.stream = Some(Stream { state, values, tags, map });
+    }
+
     /// Accumulator from a mandatory field.
     pub(super) fn decode_field(&mut self, op: &Op, field: &Field) {
+        if !self.decode_int(op, field) {
+            self.decode_field_slowly(op, field);
+        }
+    }
+
+    /// The same by a function.
+    pub(super) fn decode_field_slowly(&mut self, op: &Op, field: &Field) {
         let (address, word) = (self.address(field), self.word());
         self.call_status(op, get_int as *const u8, &[self.context, address, word]);
         let value = self.load_word(0);
@@ -25,7 +41,7 @@ impl Emit<'_, '_> {
 
     /// Accumulator from one of the words that a field's value is in.
     pub(super) fn decode_word(&mut self, index: u8, scalar: Scalar) {
-        let state = self.state(offset_of!(Input<'_>, state) as i32);
+        let state = self.state();
         let value = match scalar {
             Scalar::F32 => self.load_scalar(Scalar::U32, state, word_offset(index)),
             _ => self.load(types::I64, state, word_offset(index)),
@@ -56,13 +72,20 @@ impl Emit<'_, '_> {
 
     /// The accumulator as a field.
     pub(super) fn encode_field(&mut self, op: &Op, field: &Field, value: Value) {
+        if !self.encode_int(op, field, value) {
+            self.encode_field_slowly(op, field, value);
+        }
+    }
+
+    /// The same by a function.
+    pub(super) fn encode_field_slowly(&mut self, op: &Op, field: &Field, value: Value) {
         let address = self.address(field);
         self.call_status(op, put_int as *const u8, &[self.context, address, value]);
     }
 
     /// The accumulator as one of the words that a field's value is in.
     pub(super) fn encode_word(&mut self, index: u8, value: Value) {
-        let state = self.state(offset_of!(Output<'_>, state) as i32);
+        let state = self.state();
         self.store(value, state, word_offset(index));
     }
 
@@ -78,10 +101,13 @@ impl Emit<'_, '_> {
         self.call_status(op, put_text as *const u8, &[self.context, address, string]);
     }
 
-    fn state(&mut self, offset: i32) -> Value {
-        self.load(types::I64, self.context, offset)
+    fn state(&mut self) -> Value {
+        self.stream.expect("the verifier has seen a bank").state
     }
 }
+
+/// Where the presence map's word is in the state.
+pub(super) const MAP_WORD: i32 = (offset_of!(State, map) + offset_of!(state::Map, word)) as i32;
 
 fn word_offset(index: u8) -> i32 {
     offset_of!(State, words) as i32 + 8 * i32::from(index & 1)

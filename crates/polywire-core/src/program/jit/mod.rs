@@ -25,6 +25,7 @@ mod decode;
 mod emit;
 mod encode;
 mod fields;
+mod integers;
 mod shims;
 
 pub use encode::SLACK;

@@ -1,4 +1,14 @@
 //! Bytes as base64 (RFC 4648, section 4: the standard alphabet, padded).
+//!
+//! ```
+//! use polywire_core::program::kernels::base64;
+//! let mut letters = vec![0; base64::encoded_len(4)];
+//! base64::encode(b"pump", &mut letters);
+//! assert_eq!(letters, b"cHVtcA==");
+//! let mut bytes = vec![0; base64::decoded_len(&letters).unwrap()];
+//! assert_eq!((base64::decode(&letters, &mut bytes), &bytes[..]), (Ok(()), &b"pump"[..]));
+//! assert_eq!(base64::decode(b"c!VtcA==", &mut bytes), Err(1));
+//! ```
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

@@ -1,4 +1,18 @@
 //! Floats as the shortest decimal text that reads back as the same value.
+//!
+//! ```
+//! use polywire_core::program::{kernels::float::{self, Decimal, NotANumber}, Limits, Output};
+//! let (limits, mut bytes) = (Limits::default(), Vec::new());
+//! let mut output = Output::new(&mut bytes, &limits);
+//! float::put_f64(&mut output, 0.1);
+//! float::put_f32(&mut output, 0.1);
+//! assert_eq!(output.written(), b"0.10.1");
+//! let text = b"-2.5e2,";
+//! let number: Decimal = float::decimal(text).unwrap_or_else(|_: NotANumber| panic!("it is a number"));
+//! assert_eq!((number.to_f64(text), number.to_f32(text), number.to_integer(text)), (-250.0, -250.0, Some(-250)));
+//! assert_eq!(number.to_exact_f64(text), Some(-250.0));
+//! assert!(float::decimal(b"x").is_err());
+//! ```
 
 use core::mem::MaybeUninit;
 

@@ -45,8 +45,8 @@ fn policy(argument: u64) -> Policy {
 /// Takes a bit of the presence map.
 pub static TAKE_BIT: TestKernel = TestKernel { name: "fast.bit", test: take_bit };
 
-/// Writes bits of the presence map: zeros, and a one behind them if the argument's bit 32 is set.
-pub static PUT_BITS: ActionKernel = ActionKernel { name: "fast.bits", get: nothing, put: put_bits };
+/// Bits of the presence map that are known: as many zeros as the argument's low half says, and a one behind them if its bit 32 is set.
+pub static BITS: ActionKernel = ActionKernel { name: "fast.bits", get: get_bits, put: put_bits };
 
 /// Forgets all previous values but that of the slot that the argument names.
 pub static RESET: ActionKernel = ActionKernel { name: "fast.reset", get: reset_input, put: reset_output };
@@ -130,8 +130,16 @@ extern "C" fn take_bit(input: &mut Input<'_>, word: &mut u64) -> Status {
     Status::Ok
 }
 
-extern "C" fn nothing(_: &mut Input<'_>, _: u64) -> Status {
-    Status::Ok
+extern "C" fn get_bits(input: &mut Input<'_>, argument: u64) -> Status {
+    for _ in 0..argument as u32 {
+        if input.take_bit() {
+            return input.fail(FaultKind::BadLength, 0, 1);
+        }
+    }
+    match argument >> 32 == 0 || input.take_bit() {
+        true => Status::Ok,
+        false => input.fail(FaultKind::MissingMember, 1, 0),
+    }
 }
 
 impl Output<'_> {

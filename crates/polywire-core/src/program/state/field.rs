@@ -184,8 +184,7 @@ impl Field {
     /// True where the previous value is kept in a slot.
     pub fn has_slot(&self) -> bool {
         matches!(self.operator, Operator::Copy | Operator::Increment | Operator::Delta | Operator::Tail)
-            && matches!(self.kind, FieldKind::Int { .. } | FieldKind::Decimal)
-            || self.kind.is_text() && self.operator != Operator::Increment && self.operator != Operator::None
+            && (self.kind.is_text() || matches!(self.kind, FieldKind::Int { .. } | FieldKind::Decimal))
     }
 
     /// True if its parts, range and initial value are of its type.

@@ -14,7 +14,7 @@ const PLACES: usize = 15;
 
 /// The decimal that stands for a number, given as its bits: the one with the exponent that is hinted at if there is one, else the one
 /// with the fewest places. None if no decimal gives back the very bits, as for NaN, infinities and negative zero.
-pub(super) fn decompose(bits: u64, single: bool, hint: Option<i64>) -> Option<(i64, i64)> {
+pub(crate) fn decompose(bits: u64, single: bool, hint: Option<i64>) -> Option<(i64, i64)> {
     let value = if single { f64::from(f32::from_bits(bits as u32)) } else { f64::from_bits(bits) };
     let places = |hint: i64| usize::try_from(-hint).ok().filter(|places| *places < POWERS.len());
     let hinted = hint.and_then(places).and_then(|places| at(value, bits, single, places));

@@ -80,6 +80,83 @@ pub(super) fn put_signed(output: &mut Output<'_>, value: i128) -> Status {
     put_bytes(output, value as u128, (129 - magnitude.leading_zeros()).div_ceil(7))
 }
 
+/// Reads an unsigned integer of two to eight bytes, of which `left` are there, for machine code; gives how many it took, or 0 if it is none
+/// of these: longer, overlong, or so near to the end that somebody else must look.
+pub(crate) unsafe extern "C" fn read_unsigned(at: *const u8, left: u64, value: *mut u64) -> u64 {
+    // SAFETY: machine code gives the bytes that are left and a word.
+    unsafe {
+        let Some((groups, count)) = eight(at, left) else { return 0 };
+        *value = groups;
+        if *at == 0 { 0 } else { count }
+    }
+}
+
+/// The same of a signed one.
+pub(crate) unsafe extern "C" fn read_signed(at: *const u8, left: u64, value: *mut u64) -> u64 {
+    // SAFETY: as above.
+    unsafe {
+        let Some((groups, count)) = eight(at, left) else { return 0 };
+        let unused = 64 - 7 * count;
+        *value = ((groups << unused) as i64 >> unused) as u64;
+        let [first, second] = [*at, *at.add(1)];
+        let redundant = (first == 0 || first == 0x7F) && (first ^ second) & 0x40 == 0;
+        if redundant { 0 } else { count }
+    }
+}
+
+/// The groups of seven bits of an integer of up to eight bytes, and how many they are.
+///
+/// # Safety
+/// `left` bytes can be read.
+#[inline]
+unsafe fn eight(at: *const u8, left: u64) -> Option<(u64, u64)> {
+    if left < 8 {
+        return None;
+    }
+    // SAFETY: there are eight.
+    let word = u64::from_le_bytes(unsafe { at.cast::<[u8; 8]>().read() });
+    let stops = word & 0x8080_8080_8080_8080;
+    if stops == 0 {
+        return None;
+    }
+    let count = u64::from(stops.trailing_zeros() / 8 + 1);
+    let x = (word.swap_bytes() >> (64 - 8 * count)) & 0x7F7F_7F7F_7F7F_7F7F;
+    let x = (x & 0x007F_007F_007F_007F) | (x & 0x7F00_7F00_7F00_7F00) >> 1;
+    let x = (x & 0x0000_3FFF_0000_3FFF) | (x & 0x3FFF_0000_3FFF_0000) >> 2;
+    Some(((x & 0x0FFF_FFFF) | (x & 0x0FFF_FFFF_0000_0000) >> 4, count))
+}
+
+/// Writes an unsigned integer, for machine code; gives how many bytes it took, at most ten.
+pub(crate) unsafe extern "C" fn write_unsigned(at: *mut u8, value: u64) -> u64 {
+    let count = (64 - value.leading_zeros()).div_ceil(7).max(1);
+    // SAFETY: machine code has made sure of ten bytes.
+    unsafe { write_groups(at, value.into(), u64::from(count)) }
+}
+
+/// The same of a signed one.
+pub(crate) unsafe extern "C" fn write_signed(at: *mut u8, value: u64) -> u64 {
+    let sign = (value as i64 >> 63) as u64;
+    let count = (65 - (value ^ sign).leading_zeros()).div_ceil(7);
+    // SAFETY: as above.
+    unsafe { write_groups(at, (value as i64).into(), u64::from(count)) }
+}
+
+/// # Safety
+/// Ten bytes can be written.
+#[inline]
+unsafe fn write_groups(at: *mut u8, value: i128, count: u64) -> u64 {
+    // SAFETY: as the caller promises; the last eight of nine or ten bytes are written behind those in front.
+    unsafe {
+        let low = count.min(8);
+        for i in low..count {
+            *at.add((i - low) as usize) = (value >> (7 * (count - 1 - (i - low)))) as u8 & 0x7F;
+        }
+        let word = ((spread(value as u64) | 0x80) << (64 - 8 * low)).swap_bytes();
+        at.add((count - low) as usize).cast::<[u8; 8]>().write(word.to_le_bytes());
+    }
+    count
+}
+
 fn put_bytes(output: &mut Output<'_>, value: u128, count: u32) -> Status {
     if count <= 8 {
         let spread = spread(value as u64) | 0x80;
@@ -152,6 +229,42 @@ mod tests {
     }
 
     #[test]
+    fn machine_codes_functions_do_the_same() {
+        for shift in 0..64 {
+            for value in [(1u64 << shift) - 1, 1 << shift, (1 << shift) + 1, !(1u64 << shift), !0 - (1 << shift)] {
+                let both = [
+                    (
+                        write_unsigned as unsafe extern "C" fn(*mut u8, u64) -> u64,
+                        read_unsigned as unsafe extern "C" fn(*const u8, u64, *mut u64) -> u64,
+                    ),
+                    (write_signed, read_signed),
+                ];
+                for (is_signed, (write, read)) in [false, true].into_iter().zip(both) {
+                    let mut bytes = [0xFF; 18];
+                    // SAFETY: there are more than ten bytes.
+                    let count = unsafe { write(bytes.as_mut_ptr(), value) } as usize;
+                    let expected = written(|output| match is_signed {
+                        true => put_signed(output, (value as i64).into()),
+                        false => put_unsigned(output, value.into()),
+                    });
+                    assert_eq!(bytes[..count], expected, "{value:x}");
+                    let mut back = 0;
+                    // SAFETY: there are as many bytes.
+                    let taken = unsafe { read(bytes.as_ptr(), 18, &mut back) } as usize;
+                    match count {
+                        2..=8 => assert_eq!((taken, back), (count, value), "{bytes:x?}"),
+                        9.. => assert_eq!(taken, 0),
+                        // One byte is nobody's business but the caller's.
+                        _ => {}
+                    }
+                    // SAFETY: as above.
+                    assert_eq!(unsafe { read(bytes.as_ptr(), 7, &mut back) }, 0);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_integer_is_refused() {
         let limits = Limits::default();
         let kind = |bytes: &[u8], is_signed: bool| {
@@ -165,7 +278,7 @@ mod tests {
         };
         assert_eq!(kind(&[], false), Some(FaultKind::Truncated));
         assert_eq!(kind(&[1, 2, 3], true), Some(FaultKind::Truncated));
-        assert_eq!(kind(&vec![1; 20], false), Some(FaultKind::IntegerRange));
+        assert_eq!(kind(&[1; 20], false), Some(FaultKind::IntegerRange));
         assert_eq!(kind(&[0x00, 0x81], false), Some(FaultKind::OverlongInteger));
         assert_eq!(kind(&[0x00, 0x81], true), Some(FaultKind::OverlongInteger));
         assert_eq!(kind(&[0x7F, 0xC1], true), Some(FaultKind::OverlongInteger));

@@ -12,12 +12,16 @@ mod bits;
 mod field;
 mod float;
 mod get;
-mod integer;
+pub(crate) mod integer;
+mod octets;
 mod put;
 
-pub use bits::{PUT_BITS, RESET, SEGMENT, TAKE_BIT, segment};
+pub(crate) use bits::Map;
+pub use bits::{BITS, RESET, SEGMENT, TAKE_BIT, segment};
 pub use field::{Field, FieldKind, Initial, Operator, Policy};
+pub(crate) use float::decompose;
 pub(crate) use get::{get, get_int};
+pub use octets::{OCTET, OCTETS};
 pub(crate) use put::{Out, put, put_int};
 
 /// The slots that a program's fields refer to.
@@ -44,7 +48,10 @@ const MAX_REPORTS: usize = 256;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct State {
-    /// Values of the slots. Never moved, for machine code.
+    /// Where values and tags are, for machine code; said before each message.
+    pub(crate) values_at: usize,
+    pub(crate) tags_at: usize,
+    /// Values of the slots.
     pub(crate) values: Box<[u64]>,
     /// Undefined, empty, or assigned with what type.
     pub(crate) tags: Box<[u8]>,
@@ -88,6 +95,8 @@ impl State {
     pub fn new(bank: &Arc<Bank>) -> State {
         let slots = bank.slots as usize;
         State {
+            values_at: 0,
+            tags_at: 0,
             values: vec![0; slots].into(),
             tags: vec![UNDEFINED; slots].into(),
             map: bits::Map::default(),
@@ -158,6 +167,7 @@ impl State {
         }
         self.message += 1;
         self.map = bits::Map::default();
+        (self.values_at, self.tags_at) = (self.values.as_mut_ptr() as usize, self.tags.as_mut_ptr() as usize);
     }
 
     /// Takes back what the message changed.

@@ -3,6 +3,68 @@
 //! [`assess`] gives the verdict when the two meet. The pairings, [`pair_members`] and its like, tell whoever compiles a decoder
 //! which part is which; [`ScalarStep`] and [`default_of`] tell what to do with it. Both follow the same rules, so a decoder for
 //! a pair of types that was not refused can always be compiled.
+//!
+//! ```
+//! use polywire_core::schema::{BitField, Case, Def, DefId, EnumLiteral, Member, Schema, SchemaBuilder, TryConstruct, Type};
+//! use polywire_core::schema::evolve::{
+//!     self, CasePair, CaseStep, Conflict, DefaultValue, FieldPair, FlagPair, LiteralPair, Policy, Rules, ScalarStep, Verdict,
+//! };
+//!
+//! /// A schema of one definition, which is number 0.
+//! fn of(def: Def) -> Schema {
+//!     let mut types = SchemaBuilder::new();
+//!     let id = types.add(def);
+//!     types.finish(Type::Def(id)).unwrap()
+//! }
+//! let zero = DefId(0);
+//!
+//! // A member widened is fine for us, and not for a reader that has no schema of the writer's.
+//! let old = of(Def::structure("S", vec![Member::new("a", Type::Int16), Member::new("b", Type::string())]));
+//! let new = of(Def::structure("S", vec![Member::new("a", Type::Int32), Member::new("b", Type::string())]));
+//! assert_eq!(evolve::assess(&old, &new), Verdict::Always);
+//! assert!(!evolve::assess_with(&old, &new, Rules { strict_xtypes: true }).is_compatible());
+//! assert_eq!(ScalarStep::of(&Type::Int16, &Type::Int32), ScalarStep::SignExtend);
+//!
+//! // The other way it is refused, with the smallest fix.
+//! let Verdict::Refused(reasons) = evolve::assess(&new, &old) else { panic!("it is narrower") };
+//! assert_eq!((reasons[0].path.as_str(), reasons[0].fix.as_str()), ("a", "make the reader's type int32"));
+//!
+//! // A bound is met value by value.
+//! let short = Member { try_construct: TryConstruct::Trim, ..Member::new("b", Type::String { bound: 4 }) };
+//! let short = of(Def::structure("S", vec![Member::new("a", Type::Int16), short]));
+//! let Verdict::PerValue(conditions) = evolve::assess(&old, &short) else { panic!("it is shorter") };
+//! assert_eq!((conditions[0].path.as_str(), conditions[0].policy), ("b", Policy::Trim));
+//!
+//! // Values that no writer sent.
+//! let member = &old.members(zero)[1];
+//! assert_eq!(evolve::value_default(&old, member), DefaultValue::Text(""));
+//! assert_eq!(evolve::absent_value(&old, member), None, "absent is no empty text unless the reader says so");
+//! assert_eq!(evolve::zero_of(&old, &Type::Float64), DefaultValue::Float(0.0));
+//!
+//! // Literals by number, flags by position, fields by place, cases by label.
+//! let small = of(Def::enumeration("E", ["OFF", "ON"]));
+//! let large = of(Def::enumeration("E", ["OFF", "ON", "AUTO"]));
+//! let pairs: Vec<LiteralPair> = evolve::pair_literals(&large, zero, &small, zero)?;
+//! assert_eq!(pairs[2].writer.unwrap().1, &EnumLiteral::new("AUTO", 2));
+//! assert_eq!(pairs[2].reader, None);
+//! assert_eq!(evolve::unknown_literal(&small, zero, TryConstruct::Discard, None), None);
+//! assert_eq!(evolve::unknown_literal(&small, zero, TryConstruct::UseDefault, None), Some(0));
+//! let (few, many) = (of(Def::bitmask("F", 8, ["X"])), of(Def::bitmask("F", 8, ["X", "Y"])));
+//! let pairs: Vec<FlagPair> = evolve::pair_flags(&many, zero, &few, zero)?;
+//! assert_eq!((pairs.len(), pairs[1].reader, evolve::kept_bits(&many, zero, &few, zero)?), (2, None, 0b01));
+//! let bits = |width| of(Def::bitset("B", vec![BitField::new("lo", width)]));
+//! let (writer, reader) = (bits(3), bits(3));
+//! let pairs: Vec<FieldPair> = evolve::pair_fields(&writer, zero, &reader, zero)?;
+//! assert!(pairs[0].writer.is_some() && pairs[0].reader.is_some());
+//! let conflict: Conflict = evolve::pair_fields(&bits(3), zero, &bits(4), zero).unwrap_err();
+//! assert!(conflict.to_string().contains("the reader"), "{conflict}");
+//! let union = |label| of(Def::union("U", Type::Int32, vec![Case::new([label], "a", Type::Bool)]));
+//! let (writer, reader) = (union(1), union(2));
+//! let rows: Vec<CasePair> = evolve::pair_cases(&writer, zero, &reader, zero);
+//! let steps: Vec<CaseStep> = rows.iter().map(|row| row.step()).collect();
+//! assert_eq!(steps, [CaseStep::Unknown, CaseStep::Default, CaseStep::Empty]);
+//! # Ok::<(), Conflict>(())
+//! ```
 
 use alloc::{string::String, vec::Vec};
 use core::fmt;

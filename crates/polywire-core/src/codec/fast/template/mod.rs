@@ -34,6 +34,8 @@ pub const NAMESPACE: &str = "http://www.fixprotocol.org/ns/fast/td/1.1";
 pub struct TemplateLimits {
     /// Bytes of XML.
     pub bytes: usize,
+    /// Templates.
+    pub templates: usize,
     /// Instructions, all templates together.
     pub instructions: usize,
     /// Groups and sequences inside each other.
@@ -44,7 +46,7 @@ pub struct TemplateLimits {
 
 impl Default for TemplateLimits {
     fn default() -> Self {
-        TemplateLimits { bytes: 8 << 20, instructions: 1 << 16, depth: 32, initial_bytes: 1 << 20 }
+        TemplateLimits { bytes: 8 << 20, templates: 4096, instructions: 1 << 16, depth: 32, initial_bytes: 1 << 20 }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The reader of template documents.
 
 use alloc::{
+    collections::BTreeSet,
     format,
     string::{String, ToString},
     vec::Vec,
@@ -105,6 +106,10 @@ impl<'d> Reader<'d> {
         }
         if template.id.is_some_and(|id| set.with_id(id).is_some()) {
             return Err(self.wrong(element, StaticCode::S1, "the template's id is there twice"));
+        }
+        if set.templates.len() >= self.limits.templates {
+            let what = format!("there are more than {} templates", self.limits.templates);
+            return Err(self.wrong(element, StaticCode::Limit, what));
         }
         set.templates.push(template);
         Ok(())
@@ -405,10 +410,10 @@ impl<'d> Reader<'d> {
     }
 
     fn check_references(&self, set: &TemplateSet) -> Read<()> {
+        let known: BTreeSet<&str> = set.templates.iter().map(|template| &*template.name.local).collect();
         for element in self.document.descendants() {
             let name = element.attribute("name").filter(|_| element.has_tag_name_of("templateRef"));
-            let known = |name: &str| set.templates.iter().any(|template| template.name.local == name);
-            if let Some(name) = name.filter(|name| !known(name)) {
+            if let Some(name) = name.filter(|name| !known.contains(name)) {
                 return Err(self.wrong(element, StaticCode::D8, format!("there is no template '{name}'")));
             }
         }

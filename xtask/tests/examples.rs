@@ -1,0 +1,185 @@
+//! Public items are shown by examples that run: each public type, trait, function and method is named by an example of its crate, on itself or where
+//! it belongs. (That the examples run is what `cargo test` is for.)
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Crates, and which of their files the rule is for: those whose paths begin so.
+const HELD: &[(&str, &[&str])] = &[
+    ("polywire", &[""]),
+    ("polywire-idl", &[""]),
+    ("polywire-core", &["schema/", "layout/", "frame/", "envelope", "codec/mod", "codec/dynamic", "program/"]),
+];
+
+/// What codecs, back ends and derived code use among themselves: their examples are the codecs.
+const INSIDE: &[&str] = &[
+    "program/kernels/",
+    "program/kernel",
+    "program/jit/",
+    "program/slice",
+    "program/state/",
+    "program/adapter",
+    "layout/shared",
+    "layout/describe",
+];
+
+struct File {
+    /// From the crate's `src`, without the ending: `engine/mod`.
+    path: String,
+    text: String,
+}
+
+fn files(krate: &str) -> Vec<File> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if path.is_dir() { walk(&path, found) } else { found.push(path) }
+        }
+    }
+    let (root, mut found) =
+        (Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates").join(krate).join("src"), Vec::new());
+    walk(&root, &mut found);
+    let file = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("text");
+        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned();
+        let path = path.strip_prefix(&root).expect("below").with_extension("").to_string_lossy().replace('\\', "/");
+        File { path, text }
+    };
+    found.into_iter().map(file).collect()
+}
+
+/// The words of all examples that run.
+fn shown(files: &[File]) -> BTreeSet<&str> {
+    let mut words = BTreeSet::new();
+    for file in files {
+        let mut runs: Option<bool> = None;
+        for line in file.text.lines().map(str::trim_start) {
+            let Some(comment) = line.strip_prefix("///").or(line.strip_prefix("//!")) else {
+                runs = None;
+                continue;
+            };
+            match (comment.trim_start().strip_prefix("```"), runs) {
+                (Some(info), None) => runs = Some(matches!(info.trim(), "" | "rust")),
+                (Some(_), Some(_)) => runs = None,
+                (None, Some(true)) => words.extend(words_of(comment)),
+                _ => {}
+            }
+        }
+    }
+    words
+}
+
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// True if the module of a file can be named from outside.
+fn is_public(path: &str, all: &BTreeMap<&str, &str>) -> bool {
+    let module = path.strip_suffix("/mod").unwrap_or(path);
+    if module == "lib" {
+        return true;
+    }
+    let (parent, name) = module.rsplit_once('/').unwrap_or(("", module));
+    let inside = if parent.is_empty() { "lib".to_owned() } else { format!("{parent}/mod") };
+    let text = all.get(inside.as_str()).or(all.get(parent)).copied().unwrap_or_default();
+    let declared = text
+        .lines()
+        .zip(text.lines().skip(1))
+        .any(|(before, line)| line.trim() == format!("pub mod {name};") && !before.contains("doc(hidden)"));
+    declared && is_public(if all.contains_key(inside.as_str()) { &inside } else { parent }, all)
+}
+
+/// Public names of a crate with the files they stand in.
+fn public_names(files: &[File]) -> Vec<(&str, &str)> {
+    let all: BTreeMap<&str, &str> = files.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect();
+    let exports = files.iter().flat_map(|file| file.text.split("pub use ").skip(1));
+    let exported: BTreeSet<&str> =
+        exports.flat_map(|rest| words_of(rest.split(';').next().unwrap_or_default())).collect();
+    let mut types = BTreeSet::new();
+    let mut names = Vec::new();
+    for file in files {
+        let public = is_public(&file.path, &all);
+        let mut hidden = false;
+        for line in file.text.lines() {
+            if let Some((kind, name)) = declared(line)
+                && !hidden
+                && (public || exported.contains(name))
+            {
+                names.push((file.path.as_str(), name));
+                if kind != "fn" {
+                    types.insert(name);
+                }
+            }
+            hidden = line.contains("#[doc(hidden)]") || (hidden && line.starts_with("#["));
+        }
+    }
+    for file in files {
+        let (mut of_public, mut hidden) = (false, false);
+        for line in file.text.lines() {
+            if line.starts_with("impl") {
+                of_public = types.contains(implemented(line));
+            }
+            if let Some(("fn", name)) = line.strip_prefix("    ").and_then(declared)
+                && of_public
+                && !hidden
+            {
+                names.push((file.path.as_str(), name));
+            }
+            hidden = line.contains("#[doc(hidden)]");
+        }
+    }
+    names
+}
+
+/// What a line without indentation declares for everybody.
+fn declared(line: &str) -> Option<(&str, &str)> {
+    let mut words =
+        words_of(line.strip_prefix("pub ")?).skip_while(|word| matches!(*word, "const" | "unsafe" | "async"));
+    let kind = words.next().filter(|kind| matches!(*kind, "fn" | "struct" | "enum" | "trait" | "union"))?;
+    Some((kind, words.next()?))
+}
+
+/// The type that an `impl` is for, unless it is of a trait: `Loan` of `impl<'a> Loan<'a> {`.
+fn implemented(line: &str) -> &str {
+    let mut depth = 0;
+    let plain = |c: &char| {
+        depth += i32::from(*c == '<');
+        let outside = depth == 0;
+        depth -= i32::from(*c == '>');
+        outside
+    };
+    let outside: String = line.trim_start_matches("impl").chars().filter(plain).collect();
+    let name = outside.split_whitespace().next().unwrap_or_default().to_owned();
+    if outside.contains(" for ") { "" } else { line.find(&name).map_or("", |at| &line[at..at + name.len()]) }
+}
+
+#[test]
+fn every_public_name_is_in_an_example() {
+    let mut missing = Vec::new();
+    for (krate, held) in HELD {
+        let files = files(krate);
+        let (names, shown) = (public_names(&files), shown(&files));
+        let is_held = |path: &str| {
+            held.iter().any(|start| path.starts_with(start)) && !INSIDE.iter().any(|start| path.starts_with(start))
+        };
+        let held: Vec<_> = names.into_iter().filter(|(path, _)| is_held(path)).collect();
+        assert!(held.len() > 30, "{krate}: only {} public names found", held.len());
+        let unnamed = held.into_iter().filter(|(_, name)| !shown.contains(name));
+        missing.extend(unnamed.map(|(path, name)| format!("{krate}/src/{path}.rs: no example names {name}")));
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn the_rule_finds_what_is_missing() {
+    let text = "//! ```\n//! shown();\n//! ```\n//! ```text\n//! told\n//! ```\npub mod open;\nmod shut;\npub use shut::Given;\n";
+    let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
+    let shut = "pub struct Given;\npub struct Kept;\nimpl Given {\n    pub fn told(&self) {}\n}\n#[doc(hidden)]\npub fn open() {}\n";
+    let files = [file("lib", text), file("open", "pub fn shown() {}\npub(crate) fn inner() {}\n"), file("shut", shut)];
+    assert_eq!(public_names(&files), [("open", "shown"), ("shut", "Given"), ("shut", "told")]);
+    assert_eq!(shown(&files), BTreeSet::from(["shown"]));
+    assert_eq!(implemented("impl<'a, T: Into<U>> Loan<'a, T> {"), "Loan");
+    assert_eq!(implemented("impl<T> Clone for Loan<T> {"), "");
+}
