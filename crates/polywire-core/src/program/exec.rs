@@ -329,6 +329,10 @@ impl Executable {
     /// # Safety
     /// As [`Executable::encode`], and the program is an encode program.
     unsafe fn count(&self, value: *const u8, limits: &Limits) -> Result<Option<usize>, CodecError> {
+        if self.0.program.bank.is_some() {
+            // What a stream's message takes depends on those before it.
+            return Ok(None);
+        }
         let (mut window, mut spare) = ([0; WINDOW], Vec::new());
         let mut output = Output::counting(&mut window, &mut spare, limits);
         // SAFETY: as the caller promises.

@@ -394,7 +394,9 @@ impl<'e> Emit<'e, '_> {
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(done);
             }
-            (TextForm::Kernel(kernel), _) if bound == 0 && !self.is_shared(place) => {
+            // What follows takes the place for a string of its own.
+            _ if self.is_shared(place) => slow(self),
+            (TextForm::Kernel(kernel), _) if bound == 0 => {
                 let string = match place {
                     Place::Sink => self.constant(0),
                     place => self.place_address(place, frame),

@@ -312,7 +312,9 @@ impl<'e> Emit<'e, '_> {
         };
         let order = match form {
             TextForm::CountedNul { order } => order,
-            TextForm::Kernel(kernel) if bound == 0 && !self.is_shared(place) => {
+            // What follows takes the place for a string of its own.
+            _ if self.is_shared(place) => return slow(self),
+            TextForm::Kernel(kernel) if bound == 0 => {
                 let (kernel, string) = (self.address(*kernel), self.place_address(place, frame));
                 self.call_status(op, shims::put_text as *const u8, &[self.context, kernel, string]);
                 if after > 0 {
