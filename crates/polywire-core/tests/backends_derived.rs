@@ -35,7 +35,7 @@ fn derived_values_go_there_and_back() {
     for wire in wires() {
         let coders = coders::<Everything>(&wire);
         let mut random = Random::new(7);
-        for _ in seeds(12) {
+        for _ in seeds(4) {
             let value: Everything = random_message(&mut random);
             let over: Everything = random_message(&mut random);
             let messages: Vec<Vec<u8>> = coders.iter().map(|(encoder, _)| encode(encoder, &value)).collect();
