@@ -28,6 +28,7 @@ mod xsd;
 /// let text = (emitter.emit)(&schema, document.constants()).unwrap();
 /// assert_eq!(Ok(text), emit::rust(&schema));
 /// assert!(emit::proto(&schema).unwrap().contains("message A {"));
+/// assert!(emit::xsd(&schema).unwrap().contains("<xs:schema"));
 /// assert!(emit::EMITTERS.iter().any(|emitter| emitter.name == "idl"));
 ///
 /// // A schema from elsewhere may have names that a language has not.
