@@ -48,7 +48,7 @@ const OLDER: &str = "older";
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Where the type has [`SharedStr`](crate::SharedStr) and [`SharedBytes`](crate::SharedBytes) for strings and octets, these are not copied: they are parts of the
+/// Where the type has [`SharedStr`](crate::SharedStr) and [`SharedBytes`] for strings and octets, these are not copied: they are parts of the
 /// buffer in which the message came, and keep it. (Of a message that is small beside the buffer, all is copied at once.)
 ///
 /// ```

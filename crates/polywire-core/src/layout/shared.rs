@@ -39,7 +39,7 @@ use crate::schema::Type;
 
 /// Octets: its own, or a part of what others hold, too. The field type of a `sequence<octet>` that is not to be copied.
 ///
-/// A part of a message keeps all of the message in memory. Take [`SharedBytes::to_vec`] of what is to stay for long.
+/// A part of a message keeps all of the message in memory. Take a copy (`to_vec`) of what is to stay for long.
 #[derive(Clone, Default)]
 pub struct SharedBytes {
     held: Held,
