@@ -83,7 +83,10 @@ fn check<T: polywire_core::layout::Message + PartialEq + std::fmt::Debug>(
         assert_eq!(decode::<T>("msgpack", &wrapped(form)).as_ref(), Ok(&value), "{}", hex(form));
     }
     if canonical {
-        assert_eq!(hex(&encode("msgpack", &value)), hex(&wrapped(&forms[0])));
+        // As short as the first: a number that fits both kinds of integer has two such forms.
+        let ours = encode("msgpack", &value);
+        let known = forms.iter().any(|form| form.len() == forms[0].len() && wrapped(form) == ours);
+        assert!(known, "{} is none of the forms of {value:?}", hex(&ours));
     }
 }
 
