@@ -29,6 +29,7 @@ pub(super) fn templates(schema: &Schema, choose: &mut dyn FnMut(&str, &mut Field
         referred: BTreeMap::new(),
         templates: Vec::new(),
         path: String::new(),
+        depth: 0,
         steps: 0,
     };
     let name = schema.name().rsplit("::").next().unwrap_or_default();
@@ -47,6 +48,9 @@ pub(super) fn templates(schema: &Schema, choose: &mut dyn FnMut(&str, &mut Field
 /// Instructions that a type may unfold to.
 const MAX_INSTRUCTIONS: usize = 1 << 16;
 
+/// Types inside each other: what walks over templates later goes as deep.
+const MAX_DEPTH: usize = 64;
+
 struct Maker<'a> {
     schema: &'a Schema,
     choose: &'a mut dyn FnMut(&str, &mut Field),
@@ -54,6 +58,7 @@ struct Maker<'a> {
     referred: BTreeMap<DefId, String>,
     templates: Vec<Template>,
     path: String,
+    depth: usize,
     steps: usize,
 }
 
@@ -75,7 +80,15 @@ impl Maker<'_> {
             self.path.push('.');
         }
         self.path.push_str(step);
-        let made = make(self);
+        self.depth += 1;
+        let made = match self.depth > MAX_DEPTH {
+            true => {
+                let what = format!("more than {MAX_DEPTH} types are inside each other");
+                Err(LowerError::Unsupported { path: self.path.clone(), what })
+            }
+            false => make(self),
+        };
+        self.depth -= 1;
         self.path.truncate(len);
         made
     }
