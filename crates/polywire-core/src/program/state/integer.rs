@@ -234,6 +234,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "jit")]
     #[test]
     fn machine_codes_functions_do_the_same() {
         for shift in 0..64 {
