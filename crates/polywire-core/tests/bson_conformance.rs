@@ -1,6 +1,8 @@
 //! BSON against what others made: golden vectors, MongoDB's corpus, pymongo.
 
 mod bson_support;
+#[path = "common/corpora.rs"]
+mod corpora;
 
 use bson_support::{decode, encode};
 use polywire_core::{codec::bson::validate, layout::Message, program::Limits};
@@ -120,13 +122,8 @@ fn the_thesis_document() {
     assert!(validate(printed, &Limits::default()).is_err());
 }
 
-/// The corpora beside the project, or where `POLYWIRE_CORPORA` says.
 fn corpus() -> Option<Vec<Value>> {
-    let folder = std::env::var_os("POLYWIRE_CORPORA").map_or_else(|| root().join("../shared/corpora"), PathBuf::from);
-    let Ok(files) = fs::read_dir(folder.join("bson")) else {
-        eprintln!("skipped: there is no BSON corpus at {}", folder.display());
-        return None;
-    };
+    let files = fs::read_dir(corpora::corpus("bson")?).unwrap();
     let paths = files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "json"));
     Some(paths.map(|path| serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()).collect())
 }

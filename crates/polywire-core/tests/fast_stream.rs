@@ -1,10 +1,13 @@
 //! Streams of deltas over a bad link, in virtual time: whatever is lost, repeated, overtaken, damaged, restarted or joined late, a reader gets no wrong value,
 //! and in anchored mode it gets every intact message whose key frame it has.
 //!
-//! `POLYWIRE_SEEDS=1000000 cargo test --release -p polywire-core --test fast_stream -- --nocapture` runs more seeds than the ten thousand of a common run, and
+//! `POLYWIRE_TEST_SEEDS=100 cargo test --release -p polywire-core --test fast_stream -- --nocapture` runs a hundred times the ten thousand seeds of a common run, and
 //! prints the table.
 #![cfg(feature = "std")]
 
+mod common;
+
+use common::seeds;
 use std::collections::BTreeMap;
 
 use polywire_core::{
@@ -250,15 +253,11 @@ const LINKS: &[&str] = &[
     "delay=15ms,loss=2%,down=150ms..350ms",
 ];
 
-fn seeds() -> u64 {
-    std::env::var("POLYWIRE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(10_000)
-}
-
 #[test]
 fn no_reader_ever_gets_a_wrong_value() {
     let codecs = Codecs::new();
     let mut table: BTreeMap<(&str, &str), Totals> = BTreeMap::new();
-    for seed in 0..seeds() {
+    for seed in seeds(10_000) {
         let text = LINKS[seed as usize % LINKS.len()];
         let model: Model = text.parse().unwrap();
         run(&codecs, &model, Mode::Anchored, seed, table.entry((text, "anchored")).or_default());

@@ -1,5 +1,7 @@
 //! JSON from strangers: the corpus of parsing tests, deep nesting, limits, texts cut at every byte; and other readers of what we write.
 
+#[path = "common/corpora.rs"]
+mod corpora;
 mod json_support;
 
 use json_support::{backends, json, options, text_of, value_of};
@@ -9,22 +11,11 @@ use polywire_core::{
     program::{FaultKind, Limits},
 };
 use polywire_derive::Message;
-use std::{env, fs, path::PathBuf, process::Command};
-
-/// Where corpora are: the environment says, or they lie beside the project.
-fn corpus() -> Option<PathBuf> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let beside = [root.join("../shared/corpora"), root.join("../../shared/corpora")];
-    let named = env::var_os("POLYWIRE_CORPORA").map(PathBuf::from);
-    named.into_iter().chain(beside).map(|path| path.join("json/test_parsing")).find(|path| path.is_dir())
-}
+use std::{fs, process::Command};
 
 #[test]
 fn the_corpus_of_parsing_tests_is_judged_as_it_says() {
-    let Some(corpus) = corpus() else {
-        eprintln!("skipped: no corpus; POLYWIRE_CORPORA can name its folder");
-        return;
-    };
+    let Some(corpus) = corpora::corpus("json/test_parsing") else { return };
     let mut seen = 0;
     for entry in fs::read_dir(corpus).unwrap() {
         let path = entry.unwrap().path();

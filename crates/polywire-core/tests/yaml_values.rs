@@ -1,7 +1,10 @@
 //! YAML as people write it: what is written and what is read for each type; the YAML test suite; other readers of what we write; bad input.
 
+#[path = "common/corpora.rs"]
+mod corpora;
 mod text_support;
 
+use corpora::corpus;
 use polywire_core::{
     program::{FaultKind, Limits},
     schema::arbitrary::Random,
@@ -13,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
-use text_support::{Format, assert_golden, assert_golden_record, corpus, everything};
+use text_support::{Format, assert_golden, assert_golden_record, everything};
 
 const YAML: Format = Format("yaml");
 const FLOW: Format = Format("yaml-flow");

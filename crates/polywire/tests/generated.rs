@@ -1,4 +1,4 @@
-//! Rust types generated from IDL compile, and are the very types of the IDL.
+//! Rust types generated from IDL, the golden files of `polywire-idl`, compile, and are the very types of the IDL.
 //!
 //! `POLYWIRE_BLESS=1` writes the generated files anew.
 
@@ -7,19 +7,19 @@ use std::{fs, path::Path};
 use polywire::Message;
 use polywire_idl::{Compiler, Document, emit};
 
-#[path = "generated/avenue.rs"]
+#[path = "../../polywire-idl/tests/golden/avenue.rs"]
 #[rustfmt::skip]
 #[allow(dead_code, clippy::module_inception)]
 mod avenue;
-#[path = "generated/market_data.rs"]
+#[path = "../../polywire-idl/tests/golden/market_data.rs"]
 #[rustfmt::skip]
 #[allow(dead_code, clippy::module_inception)]
 mod market_data;
-#[path = "generated/processor_probe.rs"]
+#[path = "../../polywire-idl/tests/golden/processor_probe.rs"]
 #[rustfmt::skip]
 #[allow(dead_code, clippy::module_inception)]
 mod processor_probe;
-#[path = "generated/switch_probe.rs"]
+#[path = "../../polywire-idl/tests/golden/switch_probe.rs"]
 #[rustfmt::skip]
 #[allow(dead_code, clippy::module_inception)]
 mod switch_probe;
@@ -35,7 +35,7 @@ fn is_current(file: &str) {
     let document = document(file);
     let text = emit::rust(document.definitions()).expect("it can be said in Rust");
     let stem = file.split('.').next().expect("it has a stem");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generated").join(format!("{stem}.rs"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../polywire-idl/tests/golden").join(format!("{stem}.rs"));
     if std::env::var_os("POLYWIRE_BLESS").is_some() {
         fs::write(&path, &text).expect("the file can be written");
     }

@@ -1,24 +1,22 @@
 //! Random numbers that are the same everywhere.
 
-/// A stream of them for one purpose (SplitMix64).
+use crate::schema::arbitrary::Random;
+
+/// A stream of them for one purpose.
 #[derive(Clone, Debug)]
-pub struct Stream(u64);
+pub struct Stream(Random);
 
 impl Stream {
     /// The stream of a seed for a purpose: those of different purposes have nothing to do with each other.
     pub fn new(seed: u64, purpose: u64) -> Stream {
-        let mut stream = Stream(seed ^ purpose.wrapping_mul(0xD6E8_FEB8_6659_FD93));
+        let mut stream = Stream(Random::new(seed ^ purpose.wrapping_mul(0xD6E8_FEB8_6659_FD93)));
         stream.bits();
         stream
     }
 
     /// 64 of them.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// At least 0, less than 1.

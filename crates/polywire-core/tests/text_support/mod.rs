@@ -7,7 +7,7 @@ use polywire_core::{
     program::{Backend, Limits, io::CodecError},
     schema::{BitField, Case, Def, Member, Schema, SchemaBuilder, Type},
 };
-use std::{env, fmt::Debug, path::PathBuf, sync::Arc};
+use std::{fmt::Debug, sync::Arc};
 
 /// A codec of this name.
 #[derive(Clone, Copy)]
@@ -145,16 +145,4 @@ pub fn everything() -> Arc<Shape> {
     ];
     let root = types.add(Def::structure("Everything", members));
     Shape::of(&types.finish(Type::Def(root)).unwrap()).unwrap()
-}
-
-/// A corpus: the environment says where they are, or they lie beside the project.
-pub fn corpus(name: &str) -> Option<PathBuf> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let beside = [root.join("../shared/corpora"), root.join("../../shared/corpora")];
-    let named = env::var_os("POLYWIRE_CORPORA").map(PathBuf::from);
-    let found = named.into_iter().chain(beside).map(|path| path.join(name)).find(|path| path.exists());
-    if found.is_none() {
-        eprintln!("skipped: no corpus '{name}'; POLYWIRE_CORPORA can name the folder of corpora");
-    }
-    found
 }

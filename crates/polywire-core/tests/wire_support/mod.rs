@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+#[path = "../common/corpora.rs"]
+mod corpora;
+
 use polywire_core::{
     codec::{self, Codec, Decoder, Encoder, Options},
     layout::Message,
@@ -79,14 +82,9 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A file of the corpora beside the project, or where `POLYWIRE_CORPORA` says.
+/// A file of the corpora.
 pub fn corpus(file: &str) -> Option<String> {
-    let folder = std::env::var_os("POLYWIRE_CORPORA").map_or_else(|| root().join("../shared/corpora"), PathBuf::from);
-    let text = fs::read_to_string(folder.join(file)).ok();
-    if text.is_none() {
-        eprintln!("skipped: there is no {file} in {}", folder.display());
-    }
-    text
+    Some(fs::read_to_string(corpora::corpus(file)?).unwrap())
 }
 
 pub fn lines(file: &str) -> Vec<Value> {

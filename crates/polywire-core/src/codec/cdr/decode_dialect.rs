@@ -247,10 +247,7 @@ impl Dialect {
             Ok(Arm {
                 key: key(member.writer.id, b""),
                 body: walk.block(|walk| walk.member(member))?,
-                absent: walk.block(|walk| match member.writer.optional {
-                    true => walk.absent(member),
-                    false => walk.missing(member),
-                })?,
+                absent: walk.block(|walk| walk.left_out(member))?,
             })
         });
         let arms = arms.collect::<Result<Vec<Arm>, LowerError>>()?;

@@ -48,10 +48,7 @@ impl OlderDialect {
 
     fn member_or_end(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<(), LowerError> {
         walk.emit(OpKind::Test(parameters::nothing_left(self.plain.first_alignment(walk.writer(), member))));
-        let then = walk.block(|walk| match member.writer.optional {
-            true => walk.absent(member),
-            false => walk.missing(member),
-        })?;
+        let then = walk.block(|walk| walk.left_out(member))?;
         let otherwise = walk.block(|walk| self.plain.get_plain_member(walk, member))?;
         walk.emit(OpKind::If { then, otherwise });
         Ok(())

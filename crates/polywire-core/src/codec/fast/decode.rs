@@ -257,10 +257,7 @@ impl Lowering<'_> {
             }
             walk.member(member)
         })?;
-        let otherwise = walk.block(|walk| match member.writer.optional {
-            true => walk.absent(member),
-            false => walk.missing(member),
-        })?;
+        let otherwise = walk.block(|walk| walk.left_out(member))?;
         walk.emit(OpKind::If { then, otherwise });
         Ok(())
     }

@@ -83,11 +83,8 @@ impl DecodeDialect for Dialect {
         // What the reader lacks is passed over like any name that nobody knows, unless it must be understood.
         let known = members.iter().filter(|member| member.reader.is_some() || member.must_be_understood());
         let arms = known.map(|member| {
-            let body = walk.block(|walk| member_or_nil(walk, member))?;
-            let absent = walk.block(|walk| match member.writer.optional {
-                true => walk.absent(member),
-                false => walk.missing(member),
-            })?;
+            let body = walk.block(|walk| walk.member_unless(&NIL, member))?;
+            let absent = walk.block(|walk| walk.left_out(member))?;
             Ok(Arm { key: key(member.writer.id, element_name(&member.writer.name).as_bytes()), body, absent })
         });
         let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
@@ -146,18 +143,6 @@ impl Dialect {
         walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 1 });
         Ok(())
     }
-}
-
-/// A member's value; where it may be absent, `xsi:nil` says that it is.
-fn member_or_nil(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Lowered {
-    if !member.writer.optional && !member.reader.is_some_and(|(reader, _)| reader.optional) {
-        return walk.member(member);
-    }
-    let then = walk.block(|walk| walk.absent(member))?;
-    let otherwise = walk.block(|walk| walk.member(member))?;
-    walk.emit(OpKind::Test(&NIL));
-    walk.emit(OpKind::If { then, otherwise });
-    Ok(())
 }
 
 /// The reader does not want it.

@@ -14,7 +14,7 @@ use crate::{
     layout::{Kind, Layout, NodeId, Scalar},
     program::{
         Block, Check, Direction, FaultKind, Op, OpKind, Order, Overflow, PathId, Place, Program, Routine, Segment,
-        Source, TextForm, Wire,
+        Source, TestKernel, TextForm, Wire,
     },
     schema::{
         Def, DefId, DefKind, Member, Schema, TryConstruct, Type,
@@ -334,6 +334,26 @@ impl<'a> DecodeWalk<'a> {
         };
         self.paths.leave(step);
         done
+    }
+
+    /// Emits a member's value in a format with a mark for absence; where the writer's or the reader's may be absent, `none` looks for the mark.
+    pub fn member_unless(&mut self, none: &'static TestKernel, member: &MemberIn<'_>) -> Result<(), LowerError> {
+        if !member.writer.optional && !member.reader.is_some_and(|(reader, _)| reader.optional) {
+            return self.member(member);
+        }
+        let then = self.block(|walk| walk.absent(member))?;
+        let otherwise = self.block(|walk| walk.member(member))?;
+        self.emit(OpKind::Test(none));
+        self.emit(OpKind::If { then, otherwise });
+        Ok(())
+    }
+
+    /// Emits what stands for a member that the message does not have, in a format that can leave members out.
+    pub fn left_out(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
+        match member.writer.optional {
+            true => self.absent(member),
+            false => self.missing(member),
+        }
     }
 
     /// Emits what stands for an optional member of the writer's that is absent: absence, what the reader says is to stand for it, or an

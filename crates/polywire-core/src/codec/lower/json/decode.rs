@@ -99,11 +99,8 @@ impl DecodeDialect for Dialect {
         let known = members.iter().filter(|member| member.reader.is_some() || member.must_be_understood());
         let arms = known.map(|member| {
             let name = [&quoted(&member.writer.name)[..], b":"].concat();
-            let body = walk.block(|walk| member_or_null(walk, member))?;
-            let absent = walk.block(|walk| match member.writer.optional {
-                true => walk.absent(member),
-                false => walk.missing(member),
-            })?;
+            let body = walk.block(|walk| walk.member_unless(&NULL, member))?;
+            let absent = walk.block(|walk| walk.left_out(member))?;
             Ok(Arm { key: key(member.writer.id, &name), body, absent })
         });
         let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
@@ -180,18 +177,6 @@ impl Dialect {
         walk.emit(OpKind::Sequence { place: slot.place, source, element, bound, overflow, min_wire: 1 });
         Ok(())
     }
-}
-
-/// A member's value; where it may be absent, `null` says that it is.
-fn member_or_null(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Lowered {
-    if !member.writer.optional && !member.reader.is_some_and(|(reader, _)| reader.optional) {
-        return walk.member(member);
-    }
-    let then = walk.block(|walk| walk.absent(member))?;
-    let otherwise = walk.block(|walk| walk.member(member))?;
-    walk.emit(OpKind::Test(&NULL));
-    walk.emit(OpKind::If { then, otherwise });
-    Ok(())
 }
 
 /// The reader does not want it.

@@ -176,24 +176,9 @@ fn unless_sunk<F: Format>(
 
 fn arm<F: Format>(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Arm, LowerError> {
     let key = member_key(member.writer.id, &name_bytes::<F>(&member.writer.name));
-    let body = walk.block(|walk| value_or_null::<F>(walk, member))?;
-    let absent = walk.block(|walk| match member.writer.optional {
-        true => walk.absent(member),
-        false => walk.missing(member),
-    })?;
+    let body = walk.block(|walk| walk.member_unless(Marks::<F>::NULL, member))?;
+    let absent = walk.block(|walk| walk.left_out(member))?;
     Ok(Arm { key, body, absent })
-}
-
-/// A member's value; where it may be absent, null says that it is.
-fn value_or_null<F: Format>(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Lowered {
-    if !member.writer.optional && !member.reader.is_some_and(|(reader, _)| reader.optional) {
-        return walk.member(member);
-    }
-    let then = walk.block(|walk| walk.absent(member))?;
-    let otherwise = walk.block(|walk| walk.member(member))?;
-    walk.emit(OpKind::Test(Marks::<F>::NULL));
-    walk.emit(OpKind::If { then, otherwise });
-    Ok(())
 }
 
 fn emit_members<F: Format>(walk: &mut DecodeWalk<'_>, arms: Vec<Arm>) {
@@ -202,7 +187,7 @@ fn emit_members<F: Format>(walk: &mut DecodeWalk<'_>, arms: Vec<Arm>) {
 }
 
 fn row<F: Format>(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowered {
-    let body = walk.block(|walk| members.iter().try_for_each(|member| value_or_null::<F>(walk, member)))?;
+    let body = walk.block(|walk| members.iter().try_for_each(|member| walk.member_unless(Marks::<F>::NULL, member)))?;
     walk.emit(OpKind::Region { dialect: Marks::<F>::ROW, argument: members.len() as u64, body });
     Ok(())
 }
