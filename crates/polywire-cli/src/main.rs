@@ -1,5 +1,6 @@
 //! The command line of Polywire, one file a verb.
 
+mod bench;
 mod bw;
 mod codecs;
 mod completions;
@@ -70,7 +71,10 @@ enum Verb {
     #[cfg(feature = "zstd")]
     #[command(subcommand)]
     Dict(dict::Dict),
+    Bench(bench::Bench),
     Completions(completions::Completions),
+    #[command(hide = true)]
+    BenchPeer(bench::BenchPeer),
     #[command(hide = true)]
     DemoPublisher(demo::publisher::DemoPublisher),
     #[command(hide = true)]
@@ -92,6 +96,8 @@ impl Verb {
             Verb::Transcode(verb) => verb.run(terminal),
             #[cfg(feature = "zstd")]
             Verb::Dict(verb) => verb.run(terminal),
+            Verb::Bench(verb) => verb.run(terminal),
+            Verb::BenchPeer(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::DemoPublisher(verb) => verb.run(),
             Verb::DemoSubscriber(verb) => verb.run(),
