@@ -10,6 +10,7 @@ mod dict;
 mod echo;
 mod hz;
 mod idl;
+mod link;
 mod list;
 mod outcome;
 mod publish;
@@ -72,6 +73,7 @@ enum Verb {
     #[command(subcommand)]
     Dict(dict::Dict),
     Bench(bench::Bench),
+    Link(link::Link),
     Completions(completions::Completions),
     #[command(hide = true)]
     BenchPeer(bench::BenchPeer),
@@ -97,6 +99,7 @@ impl Verb {
             #[cfg(feature = "zstd")]
             Verb::Dict(verb) => verb.run(terminal),
             Verb::Bench(verb) => verb.run(terminal),
+            Verb::Link(verb) => verb.run(terminal),
             Verb::BenchPeer(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::DemoPublisher(verb) => verb.run(),

@@ -33,6 +33,7 @@ mod coding;
 pub mod compare;
 mod emulated;
 mod host;
+pub mod link;
 mod live;
 pub mod metrics;
 pub mod report;
@@ -47,6 +48,7 @@ pub mod values;
 
 pub use host::Host;
 pub use live::serve;
+pub use polywire_core::netsim;
 pub use results::{CaseResult, Measure, Results, State, Verdict};
 pub use run::run;
 pub use scenario::{Case, Scenario};
