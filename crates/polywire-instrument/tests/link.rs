@@ -156,10 +156,10 @@ fn a_capture_shows_both_sides() {
     let of = |side: u32| packets.iter().filter(|packet| packet.0 == side).collect::<Vec<_>>();
     assert_eq!((of(0).len(), of(1).len()), (4, 2));
     for (_, _, packet) in &packets {
-        assert_eq!((packet.len(), packet[0], packet[9]), (20 + 8 + 5, 0x45, 17), "IPv4, UDP");
-        assert_eq!(packet[22..24], target.local_addr().expect("bound").port().to_be_bytes());
+        assert_eq!((packet.len(), packet[14], packet[23]), (14 + 20 + 8 + 5, 0x45, 17), "IPv4, UDP");
+        assert_eq!(packet[36..38], target.local_addr().expect("bound").port().to_be_bytes());
     }
-    assert_eq!(of(1)[1].2[28..], [2; 5]);
+    assert_eq!(of(1)[1].2[42..], [2; 5]);
     assert!(of(1)[0].1 - of(0)[0].1 >= 20_000_000, "the delay is between the two");
 }
 

@@ -1,5 +1,5 @@
-//! What went in and what came out, as pcapng: two interfaces, one at each end of the link, whose packets have IP headers made for them
-//! (draft-ietf-opsawg-pcapng; link type 101, raw IP).
+//! What went in and what came out, as pcapng: two interfaces, one at each end of the link, whose packets have Ethernet and IP headers made
+//! for them (draft-ietf-opsawg-pcapng).
 
 use std::{
     io::{self, Write},
@@ -11,7 +11,8 @@ const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 const INTERFACE: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1A2B_3C4D;
-const RAW_IP: u16 = 101;
+/// With addresses made up: some readers take no file of two interfaces of raw IP.
+const ETHERNET: u16 = 1;
 
 /// Bytes of a packet that are kept.
 const SNAP: usize = 65_535;
@@ -52,7 +53,7 @@ impl Capture {
         section.extend(u64::MAX.to_le_bytes());
         capture.block(SECTION_HEADER, &section)?;
         for name in ["sender", "target"] {
-            let mut interface = RAW_IP.to_le_bytes().to_vec();
+            let mut interface = ETHERNET.to_le_bytes().to_vec();
             interface.extend([0, 0]);
             interface.extend((SNAP as u32).to_le_bytes());
             option(&mut interface, 2, name.as_bytes());
@@ -109,7 +110,8 @@ fn headers(packet: &Packet<'_>) -> Vec<u8> {
         Some(sequence) => (6, tcp(packet, sequence)),
     };
     let payload = transport.len() + packet.bytes.len();
-    let mut out = match (packet.from.ip(), packet.to.ip()) {
+    let mut out = ethernet(packet);
+    let ip = match (packet.from.ip(), packet.to.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let length = u16::try_from(payload + 20).unwrap_or(u16::MAX).to_be_bytes();
             let mut ip = vec![0x45, 0, length[0], length[1], 0, 0, 0x40, 0, 64, protocol, 0, 0];
@@ -131,8 +133,16 @@ fn headers(packet: &Packet<'_>) -> Vec<u8> {
             ip
         }
     };
+    out.extend(ip);
     out.extend(transport);
     out
+}
+
+/// Addresses that nobody has, the same in all captures.
+fn ethernet(packet: &Packet<'_>) -> Vec<u8> {
+    let station = |port: u16| [&[0x02, 0, 0, 0][..], &port.to_be_bytes()].concat();
+    let kind: [u8; 2] = if packet.from.is_ipv4() && packet.to.is_ipv4() { [0x08, 0x00] } else { [0x86, 0xDD] };
+    [station(packet.to.port()), station(packet.from.port()), kind.to_vec()].concat()
 }
 
 /// Without a checksum, as IPv4 allows.
