@@ -6,11 +6,12 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use polywire_instrument::{
     Error, Results, Scenario,
     compare::{self, Comparison},
+    papers::PAPERS,
     report, run, table,
 };
 
@@ -57,6 +58,32 @@ pub struct Bench {
 #[derive(Subcommand)]
 enum Verb {
     Compare(Compare),
+    Papers(Papers),
+}
+
+/// Runs the papers' experiments again, and writes them down: Markdown with plots, and every figure as JSON
+///
+/// To be started where scenarios/papers is. All experiments take about half an hour.
+#[derive(Args)]
+struct Papers {
+    /// Only these
+    #[arg(value_name = "EXPERIMENT", value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
+    names: Vec<String>,
+    /// Folder to write to
+    #[arg(short, long, value_name = "DIR", default_value = "docs/experiments")]
+    output: PathBuf,
+    /// Folder with the scenarios
+    #[arg(long, value_name = "DIR", default_value = "scenarios/papers")]
+    scenarios: PathBuf,
+    /// Instead of the scenarios' number of repeats
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    repeats: Option<u16>,
+    /// Instead of what the scenarios say: a few messages, to see that it works
+    #[arg(long)]
+    quick: bool,
+    /// Measures nothing: writes the pages again from the results that lie beside them
+    #[arg(long, conflicts_with_all = ["quick", "repeats"])]
+    redraw: bool,
 }
 
 /// Says what became worse or better from one result to another
@@ -79,6 +106,7 @@ impl Bench {
     pub fn run(self, terminal: &Terminal) -> outcome::Result {
         match self.verb {
             Some(Verb::Compare(verb)) => verb.run(terminal),
+            Some(Verb::Papers(verb)) => verb.run(terminal),
             None => self.measure(terminal),
         }
     }
@@ -150,6 +178,54 @@ impl Compare {
             false => terminal.text(&page(&comparison))?,
         }
         Ok(if comparison.holds() { Outcome::Fine } else { Outcome::Missed })
+    }
+}
+
+impl Papers {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        let mut outcome = Outcome::Fine;
+        for paper in PAPERS.iter().filter(|paper| self.names.is_empty() || self.names.iter().any(|n| n == paper.name)) {
+            let results: Vec<Results> =
+                paper.scenarios.iter().map(|name| self.results(name)).collect::<anyhow::Result<_>>()?;
+            for results in results.iter().filter(|results| !results.holds()) {
+                terminal.warning(&format!("{}: a criterion is missed", results.scenario.name));
+                outcome = Outcome::Missed;
+            }
+            let files = paper
+                .write(&results, &self.output)
+                .with_context(|| format!("cannot write {}", self.output.display()))?;
+            match terminal.json {
+                true => terminal.value(&files)?,
+                false => terminal.line(&format!(
+                    "{}: {}",
+                    paper.name,
+                    files.first().map_or(String::new(), |file| file.display().to_string())
+                ))?,
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn results(&self, name: &str) -> anyhow::Result<Results> {
+        match self.redraw {
+            true => read(&self.output.join(name).with_extension("json")),
+            false => self.measure(name),
+        }
+    }
+
+    fn measure(&self, name: &str) -> anyhow::Result<Results> {
+        let path = self.scenarios.join(name).with_extension("toml");
+        let mut scenario = Scenario::open(&path).map_err(misuse)?;
+        scenario.effort.repeats = self.repeats.map_or(scenario.effort.repeats, usize::from);
+        if self.quick {
+            let few = &mut scenario.effort;
+            (few.repeats, few.messages, few.warm_up, few.turn_ms, few.emulated) = (1, few.messages.min(2), 1, 0.0, 5);
+        }
+        let bar = progress(&scenario.name)?;
+        let mut results = run(&scenario, &mut |done| bar.set_position((done * 1000.0) as u64)).map_err(misuse)?;
+        bar.finish_and_clear();
+        results.command = format!("polywire bench {}", path.display());
+        Ok(results)
     }
 }
 

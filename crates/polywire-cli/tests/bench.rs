@@ -55,10 +55,14 @@ fn the_same_seed_gives_the_same_bytes_and_a_comparison_finds_what_changed() {
     let bytes = |change: &&serde_json::Value| change["metric"] == "bytes";
     assert!(json["changes"].as_array().expect("a list").iter().find(bytes).is_none(), "{json}");
     assert_eq!(json["new"].as_array().map(Vec::len), Some(2), "{json}");
-    let grown = folder.read("a.json").replace("\"value\": 5", "\"value\": 9").replace("\"low\": 5", "\"low\": 9");
-    folder.write("worse.json", &grown.replace("\"high\": 5", "\"high\": 9"));
+    let mut worse: serde_json::Value = serde_json::from_str(&folder.read("a.json")).expect("JSON");
+    for part in ["value", "low", "high"] {
+        let part = &mut worse["cases"][0]["metrics"]["bytes"][part];
+        *part = (part.as_f64().expect("a number") * 2.0).into();
+    }
+    folder.write("worse.json", &worse.to_string());
     let shown = folder.run(&["bench", "compare", "a.json", "worse.json"]).with(1).out;
-    assert!(shown.contains("worse"), "{shown}");
+    assert!(shown.starts_with("worse  bytes") && shown.contains("2.00x"), "{shown}");
     folder.run(&["bench", "compare", "a.json", "a.json"]).with(0);
 }
 
@@ -97,4 +101,20 @@ fn real_engines_have_their_other_end_in_another_process() {
             );
         }
     }
+}
+
+#[test]
+fn the_papers_experiments_become_pages() {
+    let folder = Folder::new();
+    let scenarios = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/papers");
+    // The article's alone: the others compile more programs than a test has time for.
+    folder.run(&["bench", "papers", "article", "--quick", "--scenarios", scenarios, "-o", "out"]).with(0);
+    let page = folder.read("out/article.md");
+    assert!(page.contains("polywire bench papers article") && page.contains("| raw-tcp |"), "{page}");
+    assert!(page.contains("## 8 subscribers") && page.contains("times bare TCP"), "{page}");
+    let json: serde_json::Value = serde_json::from_str(&folder.read("out/article.json")).expect("JSON");
+    assert_eq!(json["cases"].as_array().map(Vec::len), Some(3 * 7 * 3));
+    folder.run(&["bench", "papers", "article", "--redraw", "-o", "out"]).with(0);
+    assert_eq!(folder.read("out/article.md"), page);
+    folder.run(&["bench", "papers", "nothing"]).with(3);
 }

@@ -19,7 +19,7 @@ pub struct Host {
     pub cores: usize,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Operating system and version of its kernel.
+    /// Operating system and version of its kernel, as far as the second number.
     pub system: String,
     /// Frequency governor of the first core, where there is one.
     pub governor: String,
@@ -41,12 +41,14 @@ impl Host {
         };
         let processor = after(&read("/proc/cpuinfo"), "model name");
         let kib: u64 = after(&read("/proc/meminfo"), "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0);
+        let kernel = read("/proc/sys/kernel/osrelease");
+        let release = kernel.split('.').take(2).collect::<Vec<_>>().join(".");
         let load = read("/proc/loadavg").split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0);
         Host {
             processor: if processor.is_empty() { env::consts::ARCH.to_owned() } else { processor },
             cores: thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: kib * 1024,
-            system: format!("{} {}", env::consts::OS, read("/proc/sys/kernel/osrelease").trim()),
+            system: format!("{} {}", env::consts::OS, release),
             governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").trim().to_owned(),
             load,
             optimised: !cfg!(debug_assertions),

@@ -36,6 +36,7 @@ mod host;
 pub mod link;
 mod live;
 pub mod metrics;
+pub mod papers;
 pub mod report;
 mod results;
 mod run;

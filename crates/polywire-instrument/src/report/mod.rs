@@ -61,16 +61,32 @@ pub fn html(results: &Results) -> String {
 }
 
 /// All plots for which there are figures: title, note and picture.
-pub fn plots(results: &Results) -> Vec<(&'static str, &'static str, String)> {
+pub fn plots(results: &Results) -> Vec<(&'static str, String, String)> {
     let mut plots = Vec::new();
-    let mut add = |title, note, plot: Option<String>| plots.extend(plot.map(|plot| (title, note, plot)));
-    add("Bytes of a message", "On the wire, on average.", bars(results, &["bytes"]));
+    let mut add =
+        |title, note: &str, plot: Option<String>| plots.extend(plot.map(|plot| (title, note.to_owned(), plot)));
+    let part = if results.cases.len() > MOST { format!(" The first {MOST} cases.") } else { String::new() };
+    add("Bytes of a message", &format!("On the wire, on average.{part}"), bars(results, &["bytes"]));
     let stages = ["serialise_ns", "compress_ns", "decompress_ns", "deserialise_ns"];
     if results.scenario.mode == Mode::Stages {
-        add("CPU time by stage", "Of one message, both ends; medians of the repeats.", bars(results, &stages));
+        add(
+            "CPU time by stage",
+            &format!("Of one message, both ends; medians of the repeats.{part}"),
+            bars(results, &stages),
+        );
     }
-    add("Latency", "The part of the messages that took at most so long; time is logarithmic.", distributions(results));
-    add("Throughput", "Messages a second that every subscriber got.", bars(results, &["throughput_hz"]));
+    add(
+        "Latency",
+        &format!(
+            "The part of the messages that took at most so long; time is logarithmic. At most {MOST_CURVES} cases."
+        ),
+        distributions(results),
+    );
+    add(
+        "Throughput",
+        &format!("Messages a second that every subscriber got.{part}"),
+        bars(results, &["throughput_hz"]),
+    );
     let fields = "Each line is a codec and what is behind it; both axes are logarithmic.";
     let rate = if results.scenario.mode == Mode::Throughput { "throughput_hz" } else { "bottleneck_hz" };
     add("Throughput against field count", fields, against_fields(results, rate));

@@ -169,8 +169,11 @@ impl Axis {
             Scale::Linear => {
                 let rough = (self.high - self.low) / 5.0;
                 let power = 10f64.powf(rough.log10().floor());
-                let step =
-                    [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|step| *step >= rough).unwrap_or(rough);
+                let step = [1.0, 2.0, 5.0, 10.0]
+                    .map(|m| m * power)
+                    .into_iter()
+                    .find(|step| *step >= rough * 0.95)
+                    .unwrap_or(rough);
                 (0..).map(|i| f64::from(i) * step).take_while(|tick| *tick <= self.high).collect()
             }
         }

@@ -1,0 +1,146 @@
+//! The experiments of the papers that Polywire comes from, run again and written down: tables beside what the papers printed, plots, and every figure as JSON.
+//!
+//! The scenarios are files in `scenarios/papers`; what is written here are the pages of `docs/experiments`.
+
+mod article;
+mod flexible;
+mod thesis;
+
+use std::{
+    fmt::Write as _,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::{Case, CaseResult, Results, table};
+
+/// An experiment.
+pub struct Paper {
+    /// How it is called on the command line, and its page.
+    pub name: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// Its scenarios, by the names of their files without the ending.
+    pub scenarios: &'static [&'static str],
+    page: fn(&mut Page, &[Results]),
+}
+
+/// All of them.
+///
+/// ```
+/// use polywire_instrument::papers::PAPERS;
+///
+/// assert!(PAPERS.iter().any(|paper| paper.name == "thesis" && !paper.scenarios.is_empty()));
+/// ```
+pub static PAPERS: &[Paper] = &[
+    Paper {
+        name: "thesis",
+        title: "Run-time choice of the marshalling format (thesis of 2016, sections 5.3 to 5.8)",
+        scenarios: &["thesis"],
+        page: thesis::page,
+    },
+    Paper {
+        name: "flexible",
+        title: "Flexible communication: parsers and compressors over three networks (2010)",
+        scenarios: &["flexible", "flexible_small", "evolved"],
+        page: flexible::page,
+    },
+    Paper {
+        name: "article",
+        title: "Raw buffers and typed messages beside bare sockets (article of 2011)",
+        scenarios: &["article"],
+        page: article::page,
+    },
+];
+
+impl Paper {
+    /// Writes the page, its plots and the results of its scenarios, which are in the order of [`Paper::scenarios`], into a folder; gives the files.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn write(&self, results: &[Results], folder: &Path) -> io::Result<Vec<PathBuf>> {
+        fs::create_dir_all(folder)?;
+        let mut page = Page { name: self.name, text: format!("# {}\n", self.title), plots: Vec::new() };
+        let machine = results.first().map(table::measured_on).unwrap_or_default();
+        page.say(&format!("{machine}."));
+        let raw: Vec<String> = self.scenarios.iter().map(|name| format!("[{name}.json]({name}.json)")).collect();
+        page.say(&format!(
+            "Every figure, with its interval and each repeat: {}. Times are of whatever else the machine did, too; ratios travel further.",
+            raw.join(", ")
+        ));
+        (self.page)(&mut page, results);
+        let mut files = Vec::new();
+        let mut write = |name: String, text: &str| {
+            files.push(folder.join(name));
+            fs::write(&files[files.len() - 1], text)
+        };
+        write(format!("{}.md", self.name), &page.text)?;
+        for (name, svg) in &page.plots {
+            write(name.clone(), svg)?;
+        }
+        for (name, results) in self.scenarios.iter().zip(results) {
+            write(format!("{name}.json"), &serde_json::to_string(results).map_err(io::Error::other)?)?;
+        }
+        Ok(files)
+    }
+}
+
+/// Markdown in the making.
+struct Page {
+    name: &'static str,
+    text: String,
+    plots: Vec<(String, String)>,
+}
+
+impl Page {
+    fn heading(&mut self, text: &str) {
+        let _ = write!(self.text, "\n## {text}\n");
+    }
+
+    /// A paragraph.
+    fn say(&mut self, text: &str) {
+        let _ = write!(self.text, "\n{text}\n");
+    }
+
+    fn list(&mut self, items: &[String]) {
+        self.text.push('\n');
+        items.iter().for_each(|item| self.text.push_str(&format!("- {item}\n")));
+    }
+
+    /// A table, and above it the command that measures it.
+    fn table(&mut self, head: &[String], rows: &[Vec<String>]) {
+        let _ = write!(self.text, "\n```\npolywire bench papers {}\n```\n\n", self.name);
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        self.text.push_str(&line(head));
+        let _ = writeln!(self.text, "|{}", " --- |".repeat(head.len()));
+        rows.iter().for_each(|row| self.text.push_str(&line(row)));
+    }
+
+    /// A plot of these results by its title on pages of results.
+    fn plot(&mut self, results: &Results, title: &str, keep: impl Fn(&Case) -> bool) {
+        let mut part = results.clone();
+        part.cases.retain(|result| keep(&result.case));
+        let Some((_, _, svg)) = crate::report::plots(&part).into_iter().find(|(own, _, _)| *own == title) else {
+            return;
+        };
+        let file = format!("{}-{}.svg", self.name, self.plots.len() + 1);
+        let _ = write!(self.text, "\n![{title}]({file})\n");
+        self.plots.push((file, svg));
+    }
+}
+
+/// A figure as tables write it.
+fn cell(result: Option<&CaseResult>, metric: &str) -> String {
+    let measure = result.and_then(|result| result.metrics.get(metric));
+    measure.map_or("-".into(), |measure| table::figure(metric, measure.value))
+}
+
+fn texts<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
+}
+
+/// The mean of what there is; none of nothing.
+fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.into_iter().collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
