@@ -1,6 +1,6 @@
 //! Lowering for encoding.
 
-use alloc::{boxed::Box, sync::Arc, vec};
+use alloc::{boxed::Box, vec};
 use core::cell::Cell;
 
 use super::{
@@ -12,7 +12,7 @@ use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
     layout::{Kind, Scalar},
     program::{
-        Block, OpKind, Order, Overflow, Place, ScalarKernel, Segment, SliceKernel, Source, SymbolKernel, TextForm, Wire,
+        Block, BriefKernel, OpKind, Order, Overflow, Place, ScalarKernel, Segment, SliceKernel, Source, TextForm, Wire,
     },
     schema::{Case, DefId, Schema, Type},
 };
@@ -128,7 +128,7 @@ impl EncodeDialect for Encode<'_> {
             return Err(walk.unsupported(NO_KEY));
         }
         self.repeated(walk, |dialect, walk, number| {
-            let head = put::tag_table(&tag(number, Form::Message)).iter().next().map_or(0, |(word, _)| word as u64);
+            let head = put::tag_word(&tag(number, Form::Message));
             let (key, value) = walk.entry(
                 place,
                 |walk, place| {
@@ -301,7 +301,7 @@ fn slice(walk: &EncodeWalk<'_>, schema: &Schema, ty: &Type, place: Place) -> Opt
 fn unless_zero(
     walk: &mut EncodeWalk<'_>,
     place: Place,
-    kernel: &'static SymbolKernel,
+    kernel: &'static BriefKernel,
     number: u32,
     form: Form,
 ) -> Lowered {
@@ -309,7 +309,7 @@ fn unless_zero(
     if walk.memory_scalar(place)? != kernel.scalar {
         walk.emit(OpKind::Convert(kernel.scalar));
     }
-    walk.emit(OpKind::Put(Wire::Symbol(kernel, Arc::new(put::tag_table(&tag(number, form))))));
+    walk.emit(OpKind::Put(Wire::Brief(kernel, put::tag_word(&tag(number, form)))));
     Ok(())
 }
 
