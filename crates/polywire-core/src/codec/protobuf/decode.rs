@@ -49,12 +49,12 @@ impl DecodeDialect for Decode<'_> {
             return walk.store(ty, wire, slot);
         }
         let kernel = match Form::of_scalar(wire) {
-            Form::Bool => &put::BOOL,
-            Form::Signed => &put::SIGNED,
+            Form::Bool => &get::BOOL,
+            Form::Signed => &get::SIGNED,
             Form::Single => &get::SINGLE,
             Form::Double => &get::DOUBLE,
             Form::Quad => &get::QUAD,
-            _ => &put::UNSIGNED,
+            _ => &get::UNSIGNED,
         };
         unless_sunk(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
     }
@@ -64,7 +64,7 @@ impl DecodeDialect for Decode<'_> {
             walk.emit(OpKind::Const(wire, 0));
             return walk.store(&Type::Def(id), wire, slot);
         }
-        unless_sunk(walk, slot, |walk| walk.get(&Type::Def(id), Wire::Kernel(&put::ENUM), slot))
+        unless_sunk(walk, slot, |walk| walk.get(&Type::Def(id), Wire::Kernel(&get::ENUM), slot))
     }
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {

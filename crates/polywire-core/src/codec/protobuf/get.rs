@@ -13,6 +13,14 @@ use crate::{
 
 type Read<T = ()> = Result<T, Status>;
 
+pub(super) static BOOL: ScalarKernel =
+    ScalarKernel { name: "bool", scalar: Scalar::Bool, get: boolean, put: not_written, wide: None };
+pub(super) static UNSIGNED: ScalarKernel =
+    ScalarKernel { name: "varint", scalar: Scalar::U64, get: unsigned, put: not_written, wide: None };
+pub(super) static SIGNED: ScalarKernel =
+    ScalarKernel { name: "zigzag", scalar: Scalar::I64, get: signed, put: not_written, wide: None };
+pub(super) static ENUM: ScalarKernel =
+    ScalarKernel { name: "enum", scalar: Scalar::I64, get: enumeration, put: not_written, wide: None };
 pub(super) static SINGLE: ScalarKernel =
     ScalarKernel { name: "single", scalar: Scalar::F32, get: single, put: not_written, wide: None };
 pub(super) static DOUBLE: ScalarKernel =

@@ -3,7 +3,7 @@
 use crate::{
     layout::Scalar,
     program::{
-        ActionKernel, Cursor, FaultKind, Input, Output, RegionDialect, ScalarKernel, SliceKernel, Status,
+        ActionKernel, Cursor, FaultKind, Input, Output, RegionDialect, SliceKernel, Status,
         kernel::{BriefKernel, Room},
     },
 };
@@ -13,21 +13,18 @@ use super::{
     varint::{self, SHORT, spread},
 };
 
-/// Values without their tag. Those that read expect the tag in [`Input::tag`].
-pub(super) static BOOL: ScalarKernel =
-    ScalarKernel { name: "bool", scalar: Scalar::Bool, get: get::boolean, put: put_unsigned, wide: None };
-pub(super) static UNSIGNED: ScalarKernel =
-    ScalarKernel { name: "varint", scalar: Scalar::U64, get: get::unsigned, put: put_unsigned, wide: None };
-pub(super) static SIGNED: ScalarKernel =
-    ScalarKernel { name: "zigzag", scalar: Scalar::I64, get: get::signed, put: put_signed, wide: None };
-pub(super) static ENUM: ScalarKernel =
-    ScalarKernel { name: "enum", scalar: Scalar::I64, get: get::enumeration, put: put_unsigned, wide: None };
+/// Tag and value. The argument is what [`tag_word`] gives; of a value alone, no bytes.
+pub(super) static UNSIGNED: BriefKernel = BriefKernel { name: "varint", scalar: Scalar::U64, put: put_unsigned };
+pub(super) static SIGNED: BriefKernel = BriefKernel { name: "zigzag", scalar: Scalar::I64, put: put_signed };
+pub(super) static ENUM: BriefKernel = BriefKernel { name: "enum", scalar: Scalar::I64, put: put_unsigned };
 
-/// Tag and value, unless it is zero. The argument is what [`tag_word`] gives.
+/// The same, unless the value is zero.
 pub(super) static FIELD_UNSIGNED: BriefKernel =
     BriefKernel { name: "varint field", scalar: Scalar::U64, put: put_field_unsigned };
 pub(super) static FIELD_SIGNED: BriefKernel =
     BriefKernel { name: "zigzag field", scalar: Scalar::I64, put: put_field_signed };
+pub(super) static FIELD_ENUM: BriefKernel =
+    BriefKernel { name: "enum field", scalar: Scalar::I64, put: put_field_unsigned };
 pub(super) static FIELD_SINGLE: BriefKernel =
     BriefKernel { name: "single field", scalar: Scalar::F32, put: put_field_single };
 pub(super) static FIELD_DOUBLE: BriefKernel =
@@ -50,15 +47,22 @@ fn put_field(room: &mut Room, tag: u64, value: u128, bytes: usize) -> usize {
     len + bytes
 }
 
-extern "C" fn put_field_unsigned(room: &mut Room, tag: u64, value: u64) -> usize {
+extern "C" fn put_unsigned(room: &mut Room, tag: u64, value: u64) -> usize {
     match value {
-        0 => 0,
-        1..SHORT => {
+        ..SHORT => {
             let (word, bytes) = spread(value);
             put_field(room, tag, word.into(), bytes)
         }
         _ => put_long_field(room, tag, value),
     }
+}
+
+extern "C" fn put_signed(room: &mut Room, tag: u64, value: u64) -> usize {
+    put_unsigned(room, tag, zigzag(value as i64))
+}
+
+extern "C" fn put_field_unsigned(room: &mut Room, tag: u64, value: u64) -> usize {
+    if value == 0 { 0 } else { put_unsigned(room, tag, value) }
 }
 
 #[cold]
@@ -95,14 +99,6 @@ pub(super) fn put_varint(output: &mut Output<'_>, value: u64) -> Status {
     }
     let (bytes, len) = varint::bytes(value);
     output.put(bytes.get(..len).unwrap_or(&bytes))
-}
-
-extern "C" fn put_unsigned(output: &mut Output<'_>, value: u64) -> Status {
-    put_varint(output, value)
-}
-
-extern "C" fn put_signed(output: &mut Output<'_>, value: u64) -> Status {
-    put_varint(output, zigzag(value as i64))
 }
 
 /// Text or a sequence of octets behind its length.
