@@ -676,22 +676,6 @@ impl<'a> Output<'a> {
         Status::Ok
     }
 
-    /// Appends the first bytes of two words, each the lowest first: `n` of them, at most eight. It may write all sixteen, and so needs room for them.
-    #[inline]
-    pub fn put_words(&mut self, [(first, n), (second, m)]: [(u64, usize); 2]) -> Status {
-        if self.reserve(16) == Status::Failed {
-            return Status::Failed;
-        }
-        let n = n.min(8);
-        // SAFETY: `reserve` made room for all sixteen, and the second begins at most eight bytes behind the first.
-        unsafe {
-            self.here().cast::<[u8; 8]>().write(first.to_le_bytes());
-            self.here().add(n).cast::<[u8; 8]>().write(second.to_le_bytes());
-        }
-        self.pos += n + m.min(8);
-        Status::Ok
-    }
-
     /// Appends zeros up to the next multiple of `n`, a power of two, from the origin.
     pub fn align(&mut self, n: usize) -> Status {
         let distance = (self.pos - self.origin).wrapping_neg() & (n - 1);

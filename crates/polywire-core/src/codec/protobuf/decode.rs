@@ -185,7 +185,7 @@ impl<'a> Decode<'a> {
     }
 
     /// The program of a root that is no message by itself.
-    pub fn wrapped_root(&self, root: Block) -> Block {
+    pub(super) fn wrapped_root(&self, root: Block) -> Block {
         let key = marks::noted(1, 0, Again::Replaces);
         let absent = Block(vec![op(OpKind::Fail(FaultKind::MissingMember))]);
         message_root(Block(vec![op(fields(vec![Arm { key, lead: None, body: root, absent }]))]))
