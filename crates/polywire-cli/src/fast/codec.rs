@@ -24,8 +24,10 @@ pub struct Codec {
     to_json: DynEncoder,
     from_json: DynDecoder,
     record: Record,
-    /// The only template's name; none if there are several, and the record says which it is of.
-    only: Option<String>,
+    /// Names of the templates.
+    templates: Vec<String>,
+    /// The type is a union of them, not the only one's structure.
+    several: bool,
     encoded: Vec<u8>,
     json: Vec<u8>,
 }
@@ -46,7 +48,12 @@ impl Codec {
             Type::Def(id) => Some(schema.def(*id)),
             _ => None,
         };
-        let only = root.filter(|root| matches!(root.kind, DefKind::Struct { .. })).map(|_| schema.name().to_owned());
+        let (templates, several) = match root.map(|root| &root.kind) {
+            Some(DefKind::Union { cases, .. }) => {
+                (cases.iter().map(|case| case.member.name.to_string()).collect(), true)
+            }
+            _ => (vec![schema.name().to_owned()], false),
+        };
         let (decoder, encoder) =
             (DynDecoder::new(&fast, &with, &schema, &shape)?, DynEncoder::new(&fast, &with, &shape)?);
         let states = decoder.state().zip(encoder.state()).map(|(decoding, encoding)| Box::new([decoding, encoding]));
@@ -57,7 +64,8 @@ impl Codec {
             record: Record::new(&shape),
             decoder,
             encoder,
-            only,
+            templates,
+            several,
             encoded: Vec::new(),
             json: Vec::new(),
         })
@@ -112,7 +120,7 @@ impl Codec {
         self.json.clear();
         self.to_json.encode(&self.record, &mut self.json)?;
         let text = std::str::from_utf8(&self.json)?;
-        if let Some(only) = &self.only {
+        if let (false, [only]) = (self.several, &self.templates[..]) {
             return Ok((only.clone(), text.to_owned()));
         }
         // Of a union, JSON has the member of the case: {"NAME":{...}}.
@@ -123,12 +131,14 @@ impl Codec {
 
     /// Reads what [`Codec::json`] gave.
     pub fn take_json(&mut self, template: &str, message: &str) -> anyhow::Result<()> {
+        if !self.templates.iter().any(|known| known == template) {
+            return Err(anyhow!("there is no template '{template}'; there are {}", self.templates.join(", ")));
+        }
         let wrapped;
-        let text = match &self.only {
-            Some(only) if only == template => message,
-            Some(only) => return Err(anyhow!("there is no template '{template}'; there is {only}")),
-            None => {
-                wrapped = format!("{{{}:{message}}}", serde_json::to_string(template)?);
+        let text = match self.several {
+            false => message,
+            true => {
+                wrapped = format!("{{\"{template}\":{message}}}");
                 &wrapped
             }
         };
