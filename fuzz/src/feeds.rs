@@ -309,7 +309,7 @@ pub fn deltas_over_a_link(input: &[u8]) {
     let encoder = DynEncoder::with_backend(&FAST, &none, &shape, Backend::Interpreter);
     let decoder = DynDecoder::with_backend(&FAST, &none, shape.schema(), &shape, Backend::Interpreter);
     let (Ok(encoder), Ok(decoder)) = (encoder, decoder) else { return };
-    let mode = if seed % 3 == 0 { Mode::Chained } else { Mode::Anchored };
+    let mode = if seed.is_multiple_of(3) { Mode::Chained } else { Mode::Anchored };
     let state = || encoder.state().expect("it is stateful");
     let (mut incarnation, mut sequence) = (1, 0);
     let mut writer = StreamWriter::new(state(), mode, 8);

@@ -143,13 +143,13 @@ fn try_stream(
         for (executable, state) in executables.iter().zip(&mut states) {
             let (mut target, mut out) = (record.clone(), Vec::new());
             // SAFETY: as above.
-            let outcome = match program.direction {
-                Direction::Encode => {
-                    unsafe { executable.encode_with(state, keep, record.as_ptr(), &mut out, &LIMITS) }.map(|()| 0)
+            let outcome = unsafe {
+                match program.direction {
+                    Direction::Encode => {
+                        executable.encode_with(state, keep, record.as_ptr(), &mut out, &LIMITS).map(|()| 0)
+                    }
+                    Direction::Decode => executable.decode_with(state, keep, &bytes, target.as_mut_ptr(), &LIMITS),
                 }
-                Direction::Decode => unsafe {
-                    executable.decode_with(state, keep, &bytes, target.as_mut_ptr(), &LIMITS)
-                },
             };
             // Both go on, from what a message that failed has left, which is nothing.
             state.mend();
