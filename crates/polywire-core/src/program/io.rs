@@ -6,7 +6,7 @@
 use alloc::{format, string::String, vec::Vec};
 use core::{fmt, marker::PhantomData};
 
-use super::{PathId, Program, State, say, window::Window};
+use super::{PathId, Program, State, kernel::Room, say, window::Window};
 use crate::layout::SharedBytes;
 
 /// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64 MiB.
@@ -676,6 +676,22 @@ impl<'a> Output<'a> {
         Status::Ok
     }
 
+    /// Appends the first bytes of two words, each the lowest first: `n` of them, at most eight. It may write all sixteen, and so needs room for them.
+    #[inline]
+    pub fn put_words(&mut self, [(first, n), (second, m)]: [(u64, usize); 2]) -> Status {
+        if self.reserve(16) == Status::Failed {
+            return Status::Failed;
+        }
+        let n = n.min(8);
+        // SAFETY: `reserve` made room for all sixteen, and the second begins at most eight bytes behind the first.
+        unsafe {
+            self.here().cast::<[u8; 8]>().write(first.to_le_bytes());
+            self.here().add(n).cast::<[u8; 8]>().write(second.to_le_bytes());
+        }
+        self.pos += n + m.min(8);
+        Status::Ok
+    }
+
     /// Appends zeros up to the next multiple of `n`, a power of two, from the origin.
     pub fn align(&mut self, n: usize) -> Status {
         let distance = (self.pos - self.origin).wrapping_neg() & (n - 1);
@@ -759,6 +775,18 @@ impl<'a> Output<'a> {
             core::slice::from_raw_parts_mut(spare, n)
         };
         self.pos += write(spare).min(n);
+        Status::Ok
+    }
+
+    /// Appends what is written into a [`Room`]: as many bytes as `write` gives, all of which it wrote.
+    #[inline]
+    pub(crate) fn put_brief(&mut self, write: impl FnOnce(&mut Room) -> usize) -> Status {
+        if self.reserve(size_of::<Room>()) == Status::Failed {
+            return Status::Failed;
+        }
+        // SAFETY: `reserve` made room, nobody else refers to it, and it needs neither a value nor an alignment.
+        let room = unsafe { &mut *self.here().cast::<Room>() };
+        self.pos += write(room).min(size_of::<Room>());
         Status::Ok
     }
 
