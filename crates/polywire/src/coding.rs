@@ -379,7 +379,8 @@ fn fit(value: &mut Record, decoder: &DynDecoder) {
     }
 }
 
-/// Payloads as they are: for tools that count, relay or record, and for codecs of one's own.
+/// Payloads as they are: for tools that count, relay or record, and for codecs of one's own. In a format whose messages refer to others, those published have to
+/// stand alone; of one received, [`Info::anchor`](crate::Info::anchor) says whether it does.
 #[derive(Clone, Debug, Default)]
 pub struct Bytes {
     schema: Option<Schema>,

@@ -326,6 +326,7 @@ fn a_queue_that_drops_costs_messages_and_nothing_else() {
     }
 }
 
+/// With `--nocapture` it prints what came of it.
 #[test]
 fn over_links_that_lose_repeat_overtake_and_damage() {
     static LOSSY: lossy::Lossy = lossy::Lossy;
@@ -368,8 +369,11 @@ fn over_links_that_lose_repeat_overtake_and_damage() {
                 samples.iter().map(|sample| sample.info.bytes).sum::<usize>() as f64 / samples.len().max(1) as f64;
             (numbers.len() as f64 / all.len() as f64, bytes)
         };
-        let [fast, cdr, _json, asked, chained] =
-            [0, 1, 2, 3, 4].map(|i| topics.get(i).map(|(_, subscriber)| read(subscriber)).unwrap_or_default());
+        let all = [0, 1, 2, 3, 4].map(|i| topics.get(i).map(|(_, subscriber)| read(subscriber)).unwrap_or_default());
+        for ((publisher, _), (delivered, bytes)) in topics.iter().zip(all) {
+            println!("{model:<68} {:<26} {:>5.1} % {bytes:>6.1} bytes each", publisher.topic(), 100.0 * delivered);
+        }
+        let [fast, cdr, _json, asked, chained] = all;
         assert!(fast.0 > least, "{model}: {} delivered", fast.0);
         assert!(fast.0 <= cdr.0 + 0.1 && fast.1 * 3.0 < cdr.1, "{model}: {fast:?} {cdr:?}");
         // Key frames on request alone: half of the requests are lost, and it works nevertheless.
