@@ -47,7 +47,7 @@ fn every_example_runs_and_prints_what_stands_there() {
     let folder = Folder::new();
     let mut verbs = Vec::new();
     for block in blocks(&markdown) {
-        if let Some(name) = block.info.strip_prefix("idl ") {
+        if let Some(name) = block.info.strip_prefix("idl ").or_else(|| block.info.strip_prefix("xml ")) {
             folder.write(name, &block.text);
         } else if block.info == "console" {
             let expected: Vec<&str> = block.text.lines().filter(|line| !line.starts_with("$ ")).collect();
