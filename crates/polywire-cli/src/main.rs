@@ -1,5 +1,6 @@
 //! The command line of Polywire, one file a verb.
 
+mod bench;
 mod bw;
 mod codecs;
 mod completions;
@@ -10,6 +11,7 @@ mod echo;
 mod fast;
 mod hz;
 mod idl;
+mod link;
 mod list;
 mod outcome;
 mod publish;
@@ -73,7 +75,11 @@ enum Verb {
     #[cfg(feature = "zstd")]
     #[command(subcommand)]
     Dict(dict::Dict),
+    Bench(bench::Bench),
+    Link(link::Link),
     Completions(completions::Completions),
+    #[command(hide = true)]
+    BenchPeer(bench::BenchPeer),
     #[command(hide = true)]
     DemoPublisher(demo::publisher::DemoPublisher),
     #[command(hide = true)]
@@ -96,6 +102,9 @@ impl Verb {
             Verb::Fast(verb) => verb.run(terminal),
             #[cfg(feature = "zstd")]
             Verb::Dict(verb) => verb.run(terminal),
+            Verb::Bench(verb) => verb.run(terminal),
+            Verb::Link(verb) => verb.run(terminal),
+            Verb::BenchPeer(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::DemoPublisher(verb) => verb.run(),
             Verb::DemoSubscriber(verb) => verb.run(),

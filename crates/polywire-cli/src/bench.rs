@@ -1,0 +1,194 @@
+//! `polywire bench`
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use polywire_instrument::{
+    Error, Results, Scenario,
+    compare::{self, Comparison},
+    report, run, table,
+};
+
+use crate::{
+    outcome::{self, Misuse, Outcome},
+    terminal::{Terminal, columns},
+};
+
+const HELP: &str = "\
+Exit codes:
+  0  fine: what was measured meets the scenario's criteria
+  1  a criterion is missed, or, with compare, something became worse
+  2  it could not be measured
+  3  bad arguments, or a scenario that is wrong
+
+A rank (#1) stands behind a figure; cases whose intervals overlap share one, because which is better is not known.";
+
+/// Measures what a scenario says, and judges it
+///
+/// A scenario is a TOML file: types, value models, codecs, compressors, engines, networks, rates and subscribers, each a list; all combinations are measured in
+/// interleaved turns. scenarios/ has examples.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = HELP)]
+pub struct Bench {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// The scenario
+    #[arg(value_name = "SCENARIO.toml", required = true)]
+    scenario: Option<PathBuf>,
+    /// Writes all results there, as JSON
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Writes a page with plots there: one HTML file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Instead of the scenario's seed
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// Instead of the scenario's number of repeats
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    repeats: Option<u16>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Compare(Compare),
+}
+
+/// Says what became worse or better from one result to another
+///
+/// Times are compared only if both were measured on like machines, and count only if their intervals do not overlap; bytes are compared always.
+#[derive(Args)]
+struct Compare {
+    /// JSON that `bench --output` wrote: before
+    #[arg(value_name = "A.json")]
+    before: PathBuf,
+    /// And after
+    #[arg(value_name = "B.json")]
+    after: PathBuf,
+    /// Compares times of machines that are not alike, too
+    #[arg(long)]
+    force: bool,
+}
+
+impl Bench {
+    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        match self.verb {
+            Some(Verb::Compare(verb)) => verb.run(terminal),
+            None => self.measure(terminal),
+        }
+    }
+
+    fn measure(&self, terminal: &Terminal) -> outcome::Result {
+        let path = self.scenario.as_deref().context("clap asks for it")?;
+        let mut scenario = Scenario::open(path).map_err(misuse)?;
+        scenario.seed = self.seed.unwrap_or(scenario.seed);
+        scenario.effort.repeats = self.repeats.map_or(scenario.effort.repeats, usize::from);
+        scenario.cases().map_err(misuse)?;
+        let bar = progress(&scenario.name)?;
+        let mut results = run(&scenario, &mut |done| bar.set_position((done * 1000.0) as u64)).map_err(misuse)?;
+        bar.finish_and_clear();
+        results.command = self.command(path);
+        self.show(&results, terminal)?;
+        let nothing = results.cases.iter().all(|result| result.problem.is_some());
+        Ok(match (nothing, results.holds()) {
+            (true, _) => Outcome::Failed,
+            (false, true) => Outcome::Fine,
+            (false, false) => Outcome::Missed,
+        })
+    }
+
+    /// What measures the same again.
+    fn command(&self, path: &Path) -> String {
+        let mut command = format!("polywire bench {}", path.display());
+        if let Some(seed) = self.seed {
+            command += &format!(" --seed {seed}");
+        }
+        if let Some(repeats) = self.repeats {
+            command += &format!(" --repeats {repeats}");
+        }
+        command
+    }
+
+    fn show(&self, results: &Results, terminal: &Terminal) -> anyhow::Result<()> {
+        for (path, text) in [(&self.output, Results::to_json as fn(&Results) -> String), (&self.html, report::html)] {
+            if let Some(path) = path {
+                fs::write(path, text(results)).with_context(|| format!("cannot write {}", path.display()))?;
+            }
+        }
+        match terminal.json {
+            true => terminal.value(results),
+            false => Ok(terminal.text(&table::terminal(results))?),
+        }
+    }
+}
+
+/// What is wrong with a scenario is the user's to mend.
+fn misuse(error: Error) -> anyhow::Error {
+    match error {
+        Error::Scenario(text) => Misuse(text).into(),
+        other => other.into(),
+    }
+}
+
+fn progress(name: &str) -> anyhow::Result<ProgressBar> {
+    let bar = ProgressBar::new(1000);
+    bar.set_style(ProgressStyle::with_template("{msg} [{bar:30}] {percent} % {eta}")?.progress_chars("=> "));
+    bar.set_message(name.to_owned());
+    Ok(bar)
+}
+
+impl Compare {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        let comparison = compare::compare(&read(&self.before)?, &read(&self.after)?, self.force);
+        match terminal.json {
+            true => terminal.value(&comparison)?,
+            false => terminal.text(&page(&comparison))?,
+        }
+        Ok(if comparison.holds() { Outcome::Fine } else { Outcome::Missed })
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Results> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Results::from_json(&text).with_context(|| path.display().to_string())
+}
+
+fn page(comparison: &Comparison) -> String {
+    let row = |change: &compare::Change| {
+        let word = match change.worse {
+            Some(true) => "worse",
+            Some(false) => "better",
+            None => "changed",
+        };
+        let figure = |value| table::figure(&change.metric, value);
+        let arrow = format!("{} -> {}", figure(change.before), figure(change.after));
+        let times = if change.before == 0.0 { "-".into() } else { format!("{:.2}x", change.after / change.before) };
+        vec![word.to_owned(), change.metric.clone(), arrow, times, change.case.clone()]
+    };
+    let rows: Vec<Vec<String>> = comparison.changes.iter().map(row).collect();
+    let mut text = columns(&rows);
+    text += &format!(
+        "{} alike: they overlap, or differ by next to nothing\n",
+        crate::types::count(comparison.alike, "figure")
+    );
+    text.extend(comparison.gone.iter().map(|case| format!("gone: {case}\n")));
+    text.extend(comparison.new.iter().map(|case| format!("new: {case}\n")));
+    text.extend(comparison.left_out.iter().map(|why| format!("{why}\n")));
+    text
+}
+
+/// The other end of a bench with real engines
+#[derive(Args)]
+pub struct BenchPeer {}
+
+impl BenchPeer {
+    pub fn run(self) -> outcome::Result {
+        polywire_instrument::serve()?;
+        Ok(Outcome::Fine)
+    }
+}

@@ -1,0 +1,236 @@
+//! `polywire link`
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufWriter, Write},
+    net::{SocketAddr, ToSocketAddrs},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use polywire_instrument::{
+    link::{self, Change, Emulator, Plan},
+    netsim::{Model, PROFILES, Stats},
+    table::figure,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    outcome::{self, Misuse, Outcome},
+    seconds::Seconds,
+    terminal::{Terminal, columns},
+};
+
+/// Puts an emulated network between two processes
+///
+/// Who would connect to TO connects to FROM instead. Datagrams (udp/ADDRESS) are lost, repeated, delayed, damaged and reordered as the model says; of streams
+/// (tcp/ADDRESS) rate, delay, jitter and blackouts are. With the same seed the same packets are lost again.
+#[derive(Args)]
+#[command(after_help = models())]
+pub struct Link {
+    /// Where it listens: udp/ADDRESS or tcp/ADDRESS
+    from: Endpoint,
+    /// Where it forwards to
+    to: Endpoint,
+    /// What the network does
+    #[arg(short, long, value_name = "MODEL", default_value = "")]
+    model: Model,
+    /// What it does on the way back, where that is something else
+    #[arg(long, value_name = "MODEL")]
+    back: Option<Model>,
+    /// Decides every chance; a random one without, which is told
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// File with changes, one a line: SECONDS there|back|both MODEL
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// Takes changes from standard input, too, one a line: there|back|both MODEL
+    #[arg(long)]
+    control: bool,
+    /// Writes what went in and what came out at both ends: pcapng, for Wireshark
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+    /// Seconds from one line of statistics to the next
+    #[arg(long, value_name = "SECONDS", default_value = "1")]
+    every: Seconds,
+    /// Ends after so many seconds
+    #[arg(long = "for", value_name = "SECONDS")]
+    duration: Option<Seconds>,
+}
+
+fn models() -> String {
+    let rows: Vec<Vec<String>> = PROFILES
+        .iter()
+        .map(|profile| vec![format!("  {}", profile.name), profile.summary.into(), profile.text.into()])
+        .collect();
+    format!(
+        "A model is one of these names, a list of key=value, or a name and changes to it: wan-high,rate=2mbit\n{}\n\
+         Keys: rate, burst, queue, delay, jitter, order, loss, duplicate, corrupt, reorder, mtu, largest, down",
+        columns(&rows)
+    )
+}
+
+/// `udp/ADDRESS` or `tcp/ADDRESS`.
+#[derive(Clone, Debug)]
+struct Endpoint {
+    is_stream: bool,
+    address: SocketAddr,
+}
+
+impl std::str::FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Endpoint, String> {
+        let is_stream = match text.split_once('/') {
+            Some(("tcp", _)) => true,
+            Some(("udp", _)) => false,
+            _ => return Err("udp/ADDRESS or tcp/ADDRESS is expected, as udp/127.0.0.1:9000".into()),
+        };
+        let mut found = text[4..].to_socket_addrs().map_err(|error| error.to_string())?;
+        let address = found.next().ok_or("the name has no address")?;
+        Ok(Endpoint { is_stream, address })
+    }
+}
+
+impl Link {
+    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        if self.from.is_stream != self.to.is_stream {
+            return Err(Misuse("both ends are of one kind: udp or tcp".into()).into());
+        }
+        let seed = self.seed.unwrap_or_else(fresh_seed);
+        let emulator = Arc::new(self.start(seed)?);
+        let kind = if self.from.is_stream { "tcp" } else { "udp" };
+        let (address, to) = (emulator.address(), self.to.address);
+        match terminal.json {
+            true => terminal.value(&json!({ "listening": format!("{kind}/{address}"), "seed": seed }))?,
+            false => terminal.line(&format!("{kind}/{address} -> {kind}/{to}, seed {seed}"))?,
+        }
+        if self.control {
+            take_changes(&emulator, terminal.colour);
+        }
+        self.watch(&emulator, terminal)
+    }
+
+    fn start(&self, seed: u64) -> anyhow::Result<Emulator> {
+        let changes = self.script.as_ref().map_or(Ok(Vec::new()), |path| -> anyhow::Result<_> {
+            let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            changes(&text).map_err(|wrong| Misuse(format!("{}:{wrong}", path.display())).into())
+        })?;
+        let file = |path: &PathBuf| -> anyhow::Result<Box<dyn Write + Send>> {
+            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+            Ok(Box::new(BufWriter::new(file)))
+        };
+        let plan = Plan {
+            there: self.model.clone(),
+            back: self.back.clone().unwrap_or_else(|| self.model.clone()),
+            seed,
+            changes,
+            capture: self.capture.as_ref().map(file).transpose()?,
+        };
+        let start = if self.from.is_stream { Emulator::tcp } else { Emulator::udp };
+        start(self.from.address, self.to.address, plan)
+            .with_context(|| format!("cannot listen at {}", self.from.address))
+    }
+
+    /// Shows what happens until it is to end.
+    fn watch(&self, emulator: &Emulator, terminal: &Terminal) -> outcome::Result {
+        let (start, stopped) = (Instant::now(), stopped()?);
+        let mut next = start + self.every.0;
+        let mut before = emulator.stats();
+        loop {
+            let over = self.duration.is_some_and(|duration| start.elapsed() >= duration.0);
+            let ended = over || stopped.load(Ordering::Relaxed);
+            let due = Instant::now() >= next && !self.every.0.is_zero();
+            if ended || due {
+                let now = emulator.stats();
+                if now != before || ended {
+                    show(start.elapsed(), &now, terminal)?;
+                }
+                (before, next) = (now, Instant::now() + self.every.0);
+            }
+            if ended {
+                return Ok(if over { Outcome::Fine } else { Outcome::Interrupted });
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Lines of a script; empty ones and what is behind `#` are for people.
+fn changes(text: &str) -> Result<Vec<Change>, String> {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim()).enumerate();
+    let parse = |(number, line): (usize, &str)| line.parse().map_err(|wrong| format!("{}: {wrong}", number + 1));
+    lines.filter(|(_, line)| !line.is_empty()).map(parse).collect()
+}
+
+/// A thread that waits for what somebody types; it does not keep the program.
+fn take_changes(emulator: &Arc<Emulator>, colour: bool) {
+    let emulator = emulator.clone();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok).filter(|line| !line.trim().is_empty()) {
+            match link::change(&line) {
+                Ok((way, model)) => emulator.set(way, &model),
+                Err(wrong) => Terminal { json: false, colour, live: false }.warning(&format!("'{line}': {wrong}")),
+            }
+        }
+    });
+}
+
+fn stopped() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = flag.clone();
+    ctrlc::set_handler(move || set.store(true, Ordering::Relaxed))?;
+    Ok(flag)
+}
+
+fn fresh_seed() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    u64::from(since.map_or(1, |since| since.subsec_nanos()))
+}
+
+fn show(at: Duration, (there, back): &(Stats, Stats), terminal: &Terminal) -> anyhow::Result<()> {
+    if terminal.json {
+        return terminal.value(&json!({ "seconds": at.as_secs_f64(), "there": value(there), "back": value(back) }));
+    }
+    let line = |way: &str, stats: &Stats| {
+        let delay = if stats.delivered == 0 { 0.0 } else { stats.delay_ns as f64 / stats.delivered as f64 };
+        format!(
+            "{:8.1} s  {way:5}  in {}  out {}  lost {}  dropped {}  down {}  twice {}  damaged {}  reordered {}  delay {}",
+            at.as_secs_f64(),
+            stats.sent,
+            stats.delivered,
+            stats.lost + stats.too_long,
+            stats.dropped,
+            stats.blacked_out,
+            stats.duplicated,
+            stats.corrupted,
+            stats.reordered,
+            figure("delay_ns", delay)
+        )
+    };
+    Ok(terminal.text(&format!("{}\n{}\n", line("there", there), line("back", back)))?)
+}
+
+fn value(stats: &Stats) -> Value {
+    json!({
+        "sent": stats.sent,
+        "sent_bytes": stats.sent_bytes,
+        "delivered": stats.delivered,
+        "delivered_bytes": stats.delivered_bytes,
+        "lost": stats.lost,
+        "dropped": stats.dropped,
+        "blacked_out": stats.blacked_out,
+        "too_long": stats.too_long,
+        "duplicated": stats.duplicated,
+        "corrupted": stats.corrupted,
+        "reordered": stats.reordered,
+        "delay_ns_mean": if stats.delivered == 0 { 0.0 } else { stats.delay_ns as f64 / stats.delivered as f64 },
+    })
+}

@@ -1,0 +1,136 @@
+//! Measures a scenario.
+
+use std::{
+    collections::BTreeMap,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use polywire::schema::arbitrary::Random;
+
+use crate::{
+    Case, CaseResult, Error, Measure, Results, Scenario,
+    emulated::histogram,
+    live::Live,
+    scenario::Mode,
+    stages::{Stages, Turn},
+};
+
+/// Percentiles of a distribution that results keep.
+const PERCENTILES: &[f64] =
+    &[0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0];
+
+/// Metrics of a distribution.
+const QUANTILES: &[(&str, f64)] = &[
+    ("latency_p50_ns", 0.5),
+    ("latency_p90_ns", 0.9),
+    ("latency_p99_ns", 0.99),
+    ("latency_p999_ns", 0.999),
+    ("latency_max_ns", 1.0),
+];
+
+/// Measures all cases of a scenario, which take turns: what else the machine does hits all of them alike. `progress` is told, of 1, how much is done.
+///
+/// Cases that cannot be measured say why in their result; what is wrong with the scenario itself is an error.
+///
+/// # Errors
+/// [`Error::Scenario`].
+pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Results, Error> {
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let start = Instant::now();
+    let cases = scenario.cases()?;
+    let steps = (cases.len() * (scenario.effort.repeats + 1)) as f64;
+    let mut done = 0;
+    let mut step = || {
+        done += 1;
+        progress(f64::from(done) / steps);
+    };
+    let prepare = |case: Case| {
+        let ready = Ready::new(scenario, &case);
+        step();
+        Entry::new(case, ready)
+    };
+    let mut entries: Vec<Entry> = cases.into_iter().map(prepare).collect();
+    let mut random = Random::new(scenario.seed);
+    for _ in 0..scenario.effort.repeats {
+        for at in shuffled(entries.len(), &mut random) {
+            entries[at].turn();
+            step();
+        }
+    }
+    let cases = entries.into_iter().map(Entry::finish).collect();
+    Ok(Results::new(scenario, cases, began, start.elapsed().as_secs_f64()))
+}
+
+/// No case always comes right behind the same other one.
+fn shuffled(count: usize, random: &mut Random) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    for i in (1..count).rev() {
+        order.swap(i, random.below(i + 1));
+    }
+    order
+}
+
+/// A case that turns can be taken of.
+enum Ready {
+    Stages(Box<Stages>),
+    Live(Box<Live>),
+}
+
+impl Ready {
+    fn new(scenario: &Scenario, case: &Case) -> Result<Ready, Error> {
+        match scenario.mode {
+            Mode::Stages => Stages::new(scenario, case).map(|stages| Ready::Stages(Box::new(stages))),
+            _ => Live::new(scenario, case).map(|live| Ready::Live(Box::new(live))),
+        }
+    }
+
+    fn turn(&mut self) -> Result<Turn, Error> {
+        match self {
+            Ready::Stages(stages) => stages.turn(),
+            Ready::Live(live) => live.turn(),
+        }
+    }
+}
+
+/// A case and what it has given so far.
+struct Entry {
+    case: Case,
+    ready: Result<Ready, String>,
+    samples: BTreeMap<&'static str, Vec<f64>>,
+    latency: Vec<u64>,
+}
+
+impl Entry {
+    fn new(case: Case, ready: Result<Ready, Error>) -> Entry {
+        let ready = ready.map_err(|error| error.to_string());
+        Entry { case, ready, samples: BTreeMap::new(), latency: Vec::new() }
+    }
+
+    fn turn(&mut self) {
+        let Ok(ready) = &mut self.ready else { return };
+        match ready.turn() {
+            Ok(turn) => self.keep(turn),
+            Err(error) => self.ready = Err(error.to_string()),
+        }
+    }
+
+    fn keep(&mut self, turn: Turn) {
+        for (name, figure) in turn.figures {
+            self.samples.entry(name).or_default().push(figure);
+        }
+        if let Some(histogram) = histogram(&turn.latency) {
+            for (metric, quantile) in QUANTILES {
+                self.samples.entry(metric).or_default().push(histogram.value_at_quantile(*quantile) as f64);
+            }
+        }
+        self.latency.extend(turn.latency);
+    }
+
+    fn finish(self) -> CaseResult {
+        let metrics = self.samples.into_iter().map(|(name, samples)| (name.to_owned(), Measure::of(name, samples)));
+        let latency = histogram(&self.latency).map_or(Vec::new(), |histogram| {
+            PERCENTILES.iter().map(|p| (*p, histogram.value_at_quantile(p / 100.0))).collect()
+        });
+        CaseResult { case: self.case, metrics: metrics.collect(), latency, problem: self.ready.err() }
+    }
+}

@@ -1,0 +1,287 @@
+//! Stages of a message timed apart, in CPU time of this thread.
+
+use std::{collections::BTreeMap, hint::black_box, path::Path, time::Duration};
+
+use polywire::Record;
+use polywire_core::netsim::Model;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::{
+    Case, Error, Scenario,
+    coding::Coding,
+    emulated::{self, Costs},
+    subject::Subject,
+    values::{ValueModel, content_bytes},
+};
+
+/// A turn goes through its messages at most so often.
+const MOST_ROUNDS: usize = 1 << 16;
+
+/// A case that is ready to be timed.
+pub struct Stages {
+    case: Case,
+    seed: u64,
+    coding: Coding,
+    model: Option<Model>,
+    records: Vec<Record>,
+    messages: Vec<Message>,
+    back: Record,
+    content: f64,
+    /// Rounds of a turn, stage by stage.
+    rounds: [usize; 4],
+    turns: u64,
+    emulated: usize,
+}
+
+#[derive(Clone, Default)]
+struct Message {
+    anchor: Option<u64>,
+    bytes: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+/// What one turn gave: figures by metric, and latencies.
+pub struct Turn {
+    pub figures: BTreeMap<&'static str, f64>,
+    pub latency: Vec<u64>,
+}
+
+impl Stages {
+    /// Makes values and programs, checks that they come back as they went, and finds out how often a turn goes through them.
+    pub fn new(scenario: &Scenario, case: &Case) -> Result<Stages, Error> {
+        let subject = Subject::of(scenario, case)?;
+        let model = match case.network.as_str() {
+            "none" => None,
+            text => Some(text.parse::<Model>().map_err(|error| Error::Scenario(error.to_string()))?),
+        };
+        let coding = Coding::new(&case.codec, &case.compressor, &subject.shape, &subject.reader, &scenario.folder)?;
+        let records = records(scenario, case, &subject, &coding)?;
+        let schema = subject.shape.schema();
+        let content = records.iter().map(|record| content_bytes(record.view(), schema, schema.root())).sum::<usize>();
+        let mut stages = Stages {
+            case: case.clone(),
+            seed: scenario.seed,
+            coding,
+            model,
+            content: content as f64 / records.len() as f64,
+            messages: vec![Message::default(); records.len()],
+            back: Record::new(&subject.reader),
+            records,
+            rounds: [1; 4],
+            turns: 0,
+            emulated: scenario.effort.emulated,
+        };
+        stages.write()?;
+        stages.check(subject.reader.schema() == schema)?;
+        stages.warm_up(scenario.effort.warm_up, Duration::from_secs_f64(scenario.effort.turn_ms.max(0.0) / 1000.0))?;
+        Ok(stages)
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        self.serialise()?;
+        self.compress();
+        Ok(())
+    }
+
+    /// What is read is what was written; a reader of another version is only to understand it.
+    fn check(&mut self, same: bool) -> Result<(), Error> {
+        let mut reading = self.coding.reading();
+        for (i, record) in self.records.iter().enumerate() {
+            let message = &self.messages[i];
+            let bytes = self.coding.unpack(&message.packed)?.to_vec();
+            if bytes != message.bytes {
+                return Err(Error::Differs(self.case.to_string()));
+            }
+            self.coding.decode(&mut reading, i as u64 + 1, message.anchor, &bytes, &mut self.back)?;
+            if same && self.back != *record {
+                return Err(Error::Differs(self.case.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    fn warm_up(&mut self, messages: usize, least: Duration) -> Result<(), Error> {
+        for _ in 0..messages.div_ceil(self.messages.len()) {
+            self.pass()?;
+        }
+        for stage in 0..self.rounds.len() {
+            let mut rounds = 1;
+            loop {
+                let took = self.time(stage, rounds)?;
+                if took >= least / 2 || rounds >= MOST_ROUNDS {
+                    let times = least.as_secs_f64() / took.as_secs_f64().max(1e-9);
+                    self.rounds[stage] = ((rounds as f64 * times).ceil() as usize).clamp(1, MOST_ROUNDS);
+                    break;
+                }
+                rounds *= 2;
+            }
+        }
+        Ok(())
+    }
+
+    /// One turn.
+    pub fn turn(&mut self) -> Result<Turn, Error> {
+        let mut times = [0.0; 4];
+        for (stage, time) in times.iter_mut().enumerate() {
+            let rounds = self.rounds[stage];
+            *time = self.time(stage, rounds)?.as_nanos() as f64 / (rounds * self.messages.len()) as f64;
+        }
+        let [serialise, compress, decompress, deserialise] = times;
+        let mean = |bytes: &dyn Fn(&Message) -> usize| {
+            self.messages.iter().map(bytes).sum::<usize>() as f64 / self.messages.len() as f64
+        };
+        let (plain, packed) = (mean(&|message| message.bytes.len()), mean(&|message| message.packed.len()));
+        let mut figures = BTreeMap::from([
+            ("bytes", packed),
+            ("content_bytes", self.content),
+            ("efficiency", self.content / packed),
+            ("serialise_ns", serialise),
+            ("deserialise_ns", deserialise),
+            ("cpu_ns", times.iter().sum()),
+        ]);
+        if self.coding.compresses() {
+            figures.extend([("ratio", packed / plain), ("compress_ns", compress), ("decompress_ns", decompress)]);
+        }
+        self.count_allocations(&mut figures)?;
+        self.turns += 1;
+        let latency = self.emulate(times, packed, &mut figures)?;
+        Ok(Turn { figures, latency })
+    }
+
+    fn emulate(
+        &mut self,
+        times: [f64; 4],
+        packed: f64,
+        figures: &mut BTreeMap<&'static str, f64>,
+    ) -> Result<Vec<u64>, Error> {
+        let [serialise, compress, decompress, deserialise] = times.map(|time| time.round() as u64);
+        let costs = Costs { send: serialise + compress, receive: decompress + deserialise };
+        let line =
+            self.model.as_ref().and_then(|model| model.rate).map_or(0.0, |rate| packed * 8e9 / rate.get() as f64);
+        let slowest = (costs.send as f64).max(costs.receive as f64).max(line).max(1.0);
+        figures.insert("bottleneck_hz", 1e9 / slowest);
+        let Some(model) = &self.model else { return Ok(Vec::new()) };
+        let payloads: Vec<&[u8]> = self.messages.iter().map(|message| &message.packed[..]).collect();
+        let plan = emulated::Plan {
+            model,
+            seed: self.seed.wrapping_add(self.turns << 32),
+            messages: self.emulated.max(1),
+            rate_hz: self.case.rate_hz,
+            subscribers: self.case.subscribers,
+            costs,
+        };
+        let outcome = match self.coding.is_stream() {
+            false => emulated::run(&plan, &payloads)?,
+            true => emulated::run_stream(&plan, &mut self.coding, &self.records, &mut self.back)?,
+        };
+        figures.extend(outcome.figures());
+        Ok(outcome.latency)
+    }
+
+    /// One message after the other through all stages.
+    fn pass(&mut self) -> Result<(), Error> {
+        (0..4).try_for_each(|stage| self.run(stage))
+    }
+
+    fn time(&mut self, stage: usize, rounds: usize) -> Result<Duration, Error> {
+        let start = thread_time();
+        for _ in 0..rounds {
+            self.run(stage)?;
+        }
+        Ok(thread_time() - start)
+    }
+
+    fn run(&mut self, stage: usize) -> Result<(), Error> {
+        match stage {
+            0 => self.serialise(),
+            1 if self.coding.compresses() => {
+                self.compress();
+                Ok(())
+            }
+            2 if self.coding.compresses() => self.decompress(),
+            3 => self.deserialise(),
+            // Without a compressor there is nothing to do, and nothing is copied for the sake of it.
+            _ => Ok(()),
+        }
+    }
+
+    fn serialise(&mut self) -> Result<(), Error> {
+        let mut writing = self.coding.writing();
+        for (record, message) in self.records.iter().zip(&mut self.messages) {
+            message.bytes.clear();
+            message.anchor = self.coding.encode(&mut writing, black_box(record), &mut message.bytes)?;
+        }
+        Ok(())
+    }
+
+    fn compress(&mut self) {
+        for message in &mut self.messages {
+            message.packed.clear();
+            self.coding.pack(black_box(&message.bytes), &mut message.packed);
+        }
+    }
+
+    fn decompress(&mut self) -> Result<(), Error> {
+        for message in &self.messages {
+            black_box(self.coding.unpack(black_box(&message.packed))?);
+        }
+        Ok(())
+    }
+
+    fn deserialise(&mut self) -> Result<(), Error> {
+        let mut reading = self.coding.reading();
+        for (i, message) in self.messages.iter().enumerate() {
+            let bytes = black_box(&message.bytes);
+            self.coding.decode(&mut reading, i as u64 + 1, message.anchor, bytes, &mut self.back)?;
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "allocations")]
+    fn count_allocations(&mut self, figures: &mut BTreeMap<&'static str, f64>) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        // The first pass makes room, so that the second shows what every further message costs.
+        self.pass()?;
+        let counted = allocation_counter::measure(|| outcome = self.pass());
+        figures.insert("allocations", counted.count_total as f64 / self.messages.len() as f64);
+        outcome?;
+        let mut outcome = Ok(());
+        let cold = allocation_counter::measure(|| outcome = self.cold());
+        figures.insert("peak_memory_bytes", cold.bytes_max as f64);
+        outcome
+    }
+
+    #[cfg(not(feature = "allocations"))]
+    fn count_allocations(&mut self, _: &mut BTreeMap<&'static str, f64>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// The first message through all stages, into buffers that are empty.
+    #[cfg(feature = "allocations")]
+    fn cold(&mut self) -> Result<(), Error> {
+        let (mut bytes, mut packed) = (Vec::new(), Vec::new());
+        let mut back = Record::new(self.back.shape());
+        let anchor = self.coding.encode(&mut self.coding.writing(), &self.records[0], &mut bytes)?;
+        self.coding.pack(&bytes, &mut packed);
+        let unpacked = self.coding.unpack(&packed)?.to_vec();
+        self.coding.decode(&mut self.coding.reading(), 1, anchor, &unpacked, &mut back)
+    }
+}
+
+/// As many values as are asked for, or as fit.
+fn records(scenario: &Scenario, case: &Case, subject: &Subject, coding: &Coding) -> Result<Vec<Record>, Error> {
+    let effort = &scenario.effort;
+    let made = |count: usize| {
+        let model = ValueModel::parse(&case.values)?;
+        let lengths = &scenario.types[case.type_index].lengths;
+        model.records(&subject.shape, count, scenario.seed, lengths, Path::new(&scenario.folder))
+    };
+    let mut first = Vec::new();
+    coding.encode(&mut coding.writing(), &made(1)?[0], &mut first)?;
+    made(effort.messages.min((effort.megabytes << 20) / first.len().max(1)).max(1))
+}
+
+/// The time that this thread had a core: others on the machine count little.
+fn thread_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}

@@ -1,0 +1,139 @@
+//! The instrument itself: what it says of things whose figures are known, on every engine. No time is judged.
+
+use polywire_instrument::{Results, Scenario, State, run, scenario::Mode, table};
+
+fn measured(text: &str) -> Results {
+    let scenario = Scenario::from_toml(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    run(&scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+const TYPE: &str = "[[type]]\nname = 'Point'\ntext = 'struct Point { double x; double y; unsigned long seq; };'\n";
+
+const QUICK: &str =
+    "effort = { repeats = 6, messages = 20, warm_up = 3, turn_ms = 0.01, emulated = 400, peer = 'thread' }\n";
+
+#[test]
+fn stages_have_the_figures_that_are_known() {
+    let text = format!(
+        "name = 'x'\n{QUICK}{TYPE}[axes]\ncodec = ['cdr', 'json', 'fast', 'fast@chained', 'nonsense']\ncompressor = ['none', 'zlib:9,min=1']\n"
+    );
+    let results = measured(&text);
+    let cdr = results.find(|case| case.codec == "cdr" && case.compressor == "none").expect("a case");
+    assert_eq!((cdr.metrics["bytes"].value, cdr.metrics["content_bytes"].value), (20.0, 20.0));
+    assert_eq!((cdr.metrics["efficiency"].value, cdr.metrics["bytes"].confidence), (1.0, 1.0));
+    assert!(cdr.metrics["serialise_ns"].value > 0.0 && cdr.metrics["deserialise_ns"].value > 0.0);
+    assert!(!cdr.metrics.contains_key("compress_ns") && !cdr.metrics.contains_key("lost"));
+    let bytes = |codec: &str| results.figure("bytes", |case| case.codec == codec && case.compressor == "none");
+    assert!(bytes("fast@chained") < bytes("fast") && bytes("fast") < bytes("json"));
+    let zlib = results.find(|case| case.codec == "json" && case.compressor != "none").expect("a case");
+    assert!(zlib.metrics["ratio"].value < 2.0 && zlib.metrics["compress_ns"].value > 0.0);
+    let wrong = results.find(|case| case.codec == "nonsense").expect("a case");
+    assert!(wrong.metrics.is_empty() && wrong.problem.as_deref().is_some_and(|p| p.contains("nonsense")), "{wrong:?}");
+    let table = table::terminal(&results);
+    assert!(table.contains("left out: nonsense") && table.contains("#1"), "{table}");
+}
+
+#[test]
+fn a_lossy_network_loses_what_it_should_and_deltas_survive_by_their_anchors() {
+    let results = measured(&format!(
+        "name = 'x'\n{QUICK}{TYPE}[axes]\ncodec = ['cdr', 'fast@chained', 'fast@anchored']\nnetwork = ['none', 'loss=20%,delay=5ms']\nsubscribers = [1, 2]\n"
+    ));
+    let of = |codec: &str, metric: &str, subscribers: usize| {
+        let wanted = |case: &polywire_instrument::Case| {
+            case.codec == codec && case.network != "none" && case.subscribers == subscribers
+        };
+        results.figure(metric, wanted).unwrap_or_else(|| panic!("{codec} has no {metric}"))
+    };
+    for codec in ["cdr", "fast@chained", "fast@anchored"] {
+        assert!((12.0..28.0).contains(&of(codec, "lost_percent", 1)), "{codec}: {}", of(codec, "lost_percent", 1));
+        assert!(of(codec, "latency_p50_ns", 2) >= 4.99e6 && of(codec, "rtt_mean_ns", 1) >= 9.9e6);
+        assert_eq!((of(codec, "sent", 1), of(codec, "sent", 2)), (400.0, 800.0));
+    }
+    assert_eq!(of("cdr", "undecodable", 1), 0.0);
+    assert!(of("fast@chained", "undecodable", 1) > 200.0, "a chain breaks at the first loss");
+    assert!(of("fast@anchored", "undecodable", 1) < 150.0, "{}", of("fast@anchored", "undecodable", 1));
+}
+
+#[test]
+fn every_engine_carries_closed_loops_open_loops_and_floods() {
+    let zeromq = if cfg!(feature = "peers") { ", 'zeromq'" } else { "" };
+    for (mode, metric) in [("closed", "latency_p50_ns"), ("open", "latency_p99_ns"), ("throughput", "throughput_hz")] {
+        let results = measured(&format!(
+            "name = 'x'\nmode = '{mode}'\n{QUICK}{TYPE}[axes]\nengine = ['inproc', 'tcp', 'unix', 'raw-tcp', 'raw-unix', 'raw-udp'{zeromq}]\nsubscribers = [1, 3]\nrate_hz = [2000]\n"
+        ));
+        for result in &results.cases {
+            assert_eq!(result.problem, None, "{mode}: {}", result.case);
+            assert!(result.metrics[metric].value > 0.0, "{mode}: {}", result.case);
+            assert_eq!(result.metrics[metric].samples.len(), 6);
+            if results.scenario.mode != Mode::Throughput {
+                assert_eq!(result.metrics["lost"].value, 0.0, "{mode}: {}", result.case);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_open_loop_counts_from_when_messages_were_due() {
+    // Ten thousand a second of what takes far longer to write: the last waits for all before it.
+    let text = format!(
+        "name = 'x'\nmode = 'open'\n{QUICK}[[type]]\nname = 'Big'\ntext = 'struct Big {{ sequence<double> values; }};'\nlengths = {{ values = 3000 }}\n[axes]\ncodec = ['json']\nengine = ['raw-tcp']\nrate_hz = [200000]\n"
+    );
+    let results = measured(&text);
+    let case = &results.cases[0];
+    let (half, all) = (case.metrics["latency_p50_ns"].value, case.metrics["latency_max_ns"].value);
+    assert!(case.problem.is_none() && all > 1.2 * half, "{half} {all}");
+}
+
+#[test]
+fn criteria_are_judged() {
+    let text = format!(
+        "name = 'x'\n{QUICK}{TYPE}[axes]\ncodec = ['cdr', 'json']\n
+         [[criteria]]\nmetric = 'bytes'\nwhere = {{ codec = 'cdr' }}\nat_most = 20\n
+         [[criteria]]\nmetric = 'bytes'\nwhere = {{ codec = 'json' }}\nat_most = 1.5\nrelative_to = {{ codec = 'cdr' }}\n
+         [[criteria]]\nmetric = 'lost'\nat_most = 0\n
+         [[criteria]]\nmetric = 'bytes'\nwhere = {{ codec = 'xml' }}\nat_most = 20\n"
+    );
+    let results = measured(&text);
+    let states: Vec<State> = results.verdicts.iter().map(|verdict| verdict.state).collect();
+    assert_eq!(states, [State::Met, State::Missed, State::Missing, State::Missing, State::Missing]);
+    assert!(!results.holds());
+    let again = Results::from_json(&results.to_json()).expect("its own JSON");
+    assert_eq!(again.verdicts, results.verdicts);
+    assert_eq!(again.cases[0].metrics, results.cases[0].metrics);
+}
+
+#[test]
+fn scenarios_that_are_wrong_say_what() {
+    for (text, word) in [
+        ("name = 'x'", "type"),
+        ("name = 'x'\nnmae = 1\n[[type]]\ncodecs_test = [10]", "nmae"),
+        ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[axes]\ncodec = []", "axis"),
+        ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[axes]\nrate_hz = [0]", "rate"),
+        ("name = 'x'\nmode = 'closed'\n[[type]]\ncodecs_test = [10]\n[axes]\nnetwork = ['lan']", "link"),
+        ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[[criteria]]\nmetric = 'speed'\nat_most = 1", "speed"),
+        ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[[criteria]]\nmetric = 'bytes'", "at_most"),
+        (
+            "name = 'x'\n[[type]]\ncodecs_test = [10]\n[[criteria]]\nmetric = 'bytes'\nat_most = 1\nwhere = { x = '1' }",
+            "'x'",
+        ),
+    ] {
+        let error = Scenario::from_toml(text).expect_err(text).to_string();
+        assert!(error.contains(word), "{text}: {error}");
+    }
+    let many = "name = 'x'\n[[type]]\ncodecs_test = [10]\n[axes]\nrate_hz = [%]\nsubscribers = [%]"
+        .replace('%', &"1,".repeat(100));
+    assert!(Scenario::from_toml(&many).expect("valid").cases().is_err());
+}
+
+#[test]
+fn the_scenarios_of_the_repository_are_scenarios() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let scenario = Scenario::open(&entry.expect("an entry").path()).unwrap_or_else(|error| panic!("{error}"));
+        assert!(scenario.cases().expect("not too many").len() > 1, "{}", scenario.name);
+        assert!(!scenario.criteria.is_empty() && !scenario.summary.is_empty(), "{}", scenario.name);
+        count += 1;
+    }
+    assert!(count >= 6, "{count}");
+}
