@@ -3,6 +3,7 @@
 #[path = "../../crates/polywire-core/tests/common/mod.rs"]
 mod common;
 mod compressors;
+mod feeds;
 mod layouts;
 mod messages;
 mod sources;
@@ -36,6 +37,10 @@ pub static TARGETS: &[Target] = &[
     Target { name: "unpack", generate: compressors::packed_bytes, run: compressors::unpack },
     Target { name: "pack", generate: compressors::payload_bytes, run: compressors::pack },
     Target { name: "settings", generate: compressors::settings_bytes, run: compressors::configure },
+    Target { name: "template", generate: feeds::template_text, run: feeds::read_template },
+    Target { name: "feed", generate: feeds::feed_bytes, run: feeds::decode_feed },
+    Target { name: "framing", generate: feeds::framed_bytes, run: feeds::split },
+    Target { name: "deltas", generate: feeds::link_bytes, run: feeds::deltas_over_a_link },
     Target { name: "program", generate: messages::seed_bytes, run: messages::run_program },
 ];
 

@@ -8,6 +8,7 @@ mod fastcdr;
 mod prost_peer;
 mod serde_peers;
 mod subject;
+mod text_peers;
 
 pub use fastcdr::FastCdr;
 pub use subject::{Measured, Subject, decoder, encoder};
@@ -27,6 +28,8 @@ pub const MEASUREMENTS: &[Measurement] = &[
     ("cbor", serde_peers::cbor),
     ("ubjson", serde_peers::ubjson),
     ("protobuf", prost_peer::protobuf),
+    ("xml", text_peers::xml),
+    ("yaml", text_peers::yaml),
     ("compile", compile::group),
     ("compressors", compressors::group),
 ];

@@ -12,10 +12,10 @@ use crate::{
 };
 
 /// A peer: how it writes into a buffer used again, and how it reads.
-struct Peer<T> {
-    name: &'static str,
-    write: fn(&T, &mut Vec<u8>),
-    read: fn(&[u8]) -> T,
+pub struct Peer<T> {
+    pub name: &'static str,
+    pub write: fn(&T, &mut Vec<u8>),
+    pub read: fn(&[u8]) -> T,
 }
 
 pub fn json(effort: Effort) -> Group {
@@ -206,7 +206,7 @@ fn check<T: Measured>(codec: &str, subject: &Subject<T>, ours: &[Vec<u8>], peer:
     subject.messages().iter().zip(ours).map(both).collect()
 }
 
-fn encode<'a, T: Measured>(peer: &Peer<T>, messages: &'a [T]) -> Candidate<'a> {
+pub fn encode<'a, T: Measured>(peer: &Peer<T>, messages: &'a [T]) -> Candidate<'a> {
     let (write, mut out) = (peer.write, Vec::new());
     let round = move || {
         for message in messages {
@@ -218,7 +218,7 @@ fn encode<'a, T: Measured>(peer: &Peer<T>, messages: &'a [T]) -> Candidate<'a> {
     Candidate::new(peer.name, round).with_bar(Bar::AtLeast(1.0))
 }
 
-fn decode<'a, T: Measured>(peer: &Peer<T>, encoded: &'a [Vec<u8>]) -> Candidate<'a> {
+pub fn decode<'a, T: Measured>(peer: &Peer<T>, encoded: &'a [Vec<u8>]) -> Candidate<'a> {
     let read = peer.read;
     let round = move || {
         for bytes in encoded {

@@ -8,6 +8,7 @@ mod demo;
 #[cfg(feature = "zstd")]
 mod dict;
 mod echo;
+mod fast;
 mod hz;
 mod idl;
 mod link;
@@ -69,6 +70,8 @@ enum Verb {
     Idl(idl::Idl),
     Codecs(codecs::Codecs),
     Transcode(transcode::Transcode),
+    #[command(subcommand)]
+    Fast(fast::Fast),
     #[cfg(feature = "zstd")]
     #[command(subcommand)]
     Dict(dict::Dict),
@@ -96,6 +99,7 @@ impl Verb {
             Verb::Idl(verb) => verb.run(terminal),
             Verb::Codecs(verb) => verb.run(terminal),
             Verb::Transcode(verb) => verb.run(terminal),
+            Verb::Fast(verb) => verb.run(terminal),
             #[cfg(feature = "zstd")]
             Verb::Dict(verb) => verb.run(terminal),
             Verb::Bench(verb) => verb.run(terminal),

@@ -47,7 +47,8 @@ fn every_example_runs_and_prints_what_stands_there() {
     let folder = Folder::new();
     let mut verbs = Vec::new();
     for block in blocks(&markdown) {
-        if let Some(name) = block.info.strip_prefix("idl ").or(block.info.strip_prefix("toml ")) {
+        let file = ["idl ", "xml ", "toml "].iter().find_map(|kind| block.info.strip_prefix(kind));
+        if let Some(name) = file {
             folder.write(name, &block.text);
         } else if block.info == "console" {
             let expected: Vec<&str> = block.text.lines().filter(|line| !line.starts_with("$ ")).collect();

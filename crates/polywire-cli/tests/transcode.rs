@@ -51,6 +51,27 @@ fn any_format_to_any_format_and_back_to_the_same_lines() {
 }
 
 #[test]
+fn templates_of_a_file_go_with_the_messages() {
+    let folder = folder();
+    let plain = transcode(&folder, &[&["in.json", "--quiet"][..], &WEATHER].concat()).with(0);
+    let template = "<templates><template name='Report' id='1'><string name='notes'/></template></templates>";
+    folder.write("wrong.xml", template);
+    let refused =
+        transcode(&folder, &[&["in.json", "--to", "fast:template=wrong.xml", "-o", "a"][..], &WEATHER].concat());
+    assert!(refused.with(2).errors.contains("notes"));
+    folder.write("wind.idl", "struct Wind { unsigned short direction_deg; };");
+    let wind = "<template name='Wind' id='1'><uInt16 name='direction_deg'><copy/></uInt16></template>";
+    folder.write("wind.xml", wind);
+    folder.write("wind.json", "{\"direction_deg\":270}\n{\"direction_deg\":271}\n");
+    transcode(&folder, &["wind.json", "--idl", "wind.idl", "--to", "fast:template=wind.xml", "-o", "wind.frames"])
+        .with(0);
+    let back = transcode(&folder, &["wind.frames", "--quiet"]).with(0);
+    assert_eq!(back.out, "{\"direction_deg\":270}\n{\"direction_deg\":271}\n");
+    transcode(&folder, &[&["in.json", "--to", "fast", "-o", "b"][..], &WEATHER].concat()).with(0);
+    assert_eq!(transcode(&folder, &["b", "--quiet"]).with(0).out, plain.out);
+}
+
+#[test]
 fn another_version_of_the_type_reads_it() {
     let folder = folder();
     let to_frames = [&["in.json", "--to", "bson+rle", "-o", "a", "--topic", "w"][..], &WEATHER].concat();

@@ -166,6 +166,80 @@ fn operators_of_the_appendix() {
     );
 }
 
+/// Sections 6.3.7 and 6.3.8: what strings are taken from and added to, whatever became of the previous value.
+#[test]
+fn tails_and_deltas_of_strings() {
+    let v = |text: &str| format!(r#"{{"v":"{text}"}}"#);
+    // Null leaves the previous value empty: the base is the initial value then, and without a tail the field is absent.
+    stream(
+        "<string name='v' presence='optional'><tail value='abc'/></string>",
+        &[
+            (&v("abc"), "C0 81"),
+            ("{}", "A0 80"),
+            ("{}", "80"),
+            (&v("abX"), "A0 D8"),
+            (&v("abX"), "80"),
+            (&v("longer"), "A0 6C 6F 6E 67 65 F2"),
+        ],
+    );
+    stream(
+        "<string name='v' presence='optional'><tail/></string>",
+        &[("{}", "C0 81"), (&v("ab"), "A0 61 E2"), ("{}", "A0 80"), (&v("c"), "A0 E3")],
+    );
+    stream(
+        "<string charset='unicode' name='v'><tail/></string>",
+        &[(&v("GEH6"), "E0 81 84 47 45 48 36"), (&v("GEM6"), "A0 82 4D 36")],
+    );
+    // Null leaves the previous value of a delta as it is. The length is nullable, the characters are not; a negative length counts from -1.
+    stream(
+        "<string name='v' presence='optional'><delta value='ab'/></string>",
+        &[
+            ("{}", "C0 81 80"),
+            (&v("abc"), "80 81 E3"),
+            ("{}", "80 80"),
+            (&v("abd"), "80 82 E4"),
+            (&v("xabd"), "80 FF F8"),
+            (&v("Zbd"), "80 FD DA"),
+            (&v("Zbd"), "80 81 80"),
+        ],
+    );
+    stream(
+        "<string charset='unicode' name='v'><delta/></string>",
+        &[(&v("GEH6"), "C0 81 80 84 47 45 48 36"), (&v("GEM6"), "80 82 82 4D 36")],
+    );
+}
+
+/// What others may write though it is not the shortest, and what follows from it.
+#[test]
+fn tails_and_deltas_that_say_more_than_needed() {
+    let v = |text: &str| format!(r#"{{"v":"{text}"}}"#);
+    let read = |inside: &str, messages: &[(&str, &str)]| {
+        for backend in backends() {
+            let mut feed = Feed::new(&template(inside), backend);
+            for (bytes, value) in messages {
+                assert_eq!(feed.decode(&hex(bytes)).as_deref(), Ok(*value), "{inside}, {bytes}, {backend:?}");
+            }
+        }
+    };
+    // An empty tail takes nothing away; one as long as the base, or longer, takes it all.
+    read(
+        "<string name='v'><tail value='abc'/></string>",
+        &[("E0 81 80", &v("abc")), ("A0 78 79 FA", &v("xyz")), ("A0 31 32 33 B4", &v("1234")), ("A0 80", &v("1234"))],
+    );
+    read("<string name='v' presence='optional'><tail value='abc'/></string>", &[("E0 81 00 80", &v("abc"))]);
+    // All of the base taken from either end, and put back.
+    read(
+        "<string name='v'><delta value='abc'/></string>",
+        &[
+            ("C0 81 83 80", &v("")),
+            ("80 80 61 E2", &v("ab")),
+            ("80 FD 80", &v("")),
+            ("80 FF 61 E2", &v("ab")),
+            ("80 82 61 E2", &v("ab")),
+        ],
+    );
+}
+
 /// The thesis's listing, with the presence maps that the rules ask for: a delta takes no bit of it.
 #[test]
 fn listing_of_the_thesis() {

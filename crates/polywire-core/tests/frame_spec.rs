@@ -49,6 +49,7 @@ fn stream_examples() -> Vec<(&'static str, Frame<'static>)> {
         ("announce", Frame::Announce { channel, start: Start::default(), announcement: Box::new(announcement()) }),
         ("accept", Frame::Answer { channel, answer: Answer::Accept }),
         ("refuse", Frame::Answer { channel, answer: Answer::Refuse("no".into()) }),
+        ("renew", Frame::Answer { channel, answer: Answer::Renew }),
         ("data", Frame::Data(Envelope::data(channel, 1, 1000), b"hi")),
         (
             "dispose",
@@ -62,6 +63,8 @@ fn stream_examples() -> Vec<(&'static str, Frame<'static>)> {
             ),
         ),
         ("position", Frame::Position { channel, start: last, lost: 3 }),
+        ("key", Frame::Data(Envelope { anchor: Some(8), ..Envelope::data(channel, 8, 1_000_001_000) }, b"hi")),
+        ("anchored", Frame::Data(Envelope { anchor: Some(8), ..Envelope::data(channel, 9, 1_000_001_000) }, b"hi")),
     ]
 }
 

@@ -13,7 +13,7 @@ use common::{
 use polywire_core::{
     codec::Options,
     layout::{Record, Shape},
-    program::{Backend, Direction, Executable, FaultKind, Limits, Program, io::CodecError, passes},
+    program::{Backend, Direction, Executable, FaultKind, Limits, Program, State, io::CodecError, passes},
     schema::arbitrary::{Random, random_evolution, random_schema},
 };
 use std::sync::Arc;
@@ -76,6 +76,9 @@ fn try_program(
     told.passed += 1;
     let compiled = Executable::prepared(program.clone(), Backend::Auto).unwrap();
     let what = || format!("seed {seed}: {:#?}", program.root);
+    if let Some(states) = interpreted.state().zip(compiled.state()) {
+        try_stream(random, [&interpreted, &compiled], states.into(), sound, shape, told, seed);
+    }
     for _ in 0..4 {
         let record = guarded(|| random_record(random, shape));
         if program.direction == Direction::Encode {
@@ -116,6 +119,50 @@ fn try_program(
         told.ended_well += usize::from(outcomes[0].is_ok());
         assert!(agree(&outcomes), "{} of {bytes:?}: {outcomes:?}", what());
         guarded(|| drop((record, outcomes, input)));
+    }
+}
+
+/// Runs a stateful program on a few messages, each of which goes on from those before.
+fn try_stream(
+    random: &mut Random,
+    executables: [&Executable; 2],
+    mut states: [State; 2],
+    sound: &Executable,
+    shape: &Arc<Shape>,
+    told: &mut Told,
+    seed: u64,
+) {
+    let (program, mut writer) = (executables[0].program(), sound.state().unwrap());
+    for _ in 0..4 {
+        let (keep, record) = (!random.one_in(4), random_record(random, shape));
+        let mut message = Vec::new();
+        // SAFETY: all programs are ones for the record's layout.
+        let _ = unsafe { sound.encode_with(&mut writer, true, record.as_ptr(), &mut message, &Limits::default()) };
+        let bytes = if random.one_in(2) { message } else { mutated(random, &message) };
+        let mut outcomes = Vec::new();
+        for (executable, state) in executables.iter().zip(&mut states) {
+            let (mut target, mut out) = (record.clone(), Vec::new());
+            // SAFETY: as above.
+            let outcome = unsafe {
+                match program.direction {
+                    Direction::Encode => {
+                        executable.encode_with(state, keep, record.as_ptr(), &mut out, &LIMITS).map(|()| 0)
+                    }
+                    Direction::Decode => executable.decode_with(state, keep, &bytes, target.as_mut_ptr(), &LIMITS),
+                }
+            };
+            // Both go on, from what a message that failed has left, which is nothing.
+            state.mend();
+            let outcome = outcome.map(|taken| (taken, out, format!("{target:?}")));
+            outcomes.push(outcome);
+        }
+        let outcomes: [_; 2] = outcomes.try_into().unwrap();
+        told.ended_well += usize::from(outcomes[0].is_ok());
+        assert!(agree(&outcomes), "seed {seed}: {:#?} of {bytes:?}: {outcomes:?}", program.root);
+        if outcomes[0].is_err() {
+            // How far the one came and the other did not, when a limit ended both, is nobody's business.
+            return;
+        }
     }
 }
 

@@ -50,7 +50,7 @@ use polywire_core::{
     },
     envelope::Id128,
     layout::{Message, Record, Shape, ShapeError, SharedBytes},
-    program::{Backend, io::CodecError},
+    program::{Backend, State, io::CodecError},
     schema::{Def, Schema, SchemaBuilder, Type},
 };
 
@@ -75,6 +75,34 @@ pub trait Coding: Clone + Send + Sync + 'static {
     fn encode(encoder: &Self::Encoder, value: &Self::Value, out: &mut Vec<u8>) -> Result<(), CodecError>;
     /// Reads one message.
     fn decode(decoder: &Self::Decoder, bytes: &[u8], value: &mut Self::Value) -> Result<(), CodecError>;
+    /// A writer's state before the first message of a stream; none where every message stands alone.
+    fn writer_state(_: &Self::Encoder) -> Option<State> {
+        None
+    }
+    /// A reader's state before the first message of a stream; none where every message stands alone.
+    fn reader_state(_: &Self::Decoder) -> Option<State> {
+        None
+    }
+    /// Appends a value as a message of a stream, which goes on from it if it is to be kept.
+    fn encode_with(
+        encoder: &Self::Encoder,
+        _: &mut State,
+        _keep: bool,
+        value: &Self::Value,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CodecError> {
+        Self::encode(encoder, value, out)
+    }
+    /// Reads one message of a stream, which goes on from it if it is to be kept.
+    fn decode_with(
+        decoder: &Self::Decoder,
+        _: &mut State,
+        _keep: bool,
+        bytes: &[u8],
+        value: &mut Self::Value,
+    ) -> Result<(), CodecError> {
+        Self::decode(decoder, bytes, value)
+    }
     /// Whether values can hold parts of a message, so that it pays to give them one to hold.
     fn shares(&self) -> bool {
         false
@@ -160,6 +188,34 @@ impl<T: Message> Coding for Typed<T> {
     fn decode(decoder: &Decoder<T>, bytes: &[u8], value: &mut T) -> Result<(), CodecError> {
         decoder.decode(bytes, value).map(|_| ())
     }
+
+    fn writer_state(encoder: &Encoder<T>) -> Option<State> {
+        encoder.state()
+    }
+
+    fn reader_state(decoder: &Decoder<T>) -> Option<State> {
+        decoder.state()
+    }
+
+    fn encode_with(
+        encoder: &Encoder<T>,
+        state: &mut State,
+        keep: bool,
+        value: &T,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CodecError> {
+        encoder.encode_with(state, keep, value, out)
+    }
+
+    fn decode_with(
+        decoder: &Decoder<T>,
+        state: &mut State,
+        keep: bool,
+        bytes: &[u8],
+        value: &mut T,
+    ) -> Result<(), CodecError> {
+        decoder.decode_with(state, keep, bytes, value).map(|_| ())
+    }
 }
 
 /// Records of one type, which is known at run time only.
@@ -212,6 +268,34 @@ impl Coding for Dynamic {
     #[inline]
     fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
         decoder.decode(bytes, value).map(|_| ())
+    }
+
+    fn writer_state(encoder: &DynEncoder) -> Option<State> {
+        encoder.state()
+    }
+
+    fn reader_state(decoder: &DynDecoder) -> Option<State> {
+        decoder.state()
+    }
+
+    fn encode_with(
+        encoder: &DynEncoder,
+        state: &mut State,
+        keep: bool,
+        value: &Record,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CodecError> {
+        encoder.encode_with(state, keep, value, out)
+    }
+
+    fn decode_with(
+        decoder: &DynDecoder,
+        state: &mut State,
+        keep: bool,
+        bytes: &[u8],
+        value: &mut Record,
+    ) -> Result<(), CodecError> {
+        decoder.decode_with(state, keep, bytes, value).map(|_| ())
     }
 }
 
@@ -268,14 +352,35 @@ impl Coding for Discovered {
     }
 
     fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
-        if !Arc::ptr_eq(value.shape(), decoder.shape()) {
-            *value = Record::new(decoder.shape());
-        }
+        fit(value, decoder);
         decoder.decode(bytes, value).map(|_| ())
+    }
+
+    fn reader_state(decoder: &DynDecoder) -> Option<State> {
+        decoder.state()
+    }
+
+    fn decode_with(
+        decoder: &DynDecoder,
+        state: &mut State,
+        keep: bool,
+        bytes: &[u8],
+        value: &mut Record,
+    ) -> Result<(), CodecError> {
+        fit(value, decoder);
+        decoder.decode_with(state, keep, bytes, value).map(|_| ())
     }
 }
 
-/// Payloads as they are: for tools that count, relay or record, and for codecs of one's own.
+/// Puts a record of the writer's type in the place of one of another.
+fn fit(value: &mut Record, decoder: &DynDecoder) {
+    if !Arc::ptr_eq(value.shape(), decoder.shape()) {
+        *value = Record::new(decoder.shape());
+    }
+}
+
+/// Payloads as they are: for tools that count, relay or record, and for codecs of one's own. In a format whose messages refer to others, those published have to
+/// stand alone; of one received, [`Info::anchor`](crate::Info::anchor) says whether it does.
 #[derive(Clone, Debug, Default)]
 pub struct Bytes {
     schema: Option<Schema>,

@@ -30,9 +30,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod chosen;
 pub mod coding;
 mod compile;
 pub mod config;
+mod delta;
 pub mod engine;
 pub mod events;
 pub mod node;

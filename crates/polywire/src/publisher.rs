@@ -9,6 +9,7 @@ use polywire_core::{
     codec::{
         BuildError, Codec as _,
         cdr::{CDR, Cdr, XCDR2},
+        stream::Mode,
     },
     envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
     frame::Start,
@@ -17,6 +18,7 @@ use polywire_core::{
 
 use crate::{
     coding::{Bytes, Coding, Dynamic, KeyHash, Typed},
+    delta::Outgoing,
     engine::{EngineError, Sent},
     node::{Inner, Node, NodeError, PortEntry, random_id},
     packing::Packing,
@@ -70,8 +72,7 @@ pub struct PublisherOf<C: Coding> {
 
 struct State<E, V> {
     channel: ChannelId,
-    encoder: E,
-    packing: Option<Packing>,
+    writing: Writing<E>,
     last: Start,
     /// Bytes of the last payload: what the next one will need.
     size: usize,
@@ -90,18 +91,60 @@ enum Hasher<V> {
     Known(KeyHash<V>),
 }
 
-impl<E, V> State<E, V> {
-    /// Appends what is to be sent.
+/// What makes payloads of a channel.
+struct Writing<E> {
+    encoder: E,
+    packing: Option<Packing>,
+    deltas: Deltas,
+}
+
+/// What a channel's messages refer to.
+enum Deltas {
+    /// Each stands alone, in a format in which that is always so.
+    None,
+    /// Each stands alone, in a format in which it could refer to others.
+    Keys,
+    /// To messages before.
+    Stream(Box<Outgoing>),
+}
+
+impl<E> Writing<E> {
+    /// Appends what is to be sent, and gives the anchor.
     #[inline]
-    fn encode<C: Coding<Encoder = E, Value = V>>(
+    fn encode<C: Coding<Encoder = E>>(
         &mut self,
+        sequence: u64,
         value: &C::Value,
         out: &mut Vec<u8>,
-    ) -> Result<(), CodecError> {
-        match &mut self.packing {
-            None => C::encode(&self.encoder, value, out),
-            Some(packing) => packing.pack(out, |encoded| C::encode(&self.encoder, value, encoded)),
+    ) -> Result<Option<u64>, CodecError> {
+        let Writing { encoder, packing, deltas } = self;
+        match deltas {
+            Deltas::None => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| None),
+            Deltas::Keys => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| Some(sequence)),
+            Deltas::Stream(stream) => stream.write(sequence, |state, keep| {
+                pack(packing, out, |out| C::encode_with(encoder, state, keep, value, out))
+            }),
         }
+    }
+
+    /// What was encoded last did not leave.
+    #[cold]
+    fn failed(&mut self) {
+        if let Deltas::Stream(stream) = &mut self.deltas {
+            stream.failed();
+        }
+    }
+}
+
+#[inline]
+fn pack(
+    packing: &mut Option<Packing>,
+    out: &mut Vec<u8>,
+    encode: impl FnOnce(&mut Vec<u8>) -> Result<(), CodecError>,
+) -> Result<(), CodecError> {
+    match packing {
+        None => encode(out),
+        Some(packing) => packing.pack(out, encode),
     }
 }
 
@@ -134,10 +177,9 @@ impl<C: Coding> PublisherOf<C> {
         let (writer, incarnation) = (random_id(), node.hello().incarnation);
         let start = Start { sequence: 0, timestamp_ns: now_ns() };
         let announce = Announce { node: node.inner(), entry: &entry, topic, writer, incarnation, coding: &coding };
-        let (channel, encoder, packing) = announce.channel(wire, start)?;
+        let (channel, writing) = announce.channel(wire, start)?;
         let (cdr, hasher) = (cdr_of(wire), Hasher::Unknown);
-        let state =
-            Mutex::new(State { channel, encoder, packing, last: start, size: 0, cdr, hash_data: false, hasher });
+        let state = Mutex::new(State { channel, writing, last: start, size: 0, cdr, hash_data: false, hasher });
         Ok(PublisherOf { node: node.clone(), entry, topic: topic.into(), writer, incarnation, coding, state })
     }
 
@@ -196,11 +238,14 @@ impl<C: Coding> PublisherOf<C> {
                 false => self.key_hash(&mut state, value, kind)?,
             };
             let mut loan = self.entry.port().reserve(state.size);
-            state.encode::<C>(value, loan.buffer()).map_err(PublishError::Encode)?;
+            let sequence = state.last.sequence + 1;
+            let encoded = state.writing.encode::<C>(sequence, value, loan.buffer());
+            let anchor = encoded.map_err(PublishError::Encode)?;
             state.size = loan.payload().len();
-            let last = Start { sequence: state.last.sequence + 1, timestamp_ns: now_ns() };
+            let last = Start { sequence, timestamp_ns: now_ns() };
             let plain = Envelope::data(state.channel, last.sequence, last.timestamp_ns);
-            let sent = self.entry.commit(&Envelope { kind, key_hash, ..plain }, loan)?;
+            let sent = self.entry.commit(&Envelope { kind, key_hash, anchor, ..plain }, loan);
+            let sent = sent.inspect_err(|_| state.writing.failed())?;
             state.last = last;
             sent
         };
@@ -240,9 +285,9 @@ impl<C: Coding> PublisherOf<C> {
             return Err(WireError::Syntax { wire: wire.into(), offset, expected }.into());
         }
         let mut state = self.lock();
-        let (channel, encoder, packing) = self.announce().channel(&parsed, state.last)?;
+        let (channel, writing) = self.announce().channel(&parsed, state.last)?;
         let old = std::mem::replace(&mut state.channel, channel);
-        (state.encoder, state.packing) = (encoder, packing);
+        state.writing = writing;
         (state.cdr, state.hasher) = (cdr_of(&parsed), Hasher::Unknown);
         drop(state);
         self.entry.retire(old);
@@ -303,11 +348,12 @@ struct Announce<'a, C> {
 }
 
 impl<C: Coding> Announce<'_, C> {
-    fn channel(&self, wire: &Wire, start: Start) -> Result<(ChannelId, C::Encoder, Option<Packing>), NodeError> {
+    fn channel(&self, wire: &Wire, start: Start) -> Result<(ChannelId, Writing<C::Encoder>), NodeError> {
         let packing = Packing::of(self.node, wire.compressor.as_ref())?;
-        let (codec, options) = self.node.codec(&wire.codec.name, &wire.codec.options)?;
+        let chosen = self.node.codec(&wire.codec.name, &wire.codec.options)?;
+        let codec = &*chosen.codec;
         let failed = |source| NodeError::Codec { codec: codec.name().into(), source };
-        let encoder = self.coding.encoder(codec, &options).map_err(failed)?;
+        let encoder = self.coding.encoder(codec, &chosen.options).map_err(failed)?;
         let schema = self.coding.schema();
         let announcement = Announcement {
             topic: self.topic.into(),
@@ -317,11 +363,22 @@ impl<C: Coding> Announce<'_, C> {
             type_hash: schema.map_or(Id128::ZERO, |schema| Id128(schema.type_hash().to_bytes())),
             schema: schema.map_or(Id128::ZERO, |schema| self.node.documents.publish(schema)),
             codec: codec.name().into(),
-            options: wire.codec.options.clone(),
+            options: chosen.options.to_string(),
             compressor: packing.as_ref().map_or_else(String::new, |packing| packing.announced.clone()),
-            configuration: None,
+            configuration: codec.configuration().map(|document| self.node.documents.publish_bytes(document)),
         };
-        Ok((self.entry.announce(&announcement, start)?, encoder, packing))
+        let channel = self.entry.announce(&announcement, start)?;
+        let deltas = match C::writer_state(&encoder) {
+            None if codec.properties().stateful => Deltas::Keys,
+            None => Deltas::None,
+            Some(state) => {
+                let keeps_all = if self.entry.keeps_all() { Mode::Chained } else { Mode::Anchored };
+                let requests = self.entry.key_requests(channel);
+                let mode = chosen.mode.unwrap_or(keeps_all);
+                Deltas::Stream(Box::new(Outgoing::new(state, mode, chosen.key_interval, requests)))
+            }
+        };
+        Ok((channel, Writing { encoder, packing, deltas }))
     }
 }
 

@@ -20,6 +20,7 @@ use polywire_core::{
 
 use crate::{
     coding::Coding,
+    delta::Arriving,
     engine::{Held, Overflow},
     events::NodeEvent,
     node::{Inner, Node, NodeError, PortEntry, Route, Slot, Source},
@@ -85,6 +86,9 @@ pub struct Info {
     pub kind: Kind,
     /// Tells instances of a keyed type apart.
     pub key_hash: Option<Id128>,
+    /// In formats whose messages refer to others, the sequence number of the key frame that it refers to, or its own if it is one; none if
+    /// it refers to the message before it.
+    pub anchor: Option<u64>,
     /// Bytes of the payload on the wire: as it was compressed, if it was.
     pub bytes: usize,
     /// Writer, type, codec, and where it came from.
@@ -494,18 +498,26 @@ impl<C: Coding> Route for RouteOf<C> {
         let source = Arc::new(source.clone());
         let announced = &source.announcement;
         if let Some(decoder) = self.coding.any_decoder() {
-            return Ok(Arc::new(SlotOf { route, decoder, source: source.clone() }));
+            return Ok(Arc::new(SlotOf { route, decoder, stream: None, source: source.clone() }));
         }
-        let named = if announced.codec.is_empty() { &self.assumed.codec.name } else { &announced.codec };
-        let with = if announced.codec.is_empty() { &self.assumed.codec.options } else { &announced.options };
-        let (codec, mut options) = node.codec(named, with).map_err(|e| e.to_string())?;
+        let foreign = announced.codec.is_empty();
+        let named = if foreign { &self.assumed.codec.name } else { &announced.codec };
+        let with = if foreign { &self.assumed.codec.options } else { &announced.options };
+        let chosen = match announced.configuration {
+            _ if foreign => node.codec(named, with),
+            document => node.announced_codec(named, with, document),
+        };
+        let chosen = chosen.map_err(|e| e.to_string())?;
+        let (codec, mut options) = (&*chosen.codec, chosen.options);
         if schema.is_none() && codec.options().iter().any(|option| option.name == OLDER) {
             options = options.with(OLDER, "");
         }
         let assumed = || self.assumed.schema.as_ref().or(self.coding.schema());
         let writer = schema.or_else(assumed).ok_or("the writer's schema is unknown")?;
         let decoder = self.coding.decoder(codec, &options, writer).map_err(|e| e.to_string())?;
-        Ok(Arc::new(SlotOf { route, decoder, source: source.clone() }))
+        // Who announces nothing says nothing of key frames either: each message is taken for one.
+        let stream = C::reader_state(&decoder).filter(|_| !foreign).map(Arriving::new);
+        Ok(Arc::new(SlotOf { route, decoder, stream, source: source.clone() }))
     }
 }
 
@@ -513,20 +525,35 @@ impl<C: Coding> Route for RouteOf<C> {
 struct SlotOf<C: Coding> {
     route: Arc<RouteOf<C>>,
     decoder: C::Decoder,
+    /// Of a format whose messages refer to others.
+    stream: Option<Arriving>,
     source: Arc<Source>,
 }
 
 impl<C: Coding> SlotOf<C> {
     #[inline]
-    fn decode(&self, info: &Info, payload: &[u8], held: Option<Held<'_>>, value: &mut C::Value) -> Result<(), String> {
-        match info.kind {
+    fn decode(
+        &self,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+        held: Option<Held<'_>>,
+        value: &mut C::Value,
+    ) -> Result<(), String> {
+        match envelope.kind {
             Kind::Dispose | Kind::Unregister if payload.is_empty() => *value = self.route.coding.fresh(),
+            _ if self.stream.is_some() => self.decode_delta(envelope, payload, value)?,
             _ if self.route.shares => {
                 C::decode_shared(&self.decoder, &shared(payload, held), value).map_err(|e| e.to_string())?;
             }
             _ => C::decode(&self.decoder, payload, value).map_err(|e| e.to_string())?,
         }
         Ok(())
+    }
+
+    fn decode_delta(&self, envelope: &Envelope<'_>, payload: &[u8], value: &mut C::Value) -> Result<(), String> {
+        let Some(stream) = &self.stream else { return Ok(()) };
+        let decode = |state: &mut _, keep| C::decode_with(&self.decoder, state, keep, payload, value);
+        stream.read(envelope, decode).map_err(|e| e.to_string())
     }
 }
 
@@ -541,13 +568,14 @@ impl<C: Coding> Slot for SlotOf<C> {
             timestamp_ns: envelope.timestamp_ns,
             kind: envelope.kind,
             key_hash: envelope.key_hash,
+            anchor: envelope.anchor,
             bytes: wire_bytes,
             source: self.source.clone(),
         };
         let result = match &self.route.delivery {
             Delivery::Inline(inline) => inline.call(
                 &info,
-                |value| self.decode(&info, payload, held, value),
+                |value| self.decode(envelope, payload, held, value),
                 |value| {
                     if self.route.shares {
                         *value = self.route.coding.fresh();
@@ -556,7 +584,7 @@ impl<C: Coding> Slot for SlotOf<C> {
             ),
             Delivery::Queued(queue) => {
                 let mut value = queue.spare().unwrap_or_else(|| self.route.coding.fresh());
-                self.decode(&info, payload, held, &mut value).map(|()| {
+                self.decode(envelope, payload, held, &mut value).map(|()| {
                     if queue.push(Sample { value, info }).is_some() {
                         self.route.tell_lost(1);
                     }
@@ -566,6 +594,14 @@ impl<C: Coding> Slot for SlotOf<C> {
         if let Err(reason) = result {
             self.route.tell_undecodable(&reason);
         }
+    }
+
+    fn is_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    fn wants_key(&self) -> bool {
+        self.stream.as_ref().is_some_and(Arriving::wants_key)
     }
 
     fn undecodable(&self, reason: &dyn ToString) {

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use polywire::{
     Record, Schema, Shape,
-    codec::{self, DynDecoder, Options},
+    codec::{self, DynDecoder, Options, stream::StreamReader},
     compress::{self, Limits, Unpacker, announced_dictionary},
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
     frame::{Frame, Step, StreamDecoder},
@@ -47,6 +47,8 @@ struct Reader {
     unpacker: Option<Unpacker>,
     decoder: DynDecoder,
     record: Record,
+    /// Of a codec whose messages refer to others.
+    stream: Option<StreamReader>,
 }
 
 /// What a frame came to.
@@ -188,9 +190,17 @@ impl Channel {
         if unpacked.is_empty() && envelope.kind != polywire::envelope::Kind::Data {
             return Ok(Came::Message(false));
         }
-        Ok(match reader.decoder.decode(unpacked, &mut reader.record) {
+        let Reader { decoder, record, stream, .. } = reader;
+        let read = match stream {
+            None => decoder.decode(unpacked, record).map_err(|error| error.to_string()),
+            Some(stream) => {
+                let decode = |state: &mut _, keep| decoder.decode_with(state, keep, unpacked, record);
+                stream.read(envelope.sequence, envelope.anchor, decode).map_err(|error| error.to_string())
+            }
+        };
+        Ok(match read {
             Ok(_) => Came::Message(true),
-            Err(error) => Came::Bad(error.to_string()),
+            Err(error) => Came::Bad(error),
         })
     }
 }
@@ -208,8 +218,17 @@ impl Reader {
         let codec = codec::find(&announced.codec).ok_or_else(|| anyhow!("there is no codec '{}'", announced.codec))?;
         let options: Options = announced.options.parse()?;
         let shape: Arc<Shape> = Shape::of(schema.unwrap_or(&writer))?;
-        let decoder = DynDecoder::new(codec, &options, &writer, &shape)?;
-        Ok(Reader { unpacker: unpacker(&announced.compressor, documents)?, decoder, record: Record::new(&shape) })
+        let configured = match announced.configuration {
+            None => None,
+            Some(id) => {
+                let document =
+                    documents.get(&id).with_context(|| format!("the file does not have the document {id}"))?;
+                Some(codec.configured(document)?)
+            }
+        };
+        let decoder = DynDecoder::new(configured.as_deref().unwrap_or(codec), &options, &writer, &shape)?;
+        let (unpacker, stream) = (unpacker(&announced.compressor, documents)?, decoder.state().map(StreamReader::new));
+        Ok(Reader { unpacker, decoder, record: Record::new(&shape), stream })
     }
 }
 

@@ -168,7 +168,7 @@ pub fn progress(input: Option<&Path>, quiet: bool) -> anyhow::Result<ProgressBar
     Ok(bar)
 }
 
-fn same_file(a: &Path, b: &Path) -> bool {
+pub fn same_file(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 

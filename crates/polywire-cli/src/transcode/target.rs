@@ -28,7 +28,9 @@ pub struct Target {
 
 struct Format {
     codec: &'static dyn Codec,
-    options: String,
+    /// By a document that the format names, instead of it.
+    configured: Option<Arc<dyn Codec>>,
+    options: Options,
     compressor: Option<(&'static dyn Compressor, Settings, Vec<u8>)>,
 }
 
@@ -79,7 +81,10 @@ impl Target {
             }
         };
         let mut head = Vec::with_capacity(64);
-        let envelope = Envelope { channel: stream.channel, anchor: None, ..message.envelope };
+        // Each message stands alone, which a stateful codec has to be told.
+        let stateful = self.format.as_ref().is_some_and(|format| format.codec.properties().stateful);
+        let anchor = stateful.then_some(message.envelope.sequence);
+        let envelope = Envelope { channel: stream.channel, anchor, ..message.envelope };
         self.frames.data(&envelope, payload.len(), &mut head)?;
         self.out.write_all(&head).and_then(|()| self.out.write_all(payload)).context("cannot write")
     }
@@ -96,10 +101,12 @@ impl Target {
             self.streams.insert(message.stream, Stream { shape, encoder, packer: None, channel: ChannelId::default() });
             return Ok(());
         };
-        let encoder = DynEncoder::new(format.codec, &format.options.parse()?, &shape)?;
+        let codec = format.configured.as_deref().unwrap_or(format.codec);
+        let encoder = DynEncoder::new(codec, &format.options, &shape)?;
         let mut head = Vec::new();
         let document = shape.schema().to_bytes();
         let schema = put_document(&self.frames, &document, &mut head);
+        let configuration = codec.configuration().map(|document| put_document(&self.frames, &document, &mut head));
         let (mut packer, mut compressor) = (None, String::new());
         if let Some((which, settings, dictionary)) = &format.compressor {
             packer = Some(Packer::new(*which, settings, dictionary)?);
@@ -114,9 +121,9 @@ impl Target {
             type_hash: Id128(shape.schema().type_hash().to_bytes()),
             schema,
             codec: format.codec.name().into(),
-            options: format.options.clone(),
+            options: format.options.to_string(),
             compressor,
-            configuration: None,
+            configuration,
         };
         let start = Start {
             sequence: message.envelope.sequence.saturating_sub(1),
@@ -162,6 +169,15 @@ impl Format {
             }
             _ => None,
         };
-        Ok(Format { codec, options: wire.codec.options.clone(), compressor })
+        let options: Options = wire.codec.options.parse()?;
+        options.check(codec)?;
+        let configured = match options.value("template") {
+            None => None,
+            Some(path) => {
+                let document = fs::read(path).with_context(|| format!("cannot read {path}"))?;
+                Some(codec.configured(&document).with_context(|| path.to_owned())?)
+            }
+        };
+        Ok(Format { codec, configured, options: options.without("template"), compressor })
     }
 }

@@ -119,6 +119,26 @@ pub trait Codec: Send + Sync {
     /// Options it takes.
     fn options(&self) -> &'static [OptionSpec];
 
+    /// What configures it beyond its options, as a document that readers fetch by its hash: FAST's templates, where they are not derived from the type.
+    fn configuration(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// The same codec, configured by such a document.
+    ///
+    /// ```
+    /// use polywire_core::codec::{self, Codec as _};
+    ///
+    /// let xml = "<template name='Tick' id='1'><uInt32 name='count'><increment/></uInt32></template>";
+    /// let fast = codec::find("fast").unwrap();
+    /// let configured = fast.configured(xml.as_bytes()).unwrap();
+    /// assert!(fast.configuration().is_none() && configured.configuration().is_some());
+    /// assert!(codec::find("cdr").unwrap().configured(xml.as_bytes()).is_err());
+    /// ```
+    fn configured(&self, _document: &[u8]) -> Result<Arc<dyn Codec>, LowerError> {
+        Err(LowerError::Option(format!("codec '{}' is not configured by a document", self.name())))
+    }
+
     /// Its kernels cope with whatever [`Output::written`](crate::program::Output::written) gives them when bytes are but counted, so that the
     /// size of a value can be had without writing it. Where this is false, it is written.
     fn counts(&self) -> bool {
@@ -160,10 +180,20 @@ pub struct Properties {
 pub struct OptionSpec {
     /// Name, as in a wire string.
     pub name: &'static str,
-    /// Values it takes; empty for an option that is just there or not.
+    /// Values it takes; empty for an option that is just there or not. `N` stands for a number, `FILE` for the path of a file.
     pub values: &'static [&'static str],
     /// One line for listings; the default first.
     pub help: &'static str,
+}
+
+impl OptionSpec {
+    fn takes(&self, value: &str) -> bool {
+        self.values.iter().any(|allowed| match *allowed {
+            "N" => value.parse::<u64>().is_ok(),
+            "FILE" => !value.is_empty(),
+            allowed => allowed == value,
+        })
+    }
 }
 
 /// A codec's options, in a wire string the part behind the colon: `be,header,int64=string`.
@@ -188,6 +218,19 @@ impl Options {
         self
     }
 
+    /// These but for the one of this name, if it is there.
+    ///
+    /// ```
+    /// use polywire_core::codec::Options;
+    /// let options: Options = "be,header".parse()?;
+    /// assert_eq!(options.without("be").to_string(), "header");
+    /// # Ok::<(), polywire_core::codec::LowerError>(())
+    /// ```
+    pub fn without(mut self, name: &str) -> Options {
+        self.0.retain(|(known, _)| known != name);
+        self
+    }
+
     /// Refuses options and values that the codec does not know.
     pub fn check(&self, codec: &dyn Codec) -> Result<(), LowerError> {
         let wrong = |text: String| Err(LowerError::Option(format!("codec '{}': {text}", codec.name())));
@@ -196,7 +239,7 @@ impl Options {
                 let known: Vec<&str> = codec.options().iter().map(|spec| spec.name).collect();
                 return wrong(format!("there is no option '{name}'; there are: {}", known.join(", ")));
             };
-            let fits = if spec.values.is_empty() { value.is_empty() } else { spec.values.contains(&value.as_str()) };
+            let fits = if spec.values.is_empty() { value.is_empty() } else { spec.takes(value) };
             if !fits {
                 let allowed = if spec.values.is_empty() { "none".to_string() } else { spec.values.join(", ") };
                 return wrong(format!("option '{name}' has the value '{value}'; allowed: {allowed}"));

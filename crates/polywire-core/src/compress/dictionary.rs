@@ -25,6 +25,14 @@ pub enum TrainError {
 
 /// Learns a dictionary of at most `bytes` from messages of a topic, as they are before compression. A hundred times the dictionary's size is a good
 /// amount of samples. It is one of Zstandard's; LZ4 takes it as well.
+///
+/// ```
+/// use polywire_core::compress::dictionary::{TrainError, train};
+/// let samples: Vec<String> = (0..2000).map(|i| format!("{{\"station\":\"north\",\"reading\":{}}}", i * 37 % 1000)).collect();
+/// assert!(train(&samples, 1024)?.len() <= 1024);
+/// assert!(matches!(train(&samples[..1], 1024), Err(TrainError::TooFew { .. })));
+/// # Ok::<(), TrainError>(())
+/// ```
 pub fn train<S: AsRef<[u8]>>(samples: &[S], bytes: usize) -> Result<Vec<u8>, TrainError> {
     let sizes: Vec<usize> = samples.iter().map(|sample| sample.as_ref().len()).collect();
     let all: Vec<u8> = samples.iter().flat_map(|sample| sample.as_ref().iter().copied()).collect();

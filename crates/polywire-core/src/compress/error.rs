@@ -45,6 +45,14 @@ pub enum DecompressError {
 }
 
 /// Why a payload cannot be unpacked.
+///
+/// ```
+/// use polywire_core::compress::{self, Limits, UnpackError, Unpacker};
+/// let mut unpacker = Unpacker::new(compress::find("lz4").unwrap(), &[], Limits::default())?;
+/// // Five bytes that are to become a gigabyte.
+/// assert!(matches!(unpacker.unpack(b"\x80\x80\x80\x80\x04"), Err(UnpackError::TooLarge { .. } | UnpackError::Expansion { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnpackError {

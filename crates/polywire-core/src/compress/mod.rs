@@ -71,6 +71,52 @@ pub fn find(name: &str) -> Option<&'static dyn Compressor> {
 
 /// A compression format.
 ///
+/// ```
+/// use polywire_core::compress::{Compress, CompressError, Compressor, Decompress, DecompressError, Levels, Properties, SettingsError};
+///
+/// /// Bytes the other way round, which saves nothing.
+/// struct Backwards;
+///
+/// static PROPERTIES: Properties = Properties {
+///     summary: "bytes the other way round",
+///     levels: Some(Levels { least: 1, most: 1, usual: 1 }),
+///     dictionary: false,
+///     typical_use: "an example",
+///     specification: "this one",
+/// };
+///
+/// impl Compressor for Backwards {
+///     fn name(&self) -> &'static str { "backwards" }
+///     fn properties(&self) -> &'static Properties { &PROPERTIES }
+///     fn compression(&self, _: i32, _: &[u8]) -> Result<Box<dyn Compress>, SettingsError> { Ok(Box::new(Backwards)) }
+///     fn decompression(&self, _: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> { Ok(Box::new(Backwards)) }
+/// }
+///
+/// impl Compress for Backwards {
+///     fn compress(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError> {
+///         out.extend(input.iter().rev());
+///         Ok(())
+///     }
+/// }
+///
+/// impl Decompress for Backwards {
+///     fn decompress(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
+///         match output.len().checked_sub(input.len()) {
+///             Some(0) => output.iter_mut().zip(input.iter().rev()).for_each(|(to, from)| *to = *from),
+///             Some(_) => return Err(DecompressError::Truncated { written: input.len(), expected: output.len() }),
+///             None => return Err(DecompressError::TooLong { expected: output.len() }),
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let (mut compressed, mut back) = (Vec::new(), [0; 3]);
+/// Backwards.compression(1, &[])?.compress(b"abc", &mut compressed)?;
+/// Backwards.decompression(&[])?.decompress(&compressed, &mut back)?;
+/// assert_eq!((&compressed[..], &back), (&b"cba"[..], b"abc"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # For implementers
 ///
 /// What [`Compress`] writes, the [`Decompress`] of any instance with the same dictionary reads, whatever the level. Both keep their memory from one
@@ -118,6 +164,12 @@ pub struct Levels {
 
 impl Properties {
     /// The level taken where none is chosen; 0 where there are none.
+    ///
+    /// ```
+    /// use polywire_core::compress::find;
+    /// assert_eq!(find("zlib").unwrap().properties().usual_level(), 6);
+    /// assert_eq!(find("rle").unwrap().properties().usual_level(), 0);
+    /// ```
     pub fn usual_level(&self) -> i32 {
         self.levels.map_or(0, |levels| levels.usual)
     }

@@ -111,12 +111,27 @@ impl Settings {
     }
 
     /// Bytes that a message has at least for which compressing is tried.
+    ///
+    /// ```
+    /// use polywire_core::compress::Settings;
+    /// let chosen = Settings { min_bytes: Some(10), ..Settings::default() };
+    /// assert_eq!(chosen.least_bytes(false), 10);
+    /// // Even short messages gain by a dictionary.
+    /// assert!(Settings::default().least_bytes(true) < Settings::default().least_bytes(false));
+    /// ```
     pub fn least_bytes(&self, with_dictionary: bool) -> usize {
         self.min_bytes.unwrap_or(if with_dictionary { MIN_BYTES_WITH_DICTIONARY } else { MIN_BYTES })
     }
 
     /// What an announcement says: the compressor's name, and what a receiver needs or likes to know. `dictionary` is the hash of the dictionary's
     /// document, none without one.
+    ///
+    /// ```
+    /// use polywire_core::compress::{Settings, find};
+    /// let (lz4, settings) = (find("lz4").unwrap(), Settings::default());
+    /// assert_eq!(settings.announced(lz4, None), "lz4");
+    /// assert_eq!(settings.announced(lz4, Some(&"0a1b")), "lz4:dict=0a1b");
+    /// ```
     pub fn announced(&self, compressor: &dyn Compressor, dictionary: Option<&dyn fmt::Display>) -> String {
         let level = self.level.map(|level| level.to_string());
         let dictionary = dictionary.map(|hash| format!("dict={hash}"));

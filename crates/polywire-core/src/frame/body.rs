@@ -27,6 +27,7 @@ const ACCEPT: u8 = 0;
 const DECLINE: u8 = 1;
 const REFUSE: u8 = 2;
 const PARTIAL: u8 = 3;
+const RENEW: u8 = 4;
 
 /// Appends head and body. Data frames have [`put_data`].
 pub(super) fn put(frame: &Frame<'_>, out: &mut Vec<u8>) {
@@ -173,6 +174,7 @@ fn put_answer(channel: ChannelId, answer: &Answer, out: &mut Vec<u8>) {
     match answer {
         Answer::Accept => out.push(ACCEPT),
         Answer::Decline => out.push(DECLINE),
+        Answer::Renew => out.push(RENEW),
         Answer::Partial(reason) | Answer::Refuse(reason) => {
             out.push(if answer.accepts() { PARTIAL } else { REFUSE });
             varint::put(out, reason.len() as u64);
@@ -187,6 +189,7 @@ fn parse_answer(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Answer, Fram
         DECLINE => Ok(Answer::Decline),
         REFUSE => Ok(Answer::Refuse(cursor.text(limits.extension_bytes, "reason")?.into())),
         PARTIAL => Ok(Answer::Partial(cursor.text(limits.extension_bytes, "reason")?.into())),
+        RENEW => Ok(Answer::Renew),
         number => Err(FrameError::UnknownAnswer { number }),
     }
 }

@@ -146,12 +146,32 @@ pub enum Answer {
     Decline,
     /// Do not send: a subscriber is here and cannot use it, for this reason.
     Refuse(String),
+    /// Send, and make the next message a key frame: somebody here has joined, or has lost one. What was said before about subscribers who cannot decode
+    /// the channel still holds.
+    Renew,
 }
 
 impl Answer {
     /// Whether messages are to be sent.
     pub fn accepts(&self) -> bool {
-        matches!(self, Answer::Accept | Answer::Partial(_))
+        matches!(self, Answer::Accept | Answer::Partial(_) | Answer::Renew)
+    }
+
+    /// What holds of the channel after this answer, if `before` held: a request for a key frame is of the moment.
+    ///
+    /// ```
+    /// use polywire_core::frame::Answer;
+    /// let partial = Answer::Partial("no member 'id'".into());
+    /// assert_eq!(Answer::Renew.lasting(Some(&partial)), partial);
+    /// assert_eq!(Answer::Renew.lasting(Some(&Answer::Decline)), Answer::Accept);
+    /// assert_eq!(Answer::Decline.lasting(Some(&partial)), Answer::Decline);
+    /// ```
+    pub fn lasting(&self, before: Option<&Answer>) -> Answer {
+        match (self, before) {
+            (Answer::Renew, Some(before @ Answer::Partial(_))) => before.clone(),
+            (Answer::Renew, _) => Answer::Accept,
+            (answer, _) => answer.clone(),
+        }
     }
 
     /// Why somebody cannot use the channel.

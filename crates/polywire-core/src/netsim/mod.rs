@@ -111,6 +111,16 @@ pub enum Fate {
 }
 
 /// A packet that has arrived.
+///
+/// ```
+/// use polywire_core::netsim::{Arrival, Link, Stats};
+/// let mut link = Link::new(&"delay=1ms".parse().unwrap(), 1);
+/// link.push(500, b"hello".to_vec());
+/// let arrival: Arrival = link.pop(1_000_500).unwrap();
+/// assert_eq!(arrival, Arrival { at: 1_000_500, sent_at: 500, number: 0, packet: b"hello".to_vec() });
+/// let Stats { sent, delivered, delay_ns, .. } = link.stats();
+/// assert_eq!((sent, delivered, delay_ns), (1, 1, 1_000_000));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// When it arrived.
@@ -154,6 +164,17 @@ impl Link {
     }
 
     /// Uses another model from now on; what is under way arrives as it would have.
+    ///
+    /// ```
+    /// use polywire_core::netsim::{Link, Model};
+    /// let mut link = Link::new(&"delay=1s".parse().unwrap(), 1);
+    /// link.push(0, b"slow".to_vec());
+    /// link.set_model(&Model::default());
+    /// link.push(1, b"fast".to_vec());
+    /// assert_eq!(link.under_way(), 2);
+    /// assert_eq!(link.pop(1).unwrap().packet, b"fast");
+    /// assert_eq!(link.next(), Some(1_000_000_000), "nanoseconds");
+    /// ```
     pub fn set_model(&mut self, model: &Model) {
         self.model = model.clone();
     }
@@ -307,6 +328,14 @@ impl Duplex {
     }
 
     /// A model each way.
+    ///
+    /// ```
+    /// use polywire_core::netsim::{Duplex, Model};
+    /// let mut both = Duplex::asymmetric(&"delay=5ms".parse().unwrap(), &Model::default(), 1);
+    /// both.there.push(0, vec![0; 100]);
+    /// both.back.push(0, vec![0; 100]);
+    /// assert_eq!((both.there.next(), both.back.next()), (Some(5_000_000), Some(0)));
+    /// ```
     pub fn asymmetric(there: &Model, back: &Model, seed: u64) -> Duplex {
         Duplex { there: Link::new(there, seed), back: Link::new(back, !seed) }
     }

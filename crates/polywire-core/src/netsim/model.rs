@@ -21,6 +21,22 @@ use super::Stream;
 /// | `mtu` | bytes of a fragment: a packet is lost with any one of its fragments | `1500` |
 /// | `largest` | bytes of the longest packet; longer ones are refused | `1500` |
 /// | `down` | a blackout from one time to another, may come again | `2s..4s` |
+///
+/// The same in code:
+///
+/// ```
+/// use polywire_core::netsim::{Delay, Fragments, Jitter, Loss, Model, PROFILES, Profile};
+///
+/// let mut model = Model::default();
+/// model.delay = Delay { fixed: 25_000_000, jitter: Jitter::Normal(1_000_000) };
+/// model.loss = Loss::Gilbert { plr: 0.05, abl: 1.5 };
+/// model.fragments = Some(Fragments::Split(1500.try_into()?));
+/// assert_eq!("delay=25ms,jitter=normal:1ms,loss=gilbert:5%:1.5,mtu=1500".parse(), Ok(model));
+///
+/// let lan: &Profile = PROFILES.iter().find(|profile| profile.name == "lan").unwrap();
+/// assert_eq!(lan.text.parse::<Model>().ok(), Model::profile("lan"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Model {
@@ -68,6 +84,11 @@ impl Default for Model {
 
 impl Model {
     /// A named one of [`PROFILES`].
+    ///
+    /// ```
+    /// use polywire_core::netsim::Model;
+    /// assert!(Model::profile("satellite").is_some() && Model::profile("carrier-pigeon").is_none());
+    /// ```
     pub fn profile(name: &str) -> Option<Model> {
         let profile = PROFILES.iter().find(|profile| profile.name == name)?;
         Some(profile.text.parse().expect("the table's own text"))

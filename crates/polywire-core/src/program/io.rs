@@ -6,7 +6,7 @@
 use alloc::{format, string::String, vec::Vec};
 use core::{fmt, marker::PhantomData};
 
-use super::{PathId, Program, State, say, window::Window};
+use super::{PathId, Program, State, kernel::Room, say, window::Window};
 use crate::layout::SharedBytes;
 
 /// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64 MiB.
@@ -759,6 +759,18 @@ impl<'a> Output<'a> {
             core::slice::from_raw_parts_mut(spare, n)
         };
         self.pos += write(spare).min(n);
+        Status::Ok
+    }
+
+    /// Appends what is written into a [`Room`]: as many bytes as `write` gives, all of which it wrote.
+    #[inline]
+    pub(crate) fn put_brief(&mut self, write: impl FnOnce(&mut Room) -> usize) -> Status {
+        if self.reserve(size_of::<Room>()) == Status::Failed {
+            return Status::Failed;
+        }
+        // SAFETY: `reserve` made room, nobody else refers to it, and it needs neither a value nor an alignment.
+        let room = unsafe { &mut *self.here().cast::<Room>() };
+        self.pos += write(room).min(size_of::<Room>());
         Status::Ok
     }
 

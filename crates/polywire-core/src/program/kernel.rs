@@ -38,12 +38,12 @@
 //! let members = MemberTable::new(vec![key(7, "id"), key(3, "bar")]);
 //! assert_eq!((members.by_name(b"bar", 0), members.by_id(7, 0), members.keys().len()), (1, 0, 2));
 //! assert_eq!(members.by_id(9, 0), MemberTable::UNKNOWN);
-//! let arm = Arm { key: key(7, "id"), body: Block::default(), absent: Block::default() };
+//! let arm = Arm { key: key(7, "id"), lead: None, body: Block::default(), absent: Block::default() };
 //! assert_eq!(arm.key, members.keys()[0]);
 //! ```
 
 use alloc::{boxed::Box, string::String, vec::Vec};
-use core::fmt;
+use core::{fmt, mem::MaybeUninit};
 
 use super::{Elements, Input, Output, Status};
 use crate::layout::Scalar;
@@ -73,6 +73,34 @@ pub struct WideKernel {
     pub get: fn(&mut Input<'_>) -> Result<u128, Status>,
     /// Writes one.
     pub put: fn(&mut Output<'_>, u128) -> Status,
+}
+
+/// Where a [`BriefKernel`] writes.
+pub type Room = [MaybeUninit<[u8; 16]>; 2];
+
+/// A scalar that is written at once: it is never refused, depends on nothing written before, and needs no more room than a [`Room`] has.
+///
+/// ```
+/// use core::mem::MaybeUninit;
+/// use polywire_core::{layout::Scalar, program::kernel::{BriefKernel, Room}};
+///
+/// /// An octet behind a mark.
+/// static MARKED: BriefKernel = BriefKernel { name: "marked", scalar: Scalar::U8, put };
+///
+/// extern "C" fn put(room: &mut Room, mark: u64, value: u64) -> usize {
+///     room[0].write(u128::from(mark | value << 8).to_le_bytes());
+///     2
+/// }
+///
+/// assert_eq!((MARKED.put)(&mut [MaybeUninit::uninit(); 2], 0xCC, 200), 2);
+/// ```
+pub struct BriefKernel {
+    /// For dumps and documentation.
+    pub name: &'static str,
+    /// As [`ScalarKernel::scalar`].
+    pub scalar: Scalar,
+    /// Writes one, given an argument that stands in the program, and gives how many bytes it has. All up to there were written.
+    pub put: extern "C" fn(&mut Room, u64, u64) -> usize,
 }
 
 /// The elements of a sequence or array of plain scalars as a format writes them.
@@ -219,6 +247,20 @@ pub struct MemberDialect {
     pub skip: extern "C" fn(&mut Input<'_>, &mut Cursor) -> Status,
     /// A member that comes twice is refused; else the later value stands.
     pub refuse_duplicates: bool,
+    /// What members usually end with. A back end that finds it behind the last arm's value may end them by itself: it promises that the dialect, asked for
+    /// what is there, would do the same and nothing else.
+    pub ending: Option<Ending>,
+}
+
+/// See [`MemberDialect::ending`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The end of the input's region.
+    Exhausted,
+    /// The cursor's first word is 0.
+    Counted,
+    /// This byte, which is passed.
+    Byte(u8),
 }
 
 /// How a format names a member: each looks at what it uses.
@@ -297,4 +339,4 @@ macro_rules! debug_by_name {
     )*};
 }
 
-debug_by_name! { ScalarKernel SliceKernel SymbolKernel TextKernel TestKernel ActionKernel SequenceDialect RegionDialect MemberDialect }
+debug_by_name! { ScalarKernel BriefKernel SliceKernel SymbolKernel TextKernel TestKernel ActionKernel SequenceDialect RegionDialect MemberDialect }

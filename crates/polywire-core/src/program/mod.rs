@@ -100,8 +100,8 @@ mod window;
 pub use exec::{Backend, Executable};
 pub use io::{CodecError, Fault, FaultKind, Input, Limits, Output, Status};
 pub use kernel::{
-    ActionKernel, Cursor, MemberDialect, MemberKey, MemberTable, RegionDialect, ScalarKernel, SequenceDialect,
-    SliceKernel, SymbolKernel, SymbolTable, TestKernel, TextKernel,
+    ActionKernel, BriefKernel, Cursor, Ending, MemberDialect, MemberKey, MemberTable, RegionDialect, ScalarKernel,
+    SequenceDialect, SliceKernel, SymbolKernel, SymbolTable, TestKernel, TextKernel,
 };
 pub use slice::Elements;
 pub use state::{Bank, Field, FieldKind, Report, State};
@@ -198,6 +198,8 @@ pub enum Wire {
     },
     /// As a codec's own function has it.
     Kernel(&'static ScalarKernel),
+    /// Encoding: the same, at once. The word is the function's argument.
+    Brief(&'static BriefKernel, u64),
     /// One of a set of named numbers, as a codec's own function has them: enum literals, mostly.
     Symbol(&'static SymbolKernel, Arc<SymbolTable>),
     /// A field with an operator, whose value fits the accumulator: an `I64`, `U64`, `F32` or `F64`. Decoding, it must be there.
@@ -213,6 +215,7 @@ impl Wire {
         match self {
             Wire::Fixed { scalar, .. } => *scalar,
             Wire::Kernel(kernel) => kernel.scalar,
+            Wire::Brief(kernel, _) => kernel.scalar,
             Wire::Symbol(kernel, _) => kernel.scalar,
             Wire::Field(field) => field.scalar(),
             Wire::Word(_, scalar) => *scalar,
@@ -317,10 +320,54 @@ impl Segment {
 pub struct Arm {
     /// How the format names it.
     pub key: MemberKey,
+    /// What usually stands in front of its value.
+    pub lead: Option<Lead>,
     /// Decodes its value.
     pub body: Block,
     /// Runs at the end if it was not met: stores the default, or [`OpKind::Fail`]s.
     pub absent: Block,
+}
+
+/// The bytes that usually stand in front of a member's value, behind the value of the arm before it or, of the first, behind the members' beginning: all that
+/// writers who keep to the order write there.
+///
+/// Where they do, a back end may pass over them by itself. So they promise that the dialect, asked for what is behind that value, would do the same as is said
+/// here and nothing else.
+///
+/// ```
+/// use polywire_core::program::{Lead, LeadTag};
+/// // The second member of the JSON object {"id":1,"name":"x"}.
+/// let lead = Lead::new(b",\"name\":");
+/// assert_eq!(lead, Lead { bytes: (*b",\"name\":").into(), tag: LeadTag::Keep, note: None, counted: false });
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lead {
+    /// The bytes.
+    pub bytes: Box<[u8]>,
+    /// What becomes of [`Input::tag`].
+    pub tag: LeadTag,
+    /// A bit of the cursor, in words of 64, that is set; it must not have been.
+    pub note: Option<u8>,
+    /// The cursor's first word becomes one less, unless it is [`u64::MAX`]; it must not be 0.
+    pub counted: bool,
+}
+
+/// See [`Lead::tag`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeadTag {
+    /// It stays as it is.
+    Keep,
+    /// It becomes the byte that stands in front of the bytes, which is not 0.
+    Byte,
+    /// It becomes this.
+    Is(u32),
+}
+
+impl Lead {
+    /// These bytes, and no more to it.
+    pub fn new(bytes: &[u8]) -> Lead {
+        Lead { bytes: bytes.into(), tag: LeadTag::Keep, note: None, counted: false }
+    }
 }
 
 /// The operations. E: in encode programs, D: in decode programs.

@@ -341,6 +341,9 @@ impl Verifier<'_> {
                 let fits = matches!(scalar, Scalar::I64 | Scalar::U64 | Scalar::F32 | Scalar::F64);
                 require(*index < 2 && fits, "a field's value is one of two words")
             }
+            Wire::Brief(..) => {
+                require(self.program.direction == Direction::Encode, "the operation is of the other direction")
+            }
             _ => Ok(()),
         }
     }

@@ -311,6 +311,18 @@ impl fmt::Debug for Held<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(pub u64);
 
+impl LinkId {
+    /// A new one: engines call it once a link.
+    ///
+    /// ```
+    /// use polywire::engine::LinkId;
+    /// assert_ne!(LinkId::next(), LinkId::next());
+    /// ```
+    pub fn next() -> LinkId {
+        next_link_id()
+    }
+}
+
 /// A link and who is at its other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkInfo {

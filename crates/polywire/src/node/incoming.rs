@@ -14,6 +14,7 @@ use polywire_core::{
 
 use super::{Inner, PortEntry};
 use crate::{
+    delta::Asking,
     engine::{Held, LinkInfo, LinkSink},
     events::NodeEvent,
     packing::{self, Unpacking},
@@ -34,6 +35,10 @@ pub(crate) trait Slot: Send + Sync {
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>);
     /// A message came that nobody can read.
     fn undecodable(&self, reason: &dyn ToString);
+    /// Whether messages may refer to others.
+    fn is_stream(&self) -> bool;
+    /// It cannot read what comes without a key frame.
+    fn wants_key(&self) -> bool;
     fn lost(&self, count: u64);
     /// Everything that came so far was delivered.
     fn drained(&self);
@@ -73,6 +78,9 @@ struct Channel {
     /// Made when the first subscriber comes; none where payloads are not packed.
     unpacking: Option<Unpacking>,
     touched: bool,
+    /// Messages may refer to others.
+    stream: bool,
+    asking: Asking,
     told: Option<Answer>,
     /// Waits for a document until then.
     fetching: Option<(Id128, Instant)>,
@@ -224,9 +232,16 @@ impl Incoming {
     ) -> Result<Arc<dyn Slot>, String> {
         let unfetched = self.lock().channels.get(&channel).and_then(|known| known.unfetched.clone());
         match unfetched {
-            Some(reason) if route.needs_schema() && schema.is_none() => Err(reason),
+            Some(reason) if route.needs_schema() && (schema.is_none() || !self.is_configured(node, source)) => {
+                Err(reason)
+            }
             _ => route.open(node, source, schema),
         }
+    }
+
+    /// The document that configures the codec is there, if there is one.
+    fn is_configured(&self, node: &Inner, source: &Source) -> bool {
+        source.announcement.configuration.is_none_or(|id| node.documents.bytes(id).is_some())
     }
 
     fn settle(
@@ -241,33 +256,59 @@ impl Incoming {
             false => reason.map_or(Answer::Accept, Answer::Partial),
             true => reason.map_or(Answer::Decline, Answer::Refuse),
         };
+        let renew = slots.iter().any(|(_, slot)| slot.wants_key());
+        let news = {
+            let mut state = self.lock();
+            let Some(known) = state.channels.get_mut(&channel) else { return };
+            known.stream = slots.iter().any(|(_, slot)| slot.is_stream());
+            known.slots = Arc::new(slots);
+            known.refused = refusals.iter().map(|(route, reason)| (Arc::downgrade(route), reason.clone())).collect();
+            let news = known.told.as_ref() != Some(&answer);
+            if renew {
+                known.asking = Asking::default();
+                known.asking.take(Instant::now());
+            }
+            known.told = Some(answer.clone());
+            news
+        };
+        // A request for a key frame says by itself that all can read the channel.
+        let plain = news && (!renew || answer != Answer::Accept);
+        let told = !plain || entry.answer(self.link.id, channel, answer);
+        let told = told && (!renew || entry.answer(self.link.id, channel, Answer::Renew));
+        if !told && let Some(known) = self.lock().channels.get_mut(&channel) {
+            known.told = None;
+        }
+    }
+
+    /// Asks for a key frame, unless that was done just now; or notes that none is wanted any more.
+    #[cold]
+    fn ask_for_key(&self, channel: ChannelId, wanted: bool) {
         {
             let mut state = self.lock();
             let Some(known) = state.channels.get_mut(&channel) else { return };
-            known.slots = Arc::new(slots);
-            known.refused = refusals.iter().map(|(route, reason)| (Arc::downgrade(route), reason.clone())).collect();
-            if known.told.as_ref() == Some(&answer) {
+            if !wanted {
+                known.asking = Asking::default();
                 return;
             }
-            known.told = Some(answer.clone());
+            if !known.asking.take(Instant::now()) {
+                return;
+            }
         }
-        if !entry.answer(self.link.id, channel, answer)
-            && let Some(known) = self.lock().channels.get_mut(&channel)
-        {
-            known.told = None;
+        if let Some(entry) = self.entry.upgrade() {
+            entry.answer(self.link.id, channel, Answer::Renew);
         }
     }
 
     #[inline]
     fn pass(&self, envelope: &Envelope<'_>, payload: &[u8], held: Option<Held<'_>>) {
-        let (slots, unpacking) = {
+        let (slots, unpacking, stream, asking) = {
             let mut state = self.lock();
             let State { channels, touched, .. } = &mut *state;
             let Some(channel) = channels.get_mut(&envelope.channel) else { return };
             if !std::mem::replace(&mut channel.touched, true) {
                 touched.push(envelope.channel);
             }
-            (channel.slots.clone(), channel.unpacking.clone())
+            (channel.slots.clone(), channel.unpacking.clone(), channel.stream, channel.asking.is_open())
         };
         let deliver = |unpacked: &[u8], held| {
             slots.iter().for_each(|(_, slot)| slot.deliver(envelope, unpacked, payload.len(), held));
@@ -278,6 +319,12 @@ impl Incoming {
                 Ok(unpacked) => deliver(unpacked, None),
                 Err(error) => slots.iter().for_each(|(_, slot)| slot.undecodable(&error)),
             }),
+        }
+        if stream {
+            let wanted = slots.iter().any(|(_, slot)| slot.wants_key());
+            if wanted || asking {
+                self.ask_for_key(envelope.channel, wanted);
+            }
         }
     }
 
@@ -304,6 +351,8 @@ impl LinkSink for Incoming {
             slots: Slots::default(),
             unpacking: None,
             touched: false,
+            stream: false,
+            asking: Asking::default(),
             told: None,
             fetching: None,
             unfetched: None,
@@ -391,19 +440,20 @@ impl LinkSink for Incoming {
     }
 }
 
-/// What a channel's announcement names: the writer's schema, and the compressor's dictionary.
-fn documents(announced: &Announcement) -> [Option<Id128>; 2] {
+/// What a channel's announcement names: the writer's schema, the compressor's dictionary, and what configures the codec.
+fn documents(announced: &Announcement) -> [Option<Id128>; 3] {
     let schema = Some(announced.schema).filter(|schema| !schema.is_zero());
-    [schema, packing::dictionary(&announced.compressor)]
+    [schema, packing::dictionary(&announced.compressor), announced.configuration]
 }
 
 /// The first document that these subscribers need and the node does not have.
 fn missing(node: &Inner, announced: &Announcement, routes: &[Arc<dyn Route>]) -> Option<Id128> {
-    let [schema, dictionary] = documents(announced);
+    let [schema, dictionary, configuration] = documents(announced);
     let needs_schema = routes.iter().any(|route| route.needs_schema());
     let schema = schema.filter(|schema| needs_schema && node.documents.schema(*schema).is_none());
     let dictionary = dictionary.filter(|id| !routes.is_empty() && node.documents.bytes(*id).is_none());
-    schema.or(dictionary)
+    let configuration = configuration.filter(|id| needs_schema && node.documents.bytes(*id).is_none());
+    schema.or(dictionary).or(configuration)
 }
 
 fn tell_mismatch(node: &Arc<Inner>, source: &Source, reason: &str) {

@@ -28,6 +28,7 @@ pub(crate) use self::{
     timer::Timer,
 };
 use crate::{
+    chosen::Chosen,
     coding::{Coding, Typed},
     config::Config,
     engine::{ENGINES, Engine, EngineError, Local},
@@ -127,6 +128,14 @@ pub enum NodeError {
     /// A dictionary cannot be read.
     #[error("dictionary '{path}': {source}")]
     Dictionary {
+        /// The file.
+        path: String,
+        /// What the system said, or what is wrong with it.
+        source: std::io::Error,
+    },
+    /// Templates cannot be read.
+    #[error("template document '{path}': {source}")]
+    Template {
         /// The file.
         path: String,
         /// What the system said, or what is wrong with it.
@@ -381,8 +390,27 @@ impl Node {
 }
 
 impl Inner {
-    /// The codec of this name, and what its options mean.
-    pub(crate) fn codec(&self, name: &str, options: &str) -> Result<(&'static dyn Codec, Options), NodeError> {
+    /// The codec that a wire asks for.
+    pub(crate) fn codec(&self, name: &str, options: &str) -> Result<Chosen, NodeError> {
+        let (codec, options) = self.listed_codec(name, options)?;
+        Chosen::of_wire(codec, options)
+    }
+
+    /// The codec that a writer has announced, whose document was fetched.
+    pub(crate) fn announced_codec(
+        &self,
+        name: &str,
+        options: &str,
+        document: Option<Id128>,
+    ) -> Result<Chosen, NodeError> {
+        let (codec, options) = self.listed_codec(name, options)?;
+        let failed = |source: LowerError| NodeError::Codec { codec: name.into(), source: source.into() };
+        let unknown = |id| failed(LowerError::Option(format!("the document {id} that configures it is unknown")));
+        let document = document.map(|id| self.documents.bytes(id).ok_or_else(|| unknown(id))).transpose()?;
+        Chosen::announced(codec, options, document.as_deref()).map_err(failed)
+    }
+
+    fn listed_codec(&self, name: &str, options: &str) -> Result<(&'static dyn Codec, Options), NodeError> {
         let found = match name {
             crate::wire::AUTO => self.codecs.first(),
             name => self.codecs.iter().find(|codec| codec.name() == name),

@@ -13,9 +13,10 @@ use polywire_core::{
 
 use super::{Inner, Route, Source, incoming::Incoming};
 use crate::{
+    delta::Requests,
     engine::{
-        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Port, Sent, Sink, inproc::Loopback,
-        next_link_id,
+        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Sent, Sink,
+        inproc::Loopback, next_link_id,
     },
     events::NodeEvent,
 };
@@ -24,6 +25,8 @@ use crate::{
 pub(crate) struct PortEntry {
     node: Weak<Inner>,
     endpoint: String,
+    /// Nothing is lost on the way, or dropped to make room, as long as peers take it.
+    keeps_all: bool,
     port: OnceLock<Arc<dyn Port>>,
     /// From publishers here to subscribers here.
     loopback: OnceLock<(LinkId, Loopback)>,
@@ -45,6 +48,8 @@ struct AllAnswers {
 struct Answers {
     topic: String,
     by_link: BTreeMap<LinkId, Answer>,
+    /// For key frames.
+    requests: Requests,
     /// Refusals that came before the topic was noted.
     early: Vec<(String, String)>,
 }
@@ -59,6 +64,7 @@ impl PortEntry {
         let entry = Arc::new(PortEntry {
             node: Arc::downgrade(node),
             endpoint: format!("{}/{address}", engine.name()),
+            keeps_all: keeps_all(engine, local),
             port: OnceLock::new(),
             loopback: OnceLock::new(),
             routes: Mutex::default(),
@@ -116,6 +122,16 @@ impl PortEntry {
             loopback.announce(channel, start, announcement);
         }
         Ok(channel)
+    }
+
+    /// What asks for key frames on a channel of ours.
+    pub(crate) fn key_requests(&self, channel: ChannelId) -> Requests {
+        lock(&self.answers).by_channel.get(&channel).map(|known| known.requests.clone()).unwrap_or_default()
+    }
+
+    /// True where a chain of messages has no gaps, as a rule.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.keeps_all
     }
 
     pub(crate) fn retire(&self, channel: ChannelId) {
@@ -212,7 +228,11 @@ impl PortEntry {
                 return;
             }
             let known = answers.by_channel.entry(channel).or_default();
-            known.by_link.insert(link, answer.clone());
+            let before = known.by_link.get(&link);
+            if *answer == Answer::Renew || (answer.accepts() && !before.is_some_and(Answer::accepts)) {
+                known.requests.ask();
+            }
+            known.by_link.insert(link, answer.lasting(before));
             match answer.reason() {
                 Some(reason) if known.topic.is_empty() => {
                     known.early.push((peer.into(), reason.into()));
@@ -247,6 +267,11 @@ impl PortEntry {
         }
         self.answered.notify_all();
     }
+}
+
+fn keeps_all(engine: &dyn Engine, local: &Local) -> bool {
+    let properties = engine.properties();
+    properties.reliable && properties.ordered && matches!(local.options.overflow, Overflow::Block { .. })
 }
 
 /// The engine's way to the node; does not keep it alive.

@@ -15,8 +15,8 @@ use crate::{
     },
     layout::{Kind, Scalar},
     program::{
-        Arm, Block, FaultKind, MemberDialect, MemberTable, Op, OpKind, Order, PathId, Place, Segment, Source,
-        SymbolTable, TextForm, Wire,
+        Arm, Block, FaultKind, Lead, LeadTag, MemberDialect, MemberTable, Op, OpKind, Order, PathId, Place, Segment,
+        Source, SymbolTable, TextForm, Wire,
     },
     schema::{DefId, DefKind, Type},
 };
@@ -172,7 +172,7 @@ impl Decode<'_> {
 pub(super) fn wrapped(root: Block) -> Block {
     let op = |kind| Op { path: PathId(0), kind };
     let absent = Block(vec![op(OpKind::Fail(FaultKind::MissingMember))]);
-    let arm = Arm { key: member_key(0, &terminated(VALUE)), body: root, absent };
+    let arm = Arm { key: member_key(0, &terminated(VALUE)), lead: None, body: root, absent };
     Block(vec![op(members_op(&marks::MEMBERS, vec![arm]))])
 }
 
@@ -183,10 +183,11 @@ fn members_op(dialect: &'static MemberDialect, arms: Vec<Arm>) -> OpKind {
 
 fn arm(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Arm, LowerError> {
     let key = member_key(0, &terminated(&member.writer.name));
+    let lead = Some(Lead { tag: LeadTag::Byte, ..Lead::new(&key.name) });
     let value = walk.block(|walk| walk.member(member))?;
     if !member.writer.optional {
         let absent = walk.block(|walk| walk.missing(member))?;
-        return Ok(Arm { key, body: value, absent });
+        return Ok(Arm { key, lead, body: value, absent });
     }
     let absent = walk.block(|walk| walk.absent(member))?;
     let then = absent.clone();
@@ -195,7 +196,7 @@ fn arm(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Arm, LowerErr
         walk.emit(OpKind::If { then, otherwise: value });
         Ok(())
     })?;
-    Ok(Arm { key, body, absent })
+    Ok(Arm { key, lead, body, absent })
 }
 
 /// The value of a union's case, which its member's name introduces.
@@ -206,7 +207,7 @@ fn case(walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>) -> Result<(), LowerError> 
         Ok(())
     })?;
     let key = member_key(0, &terminated(&case.member.name));
-    walk.emit(members_op(&marks::CASE, vec![Arm { key, body, absent }]));
+    walk.emit(members_op(&marks::CASE, vec![Arm { key, lead: None, body, absent }]));
     Ok(())
 }
 

@@ -86,7 +86,7 @@ impl Form {
     }
 
     /// True if the value decides on the kind.
-    pub fn kind_varies(self) -> bool {
+    pub(super) fn kind_varies(self) -> bool {
         matches!(self, Form::Unsigned64 | Form::Char16)
     }
 

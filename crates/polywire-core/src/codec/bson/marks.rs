@@ -17,6 +17,7 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     after: nothing,
     skip,
     refuse_duplicates: true,
+    ending: None,
 };
 
 /// The member of a union's case among what else its document holds, which [`DOCUMENT`] opened.
@@ -27,6 +28,7 @@ pub(super) static CASE: MemberDialect = MemberDialect {
     after: nothing,
     skip,
     refuse_duplicates: true,
+    ending: None,
 };
 
 /// A document of elements whose names are indices.

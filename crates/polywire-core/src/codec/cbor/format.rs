@@ -2,8 +2,8 @@
 
 use super::{half, sort};
 use crate::{
-    codec::lower::kinds::{self, Extent, Format as _, Head, Marks, OPEN, fixed, skip_items},
-    program::{FaultKind, Input, Output, Status},
+    codec::lower::kinds::{self, Extent, Format as _, Head, Marks, OPEN, fixed, marked, skip_items},
+    program::{FaultKind, Input, Output, Status, kernel::Room},
 };
 
 pub(super) struct Format;
@@ -109,16 +109,15 @@ impl kinds::Format for Format {
     }
 
     #[inline]
-    fn put_unsigned(output: &mut Output<'_>, value: u64) -> Status {
-        put_head(output, UNSIGNED, value)
+    fn unsigned(room: &mut Room, value: u64) -> usize {
+        number(room, UNSIGNED, value)
     }
 
     #[inline]
-    fn put_signed(output: &mut Output<'_>, value: i64) -> Status {
-        match value {
-            0.. => put_head(output, UNSIGNED, value as u64),
-            _ => put_head(output, NEGATIVE, !value as u64),
-        }
+    fn signed(room: &mut Room, value: i64) -> usize {
+        // The sign alone says which of the two it is.
+        let negative = value >> 63;
+        number(room, NEGATIVE & negative as u8, (value ^ negative) as u64)
     }
 
     fn put_text(output: &mut Output<'_>, text: &str) -> Status {
@@ -284,6 +283,19 @@ fn head(major: u8, argument: u64) -> (u64, usize) {
         24..0x100 => (major | 24 | argument << 8, 2),
         0x100..0x1_0000 => (major | 25 | u64::from((argument as u16).swap_bytes()) << 8, 3),
         _ => (major | 26 | u64::from((argument as u32).swap_bytes()) << 8, 5),
+    }
+}
+
+/// A head alone.
+#[inline(always)]
+fn number(room: &mut Room, major: u8, value: u64) -> usize {
+    let first = major << 5;
+    match value {
+        0..24 => marked(room, first | value as u8, 0, 1) - 1,
+        24..0x100 => marked(room, first | 24, value, 1),
+        0x100..0x1_0000 => marked(room, first | 25, value, 2),
+        0x1_0000..0x1_0000_0000 => marked(room, first | 26, value, 4),
+        _ => marked(room, first | 27, value, 8),
     }
 }
 

@@ -62,6 +62,22 @@ impl<T: Message> KeyHasher<T> {
 }
 
 /// Makes the key hashes of records of one shape.
+///
+/// ```
+/// use polywire_core::codec::cdr::{CDR, key::DynKeyHasher};
+/// use polywire_core::layout::{Record, Shape};
+/// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
+///
+/// let mut types = SchemaBuilder::new();
+/// let id = Member { key: true, ..Member::new("id", Type::Uint32) };
+/// let pump = types.add(Def::structure("Pump", vec![id, Member::new("bar", Type::Float64)]));
+/// let shape = Shape::of(&types.finish(Type::Def(pump))?)?;
+/// let mut hasher = DynKeyHasher::new(&CDR, &shape)?.expect("it has a key");
+/// let hash = hasher.hash(&Record::from_json(&shape, r#"{"id": 7, "bar": 2.5}"#)?)?;
+/// // A short key is its own hash: big-endian CDR, filled with zeros.
+/// assert_eq!(hash, [0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+/// # Ok::<(), Box<dyn core::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct DynKeyHasher {
     encoder: DynEncoder,

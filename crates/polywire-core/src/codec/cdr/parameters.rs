@@ -97,12 +97,12 @@ by_order! {
     };
     /// The parameters of a mutable type of XCDR1, and the end of their list.
     parameter_list: MemberDialect {
-        name: "parameters", refuse_duplicates: true, begin: begin_members, after: leave_element, skip: leave_element;
+        name: "parameters", refuse_duplicates: true, ending: None, begin: begin_members, after: leave_element, skip: leave_element;
         next = next_parameter
     };
     /// The members of a mutable type of XCDR2, up to the end of its DHEADER.
     member_list: MemberDialect {
-        name: "members", refuse_duplicates: true, begin: begin_members, after: leave_element, skip: leave_element;
+        name: "members", refuse_duplicates: true, ending: None, begin: begin_members, after: leave_element, skip: leave_element;
         next = next_member
     };
     /// True if the optional of a plain type of XCDR1 is there. Moves nothing.

@@ -42,7 +42,8 @@ pub(super) fn bind(set: &TemplateSet, schema: &Schema, policy: Policy) -> Bound<
     };
     let (root, id) = match names::message(set, schema) {
         Some(template) => {
-            let number = template.id.ok_or_else(|| binder.wrong("the template has no id"))?;
+            let missing = || format!("the template '{}' has no id, by which messages name it", template.name);
+            let number = template.id.ok_or_else(|| LowerError::Option(missing()))?;
             (binder.message(template)?, Some((number, id)))
         }
         None => (binder.any(schema.root())?, None),

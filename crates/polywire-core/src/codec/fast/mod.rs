@@ -28,7 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use alloc::{format, sync::Arc};
+use alloc::{format, sync::Arc, vec::Vec};
 
 use super::{
     Codec, LowerError, OptionSpec, Options, Properties,
@@ -44,6 +44,7 @@ mod bind;
 mod decode;
 mod derive;
 mod encode;
+pub mod framing;
 mod learn;
 mod lowering;
 mod names;
@@ -64,11 +65,28 @@ pub struct Fast {
     templates: Option<Arc<TemplateSet>>,
 }
 
-static OPTIONS: &[OptionSpec] = &[OptionSpec {
-    name: "deviations",
-    values: &["reject", "report", "ignore"],
-    help: "what happens to deviations that the specification calls reportable, R1 to R9: refused (default), noted, or let pass",
-}];
+static OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "deviations",
+        values: &["reject", "report", "ignore"],
+        help: "what happens to deviations that the specification calls reportable, R1 to R9: refused (default), noted, or let pass",
+    },
+    OptionSpec {
+        name: "mode",
+        values: &["chained", "anchored"],
+        help: "what a topic's messages refer to: the one before (default where nothing gets lost), or the last key frame (default elsewhere)",
+    },
+    OptionSpec {
+        name: "key",
+        values: &["N"],
+        help: "a topic's messages from one key frame to the next: 100 (default); 0 for key frames on request alone",
+    },
+    OptionSpec {
+        name: "template",
+        values: &["FILE"],
+        help: "templates in XML instead of those derived from the type (default); a topic's subscribers fetch them",
+    },
+];
 
 static PROPERTIES: Properties = Properties {
     summary: "what changes, and nothing else: market data's format for thin links",
@@ -100,6 +118,10 @@ impl Fast {
     }
 
     fn plans(&self, options: &Options, schema: &Schema) -> Result<plan::Plans, LowerError> {
+        if let Some(file) = options.value("template") {
+            let reason = format!("the template file '{file}' was not read: give its text to Codec::configured");
+            return Err(LowerError::Option(reason));
+        }
         let policy = match options.value("deviations") {
             None | Some("reject") => Policy::Reject,
             Some("report") => Policy::Report,
@@ -141,6 +163,17 @@ impl Codec for Fast {
 
     fn options(&self) -> &'static [OptionSpec] {
         OPTIONS
+    }
+
+    fn configuration(&self) -> Option<Vec<u8>> {
+        self.templates.as_ref().map(|templates| templates.to_xml().into_bytes())
+    }
+
+    fn configured(&self, document: &[u8]) -> Result<Arc<dyn Codec>, LowerError> {
+        let wrong = |what: &dyn core::fmt::Display| LowerError::Option(format!("the templates cannot be used: {what}"));
+        let xml = core::str::from_utf8(document).map_err(|error| wrong(&error))?;
+        let templates = TemplateSet::parse(xml).map_err(|error| wrong(&error))?;
+        Ok(Arc::new(Fast::new(templates)))
     }
 
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {

@@ -125,6 +125,20 @@ impl Record {
     }
 
     /// The value as JSON under options of the codec `json`.
+    ///
+    /// ```
+    /// use polywire_core::codec::json::JsonError;
+    /// use polywire_core::layout::{Record, Shape};
+    /// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
+    /// # let mut types = SchemaBuilder::new();
+    /// # let counter = types.add(Def::structure("Counter", vec![Member::new("ticks", Type::Uint64)]));
+    /// # let shape = Shape::of(&types.finish(Type::Def(counter))?)?;
+    /// // `shape` is of struct Counter { uint64 ticks; };
+    /// let record = Record::from_json(&shape, r#"{"ticks": 9007199254740993}"#)?;
+    /// assert_eq!(record.to_json_with(&"int64=string".parse()?)?, r#"{"ticks":"9007199254740993"}"#);
+    /// assert!(matches!(Record::from_json(&shape, r#"{"ticks": -1}"#), Err(JsonError::Codec(_))));
+    /// # Ok::<(), Box<dyn core::error::Error>>(())
+    /// ```
     pub fn to_json_with(&self, options: &Options) -> Result<String, JsonError> {
         let encoder = DynEncoder::with_backend(&JSON, options, self.shape(), Backend::Interpreter)?;
         let mut bytes = Vec::new();
@@ -158,6 +172,13 @@ pub fn validate(bytes: &[u8]) -> Result<(), CodecError> {
 }
 
 /// [`validate`] with other limits.
+///
+/// ```
+/// use polywire_core::{codec::json::validate_within, program::Limits};
+/// let flat = Limits { depth: 2, ..Limits::default() };
+/// assert!(validate_within(b"[[1]]", &flat).is_ok());
+/// assert!(validate_within(b"[[[1]]]", &flat).is_err());
+/// ```
 pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
     let mut input = Input::new(bytes, limits);
     let mut status = match bytes.len() > limits.message_bytes {

@@ -1,8 +1,8 @@
 //! Heads of MessagePack values.
 
 use crate::{
-    codec::lower::kinds::{self, Extent, Head, Marks, fixed, skip_items},
-    program::{FaultKind, Input, Limits, Output, Status, io::CodecError},
+    codec::lower::kinds::{self, Extent, Head, Marks, fixed, marked, skip_items},
+    program::{FaultKind, Input, Limits, Output, Status, io::CodecError, kernel::Room},
 };
 
 pub(super) struct Format;
@@ -96,25 +96,25 @@ impl kinds::Format for Format {
     }
 
     #[inline]
-    fn put_unsigned(output: &mut Output<'_>, value: u64) -> Status {
+    fn unsigned(room: &mut Room, value: u64) -> usize {
         match value {
-            0..0x80 => output.put_word(value, 1),
-            0x80..0x100 => output.put_word(0xCC | value << 8, 2),
-            0x100..0x1_0000 => output.put_word(0xCD | u64::from((value as u16).swap_bytes()) << 8, 3),
-            0x1_0000..0x1_0000_0000 => output.put_word(0xCE | u64::from((value as u32).swap_bytes()) << 8, 5),
-            _ => long(output, 0xCF, value),
+            0..0x80 => marked(room, value as u8, 0, 1) - 1,
+            0x80..0x100 => marked(room, 0xCC, value, 1),
+            0x100..0x1_0000 => marked(room, 0xCD, value, 2),
+            0x1_0000..0x1_0000_0000 => marked(room, 0xCE, value, 4),
+            _ => marked(room, 0xCF, value, 8),
         }
     }
 
     #[inline]
-    fn put_signed(output: &mut Output<'_>, value: i64) -> Status {
+    fn signed(room: &mut Room, value: i64) -> usize {
         match value {
-            0.. => Format::put_unsigned(output, value as u64),
-            -0x20.. => output.put_word(value as u64, 1),
-            -0x80.. => output.put_word(0xD0 | (value as u64) << 8, 2),
-            -0x8000.. => output.put_word(0xD1 | u64::from((value as u16).swap_bytes()) << 8, 3),
-            -0x8000_0000.. => output.put_word(0xD2 | u64::from((value as u32).swap_bytes()) << 8, 5),
-            _ => long(output, 0xD3, value as u64),
+            0.. => Format::unsigned(room, value as u64),
+            -0x20.. => marked(room, value as u8, 0, 1) - 1,
+            -0x80.. => marked(room, 0xD0, value as u64, 1),
+            -0x8000.. => marked(room, 0xD1, value as u64, 2),
+            -0x8000_0000.. => marked(room, 0xD2, value as u64, 4),
+            _ => marked(room, 0xD3, value as u64, 8),
         }
     }
 

@@ -6,7 +6,7 @@ use core::{cell::Cell, str};
 use super::{
     encode::is_key,
     get,
-    kinds::{Form, field_numbers},
+    kinds::{Form, field_numbers, tag},
     marks::{self, Again, MAX_NOTED},
     put, repeated,
 };
@@ -14,8 +14,8 @@ use crate::{
     codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn},
     layout::{Kind, Scalar},
     program::{
-        Arm, Block, FaultKind, MemberKey, MemberTable, Op, OpKind, Overflow, PathId, Place, SliceKernel, Source,
-        SymbolTable, TextForm, Wire,
+        Arm, Block, FaultKind, Lead, LeadTag, MemberKey, MemberTable, Op, OpKind, Overflow, PathId, Place, SliceKernel,
+        Source, SymbolTable, TextForm, Wire,
     },
     schema::{DefId, DefKind, Schema, Type},
 };
@@ -49,12 +49,12 @@ impl DecodeDialect for Decode<'_> {
             return walk.store(ty, wire, slot);
         }
         let kernel = match Form::of_scalar(wire) {
-            Form::Bool => &put::BOOL,
-            Form::Signed => &put::SIGNED,
+            Form::Bool => &get::BOOL,
+            Form::Signed => &get::SIGNED,
             Form::Single => &get::SINGLE,
             Form::Double => &get::DOUBLE,
             Form::Quad => &get::QUAD,
-            _ => &put::UNSIGNED,
+            _ => &get::UNSIGNED,
         };
         unless_sunk(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
     }
@@ -64,7 +64,7 @@ impl DecodeDialect for Decode<'_> {
             walk.emit(OpKind::Const(wire, 0));
             return walk.store(&Type::Def(id), wire, slot);
         }
-        unless_sunk(walk, slot, |walk| walk.get(&Type::Def(id), Wire::Kernel(&put::ENUM), slot))
+        unless_sunk(walk, slot, |walk| walk.get(&Type::Def(id), Wire::Kernel(&get::ENUM), slot))
     }
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
@@ -120,14 +120,21 @@ impl DecodeDialect for Decode<'_> {
                 _ => Again::Replaces,
             };
             let key = marks::noted(number, noted, again);
-            noted += usize::from(again != Again::Replaces);
+            let note = (again != Again::Replaces).then_some(noted as u8);
+            noted += usize::from(note.is_some());
             if noted > MAX_NOTED {
                 return Err(walk.unsupported("a message of more than 192 repeated fields and messages"));
             }
-            arms.push(self.arm(walk, member, key, form)?);
+            let lead = Lead { tag: LeadTag::Is(number << 3 | form.wire_type()), note, ..Lead::new(&tag(number, form)) };
+            arms.push(Arm { lead: Some(lead), ..self.arm(walk, member, key, form)? });
             if let Again::Arm(_) = again {
                 let body = walk.block(|walk| self.member(walk, member, form, From::MoreElements))?;
-                more.push(Arm { key: MemberKey { id: 0, name: [].into() }, body, absent: Block::default() });
+                more.push(Arm {
+                    key: MemberKey { id: 0, name: [].into() },
+                    lead: None,
+                    body,
+                    absent: Block::default(),
+                });
             }
         }
         arms.extend(more);
@@ -157,7 +164,7 @@ impl DecodeDialect for Decode<'_> {
             })?;
             let merges = form == Form::Message || form.is_repeated();
             let again = if merges && case.slot.place != Place::Sink { Again::Refused } else { Again::Replaces };
-            emit_fields(walk, vec![Arm { key: marks::noted(number, 0, again), body, absent }]);
+            emit_fields(walk, vec![Arm { key: marks::noted(number, 0, again), lead: None, body, absent }]);
             Ok(())
         })
     }
@@ -178,10 +185,10 @@ impl<'a> Decode<'a> {
     }
 
     /// The program of a root that is no message by itself.
-    pub fn wrapped_root(&self, root: Block) -> Block {
+    pub(super) fn wrapped_root(&self, root: Block) -> Block {
         let key = marks::noted(1, 0, Again::Replaces);
         let absent = Block(vec![op(OpKind::Fail(FaultKind::MissingMember))]);
-        message_root(Block(vec![op(fields(vec![Arm { key, body: root, absent }]))]))
+        message_root(Block(vec![op(fields(vec![Arm { key, lead: None, body: root, absent }]))]))
     }
 
     fn arm(
@@ -199,7 +206,7 @@ impl<'a> Decode<'a> {
             self.member(walk, member, form, from)
         })?;
         let absent = walk.block(|walk| self.absent(walk, member, form))?;
-        Ok(Arm { key, body, absent })
+        Ok(Arm { key, lead: None, body, absent })
     }
 
     fn member(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>, form: Form, from: From) -> Lowered {
@@ -262,11 +269,16 @@ impl<'a> Decode<'a> {
             Ok(())
         })?;
         let again = if is_array { Again::Refused } else { Again::Arm(1) };
-        let mut arms = vec![Arm { key: marks::noted(1, 0, again), body: first, absent }];
+        let mut arms = vec![Arm { key: marks::noted(1, 0, again), lead: None, body: first, absent }];
         if !is_array {
             self.next.set(From::MoreElements);
             let more = walk.block(|walk| fields(self, walk))?;
-            arms.push(Arm { key: MemberKey { id: 0, name: [].into() }, body: more, absent: Block::default() });
+            arms.push(Arm {
+                key: MemberKey { id: 0, name: [].into() },
+                lead: None,
+                body: more,
+                absent: Block::default(),
+            });
         }
         let body = walk.block(|walk| {
             emit_fields(walk, arms);
@@ -335,7 +347,7 @@ impl<'a> Decode<'a> {
             })?;
             let merges = form == Form::Message || form.is_repeated();
             let again = if merges { Again::Refused } else { Again::Replaces };
-            emit_fields(walk, vec![Arm { key: marks::noted(number, 0, again), body, absent }]);
+            emit_fields(walk, vec![Arm { key: marks::noted(number, 0, again), lead: None, body, absent }]);
             Ok(())
         };
         let (key, value) = walk.entry(

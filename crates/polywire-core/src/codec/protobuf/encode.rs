@@ -1,6 +1,6 @@
 //! Lowering for encoding.
 
-use alloc::{boxed::Box, sync::Arc, vec};
+use alloc::{boxed::Box, vec};
 use core::cell::Cell;
 
 use super::{
@@ -11,9 +11,7 @@ use super::{
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
     layout::{Kind, Scalar},
-    program::{
-        Block, OpKind, Order, Overflow, Place, ScalarKernel, Segment, SliceKernel, Source, SymbolKernel, TextForm, Wire,
-    },
+    program::{Block, BriefKernel, OpKind, Order, Overflow, Place, Segment, SliceKernel, Source, TextForm, Wire},
     schema::{Case, DefId, Schema, Type},
 };
 
@@ -42,16 +40,13 @@ impl EncodeDialect for Encode<'_> {
         let form = Form::of_scalar(wire);
         match (self.next.get(), form) {
             (Field::Unless(number), Form::Unsigned | Form::Bool) => {
-                unless_zero(walk, place, &put::FIELD_UNSIGNED, number, form)
+                put_brief(walk, place, &put::FIELD_UNSIGNED, &tag(number, form))
             }
-            (Field::Unless(number), Form::Signed) => unless_zero(walk, place, &put::FIELD_SIGNED, number, form),
-            (Field::Unless(number), Form::Single) => unless_zero(walk, place, &put::FIELD_SINGLE, number, form),
-            (Field::Unless(number), Form::Double) => unless_zero(walk, place, &put::FIELD_DOUBLE, number, form),
-            (Field::Unless(number) | Field::Always(number), _) => {
-                literal(walk, &tag(number, form));
-                bare(walk, form, wire, place)
-            }
-            (Field::Bare, _) => bare(walk, form, wire, place),
+            (Field::Unless(number), Form::Signed) => put_brief(walk, place, &put::FIELD_SIGNED, &tag(number, form)),
+            (Field::Unless(number), Form::Single) => put_brief(walk, place, &put::FIELD_SINGLE, &tag(number, form)),
+            (Field::Unless(number), Form::Double) => put_brief(walk, place, &put::FIELD_DOUBLE, &tag(number, form)),
+            (Field::Unless(number) | Field::Always(number), _) => tagged(walk, &tag(number, form), form, wire, place),
+            (Field::Bare, _) => tagged(walk, &[], form, wire, place),
         }
     }
 
@@ -61,12 +56,11 @@ impl EncodeDialect for Encode<'_> {
             _ => false,
         };
         match self.next.get() {
-            Field::Unless(number) if has_zero => unless_enum_zero(walk, place, number),
+            Field::Unless(number) if has_zero => put_brief(walk, place, &put::FIELD_ENUM, &tag(number, Form::Enum)),
             Field::Unless(number) | Field::Always(number) => {
-                literal(walk, &tag(number, Form::Enum));
-                put_kernel(walk, place, &put::ENUM)
+                put_brief(walk, place, &put::ENUM, &tag(number, Form::Enum))
             }
-            Field::Bare => put_kernel(walk, place, &put::ENUM),
+            Field::Bare => put_brief(walk, place, &put::ENUM, &[]),
         }
     }
 
@@ -128,7 +122,7 @@ impl EncodeDialect for Encode<'_> {
             return Err(walk.unsupported(NO_KEY));
         }
         self.repeated(walk, |dialect, walk, number| {
-            let head = put::tag_table(&tag(number, Form::Message)).iter().next().map_or(0, |(word, _)| word as u64);
+            let head = put::tag_word(&tag(number, Form::Message));
             let (key, value) = walk.entry(
                 place,
                 |walk, place| {
@@ -298,42 +292,13 @@ fn slice(walk: &EncodeWalk<'_>, schema: &Schema, ty: &Type, place: Place) -> Opt
     }
 }
 
-fn unless_zero(
-    walk: &mut EncodeWalk<'_>,
-    place: Place,
-    kernel: &'static SymbolKernel,
-    number: u32,
-    form: Form,
-) -> Lowered {
-    walk.emit(OpKind::Load(place));
-    if walk.memory_scalar(place)? != kernel.scalar {
-        walk.emit(OpKind::Convert(kernel.scalar));
-    }
-    walk.emit(OpKind::Put(Wire::Symbol(kernel, Arc::new(put::tag_table(&tag(number, form))))));
-    Ok(())
-}
-
-fn unless_enum_zero(walk: &mut EncodeWalk<'_>, place: Place, number: u32) -> Lowered {
-    walk.emit(OpKind::Load(place));
-    if walk.memory_scalar(place)? != Scalar::I64 {
-        walk.emit(OpKind::Convert(Scalar::I64));
-    }
-    let otherwise = walk.block(|walk| {
-        literal(walk, &tag(number, Form::Enum));
-        walk.emit(OpKind::Put(Wire::Kernel(&put::ENUM)));
-        Ok(())
-    })?;
-    walk.emit(OpKind::Switch { arms: vec![(vec![0], Block::default())], otherwise });
-    Ok(())
-}
-
-/// A scalar without its tag.
-fn bare(walk: &mut EncodeWalk<'_>, form: Form, wire: Scalar, place: Place) -> Lowered {
+/// A scalar behind these bytes of a tag.
+fn tagged(walk: &mut EncodeWalk<'_>, tag: &[u8], form: Form, wire: Scalar, place: Place) -> Lowered {
     let kernel = match form {
-        Form::Bool => &put::BOOL,
+        Form::Bool | Form::Unsigned => &put::UNSIGNED,
         Form::Signed => &put::SIGNED,
-        Form::Unsigned => &put::UNSIGNED,
         _ => {
+            literal(walk, tag);
             if form == Form::Quad {
                 literal(walk, &[16]);
             }
@@ -343,15 +308,15 @@ fn bare(walk: &mut EncodeWalk<'_>, form: Form, wire: Scalar, place: Place) -> Lo
             return Ok(());
         }
     };
-    put_kernel(walk, place, kernel)
+    put_brief(walk, place, kernel, tag)
 }
 
-fn put_kernel(walk: &mut EncodeWalk<'_>, place: Place, kernel: &'static ScalarKernel) -> Lowered {
+fn put_brief(walk: &mut EncodeWalk<'_>, place: Place, kernel: &'static BriefKernel, tag: &[u8]) -> Lowered {
     walk.emit(OpKind::Load(place));
     if walk.memory_scalar(place)? != kernel.scalar {
         walk.emit(OpKind::Convert(kernel.scalar));
     }
-    walk.emit(OpKind::Put(Wire::Kernel(kernel)));
+    walk.emit(OpKind::Put(Wire::Brief(kernel, put::tag_word(tag))));
     Ok(())
 }
 
@@ -373,8 +338,8 @@ fn discriminator(walk: &mut EncodeWalk<'_>, case: &Case) -> Lowered {
 }
 
 fn put_discriminator(walk: &mut EncodeWalk<'_>) {
-    literal(walk, &tag(DISCRIMINATOR_NUMBER, Form::Signed));
-    walk.emit(OpKind::Put(Wire::Kernel(&put::SIGNED)));
+    let tag = tag(DISCRIMINATOR_NUMBER, Form::Signed);
+    walk.emit(OpKind::Put(Wire::Brief(&put::SIGNED, put::tag_word(&tag))));
 }
 
 fn literal(walk: &mut EncodeWalk<'_>, bytes: &[u8]) {

@@ -3,6 +3,7 @@
 use alloc::string::String;
 
 use super::kinds::{END_GROUP, FIXED32, FIXED64, LENGTH, START_GROUP, VARINT};
+use super::varint::gather;
 use crate::{
     layout::Scalar,
     program::{
@@ -12,6 +13,14 @@ use crate::{
 
 type Read<T = ()> = Result<T, Status>;
 
+pub(super) static BOOL: ScalarKernel =
+    ScalarKernel { name: "bool", scalar: Scalar::Bool, get: boolean, put: not_written, wide: None };
+pub(super) static UNSIGNED: ScalarKernel =
+    ScalarKernel { name: "varint", scalar: Scalar::U64, get: unsigned, put: not_written, wide: None };
+pub(super) static SIGNED: ScalarKernel =
+    ScalarKernel { name: "zigzag", scalar: Scalar::I64, get: signed, put: not_written, wide: None };
+pub(super) static ENUM: ScalarKernel =
+    ScalarKernel { name: "enum", scalar: Scalar::I64, get: enumeration, put: not_written, wide: None };
 pub(super) static SINGLE: ScalarKernel =
     ScalarKernel { name: "single", scalar: Scalar::F32, get: single, put: not_written, wide: None };
 pub(super) static DOUBLE: ScalarKernel =
@@ -27,22 +36,39 @@ pub(super) static TEXT: TextKernel = TextKernel { name: "text", get: text, put: 
 /// Passes over a value.
 pub(super) static SKIP: ActionKernel = ActionKernel { name: "skip", get: skip_action, put: put_no_action };
 
-/// A varint, of which nearly all have one or two bytes.
+/// A varint.
 #[inline(always)]
 pub(super) fn varint(input: &mut Input<'_>) -> Read<u64> {
-    match input.rest() {
-        [byte @ 0..0x80, ..] => {
-            input.seek(input.position() + 1);
-            Ok(u64::from(*byte))
+    let rest = input.rest();
+    if let [byte @ 0..0x80, ..] = rest {
+        input.seek(input.position() + 1);
+        return Ok(u64::from(*byte));
+    }
+    match next_bytes(input).and_then(gather) {
+        Some((value, len)) => {
+            input.seek(input.position() + len);
+            Ok(value)
         }
-        [low, high @ 0..0x80, ..] => {
-            input.seek(input.position() + 2);
-            Ok(u64::from(*low & 0x7F) | u64::from(*high) << 7)
-        }
-        _ => long_varint(input),
+        None => long_varint(input),
     }
 }
 
+/// The next eight bytes; where there are fewer, others follow that end no varint.
+#[inline(always)]
+fn next_bytes(input: &Input<'_>) -> Option<[u8; 8]> {
+    let rest = input.rest();
+    if let Some(bytes) = rest.first_chunk() {
+        return Some(*bytes);
+    }
+    // The eight bytes in front of the end, without those that were read.
+    let bytes = input.message().get(..input.end())?.last_chunk()?;
+    let read = 64 - 8 * rest.len() as u32;
+    let word = u64::from_le_bytes(*bytes).checked_shr(read)?;
+    Some((word | !(u64::MAX >> read)).to_le_bytes())
+}
+
+/// One of nine or ten bytes, or near the end.
+#[cold]
 fn long_varint(input: &mut Input<'_>) -> Read<u64> {
     let mut value = 0u64;
     let rest = input.rest();

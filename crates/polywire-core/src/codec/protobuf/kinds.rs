@@ -17,6 +17,17 @@ const RESERVED: core::ops::RangeInclusive<u32> = 19_000..=19_999;
 
 /// The numbers of a structure's members, those of its bases first, or of a union's cases: the member's `@id` where it has one of its own
 /// that Protobuf allows; the others get, in order, the least numbers that are left. A union's numbers begin behind its discriminator's.
+///
+/// ```
+/// use polywire_core::codec::protobuf::field_numbers;
+/// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
+/// # let mut types = SchemaBuilder::new();
+/// let second = Member { explicit_id: Some(1), ..Member::new("second", Type::Int32) };
+/// let pair = types.add(Def::structure("Pair", vec![Member::new("first", Type::Int32), second]));
+/// let schema = types.finish(Type::Def(pair))?;
+/// assert_eq!(field_numbers(&schema, pair), [2, 1]);
+/// # Ok::<(), Box<dyn core::error::Error>>(())
+/// ```
 pub fn field_numbers(schema: &Schema, id: DefId) -> Vec<u32> {
     let (members, mut next): (Vec<&Member>, u32) = match &schema.def(id).kind {
         DefKind::Union { cases, .. } => (cases.iter().map(|case| &case.member).collect(), DISCRIMINATOR_NUMBER + 1),
@@ -74,7 +85,7 @@ pub(super) enum Form {
 
 impl Form {
     /// Of a type.
-    pub fn of(schema: &Schema, ty: &Type) -> Form {
+    pub(super) fn of(schema: &Schema, ty: &Type) -> Form {
         match schema.resolve(ty) {
             Type::String { .. } | Type::WString { .. } => Form::Text,
             Type::Sequence { element, .. } | Type::Array { element, .. } if *schema.resolve(element) == Type::Octet => {
@@ -93,7 +104,7 @@ impl Form {
     }
 
     /// Of a number.
-    pub fn of_scalar(scalar: Scalar) -> Form {
+    pub(super) fn of_scalar(scalar: Scalar) -> Form {
         match scalar {
             Scalar::Bool => Form::Bool,
             Scalar::F32 => Form::Single,
@@ -105,7 +116,7 @@ impl Form {
     }
 
     /// The wire type that a tag says.
-    pub fn wire_type(self) -> u32 {
+    pub(super) fn wire_type(self) -> u32 {
         match self {
             Form::Bool | Form::Unsigned | Form::Signed | Form::Enum => VARINT,
             Form::Single => FIXED32,
@@ -115,12 +126,12 @@ impl Form {
     }
 
     /// Many of them may share one tag and length.
-    pub fn is_packed(self) -> bool {
+    pub(super) fn is_packed(self) -> bool {
         self.wire_type() != LENGTH
     }
 
     /// It is as many fields as it has elements, which needs a message around it where another such thing is around it.
-    pub fn is_repeated(self) -> bool {
+    pub(super) fn is_repeated(self) -> bool {
         matches!(self, Form::Sequence | Form::Array | Form::Map)
     }
 }

@@ -7,8 +7,8 @@ use super::{
 use crate::{
     layout::Scalar,
     program::{
-        ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberKey, MemberTable, Output, SequenceDialect, Status,
-        SymbolKernel, SymbolTable,
+        ActionKernel, Cursor, Ending, FaultKind, Input, MemberDialect, MemberKey, MemberTable, Output, SequenceDialect,
+        Status, SymbolKernel, SymbolTable,
     },
 };
 
@@ -22,6 +22,7 @@ pub(super) static FIELDS: MemberDialect = MemberDialect {
     after: nothing,
     skip: skip_field,
     refuse_duplicates: false,
+    ending: Some(Ending::Exhausted),
 };
 
 /// Fields that one message can have of those whose second coming is another thing than the first.

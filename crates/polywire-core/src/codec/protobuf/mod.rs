@@ -15,6 +15,7 @@ mod kinds;
 mod marks;
 mod put;
 mod repeated;
+mod varint;
 
 pub use kinds::{DISCRIMINATOR_NUMBER, field_numbers};
 

@@ -3,102 +3,86 @@
 use crate::{
     layout::Scalar,
     program::{
-        ActionKernel, Cursor, FaultKind, Input, Output, RegionDialect, ScalarKernel, SliceKernel, Status, SymbolKernel,
-        SymbolTable,
+        ActionKernel, Cursor, FaultKind, Input, Output, RegionDialect, SliceKernel, Status,
+        kernel::{BriefKernel, Room},
     },
 };
 
-use super::get;
+use super::{
+    get,
+    varint::{self, SHORT, spread},
+};
 
-/// Values without their tag. Those that read expect the tag in [`Input::tag`].
-pub(super) static BOOL: ScalarKernel =
-    ScalarKernel { name: "bool", scalar: Scalar::Bool, get: get::boolean, put: put_unsigned, wide: None };
-pub(super) static UNSIGNED: ScalarKernel =
-    ScalarKernel { name: "varint", scalar: Scalar::U64, get: get::unsigned, put: put_unsigned, wide: None };
-pub(super) static SIGNED: ScalarKernel =
-    ScalarKernel { name: "zigzag", scalar: Scalar::I64, get: get::signed, put: put_signed, wide: None };
-pub(super) static ENUM: ScalarKernel =
-    ScalarKernel { name: "enum", scalar: Scalar::I64, get: get::enumeration, put: put_unsigned, wide: None };
+/// Tag and value. The argument is what [`tag_word`] gives; of a value alone, no bytes.
+pub(super) static UNSIGNED: BriefKernel = BriefKernel { name: "varint", scalar: Scalar::U64, put: put_unsigned };
+pub(super) static SIGNED: BriefKernel = BriefKernel { name: "zigzag", scalar: Scalar::I64, put: put_signed };
+pub(super) static ENUM: BriefKernel = BriefKernel { name: "enum", scalar: Scalar::I64, put: put_unsigned };
 
-/// Tag and value, unless it is zero. The table has one number: the tag's bytes, and how many they are in the highest byte.
-pub(super) static FIELD_UNSIGNED: SymbolKernel = field("varint field", Scalar::U64, put_field_unsigned);
-pub(super) static FIELD_SIGNED: SymbolKernel = field("zigzag field", Scalar::I64, put_field_signed);
-pub(super) static FIELD_SINGLE: SymbolKernel = field("single field", Scalar::F32, put_field_single);
-pub(super) static FIELD_DOUBLE: SymbolKernel = field("double field", Scalar::F64, put_field_double);
+/// The same, unless the value is zero.
+pub(super) static FIELD_UNSIGNED: BriefKernel =
+    BriefKernel { name: "varint field", scalar: Scalar::U64, put: put_field_unsigned };
+pub(super) static FIELD_SIGNED: BriefKernel =
+    BriefKernel { name: "zigzag field", scalar: Scalar::I64, put: put_field_signed };
+pub(super) static FIELD_ENUM: BriefKernel =
+    BriefKernel { name: "enum field", scalar: Scalar::I64, put: put_field_unsigned };
+pub(super) static FIELD_SINGLE: BriefKernel =
+    BriefKernel { name: "single field", scalar: Scalar::F32, put: put_field_single };
+pub(super) static FIELD_DOUBLE: BriefKernel =
+    BriefKernel { name: "double field", scalar: Scalar::F64, put: put_field_double };
 
-const fn field(
-    name: &'static str,
-    scalar: Scalar,
-    put: extern "C" fn(&mut Output<'_>, &SymbolTable, u64) -> Status,
-) -> SymbolKernel {
-    SymbolKernel { name, scalar, get: no_symbol, put }
-}
-
-/// What fields of a tag are made with: see [`FIELD_UNSIGNED`].
-pub(super) fn tag_table(tag: &[u8]) -> SymbolTable {
+/// A tag's bytes, and in the highest byte how many they are.
+pub(super) fn tag_word(tag: &[u8]) -> u64 {
     let mut word = [0; 8];
     word.iter_mut().zip(tag).for_each(|(to, from)| *to = *from);
     word[7] = tag.len() as u8;
-    SymbolTable::new([(i64::from_le_bytes(word), "tag".into())], None)
+    u64::from_le_bytes(word)
 }
 
-/// The tag's bytes and their number.
+/// Tag and value, of so many bytes, which are at most fifteen together.
 #[inline(always)]
-fn tag_of(table: &SymbolTable) -> (u64, u32) {
-    let word = table.iter().next().map_or(0, |(word, _)| word as u64);
-    (word & 0xFF_FFFF_FFFF_FFFF, (word >> 56) as u32)
+fn put_field(room: &mut Room, tag: u64, value: u128, bytes: usize) -> usize {
+    let len = (tag >> 56) as usize;
+    let word = u128::from(tag & 0xFF_FFFF_FFFF_FFFF) | value.wrapping_shl(8 * len as u32);
+    room[0].write(word.to_le_bytes());
+    len + bytes
 }
 
-extern "C" fn put_field_unsigned(output: &mut Output<'_>, table: &SymbolTable, value: u64) -> Status {
-    let (tag, len) = tag_of(table);
+extern "C" fn put_unsigned(room: &mut Room, tag: u64, value: u64) -> usize {
     match value {
-        0 => Status::Ok,
-        // Tag and value in one go: they are at most eight bytes together where the value has three.
-        1..0x20_0000 => {
-            let (varint, bytes) = short_varint(value);
-            output.put_word(tag | varint << (8 * len), len as usize + bytes)
+        ..SHORT => {
+            let (word, bytes) = spread(value);
+            put_field(room, tag, word.into(), bytes)
         }
-        _ => match output.put_word(tag, len as usize) {
-            Status::Ok => put_varint(output, value),
-            failed => failed,
-        },
+        _ => put_long_field(room, tag, value),
     }
 }
 
-extern "C" fn put_field_signed(output: &mut Output<'_>, table: &SymbolTable, value: u64) -> Status {
-    put_field_unsigned(output, table, zigzag(value as i64))
+extern "C" fn put_signed(room: &mut Room, tag: u64, value: u64) -> usize {
+    put_unsigned(room, tag, zigzag(value as i64))
 }
 
-extern "C" fn put_field_single(output: &mut Output<'_>, table: &SymbolTable, bits: u64) -> Status {
-    let (tag, len) = tag_of(table);
-    match bits {
-        0 => Status::Ok,
-        _ => match output.put_word(tag, len as usize) {
-            Status::Ok => output.put_word(bits, 4),
-            failed => failed,
-        },
-    }
+extern "C" fn put_field_unsigned(room: &mut Room, tag: u64, value: u64) -> usize {
+    if value == 0 { 0 } else { put_unsigned(room, tag, value) }
 }
 
-extern "C" fn put_field_double(output: &mut Output<'_>, table: &SymbolTable, bits: u64) -> Status {
-    let (tag, len) = tag_of(table);
-    match bits {
-        0 => Status::Ok,
-        _ => match output.put_word(tag, len as usize) {
-            Status::Ok => output.put_word(bits, 8),
-            failed => failed,
-        },
-    }
+#[cold]
+fn put_long_field(room: &mut Room, tag: u64, value: u64) -> usize {
+    let (bytes, len) = varint::bytes(value);
+    let mut word = [0; 16];
+    word[..bytes.len()].copy_from_slice(&bytes);
+    put_field(room, tag, u128::from_le_bytes(word), len)
 }
 
-/// A varint of at most three bytes, and their number.
-#[inline(always)]
-fn short_varint(value: u64) -> (u64, usize) {
-    match value {
-        0..0x80 => (value, 1),
-        0x80..0x4000 => (value & 0x7F | 0x80 | value >> 7 << 8, 2),
-        _ => (value & 0x7F | 0x80 | (value >> 7 & 0x7F | 0x80) << 8 | value >> 14 << 16, 3),
-    }
+extern "C" fn put_field_signed(room: &mut Room, tag: u64, value: u64) -> usize {
+    put_field_unsigned(room, tag, zigzag(value as i64))
+}
+
+extern "C" fn put_field_single(room: &mut Room, tag: u64, bits: u64) -> usize {
+    if bits == 0 { 0 } else { put_field(room, tag, bits.into(), 4) }
+}
+
+extern "C" fn put_field_double(room: &mut Room, tag: u64, bits: u64) -> usize {
+    if bits == 0 { 0 } else { put_field(room, tag, bits.into(), 8) }
 }
 
 /// The small ones of either sign are small.
@@ -109,34 +93,12 @@ pub(super) fn zigzag(value: i64) -> u64 {
 
 #[inline(always)]
 pub(super) fn put_varint(output: &mut Output<'_>, value: u64) -> Status {
-    if value < 0x20_0000 {
-        let (word, bytes) = short_varint(value);
-        return output.put_word(word, bytes);
+    if value < SHORT {
+        let (word, len) = spread(value);
+        return output.put_word(word, len);
     }
-    let (bytes, len) = varint(value);
+    let (bytes, len) = varint::bytes(value);
     output.put(bytes.get(..len).unwrap_or(&bytes))
-}
-
-/// The bytes of a varint, and their number.
-pub(super) fn varint(mut value: u64) -> ([u8; 10], usize) {
-    let mut bytes = [0; 10];
-    for (i, byte) in bytes.iter_mut().enumerate() {
-        *byte = value as u8 & 0x7F;
-        value >>= 7;
-        if value == 0 {
-            return (bytes, i + 1);
-        }
-        *byte |= 0x80;
-    }
-    (bytes, 10)
-}
-
-extern "C" fn put_unsigned(output: &mut Output<'_>, value: u64) -> Status {
-    put_varint(output, value)
-}
-
-extern "C" fn put_signed(output: &mut Output<'_>, value: u64) -> Status {
-    put_varint(output, zigzag(value as i64))
 }
 
 /// Text or a sequence of octets behind its length.
@@ -200,7 +162,7 @@ pub(super) fn close(output: &mut Output<'_>, start: usize, room: usize) -> Statu
     if len > i32::MAX as usize {
         return output.fail(FaultKind::Unrepresentable, i32::MAX as u64, len as u64);
     }
-    let (head, head_len) = varint(len as u64);
+    let (head, head_len) = varint::bytes(len as u64);
     let end = start + head_len + len;
     if head_len > room && output.put_word(0, head_len - room) == Status::Failed {
         return Status::Failed;
@@ -213,7 +175,7 @@ pub(super) fn close(output: &mut Output<'_>, start: usize, room: usize) -> Statu
     Status::Ok
 }
 
-/// An entry of a map: the argument is its tag, as [`tag_table`] has it. Until its end is reached, eight bytes stand where its length is
+/// An entry of a map: the argument is its tag, as [`tag_word`] has it. Until its end is reached, eight bytes stand where its length is
 /// going to be: those of what [`Output::mark`] was.
 pub(super) static BEGIN_ENTRY: ActionKernel = ActionKernel { name: "entry", get: get_no_action, put: begin_entry };
 pub(super) static END_ENTRY: ActionKernel = ActionKernel { name: "entry's end", get: get_no_action, put: end_entry };
@@ -236,8 +198,4 @@ extern "C" fn end_entry(output: &mut Output<'_>, _: u64) -> Status {
 
 extern "C" fn get_no_action(_: &mut Input<'_>, _: u64) -> Status {
     Status::Ok
-}
-
-extern "C" fn no_symbol(input: &mut Input<'_>, _: &SymbolTable, _: &mut u64) -> Status {
-    input.fail(FaultKind::Unrepresentable, 0, 0)
 }

@@ -1,9 +1,9 @@
 //! Markers of UBJSON values.
 
 use crate::{
-    codec::lower::kinds::{self, Extent, Format as _, Head, Marks, OPEN, fixed, with_decimal},
+    codec::lower::kinds::{self, Extent, Format as _, Head, Marks, OPEN, fixed, marked, with_decimal},
     layout::Scalar,
-    program::{FaultKind, Input, Output, Status},
+    program::{FaultKind, Input, Output, Status, kernel::Room},
 };
 
 pub(super) struct Format;
@@ -99,33 +99,22 @@ impl kinds::Format for Format {
         Ok(true)
     }
 
-    fn put_unsigned(output: &mut Output<'_>, value: u64) -> Status {
+    #[inline]
+    fn unsigned(room: &mut Room, value: u64) -> usize {
         match i64::try_from(value) {
-            Ok(value) => Format::put_signed(output, value),
-            Err(_) => with_decimal(false, value, |text| {
-                let len = (text.len() as u64) << 16;
-                match output.put_word(u64::from(b'H') | u64::from(b'i') << 8 | len, 3) {
-                    Status::Ok => output.put(text.as_bytes()),
-                    failed => failed,
-                }
-            }),
+            Ok(value) => Format::signed(room, value),
+            Err(_) => decimal(room, value),
         }
     }
 
     #[inline]
-    fn put_signed(output: &mut Output<'_>, value: i64) -> Status {
+    fn signed(room: &mut Room, value: i64) -> usize {
         match value {
-            -0x80..0x80 => output.put_word(u64::from(b'i') | (value as u64) << 8, 2),
-            0x80..0x100 => output.put_word(u64::from(b'U') | (value as u64) << 8, 2),
-            -0x8000..0x8000 => output.put_word(u64::from(b'I') | u64::from((value as u16).swap_bytes()) << 8, 3),
-            -0x8000_0000..0x8000_0000 => {
-                output.put_word(u64::from(b'l') | u64::from((value as u32).swap_bytes()) << 8, 5)
-            }
-            _ => {
-                let mut bytes = [b'L'; 9];
-                bytes[1..].copy_from_slice(&value.to_be_bytes());
-                output.put(&bytes)
-            }
+            -0x80..0x80 => marked(room, b'i', value as u64, 1),
+            0x80..0x100 => marked(room, b'U', value as u64, 1),
+            -0x8000..0x8000 => marked(room, b'I', value as u64, 2),
+            -0x8000_0000..0x8000_0000 => marked(room, b'l', value as u64, 4),
+            _ => marked(room, b'L', value as u64, 8),
         }
     }
 
@@ -183,6 +172,20 @@ impl kinds::Format for Format {
         bytes[1..].copy_from_slice(&value.to_be_bytes());
         output.put(&bytes)
     }
+}
+
+/// A number of high precision, for what no other kind holds: a text of at most twenty digits.
+#[cold]
+fn decimal(room: &mut Room, value: u64) -> usize {
+    with_decimal(false, value, |text| {
+        let mut bytes = [0; 32];
+        bytes[..3].copy_from_slice(&[b'H', b'i', text.len() as u8]);
+        bytes.iter_mut().skip(3).zip(text.bytes()).for_each(|(to, from)| *to = from);
+        for (piece, half) in room.iter_mut().zip(bytes.as_chunks().0) {
+            piece.write(*half);
+        }
+        3 + text.len()
+    })
 }
 
 /// The marker of a typed array of such elements, and as what they are written; none where there is no marker for all their values.

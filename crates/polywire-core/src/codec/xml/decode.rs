@@ -85,7 +85,12 @@ impl DecodeDialect for Dialect {
         let arms = known.map(|member| {
             let body = walk.block(|walk| walk.member_unless(&NIL, member))?;
             let absent = walk.block(|walk| walk.left_out(member))?;
-            Ok(Arm { key: key(member.writer.id, element_name(&member.writer.name).as_bytes()), body, absent })
+            Ok(Arm {
+                key: key(member.writer.id, element_name(&member.writer.name).as_bytes()),
+                lead: None,
+                body,
+                absent,
+            })
         });
         let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
         let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));

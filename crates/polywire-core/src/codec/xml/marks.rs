@@ -282,6 +282,7 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     after: nothing_after,
     skip: skip_member,
     refuse_duplicates: false,
+    ending: None,
 };
 
 /// Behind the name, nothing looked at yet.

@@ -135,6 +135,13 @@ pub fn validate(bytes: &[u8]) -> Result<(), CodecError> {
 }
 
 /// [`validate`] with other limits.
+///
+/// ```
+/// use polywire_core::{codec::xml::validate_within, program::Limits};
+/// let flat = Limits { depth: 2, ..Limits::default() };
+/// assert!(validate_within(b"<a><b/></a>", &flat).is_ok());
+/// assert!(validate_within(b"<a><b><c/></b></a>", &flat).is_err());
+/// ```
 pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
     text::validate(bytes, limits)
 }

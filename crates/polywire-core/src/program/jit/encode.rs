@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     layout::{Kind, Scalar},
-    program::{Block, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire},
+    program::{Block, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire, kernel::Room},
 };
 
 /// Room behind what a `Need` asks for, so that a wide store may write more than it means to.
@@ -264,6 +264,14 @@ impl<'e> Emit<'e, '_> {
                 self.call_status(op, shims::put_wide as *const u8, &[self.context, kernel, low, high]);
             }
             Wire::Kernel(kernel) => self.call_status(op, kernel.put as *const u8, &[self.context, value]),
+            Wire::Brief(kernel, argument) => {
+                self.room(op, size_of::<Room>() as i64);
+                let (here, argument) = (self.here(), self.constant(*argument as i64));
+                let len = self.call(kernel.put as *const u8, &[here, argument, value], Some(types::I64));
+                let position = self.position();
+                let position = self.code.ins().iadd(position, len.expect("it returns a word"));
+                self.code.def_var(self.position, position);
+            }
             Wire::Field(field) => self.encode_field(op, field, value),
             Wire::Word(index, _) => self.encode_word(*index, value),
             Wire::Symbol(kernel, table) => {

@@ -143,9 +143,22 @@ fn leading_digits(word: u64) -> usize {
     other.trailing_zeros() as usize / 8
 }
 
+/// A bit for each byte that is no digit, the first byte's lowest.
+#[inline]
+pub(super) fn other_bytes(bytes: u128) -> u32 {
+    let half = |word: u64| {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        let digits = word ^ (ONES * 0x30);
+        // The highest bit of each byte tells, and no byte carries into the next; the multiplication gathers them.
+        let others = (((digits & (ONES * 0x7F)) + ONES * 0x76) | digits) & (ONES * 0x80);
+        ((others >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
+    };
+    half(bytes as u64) | half((bytes >> 64) as u64) << 8
+}
+
 /// The number that eight digits make, the most significant in the lowest byte; a zero byte counts as the digit 0.
 #[inline]
-fn eight_digits(word: u64) -> u64 {
+pub(super) fn eight_digits(word: u64) -> u64 {
     let word = word & 0x0F0F_0F0F_0F0F_0F0F;
     let pairs = word.wrapping_mul(10).wrapping_add(word >> 8) & 0x00FF_00FF_00FF_00FF;
     let quads = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_FFFF_0000_FFFF;

@@ -103,7 +103,7 @@ integers! {
 }
 
 macro_rules! floats {
-    ($($float:ident $bits:ident $scalar:ident $put:ident $to:ident;)*) => {$(
+    ($($float:ident $bits:ident $scalar:ident $put:ident $to:ident $of_double:expr;)*) => {$(
         impl Number for $float {
             const SCALAR: Scalar = Scalar::$scalar;
             const FLOAT: bool = true;
@@ -115,6 +115,11 @@ macro_rules! floats {
 
             #[inline]
             fn quick(text: &[u8]) -> Option<($float, usize)> {
+                if let Some((value, len)) = float::point(text)
+                    && let Some(value) = $of_double(value)
+                {
+                    return Some((value, len));
+                }
                 let number = float::decimal(text).ok()?;
                 Some(($float::of_decimal(&number, text)?, number.len))
             }
@@ -155,6 +160,6 @@ macro_rules! floats {
 }
 
 floats! {
-    f32 u32 F32 put_f32 to_f32;
-    f64 u64 F64 put_f64 to_f64;
+    f32 u32 F32 put_f32 to_f32 float::narrowed;
+    f64 u64 F64 put_f64 to_f64 Some;
 }

@@ -118,7 +118,7 @@ impl Shared {
         }
         for open in channels.open.values_mut() {
             if open.answers.remove(&id).is_some() {
-                self.answer_origin(open);
+                self.answer_origin(open, false);
             }
         }
     }
@@ -137,8 +137,8 @@ impl Shared {
         }
         let mut channels = lock(&self.channels);
         if let Some(open) = channels.open.values_mut().find(|open| open.origin == Some((link, channel))) {
-            open.here = Some(answer);
-            self.answer_origin(open);
+            open.here = Some(answer.lasting(open.here.as_ref()));
+            self.answer_origin(open, answer == Answer::Renew);
         }
     }
 
@@ -146,23 +146,27 @@ impl Shared {
     pub(super) fn answered_there(&self, link: LinkId, channel: ChannelId, answer: &Answer) -> bool {
         let mut channels = lock(&self.channels);
         let Some(open) = channels.open.get_mut(&channel) else { return false };
-        open.answers.insert(link, answer.clone());
+        open.answers.insert(link, answer.lasting(open.answers.get(&link)));
         if open.origin.is_none() {
             return false;
         }
-        self.answer_origin(open);
+        self.answer_origin(open, *answer == Answer::Renew);
         true
     }
 
-    /// Tells the origin what all behind this port say together.
-    fn answer_origin(&self, open: &mut Open) {
+    /// Tells the origin what all behind this port say together, and that one of them asks for a key frame.
+    fn answer_origin(&self, open: &mut Open, renew: bool) {
         let Some((link, channel)) = open.origin else { return };
         let others = self.links().iter().filter(|other| other.info.id != link).count();
-        let all = together(open, others);
-        if all.is_some() && open.told != all {
-            open.told = all.clone();
-            self.control(link, &Frame::Answer { channel, answer: all.unwrap_or(Answer::Decline) });
+        let Some(all) = together(open, others) else { return };
+        let answer = |answer: &Answer| self.control(link, &Frame::Answer { channel, answer: answer.clone() });
+        if open.told.as_ref() != Some(&all) && !(renew && all == Answer::Accept) {
+            answer(&all);
         }
+        if renew {
+            answer(&Answer::Renew);
+        }
+        open.told = Some(all);
     }
 
     /// Tells the other links what one lost.
@@ -178,7 +182,11 @@ impl Shared {
         if !self.relays() || channels.waiting.len() >= self.local.options.limits.pending_documents {
             return false;
         }
-        let has = |a: &Announcement| a.schema == document || a.configuration == Some(document);
+        let named = document.to_string();
+        // A dictionary's hash stands in the compressor's text.
+        let has = |a: &Announcement| {
+            a.schema == document || a.configuration == Some(document) || a.compressor.contains(&named)
+        };
         let source = channels.open.values().filter(|open| has(&open.announcement)).filter_map(|open| open.origin);
         let Some((source, _)) = source.into_iter().find(|(source, _)| *source != link) else { return false };
         channels.waiting.push((document, link));

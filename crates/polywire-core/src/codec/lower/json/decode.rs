@@ -6,8 +6,8 @@ use super::{
     Style,
     encode::MAX_RANK,
     marks::{
-        ARRAY, CASE, CLOSE, EXPECT, FIELDS, FLAG_BITS, KEY_NAMED, MAP, MATRICES, MEMBERS, NAMED, NULL, SHAPE, SKIP,
-        TEXT, UNION,
+        self, ARRAY, CASE, CLOSE, EXPECT, FIELDS, FLAG_BITS, KEY_NAMED, MAP, MATRICES, MEMBERS, NAMED, NULL, SHAPE,
+        SKIP, TEXT, UNION,
     },
     quoted,
     scalars::{self, Form},
@@ -15,7 +15,7 @@ use super::{
 use crate::{
     codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, symbols},
     layout::Scalar,
-    program::{Arm, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
+    program::{Arm, Lead, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
     schema::{DefId, DefKind, Type},
 };
 
@@ -97,11 +97,15 @@ impl DecodeDialect for Dialect {
     fn structure(&self, walk: &mut DecodeWalk<'_>, _: DefId, members: &[MemberIn<'_>]) -> Lowered {
         // What the reader lacks is passed over like any name that nobody knows, unless it must be understood.
         let known = members.iter().filter(|member| member.reader.is_some() || member.must_be_understood());
-        let arms = known.map(|member| {
+        let arms = known.enumerate().map(|(i, member)| {
             let name = [&quoted(&member.writer.name)[..], b":"].concat();
             let body = walk.block(|walk| walk.member_unless(&NULL, member))?;
             let absent = walk.block(|walk| walk.left_out(member))?;
-            Ok(Arm { key: key(member.writer.id, &name), body, absent })
+            let lead = match i {
+                0 => marks::first_lead(&name),
+                _ => Lead::new(&[b",", &*name].concat()),
+            };
+            Ok(Arm { key: key(member.writer.id, &name), lead: Some(lead), body, absent })
         });
         let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
         let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));

@@ -4,8 +4,8 @@ use crate::{
     codec::lower::symbols::{LITERAL, parts},
     layout::Scalar,
     program::{
-        ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect,
-        Status, SymbolKernel, SymbolTable, TestKernel, TextKernel,
+        ActionKernel, Cursor, Ending, FaultKind, Input, Lead, MemberDialect, MemberTable, Output, RegionDialect,
+        SequenceDialect, Status, SymbolKernel, SymbolTable, TestKernel, TextKernel,
         kernels::{json, number, scan},
     },
 };
@@ -278,6 +278,7 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     after: nothing_after,
     skip: skip_member,
     refuse_duplicates: false,
+    ending: Some(Ending::Byte(b'}')),
 };
 
 extern "C" fn nothing_after(_: &mut Input<'_>, _: &mut Cursor) -> Status {
@@ -286,6 +287,11 @@ extern "C" fn nothing_after(_: &mut Input<'_>, _: &mut Cursor) -> Status {
 
 extern "C" fn skip_member(input: &mut Input<'_>, _: &mut Cursor) -> Status {
     json::skip(input)
+}
+
+/// What stands before the first member's value.
+pub(super) fn first_lead(name: &[u8]) -> Lead {
+    Lead { note: Some(0), ..Lead::new(name) }
 }
 
 /// The cursor's word is 0 before the first member and 1 after it: as many bytes as the comma in front of the next takes.

@@ -14,7 +14,7 @@ use crate::{
         CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key as member_key, scalar_of,
     },
     layout::Scalar,
-    program::{Arm, FaultKind, MemberTable, OpKind, Overflow, Place, Source, SymbolTable, TextForm, Wire},
+    program::{Arm, FaultKind, Lead, MemberTable, OpKind, Overflow, Place, Source, SymbolTable, TextForm, Wire},
     schema::{DefId, DefKind, Type},
 };
 
@@ -178,7 +178,8 @@ fn arm<F: Format>(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Ar
     let key = member_key(member.writer.id, &name_bytes::<F>(&member.writer.name));
     let body = walk.block(|walk| walk.member_unless(Marks::<F>::NULL, member))?;
     let absent = walk.block(|walk| walk.left_out(member))?;
-    Ok(Arm { key, body, absent })
+    let lead = (!F::TYPED).then(|| Lead { counted: true, ..Lead::new(&key.name) });
+    Ok(Arm { key, lead, body, absent })
 }
 
 fn emit_members<F: Format>(walk: &mut DecodeWalk<'_>, arms: Vec<Arm>) {
@@ -207,7 +208,7 @@ fn named_case<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowe
                 Ok(())
             })?;
             let key = member_key(0, &name_bytes::<F>(&case.member.name));
-            emit_members::<F>(walk, vec![Arm { key, body, absent }]);
+            emit_members::<F>(walk, vec![Arm { key, lead: None, body, absent }]);
             Ok(())
         })
     })?;

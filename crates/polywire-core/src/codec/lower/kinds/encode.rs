@@ -11,7 +11,9 @@ use super::{
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, scalar_of},
     layout::{Kind, Scalar},
-    program::{OpKind, Order, Overflow, Place, ScalarKernel, Segment, Source, SymbolTable, TextForm, Wire},
+    program::{
+        BriefKernel, OpKind, Order, Overflow, Place, ScalarKernel, Segment, Source, SymbolTable, TextForm, Wire,
+    },
     schema::{Case, Def, DefId, DefKind, Schema, Type},
 };
 
@@ -39,14 +41,14 @@ impl<F: Format> EncodeDialect for Encode<F> {
             (_, Scalar::F32) => fixed(walk, &[F::MARKS.single], place, wire),
             (_, Scalar::F64) => fixed(walk, &[F::MARKS.double], place, wire),
             (_, Scalar::F128) => fixed(walk, &bytes_of(|output| F::put_bytes(output, 16)), place, wire),
-            (_, wire) if wire.is_signed() => put_kernel(walk, place, Kernels::<F>::SIGNED),
-            _ => put_kernel(walk, place, Kernels::<F>::UNSIGNED),
+            (_, wire) if wire.is_signed() => put_brief(walk, place, Kernels::<F>::BRIEF_SIGNED),
+            _ => put_brief(walk, place, Kernels::<F>::BRIEF_UNSIGNED),
         }
     }
 
     fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, _: Scalar, place: Place) -> Lowered {
         if !self.style.enum_names {
-            return put_kernel(walk, place, Kernels::<F>::SIGNED);
+            return put_brief(walk, place, Kernels::<F>::BRIEF_SIGNED);
         }
         load(walk, place, Scalar::I64)?;
         let literals = literals(walk.schema(), id, None);
@@ -358,7 +360,7 @@ fn put_label<F: Format>(walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowe
         walk.emit(OpKind::Switch { arms: vec![(vec![0], no)], otherwise: yes });
         return Ok(());
     }
-    walk.emit(OpKind::Put(Wire::Kernel(Kernels::<F>::SIGNED)));
+    walk.emit(OpKind::Put(Wire::Brief(Kernels::<F>::BRIEF_SIGNED, 0)));
     Ok(())
 }
 
@@ -387,6 +389,12 @@ fn fixed(walk: &mut EncodeWalk<'_>, mark: &[u8], place: Place, wire: Scalar) -> 
 fn put_kernel(walk: &mut EncodeWalk<'_>, place: Place, kernel: &'static ScalarKernel) -> Lowered {
     load(walk, place, kernel.scalar)?;
     walk.emit(OpKind::Put(Wire::Kernel(kernel)));
+    Ok(())
+}
+
+fn put_brief(walk: &mut EncodeWalk<'_>, place: Place, kernel: &'static BriefKernel) -> Lowered {
+    load(walk, place, kernel.scalar)?;
+    walk.emit(OpKind::Put(Wire::Brief(kernel, 0)));
     Ok(())
 }
 

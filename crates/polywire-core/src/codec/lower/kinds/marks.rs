@@ -7,8 +7,8 @@ use super::{
 use crate::{
     layout::Scalar,
     program::{
-        ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, ScalarKernel,
-        SequenceDialect, Status, SymbolKernel, SymbolTable, TestKernel, kernel::WideKernel,
+        ActionKernel, Cursor, Ending, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect,
+        ScalarKernel, SequenceDialect, Status, SymbolKernel, SymbolTable, TestKernel, kernel::WideKernel,
     },
 };
 
@@ -24,6 +24,7 @@ impl<F: Format> Marks<F> {
         after: nothing,
         skip: skip_member::<F>,
         refuse_duplicates: true,
+        ending: Some(Ending::Counted),
     };
     pub const SEQUENCE: &'static SequenceDialect =
         &SequenceDialect { name: "elements", begin: begin_array::<F>, next: next_item::<F> };

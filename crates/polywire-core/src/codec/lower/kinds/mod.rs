@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::{
     codec::Options,
     layout::Scalar,
-    program::{FaultKind, Input, Limits, Output, Status, io::CodecError},
+    program::{FaultKind, Input, Limits, Output, Status, io::CodecError, kernel::Room},
 };
 
 mod decode;
@@ -59,11 +59,23 @@ pub trait Format: Sized + 'static {
         Ok(false)
     }
 
-    /// Writes an integer.
-    fn put_unsigned(output: &mut Output<'_>, value: u64) -> Status;
+    /// Writes an integer, and gives how many bytes it has.
+    fn unsigned(room: &mut Room, value: u64) -> usize;
+
+    /// Writes an integer, and gives how many bytes it has.
+    fn signed(room: &mut Room, value: i64) -> usize;
 
     /// Writes an integer.
-    fn put_signed(output: &mut Output<'_>, value: i64) -> Status;
+    #[inline]
+    fn put_unsigned(output: &mut Output<'_>, value: u64) -> Status {
+        output.put_brief(|room| Self::unsigned(room, value))
+    }
+
+    /// Writes an integer.
+    #[inline]
+    fn put_signed(output: &mut Output<'_>, value: i64) -> Status {
+        output.put_brief(|room| Self::signed(room, value))
+    }
 
     /// Writes a text.
     fn put_text(output: &mut Output<'_>, text: &str) -> Status;
@@ -120,6 +132,14 @@ pub struct Marks {
     pub double: u8,
     /// What a [closed](Format::CLOSED) structure ends with.
     pub end: u8,
+}
+
+/// Writes a byte and so many of the word's bytes, the highest of those first; together they are at most nine.
+#[inline(always)]
+pub fn marked(room: &mut Room, mark: u8, word: u64, bytes: u32) -> usize {
+    let word = word.swap_bytes() >> (64 - 8 * bytes);
+    room[0].write((u128::from(mark) | u128::from(word) << 8).to_le_bytes());
+    1 + bytes as usize
 }
 
 /// What a value is.

@@ -3,7 +3,10 @@
 use super::{Format, get};
 use crate::{
     layout::Scalar,
-    program::{FaultKind, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel},
+    program::{
+        FaultKind, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel,
+        kernel::{BriefKernel, Room},
+    },
 };
 
 /// The kernels for values, by format. They also read.
@@ -27,6 +30,11 @@ impl<F: Format> Kernels<F> {
         put: put_unsigned::<F>,
         wide: None,
     };
+    /// The same, to be written at once.
+    pub const BRIEF_SIGNED: &'static BriefKernel =
+        &BriefKernel { name: "signed", scalar: Scalar::I64, put: brief_signed::<F> };
+    pub const BRIEF_UNSIGNED: &'static BriefKernel =
+        &BriefKernel { name: "unsigned", scalar: Scalar::U64, put: brief_unsigned::<F> };
     pub const SINGLE: &'static ScalarKernel =
         &ScalarKernel { name: "single", scalar: Scalar::F32, get: get::single::<F>, put: put_single::<F>, wide: None };
     pub const DOUBLE: &'static ScalarKernel =
@@ -99,6 +107,14 @@ extern "C" fn put_signed<F: Format>(output: &mut Output<'_>, value: u64) -> Stat
 
 extern "C" fn put_unsigned<F: Format>(output: &mut Output<'_>, value: u64) -> Status {
     F::put_unsigned(output, value)
+}
+
+extern "C" fn brief_signed<F: Format>(room: &mut Room, _: u64, value: u64) -> usize {
+    F::signed(room, value as i64)
+}
+
+extern "C" fn brief_unsigned<F: Format>(room: &mut Room, _: u64, value: u64) -> usize {
+    F::unsigned(room, value)
 }
 
 extern "C" fn put_single<F: Format>(output: &mut Output<'_>, bits: u64) -> Status {

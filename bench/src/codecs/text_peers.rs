@@ -1,0 +1,109 @@
+//! XML and YAML against libraries that go through serde. They write a type otherwise than we do, so that each reads what it writes itself.
+
+use polywire_workloads::{CodecsTest10, CodecsTest500, Floats, MarketData, ProcessorProbe};
+
+use super::{
+    Measured, Subject,
+    serde_peers::{Peer, decode, encode, group, our_decoders, our_encoders, rows_of},
+};
+use crate::{
+    measure::{Candidate, Effort},
+    report::{Group, Row},
+};
+
+pub fn xml(effort: Effort) -> Group {
+    let rows = [
+        rows::<MarketData>("xml", "xml-dom", effort, xml_peers()),
+        rows::<CodecsTest10>("xml", "xml-dom", effort, xml_peers()),
+        rows::<CodecsTest500>("xml", "xml-dom", effort, xml_peers()),
+        rows::<ProcessorProbe>("xml", "xml-dom", effort, xml_peers()),
+        rows::<Floats>("xml", "xml-dom", effort, xml_peers()),
+    ];
+    group("XML", rows, "quick-xml and roxmltree")
+}
+
+pub fn yaml(effort: Effort) -> Group {
+    let rows = [
+        rows::<MarketData>("yaml", "yaml-flow", effort, yaml_peers()),
+        rows::<CodecsTest10>("yaml", "yaml-flow", effort, yaml_peers()),
+        rows::<CodecsTest500>("yaml", "yaml-flow", effort, yaml_peers()),
+        rows::<ProcessorProbe>("yaml", "yaml-flow", effort, yaml_peers()),
+        rows::<Floats>("yaml", "yaml-flow", effort, yaml_peers()),
+    ];
+    group("YAML", rows, "serde-saphyr")
+}
+
+fn xml_peers<T: Measured>() -> Vec<Peer<T>> {
+    vec![
+        #[cfg(feature = "peers")]
+        Peer {
+            name: "quick-xml",
+            write: |message, out| {
+                let mut text = String::from_utf8(std::mem::take(out)).expect("it was text");
+                quick_xml::se::to_writer(&mut text, message).expect("it encodes");
+                *out = text.into_bytes();
+            },
+            read: |bytes| quick_xml::de::from_reader(bytes).expect("it decodes"),
+        },
+    ]
+}
+
+fn yaml_peers<T: Measured>() -> Vec<Peer<T>> {
+    vec![
+        #[cfg(feature = "peers")]
+        Peer {
+            name: "serde-saphyr",
+            write: |message, out| {
+                let mut text = String::from_utf8(std::mem::take(out)).expect("it was text");
+                serde_saphyr::to_fmt_writer(&mut text, message).expect("it encodes");
+                *out = text.into_bytes();
+            },
+            read: |bytes| serde_saphyr::from_slice(bytes).expect("it decodes"),
+        },
+    ]
+}
+
+/// Ours in two ways, and peers.
+fn rows<T: Measured>(codec: &'static str, other: &'static str, effort: Effort, peers: Vec<Peer<T>>) -> [Row; 2] {
+    let subject = Subject::<T>::new();
+    let (ours, others) = (subject.encoded(codec), subject.encoded(other));
+    subject.check(codec, &ours);
+    subject.check(other, &others);
+    let theirs: Vec<Vec<Vec<u8>>> = peers.iter().map(|peer| written(&subject, peer)).collect();
+
+    let jit = polywire_core::program::Backend::Jit;
+    let mut encoders = our_encoders(&subject, codec);
+    encoders.push(Candidate::new(other, subject.encode(other, jit)));
+    encoders.extend(peers.iter().map(|peer| encode(peer, subject.messages())));
+    let mut decoders = our_decoders(&subject, codec, &ours);
+    decoders.push(Candidate::new(other, subject.decode(other, jit, &others)));
+    decoders.extend(peers.iter().zip(&theirs).map(|(peer, encoded)| decode(peer, encoded)));
+    #[cfg(feature = "peers")]
+    if codec == "xml" {
+        decoders.push(tree_alone(&ours));
+    }
+    rows_of(&subject, &ours, encoders, decoders, effort)
+}
+
+/// What a peer writes, which it must read back.
+fn written<T: Measured>(subject: &Subject<T>, peer: &Peer<T>) -> Vec<Vec<u8>> {
+    let write = |message: &T| {
+        let mut theirs = Vec::new();
+        (peer.write)(message, &mut theirs);
+        assert!((peer.read)(&theirs) == *message, "{} reads its own {}", peer.name, T::NAME);
+        theirs
+    };
+    subject.messages().iter().map(write).collect()
+}
+
+/// A tree of our documents by `roxmltree`, from which nothing is taken yet.
+#[cfg(feature = "peers")]
+fn tree_alone(ours: &[Vec<u8>]) -> Candidate<'_> {
+    let round = move || {
+        for bytes in ours {
+            let text = std::str::from_utf8(bytes).expect("XML is text");
+            std::hint::black_box(roxmltree::Document::parse(text).expect("it is well-formed"));
+        }
+    };
+    Candidate::new("roxmltree alone", round)
+}

@@ -1,0 +1,161 @@
+//! A feed's messages: bytes, records and JSON, by its templates alone.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use polywire::{
+    Record, Shape,
+    codec::{DynDecoder, DynEncoder, Options, fast::Fast, json::JSON},
+    program::{
+        State,
+        io::{CodecError, FaultKind},
+    },
+    schema::{DefKind, Type},
+};
+
+use super::{Feed, Reset};
+
+/// Both ends of a stream of a feed, side by side: what is decoded is encoded again, to see whether that gives the same bytes.
+pub struct Codec {
+    decoder: DynDecoder,
+    encoder: DynEncoder,
+    /// None where each message stands alone.
+    states: Option<Box<[State; 2]>>,
+    to_json: DynEncoder,
+    from_json: DynDecoder,
+    record: Record,
+    /// Names of the templates.
+    templates: Vec<String>,
+    /// The type is a union of them, not the only one's structure.
+    several: bool,
+    encoded: Vec<u8>,
+    json: Vec<u8>,
+}
+
+/// A message of which the bytes so far are only the beginning, or which cannot be read.
+pub enum Unread {
+    Cut,
+    Wrong(CodecError),
+}
+
+impl Codec {
+    pub fn new(feed: &Feed) -> anyhow::Result<Codec> {
+        let (fast, schema) = Fast::feed(feed.templates()?).with_context(|| feed.template.display().to_string())?;
+        let shape: Arc<Shape> = Shape::of(&schema)?;
+        let options = Options::default();
+        let with = options.clone().with("deviations", &feed.deviations);
+        let root = match schema.root() {
+            Type::Def(id) => Some(schema.def(*id)),
+            _ => None,
+        };
+        let (templates, several) = match root.map(|root| &root.kind) {
+            Some(DefKind::Union { cases, .. }) => {
+                (cases.iter().map(|case| case.member.name.to_string()).collect(), true)
+            }
+            _ => (vec![schema.name().to_owned()], false),
+        };
+        let (decoder, encoder) =
+            (DynDecoder::new(&fast, &with, &schema, &shape)?, DynEncoder::new(&fast, &with, &shape)?);
+        let states = decoder.state().zip(encoder.state()).map(|(decoding, encoding)| Box::new([decoding, encoding]));
+        Ok(Codec {
+            states: states.filter(|_| feed.reset != Reset::Message),
+            to_json: DynEncoder::new(&JSON, &options, &shape)?,
+            from_json: DynDecoder::new(&JSON, &options, &schema, &shape)?,
+            record: Record::new(&shape),
+            decoder,
+            encoder,
+            templates,
+            several,
+            encoded: Vec::new(),
+            json: Vec::new(),
+        })
+    }
+
+    /// Forgets the dictionaries.
+    pub fn reset(&mut self) {
+        self.states.iter_mut().flat_map(|states| states.iter_mut()).for_each(State::reset);
+    }
+
+    /// Decodes the message that these bytes begin with, and gives how many it took.
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<usize, Unread> {
+        self.read(bytes, true)
+    }
+
+    fn read(&mut self, bytes: &[u8], keep: bool) -> Result<usize, Unread> {
+        let Codec { decoder, record, states, .. } = self;
+        let decoded = match states {
+            None => decoder.decode(bytes, record),
+            Some(states) => {
+                let [decoding, _] = &mut **states;
+                let decoded = decoder.decode_with(decoding, keep, bytes, record);
+                if decoded.is_err() {
+                    // The state is as before; who goes on says from where.
+                    decoding.mend();
+                }
+                decoded
+            }
+        };
+        decoded.map_err(|error| match error.kind {
+            FaultKind::Truncated => Unread::Cut,
+            _ => Unread::Wrong(error),
+        })
+    }
+
+    /// Encodes the record; the bytes are as short as the templates allow.
+    pub fn encode(&mut self) -> Result<&[u8], CodecError> {
+        let Codec { encoder, record, states, encoded, .. } = self;
+        encoded.clear();
+        match states {
+            None => encoder.encode(record, encoded)?,
+            Some(states) => {
+                let [_, encoding] = &mut **states;
+                encoder.encode_with(encoding, true, record, encoded)?;
+            }
+        }
+        Ok(&self.encoded)
+    }
+
+    /// The template's name, and the record as JSON.
+    pub fn json(&mut self) -> anyhow::Result<(String, String)> {
+        self.json.clear();
+        self.to_json.encode(&self.record, &mut self.json)?;
+        let text = std::str::from_utf8(&self.json)?;
+        if let (false, [only]) = (self.several, &self.templates[..]) {
+            return Ok((only.clone(), text.to_owned()));
+        }
+        // Of a union, JSON has the member of the case: {"NAME":{...}}.
+        let inside = text.strip_prefix("{\"").and_then(|text| text.strip_suffix('}'));
+        let (name, value) = inside.and_then(|text| text.split_once("\":")).context("a union is an object in JSON")?;
+        Ok((name.to_owned(), value.to_owned()))
+    }
+
+    /// Reads what [`Codec::json`] gave.
+    pub fn take_json(&mut self, template: &str, message: &str) -> anyhow::Result<()> {
+        if !self.templates.iter().any(|known| known == template) {
+            return Err(anyhow!("there is no template '{template}'; there are {}", self.templates.join(", ")));
+        }
+        let wrapped;
+        let text = match self.several {
+            false => message,
+            true => {
+                wrapped = format!("{{\"{template}\":{message}}}");
+                &wrapped
+            }
+        };
+        self.from_json.decode(text.as_bytes(), &mut self.record)?;
+        Ok(())
+    }
+
+    /// The record as it is.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Decodes bytes if they are this record, and nothing else.
+    pub fn means(&mut self, bytes: &[u8], record: &Record) -> bool {
+        // What is something else must leave no traces.
+        [false, true]
+            .iter()
+            .all(|keep| matches!(self.read(bytes, *keep), Ok(used) if used == bytes.len() && self.record == *record))
+    }
+}

@@ -1,0 +1,217 @@
+//! `polywire fast encode`
+
+use std::{
+    io::{BufRead, BufReader},
+    path::PathBuf,
+};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use indicatif::ProgressBar;
+use polywire::codec::fast::framing::{Framing, Piece, Splitter, Step};
+use serde::Serialize;
+
+use super::{
+    Feed, Output, Reset,
+    codec::Codec,
+    line::{Line, bytes},
+    open,
+};
+use crate::{
+    outcome::{self, Outcome},
+    terminal::Terminal,
+    types::count,
+};
+
+/// Bytes of a line.
+const LINE_BYTES: u64 = 256 << 20;
+
+/// Writes JSON lines as the recording that they were decoded from
+///
+/// Takes the same options as the decoding. Lines that were left alone become the same bytes. A message that was changed is written as short as the
+/// templates allow, and so are those that others wrote by hand: {"template":"NAME","message":{...}}.
+#[derive(Args)]
+pub struct Encode {
+    /// File of JSON lines; standard input without
+    input: Option<PathBuf>,
+    #[command(flatten)]
+    feed: Feed,
+}
+
+/// What was done.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    messages: u64,
+    frames: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl Encode {
+    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        let framing = self.feed.framing()?;
+        let codec = Codec::new(&self.feed)?;
+        let bar = self.feed.bar(self.input.as_deref())?;
+        let (name, from) = open(self.input.as_deref())?;
+        let lines = Box::new(BufReader::with_capacity(1 << 20, bar.wrap_read(from)));
+        let out = self.feed.out(self.input.as_deref())?;
+        let capture = Splitter::new(Framing::Pcap);
+        let mut work =
+            Work { feed: &self.feed, framing, codec, out, bar, capture, frame: None, summary: Summary::default() };
+        work.lines(&name, lines)?;
+        work.summary.bytes_out = work.out.finish()?;
+        work.bar.finish_and_clear();
+        let summary = work.summary;
+        let text = format!("{}, {} bytes", count(summary.messages as usize, "message"), summary.bytes_out);
+        self.feed.show(terminal, &summary, &text)?;
+        Ok(Outcome::Fine)
+    }
+}
+
+/// An encoding under way.
+struct Work<'a> {
+    feed: &'a Feed,
+    framing: Framing,
+    codec: Codec,
+    out: Output,
+    bar: ProgressBar,
+    /// Reads what is written, to see that packets are whole.
+    capture: Splitter,
+    frame: Option<Frame>,
+    summary: Summary,
+}
+
+/// A frame in the making.
+#[derive(Default)]
+struct Frame {
+    number: Option<u64>,
+    head: Option<Vec<u8>>,
+    payload: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl Work<'_> {
+    fn lines(&mut self, name: &str, mut lines: Box<dyn BufRead>) -> anyhow::Result<()> {
+        let (mut text, mut number) = (Vec::new(), 0_u64);
+        loop {
+            text.clear();
+            number += 1;
+            let read = std::io::Read::take(&mut lines, LINE_BYTES).read_until(b'\n', &mut text);
+            let read = read.with_context(|| format!("cannot read {name}"))?;
+            if read == 0 {
+                return self.end_frame().with_context(|| format!("{name}: the last frame"));
+            }
+            self.summary.bytes_in += read as u64;
+            if !text.trim_ascii().is_empty() {
+                self.line(&text).with_context(|| format!("{name}:{number}"))?;
+            }
+        }
+    }
+
+    fn line(&mut self, text: &[u8]) -> anyhow::Result<()> {
+        let line: Line<'_> = serde_json::from_slice(text).context("no line of `polywire fast decode`")?;
+        let same = matches!((&self.frame, line.frame), (Some(frame), Some(_)) if frame.number == line.frame);
+        if !same {
+            self.end_frame().context("the frame before")?;
+        }
+        if line.other.is_some() {
+            return self.other(&bytes("other", line.other.as_ref())?);
+        }
+        if !same {
+            self.begin_frame(&line)?;
+        }
+        let message = self.message(&line)?;
+        let frame = self.frame.get_or_insert_default();
+        frame.payload.extend_from_slice(&message);
+        frame.payload.extend_from_slice(&bytes("undecoded", line.undecoded.as_ref())?);
+        frame.tail = bytes("tail", line.tail.as_ref())?;
+        if self.framing == Framing::None {
+            self.end_frame()?;
+        }
+        Ok(())
+    }
+
+    fn begin_frame(&mut self, line: &Line<'_>) -> anyhow::Result<()> {
+        if self.feed.reset == Reset::Packet {
+            self.codec.reset();
+        }
+        let preamble = bytes("preamble", line.preamble.as_ref())?;
+        if preamble.len() != self.feed.preamble {
+            bail!("a preamble of {} bytes, where --preamble says {}", preamble.len(), self.feed.preamble);
+        }
+        let head = line.head.is_some().then(|| bytes("head", line.head.as_ref())).transpose()?;
+        self.frame = Some(Frame { number: line.frame, head, payload: preamble, tail: Vec::new() });
+        Ok(())
+    }
+
+    /// The bytes of the line's message: those that it came with, if that is what they mean.
+    fn message(&mut self, line: &Line<'_>) -> anyhow::Result<Vec<u8>> {
+        let (Some(template), Some(message)) = (&line.template, line.message) else {
+            return match (&line.template, line.message) {
+                (None, None) => Ok(Vec::new()),
+                _ => bail!("a message needs both, \"template\" and \"message\""),
+            };
+        };
+        self.codec.take_json(template, message.get())?;
+        self.summary.messages += 1;
+        self.bar.set_message(self.summary.messages.to_string());
+        let wanted = self.codec.record().clone();
+        let shortest = self.codec.encode().map(<[u8]>::to_vec);
+        let came = line.bytes.is_some().then(|| bytes("bytes", line.bytes.as_ref())).transpose()?;
+        if let Some(came) = came.filter(|came| self.codec.means(came, &wanted)) {
+            return Ok(came);
+        }
+        let shortest = shortest?;
+        if !self.codec.means(&shortest, &wanted) {
+            bail!("what is written would be read as another message");
+        }
+        Ok(shortest)
+    }
+
+    fn end_frame(&mut self) -> anyhow::Result<()> {
+        let Some(frame) = self.frame.take() else { return Ok(()) };
+        self.summary.frames += 1;
+        let mut framed = frame.head.clone().unwrap_or_default();
+        match (&frame.head, self.framing) {
+            (None, Framing::Pcap) => bail!(
+                "a message of a capture needs the \"head\" of its packet: decode the capture with --framing pcap, and without --messages"
+            ),
+            (None, framing) => framing.put(&frame.payload, &mut framed)?,
+            (Some(_), _) => framed.extend_from_slice(&frame.payload),
+        }
+        framed.extend_from_slice(&frame.tail);
+        if frame.head.is_some() {
+            self.check(&framed, frame.payload.len())?;
+        }
+        self.out.put(&framed)
+    }
+
+    /// What is no frame. Of a capture it tells what comes.
+    fn other(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        if self.framing == Framing::Pcap {
+            let whole = matches!(self.capture.step(bytes)?, Step::Piece { used, .. } if used == bytes.len());
+            if !whole {
+                bail!("\"other\" is no whole record of a capture");
+            }
+        }
+        self.out.put(bytes)
+    }
+
+    /// A head that is not made here still has to fit the payload.
+    fn check(&mut self, framed: &[u8], payload: usize) -> anyhow::Result<()> {
+        let step = match self.framing {
+            Framing::Pcap => self.capture.step(framed)?,
+            framing => Splitter::new(framing).step(framed)?,
+        };
+        match step {
+            Step::Piece { piece: Piece::Frame { payload: found, .. }, used }
+                if used == framed.len() && found.len() == payload =>
+            {
+                Ok(())
+            }
+            _ => Err(anyhow!(
+                "its messages have {payload} bytes now, which is not what the frame's \"head\" says: a message that was changed must keep its length, or the \"head\" must be changed, too"
+            )),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! A line of what `decode` writes and `encode` reads.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// A message, a frame without any, or what lies between frames. Bytes are in hexadecimal.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Line<'a> {
+    /// Counts frames from 1; the messages of a frame have the same number. Without framing there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame: Option<u64>,
+    /// What lies in front of the frame's payload, where its length does not say it; on the frame's first line.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub head: Option<Cow<'a, str>>,
+    /// Bytes in front of the frame's messages; on the frame's first line.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub preamble: Option<Cow<'a, str>>,
+    /// The message's template.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub template: Option<Cow<'a, str>>,
+    /// The message.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub message: Option<&'a RawValue>,
+    /// The message's bytes, where the shortest ones would be others.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Cow<'a, str>>,
+    /// Bytes at the frame's end that could not be read as messages.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub undecoded: Option<Cow<'a, str>>,
+    /// What lies behind the frame's payload; on the frame's last line.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<Cow<'a, str>>,
+    /// What is no frame.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub other: Option<Cow<'a, str>>,
+}
+
+/// Bytes as text.
+pub fn hex(bytes: &[u8]) -> Cow<'static, str> {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // A string takes everything.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.into()
+}
+
+/// The bytes that a text stands for.
+pub fn bytes(name: &str, hex: Option<&Cow<'_, str>>) -> anyhow::Result<Vec<u8>> {
+    let Some(hex) = hex else { return Ok(Vec::new()) };
+    if !hex.is_ascii() || hex.len() % 2 != 0 {
+        bail!("'{name}' is not hexadecimal: two digits a byte are expected");
+    }
+    let byte = |at: usize| hex.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(byte).collect();
+    bytes.with_context(|| format!("'{name}' is not hexadecimal"))
+}

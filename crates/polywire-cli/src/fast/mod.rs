@@ -1,0 +1,151 @@
+//! `polywire fast`
+
+mod codec;
+mod decode;
+mod encode;
+mod line;
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand, ValueEnum};
+use polywire::codec::fast::{
+    framing::{Framing, FramingError},
+    template::{TemplateLimits, TemplateSet},
+};
+
+use crate::{
+    outcome::{self, Misuse},
+    terminal::Terminal,
+    transcode::{progress, same_file},
+};
+
+/// Foreign FAST feeds: recordings to JSON lines, and back to the same bytes
+#[derive(Subcommand)]
+pub enum Fast {
+    Decode(decode::Decode),
+    Encode(encode::Encode),
+}
+
+impl Fast {
+    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        match self {
+            Fast::Decode(verb) => verb.run(terminal),
+            Fast::Encode(verb) => verb.run(terminal),
+        }
+    }
+}
+
+/// What both directions have to be told.
+#[derive(Args)]
+struct Feed {
+    /// Templates in XML, as the feed's operator publishes them
+    #[arg(long, value_name = "FILE")]
+    template: PathBuf,
+    /// How the file tells where messages are: a length of 4 or 2 bytes in front (le, be: least, most significant byte first), a FAST block size, packets
+    /// of a capture (pcap, pcapng), or not at all
+    #[arg(long, value_name = "FRAMING", value_parser = clap::builder::PossibleValuesParser::new(Framing::ALL.map(Framing::name)))]
+    framing: String,
+    /// When all dictionaries are forgotten, beside templates that say so themselves
+    #[arg(long, value_name = "WHEN", default_value = "template")]
+    reset: Reset,
+    /// Deviations from the specification, R1 to R9: `reject` ends there, `ignore` reads what can be read
+    #[arg(long, value_name = "WHAT", default_value = "reject", value_parser = ["reject", "ignore"])]
+    deviations: String,
+    /// Bytes in front of the messages of each frame, which are not FAST: a sequence number, a channel
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    preamble: usize,
+    /// File to write; standard output without
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Shows no progress and no summary
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// When dictionaries are forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Reset {
+    /// Before each message
+    Message,
+    /// Before each frame: packet, datagram, block
+    Packet,
+    /// Where the message's template has reset="Y", and nowhere else
+    Template,
+    /// Nowhere, whatever templates say
+    Never,
+}
+
+impl Feed {
+    fn framing(&self) -> Result<Framing, FramingError> {
+        self.framing.parse()
+    }
+
+    fn templates(&self) -> anyhow::Result<TemplateSet> {
+        let name = self.template.display();
+        let limit = TemplateLimits::default().bytes as u64;
+        let mut xml = String::new();
+        let file = File::open(&self.template).with_context(|| format!("cannot read {name}"))?;
+        file.take(limit + 1).read_to_string(&mut xml).with_context(|| format!("cannot read {name}"))?;
+        let mut set = TemplateSet::parse(&xml).with_context(|| format!("{name}"))?;
+        if self.reset == Reset::Never {
+            set.templates.iter_mut().for_each(|template| template.reset = false);
+        }
+        Ok(set)
+    }
+
+    fn out(&self, input: Option<&Path>) -> anyhow::Result<Output> {
+        let out: Box<dyn Write> = match &self.output {
+            None => Box::new(io::stdout()),
+            Some(path) if input.is_some_and(|input| same_file(input, path)) => {
+                return Err(Misuse(format!("{} would be written while it is read", path.display())).into());
+            }
+            Some(path) => Box::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?),
+        };
+        Ok(Output { out: BufWriter::with_capacity(1 << 20, out), bytes: 0 })
+    }
+
+    fn bar(&self, input: Option<&Path>) -> anyhow::Result<indicatif::ProgressBar> {
+        progress(input, self.quiet)
+    }
+
+    /// The summary, where it is not in the way of what was written.
+    fn show(&self, terminal: &Terminal, summary: &impl serde::Serialize, text: &str) -> anyhow::Result<()> {
+        match (self.quiet, &self.output) {
+            (true, _) => Ok(()),
+            (_, Some(_)) if terminal.json => terminal.value(summary),
+            (_, Some(_)) => Ok(terminal.line(text)?),
+            (_, None) => Ok(writeln!(io::stderr(), "{text}")?),
+        }
+    }
+}
+
+/// Opens a file or standard input, with a name for people.
+fn open(input: Option<&Path>) -> anyhow::Result<(String, Box<dyn Read>)> {
+    let Some(path) = input else { return Ok(("stdin".into(), Box::new(io::stdin()))) };
+    let name = path.display().to_string();
+    let file = fs::File::open(path).with_context(|| format!("cannot read {name}"))?;
+    Ok((name, Box::new(file)))
+}
+
+/// Counts what is written.
+struct Output {
+    out: BufWriter<Box<dyn Write>>,
+    bytes: u64,
+}
+
+impl Output {
+    fn put(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.bytes += bytes.len() as u64;
+        self.out.write_all(bytes).context("cannot write")
+    }
+
+    fn finish(&mut self) -> anyhow::Result<u64> {
+        self.out.flush().context("cannot write")?;
+        Ok(self.bytes)
+    }
+}

@@ -1,0 +1,331 @@
+//! `polywire fast`: recordings of each framing to JSON lines and back to the same bytes, and what happens when they are not what they should be.
+
+mod common;
+
+use std::fs;
+
+use common::{Ended, Folder};
+
+const FEED: &str = r#"<templates xmlns="http://www.fixprotocol.org/ns/fast/td/1.1">
+  <template name="Quote" id="1">
+    <uInt32 name="seq"><increment value="1"/></uInt32>
+    <string name="symbol"><copy/></string>
+    <decimal name="px"><exponent><default value="-2"/></exponent><mantissa><delta/></mantissa></decimal>
+    <sequence name="levels"><length name="n"/><int32 name="size" presence="optional"><delta/></int32></sequence>
+  </template>
+  <template name="Status" id="2"><string name="text"/><byteVector name="raw" presence="optional"/></template>
+</templates>
+"#;
+
+/// The first message and the second, as they are shortest.
+const FIRST: &[u8] = &[0xd0, 0x81, b'P', b'O', b'L', b'Y' | 0x80, 0x00, 0x4e, 0xa9, 0x82, 0x86, 0x80];
+const SECOND: &[u8] = &[0x80, 0x81, 0x80];
+/// The second as many feeds have it: with the template's id, the number and the symbol, which are as they were.
+const SECOND_IN_FULL: &[u8] = &[0xf0, 0x81, 0x82, b'P', b'O', b'L', b'Y' | 0x80, 0x81, 0x80];
+
+const FIRST_LINE: &str = r#""template":"Quote","message":{"seq":1,"symbol":"POLY","px":{"exponent":-2,"mantissa":10025},"levels":[{"size":5},{}]}"#;
+const SECOND_LINE: &str =
+    r#""template":"Quote","message":{"seq":2,"symbol":"POLY","px":{"exponent":-2,"mantissa":10026},"levels":[]}"#;
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("feed.xml", FEED);
+    folder
+}
+
+fn write(folder: &Folder, name: &str, bytes: &[u8]) {
+    fs::write(folder.path().join(name), bytes).expect("written");
+}
+
+fn read(folder: &Folder, name: &str) -> Vec<u8> {
+    fs::read(folder.path().join(name)).expect("read")
+}
+
+fn fast(folder: &Folder, arguments: &[&str]) -> Ended {
+    folder.run(&[&["fast"], arguments, &["--template", "feed.xml"]].concat())
+}
+
+/// Decodes a file, encodes the lines, and compares; gives the lines.
+fn there_and_back(folder: &Folder, name: &str, options: &[&str]) -> String {
+    fast(folder, &[&["decode", name, "-o", "lines.json"], options].concat()).with(0);
+    let options: Vec<&str> = options.iter().copied().filter(|option| *option != "--skip-bad").collect();
+    fast(folder, &[&["encode", "lines.json", "-o", "again"], &options[..]].concat()).with(0);
+    assert_eq!(read(folder, "again"), read(folder, name), "{name} {options:?}");
+    folder.read("lines.json")
+}
+
+/// A day of messages, as JSON lines; some share a frame.
+fn lines(framed: bool) -> String {
+    let line = |i: u32| {
+        let frame = if framed { format!("\"frame\":{},", i / 3 + 1) } else { String::new() };
+        match i % 7 {
+            3 => format!("{{{frame}\"template\":\"Status\",\"message\":{{\"text\":\"round {i}\"}}}}\n"),
+            _ => {
+                let levels: Vec<String> = (0..i % 5)
+                    .map(|level| if level == 3 { "{}".into() } else { format!("{{\"size\":{}}}", i * level) })
+                    .collect();
+                format!(
+                    "{{{frame}\"template\":\"Quote\",\"message\":{{\"seq\":{i},\"symbol\":\"S{}\",\"px\":{{\"exponent\":{},\"mantissa\":{}}},\"levels\":[{}]}}}}\n",
+                    i % 3,
+                    -i32::try_from(i % 4).expect("small"),
+                    1000 + i * i % 91,
+                    levels.join(",")
+                )
+            }
+        }
+    };
+    (0..400).map(line).collect()
+}
+
+#[test]
+fn every_framing_there_and_back() {
+    let folder = folder();
+    for framing in ["none", "len4le", "len4be", "len2le", "len2be", "block"] {
+        for reset in ["template", "never", "packet", "message"] {
+            if framing == "none" && reset == "packet" {
+                continue;
+            }
+            let options = ["--framing", framing, "--reset", reset];
+            let lines = lines(framing != "none");
+            folder.write("in.json", &lines);
+            let done =
+                fast(&folder, &[&["encode", "in.json", "-o", "file", "--json"], &options[..]].concat()).with(0).json();
+            let size = read(&folder, "file").len();
+            assert_eq!((done["messages"].as_u64(), done["bytes_out"].as_u64()), (Some(400), Some(size as u64)));
+            assert_eq!(there_and_back(&folder, "file", &options), lines, "{framing} {reset}");
+        }
+        // The same from standard input, and without the frames.
+        let options = ["--framing", framing, "--reset", "message", "--messages"];
+        let plain = fast(&folder, &[&["decode", "file"], &options[..]].concat()).with(0);
+        assert_eq!(plain.out.lines().count(), 400);
+        assert!(plain.errors.contains("400 messages"), "{}", plain.errors);
+    }
+}
+
+#[test]
+fn bytes_that_are_not_the_shortest_come_back_as_they_were() {
+    let folder = folder();
+    // Two messages in a frame, two frames, one empty.
+    let mut file = Vec::new();
+    for frame in [&[FIRST, SECOND_IN_FULL].concat()[..], &[], SECOND] {
+        file.extend(u16::try_from(frame.len()).expect("short").to_be_bytes());
+        file.extend(frame);
+    }
+    write(&folder, "full", &file);
+    let lines = there_and_back(&folder, "full", &["--framing", "len2be"]);
+    let expected = format!(
+        "{{\"frame\":1,{FIRST_LINE}}}\n{{\"frame\":1,{SECOND_LINE},\"bytes\":\"f08182504f4cd98180\"}}\n{{\"frame\":2}}\n{{\"frame\":3,{}}}\n",
+        SECOND_LINE.replace("\"seq\":2", "\"seq\":3").replace("10026", "10027")
+    );
+    assert_eq!(lines, expected);
+    // A message that was changed is written anew, and what follows refers to it.
+    folder.write("lines.json", &lines.replace("10026", "10030").replace("10027", "10031"));
+    fast(&folder, &["encode", "lines.json", "-o", "changed", "--framing", "len2be"]).with(0);
+    let changed = [&[0, 15][..], FIRST, &[0x80, 0x85, 0x80], &[0, 0, 0, 3], SECOND].concat();
+    assert_eq!(read(&folder, "changed"), changed);
+
+    // Superfluous bytes are deviations, which have to be let pass.
+    let overlong = [FIRST, &[0x80, 0x81, 0x00, 0x80]].concat();
+    write(&folder, "overlong", &overlong);
+    let refused = fast(&folder, &["decode", "overlong", "--framing", "none"]).with(2);
+    let place = "overlong: byte 14: message 2, which begins at byte 12: Quote.levels: [R6]";
+    assert!(refused.errors.contains(place), "{}", refused.errors);
+    assert_eq!(refused.out.lines().count(), 1, "what was read before is there");
+    let lines = there_and_back(&folder, "overlong", &["--framing", "none", "--deviations", "ignore"]);
+    assert!(lines.contains("\"bytes\":\"80810080\""), "{lines}");
+    // An overlong block size, and a preamble.
+    let block = [&[0x00, 0x80 | (FIRST.len() as u8 + 4)][..], b"\x01\x02\x03\x04", FIRST].concat();
+    write(&folder, "block", &block);
+    let lines = there_and_back(&folder, "block", &["--framing", "block", "--preamble", "4"]);
+    assert_eq!(lines, format!("{{\"frame\":1,\"head\":\"0090\",\"preamble\":\"01020304\",{FIRST_LINE}}}\n"));
+}
+
+/// A packet of Ethernet with a UDP datagram over IPv4, padded as short ones are.
+fn packet(payload: &[u8], protocol: u8, port: u16) -> Vec<u8> {
+    let length = 8 + payload.len() as u16;
+    let mut packet = [vec![2; 12], vec![8, 0, 0x45, 0]].concat();
+    packet.extend((length + 20).to_be_bytes());
+    packet.extend([0, 0, 0x40, 0, 64, protocol, 0, 0, 127, 0, 0, 1, 239, 1, 2, 3]);
+    packet.extend(5000_u16.to_be_bytes());
+    packet.extend(port.to_be_bytes());
+    packet.extend(length.to_be_bytes());
+    packet.extend([0xbe, 0xef]);
+    packet.extend(payload);
+    packet.resize(packet.len().max(60), 0);
+    packet
+}
+
+fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for number in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65535, 1] {
+        file.extend(number.to_le_bytes());
+    }
+    for (i, packet) in packets.iter().enumerate() {
+        for number in [1000, i as u32, packet.len() as u32, packet.len() as u32] {
+            file.extend(number.to_le_bytes());
+        }
+        file.extend(packet);
+    }
+    file
+}
+
+fn pcapng(packets: &[Vec<u8>]) -> Vec<u8> {
+    let block = |kind: u32, words: &[u32], data: &[u8]| {
+        let length = (12 + 4 * words.len() + data.len().next_multiple_of(4)) as u32;
+        let mut block: Vec<u8> = [&[kind, length], words].concat().iter().flat_map(|word| word.to_be_bytes()).collect();
+        block.extend(data);
+        block.resize(length as usize - 4, 0);
+        block.extend(length.to_be_bytes());
+        block
+    };
+    let mut file = block(0x0a0d_0d0a, &[0x1a2b_3c4d, 0x0001_0000, u32::MAX, u32::MAX], &[]);
+    file.extend(block(1, &[1 << 16, 0], &[]));
+    for packet in packets {
+        file.extend(block(6, &[0, 1, 2, packet.len() as u32, packet.len() as u32], packet));
+    }
+    file
+}
+
+#[test]
+fn captures_there_and_back() {
+    let folder = folder();
+    let both = [FIRST, SECOND_IN_FULL].concat();
+    let packets = [
+        packet(&both, 17, 9000),
+        packet(b"not ours", 6, 9000),
+        packet(b"", 17, 9000),
+        packet(FIRST, 17, 9000),
+        packet(b"\xff", 17, 53),
+    ];
+    for (name, file) in [("a.pcap", pcap(&packets)), ("a.pcapng", pcapng(&packets))] {
+        write(&folder, name, &file);
+        let options = ["--framing", "pcap", "--reset", "packet"];
+        // Port 53 has something else.
+        let refused = fast(&folder, &[&["decode", name], &options[..]].concat()).with(2);
+        assert!(refused.errors.contains("message 4"), "{}", refused.errors);
+        fast(&folder, &[&["decode", name, "--port", "9000", "-o", "lines.json"], &options[..]].concat()).with(0);
+        fast(&folder, &[&["encode", "lines.json", "-o", "again"], &options[..]].concat()).with(0);
+        assert_eq!(read(&folder, "again"), file, "{name}");
+        let lines = folder.read("lines.json");
+        assert_eq!(lines.matches("\"template\":\"Quote\"").count(), 3, "{lines}");
+        assert_eq!(lines.matches("\"other\":").count(), if name == "a.pcap" { 3 } else { 4 }, "{lines}");
+        let skipped =
+            fast(&folder, &[&["decode", name, "--skip-bad", "-o", "skipped.json"], &options[..]].concat()).with(1);
+        assert!(skipped.errors.contains("message 4, which begins at byte"), "{}", skipped.errors);
+        assert!(folder.read("skipped.json").contains("\"undecoded\":\"ff\""));
+        fast(&folder, &[&["encode", "skipped.json", "-o", "again"], &options[..]].concat()).with(0);
+        assert_eq!(read(&folder, "again"), file, "{name}");
+        // A change that keeps the length is one in the packet; another does not fit its headers.
+        let (before, after) = lines.rsplit_once("10025").expect("a price");
+        folder.write("lines.json", &format!("{before}10024{after}"));
+        fast(&folder, &[&["encode", "lines.json", "-o", "changed"], &options[..]].concat()).with(0);
+        let changed = read(&folder, "changed");
+        assert_eq!(changed.iter().zip(&file).filter(|(a, b)| a != b).count(), 1, "{name}");
+        folder.write("lines.json", &lines.replace("\"POLY\"", "\"POLYWIRE\""));
+        let refused = fast(&folder, &[&["encode", "lines.json"], &options[..]].concat()).with(2);
+        assert!(refused.errors.contains("which is not what the frame's \"head\" says"), "{}", refused.errors);
+        let plain =
+            fast(&folder, &[&["decode", name, "--port", "9000", "--messages"], &options[..]].concat()).with(0).out;
+        assert!(!plain.contains("head") && plain.lines().count() == 3, "{plain}");
+        folder.write("plain.json", &plain);
+        let refused = fast(&folder, &[&["encode", "plain.json"], &options[..]].concat()).with(2);
+        assert!(refused.errors.contains("without --messages"), "{}", refused.errors);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    let folder = folder();
+    let framed = [&12_u32.to_le_bytes()[..], FIRST].concat();
+    write(&folder, "a", &framed);
+    let told = |arguments: &[&str], code: i32, texts: &[&str]| {
+        let ended = fast(&folder, arguments).with(code);
+        texts.iter().for_each(|text| assert!(ended.errors.contains(text), "{arguments:?}: {}", ended.errors));
+    };
+    told(
+        &["decode", "a", "--framing", "len4be"],
+        2,
+        &["a: at byte 0: a frame of 201326592 bytes", "is the framing len4be?"],
+    );
+    told(
+        &["decode", "a", "--framing", "none"],
+        2,
+        &["a: byte 5: message 1, which begins at byte 0", "is this the feed's template"],
+    );
+    told(&["decode", "nowhere", "--framing", "none"], 2, &["cannot read nowhere"]);
+    told(&["decode", "a", "--framing", "pcap"], 2, &["a: at byte 0: no capture"]);
+    told(&["decode", "a", "--framing", "len3"], 3, &["len4le"]);
+    told(&["decode", "a"], 3, &["--framing"]);
+    told(&["decode", "a", "--framing", "len4le", "--skip-bad"], 3, &["--reset packet or message"]);
+    told(&["decode", "a", "--framing", "len4le", "--port", "1"], 3, &["--framing pcap"]);
+    told(&["decode", "a", "--framing", "len4le", "-o", "a"], 3, &["would be written while it is read"]);
+    told(
+        &["decode", "a", "--framing", "len4le", "--preamble", "20"],
+        2,
+        &["a frame of 12 bytes, where a preamble of 20"],
+    );
+    write(&folder, "cut", &framed[..14]);
+    told(&["decode", "cut", "--framing", "len4le"], 2, &["cut: byte 0: the file ends in the middle of a frame"]);
+    write(&folder, "cut", &FIRST[..9]);
+    told(&["decode", "cut", "--framing", "none"], 2, &["cut: byte 0: message 1", "ends in the middle of a field"]);
+    // A frame that ends within a field, and one whose message refers to another.
+    write(&folder, "short", &[&4_u32.to_le_bytes()[..], &FIRST[..4], &3_u32.to_le_bytes(), SECOND].concat());
+    told(&["decode", "short", "--framing", "len4le"], 2, &["short: byte 4: message 1"]);
+    write(&folder, "lost", &[&3_u32.to_le_bytes()[..], SECOND].concat());
+    told(&["decode", "lost", "--framing", "len4le"], 2, &["lost: byte 5: message 1", "[D5]"]);
+
+    for (line, text) in [
+        ("{\"template\":\"Quote\"}", "both"),
+        ("{\"template\":\"Trade\",\"message\":{}}", "Trade"),
+        ("{\"template\":\"Quote\",\"message\":{\"seq\":-1}}", "seq"),
+        ("{\"frame\":1,\"haed\":\"00\"}", "haed"),
+        ("{\"frame\":1,\"head\":\"0x\"}", "hexadecimal"),
+        ("{\"frame\":1,\"head\":\"05000000\"}", "head"),
+        ("nonsense", "line of `polywire fast decode`"),
+    ] {
+        folder.write("wrong.json", &format!("\n{line}\n"));
+        let ended = fast(&folder, &["encode", "wrong.json", "--framing", "len4le"]).with(2);
+        assert!(ended.errors.contains("wrong.json") && ended.errors.contains(text), "{line}: {}", ended.errors);
+    }
+    folder.write(
+        "feed.xml",
+        "<templates><template name='T' id='1'><int32 name='a'><tail/></int32></template></templates>",
+    );
+    told(&["decode", "a", "--framing", "none"], 2, &["feed.xml: [S2] line 1, column"]);
+}
+
+#[test]
+fn damaged_recordings_end_in_good_order() {
+    let folder = folder();
+    let file = pcap(&[packet(&[FIRST, SECOND_IN_FULL].concat(), 17, 9000), packet(SECOND, 17, 9000)]);
+    let mut number = 0x9e37_79b9_u32;
+    for _ in 0..40 {
+        let mut damaged = file.clone();
+        for _ in 0..3 {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let at = number as usize % damaged.len();
+            damaged[at] ^= 1 << (number >> 29);
+        }
+        write(&folder, "damaged", &damaged);
+        let ended = folder
+            .command(&[
+                "fast",
+                "decode",
+                "damaged",
+                "--template",
+                "feed.xml",
+                "--framing",
+                "pcap",
+                "-q",
+                "-o",
+                "lines.json",
+            ])
+            .output()
+            .expect("it runs");
+        assert!(matches!(ended.status.code(), Some(0 | 2)), "{damaged:02x?}: {ended:?}");
+        if ended.status.code() == Some(0) {
+            fast(&folder, &["encode", "lines.json", "-o", "again", "--framing", "pcap"]).with(0);
+            assert_eq!(read(&folder, "again"), damaged);
+        }
+    }
+}

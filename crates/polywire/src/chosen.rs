@@ -1,0 +1,96 @@
+//! A codec as a wire or an announcement asks for it: with its options, what those say of streams, and the document that configures it.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    ops::Deref,
+    sync::Arc,
+};
+
+use polywire_core::{
+    codec::{Codec, LowerError, Options, stream::Mode},
+    frame,
+};
+
+use crate::node::NodeError;
+
+/// The option that names a document's file: templates.
+const TEMPLATE: &str = "template";
+/// Messages from one key frame to the next, where the wire does not say.
+const KEY_INTERVAL: u64 = 100;
+
+/// A codec, with all that a wire says of it.
+pub(crate) struct Chosen {
+    pub(crate) codec: Configured,
+    /// For the codec, and for its readers.
+    pub(crate) options: Options,
+    /// What messages refer to; none where the engine decides.
+    pub(crate) mode: Option<Mode>,
+    /// Messages from one key frame to the next.
+    pub(crate) key_interval: u64,
+}
+
+/// One of the node's codecs, or one that a document has configured.
+pub(crate) enum Configured {
+    Listed(&'static dyn Codec),
+    Own(Arc<dyn Codec>),
+}
+
+impl Deref for Configured {
+    type Target = dyn Codec;
+
+    fn deref(&self) -> &(dyn Codec + 'static) {
+        match self {
+            Configured::Listed(codec) => *codec,
+            Configured::Own(codec) => &**codec,
+        }
+    }
+}
+
+impl Chosen {
+    /// What a wire asks for, whose options the codec has checked. Reads the file that the wire names, if it names one.
+    pub(crate) fn of_wire(codec: &'static dyn Codec, options: Options) -> Result<Chosen, NodeError> {
+        let configured = match options.value(TEMPLATE) {
+            None => Configured::Listed(codec),
+            Some(path) => {
+                let failed = |error: LowerError| NodeError::Codec {
+                    codec: codec.name().into(),
+                    source: LowerError::Option(format!("'{path}': {error}")).into(),
+                };
+                Configured::Own(codec.configured(&read(path)?).map_err(failed)?)
+            }
+        };
+        let mode = options.value("mode").map(|mode| if mode == "chained" { Mode::Chained } else { Mode::Anchored });
+        let key_interval = options.value("key").and_then(|key| key.parse().ok()).unwrap_or(KEY_INTERVAL);
+        let options = [TEMPLATE, "mode", "key"].iter().fold(options, |options, name| options.without(name));
+        Ok(Chosen { codec: configured, options, mode, key_interval })
+    }
+
+    /// What a writer announced: its document is there by now.
+    pub(crate) fn announced(
+        codec: &'static dyn Codec,
+        options: Options,
+        document: Option<&[u8]>,
+    ) -> Result<Chosen, LowerError> {
+        let configured = match document {
+            None => Configured::Listed(codec),
+            Some(document) => Configured::Own(codec.configured(document)?),
+        };
+        Ok(Chosen { codec: configured, options, mode: None, key_interval: KEY_INTERVAL })
+    }
+}
+
+/// Peers take no larger document.
+fn read(path: &str) -> Result<Vec<u8>, NodeError> {
+    let limit = frame::Limits::default().document_bytes;
+    let failed = |source| NodeError::Template { path: path.into(), source };
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(limit as u64 + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    match bytes.len() {
+        len if len > limit => {
+            let reason = format!("a template document has at most {limit} bytes");
+            Err(failed(io::Error::new(io::ErrorKind::InvalidData, reason)))
+        }
+        _ => Ok(bytes),
+    }
+}
