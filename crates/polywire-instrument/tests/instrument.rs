@@ -128,12 +128,18 @@ fn scenarios_that_are_wrong_say_what() {
 #[test]
 fn the_scenarios_of_the_repository_are_scenarios() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let files = |folder: &std::path::Path| {
+        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path())
+    };
     let mut count = 0;
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let scenario = Scenario::open(&entry.expect("an entry").path()).unwrap_or_else(|error| panic!("{error}"));
+    for file in files(&folder).chain(files(&folder.join("papers"))) {
+        if file.extension().is_none_or(|ending| ending != "toml") {
+            continue;
+        }
+        let scenario = Scenario::open(&file).unwrap_or_else(|error| panic!("{error}"));
         assert!(scenario.cases().expect("not too many").len() > 1, "{}", scenario.name);
         assert!(!scenario.criteria.is_empty() && !scenario.summary.is_empty(), "{}", scenario.name);
         count += 1;
     }
-    assert!(count >= 6, "{count}");
+    assert!(count >= 10, "{count}");
 }
