@@ -37,7 +37,7 @@ pub struct Learned {
 /// of them, which is how often key frames are; 0 is one stream.
 ///
 /// ```
-/// use polywire_core::{codec::fast::learn, layout::{Record, Shape}, schema::{Def, Member, SchemaBuilder, Type}};
+/// use polywire_core::{codec::fast::{Learned, learn}, layout::{Record, Shape}, schema::{Def, Member, SchemaBuilder, Type}};
 ///
 /// let mut types = SchemaBuilder::new();
 /// let root = types.add(Def::structure("Tick", vec![Member::new("count", Type::Uint32), Member::new("venue", Type::Uint32)]));
@@ -48,9 +48,9 @@ pub struct Learned {
 ///     record.set("venue", 7u32).unwrap();
 ///     record
 /// }).collect();
-/// let learned = learn(&shape, &samples, 0)?;
-/// assert!(learned.templates.to_xml().contains("<increment"));
-/// assert!(3 * learned.learned_bytes < 2 * learned.derived_bytes);
+/// let Learned { templates, learned_bytes, derived_bytes, .. } = learn(&shape, &samples, 0)?;
+/// assert!(templates.to_xml().contains("<increment"));
+/// assert!(3 * learned_bytes < 2 * derived_bytes);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn learn(shape: &Arc<Shape>, samples: &[Record], interval: usize) -> Result<Learned, BuildError> {
