@@ -149,7 +149,7 @@ impl TemplateSet {
     ///         *field = field.clone().with(OperatorKind::Increment).starting(Initial::Int(1));
     ///     }
     /// })?;
-    /// assert!(chosen.to_xml().contains(r#"<increment value="1"/>"#));
+    /// assert!(chosen.to_xml().contains("<increment"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn for_schema(schema: &Schema) -> Result<TemplateSet, LowerError> {
