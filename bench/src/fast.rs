@@ -25,27 +25,24 @@ use crate::{
 };
 
 /// The tables, by the names that choose them.
-pub const MEASUREMENTS: &[Measurement] = &[("types", types), ("feed", feed)];
+pub const MEASUREMENTS: &[Measurement] = &[
+    ("MarketData", table::<MarketData>),
+    ("CodecsTest_10", table::<CodecsTest10>),
+    ("CodecsTest_500", table::<CodecsTest500>),
+    ("ProcessorProbe", table::<ProcessorProbe>),
+    ("feed", feed),
+];
 
 /// Messages that templates are learned from.
 const LEARNED_FROM: usize = 128;
 
-fn types(effort: Effort) -> Group {
-    let rows = [
-        rows::<MarketData>(effort),
-        rows::<CodecsTest10>(effort),
-        rows::<CodecsTest500>(effort),
-        rows::<ProcessorProbe>(effort),
-    ];
-    Group {
-        title: "FAST",
-        note: format!(
-            "multiples of hand-written CDR; hand-written FAST has the template of the workload and \
-             checks less; templates are the workload's, the one derived from the type, and one learned from {LEARNED_FROM} messages"
-        ),
-        rows: rows.into_iter().flatten().collect(),
-        left_out: Vec::new(),
-    }
+fn table<T: Measured + fast::Fast>(effort: Effort) -> Group {
+    let note = format!(
+        "multiples of hand-written CDR; wide instructions: {}; hand-written FAST has the template of the workload and checks less; templates \
+         are the workload's, the one derived from the type, and one learned from {LEARNED_FROM} messages",
+        polywire_core::program::simd_level()
+    );
+    Group { title: T::NAME, note, rows: rows::<T>(effort), left_out: Vec::new() }
 }
 
 fn rows<T: Measured + fast::Fast>(effort: Effort) -> Vec<Row> {
