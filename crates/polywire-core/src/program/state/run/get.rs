@@ -207,20 +207,24 @@ unsafe fn entities<W: Wide>(
 /// The machine has the instructions.
 #[inline(always)]
 unsafe fn some_entities<W: Wide>(input: &mut Input<'_>, mask: u8, signed: u8) -> Option<W::Words> {
-    let (rest, count) = (input.rest(), mask.count_ones());
+    // SAFETY: as the caller promises.
+    let Some(unused) = 64u32.checked_sub(8 * mask.count_ones()).filter(|unused| *unused < 64) else {
+        return Some(unsafe { W::splat(0) });
+    };
+    let rest = input.rest();
     let word = if rest.len() >= 8 {
         // SAFETY: there are eight.
         u64::from_le(unsafe { rest.as_ptr().cast::<u64>().read_unaligned() })
     } else {
         rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
     };
-    let stops = 0x8080_8080_8080_8080 & ((1u128 << (8 * count)) - 1) as u64;
+    let stops = 0x8080_8080_8080_8080 >> unused;
     // SAFETY: as the caller promises.
     unsafe {
         if word & stops == stops {
             // What is not there has no stop bit.
-            input.pos += count as usize;
-            return Some(W::spread(W::deposit(word, super::wide::bytes_of(mask)), signed));
+            input.pos += mask.count_ones() as usize;
+            return Some(W::spread(word, mask, signed));
         }
         long_entities::<W>(input, mask, signed)
     }

@@ -90,8 +90,8 @@ pub(super) trait Wide {
     /// # Safety
     /// There is room for 64 bytes.
     unsafe fn emit(to: *mut u8, words: Self::Words, mask: u8, long: u8, signed: u8) -> usize;
-    /// Words of the bytes of a word, of which those of `signed` have a sign in bit 6.
-    unsafe fn spread(bytes: u64, signed: u8) -> Self::Words;
+    /// The bytes of a word one after the other as the words of the mask, of which those of `signed` have a sign in bit 6; zeros for the others.
+    unsafe fn spread(bytes: u64, mask: u8, signed: u8) -> Self::Words;
 }
 
 /// A byte of ones for each bit of a mask.
@@ -217,11 +217,14 @@ impl Wide for Plain {
         len
     }
     #[inline(always)]
-    unsafe fn spread(bytes: u64, signed: u8) -> [u64; WIDTH] {
-        each(|i| {
-            let byte = bytes >> (8 * i) & 0x7F;
-            if signed >> i & 1 != 0 { (byte ^ 0x40).wrapping_sub(0x40) } else { byte }
-        })
+    unsafe fn spread(mut bytes: u64, mask: u8, signed: u8) -> [u64; WIDTH] {
+        let mut words = [0; WIDTH];
+        for (i, word) in words.iter_mut().enumerate().filter(|(i, _)| mask >> i & 1 != 0) {
+            let byte = bytes & 0x7F;
+            *word = if signed >> i & 1 != 0 { (byte ^ 0x40).wrapping_sub(0x40) } else { byte };
+            bytes >>= 8;
+        }
+        words
     }
 }
 
@@ -296,8 +299,8 @@ mod x86 {
         unsafe fn emit(to: *mut u8, words: __m512i, mask: u8, long: u8, signed: u8) -> usize {
             unsafe {
                 if long == 0 {
-                    let bytes = _mm_cvtsi128_si64(_mm512_cvtepi64_epi8(words)) as u64 | 0x8080_8080_8080_8080;
-                    to.cast::<u64>().write_unaligned(_pext_u64(bytes, bytes_of(mask)));
+                    let bytes = _mm_or_si128(_mm512_cvtepi64_epi8(words), _mm_set1_epi8(i8::MIN));
+                    _mm_storel_epi64(to.cast(), _mm_maskz_compress_epi8(mask.into(), bytes));
                     return mask.count_ones() as usize;
                 }
                 // Groups of seven bits, the highest first, and of the magnitude with a bit for the sign to see how many are needed.
@@ -306,11 +309,10 @@ mod x86 {
                 let magnitude = _mm512_xor_si512(words, _mm512_srai_epi64::<63>(words));
                 let magnitude = _mm512_mask_mov_epi64(words, signed, _mm512_slli_epi64::<1>(magnitude));
                 let needed = _mm512_test_epi8_mask(_mm512_multishift_epi64_epi8(shifts, magnitude), sevens);
-                let mut needed = needed | 0x8080_8080_8080_8080;
-                needed |= needed << 1 & 0xFEFE_FEFE_FEFE_FEFE;
-                needed |= needed << 2 & 0xFCFC_FCFC_FCFC_FCFC;
-                needed |= needed << 4 & 0xF0F0_F0F0_F0F0_F0F0;
-                needed &= bytes_of(mask);
+                // The last byte, and all from the first that says something: no byte of these bits is zero, so that none borrows.
+                let needed = needed | 0x8080_8080_8080_8080;
+                let needed = !(needed.wrapping_sub(0x0101_0101_0101_0101) & !needed);
+                let needed = needed & _pdep_u64(mask.into(), 0x0101_0101_0101_0101).wrapping_mul(0xFF);
                 let groups = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, words), sevens);
                 let groups = _mm512_or_si512(groups, _mm512_set1_epi64(i64::MIN));
                 _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi8(needed, groups));
@@ -318,9 +320,10 @@ mod x86 {
             }
         }
         #[inline(always)]
-        unsafe fn spread(bytes: u64, signed: u8) -> __m512i {
+        unsafe fn spread(bytes: u64, mask: u8, signed: u8) -> __m512i {
             unsafe {
-                let words = _mm512_cvtepu8_epi64(_mm_cvtsi64_si128((bytes & 0x7F7F_7F7F_7F7F_7F7F) as i64));
+                let bytes = _mm_cvtsi64_si128((bytes & 0x7F7F_7F7F_7F7F_7F7F) as i64);
+                let words = _mm512_cvtepu8_epi64(_mm_maskz_expand_epi8(mask.into(), bytes));
                 let sign = _mm512_set1_epi64(0x40);
                 _mm512_mask_sub_epi64(words, signed, _mm512_xor_si512(words, sign), sign)
             }
@@ -452,9 +455,9 @@ mod x86 {
             }
         }
         #[inline(always)]
-        unsafe fn spread(bytes: u64, signed: u8) -> [__m256i; 2] {
+        unsafe fn spread(bytes: u64, mask: u8, signed: u8) -> [__m256i; 2] {
             unsafe {
-                let bytes = bytes & 0x7F7F_7F7F_7F7F_7F7F;
+                let bytes = _pdep_u64(bytes, bytes_of(mask)) & 0x7F7F_7F7F_7F7F_7F7F;
                 // The sign of those that have one, as a bit of their byte.
                 let signs = 0x4040_4040_4040_4040 & bytes_of(signed);
                 let (words, signs) = (widened(bytes), widened(signs));
@@ -492,7 +495,7 @@ mod tests {
                 W::xor(x, y),
                 W::splat(a[0]),
                 W::select(mask, x, y),
-                W::spread(a[1], signed),
+                W::spread(a[1], mask, signed),
             ];
             let stored = words.map(|words| {
                 let mut to = *b;
