@@ -34,7 +34,7 @@ pub struct Learned {
 }
 
 /// Learns the templates of a type from samples, in the order in which they were sent. A stream begins anew with every `interval`th
-/// of them, which is how often key frames are; 0 is one stream.
+/// of them, which is how often key frames are; 0 is one stream. The samples are of this very shape, not of an equal one.
 ///
 /// ```
 /// use polywire_core::{codec::fast::{Learned, learn}, layout::{Record, Shape}, schema::{Def, Member, SchemaBuilder, Type}};
@@ -54,6 +54,9 @@ pub struct Learned {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn learn(shape: &Arc<Shape>, samples: &[Record], interval: usize) -> Result<Learned, BuildError> {
+    if samples.iter().any(|sample| !Arc::ptr_eq(sample.shape(), shape)) {
+        return Err(LowerError::Option("the samples are of another shape than the one to learn for".to_string()).into());
+    }
     let schema = shape.schema();
     let mut watcher = Watcher { schema, recursive: recursive(schema), path: String::new(), series: BTreeMap::new() };
     for (number, record) in samples.iter().enumerate() {
