@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p polywire-bench --features peers --bin codecs
+//! cargo run --release -p polywire-bench --bin fast
 //! cargo run --release -p polywire-bench --features peers --bin transport
 //! ```
 //!
@@ -10,6 +11,7 @@
 
 pub mod arguments;
 pub mod codecs;
+pub mod fast;
 pub mod measure;
 pub mod report;
 pub mod transport;

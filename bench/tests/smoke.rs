@@ -1,13 +1,13 @@
 //! The instrument itself: every measurement runs, and its candidates agree with each other. No figure is judged.
 
-use polywire_bench::{codecs, measure::Effort, report::Report, transport};
+use polywire_bench::{codecs, fast, measure::Effort, report::Report, transport};
 
 /// One test: measurements pin threads and listen on sockets named after the process.
 #[test]
 fn everything_is_measured() {
     transport::set_program(env!("CARGO_BIN_EXE_transport"));
     let mut report = Report::new("a test".into());
-    for (_, measure) in codecs::MEASUREMENTS.iter().chain(transport::MEASUREMENTS) {
+    for (_, measure) in codecs::MEASUREMENTS.iter().chain(fast::MEASUREMENTS).chain(transport::MEASUREMENTS) {
         report.groups.push(measure(Effort::QUICK));
     }
     for row in report.groups.iter().flat_map(|group| &group.rows) {

@@ -106,7 +106,7 @@ impl Writer {
 /// # Safety
 /// Both ends have `length` bytes and do not overlap.
 #[inline(always)]
-unsafe fn small_copy(source: *const u8, target: *mut u8, length: usize) {
+pub(crate) unsafe fn small_copy(source: *const u8, target: *mut u8, length: usize) {
     // SAFETY: each access starts at 0 or ends at `length`, and is no wider than `length`.
     unsafe {
         if length > 16 {

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use polywire_derive::Message;
 
 use crate::cdr::{Cdr, FIELD, Malformed, Reader, Writer, string_bound};
+use crate::fast::{Fast, FastReader, FastWriter, set_text};
 use crate::{Rng, Workload};
 
 /// The PDL of CodecsTest with `n / 10` groups of ten members.
@@ -18,6 +19,17 @@ pub fn pdl(n: usize) -> String {
         }
     }
     text + "  };\n}\n"
+}
+
+/// The FAST template of CodecsTest with `n / 10` groups of ten members: `codecs_test.fast.xml` over and over.
+pub fn fast_template(n: usize) -> String {
+    let once = include_str!("../codecs_test.fast.xml");
+    let split = |text: &'static str, at: &str| text.split_once(at).expect("the file is ours");
+    let (head, rest) = split(once, "    <int8 name=\"bool");
+    let (group, tail) = split(rest, "  </template>");
+    let groups =
+        (1..=n / 10).map(|i| format!("    <int8 name=\"bool{group}").replace("_value_1\"", &format!("_value_{i}\"")));
+    format!("{head}{}  </template>{tail}", groups.collect::<String>())
 }
 
 const MEMBERS: [(&str, &str); 10] = [
@@ -36,7 +48,7 @@ const MEMBERS: [(&str, &str); 10] = [
 /// Declares a CodecsTest: its structure, its codec and its values, from groups of ten member names.
 macro_rules! codecs_test {
     (
-        $(#[$attribute:meta])* $test:ident, $name:literal, $messages:literal:
+        $(#[$attribute:meta])* $test:ident, $state:ident, $name:literal, $messages:literal:
         $($bool:ident $string:ident $int8:ident $uint8:ident $int16:ident $uint16:ident
           $int32:ident $uint32:ident $int64:ident $uint64:ident;)+
     ) => {
@@ -230,6 +242,97 @@ macro_rules! codecs_test {
             }
         }
 
+        /// The previous values of a stream in FAST.
+        #[derive(Clone, Debug, Default)]
+        pub struct $state {
+            known: bool,
+            $($bool: u8, $int16: i16, $uint16: u16, $uint32: u32, $int64: i64, $uint64: u64,)+
+        }
+
+        impl Fast for $test {
+            type State = $state;
+
+            fn template() -> String {
+                fast_template(10 * [$(stringify!($bool)),+].len())
+            }
+
+            #[inline]
+            fn write(&self, writer: &mut FastWriter, s: &mut $state) {
+                let mut local = *writer;
+                let w = &mut local;
+                w.begin(1 + 3 * [$(stringify!($bool)),+].len());
+                w.bit(!s.known);
+                if !s.known {
+                    w.unsigned(2);
+                }
+                $(
+                    let value = self.$bool as u8;
+                    w.bit(value != s.$bool);
+                    if value != s.$bool {
+                        w.signed(value.into());
+                        s.$bool = value;
+                    }
+                    w.signed(self.$int8.into());
+                    w.unsigned(self.$uint8.into());
+                    w.signed(i64::from(self.$int16) - i64::from(s.$int16));
+                    s.$int16 = self.$int16;
+                    w.signed(i64::from(self.$uint16) - i64::from(s.$uint16));
+                    s.$uint16 = self.$uint16;
+                    w.signed(self.$int32.into());
+                    w.bit(self.$uint32 != s.$uint32);
+                    if self.$uint32 != s.$uint32 {
+                        w.unsigned(self.$uint32.into());
+                        s.$uint32 = self.$uint32;
+                    }
+                    let differs = self.$int64 != s.$int64.wrapping_add(1) || !s.known;
+                    w.bit(differs);
+                    if differs {
+                        w.signed(self.$int64);
+                    }
+                    s.$int64 = self.$int64;
+                    w.signed(self.$uint64.wrapping_sub(s.$uint64) as i64);
+                    s.$uint64 = self.$uint64;
+                )+
+                w.end();
+                s.known = true;
+                *writer = local;
+            }
+
+            #[inline]
+            fn read(&mut self, reader: &mut FastReader, s: &mut $state) -> Result<(), Malformed> {
+                let mut local = *reader;
+                let r = &mut local;
+                r.begin()?;
+                if r.bit() {
+                    r.unsigned()?;
+                }
+                $(
+                    if r.bit() {
+                        s.$bool = r.signed()? as u8;
+                    }
+                    self.$bool = s.$bool != 0;
+                    set_text(&mut self.$string, "Hello_World!");
+                    self.$int8 = r.signed()? as i8;
+                    self.$uint8 = r.unsigned()? as u8;
+                    s.$int16 = (i64::from(s.$int16) + r.signed()?) as i16;
+                    self.$int16 = s.$int16;
+                    s.$uint16 = (i64::from(s.$uint16) + r.signed()?) as u16;
+                    self.$uint16 = s.$uint16;
+                    self.$int32 = r.signed()? as i32;
+                    if r.bit() {
+                        s.$uint32 = r.unsigned()? as u32;
+                    }
+                    self.$uint32 = s.$uint32;
+                    s.$int64 = if r.bit() { r.signed()? } else { s.$int64.wrapping_add(1) };
+                    self.$int64 = s.$int64;
+                    s.$uint64 = s.$uint64.wrapping_add(r.signed()? as u64);
+                    self.$uint64 = s.$uint64;
+                )+
+                *reader = local;
+                Ok(())
+            }
+        }
+
         impl Workload for $test {
             const NAME: &'static str = $name;
             const MESSAGES: usize = $messages;
@@ -273,13 +376,13 @@ macro_rules! codecs_test {
 
 codecs_test! {
     /// CodecsTest with ten members.
-    CodecsTest10, "CodecsTest_10", 1024:
+    CodecsTest10, CodecsTest10State, "CodecsTest_10", 1024:
     bool_value_1 string_value_1 char_value_1 uchar_value_1 int16_value_1 uint16_value_1 int32_value_1 uint32_value_1 int64_value_1 uint64_value_1;
 }
 
 codecs_test! {
     /// CodecsTest with five hundred members.
-    CodecsTest500, "CodecsTest_500", 256:
+    CodecsTest500, CodecsTest500State, "CodecsTest_500", 256:
     bool_value_1 string_value_1 char_value_1 uchar_value_1 int16_value_1 uint16_value_1 int32_value_1 uint32_value_1 int64_value_1 uint64_value_1;
     bool_value_2 string_value_2 char_value_2 uchar_value_2 int16_value_2 uint16_value_2 int32_value_2 uint32_value_2 int64_value_2 uint64_value_2;
     bool_value_3 string_value_3 char_value_3 uchar_value_3 int16_value_3 uint16_value_3 int32_value_3 uint32_value_3 int64_value_3 uint64_value_3;

@@ -18,12 +18,14 @@
 
 pub mod cdr;
 mod codecs_test;
+pub mod fast;
 mod floats;
 mod market_data;
 mod processor_probe;
 
 pub use cdr::{Cdr, Malformed};
-pub use codecs_test::{CodecsTest10, CodecsTest500, pdl};
+pub use codecs_test::{CodecsTest10, CodecsTest500, fast_template, pdl};
+pub use fast::{Fast, fast_decode};
 pub use floats::Floats;
 pub use market_data::{MarketData, MarketDataEntry};
 pub use processor_probe::ProcessorProbe;

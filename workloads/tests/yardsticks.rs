@@ -1,7 +1,8 @@
 //! The yardsticks are frozen: their bytes are known, they round-trip, and they refuse what they must.
 
 use polywire_workloads::{
-    CodecsTest10, CodecsTest500, Floats, Malformed, MarketData, ProcessorProbe, Samples, Workload, cdr_decode, pdl,
+    CodecsTest10, CodecsTest500, Fast, Floats, Malformed, MarketData, ProcessorProbe, Samples, Workload, cdr_decode,
+    fast_decode, pdl,
 };
 
 /// FNV-1a over the bytes of a workload's first hundred messages.
@@ -80,4 +81,26 @@ fn generated_pdl_is_the_committed_one() {
     let committed: Vec<&str> = file.lines().filter(|line| !line.starts_with("//")).collect();
     assert_eq!(pdl(10).lines().collect::<Vec<_>>(), committed);
     assert_eq!(pdl(500).matches("_50;").count(), 10);
+}
+
+/// Hand-written FAST gives the values back; bytes a message behind the first, on average.
+fn fast_round_trips<T: Workload + Fast>(messages: usize) -> f64 {
+    let samples = Samples::<T>::generate(messages);
+    let (mut buffer, mut back, mut total) = (samples.buffer(), T::default(), 0);
+    let (mut writer, mut reader) = (T::State::default(), T::State::default());
+    for (number, sample) in samples.iter().enumerate() {
+        let len = sample.encode_fast(&mut writer, &mut buffer);
+        fast_decode(&buffer[..len], &mut reader, &mut back).unwrap();
+        assert_eq!(back, *sample.message());
+        total += if number > 0 { len } else { 0 };
+    }
+    total as f64 / (messages - 1) as f64
+}
+
+#[test]
+fn values_survive_fast() {
+    assert!((58.0..62.0).contains(&fast_round_trips::<MarketData>(512)));
+    assert!((7.0..8.0).contains(&fast_round_trips::<CodecsTest10>(1024)));
+    assert!((325.0..345.0).contains(&fast_round_trips::<CodecsTest500>(256)));
+    assert!((4.9..5.1).contains(&fast_round_trips::<ProcessorProbe>(1024)));
 }

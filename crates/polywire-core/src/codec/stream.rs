@@ -27,7 +27,7 @@ pub enum Mode {
 /// The writer's end of a stream.
 ///
 /// ```
-/// use polywire_core::codec::stream::{Mode, StreamReader, StreamWriter};
+/// use polywire_core::codec::stream::{Mode, StreamError, StreamReader, StreamWriter};
 /// # use polywire_core::program::{State, state::Bank};
 /// # use std::sync::Arc;
 /// # let new_state = || State::new(&Arc::new(Bank::default()));
@@ -41,9 +41,17 @@ pub enum Mode {
 ///
 /// // The reader got the second message alone: it needs the key frame.
 /// let told = reader.read(2, Some(1), |_, _| Ok::<(), ()>(()));
-/// assert!(told.is_err() && reader.wants_key());
+/// assert_eq!(told, Err(StreamError::NoKey { anchor: 1 }));
+/// assert!(reader.wants_key());
 /// assert!(reader.read(1, Some(1), |_, _| Ok::<(), ()>(())).is_ok());
 /// assert!(reader.read(2, Some(1), |_, _| Ok::<(), ()>(())).is_ok());
+///
+/// // Asked for a key frame, or told to write in another mode, it begins anew.
+/// writer.ask_for_key();
+/// assert_eq!(writer.write(3, |_, _| Ok::<(), ()>(())), Ok(Some(3)));
+/// writer.set_mode(Mode::Chained);
+/// assert_eq!(writer.write(4, |_, _| Ok::<(), ()>(())), Ok(Some(4)));
+/// assert_eq!(writer.write(5, |_, _| Ok::<(), ()>(())), Ok(None));
 /// ```
 #[derive(Clone, Debug)]
 pub struct StreamWriter {

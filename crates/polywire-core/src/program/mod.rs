@@ -97,7 +97,7 @@ pub mod state;
 pub mod verify;
 mod window;
 
-pub use exec::{Backend, Executable};
+pub use exec::{Backend, Executable, simd_level};
 pub use io::{CodecError, Fault, FaultKind, Input, Limits, Output, Status};
 pub use kernel::{
     ActionKernel, BriefKernel, Cursor, Ending, MemberDialect, MemberKey, MemberTable, RegionDialect, ScalarKernel,

@@ -34,10 +34,10 @@ pub struct Learned {
 }
 
 /// Learns the templates of a type from samples, in the order in which they were sent. A stream begins anew with every `interval`th
-/// of them, which is how often key frames are; 0 is one stream.
+/// of them, which is how often key frames are; 0 is one stream. The samples are of this very shape, not of an equal one.
 ///
 /// ```
-/// use polywire_core::{codec::fast::learn, layout::{Record, Shape}, schema::{Def, Member, SchemaBuilder, Type}};
+/// use polywire_core::{codec::fast::{Learned, learn}, layout::{Record, Shape}, schema::{Def, Member, SchemaBuilder, Type}};
 ///
 /// let mut types = SchemaBuilder::new();
 /// let root = types.add(Def::structure("Tick", vec![Member::new("count", Type::Uint32), Member::new("venue", Type::Uint32)]));
@@ -48,12 +48,15 @@ pub struct Learned {
 ///     record.set("venue", 7u32).unwrap();
 ///     record
 /// }).collect();
-/// let learned = learn(&shape, &samples, 0)?;
-/// assert!(learned.templates.to_xml().contains("<increment"));
-/// assert!(3 * learned.learned_bytes < 2 * learned.derived_bytes);
+/// let Learned { templates, learned_bytes, derived_bytes, .. } = learn(&shape, &samples, 0)?;
+/// assert!(templates.to_xml().contains("<increment"));
+/// assert!(3 * learned_bytes < 2 * derived_bytes);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn learn(shape: &Arc<Shape>, samples: &[Record], interval: usize) -> Result<Learned, BuildError> {
+    if samples.iter().any(|sample| !Arc::ptr_eq(sample.shape(), shape)) {
+        return Err(LowerError::Option("the samples are of another shape than the one to learn for".to_string()).into());
+    }
     let schema = shape.schema();
     let mut watcher = Watcher { schema, recursive: recursive(schema), path: String::new(), series: BTreeMap::new() };
     for (number, record) in samples.iter().enumerate() {

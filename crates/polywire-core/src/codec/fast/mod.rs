@@ -134,6 +134,24 @@ impl Fast {
 
 impl TemplateSet {
     /// The templates of a type of ours.
+    ///
+    /// ```
+    /// use polywire_core::codec::fast::template::{Initial, OperatorKind, TemplateSet};
+    /// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
+    /// # let mut types = SchemaBuilder::new();
+    /// # let tick = types.add(Def::structure("Tick", vec![Member::new("count", Type::Uint32)]));
+    /// # let schema = types.finish(Type::Def(tick))?;
+    /// // `schema` is of struct Tick { uint32 count; };
+    /// assert!(TemplateSet::for_schema(&schema)?.to_xml().contains(r#"<uInt32 name="count""#));
+    /// // With an operator chosen by hand.
+    /// let chosen = TemplateSet::for_schema_with(&schema, |_path, field| {
+    ///     if field.name.local == "count" {
+    ///         *field = field.clone().with(OperatorKind::Increment).starting(Initial::Int(1));
+    ///     }
+    /// })?;
+    /// assert!(chosen.to_xml().contains("<increment"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn for_schema(schema: &Schema) -> Result<TemplateSet, LowerError> {
         derive::templates(schema, &mut derive::as_it_is)
     }

@@ -243,7 +243,10 @@ impl Slots {
     ) -> Field {
         let key = operator.key.as_ref().unwrap_or(&field.name);
         let (mut slot, mut text) = (0, 0);
-        if operator.kind.has_dictionary() {
+        if !operator.kind.has_dictionary() && !matches!(ty, FieldType::Decimal) {
+            // Nobody reads it. Slots of fields side by side are side by side, so that several can be read and written at once.
+            slot = self.value("", &Name::local(format!("{}", self.values.len())), 2);
+        } else if operator.kind.has_dictionary() {
             let dictionary = dictionary(&operator.dictionary, scope);
             slot = self.value(&dictionary, key, 0);
             text = match ty {

@@ -15,7 +15,7 @@ use cranelift_module::{FuncId, Module};
 
 use crate::{
     layout::{EnumNode, Kind, Layout, NodeId, Scalar, SequenceNode},
-    program::{Op, Order, Place, Program, interp::HOST},
+    program::{Op, Order, Place, Program, interp::HOST, state::run::Runs},
 };
 
 /// Accesses through verified places and checked positions: never trap, any alignment.
@@ -59,6 +59,8 @@ pub(super) struct Emit<'e, 'f> {
     pub stream: Option<Stream>,
     /// Slots that nobody uses any more, with their words.
     free_slots: Vec<(u32, StackSlot)>,
+    /// Runs of fields that the code refers to.
+    pub runs: &'f mut Runs,
 }
 
 /// What machine code holds of the state of a stream.
@@ -95,6 +97,7 @@ pub(super) fn function<'e>(
     function: FuncId,
     routines: &'e [FuncId],
     (fields, direct): (Fields, bool),
+    runs: &mut Runs,
     fill: impl FnOnce(&mut Emit<'e, '_>, Value),
 ) -> Result<usize, String> {
     let mut context = Context::new();
@@ -127,6 +130,7 @@ pub(super) fn function<'e>(
         word,
         stream: None,
         free_slots: Vec::new(),
+        runs,
     };
     emit.begin();
     fill(&mut emit, frame);

@@ -15,7 +15,10 @@ use super::{
 };
 use crate::{
     layout::{Kind, Scalar},
-    program::{Block, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire, kernel::Room},
+    program::{
+        Block, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire, kernel::Room,
+        state::run::Runs,
+    },
 };
 
 /// Room behind what a `Need` asks for, so that a wide store may write more than it means to.
@@ -35,6 +38,7 @@ pub(super) fn define<'e>(
     id: FuncId,
     routines: &'e [FuncId],
     direct: bool,
+    runs: &mut Runs,
 ) -> Result<usize, alloc::string::String> {
     let fields = Fields {
         base: offset_of!(Output<'_>, base) as i32,
@@ -46,13 +50,20 @@ pub(super) fn define<'e>(
         moves: true,
         origin_moves: origin_moves(program),
     };
-    function(module, program, id, routines, (fields, direct), |emit, frame| emit.encode_block(block, frame))
+    function(module, program, id, routines, (fields, direct), runs, |emit, frame| emit.encode_block(block, frame))
 }
 
 impl<'e> Emit<'e, '_> {
     fn encode_block(&mut self, block: &'e Block, frame: Value) {
-        for op in &block.0 {
-            self.encode_op(op, frame);
+        let mut at = 0;
+        while let Some(op) = block.0.get(at) {
+            at += match self.encode_fields(&block.0[at..], frame) {
+                0 => {
+                    self.encode_op(op, frame);
+                    1
+                }
+                done => done,
+            };
         }
     }
 

@@ -19,6 +19,7 @@ use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 use super::{
     Direction, Input, Output, Program, Status,
     passes::{message_size, part_count},
+    state::run::Runs,
 };
 
 mod decode;
@@ -26,6 +27,8 @@ mod emit;
 mod encode;
 mod fields;
 mod integers;
+mod members;
+mod runs;
 mod scalars;
 mod shims;
 
@@ -50,6 +53,8 @@ pub struct Code {
     direct: *const u8,
     /// Operations and layout nodes whose addresses are in the code.
     _program: Arc<Program>,
+    /// Runs of fields likewise.
+    _runs: Runs,
 }
 
 // SAFETY: the code is immutable once made, and keeps its state in its arguments; the module is only touched by `drop`.
@@ -136,11 +141,12 @@ pub fn compile(program: &Arc<Program>) -> Result<Code, String> {
         return Err("the program has too many operations".into());
     }
     let mut module = JITModule::new(builder()?);
-    match define(&mut module, program) {
+    let mut runs = Runs::new();
+    match define(&mut module, program, &mut runs) {
         Ok((root, direct)) => {
             let root = module.get_finalized_function(root);
             let direct = direct.map_or(core::ptr::null(), |direct| module.get_finalized_function(direct));
-            Ok(Code { module: Some(module), root, direct, _program: program.clone() })
+            Ok(Code { module: Some(module), root, direct, _program: program.clone(), _runs: runs })
         }
         Err(error) => {
             // SAFETY: nothing of it was ever run.
@@ -169,7 +175,7 @@ fn builder() -> Result<JITBuilder, String> {
 }
 
 /// Compiles the root and all routines, and gives the root, with its direct twin if it is nothing but runs.
-fn define(module: &mut JITModule, program: &Arc<Program>) -> Result<(FuncId, Option<FuncId>), String> {
+fn define(module: &mut JITModule, program: &Arc<Program>, runs: &mut Runs) -> Result<(FuncId, Option<FuncId>), String> {
     let signature = block_signature(module);
     let mut declare =
         |name: &str| module.declare_function(name, Linkage::Local, &signature).map_err(|error| error.to_string());
@@ -183,8 +189,8 @@ fn define(module: &mut JITModule, program: &Arc<Program>) -> Result<(FuncId, Opt
     for (block, function) in routines.chain(roots) {
         let is_direct = direct == Some(function);
         bytes += match program.direction {
-            Direction::Decode => decode::define(module, program, block, function, &functions, is_direct)?,
-            Direction::Encode => encode::define(module, program, block, function, &functions, is_direct)?,
+            Direction::Decode => decode::define(module, program, block, function, &functions, is_direct, runs)?,
+            Direction::Encode => encode::define(module, program, block, function, &functions, is_direct, runs)?,
         };
         if bytes > MAX_CODE {
             return Err("the machine code is too long".into());

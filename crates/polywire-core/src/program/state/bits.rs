@@ -5,7 +5,7 @@
 
 use super::{
     super::{ActionKernel, Cursor, FaultKind, Input, Output, RegionDialect, Status, TestKernel},
-    Policy,
+    Policy, integer,
 };
 
 /// The map of the segment that a message is at.
@@ -86,16 +86,32 @@ impl Input<'_> {
 
 /// Up to eight bytes of a map as a word with its mark.
 fn word_of(bytes: &[u8]) -> u64 {
-    let mut word = 0;
-    for i in 0..8 {
-        word = word << 7 | u64::from(bytes.get(i).copied().unwrap_or(0) & 0x7F);
-    }
-    (word << 1 | 1) << (63 - WORD)
+    let mut all = [0; 8];
+    all[..bytes.len()].copy_from_slice(bytes);
+    word_of_eight(u64::from_be_bytes(all))
+}
+
+/// The same of eight bytes, the first on top.
+#[inline]
+fn word_of_eight(bytes: u64) -> u64 {
+    (integer::gather(bytes) << 1 | 1) << (63 - WORD)
 }
 
 extern "C" fn get_begin(input: &mut Input<'_>, argument: u64, cursor: &mut Cursor) -> Status {
     *cursor = input.state().map.to_cursor();
     let rest = input.rest();
+    if let Some(Ok(bytes)) = rest.get(..8).map(<[u8; 8]>::try_from) {
+        let bytes = u64::from_be_bytes(bytes);
+        let count = (bytes & 0x8080_8080_8080_8080).leading_zeros() / 8 + 1;
+        // Short, and its last byte says something.
+        if count <= 8 && (count == 1 || rest[count as usize - 1] != 0x80) {
+            let end = input.position() + count as usize;
+            input.seek(end);
+            let word = word_of_eight(bytes & u64::MAX << (64 - 8 * count));
+            input.state().map = Map { word, next: end as u64, end: end as u64 };
+            return Status::Ok;
+        }
+    }
     let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else {
         return input.fail(FaultKind::Truncated, rest.len() as u64 + 1, rest.len() as u64);
     };
@@ -181,6 +197,11 @@ extern "C" fn put_begin(output: &mut Output<'_>, argument: u64, cursor: &mut Cur
 extern "C" fn put_end(output: &mut Output<'_>, argument: u64, cursor: &mut Cursor) -> Status {
     let map = output.state().map;
     let count = 63 - map.word.leading_zeros().min(63);
+    let bytes = (argument as u32).div_ceil(7).max(1) as usize;
+    if bytes <= 8 && map.next as usize + bytes == map.end as usize {
+        output.state().map = Map::of_cursor(cursor);
+        return put_short(output, map.next as usize, bytes, map.word << (WORD - count));
+    }
     if count > 0 {
         // Zeros behind the last bit fill the word; those that do not fit the room were never bits.
         output.state().map.word = (map.word << (WORD - count)) & ((2 << WORD) - 1);
@@ -201,6 +222,25 @@ extern "C" fn put_end(output: &mut Output<'_>, argument: u64, cursor: &mut Curso
         output.truncate(len - (from - to));
     }
     output.state().map = Map::of_cursor(cursor);
+    Status::Ok
+}
+
+/// Puts a map of up to eight bytes, whose bits are on top of 56, into its room, and what follows the room behind it.
+#[inline]
+fn put_short(output: &mut Output<'_>, start: usize, room: usize, bits: u64) -> Status {
+    // The first byte on top; zeros at the end are cut, but for the first byte.
+    let groups = integer::spread(bits & ((1 << WORD) - 1)) & u64::MAX << (64 - 8 * room);
+    let len = 8 - (groups.trailing_zeros() as usize / 8).min(7);
+    let groups = groups | 0x80 << (64 - 8 * len);
+    let (from, to) = (start + room, start + len);
+    let (moved, written) = (output.pos - from, output.written());
+    if len == room {
+        written[start..from].copy_from_slice(&groups.to_be_bytes()[..room]);
+        return Status::Ok;
+    }
+    written.copy_within(from.., to);
+    written[start..to].copy_from_slice(&groups.to_be_bytes()[..len]);
+    output.truncate(to + moved);
     Status::Ok
 }
 

@@ -247,7 +247,7 @@ impl Field {
         }
     }
 
-    pub(super) fn initial_bytes(&self) -> Option<&[u8]> {
+    pub(crate) fn initial_bytes(&self) -> Option<&[u8]> {
         match &self.initial {
             Some(Initial::Bytes(bytes)) => Some(bytes),
             _ => None,

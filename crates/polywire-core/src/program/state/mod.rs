@@ -15,6 +15,8 @@ mod get;
 pub(crate) mod integer;
 mod octets;
 mod put;
+#[cfg(feature = "jit")]
+pub(crate) mod run;
 
 #[cfg(feature = "jit")]
 pub(crate) use bits::Map;
@@ -38,6 +40,9 @@ pub struct Bank {
 pub(crate) const UNDEFINED: u8 = 0;
 /// A slot whose value is known to be absent.
 pub(crate) const EMPTY: u8 = 1;
+
+/// Slots behind the last one, so that eight can be looked at from any.
+const SPARE_SLOTS: usize = 8;
 
 /// Bytes of strings that a bank keeps at most, unless [`State::limit_texts`] says otherwise.
 const TEXT_BYTES: usize = 16 << 20;
@@ -94,7 +99,7 @@ pub struct Report {
 impl State {
     /// The state before the first message.
     pub fn new(bank: &Arc<Bank>) -> State {
-        let slots = bank.slots as usize;
+        let slots = bank.slots as usize + SPARE_SLOTS;
         State {
             values_at: 0,
             tags_at: 0,

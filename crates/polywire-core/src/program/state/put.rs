@@ -373,6 +373,23 @@ fn text(output: &mut Output<'_>, field: &Field, value: Option<&[u8]>) -> Put {
     }
 }
 
+/// Writes a mandatory string whose bit is written: one with another operator than a copy or a default is none of these.
+#[cfg(feature = "jit")]
+pub(super) fn put_text(output: &mut Output<'_>, field: &Field, value: &[u8]) -> Status {
+    let put = |output: &mut Output<'_>| {
+        let not_ascii = value.iter().find(|byte| !byte.is_ascii()).filter(|_| field.kind == FieldKind::Ascii);
+        if let Some(byte) = not_ascii {
+            return Err(output.fail(FaultKind::NotAscii, 0x7F, (*byte).into()));
+        }
+        bytes(output, field, Some(value), false)?;
+        if field.operator == Operator::Copy { assign_text(output, field, value) } else { Ok(()) }
+    };
+    match put(output) {
+        Ok(()) => Status::Ok,
+        Err(status) => status,
+    }
+}
+
 fn assign_text(output: &mut Output<'_>, field: &Field, value: &[u8]) -> Put {
     if let Err(limit) = output.state().set_text(field.text, value) {
         return Err(output.fail(FaultKind::Limit, limit as u64, limit as u64 + 1));

@@ -216,6 +216,15 @@ impl Splitter {
     }
 
     /// Takes frames of up to so many bytes.
+    ///
+    /// ```
+    /// use polywire_core::codec::fast::framing::{Framing, Splitter, Step};
+    /// let mut short = Splitter::new(Framing::Len4Le).limit(100);
+    /// assert!(short.step(&[101, 0, 0, 0]).is_err());
+    /// // Datagrams to one port of a capture that has several feeds.
+    /// let mut one_feed = Splitter::new(Framing::Pcap).port(9000);
+    /// assert!(matches!(one_feed.step(b""), Ok(Step::Need(_))));
+    /// ```
     pub fn limit(mut self, bytes: usize) -> Splitter {
         self.limit = bytes;
         self

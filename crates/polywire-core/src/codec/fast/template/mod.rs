@@ -51,6 +51,31 @@ impl Default for TemplateLimits {
 }
 
 /// The templates of one document.
+///
+/// Made in code:
+///
+/// ```
+/// use polywire_core::codec::fast::template::{
+///     Dictionary, Field, FieldType, Group, Initial, Instruction, Name, Operator, OperatorKind, Template, TemplateSet,
+/// };
+///
+/// let sequence = Field::new("seq", FieldType::U32).with(OperatorKind::Increment).starting(Initial::Int(1));
+/// let price = Field { operator: Operator { kind: OperatorKind::Delta, dictionary: Dictionary::Template, ..Operator::default() },
+///     ..Field::new("px", FieldType::Decimal) };
+/// let venue = Group { name: Name::local("venue"), optional: true,
+///     instructions: vec![Instruction::Field(Field::new("mic", FieldType::Ascii).with(OperatorKind::Copy))], ..Group::default() };
+/// let template = Template {
+///     name: Name::local("Trade"),
+///     id: Some(9),
+///     instructions: vec![Instruction::Field(sequence), Instruction::Field(price), Instruction::Group(venue)],
+///     ..Template::default()
+/// };
+/// let set = TemplateSet { templates: vec![template] };
+/// assert_eq!(TemplateSet::parse(&set.to_xml())?, set);
+/// assert_eq!(set.named(&Name::local("Trade")), set.with_id(9));
+/// assert!(OperatorKind::Delta.has_dictionary() && !OperatorKind::Default.has_dictionary());
+/// # Ok::<(), polywire_core::codec::fast::template::TemplateError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TemplateSet {
     /// In order.
@@ -322,6 +347,13 @@ impl TemplateSet {
     }
 
     /// The same with limits of your own.
+    ///
+    /// ```
+    /// use polywire_core::codec::fast::template::{StaticCode, TemplateLimits, TemplateSet};
+    /// let one = TemplateLimits { templates: 1, ..TemplateLimits::default() };
+    /// let two = "<templates><template name='A'/><template name='B'/></templates>";
+    /// assert_eq!(TemplateSet::parse_within(two, &one).unwrap_err().code, StaticCode::Limit);
+    /// ```
     pub fn parse_within(xml: &str, limits: &TemplateLimits) -> Result<TemplateSet, TemplateError> {
         read::read(xml, limits)
     }

@@ -1,0 +1,347 @@
+//! Streams of FAST against hand-written CDR and FAST for the one type, our own CDR, and the `fastlib` crate.
+//!
+//! A stream begins anew each time its messages are gone through. What is measured is its messages one after the other, each referring to
+//! the one before.
+
+use std::{cell::RefCell, hint::black_box};
+
+use fastlib::{MessageFactory, Value};
+use polywire_core::{
+    codec::{
+        Decoder, DynDecoder, DynEncoder, Encoder, Options,
+        fast::{Fast, learn, template::TemplateSet},
+    },
+    layout::{Record, Shape},
+    program::Backend,
+};
+use polywire_workloads::{
+    CodecsTest10, CodecsTest500, MarketData, ProcessorProbe, Sample, Workload, cdr_decode, fast, fast_decode,
+};
+
+use crate::{
+    codecs::{Measured, Measurement, Subject},
+    measure::{Bar, Candidate, Effort, compare},
+    report::{Group, Row},
+};
+
+/// The tables, by the names that choose them.
+pub const MEASUREMENTS: &[Measurement] = &[
+    ("MarketData", table::<MarketData>),
+    ("CodecsTest_10", table::<CodecsTest10>),
+    ("CodecsTest_500", table::<CodecsTest500>),
+    ("ProcessorProbe", table::<ProcessorProbe>),
+    ("feed", feed),
+];
+
+/// Messages that templates are learned from.
+const LEARNED_FROM: usize = 128;
+
+fn table<T: Measured + fast::Fast>(effort: Effort) -> Group {
+    let note = format!(
+        "multiples of hand-written CDR; wide instructions: {}; hand-written FAST has the template of the workload and checks less; templates \
+         are the workload's, the one derived from the type, and one learned from {LEARNED_FROM} messages",
+        polywire_core::program::simd_level()
+    );
+    Group { title: T::NAME, note, rows: rows::<T>(effort), left_out: Vec::new() }
+}
+
+fn rows<T: Measured + fast::Fast>(effort: Effort) -> Vec<Row> {
+    let subject = Subject::<T>::new();
+    let given = TemplateSet::parse(&T::template()).expect("the workload's template");
+    let learned =
+        learn(&subject.shape, &subject.records[..LEARNED_FROM], 0).expect("the type can be carried").templates;
+    let codecs = [("", Fast::new(given)), (", derived", Fast::default()), (", learned", Fast::new(learned))];
+    codecs.iter().flat_map(|(name, codec)| Streams::new(&subject, name, codec).rows(effort)).collect()
+}
+
+/// What one codec makes of a workload.
+struct Streams<'s, T: Measured + fast::Fast> {
+    subject: &'s Subject<T>,
+    name: &'static str,
+    codec: &'s Fast,
+    /// Our messages, those of hand-written CDR, and those of hand-written FAST.
+    ours: Vec<Vec<u8>>,
+    cdr: Vec<Vec<u8>>,
+    hand: Vec<Vec<u8>>,
+}
+
+impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
+    fn new(subject: &'s Subject<T>, name: &'static str, codec: &'s Fast) -> Streams<'s, T> {
+        let (mut out, mut buffer) = (Vec::new(), subject.samples.buffer());
+        let mut plain = |sample: Sample<'_, T>| {
+            sample.encode(&mut out);
+            out.clone()
+        };
+        let cdr = subject.samples.iter().map(&mut plain).collect();
+        let mut state = T::State::default();
+        let mut by_hand = |sample: Sample<'_, T>| {
+            let len = sample.encode_fast(&mut state, &mut buffer);
+            buffer[..len].to_vec()
+        };
+        let hand = subject.samples.iter().map(&mut by_hand).collect();
+        let mut streams = Streams { subject, name, codec, ours: Vec::new(), cdr, hand };
+        streams.ours = streams.write(Backend::Jit);
+        streams.check();
+        streams
+    }
+
+    fn encoder(&self, backend: Backend) -> Encoder<T> {
+        Encoder::with_backend(self.codec, &Options::default(), backend).expect("it lowers")
+    }
+
+    fn decoder(&self) -> Decoder<T> {
+        let writer = T::shape().schema();
+        Decoder::with_backend(self.codec, &Options::default(), writer, Backend::Jit).expect("it lowers")
+    }
+
+    fn record_encoder(&self) -> DynEncoder {
+        DynEncoder::with_backend(self.codec, &Options::default(), &self.subject.shape, Backend::Jit).expect("it lowers")
+    }
+
+    fn record_decoder(&self) -> DynDecoder {
+        let shape = &self.subject.shape;
+        DynDecoder::with_backend(self.codec, &Options::default(), shape.schema(), shape, Backend::Jit)
+            .expect("it lowers")
+    }
+
+    fn write(&self, backend: Backend) -> Vec<Vec<u8>> {
+        let encoder = self.encoder(backend);
+        let mut state = encoder.state().expect("FAST keeps a state");
+        let write = |message| {
+            let mut out = Vec::new();
+            encoder.encode_with(&mut state, true, message, &mut out).expect("it encodes");
+            out
+        };
+        self.subject.messages().iter().map(write).collect()
+    }
+
+    /// Panics unless both back ends write the same, and what is written comes back as type and as record.
+    fn check(&self) {
+        assert!(self.ours == self.write(Backend::Interpreter), "{}{} by both back ends", T::NAME, self.name);
+        let (decoder, records) = (self.decoder(), self.record_decoder());
+        let mut states = [decoder.state(), records.state()].map(|state| state.expect("FAST keeps a state"));
+        let (mut back, mut record) = (T::default(), Record::new(&self.subject.shape));
+        let values = self.subject.messages().iter().zip(&self.subject.records);
+        for (bytes, (message, expected)) in self.ours.iter().zip(values) {
+            decoder.decode_with(&mut states[0], true, bytes, &mut back).expect("it decodes");
+            records.decode_with(&mut states[1], true, bytes, &mut record).expect("it decodes");
+            assert!(back == *message && record == *expected, "{}{} comes back", T::NAME, self.name);
+        }
+    }
+
+    fn rows(&self, effort: Effort) -> [Row; 3] {
+        // The first message of a stream refers to nothing, and is longer than the others.
+        let behind = &self.ours[1..];
+        let bytes = Some(behind.iter().map(Vec::len).sum::<usize>() as f64 / behind.len() as f64);
+        let row = |operation, does: Does| {
+            let bar = if does.write && does.read { self.bar() } else { None };
+            let ours = |name, way| match bar {
+                Some(bar) => does.candidate(name, way).with_bar(bar),
+                None => does.candidate(name, way),
+            };
+            let candidates = vec![
+                does.candidate("hand CDR", self.hand_cdr()),
+                does.candidate("hand FAST", self.hand_fast()),
+                ours("derived", self.derived()),
+                ours("record", self.records()),
+                does.candidate("our CDR", self.our_cdr()),
+            ];
+            let figures = compare(self.ours.len(), candidates, effort);
+            Row { workload: format!("{}{}", T::NAME, self.name), operation, bytes, figures }
+        };
+        [
+            row("encode", Does { write: true, read: false }),
+            row("decode", Does { write: false, read: true }),
+            row("both", Does { write: true, read: true }),
+        ]
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        match (T::NAME, self.name) {
+            ("MarketData", "" | ", learned") => Some(Bar::AtMost(1.7)),
+            ("CodecsTest_500", "" | ", learned") => Some(Bar::AtMost(1.5)),
+            _ => None,
+        }
+    }
+
+    fn hand_cdr(&self) -> Way<'_> {
+        let (mut out, mut back) = (Vec::new(), T::default());
+        let write = move || {
+            for sample in self.subject.samples.iter() {
+                black_box(sample.message());
+                sample.encode(&mut out);
+                black_box(&out);
+            }
+        };
+        let read = move || {
+            for bytes in &self.cdr {
+                cdr_decode(black_box(bytes), &mut back).expect("it decodes");
+                black_box(&back);
+            }
+        };
+        (Box::new(write), Box::new(read))
+    }
+
+    fn hand_fast(&self) -> Way<'_> {
+        let (mut buffer, mut back) = (self.subject.samples.buffer(), T::default());
+        let write = move || {
+            let mut state = T::State::default();
+            for sample in self.subject.samples.iter() {
+                black_box(sample.message());
+                black_box(sample.encode_fast(&mut state, &mut buffer));
+            }
+        };
+        let read = move || {
+            let mut state = T::State::default();
+            for bytes in &self.hand {
+                fast_decode(black_box(bytes), &mut state, &mut back).expect("it decodes");
+                black_box(&back);
+            }
+        };
+        (Box::new(write), Box::new(read))
+    }
+
+    fn derived(&self) -> Way<'_> {
+        let (encoder, decoder) = (self.encoder(Backend::Jit), self.decoder());
+        let [mut writer, mut reader] =
+            [encoder.state(), decoder.state()].map(|state| state.expect("FAST keeps a state"));
+        let (mut out, mut back) = (Vec::new(), T::default());
+        let write = move || {
+            writer.reset();
+            for message in self.subject.messages() {
+                out.clear();
+                encoder.encode_with(&mut writer, true, black_box(message), &mut out).expect("it encodes");
+                black_box(&out);
+            }
+        };
+        let read = move || {
+            reader.reset();
+            for bytes in &self.ours {
+                decoder.decode_with(&mut reader, true, black_box(bytes), &mut back).expect("it decodes");
+                black_box(&back);
+            }
+        };
+        (Box::new(write), Box::new(read))
+    }
+
+    fn records(&self) -> Way<'_> {
+        let (encoder, decoder) = (self.record_encoder(), self.record_decoder());
+        let [mut writer, mut reader] =
+            [encoder.state(), decoder.state()].map(|state| state.expect("FAST keeps a state"));
+        let (mut out, mut back) = (Vec::new(), Record::new(&self.subject.shape));
+        let write = move || {
+            writer.reset();
+            for record in &self.subject.records {
+                out.clear();
+                encoder.encode_with(&mut writer, true, black_box(record), &mut out).expect("it encodes");
+                black_box(&out);
+            }
+        };
+        let read = move || {
+            reader.reset();
+            for bytes in &self.ours {
+                decoder.decode_with(&mut reader, true, black_box(bytes), &mut back).expect("it decodes");
+                black_box(&back);
+            }
+        };
+        (Box::new(write), Box::new(read))
+    }
+
+    fn our_cdr(&self) -> Way<'_> {
+        let write = self.subject.encode("cdr", Backend::Jit);
+        (Box::new(write), Box::new(self.subject.decode("cdr", Backend::Jit, &self.cdr)))
+    }
+}
+
+/// Writes all messages; reads them all.
+type Way<'a> = (Box<dyn FnMut() + 'a>, Box<dyn FnMut() + 'a>);
+
+/// What of a way is measured.
+#[derive(Clone, Copy)]
+struct Does {
+    write: bool,
+    read: bool,
+}
+
+impl Does {
+    fn candidate<'a>(self, name: &'static str, (mut write, mut read): Way<'a>) -> Candidate<'a> {
+        Candidate::new(name, move || {
+            if self.write {
+                write();
+            }
+            if self.read {
+                read();
+            }
+        })
+    }
+}
+
+/// Reading what is known by its template alone.
+fn feed(effort: Effort) -> Group {
+    let note = "records of a type that the template alone makes, read from the stream; the crate gives its values to a visitor that drops them";
+    Group { title: "foreign feed", note: note.into(), rows: vec![feed_row(effort)], left_out: Vec::new() }
+}
+
+fn feed_row(effort: Effort) -> Row {
+    let subject = Subject::<MarketData>::new();
+    // The crate knows neither comments nor the extension to integers of eight bits, and wants a number for each instruction.
+    let xml = <MarketData as fast::Fast>::template().replace("uInt8", "uInt32");
+    let xml = numbered(xml.find("<templates").map_or("", |at| &xml[at..]));
+    let set = TemplateSet::parse(&xml).expect("the workload's template");
+    let streams = Streams::new(&subject, "", &Fast::new(set.clone())).ours;
+    let (codec, schema) = Fast::feed(set).expect("a template makes a type");
+    let shape = Shape::of(&schema).expect("a record's");
+    let decoder =
+        DynDecoder::with_backend(&codec, &Options::default(), &schema, &shape, Backend::Jit).expect("it lowers");
+    let (mut state, mut back) = (decoder.state().expect("FAST keeps a state"), Record::new(&shape));
+    let ours = || {
+        state.reset();
+        for bytes in &streams {
+            decoder.decode_with(&mut state, true, black_box(bytes), &mut back).expect("it decodes");
+            black_box(&back);
+        }
+    };
+    let theirs = RefCell::new(fastlib::Decoder::new_from_xml(&xml).expect("it reads the template"));
+    let peer = || {
+        let (mut theirs, mut values) = (theirs.borrow_mut(), Values::default());
+        theirs.reset();
+        for bytes in &streams {
+            theirs.decode_slice(black_box(bytes), &mut values).expect("it decodes");
+        }
+        // Nine members and four entries of nineteen.
+        assert_eq!(black_box(values.0), streams.len() * (9 + 4 * 19));
+    };
+    let peer = Candidate::new("fastlib", peer).with_bar(Bar::AtLeast(8.0));
+    let figures = compare(streams.len(), vec![Candidate::new("ours", ours), peer], effort);
+    Row { workload: MarketData::NAME.into(), operation: "decode", bytes: crate::report::mean_length(&streams), figures }
+}
+
+fn numbered(xml: &str) -> String {
+    let mut parts = xml.split(" name=").enumerate();
+    let first = parts.next().map_or("", |(_, part)| part).to_string();
+    // The template has an id already.
+    parts.fold(first, |text, (i, part)| match i {
+        1 => format!("{text} name={part}"),
+        _ => format!("{text} id=\"{i}\" name={part}"),
+    })
+}
+
+/// Counts values.
+#[derive(Default)]
+struct Values(usize);
+
+impl MessageFactory for Values {
+    fn start_template(&mut self, _: u32, _: &str) {}
+    fn stop_template(&mut self) {}
+    fn set_value(&mut self, _: u32, _: &str, value: Option<Value>) {
+        self.0 += usize::from(black_box(value).is_some());
+    }
+    fn start_sequence(&mut self, _: u32, _: &str, _: u32) {}
+    fn start_sequence_item(&mut self, _: u32) {}
+    fn stop_sequence_item(&mut self) {}
+    fn stop_sequence(&mut self) {}
+    fn start_group(&mut self, _: &str) {}
+    fn stop_group(&mut self) {}
+    fn start_template_ref(&mut self, _: &str, _: bool) {}
+    fn stop_template_ref(&mut self) {}
+}

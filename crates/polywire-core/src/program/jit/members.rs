@@ -1,0 +1,207 @@
+//! Members in any order: those that come in the usual one without a call.
+
+use core::mem::offset_of;
+
+use alloc::{sync::Arc, vec::Vec};
+
+use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, StackSlot, Value, condcodes::IntCC, types};
+use cranelift_frontend::Switch;
+
+use super::emit::Emit;
+use crate::{
+    layout::Scalar,
+    program::{Arm, Ending, FaultKind, Input, Lead, LeadTag, MemberDialect, MemberTable, Op},
+};
+
+/// The longest [`Lead`] that is compared in line.
+const LONGEST_LEAD: usize = 64;
+
+impl<'e> Emit<'e, '_> {
+    pub(super) fn decode_members(
+        &mut self,
+        op: &'e Op,
+        dialect: &'static MemberDialect,
+        arms: &'e [Arm],
+        table: &'e Arc<MemberTable>,
+        frame: Value,
+    ) {
+        self.accumulator = None;
+        let cursor = self.slot(3);
+        let seen = self.slot(arms.len().div_ceil(64).max(1) as u32);
+        let expected = self.code.declare_var(types::I64);
+        let zero = self.constant(0);
+        self.code.def_var(expected, zero);
+        let at = self.slot_address(cursor);
+        self.call_status(op, dialect.begin as *const u8, &[self.context, at]);
+
+        let (head, unknown, end) = (self.code.create_block(), self.cold(), self.code.create_block());
+        let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
+        let lead_of = |i: usize| arms.get(i).and_then(|arm| arm.lead.as_ref()).zip(blocks.get(i).copied());
+        if let Some((lead, first)) = lead_of(0) {
+            self.decode_lead(lead, cursor, first);
+        }
+        self.code.ins().jump(head, &[]);
+        self.code.switch_to_block(head);
+        let guess = self.code.use_var(expected);
+        self.store_word(guess);
+        let (at, table, word) = (self.slot_address(cursor), self.address(&**table), self.word());
+        self.call_status(op, dialect.next as *const u8, &[self.context, at, table, word]);
+        let arm = self.load_word(0);
+        let mut switch = Switch::new();
+        for (i, block) in blocks.iter().enumerate() {
+            switch.set_entry(i as u128, *block);
+        }
+        switch.set_entry(u128::from(MemberTable::END), end);
+        switch.emit(&mut self.code, arm, unknown);
+
+        for (i, (arm, block)) in arms.iter().zip(&blocks).enumerate() {
+            self.code.switch_to_block(*block);
+            let (word, bit) = (8 * (i / 64) as i32, 1i64 << (i % 64));
+            let known = self.code.ins().stack_load(types::I64, types::I64, seen, word);
+            if dialect.refuse_duplicates {
+                let twice = self.code.ins().band_imm_s(known, bit);
+                self.unless(twice, |emit| emit.fault(op, FaultKind::DuplicateMember, zero, zero));
+            }
+            let known = self.code.ins().bor_imm_s(known, bit);
+            self.code.ins().stack_store(types::I64, known, seen, word);
+            let next = self.constant(i as i64 + 1);
+            self.code.def_var(expected, next);
+            self.decode_block(&arm.body, frame);
+            self.accumulator = None;
+            if let Some((lead, next)) = lead_of(i + 1) {
+                self.decode_lead(lead, cursor, next);
+            } else if let Some(ending) = dialect.ending.filter(|_| i + 1 == arms.len()) {
+                self.decode_ending(ending, cursor, end);
+            }
+            let at = self.slot_address(cursor);
+            self.call_status(op, dialect.after as *const u8, &[self.context, at]);
+            self.code.ins().jump(head, &[]);
+        }
+
+        self.code.switch_to_block(unknown);
+        let at = self.slot_address(cursor);
+        self.call_status(op, dialect.skip as *const u8, &[self.context, at]);
+        self.code.ins().jump(head, &[]);
+
+        self.code.switch_to_block(end);
+        for (i, arm) in arms.iter().enumerate().filter(|(_, arm)| !arm.absent.0.is_empty()) {
+            let known = self.code.ins().stack_load(types::I64, types::I64, seen, 8 * (i / 64) as i32);
+            let there = self.code.ins().band_imm_s(known, 1i64 << (i % 64));
+            let absent = self.code.ins().icmp_imm_s(IntCC::Equal, there, 0);
+            self.rarely(absent, |emit| emit.decode_inner(&arm.absent, frame));
+        }
+        self.release(cursor);
+        self.release(seen);
+    }
+
+    /// Passes over the bytes that usually stand in front of the next member, and goes to it; or goes on, and nothing has changed.
+    fn decode_lead(&mut self, lead: &Lead, cursor: StackSlot, next: CodeBlock) {
+        if lead.bytes.len() > LONGEST_LEAD {
+            return;
+        }
+        let other = self.code.create_block();
+        let skipped = i64::from(lead.tag == LeadTag::Byte);
+        let (position, end) = (self.position(), self.code.use_var(self.end));
+        let behind = self.code.ins().iadd_imm_s(position, lead.bytes.len() as i64 + skipped);
+        let too_far = self.code.ins().icmp(IntCC::UnsignedGreaterThan, behind, end);
+        self.or_else(too_far, other);
+        let here = self.here();
+        let differs = self.differs(here, skipped as i32, &lead.bytes);
+        self.or_else(differs, other);
+
+        let tag = match lead.tag {
+            LeadTag::Keep => None,
+            LeadTag::Is(tag) => Some(self.constant(tag.into())),
+            LeadTag::Byte => {
+                let byte = self.load_scalar(Scalar::U8, here, 0);
+                let zero = self.code.ins().icmp_imm_s(IntCC::Equal, byte, 0);
+                self.or_else(zero, other);
+                Some(byte)
+            }
+        };
+        let mut words = Vec::new();
+        if let Some(note) = lead.note {
+            let (word, bit) = (8 * i32::from(note / 64), 1i64 << (note % 64));
+            let noted = self.code.ins().stack_load(types::I64, types::I64, cursor, word);
+            let again = self.code.ins().band_imm_s(noted, bit);
+            self.or_else(again, other);
+            let noted = self.code.ins().bor_imm_s(noted, bit);
+            words.push((noted, word));
+        }
+        if lead.counted {
+            let count = self.code.ins().stack_load(types::I64, types::I64, cursor, 0);
+            let none = self.code.ins().icmp_imm_s(IntCC::Equal, count, 0);
+            self.or_else(none, other);
+            let less = self.code.ins().iadd_imm_s(count, -1);
+            let open = self.code.ins().icmp_imm_s(IntCC::Equal, count, -1);
+            words.push((self.code.ins().select(open, count, less), 0));
+        }
+        // From here on all is as expected.
+        for (value, word) in words {
+            self.code.ins().stack_store(types::I64, value, cursor, word);
+        }
+        if let Some(tag) = tag {
+            self.store_scalar(Scalar::U32, tag, self.context, offset_of!(Input<'_>, tag) as i32);
+        }
+        self.code.def_var(self.position, behind);
+        self.code.ins().jump(next, &[]);
+        self.code.switch_to_block(other);
+    }
+
+    /// Goes to `end` if the members usually end so, and do here; or goes on, and nothing has changed.
+    fn decode_ending(&mut self, ending: Ending, cursor: StackSlot, end: CodeBlock) {
+        let (position, region) = (self.position(), self.code.use_var(self.end));
+        let other = self.code.create_block();
+        match ending {
+            Ending::Exhausted => {
+                let more = self.code.ins().icmp(IntCC::NotEqual, position, region);
+                self.or_else(more, other);
+            }
+            Ending::Counted => {
+                let left = self.code.ins().stack_load(types::I64, types::I64, cursor, 0);
+                self.or_else(left, other);
+            }
+            Ending::Byte(byte) => {
+                let none = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, position, region);
+                self.or_else(none, other);
+                let here = self.here();
+                let found = self.load_scalar(Scalar::U8, here, 0);
+                let differs = self.code.ins().icmp_imm_s(IntCC::NotEqual, found, i64::from(byte));
+                self.or_else(differs, other);
+                self.advance(1);
+            }
+        }
+        self.code.ins().jump(end, &[]);
+        self.code.switch_to_block(other);
+    }
+
+    /// Not zero if the bytes at an address, which are there, are others than these.
+    fn differs(&mut self, at: Value, offset: i32, bytes: &[u8]) -> Value {
+        let mut differs = None;
+        let mut from = 0;
+        while from < bytes.len() {
+            let scalar = match bytes.len() {
+                8.. => Scalar::U64,
+                4..=7 => Scalar::U32,
+                2..=3 => Scalar::U16,
+                _ => Scalar::U8,
+            };
+            // The last piece may overlap the one before it.
+            from = from.min(bytes.len() - scalar.size());
+            let mut word = [0; 8];
+            word[..scalar.size()].copy_from_slice(&bytes[from..from + scalar.size()]);
+            if cfg!(target_endian = "big") {
+                word.rotate_right(8 - scalar.size());
+            }
+            let found = self.load_scalar(scalar, at, offset + from as i32);
+            let expected = self.constant(i64::from_ne_bytes(word));
+            let piece = self.code.ins().bxor(found, expected);
+            differs = Some(match differs {
+                Some(others) => self.code.ins().bor(others, piece),
+                None => piece,
+            });
+            from += scalar.size();
+        }
+        differs.unwrap_or_else(|| self.constant(0))
+    }
+}

@@ -1,0 +1,216 @@
+//! Long runs of fields, in streams: machine code, which does eight fields at a time, and the interpreter write the same bytes, read the
+//! same values and refuse the same messages for the same reason.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{backends, mutated, random_limits, seeds, struct_of};
+use polywire_core::{
+    codec::{
+        DynDecoder, DynEncoder, Options,
+        fast::{
+            Fast,
+            template::{Field, FieldType, Initial, OperatorKind, TemplateSet},
+        },
+    },
+    layout::{Record, Shape},
+    program::{State, io::CodecError},
+    schema::{Member, Schema, Type, arbitrary::Random},
+};
+
+const KINDS: &[Type] = &[
+    Type::Bool,
+    Type::Int8,
+    Type::Uint8,
+    Type::Int16,
+    Type::Uint16,
+    Type::Int32,
+    Type::Uint32,
+    Type::Int64,
+    Type::Uint64,
+    Type::Float32,
+    Type::Float64,
+    Type::String { bound: 0 },
+];
+
+fn schema(random: &mut Random) -> Schema {
+    let count = 4 + random.below(40);
+    struct_of((0..count).map(|i| Member::new(format!("m{i}"), random.choose(KINDS).clone())).collect())
+}
+
+/// Gives fields any operator that suits them, and says which are constant.
+fn templates(random: &mut Random, schema: &Schema) -> (TemplateSet, BTreeMap<String, Initial>) {
+    let mut constants = BTreeMap::new();
+    let int = [
+        OperatorKind::None,
+        OperatorKind::Copy,
+        OperatorKind::Delta,
+        OperatorKind::Increment,
+        OperatorKind::Default,
+        OperatorKind::Copy,
+        OperatorKind::Delta,
+        OperatorKind::Constant,
+    ];
+    let text =
+        [OperatorKind::None, OperatorKind::Copy, OperatorKind::Default, OperatorKind::Constant, OperatorKind::Copy];
+    let operator = |random: &mut Random, field: &mut Field| match field.ty {
+        FieldType::Int { .. } if !field.optional => {
+            field.operator.kind = *random.choose(&int);
+            let needed = matches!(field.operator.kind, OperatorKind::Default | OperatorKind::Constant);
+            let may = field.operator.kind != OperatorKind::None;
+            field.operator.initial = (needed || may && random.one_in(3)).then_some(Initial::Int(1));
+        }
+        FieldType::Ascii | FieldType::Unicode => {
+            if random.one_in(2) {
+                field.ty = FieldType::Ascii;
+            }
+            field.operator.kind = *random.choose(&text);
+            let value =
+                random.choose(&["a", "", "fourteen bytes", "more than sixteen bytes", "ab", "three"]).as_bytes();
+            let needed = matches!(field.operator.kind, OperatorKind::Default | OperatorKind::Constant);
+            field.operator.initial = needed.then(|| Initial::Bytes(value.into()));
+        }
+        FieldType::Decimal if random.one_in(2) => {
+            field.operator.kind = OperatorKind::Default;
+            field.operator.initial = Some(Initial::Int(-2));
+        }
+        _ => {}
+    };
+    let choose = |path: &str, field: &mut Field| {
+        operator(random, field);
+        if let (OperatorKind::Constant, Some(initial)) = (field.operator.kind, &field.operator.initial) {
+            constants.insert(path.to_string(), initial.clone());
+        }
+    };
+    (TemplateSet::for_schema_with(schema, choose).unwrap(), constants)
+}
+
+/// Sets a member to its constant.
+fn settle(record: &mut Record, name: &str, ty: &Type, constant: &Initial) {
+    match constant {
+        Initial::Bytes(text) => record.set(name, str::from_utf8(text).unwrap()).unwrap(),
+        _ => set_integer(record, name, ty, 1),
+    }
+}
+
+fn set_integer(record: &mut Record, name: &str, ty: &Type, v: i64) {
+    match ty {
+        Type::Bool => record.set(name, v & 1 == 1),
+        Type::Int8 => record.set(name, v as i8),
+        Type::Uint8 => record.set(name, v as u8),
+        Type::Int16 => record.set(name, v as i16),
+        Type::Uint16 => record.set(name, v as u16),
+        Type::Int32 => record.set(name, v as i32),
+        Type::Uint32 => record.set(name, v as u32),
+        Type::Int64 => record.set(name, v),
+        _ => record.set(name, v as u64),
+    }
+    .unwrap();
+}
+
+/// What a member may come to be.
+fn change(random: &mut Random, record: &mut Record, name: &str, ty: &Type, last: &mut i64) {
+    *last = match random.below(20) {
+        0 => random.bits() as i64,
+        1 => i64::from(random.bits() as i16),
+        2..6 => *last + random.below(300) as i64 - 150,
+        6..10 => last.wrapping_add(1),
+        _ => *last,
+    };
+    let v = *last;
+    let odd = random.one_in(40);
+    match ty {
+        Type::Float32 if odd => record.set(name, f32::from_bits(random.bits() as u32 & 0x7F7F_FFFF)),
+        Type::Float32 => record.set(name, (v as i16) as f32 / 4.0),
+        Type::Float64 if odd => record.set(name, f64::from_bits(random.bits() & 0x7FEF_FFFF_FFFF_FFFF)),
+        Type::Float64 => record.set(name, (v as i32) as f64 / 100.0),
+        Type::String { .. } => record
+            .set(name, *random.choose(&["a", "a", "a", "", "fourteen bytes", "fourteen bytez", "three", "\u{e9}"])),
+        _ => return set_integer(record, name, ty, v),
+    }
+    .unwrap();
+}
+
+/// One end of a stream by each back end.
+struct Ends {
+    encoder: DynEncoder,
+    decoder: DynDecoder,
+    writer: State,
+    reader: State,
+    back: Record,
+}
+
+type Read = Result<(usize, Record), CodecError>;
+
+impl Ends {
+    fn write(&mut self, record: &Record, keep: bool) -> Result<Vec<u8>, CodecError> {
+        let mut bytes = Vec::new();
+        self.encoder.encode_with(&mut self.writer, keep, record, &mut bytes).map(|()| bytes)
+    }
+
+    fn read(&mut self, bytes: &[u8], keep: bool) -> Read {
+        let read = self.decoder.decode_with(&mut self.reader, keep, bytes, &mut self.back);
+        self.reader.mend();
+        read.map(|taken| (taken, self.back.clone()))
+    }
+}
+
+fn all_the_same<T: PartialEq + std::fmt::Debug>(results: Vec<T>, context: impl Fn() -> String) -> T {
+    let mut results = results.into_iter();
+    let first = results.next().unwrap();
+    results.for_each(|other| assert_eq!(other, first, "{}", context()));
+    first
+}
+
+#[test]
+fn streams_are_the_same() {
+    let (mut carried, mut refused, mut errors) = (0, 0, 0);
+    for seed in seeds(60) {
+        let mut random = Random::new(seed);
+        let schema = schema(&mut random);
+        let (set, constants) = templates(&mut random, &schema);
+        let codec = Fast::new(set);
+        let shape = Shape::of(&schema).unwrap();
+        let limits = if random.one_in(4) { random_limits(&mut random) } else { Default::default() };
+        let make = |backend| {
+            let options = Options::default();
+            let encoder = DynEncoder::with_backend(&codec, &options, &shape, backend).unwrap();
+            let decoder = DynDecoder::with_backend(&codec, &options, &schema, &shape, backend).unwrap();
+            let decoder = decoder.with_limits(limits);
+            let (writer, reader) = (encoder.state().unwrap(), decoder.state().unwrap());
+            Ends { encoder, decoder, writer, reader, back: Record::new(&shape) }
+        };
+        let mut ends: Vec<Ends> = backends().into_iter().map(make).collect();
+        let mut record = Record::new(&shape);
+        let members: Vec<(String, Type)> = match schema.resolve(schema.root()) {
+            Type::Def(id) => schema.members(*id).iter().map(|m| (m.name.to_string(), m.ty.clone())).collect(),
+            _ => unreachable!(),
+        };
+        let mut values = vec![1i64; members.len()];
+        for step in 0..40 {
+            for (i, (name, ty)) in members.iter().enumerate() {
+                match constants.get(name) {
+                    Some(constant) if !random.one_in(400) => settle(&mut record, name, ty, constant),
+                    _ if random.one_in(2) => change(&mut random, &mut record, name, ty, &mut values[i]),
+                    _ => {}
+                }
+            }
+            let keep = !random.one_in(5);
+            let written = ends.iter_mut().map(|end| end.write(&record, keep)).collect();
+            let context = || format!("seed {seed}, step {step}, {}", codec.templates(&schema).unwrap().to_xml());
+            let Ok(bytes) = all_the_same(written, context) else {
+                errors += 1;
+                continue;
+            };
+            for _ in 0..4 {
+                let bad = mutated(&mut random, &bytes);
+                let read: Vec<Read> = ends.iter_mut().map(|end| end.read(&bad, false)).collect();
+                refused += usize::from(all_the_same(read, || format!("{bad:x?}, {}", context())).is_err());
+            }
+            let read: Vec<Read> = ends.iter_mut().map(|end| end.read(&bytes, keep)).collect();
+            carried += usize::from(all_the_same(read, || format!("{bytes:x?}, {}", context())).is_ok());
+        }
+    }
+    assert!(carried > 100 && refused > 500, "{carried} carried, {refused} refused, {errors} not written");
+}
