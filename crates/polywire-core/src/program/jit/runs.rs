@@ -12,7 +12,7 @@ use crate::{
         io::SHORT_TEXT,
         state::{
             Operator,
-            run::{Member, Run, Step, functions, set_initial},
+            run::{Member, Run, Step, functions, pays, set_initial},
         },
     },
 };
@@ -79,7 +79,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     fn find(&self, ops: &'e [Op], next: impl Fn(&Self, &'e [Op]) -> Option<(Member<'e>, usize)>) -> Option<Found<'e>> {
-        self.stream?;
+        self.stream.filter(|_| pays())?;
         let (mut run, mut moved, mut taken) = (Run::new(), Vec::new(), 0);
         while let Some((member, count)) = next(self, &ops[taken..]) {
             // What comes next must not ask for the value.

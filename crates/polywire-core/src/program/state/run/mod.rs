@@ -350,6 +350,11 @@ static REVERSED: [u8; 256] = {
     table
 };
 
+/// False where fields one by one are faster: without wide instructions.
+pub(crate) fn pays() -> bool {
+    level() != Level::Plain
+}
+
 /// The functions for this machine.
 pub(crate) fn functions() -> (put::PutRun, get::GetRun) {
     match level() {
