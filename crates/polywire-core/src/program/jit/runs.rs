@@ -224,7 +224,7 @@ impl<'e> Emit<'e, '_> {
         };
         let mut differs = self.constant(0);
         let starts = (0..text.len() / size).map(|i| i * size);
-        let last = (text.len() % size > 0).then(|| text.len() - size);
+        let last = (!text.len().is_multiple_of(size)).then(|| text.len() - size);
         for start in starts.chain(last) {
             let mut word = [0; 8];
             // As the host would load it.

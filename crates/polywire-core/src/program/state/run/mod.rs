@@ -188,7 +188,7 @@ impl Run {
 
     /// Nothing more is added.
     pub fn complete(&mut self) {
-        while self.lanes.len() % WIDTH > 0 {
+        while !self.lanes.len().is_multiple_of(WIDTH) {
             self.lanes.push(Lane::idle());
         }
         self.chunks.iter_mut().for_each(Chunk::complete);
