@@ -205,8 +205,12 @@ impl Executable {
     ) -> Result<(), CodecError> {
         self.admit(state, Direction::Encode);
         state.begin();
-        // SAFETY: as the caller promises.
-        let encoded = unsafe { self.encode_to(Output::new(out, limits).with_state(state), value) };
+        let encoded = {
+            let mut output = Output::new(out, limits);
+            output.state = Some(state);
+            // SAFETY: as the caller promises.
+            unsafe { self.encode_to(&mut output, value) }
+        };
         if !keep || encoded.is_err() {
             state.roll_back();
         }
@@ -276,9 +280,12 @@ impl Executable {
             return Err(CodecError::new(input.fault(), &self.0.program));
         }
         state.begin();
-        let input = Input::new(bytes, limits).with_state(state);
-        // SAFETY: as the caller promises.
-        let decoded = unsafe { self.decode_input(input, value) };
+        let decoded = {
+            let mut input = Input::new(bytes, limits);
+            input.state = Some(state);
+            // SAFETY: as the caller promises.
+            unsafe { self.decode_input(&mut input, value) }
+        };
         if !keep || decoded.is_err() {
             state.roll_back();
         }
@@ -308,7 +315,7 @@ impl Executable {
         }
         assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
         // SAFETY: as the caller promises.
-        unsafe { self.decode_input(Input::of_shared(message, limits), value) }
+        unsafe { self.decode_input(&mut Input::of_shared(message, limits), value) }
     }
 
     /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing it does not need.
@@ -322,15 +329,15 @@ impl Executable {
             return self.alone(|state| unsafe { self.encode_with(state, false, value, out, limits) });
         }
         // SAFETY: as the caller promises.
-        unsafe { self.encode_to(Output::new(out, limits), value) }
+        unsafe { self.encode_to(&mut Output::new(out, limits), value) }
     }
 
     /// # Safety
     /// As [`Executable::encode`], and the program is an encode program.
     #[inline]
-    unsafe fn encode_to(&self, mut output: Output<'_>, value: *const u8) -> Result<(), CodecError> {
+    unsafe fn encode_to(&self, output: &mut Output<'_>, value: *const u8) -> Result<(), CodecError> {
         // SAFETY: as the caller promises.
-        let status = unsafe { self.run_encode(&mut output, value) };
+        let status = unsafe { self.run_encode(output, value) };
         match output.finish(status) {
             Status::Ok => Ok(()),
             Status::Failed => Err(CodecError::new(output.fault(), &self.0.program)),
@@ -385,7 +392,7 @@ impl Executable {
             }
             match self.0.adapter {
                 Some(adapter) => self.decode_events(adapter, bytes, value, limits),
-                None => self.decode_input(Input::new(bytes, limits), value),
+                None => self.decode_input(&mut Input::new(bytes, limits), value),
             }
         }
     }
@@ -414,7 +421,7 @@ impl Executable {
             // What the adapter wrote may be longer than the message, and was limited when it was written.
             let inner = Limits { message_bytes: usize::MAX, ..*limits };
             // SAFETY: as the caller promises.
-            let decoded = unsafe { self.decode_input(Input::new(events.text(), &inner), value) };
+            let decoded = unsafe { self.decode_input(&mut Input::new(events.text(), &inner), value) };
             decoded.map(|_| bytes.len()).map_err(|error| events.locate(error))
         })
     }
@@ -422,7 +429,7 @@ impl Executable {
     /// # Safety
     /// As [`Executable::decode`], and the program is a decode program.
     #[inline(always)]
-    unsafe fn decode_input(&self, mut input: Input<'_>, value: *mut u8) -> Result<usize, CodecError> {
+    unsafe fn decode_input(&self, input: &mut Input<'_>, value: *mut u8) -> Result<usize, CodecError> {
         let (len, most) = (input.message().len(), input.limits().message_bytes);
         let status = if len > most {
             input.fail(FaultKind::Limit, most as u64, len as u64)
@@ -431,8 +438,8 @@ impl Executable {
             unsafe {
                 match self.entry() {
                     #[cfg(feature = "jit")]
-                    Some(entry) => super::jit::decode(entry, &mut input, value),
-                    _ => interp::decode(&self.0.program, &mut input, value),
+                    Some(entry) => super::jit::decode(entry, input, value),
+                    _ => interp::decode(&self.0.program, input, value),
                 }
             }
         };

@@ -344,6 +344,7 @@ pub struct Input<'a> {
 
 impl<'a> Input<'a> {
     /// `bytes` from the first, which is the origin of alignment.
+    #[inline]
     pub fn new(bytes: &'a [u8], limits: &'a Limits) -> Input<'a> {
         Input {
             base: bytes.as_ptr(),
@@ -572,6 +573,7 @@ pub struct Output<'a> {
 
 impl<'a> Output<'a> {
     /// Writes behind what is in `vector` already; that end is the origin of alignment.
+    #[inline]
     pub fn new(vector: &'a mut Vec<u8>, limits: &'a Limits) -> Output<'a> {
         let start = vector.len();
         let mut output = Output {

@@ -12,7 +12,7 @@ use crate::{
         io::SHORT_TEXT,
         state::{
             Operator,
-            run::{Member, Run, Step, functions, set_initial},
+            run::{Member, Run, Step, functions, pays, set_initial},
         },
     },
 };
@@ -79,7 +79,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     fn find(&self, ops: &'e [Op], next: impl Fn(&Self, &'e [Op]) -> Option<(Member<'e>, usize)>) -> Option<Found<'e>> {
-        self.stream?;
+        self.stream.filter(|_| pays())?;
         let (mut run, mut moved, mut taken) = (Run::new(), Vec::new(), 0);
         while let Some((member, count)) = next(self, &ops[taken..]) {
             // What comes next must not ask for the value.
@@ -224,7 +224,7 @@ impl<'e> Emit<'e, '_> {
         };
         let mut differs = self.constant(0);
         let starts = (0..text.len() / size).map(|i| i * size);
-        let last = (text.len() % size > 0).then(|| text.len() - size);
+        let last = (!text.len().is_multiple_of(size)).then(|| text.len() - size);
         for start in starts.chain(last) {
             let mut word = [0; 8];
             // As the host would load it.

@@ -254,12 +254,6 @@ impl State {
 }
 
 impl<'a> Input<'a> {
-    /// Gives it the state of a stream.
-    pub(crate) fn with_state(mut self, state: &'a mut State) -> Input<'a> {
-        self.state = Some(state);
-        self
-    }
-
     /// The state of the stream, which a program with a bank has.
     pub(crate) fn state(&mut self) -> &mut State {
         self.state.as_mut().expect("a program with fields has a bank, and whoever runs it a state")
@@ -290,12 +284,6 @@ impl<'a> Input<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Gives it the state of a stream.
-    pub(crate) fn with_state(mut self, state: &'a mut State) -> Output<'a> {
-        self.state = Some(state);
-        self
-    }
-
     /// The state of the stream, which a program with a bank has.
     pub(crate) fn state(&mut self) -> &mut State {
         self.state.as_mut().expect("a program with fields has a bank, and whoever runs it a state")

@@ -207,8 +207,8 @@ unsafe fn entities<W: Wide>(
 /// The machine has the instructions.
 #[inline(always)]
 unsafe fn some_entities<W: Wide>(input: &mut Input<'_>, mask: u8, signed: u8) -> Option<W::Words> {
-    // SAFETY: as the caller promises.
     let Some(unused) = 64u32.checked_sub(8 * mask.count_ones()).filter(|unused| *unused < 64) else {
+        // SAFETY: as the caller promises.
         return Some(unsafe { W::splat(0) });
     };
     let rest = input.rest();

@@ -188,7 +188,7 @@ impl Run {
 
     /// Nothing more is added.
     pub fn complete(&mut self) {
-        while self.lanes.len() % WIDTH > 0 {
+        while !self.lanes.len().is_multiple_of(WIDTH) {
             self.lanes.push(Lane::idle());
         }
         self.chunks.iter_mut().for_each(Chunk::complete);
@@ -349,6 +349,11 @@ static REVERSED: [u8; 256] = {
     }
     table
 };
+
+/// False where fields one by one are faster: without wide instructions.
+pub(crate) fn pays() -> bool {
+    level() != Level::Plain
+}
 
 /// The functions for this machine.
 pub(crate) fn functions() -> (put::PutRun, get::GetRun) {

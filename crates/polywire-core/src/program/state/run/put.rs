@@ -177,13 +177,11 @@ pub(super) unsafe fn known<W: Wide>(state: &State, chunk: &Chunk) -> Option<W::W
         }
     }
     let mut values = [0; WIDTH];
-    for at in 0..WIDTH {
-        if chunk.tagged[at] != 0 {
-            if state.tag(chunk.slots[at]) != chunk.tags[at] {
-                return None;
-            }
-            values[at] = state.value(chunk.slots[at]);
+    for (at, value) in values.iter_mut().enumerate().filter(|(at, _)| chunk.tagged[*at] != 0) {
+        if state.tag(chunk.slots[at]) != chunk.tags[at] {
+            return None;
         }
+        *value = state.value(chunk.slots[at]);
     }
     // SAFETY: there are eight.
     Some(unsafe { W::load(values.as_ptr()) })
