@@ -47,6 +47,9 @@ pub struct Bench {
     /// Writes a page with plots there: one HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Writes the table there, as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
     /// Instead of the scenario's seed
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
@@ -143,7 +146,9 @@ impl Bench {
     }
 
     fn show(&self, results: &Results, terminal: &Terminal) -> anyhow::Result<()> {
-        for (path, text) in [(&self.output, Results::to_json as fn(&Results) -> String), (&self.html, report::html)] {
+        type Write = fn(&Results) -> String;
+        let json: Write = Results::to_json;
+        for (path, text) in [(&self.output, json), (&self.html, report::html), (&self.markdown, table::page)] {
             if let Some(path) = path {
                 fs::write(path, text(results)).with_context(|| format!("cannot write {}", path.display()))?;
             }

@@ -25,7 +25,7 @@
 //! let cdr = results.find(|case| case.codec == "cdr").unwrap();
 //! assert_eq!(cdr.metrics["bytes"].value, 16.0);
 //! assert!(results.verdicts[0].holds());
-//! assert!(table::terminal(&results).contains("json"));
+//! assert!(table::terminal(&results).contains("json") && table::page(&results).starts_with("# "));
 //! # Ok::<(), polywire_instrument::Error>(())
 //! ```
 

@@ -26,6 +26,13 @@ pub fn terminal(results: &Results) -> String {
     text
 }
 
+/// The table as a page of Markdown, with what it is of and the command that measured it.
+pub fn page(results: &Results) -> String {
+    let scenario = &results.scenario;
+    let (measured, command, table) = (measured_on(results), &results.command, markdown(results));
+    format!("# {}\n\n{}\n\n```\n{command}\n```\n\n{measured}.\n\n{table}", scenario.name, scenario.summary)
+}
+
 /// The same as Markdown.
 pub fn markdown(results: &Results) -> String {
     let rows = rows(results);
