@@ -467,7 +467,11 @@ fn nothing_is_left_behind() {
         drop(peers);
         drop(node);
         assert!(start.elapsed() < SOON);
-        assert!(weak.iter().all(|port| port.upgrade().is_none()));
+        // A thread that is just looking at its port lets go of it as it ends.
+        while weak.iter().any(|port| port.upgrade().is_some()) {
+            assert!(start.elapsed() < SOON, "a port is still held");
+            thread::sleep(Duration::from_millis(1));
+        }
     };
     round();
     let before = sockets();
