@@ -12,7 +12,7 @@ use polywire_core::{
         fast::{Fast, learn, template::TemplateSet},
     },
     layout::{Record, Shape},
-    program::Backend,
+    program::{Backend, State, io::CodecError},
 };
 use polywire_workloads::{
     CodecsTest10, CodecsTest500, MarketData, ProcessorProbe, Sample, Workload, cdr_decode, fast, fast_decode,
@@ -203,48 +203,22 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
 
     fn derived(&self) -> Way<'_> {
         let (encoder, decoder) = (self.encoder(Backend::Jit), self.decoder());
-        let [mut writer, mut reader] =
-            [encoder.state(), decoder.state()].map(|state| state.expect("FAST keeps a state"));
-        let (mut out, mut back) = (Vec::new(), T::default());
-        let write = move || {
-            writer.reset();
-            for message in self.subject.messages() {
-                out.clear();
-                encoder.encode_with(&mut writer, true, black_box(message), &mut out).expect("it encodes");
-                black_box(&out);
-            }
-        };
-        let read = move || {
-            reader.reset();
-            for bytes in &self.ours {
-                decoder.decode_with(&mut reader, true, black_box(bytes), &mut back).expect("it decodes");
-                black_box(&back);
-            }
-        };
-        (Box::new(write), Box::new(read))
+        streamed(
+            [encoder.state(), decoder.state()],
+            (self.subject.messages(), &self.ours, T::default()),
+            move |state, message, out| encoder.encode_with(state, true, message, out),
+            move |state, bytes, back| decoder.decode_with(state, true, bytes, back),
+        )
     }
 
     fn records(&self) -> Way<'_> {
         let (encoder, decoder) = (self.record_encoder(), self.record_decoder());
-        let [mut writer, mut reader] =
-            [encoder.state(), decoder.state()].map(|state| state.expect("FAST keeps a state"));
-        let (mut out, mut back) = (Vec::new(), Record::new(&self.subject.shape));
-        let write = move || {
-            writer.reset();
-            for record in &self.subject.records {
-                out.clear();
-                encoder.encode_with(&mut writer, true, black_box(record), &mut out).expect("it encodes");
-                black_box(&out);
-            }
-        };
-        let read = move || {
-            reader.reset();
-            for bytes in &self.ours {
-                decoder.decode_with(&mut reader, true, black_box(bytes), &mut back).expect("it decodes");
-                black_box(&back);
-            }
-        };
-        (Box::new(write), Box::new(read))
+        streamed(
+            [encoder.state(), decoder.state()],
+            (&self.subject.records, &self.ours, Record::new(&self.subject.shape)),
+            move |state, record, out| encoder.encode_with(state, true, record, out),
+            move |state, bytes, back| decoder.decode_with(state, true, bytes, back),
+        )
     }
 
     fn our_cdr(&self) -> Way<'_> {
@@ -255,6 +229,33 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
 
 /// Writes all messages; reads them all.
 type Way<'a> = (Box<dyn FnMut() + 'a>, Box<dyn FnMut() + 'a>);
+
+/// Our way: the values as a stream from the beginning, and its bytes over a value that is used again.
+fn streamed<'a, V: 'a>(
+    states: [Option<State>; 2],
+    (values, bytes, mut back): (&'a [V], &'a [Vec<u8>], V),
+    encode: impl Fn(&mut State, &V, &mut Vec<u8>) -> Result<(), CodecError> + 'a,
+    decode: impl Fn(&mut State, &[u8], &mut V) -> Result<usize, CodecError> + 'a,
+) -> Way<'a> {
+    let [mut writer, mut reader] = states.map(|state| state.expect("FAST keeps a state"));
+    let mut out = Vec::new();
+    let write = move || {
+        writer.reset();
+        for value in values {
+            out.clear();
+            encode(&mut writer, black_box(value), &mut out).expect("it encodes");
+            black_box(&out);
+        }
+    };
+    let read = move || {
+        reader.reset();
+        for bytes in bytes {
+            decode(&mut reader, black_box(bytes), &mut back).expect("it decodes");
+            black_box(&back);
+        }
+    };
+    (Box::new(write), Box::new(read))
+}
 
 /// What of a way is measured.
 #[derive(Clone, Copy)]

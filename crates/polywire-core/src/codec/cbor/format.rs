@@ -144,11 +144,12 @@ impl kinds::Format for Format {
     }
 
     fn put_shortest(output: &mut Output<'_>, value: f64) -> Status {
-        let Some(single) = half::single(value) else { return put_wide(output, DOUBLE, value.to_bits()) };
-        match half::half(single) {
-            Some(half) => output.put_word(u64::from(HALF) | u64::from(half.swap_bytes()) << 8, 3),
-            None => output.put_word(u64::from(SINGLE) | u64::from(single.to_bits().swap_bytes()) << 8, 5),
-        }
+        let single = half::single(value);
+        output.put_brief(|room| match (single.and_then(half::half), single) {
+            (Some(half), _) => marked(room, HALF, half.into(), 2),
+            (None, Some(single)) => marked(room, SINGLE, single.to_bits().into(), 4),
+            (None, None) => marked(room, DOUBLE, value.to_bits(), 8),
+        })
     }
 
     fn sort(output: &mut Output<'_>, start: usize) -> Status {
@@ -301,15 +302,5 @@ fn number(room: &mut Room, major: u8, value: u64) -> usize {
 
 #[inline]
 fn put_head(output: &mut Output<'_>, major: u8, argument: u64) -> Status {
-    if argument > u64::from(u32::MAX) {
-        return put_wide(output, major << 5 | 27, argument);
-    }
-    let (head, len) = head(major, argument);
-    output.put_word(head, len)
-}
-
-fn put_wide(output: &mut Output<'_>, first: u8, word: u64) -> Status {
-    let mut bytes = [first; 9];
-    bytes[1..].copy_from_slice(&word.to_be_bytes());
-    output.put(&bytes)
+    output.put_brief(|room| number(room, major, argument))
 }

@@ -155,7 +155,7 @@ impl kinds::Format for Format {
     }
 
     fn put_shortest(output: &mut Output<'_>, value: f64) -> Status {
-        long(output, DOUBLE, value.to_bits())
+        output.put_brief(|room| marked(room, DOUBLE, value.to_bits(), 8))
     }
 }
 
@@ -202,12 +202,6 @@ fn put_head(output: &mut Output<'_>, (head, bytes): (u64, usize), len: u64) -> S
         Ok(_) => output.put_word(head, bytes),
         Err(_) => output.fail(FaultKind::Unrepresentable, u32::MAX.into(), len),
     }
-}
-
-fn long(output: &mut Output<'_>, mark: u8, word: u64) -> Status {
-    let mut bytes = [mark; 9];
-    bytes[1..].copy_from_slice(&word.to_be_bytes());
-    output.put(&bytes)
 }
 
 /// Shows that `bytes` are one well-formed value and nothing else. Whether text is UTF-8 is not looked at, as of what decoding skips.

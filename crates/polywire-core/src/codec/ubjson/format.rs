@@ -168,9 +168,7 @@ impl kinds::Format for Format {
     }
 
     fn put_shortest(output: &mut Output<'_>, value: f64) -> Status {
-        let mut bytes = [b'D'; 9];
-        bytes[1..].copy_from_slice(&value.to_be_bytes());
-        output.put(&bytes)
+        output.put_brief(|room| marked(room, b'D', value.to_bits(), 8))
     }
 }
 
