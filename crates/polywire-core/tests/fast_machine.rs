@@ -152,6 +152,10 @@ impl Ends {
     fn read(&mut self, bytes: &[u8], keep: bool) -> Read {
         let read = self.decoder.decode_with(&mut self.reader, keep, bytes, &mut self.back);
         self.reader.mend();
+        if read.is_err() {
+            // How far a back end came says what memory its strings have, and so what the next message costs.
+            self.back = Record::new(self.decoder.shape());
+        }
         read.map(|taken| (taken, self.back.clone()))
     }
 }

@@ -13,7 +13,7 @@ use crate::program::{PathId, io::SHORT_TEXT};
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct Chunk {
-    /// The value that is left out, of defaults and constants.
+    /// The value that is left out, of defaults and constants; of others the value before there is one, or for increments one less.
     pub initial: [u64; WIDTH],
     /// The highest bit of members with a sign.
     pub signs: [u64; WIDTH],
@@ -29,6 +29,8 @@ pub(super) struct Chunk {
     /// Fields that have a slot, of which the values of those of `kept` are integers that change with each message.
     pub slotted: u8,
     pub kept: u8,
+    /// Copies and increments of integers that have no initial value.
+    pub unknown: u8,
     /// Entities with a sign; nullable ones.
     pub signed: u8,
     pub nullable: u8,
@@ -37,9 +39,8 @@ pub(super) struct Chunk {
     /// Differences of 64 bits; fields without a sign.
     pub wide: u8,
     pub natural: u8,
-    /// Strings; those of them that are left out for an initial value.
+    /// Strings.
     pub strings: u8,
-    pub fixed_strings: u8,
     /// First lanes of numbers, and the bits that stand for those that are no decimals. Those that are no doubles, but floats.
     pub floats: u8,
     pub escapes: u8,
@@ -57,8 +58,6 @@ pub(super) struct Chunk {
     pub texts: Box<[Text]>,
     /// All members in order.
     pub members: Box<[Lane]>,
-    /// Memory that strings with an initial value take at most.
-    pub fixed_cost: usize,
     /// The slots are not side by side: they are these.
     pub scattered: Option<Box<[u32; WIDTH]>>,
     /// The largest value of increments.
@@ -99,9 +98,11 @@ impl Chunk {
     /// Adds a lane for a part of a member.
     pub fn set(&mut self, at: usize, part: &Part<'_>, lane: &Lane) {
         let (field, bit) = (part.field, 1 << at);
-        if let Some(Initial::Int(value)) = &field.initial {
-            self.initial[at] = *value;
-        }
+        let initial = match &field.initial {
+            Some(Initial::Int(value)) => Some(*value),
+            _ => None,
+        };
+        self.initial[at] = initial.unwrap_or(0).wrapping_sub(u64::from(field.operator == Operator::Increment));
         let set = |mask: &mut u8, is: bool| *mask |= if is { bit } else { 0 };
         let is_text = field.kind.is_text();
         set(&mut self.bits, field.bits() > 0);
@@ -112,8 +113,9 @@ impl Chunk {
         set(&mut self.constant, field.operator == Operator::Constant);
         set(&mut self.slotted, field.has_slot());
         set(&mut self.kept, field.has_slot() && !is_text);
+        let refers = matches!(field.operator, Operator::Copy | Operator::Increment);
+        set(&mut self.unknown, refers && !is_text && initial.is_none());
         set(&mut self.strings, is_text);
-        set(&mut self.fixed_strings, is_text && field.operator != Operator::Copy);
         set(&mut self.escapes, part.role == Role::Escape);
         set(&mut self.floats, part.role == Role::Exponent);
         set(&mut self.singles, part.role == Role::Exponent && lane.memory.size() == 4);
@@ -146,8 +148,6 @@ impl Chunk {
             self.scattered = Some(Box::new(all));
         }
         self.windows = windows(&lanes, encoded);
-        let fixed = texts.iter().filter(|text| self.fixed_strings >> text.lane & 1 != 0);
-        self.fixed_cost = fixed.map(Text::cost).sum();
         (self.members, self.texts) = (lanes.into(), texts.into());
     }
 }

@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn avx512(
 unsafe fn all<W: Wide>(input: &mut Input<'_>, run: &Run, lanes: *mut u64, frame: *mut u8) -> Status {
     // SAFETY: as the caller promises.
     unsafe {
-        let usual = run.constants_cost <= input.memory_left && constants::<W>(input, run, frame);
+        let usual = affordable(input, run) && constants::<W>(input, run, frame);
         let mut words = lanes;
         for chunk in &run.chunks {
             let before = (input.pos, input.state().map);
@@ -113,12 +113,10 @@ unsafe fn constants<W: Wide>(input: &mut Input<'_>, run: &Run, frame: *mut u8) -
 unsafe fn quickly<W: Wide>(input: &mut Input<'_>, chunk: &Chunk, lanes: *mut u64, frame: *mut u8) -> Option<Status> {
     // SAFETY: as the caller promises.
     unsafe {
-        let known = known::<W>(input.state(), chunk)?;
+        let before = known::<W>(input.state(), chunk)?;
+        let known = before.words;
         let present = chunk.always | W::deposit(bits(input, chunk.bits.count_ones()).into(), chunk.bits.into()) as u8;
-        if present & chunk.escapes != 0 {
-            return None;
-        }
-        if !chunk.texts.is_empty() && !affordable(input, chunk, present, frame) {
+        if present & chunk.escapes != 0 || before.unknown & !present != 0 {
             return None;
         }
         let mut entity = match present & chunk.strings {
@@ -147,7 +145,7 @@ unsafe fn quickly<W: Wide>(input: &mut Input<'_>, chunk: &Chunk, lanes: *mut u64
         if wrong != 0 {
             return None;
         }
-        keep::<W>(input.state(), chunk, value, known);
+        keep::<W>(input.state(), chunk, value, before);
         let members = if chunk.floats == 0 { value } else { numbers::<W>(chunk, value) };
         W::store(lanes, 0xFF, members);
         for text in &chunk.texts {
@@ -309,39 +307,11 @@ unsafe fn string<'v>(offset: u32, frame: *mut u8) -> &'v mut String {
     unsafe { &mut *frame.add(offset as usize).cast::<String>() }
 }
 
-/// True if all strings fit what memory is left, so that none of them is refused.
-///
-/// # Safety
-/// As [`all`].
+/// True if all strings fit what memory is left, so that none of them is refused, whatever comes before it.
 #[inline(always)]
-unsafe fn affordable(input: &mut Input<'_>, chunk: &Chunk, present: u8, frame: *mut u8) -> bool {
-    let others = (chunk.strings & (present | !chunk.fixed_strings)).count_ones() as usize;
-    let most = chunk.fixed_cost + others * (input.remaining() + 2 * input.state().text_bytes + SHORT_TEXT);
-    if most <= input.memory_left {
-        return true;
-    }
-    // SAFETY: as the caller promises.
-    unsafe { affordable_exactly(input, chunk, present, frame) }
-}
-
-/// # Safety
-/// As [`all`].
-#[cold]
-#[inline(never)]
-unsafe fn affordable_exactly(input: &mut Input<'_>, chunk: &Chunk, present: u8, frame: *mut u8) -> bool {
-    let mut cost = 0usize;
-    for text in &chunk.texts {
-        // SAFETY: as the caller promises.
-        let capacity = unsafe { string(text.offset, frame) }.capacity();
-        let (len, spelled) = if present >> text.lane & 1 != 0 {
-            (input.remaining(), 0)
-        } else {
-            let len = known_text(input.state(), text).len();
-            (len, if text.field.operator == Operator::Copy { len } else { 0 })
-        };
-        cost += spelled + if capacity < len.max(SHORT_TEXT) { len.max(SHORT_TEXT) } else { 0 };
-    }
-    cost <= input.memory_left
+fn affordable(input: &mut Input<'_>, run: &Run) -> bool {
+    let longest = input.remaining() + 2 * input.state().text_bytes + SHORT_TEXT;
+    run.fixed_cost + run.strings * longest <= input.memory_left
 }
 
 /// Sets a string that is not in the message; false if memory may not be had.

@@ -33,9 +33,11 @@ pub(crate) struct Run {
     slots: Vec<u32>,
     /// Values are in memory.
     encoded: bool,
-    /// Constant strings, which are the same before any other field is looked at, and what memory they take at most.
+    /// Constant strings, which are looked at before any other field.
     constants: Vec<Text>,
-    constants_cost: usize,
+    /// The other strings, and memory that all initial values take at most.
+    strings: usize,
+    fixed_cost: usize,
     /// Of the chunk that is being made: lanes that are taken, members, strings, and slots by lane.
     filled: usize,
     lanes: Vec<Lane>,
@@ -100,7 +102,8 @@ impl Run {
             slots: Vec::new(),
             encoded,
             constants: Vec::new(),
-            constants_cost: 0,
+            strings: 0,
+            fixed_cost: 0,
             filled: 0,
             lanes: Vec::new(),
             texts: Vec::new(),
@@ -160,12 +163,13 @@ impl Run {
         }
         if kind == LaneKind::Text {
             let text = Text::new(first as u8, offset, field, path);
+            self.fixed_cost += text.cost();
             match parts.is_empty() {
-                true => {
-                    self.constants_cost += text.cost();
-                    self.constants.push(text);
+                true => self.constants.push(text),
+                false => {
+                    self.strings += 1;
+                    self.texts.push(text);
                 }
-                false => self.texts.push(text),
             }
         }
         (self.filled, self.count) = (first + parts.len(), self.count + 1);

@@ -1,7 +1,7 @@
 //! Writing runs.
 
 use super::{
-    super::{Output, State, Status, bits::Map, float, put},
+    super::{Output, State, Status, UNDEFINED, bits::Map, float, put},
     Lane, LaneKind, REVERSED, Run, Step, WIDTH,
     chunk::{Chunk, Text},
     wide::{Plain, Wide, one_by_one},
@@ -94,14 +94,15 @@ unsafe fn quickly<W: Wide>(
     // SAFETY: as the caller promises; a bank has as many values and tags behind its last slot as a chunk has lanes.
     unsafe {
         let state = output.state();
-        let known = known::<W>(state, chunk)?;
+        let before = known::<W>(state, chunk)?;
+        let known = before.words;
         let differ = if chunk.texts.is_empty() { 0 } else { text_mask::<W>(state, chunk, frame) };
         let mut new = W::gather(chunk, frame, lanes);
         let expected = W::select(chunk.fixed, load::<W>(&chunk.initial), W::add_one(known, chunk.increment));
         if chunk.floats != 0 {
             new = decimals::<W>(chunk, new, expected)?;
         }
-        let differs = (W::differ(new, expected) & !chunk.strings) | differ;
+        let differs = (W::differ(new, expected) & !chunk.strings) | differ | before.unknown;
         let mut entity = W::sub(new, W::select(chunk.delta, known, W::splat(0)));
         let mut wrong = differs & chunk.constant;
         if chunk.checked != 0 {
@@ -121,7 +122,7 @@ unsafe fn quickly<W: Wide>(
             entity = W::select(up, W::add(entity, W::splat(1)), entity);
         }
         let present = chunk.always | (differs & chunk.bits);
-        keep::<W>(output.state(), chunk, new, known);
+        keep::<W>(output.state(), chunk, new, before);
         bits(output, W::extract(present.into(), chunk.bits.into()) as u8, chunk.bits.count_ones());
         if present & chunk.strings != 0 {
             return Some(W::put_among_texts(output, chunk, (entity, present), (frame, room)));
@@ -196,25 +197,38 @@ pub(super) unsafe fn load<W: Wide>(table: &[u64; WIDTH]) -> W::Words {
     unsafe { W::load(table.as_ptr()) }
 }
 
-/// The previous values; none unless each field that needs one has one.
+/// What a chunk's fields refer to.
+#[derive(Clone, Copy)]
+pub(super) struct Known<W: Wide> {
+    pub words: W::Words,
+    /// Fields whose value must be in the message, for there is none to refer to.
+    pub unknown: u8,
+    /// No slot has a value yet, and all will have one.
+    fresh: bool,
+}
+
+/// The previous values, or those before there are any; none unless it is the one or the other for all fields.
 ///
 /// # Safety
 /// The machine has the instructions; the chunk's slots are in the bank.
 #[inline(always)]
-pub(super) unsafe fn known<W: Wide>(state: &State, chunk: &Chunk) -> Option<W::Words> {
+pub(super) unsafe fn known<W: Wide>(state: &State, chunk: &Chunk) -> Option<Known<W>> {
     // SAFETY: a bank has as many values and tags behind its last slot as a chunk has lanes.
     unsafe {
-        if chunk.scattered.is_none() {
-            let first = chunk.first as usize;
-            let tags = state.tags.as_ptr().add(first).cast::<u64>().read_unaligned();
-            let wrong = (tags ^ u64::from_ne_bytes(chunk.tags)) & u64::from_ne_bytes(chunk.tagged);
-            if wrong != 0 {
-                return None;
-            }
-            return Some(W::load(state.values.as_ptr().add(first)));
+        if chunk.scattered.is_some() {
+            let words = W::load(scattered(state, chunk)?.as_ptr());
+            return Some(Known { words, unknown: 0, fresh: false });
         }
-        let values = scattered(state, chunk)?;
-        Some(W::load(values.as_ptr()))
+        let first = chunk.first as usize;
+        let tags = state.tags.as_ptr().add(first).cast::<u64>().read_unaligned();
+        let tagged = u64::from_ne_bytes(chunk.tagged);
+        if (tags ^ u64::from_ne_bytes(chunk.tags)) & tagged == 0 {
+            return Some(Known { words: W::load(state.values.as_ptr().add(first)), unknown: 0, fresh: false });
+        }
+        if tags & tagged != u64::from_ne_bytes([UNDEFINED; 8]) || chunk.strings & chunk.slotted != 0 {
+            return None;
+        }
+        Some(Known { words: load::<W>(&chunk.initial), unknown: chunk.unknown, fresh: true })
     }
 }
 
@@ -232,17 +246,23 @@ fn scattered(state: &State, chunk: &Chunk) -> Option<[u64; WIDTH]> {
     Some(values)
 }
 
-/// Keeps the values of fields that have a slot; their tags are what they were.
+/// Keeps the values of fields that have a slot; their tags are what they were, unless they had none.
 ///
 /// # Safety
 /// As [`known`].
 #[inline(always)]
-pub(super) unsafe fn keep<W: Wide>(state: &mut State, chunk: &Chunk, new: W::Words, known: W::Words) {
+pub(super) unsafe fn keep<W: Wide>(state: &mut State, chunk: &Chunk, new: W::Words, known: Known<W>) {
     // SAFETY: as above.
     unsafe {
         let Some(slots) = &chunk.scattered else {
+            if known.fresh {
+                let tags = state.tags.as_mut_ptr().add(chunk.first as usize).cast::<u64>();
+                let others = tags.read_unaligned() & !u64::from_ne_bytes(chunk.tagged);
+                tags.write_unaligned(others | u64::from_ne_bytes(chunk.tags));
+            }
             // All of them: a later look at a word that was left out here would wait for those that were not.
-            let new = W::select(chunk.kept, new, known);
+            let there = W::load(state.values.as_ptr().add(chunk.first as usize));
+            let new = W::select(chunk.kept, new, there);
             return W::store(state.values.as_mut_ptr().add(chunk.first as usize), 0xFF, new);
         };
         let values = W::each(new);

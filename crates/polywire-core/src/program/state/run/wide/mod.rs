@@ -277,8 +277,6 @@ macro_rules! among_texts {
         }
     };
 }
-#[cfg(target_arch = "x86_64")]
-use among_texts;
 
 /// Words one by one.
 pub(super) struct Plain;

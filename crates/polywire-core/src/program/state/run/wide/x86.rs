@@ -187,14 +187,14 @@ impl Wide for Avx512 {
     }
 }
 
-/// Powers of ten for exponents from -22 to 0, and which of the mask's these are; one for the others.
+/// Powers of ten for exponents from -15 to 0, and which of the mask's these are; any for the others.
 #[inline(always)]
 unsafe fn powers(exponents: __m512i, mask: u8) -> (__m512d, u8) {
     unsafe {
         let places = _mm512_sub_epi64(_mm512_setzero_si512(), exponents);
-        let most = _mm512_set1_epi64(POWERS.len() as i64 - 1);
-        let known = _mm512_mask_cmple_epu64_mask(mask, places, most);
-        (_mm512_mask_i64gather_pd::<8>(_mm512_set1_pd(1.0), known, places, POWERS.as_ptr()), known)
+        let known = _mm512_mask_cmple_epu64_mask(mask, places, _mm512_set1_epi64(15));
+        let (low, high) = (_mm512_loadu_pd(POWERS.as_ptr()), _mm512_loadu_pd(POWERS.as_ptr().add(8)));
+        (_mm512_permutex2var_pd(low, places, high), known)
     }
 }
 
