@@ -205,16 +205,19 @@ impl Executable {
     ) -> Result<(), CodecError> {
         self.admit(state, Direction::Encode);
         state.begin();
-        let encoded = {
-            let mut output = Output::new(out, limits);
-            output.state = Some(state);
-            // SAFETY: as the caller promises.
-            unsafe { self.encode_to(&mut output, value) }
-        };
-        if !keep || encoded.is_err() {
+        let mut output = Output::new(out, limits);
+        output.state = Some(state);
+        // SAFETY: as the caller promises.
+        let status = unsafe { self.run_encode(&mut output, value) };
+        if output.finish(status) == Status::Failed {
+            let error = CodecError::new(output.fault(), &self.0.program);
+            state.roll_back();
+            return Err(error);
+        }
+        if !keep {
             state.roll_back();
         }
-        encoded
+        Ok(())
     }
 
     /// Bytes that [`Executable::encode`] would append. If the codec [counts](crate::codec::Codec::counts), the program runs on an output that
@@ -280,19 +283,24 @@ impl Executable {
             return Err(CodecError::new(input.fault(), &self.0.program));
         }
         state.begin();
-        let decoded = {
-            let mut input = Input::new(bytes, limits);
-            input.state = Some(state);
-            // SAFETY: as the caller promises.
-            unsafe { self.decode_input(&mut input, value) }
-        };
-        if !keep || decoded.is_err() {
-            state.roll_back();
+        let mut input = Input::new(bytes, limits);
+        input.state = Some(state);
+        // SAFETY: as the caller promises.
+        match unsafe { self.decode_input(&mut input, value) } {
+            Ok(len) => {
+                if !keep {
+                    state.roll_back();
+                }
+                Ok(len)
+            }
+            Err(error) => {
+                state.roll_back();
+                if keep {
+                    state.break_chain();
+                }
+                Err(error)
+            }
         }
-        if keep && decoded.is_err() {
-            state.break_chain();
-        }
-        decoded
     }
 
     /// As [`Executable::decode`], of a message of which the value may hold parts.

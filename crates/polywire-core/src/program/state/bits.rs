@@ -3,6 +3,8 @@
 //! A map is taken in words of 56 bits, the first bit on top, with a one behind the last: when nothing but that one is left, the next word is
 //! due. Writing gathers words of 56 bits behind a leading one, and puts them into room that was left in front.
 
+use core::mem::MaybeUninit;
+
 use super::{
     super::{ActionKernel, Cursor, FaultKind, Input, Output, RegionDialect, Status, TestKernel},
     Policy, integer,
@@ -12,12 +14,12 @@ use super::{
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Map {
-    /// Bits and the mark.
-    pub word: u64,
     /// Where the next bytes come from or go to.
     pub next: u64,
     /// Reading: where the map ends. Writing: where the room for it does.
     pub end: u64,
+    /// Bits and the mark. Behind the others: machine code writes it alone, and who then read it together with another would wait.
+    pub word: u64,
 }
 
 /// Bits of a word.
@@ -86,9 +88,7 @@ impl Input<'_> {
 
 /// Up to eight bytes of a map as a word with its mark.
 fn word_of(bytes: &[u8]) -> u64 {
-    let mut all = [0; 8];
-    all[..bytes.len()].copy_from_slice(bytes);
-    word_of_eight(u64::from_be_bytes(all))
+    word_of_eight(first_eight(bytes))
 }
 
 /// The same of eight bytes, the first on top.
@@ -97,20 +97,33 @@ fn word_of_eight(bytes: u64) -> u64 {
     (integer::gather(bytes) << 1 | 1) << (63 - WORD)
 }
 
+/// The first eight bytes, the first on top; zeros for those that are not there.
+#[inline]
+fn first_eight(bytes: &[u8]) -> u64 {
+    match bytes {
+        [a, b, c, d, e, f, g, h, ..] => u64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]),
+        [a, b, c, d, ..] => {
+            // The last four overlap the first.
+            let last = bytes.last_chunk().map_or(0, |last| u64::from(u32::from_be_bytes(*last)));
+            u64::from(u32::from_be_bytes([*a, *b, *c, *d])) << 32 | last << (8 * (8 - bytes.len()))
+        }
+        few => few.iter().enumerate().fold(0, |word, (i, byte)| word | u64::from(*byte) << (56 - 8 * i)),
+    }
+}
+
 extern "C" fn get_begin(input: &mut Input<'_>, argument: u64, cursor: &mut Cursor) -> Status {
     *cursor = input.state().map.to_cursor();
     let rest = input.rest();
-    if let Some(Ok(bytes)) = rest.get(..8).map(<[u8; 8]>::try_from) {
-        let bytes = u64::from_be_bytes(bytes);
-        let count = (bytes & 0x8080_8080_8080_8080).leading_zeros() / 8 + 1;
-        // Short, and its last byte says something.
-        if count <= 8 && (count == 1 || rest[count as usize - 1] != 0x80) {
-            let end = input.position() + count as usize;
-            input.seek(end);
-            let word = word_of_eight(bytes & u64::MAX << (64 - 8 * count));
-            input.state().map = Map { word, next: end as u64, end: end as u64 };
-            return Status::Ok;
-        }
+    let bytes = first_eight(rest);
+    // Of what is not there no byte is the last.
+    let count = (bytes & 0x8080_8080_8080_8080).leading_zeros() / 8 + 1;
+    // Short, and its last byte says something.
+    if count <= 8 && (count == 1 || rest[count as usize - 1] != 0x80) {
+        let end = input.position() + count as usize;
+        input.seek(end);
+        let word = word_of_eight(bytes & u64::MAX << (64 - 8 * count));
+        input.state().map = Map { word, next: end as u64, end: end as u64 };
+        return Status::Ok;
     }
     let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else {
         return input.fail(FaultKind::Truncated, rest.len() as u64 + 1, rest.len() as u64);
@@ -187,7 +200,14 @@ extern "C" fn put_begin(output: &mut Output<'_>, argument: u64, cursor: &mut Cur
     *cursor = output.state().map.to_cursor();
     let bytes = (argument as u32).div_ceil(7).max(1) as usize;
     let start = output.position() as u64;
-    if output.put_with(bytes, |_| bytes) == Status::Failed {
+    let begun = match bytes {
+        0..=8 => output.put_brief(|room| {
+            room[0] = MaybeUninit::new([0; 16]);
+            bytes
+        }),
+        _ => output.put_with(bytes, |_| bytes),
+    };
+    if begun == Status::Failed {
         return Status::Failed;
     }
     output.state().map = Map { word: 1, next: start, end: start + bytes as u64 };
