@@ -29,6 +29,7 @@
 //! # Ok::<(), polywire_instrument::Error>(())
 //! ```
 
+pub mod buffers;
 mod coding;
 pub mod compare;
 mod emulated;

@@ -14,8 +14,8 @@ use zmq::{Context, PUB, PULL, PUSH, SUB, Socket, SocketType};
 
 use super::{
     Carrier, PATIENCE, Setup,
-    peer::{Arrivals, Peer, Receivers, note, shapes},
-    raw::Coder,
+    peer::{Arrivals, Peer, Receivers, Traffic, note, shapes},
+    raw::{Coder, HEAD},
 };
 use crate::{scenario::Place, subject::Subject};
 
@@ -119,6 +119,7 @@ pub fn receive(setup: &Setup) -> Result<Receivers, String> {
     let (there, back) = setup.address.split_once(' ').ok_or("two addresses are expected")?;
     let ended = Arc::new(AtomicBool::new(false));
     let mut arrivals = Vec::new();
+    let traffic = Arc::<Traffic>::default();
     for number in 0..setup.subscribers {
         let context = Context::new();
         let (incoming, outgoing) = (socket(&context, SUB)?, socket(&context, PUSH)?);
@@ -133,12 +134,13 @@ pub fn receive(setup: &Setup) -> Result<Receivers, String> {
             back: Coder::new(setup, &reader, &reader)?,
             echo: setup.echo,
             list: list.clone(),
+            traffic: traffic.clone(),
             ended: ended.clone(),
         };
         thread::spawn(move || receiver.run(&incoming, &outgoing));
         arrivals.push(list);
     }
-    Ok(Receivers { arrivals, _held: vec![Box::new(Ended(ended))] })
+    Ok(Receivers { arrivals, traffic, _held: vec![Box::new(Ended(ended))] })
 }
 
 /// Tells the threads when the case is over.
@@ -156,6 +158,7 @@ struct Receiver {
     back: Coder,
     echo: bool,
     list: Arrivals,
+    traffic: Arc<Traffic>,
     ended: Arc<AtomicBool>,
 }
 
@@ -172,6 +175,7 @@ impl Receiver {
                 continue;
             }
             let Ok(sequence) = self.coder.read(&frame) else { continue };
+            self.traffic.add(frame.len() - HEAD);
             match self.echo {
                 false => note(&self.list, sequence),
                 true if self.back.write(self.coder.back()).is_ok() => _ = outgoing.send(self.back.frame(), 0),

@@ -5,6 +5,7 @@
 mod article;
 mod flexible;
 mod thesis;
+mod tuning;
 
 use std::{
     fmt::Write as _,
@@ -50,6 +51,12 @@ pub static PAPERS: &[Paper] = &[
         title: "Raw buffers and typed messages beside bare sockets (article of 2011)",
         scenarios: &["article"],
         page: article::page,
+    },
+    Paper {
+        name: "tuning",
+        title: "Transmit buffer, send buffer and receive buffer (tuning table of 2015)",
+        scenarios: &["tuning", "tuning_calm"],
+        page: tuning::page,
     },
 ];
 
@@ -123,6 +130,11 @@ impl Page {
         let Some((_, _, svg)) = crate::report::plots(&part).into_iter().find(|(own, _, _)| *own == title) else {
             return;
         };
+        self.draw(title, svg);
+    }
+
+    /// A picture of its own.
+    fn draw(&mut self, title: &str, svg: String) {
         let file = format!("{}-{}.svg", self.name, self.plots.len() + 1);
         let _ = write!(self.text, "\n![{title}]({file})\n");
         self.plots.push((file, svg));

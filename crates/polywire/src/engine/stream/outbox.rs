@@ -26,8 +26,6 @@ const CALM: Duration = Duration::from_micros(2);
 const LULL: Duration = Duration::from_micros(20);
 /// So many pauses in a row end a burst.
 const LULLS: u32 = 4;
-/// Gathered bytes that are worth a write at once.
-const WRITE_BYTES: usize = 64 << 10;
 /// Bytes that the flusher writes before it lets others at the queue.
 const PUMP_BYTES: usize = 256 << 10;
 /// How long the flusher stays near after a burst.
@@ -410,7 +408,8 @@ impl Outbox {
         if state.full {
             return Ok(());
         }
-        let ripe = at_once || state.queue.len() >= WRITE_BYTES || now - state.pace.since >= self.options.gather;
+        let ripe =
+            at_once || state.queue.len() >= self.options.write_bytes || now - state.pace.since >= self.options.gather;
         if ripe {
             self.pump(state, PUMP_BYTES);
             state.pace.since = now;
