@@ -41,6 +41,7 @@ pub mod papers;
 pub mod report;
 mod results;
 mod run;
+pub mod scaling;
 pub mod scenario;
 mod stages;
 pub mod statistics;
