@@ -1,8 +1,11 @@
 //! Buffers of both ends of a connection, as an axis of scenarios.
 
-use std::str::FromStr;
+use std::{str::FromStr, time::Duration};
 
-use polywire::{Config, engine::EngineOptions};
+use polywire::{
+    Config,
+    engine::{EngineOptions, Overflow},
+};
 
 /// What is set of the buffers of one end; the usual ones where none.
 ///
@@ -52,13 +55,16 @@ impl FromStr for Buffers {
 }
 
 impl Side {
-    /// A node's configuration with these buffers.
+    /// A node's configuration with these buffers. Who publishes waits however long that takes: small buffers make TCP pause for seconds, and nothing is to be dropped.
     pub fn config(&self) -> Config {
         let mut config = Config::default();
         let options: &mut EngineOptions = &mut config.engine;
         if let Some(bytes) = self.transmit {
             options.queue_bytes = bytes;
             options.write_bytes = options.write_bytes.min(bytes);
+        }
+        if *self != Side::default() {
+            options.overflow = Overflow::Block { patience: Duration::from_secs(30) };
         }
         (options.send_buffer, options.receive_buffer) = (self.send, self.receive);
         config
