@@ -203,7 +203,7 @@ fn whole_packets_go_between_devices_and_the_capture_has_them() {
         (own, links)
     };
     let ((here, left), (there, right)) = (pair(), pair());
-    let captured = Captured::default();
+    let captured = Shared::default();
     let plan = Plan {
         there: "loss=pattern:001,delay=5ms".parse().expect("a model"),
         capture: Some(Box::new(captured.clone())),
@@ -222,8 +222,10 @@ fn whole_packets_go_between_devices_and_the_capture_has_them() {
     assert_eq!((forth.sent, forth.lost, back.delivered), (6, 2, 1));
     assert!(forth.delay_ns / 4 >= 5_000_000);
     drop(link);
-    let bytes = captured.0.lock().expect("whole").clone();
-    // Ten packets were seen at one end and five at the other: Ethernet's type stands in front of each.
-    let types = |kind: [u8; 3]| bytes.windows(3).filter(|window| *window == kind).count();
-    assert_eq!((types([0x08, 0x00, 0x45]), types([0x86, 0xDD, 0x60])), (10, 2));
+    let packets = packets(&captured.0.lock().expect("nobody panicked"));
+    let of =
+        |side: u32, kind: [u8; 3]| packets.iter().filter(|packet| packet.0 == side && packet.2[12..15] == kind).count();
+    // Behind Ethernet's header, as they were.
+    let (four, six) = ([0x08, 0x00, 0x45], [0x86, 0xDD, 0x60]);
+    assert_eq!((of(0, four), of(1, four), of(0, six), of(1, six)), (6, 4, 1, 1));
 }

@@ -14,6 +14,9 @@ use polywire::{DynPublisher, Record, envelope::Id128};
 
 use super::{PATIENCE, now_ns};
 
+/// A turn sends for so long at most, in nanoseconds: where buffers are so small that TCP loses what it has sent, all messages would take minutes.
+const LONGEST: u64 = 2_000_000_000;
+
 /// When each message left, and how long it was away: echoes of one subscriber come in the order of the messages.
 pub struct Load {
     left_at: Vec<AtomicU64>,
@@ -26,15 +29,15 @@ struct Came {
     /// Echoes by subscriber.
     count: BTreeMap<Id128, usize>,
     times: Vec<Duration>,
-    expected: usize,
+    /// Echoes of all messages, once their number is known.
+    expected: Option<usize>,
     last: u64,
 }
 
 impl Load {
     fn new(messages: usize, subscribers: usize) -> (Arc<Load>, Receiver<()>) {
         let (done, finished) = mpsc::channel();
-        let expected = messages * subscribers;
-        let came = Came { times: Vec::with_capacity(expected), expected, ..Came::default() };
+        let came = Came { times: Vec::with_capacity(messages * subscribers), ..Came::default() };
         let left_at = (0..messages).map(|_| AtomicU64::new(0)).collect();
         (Arc::new(Load { left_at, came: Mutex::new(came), done }), finished)
     }
@@ -48,15 +51,25 @@ impl Load {
         *number += 1;
         came.times.extend(left_at.map(|left| Duration::from_nanos(now.saturating_sub(left))));
         came.last = now;
-        if came.times.len() == came.expected {
-            drop(came);
+        self.look(&came);
+    }
+
+    /// No more messages than these follow.
+    fn expect(&self, echoes: usize) {
+        let mut came = self.came.lock().expect("nobody panicked");
+        came.expected = Some(echoes);
+        self.look(&came);
+    }
+
+    fn look(&self, came: &Came) {
+        if came.expected == Some(came.times.len()) {
             // Nobody waits any more when the case is over.
             let _ = self.done.send(());
         }
     }
 }
 
-/// Publishes so many messages as fast as they are taken; `load` is where the echoes look for what they belong to. Gives how long each was away, and all of them.
+/// Publishes so many messages, or as many as there is time for, as fast as they are taken; `load` is where the echoes look for what they belong to. Gives how long each was away, and all of them.
 pub fn run(
     publishers: &[DynPublisher],
     load: &Mutex<Option<Arc<Load>>>,
@@ -68,19 +81,25 @@ pub fn run(
     *load.lock().expect("nobody panicked") = Some(own.clone());
     let start = now_ns();
     let topics = publishers.iter().cycle();
+    let mut sent = 0;
     for ((record, left_at), publisher) in records.iter().cycle().zip(&own.left_at).zip(topics) {
         left_at.store(now_ns(), Ordering::Release);
         publisher.publish(record).map_err(|error| error.to_string())?;
+        sent += 1;
+        if left_at.load(Ordering::Relaxed) - start > LONGEST {
+            break;
+        }
     }
     for publisher in publishers {
         publisher.flush(PATIENCE);
     }
+    own.expect(sent * subscribers);
     let waited = finished.recv_timeout(PATIENCE);
     *load.lock().expect("nobody panicked") = None;
     let came = std::mem::take(&mut *own.came.lock().expect("nobody panicked"));
     match waited {
         Ok(()) => Ok((came.times, Duration::from_nanos(came.last.saturating_sub(start)))),
-        Err(RecvTimeoutError::Timeout) => Err(format!("{} of {} echoes came", came.times.len(), came.expected)),
+        Err(RecvTimeoutError::Timeout) => Err(format!("{} of {} echoes came", came.times.len(), sent * subscribers)),
         Err(RecvTimeoutError::Disconnected) => Err("the engine has ended".into()),
     }
 }

@@ -147,7 +147,7 @@ impl Live {
     fn closed(&mut self) -> Result<Turn, String> {
         let before = self.costs()?;
         let (times, lost) = self.carrier.rounds(&self.records, self.messages)?;
-        let mut figures = self.figures(&before)?;
+        let mut figures = self.figures(&before, self.messages)?;
         figures.extend([("sent", self.messages as f64), ("lost", lost as f64)]);
         // One way is half of there and back.
         let latency = times.iter().map(|time| time.as_nanos() as u64 / 2).collect();
@@ -158,7 +158,7 @@ impl Live {
         let before = self.costs()?;
         let (start, report) = self.send_at(self.case.rate_hz, self.messages)?;
         let counts = self.count(&report, self.messages, start, self.case.rate_hz);
-        let mut figures = self.figures(&before)?;
+        let mut figures = self.figures(&before, self.messages)?;
         figures.extend(counts.figures(self.messages, self.case.subscribers));
         Ok(Turn { figures, latency: counts.latency })
     }
@@ -166,10 +166,13 @@ impl Live {
     fn loaded(&mut self) -> Result<Turn, String> {
         let before = self.costs()?;
         let (times, took) = self.carrier.loaded(&self.records, self.messages)?;
-        let mut figures = self.figures(&before)?;
+        // Where there was not time for all, there are fewer.
+        let sent = times.len() / self.case.subscribers;
+        let mut figures = self.figures(&before, sent)?;
         let times: Vec<u64> = times.iter().map(|time| time.as_nanos() as u64).collect();
-        let rate = self.messages as f64 / took.as_secs_f64().max(1e-9);
-        figures.extend([("sent", self.messages as f64), ("lost", 0.0), ("throughput_hz", rate)]);
+        let sent = sent as f64;
+        let rate = sent / took.as_secs_f64().max(1e-9);
+        figures.extend([("sent", sent), ("lost", 0.0), ("throughput_hz", rate)]);
         figures.extend(round_trips(&times));
         Ok(Turn { figures, latency: Vec::new() })
     }
@@ -178,7 +181,7 @@ impl Live {
     fn throughput(&mut self) -> Result<Turn, String> {
         let before = self.costs()?;
         let (start, report) = self.send_at(f64::INFINITY, self.messages)?;
-        let mut figures = self.figures(&before)?;
+        let mut figures = self.figures(&before, self.messages)?;
         let counts = self.count(&report, self.messages, start, f64::INFINITY);
         let mut best = self.messages as f64 * 1e9 / counts.last.saturating_sub(start).max(1) as f64;
         let flood = counts.figures(self.messages, self.case.subscribers);
@@ -247,9 +250,9 @@ impl Live {
     }
 
     /// What a message of this turn cost.
-    fn figures(&mut self, before: &Costs) -> Result<BTreeMap<&'static str, f64>, String> {
+    fn figures(&mut self, before: &Costs, messages: usize) -> Result<BTreeMap<&'static str, f64>, String> {
         let now = self.costs()?;
-        let each = |ns: u64| ns as f64 / self.messages as f64;
+        let each = |ns: u64| ns as f64 / messages.max(1) as f64;
         let (own, peer) = (now.own_cpu_ns - before.own_cpu_ns, now.peer.cpu_ns.saturating_sub(before.peer.cpu_ns));
         let mut figures = BTreeMap::from([("cpu_ns", each(own + peer))]);
         if now.peer.cpu_ns > 0 {

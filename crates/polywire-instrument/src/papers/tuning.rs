@@ -53,11 +53,10 @@ pub fn page(page: &mut Page, results: &[Results]) {
     let [loaded, calm] = results else { return };
     let effort = &loaded.scenario.effort;
     page.say(&format!(
-        "Packets of 512 bytes over TCP between two processes, sent as fast as they are taken and each sent back by the receiver; {} packets in every case, in {} interleaved turns. Buffers are \
+        "Packets of 512 bytes over TCP between two processes, sent as fast as they are taken and each sent back by the receiver: in {} interleaved turns of {} packets, or of as many as are taken in 2 s. Buffers are \
          written transmit buffer/SSB/RSB, first the sender's and then the receiver's: the transmit buffer is what may wait in the process and the most that is gathered for one write (`queue_bytes` \
          and `write_bytes` of `EngineOptions`), SSB and RSB are the socket's send and receive buffers (`send_buffer`, `receive_buffer`), `-` is our default. The engine is polywire's `tcp`.",
-        effort.repeats * effort.messages,
-        effort.repeats
+        effort.repeats, effort.messages
     ));
     runs(page, loaded);
     rule(page, loaded);
