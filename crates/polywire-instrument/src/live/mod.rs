@@ -1,5 +1,7 @@
 //! Real engines: a sender here, receivers in another process or in this one.
 
+#[cfg(feature = "peers")]
+mod bus;
 mod loaded;
 mod ours;
 mod peer;

@@ -20,6 +20,9 @@ pub struct Part {
     pub times: fn(&Load) -> f64,
 }
 
+/// What subscribers cost each other on one machine, whose processors and caches they share: it is no part of systems whose subscribers have hosts of their own.
+pub const SHARED: &str = "two subscribers that share the machine";
+
 /// Of the sender: the value is written once, and sent to each subscriber.
 pub const SEND: &[Part] = &[
     Part { name: "a message", times: |_| 1.0 },
@@ -27,7 +30,8 @@ pub const SEND: &[Part] = &[
     Part { name: "a KB", times: |load| load.bytes / 1024.0 },
     Part { name: "a KB and subscriber", times: |load| load.bytes / 1024.0 * load.subscribers },
     Part { name: "a field", times: |load| load.fields },
-    Part { name: "each doubling of the topics", times: |load| load.topics.log2() },
+    Part { name: "a topic that takes its turn", times: |load| load.topics - 1.0 },
+    Part { name: SHARED, times: |load| load.subscribers * (load.subscribers - 1.0) },
 ];
 
 /// Of all receivers together: each reads it.
@@ -35,7 +39,8 @@ pub const RECEIVE: &[Part] = &[
     Part { name: "a message and subscriber", times: |load| load.subscribers },
     Part { name: "a KB and subscriber", times: |load| load.bytes / 1024.0 * load.subscribers },
     Part { name: "a field and subscriber", times: |load| load.fields * load.subscribers },
-    Part { name: "each doubling of the topics, and subscriber", times: |load| load.topics.log2() * load.subscribers },
+    Part { name: "a topic that takes its turn, and subscriber", times: |load| (load.topics - 1.0) * load.subscribers },
+    Part { name: SHARED, times: |load| load.subscribers * (load.subscribers - 1.0) },
 ];
 
 /// Parts with what each costs, in nanoseconds.
@@ -69,6 +74,12 @@ impl Fit {
     /// Nanoseconds that a message costs.
     pub fn cost(&self, parts: &[Part], load: &Load) -> f64 {
         parts.iter().zip(&self.costs).map(|(part, cost)| cost * (part.times)(load)).sum()
+    }
+
+    /// The same costs without this part.
+    pub fn without(&self, parts: &[Part], name: &str) -> Fit {
+        let kept = |(part, cost): (&Part, &f64)| if part.name == name { 0.0 } else { *cost };
+        Fit { costs: parts.iter().zip(&self.costs).map(kept).collect() }
     }
 
     /// How far off the model is, as parts of what was measured: in the middle, and at worst.
@@ -123,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_cost_that_is_such_a_sum_is_found_again() {
-        let truth = Fit { costs: vec![300.0, 40.0, 90.0, 55.0, 2.0, 10.0] };
+        let truth = Fit { costs: vec![300.0, 40.0, 90.0, 55.0, 2.0, 10.0, 5.0] };
         let points: Vec<(Load, f64)> = loads().iter().map(|load| (*load, truth.cost(SEND, load))).collect();
         let fit = Fit::of(SEND, &points).expect("enough points");
         for (own, true_cost) in fit.costs.iter().zip(&truth.costs) {
@@ -131,6 +142,8 @@ mod tests {
         }
         let (middle, most) = fit.errors(SEND, &points).expect("points");
         assert!(middle < 1e-9 && most < 1e-9);
+        let apart = fit.without(SEND, SHARED);
+        assert!((fit.cost(SEND, &points[26].0) - apart.cost(SEND, &points[26].0) - 9.0 * 8.0 * 5.0).abs() < 1e-3);
     }
 
     #[test]

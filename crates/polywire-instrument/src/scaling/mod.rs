@@ -11,7 +11,7 @@ use crate::{
     report::svg::{Lines, Scale, Series},
     table::figure,
 };
-use fit::{Fit, Load, Part, RECEIVE, SEND};
+use fit::{Fit, Load, Part, RECEIVE, SEND, SHARED};
 use system::System;
 
 /// `docs/scaling.md`.
@@ -89,6 +89,11 @@ impl Costs {
         Some(Costs { send: Fit::of(SEND, &pairs(points, true))?, receive: Fit::of(RECEIVE, &pairs(points, false))? })
     }
 
+    /// Where every subscriber has a host of its own.
+    fn apart(&self) -> Costs {
+        Costs { send: self.send.without(SEND, SHARED), receive: self.receive.without(RECEIVE, SHARED) }
+    }
+
     fn send(&self, subscribers: f64, bytes: f64) -> f64 {
         self.send.cost(SEND, &Load { subscribers, topics: 1.0, fields: 1.0, bytes })
     }
@@ -124,14 +129,15 @@ fn page(page: &mut Page, results: &[Results]) {
     model(page, &costs, &seen, &held_out);
     measured(page, results, &costs);
     let others = others(engines);
-    engine_costs(page, engines, &costs, others.as_ref());
-    systems(page, &costs, others.as_ref());
+    let apart = costs.apart();
+    engine_costs(page, engines, &apart, others.as_ref());
+    systems(page, &apart, others.as_ref());
 }
 
 /// What each part costs, and how far the model is off.
 fn model(page: &mut Page, costs: &Costs, seen: &[&Point], held_out: &[&Point]) {
     page.heading("The model");
-    page.say("A cost is a sum of parts; what each part costs, in nanoseconds, is fitted by least squares of the relative errors.");
+    page.say("A cost is a sum of parts; what each part costs, in nanoseconds, is fitted by least squares of the relative errors. Subscribers that share the machine cost each other time, more the more of them there are; where they have hosts of their own, below, that part is left out.");
     let rows = |end: &'static str, parts: &'static [Part], fit: &Fit| -> Vec<Vec<String>> {
         let row = |(part, cost): (&Part, &f64)| vec![end.to_owned(), part.name.to_owned(), format!("{cost:.1} ns")];
         parts.iter().zip(&fit.costs).map(row).collect()
