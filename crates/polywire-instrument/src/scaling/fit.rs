@@ -21,7 +21,11 @@ pub struct Part {
 }
 
 /// What subscribers cost each other on one machine, whose processors and caches they share: it is no part of systems whose subscribers have hosts of their own.
-pub const SHARED: &str = "two subscribers that share the machine";
+pub const SHARED: &str = "crowding on one machine, by the square of the subscribers beyond four";
+
+fn shared(load: &Load) -> f64 {
+    (load.subscribers - 4.0).max(0.0).powi(2)
+}
 
 /// Of the sender: the value is written once, and sent to each subscriber.
 pub const SEND: &[Part] = &[
@@ -31,7 +35,7 @@ pub const SEND: &[Part] = &[
     Part { name: "a KB and subscriber", times: |load| load.bytes / 1024.0 * load.subscribers },
     Part { name: "a field", times: |load| load.fields },
     Part { name: "a topic that takes its turn", times: |load| load.topics - 1.0 },
-    Part { name: SHARED, times: |load| load.subscribers * (load.subscribers - 1.0) },
+    Part { name: SHARED, times: shared },
 ];
 
 /// Of all receivers together: each reads it.
@@ -40,7 +44,7 @@ pub const RECEIVE: &[Part] = &[
     Part { name: "a KB and subscriber", times: |load| load.bytes / 1024.0 * load.subscribers },
     Part { name: "a field and subscriber", times: |load| load.fields * load.subscribers },
     Part { name: "a topic that takes its turn, and subscriber", times: |load| (load.topics - 1.0) * load.subscribers },
-    Part { name: SHARED, times: |load| load.subscribers * (load.subscribers - 1.0) },
+    Part { name: SHARED, times: shared },
 ];
 
 /// Parts with what each costs, in nanoseconds.
@@ -143,7 +147,7 @@ mod tests {
         let (middle, most) = fit.errors(SEND, &points).expect("points");
         assert!(middle < 1e-9 && most < 1e-9);
         let apart = fit.without(SEND, SHARED);
-        assert!((fit.cost(SEND, &points[26].0) - apart.cost(SEND, &points[26].0) - 9.0 * 8.0 * 5.0).abs() < 1e-3);
+        assert!((fit.cost(SEND, &points[26].0) - apart.cost(SEND, &points[26].0) - 25.0 * 5.0).abs() < 1e-3);
     }
 
     #[test]

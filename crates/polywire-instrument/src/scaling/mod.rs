@@ -131,13 +131,13 @@ fn page(page: &mut Page, results: &[Results]) {
     let others = others(engines);
     let apart = costs.apart();
     engine_costs(page, engines, &apart, others.as_ref());
-    systems(page, &apart, others.as_ref());
+    systems(page, &apart, &all, others.as_ref());
 }
 
 /// What each part costs, and how far the model is off.
 fn model(page: &mut Page, costs: &Costs, seen: &[&Point], held_out: &[&Point]) {
     page.heading("The model");
-    page.say("A cost is a sum of parts; what each part costs, in nanoseconds, is fitted by least squares of the relative errors. Subscribers that share the machine cost each other time, more the more of them there are; where they have hosts of their own, below, that part is left out.");
+    page.say("A cost is a sum of parts; what each part costs, in nanoseconds, is fitted by least squares of the relative errors. Subscribers that share the machine's two cores crowd each other, which costs more than in proportion; where they have hosts of their own, below, that part is left out.");
     let rows = |end: &'static str, parts: &'static [Part], fit: &Fit| -> Vec<Vec<String>> {
         let row = |(part, cost): (&Part, &f64)| vec![end.to_owned(), part.name.to_owned(), format!("{cost:.1} ns")];
         parts.iter().zip(&fit.costs).map(row).collect()
@@ -259,7 +259,7 @@ fn engine_costs(page: &mut Page, results: &Results, costs: &Costs, datagrams: Op
         let each = costs.send(2.0, bytes) - costs.send(1.0, bytes);
         let first = costs.send(1.0, bytes) - each;
         items.push(format!(
-            "A message of {bytes:.0} bytes over TCP costs its sender {} and {} for each subscriber: **from {:.0} subscribers on most of it is the subscribers'**.",
+            "A message of {bytes:.0} bytes over TCP costs its sender {} and {} for each subscriber: most of it is the subscribers' **from {:.0} on**.",
             figure("_ns", first),
             figure("_ns", each),
             (first / each).max(1.0).ceil()
@@ -276,7 +276,7 @@ fn engine_costs(page: &mut Page, results: &Results, costs: &Costs, datagrams: Op
 }
 
 /// Publishers and subscribers by the thousand.
-fn systems(page: &mut Page, costs: &Costs, datagrams: Option<&Datagrams>) {
+fn systems(page: &mut Page, costs: &Costs, measured: &[Point], datagrams: Option<&Datagrams>) {
     let Ok(network) = NETWORK.parse::<Model>() else { return };
     page.heading("Publishers and subscribers by the thousand");
     page.say(&format!(
@@ -317,10 +317,26 @@ fn systems(page: &mut Page, costs: &Costs, datagrams: Option<&Datagrams>) {
             page.table(&head, &rows);
         }
     }
-    knees(page, &curves);
+    knees(page, measured, &curves);
 }
 
-fn knees(page: &mut Page, curves: &[(f64, bool, usize, f64)]) {
+/// What a subscriber costs where few share this machine, and where many do.
+fn crowding(measured: &[Point]) -> Option<String> {
+    let first = &measured.first()?.case.ty;
+    let each = |subscribers: usize| {
+        let point = measured.iter().find(|point| point.case.ty == *first && point.case.subscribers == subscribers)?;
+        Some(figure("_ns", point.send_ns / subscribers as f64))
+    };
+    Some(format!(
+        "On this machine, whose two cores the subscribers share with the publisher, a subscriber of messages of {first} costs the sender {} where there is one, {} where there are 8, {} where there are 16 and {} where there are 32: **the knee is between 8 and 16**.",
+        each(1)?,
+        each(8)?,
+        each(16)?,
+        each(32)?
+    ))
+}
+
+fn knees(page: &mut Page, measured: &[Point], curves: &[(f64, bool, usize, f64)]) {
     let curve = |bytes: f64, multicast: bool| {
         let own = curves.iter().filter(move |point| point.0 == bytes && point.1 == multicast);
         own.map(|point| (point.2 as f64, point.3)).collect::<Vec<_>>()
@@ -343,7 +359,7 @@ fn knees(page: &mut Page, curves: &[(f64, bool, usize, f64)]) {
     };
     page.draw("Highest rate of one publisher, against subscribers", lines.draw());
     page.heading("Where the knee is, and what takes over");
-    let mut items = Vec::new();
+    let mut items: Vec<String> = crowding(measured).into_iter().collect();
     for bytes in SIZES {
         for rate in [10.0, 100.0, 1000.0] {
             let kept = curve(bytes, false).into_iter().take_while(|(_, hz)| *hz >= rate).last();
@@ -358,7 +374,7 @@ fn knees(page: &mut Page, curves: &[(f64, bool, usize, f64)]) {
     }
     page.list(&items);
     page.say(
-        "Within a process `inproc` costs least whatever the number; between processes of one machine `unix` instead of `tcp`, as the table of engines says. Between machines, what is outgrown first is one publisher \
+        "Within a process `inproc` costs least but for small messages to few subscribers, which sockets gather when they come in floods; between processes of one machine `unix` costs less than `tcp`, the more so the more subscribers: the table of engines says by how much. Between machines, what is outgrown first is one publisher \
          that sends each message once for every subscriber: beyond the numbers above a relay on each subscriber's machine (`tcp`, whose listener relays) divides the copies, and multicast takes over where subscribers may lose messages. With many \
          publishers the subscribers are outgrown first, and no engine helps: only filters, or less to read.",
     );
