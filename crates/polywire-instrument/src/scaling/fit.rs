@@ -57,7 +57,9 @@ impl Fit {
     /// Least squares of the relative errors, none of the costs below 0; none where there is too little to fit.
     pub fn of(parts: &[Part], points: &[(Load, f64)]) -> Option<Fit> {
         let points: Vec<&(Load, f64)> = points.iter().filter(|(_, cost)| *cost > 0.0).collect();
-        let mut used: Vec<usize> = (0..parts.len()).collect();
+        // What no point has cannot be told from nothing.
+        let varies = |part: &usize| points.iter().any(|(load, _)| (parts[*part].times)(load) != 0.0);
+        let mut used: Vec<usize> = (0..parts.len()).filter(varies).collect();
         loop {
             let row = |(load, cost): &&(Load, f64)| used.iter().map(|part| (parts[*part].times)(load) / cost).collect();
             let rows: Vec<Vec<f64>> = points.iter().map(row).collect();
