@@ -11,8 +11,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use polywire_instrument::{
     Error, Results, Scenario,
     compare::{self, Comparison},
-    papers::PAPERS,
-    report, run, table,
+    papers::{PAPERS, Paper},
+    report, run,
+    scaling::SCALING,
+    table,
 };
 
 use crate::{
@@ -62,6 +64,7 @@ pub struct Bench {
 enum Verb {
     Compare(Compare),
     Papers(Papers),
+    Scaling(Scaling),
 }
 
 /// Runs the papers' experiments again, and writes them down: Markdown with plots, and every figure as JSON
@@ -78,6 +81,28 @@ struct Papers {
     /// Folder with the scenarios
     #[arg(long, value_name = "DIR", default_value = "scenarios/papers")]
     scenarios: PathBuf,
+    #[command(flatten)]
+    effort: Effort,
+}
+
+/// Measures what a message costs against subscribers, topics, fields and bytes, fits a model to it, and follows that to a thousand publishers and ten thousand subscribers
+///
+/// To be started where scenarios/scaling is. Writes a page with plots, and every figure as JSON; takes about ten minutes.
+#[derive(Args)]
+struct Scaling {
+    /// Folder to write to
+    #[arg(short, long, value_name = "DIR", default_value = "docs")]
+    output: PathBuf,
+    /// Folder with the scenarios
+    #[arg(long, value_name = "DIR", default_value = "scenarios/scaling")]
+    scenarios: PathBuf,
+    #[command(flatten)]
+    effort: Effort,
+}
+
+/// How hard pages are worked on.
+#[derive(Args)]
+struct Effort {
     /// Instead of the scenarios' number of repeats
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     repeats: Option<u16>,
@@ -110,6 +135,7 @@ impl Bench {
         match self.verb {
             Some(Verb::Compare(verb)) => verb.run(terminal),
             Some(Verb::Papers(verb)) => verb.run(terminal),
+            Some(Verb::Scaling(verb)) => verb.run(terminal),
             None => self.measure(terminal),
         }
     }
@@ -188,39 +214,50 @@ impl Compare {
 
 impl Papers {
     fn run(self, terminal: &Terminal) -> outcome::Result {
+        let wanted = |paper: &&Paper| self.names.is_empty() || self.names.iter().any(|name| name == paper.name);
         let mut outcome = Outcome::Fine;
-        for paper in PAPERS.iter().filter(|paper| self.names.is_empty() || self.names.iter().any(|n| n == paper.name)) {
-            let results: Vec<Results> =
-                paper.scenarios.iter().map(|name| self.results(name)).collect::<anyhow::Result<_>>()?;
-            for results in results.iter().filter(|results| !results.holds()) {
-                terminal.warning(&format!("{}: a criterion is missed", results.scenario.name));
+        for paper in PAPERS.iter().filter(wanted) {
+            if !self.effort.write(paper, &self.scenarios, &self.output, terminal)? {
                 outcome = Outcome::Missed;
-            }
-            let files = paper
-                .write(&results, &self.output)
-                .with_context(|| format!("cannot write {}", self.output.display()))?;
-            match terminal.json {
-                true => terminal.value(&files)?,
-                false => terminal.line(&format!(
-                    "{}: {}",
-                    paper.name,
-                    files.first().map_or(String::new(), |file| file.display().to_string())
-                ))?,
             }
         }
         Ok(outcome)
     }
+}
 
-    fn results(&self, name: &str) -> anyhow::Result<Results> {
-        match self.redraw {
-            true => read(&self.output.join(name).with_extension("json")),
-            false => self.measure(name),
+impl Scaling {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        let holds = self.effort.write(&SCALING, &self.scenarios, &self.output, terminal)?;
+        Ok(if holds { Outcome::Fine } else { Outcome::Missed })
+    }
+}
+
+impl Effort {
+    /// Measures what a page is about and writes it; false if a criterion is missed.
+    fn write(&self, paper: &Paper, scenarios: &Path, output: &Path, terminal: &Terminal) -> anyhow::Result<bool> {
+        let measured = |name: &&str| match self.redraw {
+            true => read(&output.join(paper.data).join(name).with_extension("json")),
+            false => self.measure(&scenarios.join(name).with_extension("toml")),
+        };
+        let results: Vec<Results> = paper.scenarios.iter().map(measured).collect::<anyhow::Result<_>>()?;
+        let missed = results.iter().filter(|results| !results.holds());
+        missed.clone().for_each(|missed| {
+            terminal.warning(&format!("{}: a criterion is missed", missed.scenario.name));
+        });
+        let files = paper.write(&results, output).with_context(|| format!("cannot write {}", output.display()))?;
+        match terminal.json {
+            true => terminal.value(&files)?,
+            false => terminal.line(&format!(
+                "{}: {}",
+                paper.name,
+                files.first().map_or(String::new(), |file| file.display().to_string())
+            ))?,
         }
+        Ok(missed.count() == 0)
     }
 
-    fn measure(&self, name: &str) -> anyhow::Result<Results> {
-        let path = self.scenarios.join(name).with_extension("toml");
-        let mut scenario = Scenario::open(&path).map_err(misuse)?;
+    fn measure(&self, path: &Path) -> anyhow::Result<Results> {
+        let mut scenario = Scenario::open(path).map_err(misuse)?;
         scenario.effort.repeats = self.repeats.map_or(scenario.effort.repeats, usize::from);
         if self.quick {
             let few = &mut scenario.effort;

@@ -15,6 +15,8 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
+#[cfg(all(feature = "hosts", target_os = "linux"))]
+use clap::Subcommand;
 use polywire_instrument::{
     link::{self, Change, Emulator, Plan},
     netsim::{Model, PROFILES, Stats},
@@ -22,6 +24,8 @@ use polywire_instrument::{
 };
 use serde_json::{Value, json};
 
+#[cfg(all(feature = "hosts", target_os = "linux"))]
+use crate::hosts::LinkHosts;
 use crate::{
     outcome::{self, Misuse, Outcome},
     seconds::Seconds,
@@ -33,12 +37,37 @@ use crate::{
 /// Who would connect to TO connects to FROM instead. Datagrams (udp/ADDRESS) are lost, repeated, delayed, damaged and reordered as the model says; of streams
 /// (tcp/ADDRESS) rate, delay, jitter and blackouts are. With the same seed the same packets are lost again.
 #[derive(Args)]
-#[command(after_help = models())]
+#[command(args_conflicts_with_subcommands = true, after_help = models())]
 pub struct Link {
+    #[cfg(all(feature = "hosts", target_os = "linux"))]
+    #[command(subcommand)]
+    verb: Option<Verb>,
     /// Where it listens: udp/ADDRESS or tcp/ADDRESS
-    from: Endpoint,
+    #[arg(required = true)]
+    from: Option<Endpoint>,
     /// Where it forwards to
-    to: Endpoint,
+    #[arg(required = true)]
+    to: Option<Endpoint>,
+    #[command(flatten)]
+    network: Network,
+    /// Takes changes from standard input, too, one a line: there|back|both MODEL
+    #[arg(long)]
+    control: bool,
+    /// Ends after so many seconds
+    #[arg(long = "for", value_name = "SECONDS")]
+    duration: Option<Seconds>,
+}
+
+#[cfg(all(feature = "hosts", target_os = "linux"))]
+#[derive(Subcommand)]
+enum Verb {
+    #[command(after_help = models())]
+    Hosts(LinkHosts),
+}
+
+/// What a link does, and what is told of it.
+#[derive(Args)]
+pub struct Network {
     /// What the network does
     #[arg(short, long, value_name = "MODEL", default_value = "")]
     model: Model,
@@ -51,18 +80,12 @@ pub struct Link {
     /// File with changes, one a line: SECONDS there|back|both MODEL
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
-    /// Takes changes from standard input, too, one a line: there|back|both MODEL
-    #[arg(long)]
-    control: bool,
     /// Writes what went in and what came out at both ends: pcapng, for Wireshark
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
     /// Seconds from one line of statistics to the next
     #[arg(long, value_name = "SECONDS", default_value = "1")]
-    every: Seconds,
-    /// Ends after so many seconds
-    #[arg(long = "for", value_name = "SECONDS")]
-    duration: Option<Seconds>,
+    pub every: Seconds,
 }
 
 fn models() -> String {
@@ -99,15 +122,62 @@ impl std::str::FromStr for Endpoint {
     }
 }
 
+impl Network {
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or_else(fresh_seed)
+    }
+
+    pub fn plan(&self, seed: u64) -> anyhow::Result<Plan> {
+        let changes = self.script.as_ref().map_or(Ok(Vec::new()), |path| -> anyhow::Result<_> {
+            let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            changes(&text).map_err(|wrong| Misuse(format!("{}:{wrong}", path.display())).into())
+        })?;
+        let file = |path: &PathBuf| -> anyhow::Result<Box<dyn Write + Send>> {
+            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+            Ok(Box::new(BufWriter::new(file)))
+        };
+        Ok(Plan {
+            there: self.model.clone(),
+            back: self.back.clone().unwrap_or_else(|| self.model.clone()),
+            seed,
+            changes,
+            capture: self.capture.as_ref().map(file).transpose()?,
+        })
+    }
+}
+
+#[cfg(all(feature = "hosts", target_os = "linux"))]
+impl Network {
+    /// An option that was given and that only our own model has.
+    pub fn only_for_our_model(&self) -> Option<&'static str> {
+        let given = [(self.seed.is_some(), "--seed"), (self.script.is_some(), "--script")];
+        let given = given.into_iter().chain([(self.capture.is_some(), "--capture")]);
+        given.into_iter().find_map(|(given, word)| given.then_some(word))
+    }
+
+    /// Nothing is asked of it.
+    pub fn is_plain(&self) -> bool {
+        self.only_for_our_model().is_none() && self.model == Model::default() && self.back.is_none()
+    }
+}
+
 impl Link {
     pub fn run(self, terminal: &Terminal) -> outcome::Result {
-        if self.from.is_stream != self.to.is_stream {
+        #[cfg(all(feature = "hosts", target_os = "linux"))]
+        if let Some(Verb::Hosts(verb)) = self.verb {
+            return verb.run(terminal);
+        }
+        let (from, to) = self.from.as_ref().zip(self.to.as_ref()).context("clap asks for both")?;
+        if from.is_stream != to.is_stream {
             return Err(Misuse("both ends are of one kind: udp or tcp".into()).into());
         }
-        let seed = self.seed.unwrap_or_else(fresh_seed);
-        let emulator = Arc::new(self.start(seed)?);
-        let kind = if self.from.is_stream { "tcp" } else { "udp" };
-        let (address, to) = (emulator.address(), self.to.address);
+        let seed = self.network.seed();
+        let start = if from.is_stream { Emulator::tcp } else { Emulator::udp };
+        let emulator = start(from.address, to.address, self.network.plan(seed)?)
+            .with_context(|| format!("cannot listen at {}", from.address))?;
+        let emulator = Arc::new(emulator);
+        let kind = if from.is_stream { "tcp" } else { "udp" };
+        let (address, to) = (emulator.address(), to.address);
         match terminal.json {
             true => terminal.value(&json!({ "listening": format!("{kind}/{address}"), "seed": seed }))?,
             false => terminal.line(&format!("{kind}/{address} -> {kind}/{to}, seed {seed}"))?,
@@ -118,42 +188,22 @@ impl Link {
         self.watch(&emulator, terminal)
     }
 
-    fn start(&self, seed: u64) -> anyhow::Result<Emulator> {
-        let changes = self.script.as_ref().map_or(Ok(Vec::new()), |path| -> anyhow::Result<_> {
-            let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            changes(&text).map_err(|wrong| Misuse(format!("{}:{wrong}", path.display())).into())
-        })?;
-        let file = |path: &PathBuf| -> anyhow::Result<Box<dyn Write + Send>> {
-            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-            Ok(Box::new(BufWriter::new(file)))
-        };
-        let plan = Plan {
-            there: self.model.clone(),
-            back: self.back.clone().unwrap_or_else(|| self.model.clone()),
-            seed,
-            changes,
-            capture: self.capture.as_ref().map(file).transpose()?,
-        };
-        let start = if self.from.is_stream { Emulator::tcp } else { Emulator::udp };
-        start(self.from.address, self.to.address, plan)
-            .with_context(|| format!("cannot listen at {}", self.from.address))
-    }
-
     /// Shows what happens until it is to end.
     fn watch(&self, emulator: &Emulator, terminal: &Terminal) -> outcome::Result {
         let (start, stopped) = (Instant::now(), stopped()?);
-        let mut next = start + self.every.0;
+        let every = self.network.every.0;
+        let mut next = start + every;
         let mut before = emulator.stats();
         loop {
             let over = self.duration.is_some_and(|duration| start.elapsed() >= duration.0);
             let ended = over || stopped.load(Ordering::Relaxed);
-            let due = Instant::now() >= next && !self.every.0.is_zero();
+            let due = Instant::now() >= next && !every.is_zero();
             if ended || due {
                 let now = emulator.stats();
                 if now != before || ended {
                     show(start.elapsed(), &now, terminal)?;
                 }
-                (before, next) = (now, Instant::now() + self.every.0);
+                (before, next) = (now, Instant::now() + every);
             }
             if ended {
                 return Ok(if over { Outcome::Fine } else { Outcome::Interrupted });
@@ -183,7 +233,8 @@ fn take_changes(emulator: &Arc<Emulator>, colour: bool) {
     });
 }
 
-fn stopped() -> anyhow::Result<Arc<AtomicBool>> {
+/// Set when the program is told to stop.
+pub fn stopped() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = flag.clone();
     ctrlc::set_handler(move || set.store(true, Ordering::Relaxed))?;
@@ -195,7 +246,8 @@ fn fresh_seed() -> u64 {
     u64::from(since.map_or(1, |since| since.subsec_nanos()))
 }
 
-fn show(at: Duration, (there, back): &(Stats, Stats), terminal: &Terminal) -> anyhow::Result<()> {
+/// The statistics of both ways.
+pub fn show(at: Duration, (there, back): &(Stats, Stats), terminal: &Terminal) -> anyhow::Result<()> {
     if terminal.json {
         return terminal.value(&json!({ "seconds": at.as_secs_f64(), "there": value(there), "back": value(back) }));
     }

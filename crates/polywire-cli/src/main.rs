@@ -9,6 +9,8 @@ mod demo;
 mod dict;
 mod echo;
 mod fast;
+#[cfg(all(feature = "hosts", target_os = "linux"))]
+mod hosts;
 mod hz;
 mod idl;
 mod link;
@@ -76,10 +78,13 @@ enum Verb {
     #[command(subcommand)]
     Dict(dict::Dict),
     Bench(bench::Bench),
-    Link(link::Link),
+    Link(Box<link::Link>),
     Completions(completions::Completions),
     #[command(hide = true)]
     BenchPeer(bench::BenchPeer),
+    #[cfg(all(feature = "hosts", target_os = "linux"))]
+    #[command(hide = true)]
+    LinkHost(hosts::LinkHost),
     #[command(hide = true)]
     DemoPublisher(demo::publisher::DemoPublisher),
     #[command(hide = true)]
@@ -105,6 +110,8 @@ impl Verb {
             Verb::Bench(verb) => verb.run(terminal),
             Verb::Link(verb) => verb.run(terminal),
             Verb::BenchPeer(verb) => verb.run(),
+            #[cfg(all(feature = "hosts", target_os = "linux"))]
+            Verb::LinkHost(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::DemoPublisher(verb) => verb.run(),
             Verb::DemoSubscriber(verb) => verb.run(),

@@ -118,3 +118,30 @@ fn the_papers_experiments_become_pages() {
     assert_eq!(folder.read("out/article.md"), page);
     folder.run(&["bench", "papers", "nothing"]).with(3);
 }
+
+#[test]
+fn what_users_outgrow_first_becomes_a_page() {
+    let folder = Folder::new();
+    let head = "mode = 'throughput'\neffort = { repeats = 1, messages = 40, warm_up = 2, peer = 'process' }\n";
+    let packets = "[[type]]\ntext = 'struct Packet { sequence<octet> bytes; };'\nlabel = '9 B'\nlengths = { bytes = 9 }\n[[type]]\ntext = 'struct Packet { sequence<octet> bytes; };'\nlabel = '900 B'\nlengths = { bytes = 900 }\n";
+    let probe = "[[type]]\ncodecs_test = [10, 25, 100]\n";
+    let scenarios = [
+        ("subscribers", packets, "engine = ['tcp']\nsubscribers = [1, 2, 4]"),
+        ("fields", probe, "engine = ['tcp']"),
+        ("topics", &probe[..].replace("10, 25, 100", "10"), "engine = ['tcp']\ntopics = [1, 3, 10]"),
+        ("engines", packets, "engine = ['tcp', 'unix', 'inproc', 'raw-udp']\nsubscribers = [1, 2]"),
+    ];
+    for (name, types, axes) in scenarios {
+        folder.write(&format!("{name}.toml"), &format!("name = '{name}'\n{head}{types}[axes]\n{axes}\n"));
+    }
+    folder.run(&["bench", "scaling", "--scenarios", ".", "-o", "out"]).with(0);
+    let page = folder.read("out/scaling.md");
+    // What was held out is marked, and judged apart: two sizes to two subscribers, 25 fields, three topics.
+    assert!(page.contains("| 2 * | ") && page.contains("| sender | held out | 4 | "), "{page}");
+    assert!(page.contains("polywire bench scaling") && page.contains("(scaling/scaling-1.svg)"), "{page}");
+    assert!(
+        page.contains("1000 publishers") && page.contains("| 10000 | ") && page.contains("Where the knee is"),
+        "{page}"
+    );
+    assert!(folder.read("out/scaling/scaling-2.svg").starts_with("<svg "));
+}

@@ -29,6 +29,7 @@
 //! # Ok::<(), polywire_instrument::Error>(())
 //! ```
 
+pub mod buffers;
 mod coding;
 pub mod compare;
 mod emulated;
@@ -40,6 +41,7 @@ pub mod papers;
 pub mod report;
 mod results;
 mod run;
+pub mod scaling;
 pub mod scenario;
 mod stages;
 pub mod statistics;

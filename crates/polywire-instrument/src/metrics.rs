@@ -69,6 +69,14 @@ pub const METRICS: &[Metric] = &[
     metric("decompress_ns", "decompress", Lower, false, "CPU time to decompress it"),
     metric("deserialise_ns", "deserialise", Lower, false, "CPU time to read it"),
     metric("cpu_ns", "cpu", Lower, false, "CPU time of a message: all four stages, or of both ends with a real engine"),
+    metric(
+        "send_cpu_ns",
+        "cpu, sender",
+        Lower,
+        false,
+        "the sender's part of it, where the other end is another process",
+    ),
+    metric("receive_cpu_ns", "cpu, receivers", Lower, false, "the part of all receivers"),
     metric("allocations", "allocs", Lower, true, "allocations a message, when everything is warm"),
     metric(
         "peak_memory_bytes",
@@ -82,9 +90,15 @@ pub const METRICS: &[Metric] = &[
     metric("latency_p99_ns", "p99", Lower, false, "ninety-nine of a hundred"),
     metric("latency_p999_ns", "p99.9", Lower, false, "nine hundred and ninety-nine of a thousand"),
     metric("latency_max_ns", "max", Lower, false, "the slowest message"),
-    metric("rtt_mean_ns", "rtt mean", Lower, false, "there and back, on average, on the emulated network"),
-    metric("rtt_p90_ns", "rtt p90", Lower, false, "there and back, nine of ten"),
-    metric("rtt_p99_ns", "rtt p99", Lower, false, "there and back, ninety-nine of a hundred"),
+    metric(
+        "rtt_mean_ns",
+        "rtt mean",
+        Lower,
+        false,
+        "there and back, on average: on the emulated network, or under load",
+    ),
+    metric("rtt_p90_ns", "rtt p90", Lower, false, "the same, nine of ten"),
+    metric("rtt_p99_ns", "rtt p99", Lower, false, "the same, ninety-nine of a hundred"),
     metric("throughput_hz", "msg/s", Higher, false, "messages a second from publisher to every subscriber"),
     metric("throughput_bytes", "bytes/s", Higher, false, "bytes of payload a second to each subscriber"),
     metric(

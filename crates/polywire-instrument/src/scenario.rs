@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, metrics};
+use crate::{Error, buffers::Buffers, metrics};
 
 /// Cases that one scenario may have: a slip in a list must not run for days.
 const MOST_CASES: usize = 5000;
@@ -74,6 +74,8 @@ pub enum Mode {
     Closed,
     /// Sends at a fixed rate whatever comes back; latency counts from when a message was due.
     Open,
+    /// Sends as fast as messages are taken, and has each sent back: round trips under load, and messages a second.
+    Loaded,
     /// Looks for the highest rate at which nothing is lost and nothing piles up.
     Throughput,
 }
@@ -167,6 +169,10 @@ pub struct Axes {
     pub rate_hz: Vec<f64>,
     /// Receivers of each message.
     pub subscribers: Vec<usize>,
+    /// Topics that take turns, of each of which every subscriber gets every message; of Polywire's own engines.
+    pub topics: Vec<usize>,
+    /// `default`, or `TRM/SSB/RSB` of both ends, or of each, in bytes: what waits in the process, the socket's send buffer, and its receive buffer.
+    pub buffers: Vec<String>,
 }
 
 impl Default for Axes {
@@ -180,6 +186,8 @@ impl Default for Axes {
             network: one("none"),
             rate_hz: vec![100.0],
             subscribers: vec![1],
+            topics: vec![1],
+            buffers: one("default"),
         }
     }
 }
@@ -228,10 +236,17 @@ pub struct Case {
     pub rate_hz: f64,
     /// Receivers.
     pub subscribers: usize,
+    /// Topics.
+    #[serde(default = "single")]
+    pub topics: usize,
+    /// Buffers of both ends.
+    #[serde(default = "usual")]
+    pub buffers: String,
 }
 
 /// Names of the axes, in the order of tables.
-pub const AXES: &[&str] = &["type", "values", "codec", "compressor", "engine", "network", "rate_hz", "subscribers"];
+pub const AXES: &[&str] =
+    &["type", "values", "codec", "compressor", "engine", "network", "rate_hz", "subscribers", "topics", "buffers"];
 
 impl Case {
     /// Its place on an axis, as text.
@@ -246,6 +261,8 @@ impl Case {
             "network" => self.network.clone(),
             "rate_hz" => self.rate_hz.to_string(),
             "subscribers" => self.subscribers.to_string(),
+            "topics" => self.topics.to_string(),
+            "buffers" => self.buffers.clone(),
             _ => return None,
         })
     }
@@ -274,6 +291,14 @@ impl fmt::Display for Case {
 
 fn one() -> u64 {
     1
+}
+
+fn single() -> usize {
+    1
+}
+
+fn usual() -> String {
+    "default".into()
 }
 
 impl Scenario {
@@ -306,15 +331,26 @@ impl Scenario {
             return wrong("there must be a type, and at least one repeat, message and megabyte".into());
         }
         let axes = &self.axes;
-        let lists = [&axes.values, &axes.codec, &axes.compressor, &axes.engine, &axes.network];
-        if lists.iter().any(|list| list.is_empty()) || axes.rate_hz.is_empty() || axes.subscribers.is_empty() {
+        let lists = [&axes.values, &axes.codec, &axes.compressor, &axes.engine, &axes.network, &axes.buffers];
+        let counts = [&axes.subscribers, &axes.topics];
+        if lists.iter().any(|list| list.is_empty())
+            || counts.iter().any(|list| list.is_empty())
+            || axes.rate_hz.is_empty()
+        {
             return wrong("an axis has no value; leave it out for the usual one".into());
         }
         if axes.rate_hz.iter().any(|rate| !(*rate > 1e-3 && *rate <= 1e9)) {
             return wrong("a rate is a number of messages a second above 0.001".into());
         }
-        if axes.subscribers.iter().any(|count| !(1..=1000).contains(count)) {
-            return wrong("there are 1 to 1000 subscribers".into());
+        if counts.iter().any(|list| list.iter().any(|count| !(1..=1000).contains(count))) {
+            return wrong("there are 1 to 1000 subscribers, and topics".into());
+        }
+        for text in &axes.buffers {
+            text.parse::<Buffers>().map_err(Error::Scenario)?;
+        }
+        let is_usual = axes.topics == [1] && axes.buffers == ["default"];
+        if self.mode == Mode::Stages && !is_usual {
+            return wrong("topics and buffers are of real engines, not of the mode `stages`".into());
         }
         if self.mode != Mode::Stages && axes.network.iter().any(|network| network != "none") {
             return wrong(
@@ -342,6 +378,8 @@ impl Scenario {
                 network: String::new(),
                 rate_hz: 0.0,
                 subscribers: 0,
+                topics: 0,
+                buffers: String::new(),
             });
         }
         let axes = &self.axes;
@@ -351,7 +389,9 @@ impl Scenario {
         cases = cross(cases, &axes.engine, |case, value| case.engine.clone_from(value))?;
         cases = cross(cases, &axes.network, |case, value| case.network.clone_from(value))?;
         cases = cross(cases, &axes.rate_hz, |case, value| case.rate_hz = *value)?;
-        cross(cases, &axes.subscribers, |case, value| case.subscribers = *value)
+        cases = cross(cases, &axes.subscribers, |case, value| case.subscribers = *value)?;
+        cases = cross(cases, &axes.topics, |case, value| case.topics = *value)?;
+        cross(cases, &axes.buffers, |case, value| case.buffers.clone_from(value))
     }
 
     /// Index, label and the number of fields that was asked for (0 where the type says it) of each type.

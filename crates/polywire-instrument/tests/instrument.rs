@@ -73,10 +73,62 @@ fn every_engine_carries_closed_loops_open_loops_and_floods() {
 }
 
 #[test]
+fn under_load_every_message_comes_back_whatever_the_buffers() {
+    let results = measured(&format!(
+        "name = 'x'\nmode = 'loaded'\n{QUICK}{TYPE}[axes]\nengine = ['tcp', 'unix', 'raw-tcp']\nsubscribers = [1, 2]\nbuffers = ['default', '64/4K/4K 512/8K/16K']\n"
+    ));
+    for result in &results.cases {
+        let case = &result.case;
+        if case.engine == "raw-tcp" {
+            assert!(result.problem.is_some(), "{case}");
+            continue;
+        }
+        assert_eq!(result.problem, None, "{case}");
+        let figure = |metric: &str| result.metrics[metric].value;
+        assert!(figure("throughput_hz") > 0.0 && figure("rtt_p99_ns") >= figure("rtt_p90_ns"), "{case}");
+        assert_eq!((figure("lost"), figure("bytes")), (0.0, 20.0), "{case}");
+    }
+}
+
+#[test]
+fn topics_take_turns_and_nothing_is_lost_or_reordered() {
+    let results = measured(&format!(
+        "name = 'x'\nmode = 'open'\n{QUICK}{TYPE}[axes]\nengine = ['tcp', 'inproc', 'raw-tcp']\nrate_hz = [5000]\nsubscribers = [2]\ntopics = [1, 3, 7]\n"
+    ));
+    for result in &results.cases {
+        if result.case.engine == "raw-tcp" && result.case.topics > 1 {
+            assert!(result.problem.as_deref().is_some_and(|problem| problem.contains("topics")), "{}", result.case);
+            continue;
+        }
+        assert_eq!(result.problem, None, "{}", result.case);
+        for metric in ["lost", "duplicated", "reordered"] {
+            assert_eq!(result.metrics[metric].value, 0.0, "{metric}: {}", result.case);
+        }
+    }
+}
+
+#[test]
+fn bytes_are_those_that_travel() {
+    let text = |codec: &str, engine: &str| {
+        let text = format!(
+            "name = 'x'\nmode = 'open'\n{QUICK}{TYPE}[axes]\ncodec = ['{codec}']\nengine = ['{engine}']\nrate_hz = [5000]\n"
+        );
+        measured(&text).cases[0].metrics["bytes"].value
+    };
+    // On a topic each message refers to the one before it; on a bare socket it stands alone unless it is asked otherwise.
+    let (topic, alone) = (text("fast", "tcp"), text("fast", "raw-tcp"));
+    assert!(topic < 0.8 * alone, "{topic} {alone}");
+    assert!((topic - text("fast@chained", "raw-tcp")).abs() < 2.0);
+    assert_eq!(text("cdr", "tcp"), 20.0);
+}
+
+#[test]
 fn an_open_loop_counts_from_when_messages_were_due() {
     // Ten thousand a second of what takes far longer to write: the last waits for all before it.
+    // Many of them, so that a machine that stops for a moment is no matter.
+    let quick = QUICK.replace("messages = 20", "messages = 150");
     let text = format!(
-        "name = 'x'\nmode = 'open'\n{QUICK}[[type]]\nname = 'Big'\ntext = 'struct Big {{ sequence<double> values; }};'\nlengths = {{ values = 3000 }}\n[axes]\ncodec = ['json']\nengine = ['raw-tcp']\nrate_hz = [200000]\n"
+        "name = 'x'\nmode = 'open'\n{quick}[[type]]\nname = 'Big'\ntext = 'struct Big {{ sequence<double> values; }};'\nlengths = {{ values = 3000 }}\n[axes]\ncodec = ['json']\nengine = ['raw-tcp']\nrate_hz = [200000]\n"
     );
     let results = measured(&text);
     let case = &results.cases[0];
@@ -109,6 +161,8 @@ fn scenarios_that_are_wrong_say_what() {
         ("name = 'x'\nnmae = 1\n[[type]]\ncodecs_test = [10]", "nmae"),
         ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[axes]\ncodec = []", "axis"),
         ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[axes]\nrate_hz = [0]", "rate"),
+        ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[axes]\ntopics = [2]", "topics"),
+        ("name = 'x'\nmode = 'open'\n[[type]]\ncodecs_test = [10]\n[axes]\nbuffers = ['8K']", "TRM/SSB/RSB"),
         ("name = 'x'\nmode = 'closed'\n[[type]]\ncodecs_test = [10]\n[axes]\nnetwork = ['lan']", "link"),
         ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[[criteria]]\nmetric = 'speed'\nat_most = 1", "speed"),
         ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[[criteria]]\nmetric = 'bytes'", "at_most"),

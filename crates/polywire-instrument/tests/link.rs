@@ -190,3 +190,42 @@ fn a_stream_comes_whole_and_no_faster_than_the_line() {
     let (there, back) = link.stats();
     assert_eq!((there.sent_bytes, back.sent_bytes, there.lost + there.corrupted), (200_000, 200_000, 0));
 }
+
+#[cfg(all(feature = "hosts", target_os = "linux"))]
+#[test]
+fn whole_packets_go_between_devices_and_the_capture_has_them() {
+    use std::os::unix::net::UnixDatagram;
+
+    let pair = || {
+        let (own, links) = UnixDatagram::pair().expect("a pair");
+        links.set_nonblocking(true).expect("set");
+        own.set_read_timeout(Some(Duration::from_millis(500))).expect("set");
+        (own, links)
+    };
+    let ((here, left), (there, right)) = (pair(), pair());
+    let captured = Shared::default();
+    let plan = Plan {
+        there: "loss=pattern:001,delay=5ms".parse().expect("a model"),
+        capture: Some(Box::new(captured.clone())),
+        ..Plan::default()
+    };
+    let link = Emulator::devices(left, right, plan).expect("a link");
+    for number in 0..6u8 {
+        here.send(&[0x45, 0, 0, number]).expect("sent");
+    }
+    there.send(&[0x60, 99]).expect("sent");
+    let mut buffer = [0; 16];
+    let came: Vec<u8> = std::iter::from_fn(|| there.recv(&mut buffer).ok().map(|_| buffer[3])).collect();
+    assert_eq!(came, [0, 1, 3, 4]);
+    assert_eq!(here.recv(&mut buffer).map(|len| buffer[..len].to_vec()).expect("the way back"), [0x60, 99]);
+    let (forth, back) = link.stats();
+    assert_eq!((forth.sent, forth.lost, back.delivered), (6, 2, 1));
+    assert!(forth.delay_ns / 4 >= 5_000_000);
+    drop(link);
+    let packets = packets(&captured.0.lock().expect("nobody panicked"));
+    let of =
+        |side: u32, kind: [u8; 3]| packets.iter().filter(|packet| packet.0 == side && packet.2[12..15] == kind).count();
+    // Behind Ethernet's header, as they were.
+    let (four, six) = ([0x08, 0x00, 0x45], [0x86, 0xDD, 0x60]);
+    assert_eq!((of(0, four), of(1, four), of(0, six), of(1, six)), (6, 4, 1, 1));
+}

@@ -5,7 +5,7 @@
 //! wire = "cdr@tcp/127.0.0.1:7447"   # for topics that have none of their own
 //!
 //! [engine]
-//! queue_bytes = 4194304
+//! queue_bytes = 4194304             # each key is a field of `EngineOptions`
 //! overflow = "block"                # or "drop-oldest", "drop-newest"
 //! patience_ms = 5000
 //!
@@ -174,6 +174,7 @@ struct EngineTable {
     receive_buffer: Option<usize>,
     burst: Option<u32>,
     gather_us: Option<u64>,
+    write_bytes: Option<usize>,
     reconnect_min_ms: Option<u64>,
     reconnect_max_ms: Option<u64>,
     connect_timeout_ms: Option<u64>,
@@ -204,6 +205,7 @@ impl EngineTable {
         options.queue_bytes = positive("engine.queue_bytes", self.queue_bytes)?.unwrap_or(options.queue_bytes);
         options.send_buffer = positive("engine.send_buffer", self.send_buffer)?;
         options.receive_buffer = positive("engine.receive_buffer", self.receive_buffer)?;
+        options.write_bytes = positive("engine.write_bytes", self.write_bytes)?.unwrap_or(options.write_bytes);
         options.peers = positive("engine.peers", self.peers)?.unwrap_or(options.peers);
         options.no_delay = self.no_delay.unwrap_or(options.no_delay);
         options.burst = self.burst.unwrap_or(options.burst);
@@ -285,6 +287,7 @@ mod tests {
             queue_bytes = 1000
             overflow = "drop-oldest"
             gather_us = 10
+            write_bytes = 512
             [topics."a/b"]
             wire = "json"
             queue = 3
@@ -294,6 +297,7 @@ mod tests {
         .expect("valid");
         assert_eq!(config.engine.overflow, Overflow::DropOldest);
         assert_eq!(config.engine.gather, Duration::from_micros(10));
+        assert_eq!(config.engine.write_bytes, 512);
         assert_eq!(config.wire_of("a/b").expect("a wire").to_string(), "json@tcp/127.0.0.1:7447");
         assert_eq!(config.wire_of("other").expect("a wire").to_string(), "cdr@tcp/127.0.0.1:7447");
         let overflow = config.topics["a/b"].overflow;
@@ -309,6 +313,7 @@ mod tests {
             ("[engine]\noverflow = 'drop-odlest'", "did you mean 'drop-oldest'?"),
             ("[engine]\noverflow = 'drop-newest'\npatience_ms = 1", "has no meaning"),
             ("[engine]\nqueue_bytes = 0", "larger than 0"),
+            ("[engine]\nwrite_bytes = 0", "larger than 0"),
             ("[engine]\nqueue_bytes = -1", "invalid value"),
             ("[engine]\nqueue_bytes = 99999999999999999999", "line 2"),
             ("[engine]\nreconnect_min_ms = 9000", "larger than engine.reconnect_max_ms"),

@@ -222,6 +222,16 @@ impl Ended {
     }
 }
 
+/// True where network namespaces may be made; says so where not.
+pub fn hosts_are_permitted() -> bool {
+    let tried = Folder::new().run(&["link", "hosts", "-b", "true"]);
+    let permitted = tried.code == Some(0);
+    if !permitted {
+        eprintln!("skipped: this machine permits no hosts: {}", tried.errors.trim());
+    }
+    permitted
+}
+
 /// A report of the weather, by number.
 pub fn report(number: u32) -> String {
     let sky = ["CLEAR", "CLOUDY", "RAIN"][number as usize % 3];

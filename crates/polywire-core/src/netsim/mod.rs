@@ -187,12 +187,30 @@ impl Link {
     /// Sends a packet at `now`, which must not be earlier than in a call before.
     pub fn push(&mut self, now: u64, packet: Vec<u8>) -> Fate {
         let number = self.pushed;
+        let fate = self.admit(now, packet.len());
+        if let Fate::Arrives(at) = fate {
+            self.carry(Arrival { at, sent_at: now, number, packet });
+        }
+        fate
+    }
+
+    /// What [`Link::push`] would do with a packet of so many bytes, which takes its time on the line and is counted as sent, but not carried: nothing comes
+    /// out. For models of many packets that need to know nothing but when.
+    ///
+    /// ```
+    /// use polywire_core::netsim::{Fate, Link};
+    /// let mut link = Link::new(&"rate=8mbit,delay=1ms".parse().unwrap(), 1);
+    /// assert_eq!(link.admit(0, 1000), Fate::Arrives(2_000_000));
+    /// assert_eq!(link.push(0, vec![0; 1000]), Fate::Arrives(3_000_000));
+    /// assert_eq!((link.under_way(), link.stats().sent), (1, 2));
+    /// ```
+    pub fn admit(&mut self, now: u64, len: usize) -> Fate {
         self.pushed += 1;
         self.stats.sent += 1;
-        self.stats.sent_bytes += packet.len() as u64;
-        let fate = self.fate(now, packet.len());
+        self.stats.sent_bytes += len as u64;
+        let fate = self.fate(now, len);
         match fate {
-            Fate::Arrives(at) => self.carry(Arrival { at, sent_at: now, number, packet }),
+            Fate::Arrives(_) => {}
             Fate::Lost => self.stats.lost += 1,
             Fate::Dropped => self.stats.dropped += 1,
             Fate::BlackedOut => self.stats.blacked_out += 1,

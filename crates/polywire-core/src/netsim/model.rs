@@ -179,8 +179,16 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Enter, leave, loss in the good state, loss in the bad state.
-    pub(super) fn chain(&self) -> (f64, f64, f64, f64) {
+    /// As a chain of two states: the probabilities to enter the bad one and to leave it, and the rates of loss in the good and in the bad one. What is no chain
+    /// never enters.
+    ///
+    /// ```
+    /// use polywire_core::netsim::Loss;
+    /// let (enter, leave, good, bad) = Loss::Gilbert { plr: 0.2, abl: 4.0 }.chain();
+    /// assert!((enter - 0.0625).abs() < 1e-12);
+    /// assert_eq!((leave, good, bad), (0.25, 0.0, 1.0));
+    /// ```
+    pub fn chain(&self) -> (f64, f64, f64, f64) {
         match *self {
             Loss::Gilbert { plr, abl } => {
                 let leave = 1.0 / abl.max(1.0);

@@ -69,8 +69,22 @@ impl Capture {
     pub fn write(&mut self, packet: &Packet<'_>) {
         let mut bytes = headers(packet);
         bytes.extend_from_slice(packet.bytes);
-        let time = self.began + packet.at;
-        let mut body = (packet.side as u32).to_le_bytes().to_vec();
+        self.frame(packet.side, packet.at, &bytes);
+    }
+
+    /// A packet that has its own IP header.
+    #[cfg(all(feature = "hosts", target_os = "linux"))]
+    pub fn write_ip(&mut self, side: Side, at: u64, packet: &[u8]) {
+        let kind: [u8; 2] =
+            if packet.first().is_some_and(|first| first >> 4 == 6) { [0x86, 0xDD] } else { [0x08, 0x00] };
+        let station = |own: bool| [0x02, 0, 0, 0, 0, if own { 1 } else { 2 }];
+        let stations = [station(side == Side::Target), station(side == Side::Sender)].concat();
+        self.frame(side, at, &[&stations, &kind[..], packet].concat());
+    }
+
+    fn frame(&mut self, side: Side, at: u64, bytes: &[u8]) {
+        let time = self.began + at;
+        let mut body = (side as u32).to_le_bytes().to_vec();
         body.extend(((time >> 32) as u32).to_le_bytes());
         body.extend((time as u32).to_le_bytes());
         let kept = bytes.len().min(SNAP);

@@ -24,6 +24,10 @@
 //! ```
 
 mod capture;
+#[cfg(all(feature = "hosts", target_os = "linux"))]
+mod devices;
+#[cfg(all(feature = "hosts", target_os = "linux"))]
+pub mod hosts;
 mod tcp;
 mod udp;
 
@@ -43,6 +47,8 @@ use std::{
 use polywire_core::netsim::{Duplex, Model, Stats};
 
 use capture::Capture;
+#[cfg(all(feature = "hosts", target_os = "linux"))]
+pub use devices::Device;
 
 /// What a link does.
 #[derive(Default)]
@@ -158,6 +164,16 @@ impl Emulator {
         let proxy = tcp::Proxy::bind(listen, to)?;
         let (address, shared) = (proxy.address()?, Shared::new(plan)?);
         Emulator::start(address, shared, move |shared| proxy.run(shared))
+    }
+
+    /// Carries whole packets between two devices, such as TUN interfaces: what is read from `here` goes there, to `there`. Its address is unspecified.
+    ///
+    /// # Errors
+    /// If there is no thread to be had, or no capture.
+    #[cfg(all(feature = "hosts", target_os = "linux"))]
+    pub fn devices(here: impl devices::Device, there: impl devices::Device, plan: Plan) -> io::Result<Emulator> {
+        let shared = Shared::new(plan)?;
+        Emulator::start(([0; 4], 0).into(), shared, move |shared| devices::run(&here, &there, shared))
     }
 
     fn start(

@@ -1,5 +1,8 @@
 //! Real engines: a sender here, receivers in another process or in this one.
 
+#[cfg(feature = "peers")]
+mod bus;
+mod loaded;
 mod ours;
 mod peer;
 mod raw;
@@ -13,11 +16,11 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 pub use peer::serve;
-use peer::{Peer, Report};
+use peer::{Peer, Report, Vitals};
 
 use crate::{
     Case, Error, Scenario,
-    coding::Coding,
+    emulated::histogram,
     scenario::{Mode, Place},
     stages::Turn,
     subject::Subject,
@@ -41,6 +44,11 @@ trait Carrier {
     /// Sends each when the one before has come back from every subscriber; gives how long each took, and how many did not come back.
     fn rounds(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, usize), String>;
 
+    /// Sends as many as are taken, and waits until all have come back; gives how long each was away, and how long that took.
+    fn loaded(&mut self, _records: &[Record], _count: usize) -> Result<(Vec<Duration>, Duration), String> {
+        Err("the mode `loaded` is for tcp, unix and inproc".into())
+    }
+
     /// Sees to it that nothing is kept back.
     fn flush(&mut self) {}
 }
@@ -57,6 +65,8 @@ struct Setup {
     /// Where the sender listens.
     address: String,
     subscribers: usize,
+    topics: usize,
+    buffers: String,
     /// Messages are sent back, not counted.
     echo: bool,
 }
@@ -71,7 +81,6 @@ pub struct Live {
     peer: Peer,
     /// Messages before this turn.
     before: u64,
-    bytes: f64,
 }
 
 impl Live {
@@ -86,8 +95,6 @@ impl Live {
             &spec.lengths,
             &scenario.folder,
         )?;
-        let coding = Coding::new(&case.codec, &case.compressor, &subject.shape, &subject.reader, &scenario.folder)?;
-        let bytes = mean_bytes(coding, &records)?;
         let wrong = |problem: String| Error::Engine { engine: case.engine.clone(), problem };
         let setup = Setup {
             engine: case.engine.clone(),
@@ -97,7 +104,9 @@ impl Live {
             reader: subject.reader.schema().to_bytes(),
             address: String::new(),
             subscribers: case.subscribers,
-            echo: scenario.mode == Mode::Closed,
+            topics: case.topics,
+            buffers: case.buffers.clone(),
+            echo: matches!(scenario.mode, Mode::Closed | Mode::Loaded),
         };
         let place = if case.engine == "inproc" { Place::Thread } else { scenario.effort.peer };
         let (carrier, peer) = connect(setup, &subject, place).map_err(wrong)?;
@@ -109,16 +118,16 @@ impl Live {
             carrier,
             peer,
             before: 0,
-            bytes,
         };
         live.warm_up(scenario.effort.warm_up).map_err(wrong)?;
         Ok(live)
     }
 
     fn warm_up(&mut self, count: usize) -> Result<(), String> {
-        if self.mode == Mode::Closed {
-            self.carrier.rounds(&self.records, count.max(1))?;
-            return Ok(());
+        match self.mode {
+            Mode::Closed => return self.carrier.rounds(&self.records, count.max(1)).map(drop),
+            Mode::Loaded => return self.carrier.loaded(&self.records, count.max(1)).map(drop),
+            _ => {}
         }
         for record in self.records.iter().cycle().take(count) {
             self.carrier.send(record)?;
@@ -131,54 +140,59 @@ impl Live {
         let turn = match self.mode {
             Mode::Closed => self.closed(),
             Mode::Open => self.open(),
+            Mode::Loaded => self.loaded(),
             _ => self.throughput(),
         };
         turn.map_err(|problem| Error::Engine { engine: self.case.engine.clone(), problem })
     }
 
     fn closed(&mut self) -> Result<Turn, String> {
-        let cpu = self.cpu()?;
+        let before = self.costs()?;
         let (times, lost) = self.carrier.rounds(&self.records, self.messages)?;
-        let mut figures = BTreeMap::from([
-            ("cpu_ns", (self.cpu()? - cpu) as f64 / self.messages as f64),
-            ("bytes", self.bytes),
-            ("sent", self.messages as f64),
-            ("lost", lost as f64),
-        ]);
-        figures.extend(self.memory()?);
+        let mut figures = self.figures(&before, self.messages)?;
+        figures.extend([("sent", self.messages as f64), ("lost", lost as f64)]);
         // One way is half of there and back.
         let latency = times.iter().map(|time| time.as_nanos() as u64 / 2).collect();
         Ok(Turn { figures, latency })
     }
 
     fn open(&mut self) -> Result<Turn, String> {
+        let before = self.costs()?;
         let (start, report) = self.send_at(self.case.rate_hz, self.messages)?;
         let counts = self.count(&report, self.messages, start, self.case.rate_hz);
-        let mut figures = counts.figures(self.messages, self.case.subscribers);
-        figures.insert("bytes", self.bytes);
-        figures.extend(self.memory()?);
+        let mut figures = self.figures(&before, self.messages)?;
+        figures.extend(counts.figures(self.messages, self.case.subscribers));
         Ok(Turn { figures, latency: counts.latency })
+    }
+
+    fn loaded(&mut self) -> Result<Turn, String> {
+        let before = self.costs()?;
+        let (times, took) = self.carrier.loaded(&self.records, self.messages)?;
+        // Where there was not time for all, there are fewer.
+        let sent = times.len() / self.case.subscribers;
+        let mut figures = self.figures(&before, sent)?;
+        let times: Vec<u64> = times.iter().map(|time| time.as_nanos() as u64).collect();
+        let sent = sent as f64;
+        let rate = sent / took.as_secs_f64().max(1e-9);
+        figures.extend([("sent", sent), ("lost", 0.0), ("throughput_hz", rate)]);
+        figures.extend(round_trips(&times));
+        Ok(Turn { figures, latency: Vec::new() })
     }
 
     /// As fast as it goes; where that loses something, the highest rate that does not.
     fn throughput(&mut self) -> Result<Turn, String> {
-        let cpu = self.cpu()?;
+        let before = self.costs()?;
         let (start, report) = self.send_at(f64::INFINITY, self.messages)?;
-        let cpu = (self.cpu()? - cpu) as f64 / self.messages as f64;
+        let mut figures = self.figures(&before, self.messages)?;
         let counts = self.count(&report, self.messages, start, f64::INFINITY);
         let mut best = self.messages as f64 * 1e9 / counts.last.saturating_sub(start).max(1) as f64;
         let flood = counts.figures(self.messages, self.case.subscribers);
         if counts.lost > 0 {
             best = self.search(best)?;
         }
-        let mut figures = BTreeMap::from([
-            ("throughput_hz", best),
-            ("throughput_bytes", best * self.bytes),
-            ("bytes", self.bytes),
-            ("cpu_ns", cpu),
-            ("lost_percent", flood["lost_percent"]),
-        ]);
-        figures.extend(self.memory()?);
+        let bytes = figures.get("bytes").map(|bytes| ("throughput_bytes", best * bytes));
+        figures.extend(bytes);
+        figures.extend([("throughput_hz", best), ("lost_percent", flood["lost_percent"])]);
         Ok(Turn { figures, latency: Vec::new() })
     }
 
@@ -233,15 +247,44 @@ impl Live {
         counts
     }
 
-    /// CPU time of both ends so far.
-    fn cpu(&mut self) -> Result<u64, String> {
-        Ok(process_time() + self.peer.vitals()?.cpu_ns)
+    fn costs(&mut self) -> Result<Costs, String> {
+        Ok(Costs { own_cpu_ns: process_time(), peer: self.peer.vitals()? })
     }
 
-    fn memory(&mut self) -> Result<Option<(&'static str, f64)>, String> {
-        let bytes = self.peer.vitals()?.peak_memory_bytes;
-        Ok((bytes > 0).then_some(("peak_memory_bytes", bytes as f64)))
+    /// What a message of this turn cost.
+    fn figures(&mut self, before: &Costs, messages: usize) -> Result<BTreeMap<&'static str, f64>, String> {
+        let now = self.costs()?;
+        let each = |ns: u64| ns as f64 / messages.max(1) as f64;
+        let (own, peer) = (now.own_cpu_ns - before.own_cpu_ns, now.peer.cpu_ns.saturating_sub(before.peer.cpu_ns));
+        let mut figures = BTreeMap::from([("cpu_ns", each(own + peer))]);
+        if now.peer.cpu_ns > 0 {
+            figures.extend([("send_cpu_ns", each(own)), ("receive_cpu_ns", each(peer))]);
+        }
+        let came = now.peer.messages - before.peer.messages;
+        if came > 0 {
+            // What travels hangs on what went before, where messages refer to others: so it is counted, and where it arrives.
+            figures.insert("bytes", (now.peer.bytes - before.peer.bytes) as f64 / came as f64);
+        }
+        if now.peer.peak_memory_bytes > 0 {
+            figures.insert("peak_memory_bytes", now.peer.peak_memory_bytes as f64);
+        }
+        Ok(figures)
     }
+}
+
+/// What both ends have used and got so far.
+struct Costs {
+    own_cpu_ns: u64,
+    peer: Vitals,
+}
+
+fn round_trips(times: &[u64]) -> BTreeMap<&'static str, f64> {
+    let Some(histogram) = histogram(times) else { return BTreeMap::new() };
+    BTreeMap::from([
+        ("rtt_mean_ns", histogram.mean()),
+        ("rtt_p90_ns", histogram.value_at_quantile(0.9) as f64),
+        ("rtt_p99_ns", histogram.value_at_quantile(0.99) as f64),
+    ])
 }
 
 #[derive(Default)]
@@ -267,6 +310,10 @@ impl Counts {
 }
 
 fn connect(setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
+    let is_ours = polywire::engine::find(&setup.engine).is_some();
+    if !is_ours && (setup.topics > 1 || setup.buffers != "default") {
+        return Err("topics and buffers are of Polywire's own engines".into());
+    }
     match setup.engine.as_str() {
         "raw-tcp" | "raw-unix" | "raw-udp" => raw::connect(setup, subject, place),
         #[cfg(feature = "peers")]
@@ -275,19 +322,6 @@ fn connect(setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Car
         "zeromq" => Err("this program was built without the feature `peers`".into()),
         _ => ours::connect(setup, subject, place),
     }
-}
-
-/// Bytes of payload on the wire.
-fn mean_bytes(mut coding: Coding, records: &[Record]) -> Result<f64, Error> {
-    let (mut writing, mut total, mut message, mut packed) = (coding.writing(), 0, Vec::new(), Vec::new());
-    for record in records {
-        message.clear();
-        packed.clear();
-        coding.encode(&mut writing, record, &mut message)?;
-        coding.pack(&message, &mut packed);
-        total += packed.len();
-    }
-    Ok(total as f64 / records.len() as f64)
 }
 
 /// When a message is due, after the beginning.

@@ -12,14 +12,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire::{DynPublisher, Node, Record, Subscription, coding::Dynamic};
+use polywire::{DynPublisher, Info, Node, Record, Subscription, coding::Dynamic};
 
 use super::{
     Carrier, PATIENCE, Setup,
-    peer::{Arrivals, Peer, Receivers, note, shapes},
+    loaded::{self, Load},
+    peer::{Arrivals, Peer, Receivers, Traffic, note, shapes},
 };
-use crate::{scenario::Place, subject::Subject};
+use crate::{
+    buffers::{Buffers, Side},
+    scenario::Place,
+    subject::Subject,
+};
 
+/// Topics are called this and a number.
 const THERE: &str = "there";
 const BACK: &str = "back";
 
@@ -29,10 +35,11 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
         return Err("streams of messages that refer to others are measured with the raw sockets".into());
     }
     setup.address = free_address(&setup.engine)?;
-    let node = Node::new();
+    let node = node(&setup, |buffers| buffers.sender)?;
     let wire = wire(&setup, "listen");
-    let publisher = node.publisher_of(THERE, Some(&wire), subject.coding.clone()).map_err(|error| error.to_string())?;
-    let publisher = Arc::new(publisher);
+    let publisher = |topic: String| node.publisher_of(&topic, Some(&wire), subject.coding.clone()).map_err(told);
+    let publishers: Arc<[DynPublisher]> = topics(&setup).map(publisher).collect::<Result<_, _>>()?;
+    let load = Arc::new(Mutex::new(None));
     let (finished, done) = mpsc::channel();
     let turn = Arc::new(Mutex::new(Turn::new()));
     let subscription = match setup.echo {
@@ -42,24 +49,28 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
                 subscribers: setup.subscribers,
                 // Within one process a message comes back before `publish` returns: a chain would be a recursion.
                 chains: setup.engine != "inproc",
-                publisher: publisher.clone(),
+                publishers: publishers.clone(),
                 turn: turn.clone(),
+                load: load.clone(),
                 finished,
             };
-            let subscribe =
-                node.subscribe_of(BACK, Some(&wire), subject.coding.clone()).map_err(|error| error.to_string())?;
-            Some(subscribe.on_message_inline(move |_, _| back.came()))
+            let subscribe = node.subscribe_of(BACK, Some(&wire), subject.coding.clone()).map_err(told)?;
+            Some(subscribe.on_message_inline(move |_, info| back.came(info)))
         }
     };
     let peer = Peer::start(&setup, place)?;
-    let there = publisher.wait_for_subscribers(setup.subscribers, PATIENCE);
-    if there != setup.subscribers {
-        return Err(format!("{there} of {} subscribers came", setup.subscribers));
+    for publisher in &*publishers {
+        let there = publisher.wait_for_subscribers(setup.subscribers, PATIENCE);
+        if there != setup.subscribers {
+            return Err(format!("{there} of {} subscribers came", setup.subscribers));
+        }
     }
     let carrier = Ours {
         subscribers: setup.subscribers,
-        publisher,
+        publishers,
+        next: 0,
         turn,
+        load,
         done,
         is_chain: setup.engine != "inproc",
         _held: (node, subscription),
@@ -72,8 +83,11 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
 
 struct Ours {
     subscribers: usize,
-    publisher: Arc<DynPublisher>,
+    publishers: Arc<[DynPublisher]>,
+    /// The topic whose turn it is.
+    next: usize,
     turn: Arc<Mutex<Turn>>,
+    load: Arc<Mutex<Option<Arc<Load>>>>,
     done: Receiver<()>,
     is_chain: bool,
     _held: (Node, Option<Subscription>),
@@ -94,13 +108,18 @@ struct Turn {
 struct Back {
     subscribers: usize,
     chains: bool,
-    publisher: Arc<DynPublisher>,
+    publishers: Arc<[DynPublisher]>,
     turn: Arc<Mutex<Turn>>,
+    load: Arc<Mutex<Option<Arc<Load>>>>,
     finished: mpsc::Sender<()>,
 }
 
 impl Back {
-    fn came(&self) {
+    fn came(&self, info: &Info) {
+        let load = self.load.lock().expect("nobody panicked").clone();
+        if let Some(load) = load {
+            return load.came(info.source.announcement.writer);
+        }
         let mut turn = self.turn.lock().expect("nobody panicked");
         turn.awaited = turn.awaited.saturating_sub(1);
         if turn.awaited > 0 {
@@ -121,7 +140,7 @@ impl Back {
         turn.start = Some(Instant::now());
         drop(turn);
         // A failure shows as an echo that does not come.
-        let _ = self.publisher.publish(&records[at]);
+        let _ = self.publishers[at % self.publishers.len()].publish(&records[at]);
     }
 }
 
@@ -147,7 +166,7 @@ impl Ours {
             turn.start = Some(Instant::now());
             next
         };
-        self.publisher.publish(&records[at]).map_err(|error| error.to_string())?;
+        self.publishers[at % self.publishers.len()].publish(&records[at]).map_err(told)?;
         match self.done.recv_timeout(PATIENCE) {
             Ok(()) => Ok(()),
             Err(RecvTimeoutError::Timeout) => Err("an echo does not come".into()),
@@ -165,7 +184,7 @@ impl Ours {
                 let mut turn = self.turn.lock().expect("nobody panicked");
                 (turn.awaited, turn.left) = (self.subscribers, 1);
             }
-            self.publisher.publish(&record).map_err(|error| error.to_string())?;
+            self.publishers[0].publish(&record).map_err(told)?;
             if self.done.recv_timeout(Duration::from_millis(300)).is_ok() {
                 // Late echoes of earlier attempts are on their way.
                 std::thread::sleep(Duration::from_millis(50));
@@ -179,7 +198,9 @@ impl Ours {
 
 impl Carrier for Ours {
     fn send(&mut self, record: &Record) -> Result<(), String> {
-        self.publisher.publish(record).map(drop).map_err(|error| error.to_string())
+        let publisher = &self.publishers[self.next];
+        self.next = (self.next + 1) % self.publishers.len();
+        publisher.publish(record).map(drop).map_err(told)
     }
 
     fn rounds(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, usize), String> {
@@ -198,36 +219,61 @@ impl Carrier for Ours {
         Ok((std::mem::take(&mut self.turn.lock().expect("nobody panicked").times), 0))
     }
 
+    fn loaded(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, Duration), String> {
+        loaded::run(&self.publishers, &self.load, records, count, self.subscribers)
+    }
+
     fn flush(&mut self) {
-        self.publisher.flush(PATIENCE);
+        for publisher in &*self.publishers {
+            publisher.flush(PATIENCE);
+        }
     }
 }
 
 /// A node for each subscriber.
 pub fn receive(setup: &Setup) -> Result<Receivers, String> {
     let (_, reader) = shapes(setup)?;
+    let traffic = Arc::<Traffic>::default();
     let wire = wire(setup, "connect");
     let (mut arrivals, mut held): (Vec<Arrivals>, Vec<Box<dyn Send>>) = (Vec::new(), Vec::new());
     for _ in 0..setup.subscribers {
-        let node = Node::new();
-        let coding = Dynamic::of(reader.schema()).map_err(|error| error.to_string())?;
+        let node = node(setup, |buffers| buffers.receiver)?;
+        let coding = Dynamic::of(reader.schema()).map_err(told)?;
         let list = Arrivals::default();
-        let subscribe = node.subscribe_of(THERE, Some(&wire), coding.clone()).map_err(|error| error.to_string())?;
-        let subscription = match setup.echo {
-            true => {
-                let back = node.publisher_of(BACK, Some(&wire), coding).map_err(|error| error.to_string())?;
-                // A failure shows as an echo that does not come.
-                subscribe.on_message_inline(move |value, _| drop(back.publish(value)))
-            }
-            false => {
-                let list = list.clone();
-                subscribe.on_message_inline(move |_, info| note(&list, info.sequence))
-            }
-        };
+        let back = setup.echo.then(|| node.publisher_of(BACK, Some(&wire), coding.clone())).transpose();
+        let back = back.map_err(told)?.map(Arc::new);
+        let mut subscriptions = Vec::new();
+        for (number, topic) in topics(setup).enumerate() {
+            let subscribe = node.subscribe_of(&topic, Some(&wire), coding.clone()).map_err(told)?;
+            let (list, traffic, back) = (list.clone(), traffic.clone(), back.clone());
+            let (number, topics) = (number as u64, setup.topics as u64);
+            subscriptions.push(subscribe.on_message_inline(move |value, info| {
+                traffic.add(info.bytes);
+                match &back {
+                    // A failure shows as an echo that does not come.
+                    Some(back) => drop(back.publish(value)),
+                    // Topics take turns, and each counts its own messages.
+                    None => note(&list, (info.sequence - 1) * topics + number + 1),
+                }
+            }));
+        }
         arrivals.push(list);
-        held.push(Box::new((subscription, node)));
+        held.push(Box::new((subscriptions, node)));
     }
-    Ok(Receivers { arrivals, _held: held })
+    Ok(Receivers { arrivals, traffic, _held: held })
+}
+
+fn node(setup: &Setup, side: impl Fn(&Buffers) -> Side) -> Result<Node, String> {
+    let config = side(&setup.buffers.parse()?).config();
+    Ok(Node::builder().config(config).build())
+}
+
+fn topics(setup: &Setup) -> impl Iterator<Item = String> {
+    (0..setup.topics).map(|number| format!("{THERE}{number}"))
+}
+
+fn told(error: impl ToString) -> String {
+    error.to_string()
 }
 
 fn wire(setup: &Setup, side: &str) -> String {

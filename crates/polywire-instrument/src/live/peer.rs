@@ -4,7 +4,10 @@ use std::{
     env,
     io::{self, BufRead, BufReader, Write},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -31,6 +34,21 @@ pub struct Report {
     pub arrivals: Vec<Vec<(u64, u64)>>,
 }
 
+/// What has come to all subscribers of a process.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    messages: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Traffic {
+    /// A message with so many bytes of payload has come.
+    pub fn add(&self, bytes: usize) {
+        self.messages.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
 /// How a process fares.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Vitals {
@@ -38,6 +56,10 @@ pub struct Vitals {
     pub cpu_ns: u64,
     /// The most memory so far; 0 for the sender's own process.
     pub peak_memory_bytes: u64,
+    /// Messages that came to subscribers.
+    pub messages: u64,
+    /// Their payloads, as they travelled.
+    pub bytes: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -49,6 +71,7 @@ enum Request {
 /// What receives; it ends with this.
 pub struct Receivers {
     pub arrivals: Vec<Arrivals>,
+    pub traffic: Arc<Traffic>,
     /// Whatever keeps them going.
     pub _held: Vec<Box<dyn Send>>,
 }
@@ -61,6 +84,14 @@ impl Receivers {
             "zeromq" => super::zeromq::receive(setup),
             _ => ours::receive(setup),
         }
+    }
+
+    /// `other`: this process has nothing to do with the sender's.
+    fn vitals(&self, other: bool) -> Vitals {
+        let (messages, bytes) = (&self.traffic.messages, &self.traffic.bytes);
+        let (messages, bytes) = (messages.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
+        let (cpu_ns, peak_memory_bytes) = if other { (process_time(), peak_memory()) } else { (0, 0) };
+        Vitals { cpu_ns, peak_memory_bytes, messages, bytes }
     }
 
     /// Waits until so many have come, or nothing more comes.
@@ -104,7 +135,7 @@ impl Peer {
 
     pub fn vitals(&mut self) -> Result<Vitals, String> {
         match self {
-            Peer::Here(_) => Ok(Vitals::default()),
+            Peer::Here(receivers) => Ok(receivers.vitals(false)),
             Peer::Process(other) => other.ask(&Request::Vitals),
         }
     }
@@ -172,7 +203,7 @@ pub fn serve() -> Result<(), Error> {
     for line in lines {
         match serde_json::from_str(&line).map_err(|error| wrong(error.to_string()))? {
             Request::Report(expected) => answer(&receivers.report(expected)),
-            Request::Vitals => answer(&Vitals { cpu_ns: process_time(), peak_memory_bytes: peak_memory() }),
+            Request::Vitals => answer(&receivers.vitals(true)),
         }
         .map_err(wrong)?;
     }

@@ -19,7 +19,7 @@ use polywire::{Record, Shape};
 
 use super::{
     Carrier, PATIENCE, Setup,
-    peer::{Arrivals, Peer, Receivers, note, shapes},
+    peer::{Arrivals, Peer, Receivers, Traffic, note, shapes},
 };
 use crate::{
     coding::{Coding, Reading, Writing},
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Length, sequence number, anchor.
-const HEAD: usize = 4 + 8 + 8;
+pub const HEAD: usize = 4 + 8 + 8;
 
 /// Bytes of the largest payload that is taken.
 const LARGEST: usize = 64 << 20;
@@ -283,6 +283,7 @@ pub fn receive(setup: &Setup) -> Result<Receivers, String> {
     let (writer, reader) = shapes(setup)?;
     let mut arrivals = Vec::new();
     let ended = Ended(Arc::new(AtomicBool::new(false)));
+    let traffic = Arc::<Traffic>::default();
     for _ in 0..setup.subscribers {
         let list = Arrivals::default();
         let receiver = Receiver {
@@ -291,12 +292,13 @@ pub fn receive(setup: &Setup) -> Result<Receivers, String> {
             back: Coder::new(setup, &reader, &reader)?,
             echo: setup.echo,
             list: list.clone(),
+            traffic: traffic.clone(),
             ended: ended.0.clone(),
         };
         receiver.start(&setup.engine, &setup.address).map_err(|error| error.to_string())?;
         arrivals.push(list);
     }
-    Ok(Receivers { arrivals, _held: vec![Box::new(ended)] })
+    Ok(Receivers { arrivals, traffic, _held: vec![Box::new(ended)] })
 }
 
 /// Tells the threads when the case is over.
@@ -313,6 +315,7 @@ struct Receiver {
     back: Coder,
     echo: bool,
     list: Arrivals,
+    traffic: Arc<Traffic>,
     ended: Arc<AtomicBool>,
 }
 
@@ -365,6 +368,7 @@ impl Receiver {
     /// The echo, where one is wanted. What cannot be read counts as not having come.
     fn take(&mut self, frame: &[u8]) -> Option<&[u8]> {
         let sequence = self.coder.read(frame).ok()?;
+        self.traffic.add(frame.len() - HEAD);
         if !self.echo {
             note(&self.list, sequence);
             return None;

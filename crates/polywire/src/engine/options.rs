@@ -17,20 +17,22 @@ use polywire_core::frame::Limits;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineOptions {
-    /// Bytes that may wait for each peer.
+    /// Bytes that may wait for each peer: the transmit buffer.
     pub queue_bytes: usize,
     /// What happens to a message when they are used up.
     pub overflow: Overflow,
     /// Sends small segments at once (`TCP_NODELAY`).
     pub no_delay: bool,
-    /// The socket's send buffer; the system's choice where none.
+    /// The socket's send buffer (SSB, `SO_SNDBUF`); the system's choice where none. Linux books twice as much, its own records included.
     pub send_buffer: Option<usize>,
-    /// The socket's receive buffer; the system's choice where none.
+    /// The socket's receive buffer (RSB, `SO_RCVBUF`); the system's choice where none, which on Linux grows as needed. Not less than the send buffer of the peers.
     pub receive_buffer: Option<usize>,
     /// After this many publications right behind each other, the next ones are gathered and written together.
     pub burst: u32,
     /// How long a gathered message waits at most for company, before the system's timer adds its own.
     pub gather: Duration,
+    /// Gathered bytes that are written without waiting for more: the batch.
+    pub write_bytes: usize,
     /// First pause between attempts to connect; doubles each time.
     pub reconnect_min: Duration,
     /// Longest pause between attempts to connect.
@@ -74,6 +76,7 @@ impl Default for EngineOptions {
             receive_buffer: None,
             burst: 16,
             gather: Duration::from_micros(50),
+            write_bytes: 64 << 10,
             reconnect_min: Duration::from_millis(10),
             reconnect_max: Duration::from_secs(2),
             connect_timeout: Duration::from_secs(5),

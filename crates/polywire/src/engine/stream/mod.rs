@@ -97,6 +97,7 @@ pub(super) fn open(
         stop: Stop::default(),
         threads: Threads::default(),
         pool: Mutex::default(),
+        distributed: Mutex::new(Instant::now()),
     });
     let system = |action| move |source| EngineError::System { endpoint, action, source };
     let listener = match role {
@@ -124,6 +125,8 @@ struct Shared {
     stop: Stop,
     threads: Threads,
     pool: Mutex<Vec<Vec<u8>>>,
+    /// When the last publication had been sent to all of several links.
+    distributed: Mutex<Instant>,
 }
 
 impl Port for StreamPort {
@@ -314,8 +317,12 @@ impl Shared {
         from: Option<LinkId>,
     ) -> Result<Sent, EngineError> {
         let mut sent = Sent::default();
-        for link in self.links().iter().filter(|link| Some(link.info.id) != from) {
-            let (outcome, notice) = link.outbox.send(envelope, payload)?;
+        let links = self.links();
+        // To each of several links, the time that the others took would look like a pause of the publisher, and no burst would ever be seen.
+        let began = (links.len() > 1).then(Instant::now);
+        let pause = began.map(|began| began.saturating_duration_since(*lock(&self.distributed)));
+        for link in links.iter().filter(|link| Some(link.info.id) != from) {
+            let (outcome, notice) = link.outbox.send(envelope, payload, pause)?;
             match outcome {
                 Outcome::Sent => sent.peers += 1,
                 Outcome::Dropped => sent.dropped += 1,
@@ -324,6 +331,9 @@ impl Shared {
             if let Some((topic, count)) = notice {
                 self.sink.event(Event::Dropped { link: link.info.clone(), topic: (*topic).into(), count });
             }
+        }
+        if began.is_some() {
+            *lock(&self.distributed) = Instant::now();
         }
         Ok(sent)
     }

@@ -26,8 +26,6 @@ const CALM: Duration = Duration::from_micros(2);
 const LULL: Duration = Duration::from_micros(20);
 /// So many pauses in a row end a burst.
 const LULLS: u32 = 4;
-/// Gathered bytes that are worth a write at once.
-const WRITE_BYTES: usize = 64 << 10;
 /// Bytes that the flusher writes before it lets others at the queue.
 const PUMP_BYTES: usize = 256 << 10;
 /// How long the flusher stays near after a burst.
@@ -222,12 +220,13 @@ impl Outbox {
         Some(channel)
     }
 
-    /// Sends a message of the port's channel `envelope.channel`.
+    /// Sends a message of the port's channel `envelope.channel`. `pause` is how long the publisher was away since the port's last one, where the port knows.
     #[inline]
     pub(super) fn send(
         &self,
         envelope: &Envelope<'_>,
         payload: &mut Payload<'_>,
+        pause: Option<Duration>,
     ) -> Result<(Outcome, Option<Notice>), FrameError> {
         let size = payload.bytes().len();
         let mut state = self.lock();
@@ -251,7 +250,7 @@ impl Outbox {
         if state.must_hold(envelope.channel) {
             state.hold(envelope, payload.bytes());
         } else {
-            self.dispatch(&mut state, envelope, payload)?;
+            self.dispatch(&mut state, envelope, payload, pause)?;
         }
         Ok((Outcome::Sent, notice))
     }
@@ -381,11 +380,12 @@ impl Outbox {
         state: &mut State,
         envelope: &Envelope<'_>,
         payload: &mut Payload<'_>,
+        pause: Option<Duration>,
     ) -> Result<(), FrameError> {
         let now = Instant::now();
         let (told, mark) = state.encode_header(envelope, payload.bytes().len())?;
         // Asked for each message, or the pace would take the time between two writes for a pause.
-        let at_once = state.pace.at_once(now, self.options.burst);
+        let at_once = state.pace.at_once(now, pause, self.options.burst);
         let direct = at_once && state.queue.is_empty() && !state.full;
         if direct
             && told == 0
@@ -410,7 +410,8 @@ impl Outbox {
         if state.full {
             return Ok(());
         }
-        let ripe = at_once || state.queue.len() >= WRITE_BYTES || now - state.pace.since >= self.options.gather;
+        let ripe =
+            at_once || state.queue.len() >= self.options.write_bytes || now - state.pace.since >= self.options.gather;
         if ripe {
             self.pump(state, PUMP_BYTES);
             state.pace.since = now;
@@ -548,7 +549,7 @@ impl Outbox {
             let extensions = Extensions::parse(&held.extensions).unwrap_or_default();
             let envelope = Envelope { extensions, ..held.envelope };
             // It was accepted before; what cannot be written now is the link's trouble.
-            let _ = self.dispatch(state, &envelope, &mut Payload::Bytes(&held.payload));
+            let _ = self.dispatch(state, &envelope, &mut Payload::Bytes(&held.payload), None);
         }
         self.finish_retiring(state);
     }
@@ -700,12 +701,13 @@ impl Pace {
 
     /// Whether a message that is published `now` should be written at once.
     #[inline]
-    fn at_once(&mut self, now: Instant, burst: u32) -> bool {
-        // What writing took is no pause.
-        let pause = now.saturating_duration_since(self.last_publish.max(self.last_written));
+    fn at_once(&mut self, now: Instant, pause: Option<Duration>, burst: u32) -> bool {
+        // What writing took is no pause, to other links either, which the port knows.
+        let since = |at: Instant| pause.unwrap_or_else(|| now.saturating_duration_since(at));
+        let pause = since(self.last_publish.max(self.last_written));
         self.last_publish = now;
         if !self.gathering {
-            self.streak = if now.saturating_duration_since(self.last_written) > CALM { 0 } else { self.streak + 1 };
+            self.streak = if since(self.last_written) > CALM { 0 } else { self.streak + 1 };
             self.gathering = self.streak > burst;
             return !self.gathering;
         }
@@ -747,4 +749,21 @@ fn is_full(error: &io::Error) -> bool {
 
 fn wait_timeout<'a>(condvar: &Condvar, guard: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
     condvar.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_other_links_take_is_no_pause() {
+        let start = Instant::now();
+        // Each publication comes long after this link's last one, as with many links beside it; the publisher was hardly away.
+        let gathers = |pause: Option<Duration>| {
+            let mut pace = Pace::new();
+            (1..100).any(|i| !pace.at_once(start + i * Duration::from_micros(500), pause, 16))
+        };
+        assert!(gathers(Some(Duration::from_nanos(200))));
+        assert!(!gathers(Some(Duration::from_micros(500))) && !gathers(None));
+    }
 }

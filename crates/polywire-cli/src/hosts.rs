@@ -1,0 +1,155 @@
+//! `polywire link hosts`
+
+use std::{
+    os::unix::process::CommandExt as _,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use clap::{Args, ValueEnum};
+use polywire_instrument::link::hosts::{self, ADDRESSES, Between, Event, Hosts, HostsError};
+use serde_json::json;
+
+use crate::{
+    link::{Network, show, stopped},
+    outcome::{self, Missed, Misuse, Outcome},
+    seconds::Seconds,
+    terminal::Terminal,
+};
+
+/// Makes two hosts with a link between them, and runs a command of the shell on each
+///
+/// The hosts are network namespaces of this machine, which see nothing but each other; they and all that runs on them go when this ends. Commands find the
+/// addresses in $A and $B. It ends when the command of B does, or A's if B has none, and fails if that failed.
+#[derive(Args)]
+pub struct LinkHosts {
+    /// Command on host A, at 192.0.2.1: who waits for the other
+    #[arg(short, long, value_name = "COMMAND")]
+    a: Option<String>,
+    /// Command on host B, at 192.0.2.2: who calls
+    #[arg(short, long, value_name = "COMMAND", required_unless_present = "a")]
+    b: Option<String>,
+    /// What joins them
+    #[arg(long, value_enum, default_value = "model")]
+    by: By,
+    #[command(flatten)]
+    network: Network,
+    /// Ends after so many seconds, whatever still runs
+    #[arg(long = "for", value_name = "SECONDS", default_value = "60")]
+    duration: Seconds,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// TUN interfaces, whose packets go through the emulated network
+    Model,
+    /// Virtual Ethernet with the kernel's netem, where it has that; without seed, script and capture
+    Netem,
+    /// Virtual Ethernet as fast as it goes
+    Veth,
+}
+
+impl LinkHosts {
+    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        if let Some(word) = self.network.only_for_our_model().filter(|_| self.by == By::Netem) {
+            return Err(Misuse(format!("{word} goes with --by model alone")).into());
+        }
+        if self.by == By::Veth && !self.network.is_plain() {
+            return Err(Misuse("--by veth takes no model".into()).into());
+        }
+        // What the arguments lack is told before anything is started.
+        let seed = self.network.seed();
+        let plan = self.network.plan(seed)?;
+        if let Some(mut again) = hosts::isolated()? {
+            return Err(again.exec().into());
+        }
+        let between = match self.by {
+            By::Model => Between::Tun,
+            By::Netem => Between::Netem,
+            By::Veth => Between::Veth,
+        };
+        let mut hosts = Hosts::open(between, plan)?;
+        let [a, b] = ADDRESSES;
+        match terminal.json {
+            true => terminal.value(&json!({ "a": a, "b": b, "seed": seed }))?,
+            false if self.by == By::Model => terminal.line(&format!("a {a}, b {b}, seed {seed}"))?,
+            false => terminal.line(&format!("a {a}, b {b}"))?,
+        }
+        for (host, command) in [&self.a, &self.b].into_iter().enumerate() {
+            if let Some(command) = command {
+                hosts.run(host, command)?;
+            }
+        }
+        self.watch(&hosts, terminal)
+    }
+
+    /// Shows what happens until it is to end.
+    fn watch(&self, hosts: &Hosts, terminal: &Terminal) -> outcome::Result {
+        let (start, stopped) = (Instant::now(), stopped()?);
+        let every = self.network.every.0;
+        let mut next = start + every;
+        let decisive = usize::from(self.b.is_some());
+        let mut before = hosts.stats();
+        loop {
+            let event = hosts.event(Duration::from_millis(20))?;
+            if let Some((host, event)) = &event {
+                tell(*host, event, terminal)?;
+            }
+            let ended = match event {
+                Some((host, Event::Ended(code))) if host == decisive => Some(Ok(code)),
+                _ if stopped.load(Ordering::Relaxed) => Some(Err(Outcome::Interrupted)),
+                _ if start.elapsed() >= self.duration.0 => Some(Err(Outcome::Missed)),
+                _ => None,
+            };
+            let due = Instant::now() >= next && !every.is_zero();
+            if ended.is_some() || due {
+                let now = hosts.stats();
+                if let Some(now) = now.as_ref().filter(|_| now != before || ended.is_some()) {
+                    show(start.elapsed(), now, terminal)?;
+                }
+                (before, next) = (now, Instant::now() + every);
+            }
+            match ended {
+                None => {}
+                Some(Ok(Some(0))) => return Ok(Outcome::Fine),
+                Some(Ok(code)) => return Err(Missed(failed(decisive, code)).into()),
+                Some(Err(Outcome::Missed)) => {
+                    let seconds = self.duration.0.as_secs_f64();
+                    return Err(Missed(format!("{} still runs after {seconds} s", name(decisive))).into());
+                }
+                Some(Err(outcome)) => return Ok(outcome),
+            }
+        }
+    }
+}
+
+fn name(host: usize) -> &'static str {
+    if host == 0 { "a" } else { "b" }
+}
+
+fn failed(host: usize, code: Option<i32>) -> String {
+    let how = code.map_or("was killed".to_owned(), |code| format!("ended with exit code {code}"));
+    format!("the command of {} {how}", name(host))
+}
+
+fn tell(host: usize, event: &Event, terminal: &Terminal) -> anyhow::Result<()> {
+    let name = name(host);
+    match (event, terminal.json) {
+        (Event::Line(line), true) => terminal.value(&json!({ "host": name, "line": line })),
+        (Event::ErrorLine(line), true) => terminal.value(&json!({ "host": name, "error": line })),
+        (Event::Ended(code), true) => terminal.value(&json!({ "host": name, "exit_code": code })),
+        (Event::Line(line) | Event::ErrorLine(line), false) => Ok(terminal.line(&format!("{name}  {line}"))?),
+        _ => Ok(()),
+    }
+}
+
+/// One of the hosts
+#[derive(Args)]
+pub struct LinkHost {}
+
+impl LinkHost {
+    pub fn run(self) -> outcome::Result {
+        hosts::serve().map_err(HostsError::from)?;
+        Ok(Outcome::Fine)
+    }
+}
