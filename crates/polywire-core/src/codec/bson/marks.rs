@@ -18,6 +18,7 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     skip,
     refuse_duplicates: true,
     ending: None,
+    leads_alone: false,
 };
 
 /// The member of a union's case among what else its document holds, which [`DOCUMENT`] opened.
@@ -29,6 +30,7 @@ pub(super) static CASE: MemberDialect = MemberDialect {
     skip,
     refuse_duplicates: true,
     ending: None,
+    leads_alone: false,
 };
 
 /// A document of elements whose names are indices.
@@ -46,6 +48,7 @@ pub(super) static DOCUMENT: RegionDialect = RegionDialect {
     get_end: end_region,
     put_begin,
     put_end,
+    form: None,
 };
 
 /// The discriminator of the union whose document comes next: the labels are those whose case's member says it.

@@ -123,6 +123,7 @@ const fn region(put_end: extern "C" fn(&mut Output<'_>, u64, &mut Cursor) -> Sta
         get_end: get_nothing,
         put_begin: note_start,
         put_end,
+        form: None,
     }
 }
 

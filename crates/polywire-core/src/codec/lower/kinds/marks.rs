@@ -25,6 +25,7 @@ impl<F: Format> Marks<F> {
         skip: skip_member::<F>,
         refuse_duplicates: true,
         ending: Some(Ending::Counted),
+        leads_alone: false,
     };
     pub const SEQUENCE: &'static SequenceDialect =
         &SequenceDialect { name: "elements", begin: begin_array::<F>, next: next_item::<F> };
@@ -39,6 +40,7 @@ impl<F: Format> Marks<F> {
         get_end: get_nothing,
         put_begin: put_counted::<F>,
         put_end: put_count::<F>,
+        form: None,
     };
     /// One more member is present.
     pub const PRESENT: &'static ActionKernel = &ActionKernel { name: "present", get: get_no_action, put: count_member };
@@ -50,6 +52,7 @@ impl<F: Format> Marks<F> {
         get_end: get_nothing,
         put_begin: put_start,
         put_end: put_sorted::<F>,
+        form: None,
     };
     /// An array of as many values as the argument says.
     pub const ROW: &'static RegionDialect = &RegionDialect {
@@ -59,6 +62,7 @@ impl<F: Format> Marks<F> {
         get_end: end_row::<F>,
         put_begin: put_nothing,
         put_end: put_nothing,
+        form: None,
     };
     /// A union; its body may leave it unread.
     pub const UNION: &'static RegionDialect = &RegionDialect {
@@ -68,6 +72,7 @@ impl<F: Format> Marks<F> {
         get_end: end_union::<F>,
         put_begin: put_nothing,
         put_end: put_nothing,
+        form: None,
     };
     /// A union that is an array of its discriminator and its value, or null.
     pub const PAIR: &'static RegionDialect =
@@ -76,11 +81,18 @@ impl<F: Format> Marks<F> {
     pub const SELECTOR: &'static SymbolKernel =
         &SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector::<F>, put: put_no_symbol };
     /// The discriminator that comes next. It stays where it is.
-    pub const LABEL: &'static ScalarKernel =
-        &ScalarKernel { name: "label", scalar: Scalar::I64, get: label::<F>, put: put_no_scalar, wide: None };
+    pub const LABEL: &'static ScalarKernel = &ScalarKernel {
+        name: "label",
+        scalar: Scalar::I64,
+        get: label::<F>,
+        put: put_no_scalar,
+        wide: None,
+        form: None,
+    };
     pub const QUAD: &'static ScalarKernel = &ScalarKernel {
         scalar: Scalar::F128,
         wide: Some(WideKernel { get: quad::<F>, put: put_no_wide }),
+        form: None,
         ..*Self::LABEL
     };
     /// Is it null? Then it is passed.
