@@ -331,13 +331,16 @@ impl Executable {
         limits: &Limits,
     ) -> Result<usize, CodecError> {
         // What a state or an adapter is needed for is not in the message as it is in memory.
-        if self.0.program.bank.is_some() || self.0.adapter.is_some() {
+        if self.0.program.bank.is_some() || self.0.adapter.is_some_and(|adapter| adapter.only_after.is_none()) {
             // SAFETY: as the caller promises.
             return unsafe { self.decode(message, value, limits) };
         }
         assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
         // SAFETY: as the caller promises.
-        unsafe { self.decode_input(&mut Input::of_shared(message, limits), value) }
+        unsafe {
+            let decoded = self.decode_input(&mut Input::of_shared(message, limits), value);
+            self.or_adapted(decoded, message, value, limits)
+        }
     }
 
     /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing it does not need.
@@ -425,9 +428,33 @@ impl Executable {
                 return self.alone(|state| self.decode_with(state, false, bytes, value, limits));
             }
             match self.0.adapter {
-                Some(adapter) => self.decode_events(adapter, bytes, value, limits),
-                None => self.decode_input(&mut Input::new(bytes, limits), value),
+                Some(adapter) if adapter.only_after.is_none() => self.decode_events(adapter, bytes, value, limits),
+                _ => {
+                    let decoded = self.decode_input(&mut Input::new(bytes, limits), value);
+                    self.or_adapted(decoded, bytes, value, limits)
+                }
             }
+        }
+    }
+
+    /// Decodes once more what was refused for the reason that the adapter is there for.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    #[inline]
+    unsafe fn or_adapted(
+        &self,
+        decoded: Result<usize, CodecError>,
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+    ) -> Result<usize, CodecError> {
+        match (&decoded, self.0.adapter) {
+            (Err(error), Some(adapter)) if adapter.only_after == Some(error.kind) => {
+                // SAFETY: as the caller promises.
+                unsafe { self.decode_events(adapter, bytes, value, limits) }
+            }
+            _ => decoded,
         }
     }
 
@@ -447,7 +474,7 @@ impl Executable {
             let mut input = Input::new(bytes, limits);
             let status = match bytes.len() > limits.message_bytes {
                 true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
-                false => (adapter.run)(&mut input, events),
+                false => (adapter.run)(&self.0.program, &mut input, events),
             };
             if status == Status::Failed {
                 return Err(CodecError::new(input.fault(), &self.0.program));
