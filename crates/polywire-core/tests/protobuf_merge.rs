@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use polywire_core::{
     codec::{self, Decoder, Options},
-    layout::Message,
+    layout::{Message, MessageField},
     program::FaultKind,
     schema::arbitrary::Random,
 };

@@ -428,8 +428,9 @@ impl Executable {
                 return self.alone(|state| self.decode_with(state, false, bytes, value, limits));
             }
             match self.0.adapter {
+                None => self.decode_input(&mut Input::new(bytes, limits), value),
                 Some(adapter) if adapter.only_after.is_none() => self.decode_events(adapter, bytes, value, limits),
-                _ => {
+                Some(_) => {
                     let decoded = self.decode_input(&mut Input::new(bytes, limits), value);
                     self.or_adapted(decoded, bytes, value, limits)
                 }

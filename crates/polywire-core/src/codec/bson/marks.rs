@@ -6,7 +6,7 @@ use super::{
 };
 use crate::program::{
     Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect, Status, SymbolKernel,
-    SymbolTable, TestKernel,
+    SymbolTable, TestKernel, kernels::scan::starts_with,
 };
 
 /// A document of members.
@@ -147,15 +147,6 @@ fn next_name(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) -> Statu
         return Status::Ok;
     }
     search_name(input, table, arm)
-}
-
-/// What `starts_with` of slices does, without a call for a few bytes.
-#[inline(always)]
-fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
-    let Some(head) = bytes.get(..prefix.len()) else { return false };
-    let (words, prefixes) = (head.as_chunks::<8>(), prefix.as_chunks::<8>());
-    words.0.iter().zip(prefixes.0).all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
-        && words.1.iter().zip(prefixes.1).all(|(a, b)| a == b)
 }
 
 fn search_name(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) -> Status {

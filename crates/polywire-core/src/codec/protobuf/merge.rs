@@ -5,7 +5,6 @@
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
-    vec,
     vec::Vec,
 };
 use core::ops::Range;
@@ -30,8 +29,8 @@ const LENGTH_BYTES: usize = 5;
 
 fn run(program: &Program, input: &mut Input<'_>, events: &mut Events) -> Status {
     events.write(input, |input, output, notes, _| {
-        let whole = vec![0..input.end()];
-        done(Merge { program, input, output, notes }.message(&program.root, &whole))
+        let whole = 0..input.end();
+        done(Merge { program, input, output, notes }.message(&program.root, core::slice::from_ref(&whole)))
     })
 }
 

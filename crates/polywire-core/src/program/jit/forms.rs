@@ -83,9 +83,9 @@ impl<'e> Emit<'e, '_> {
         let (word, last) = self.spread(value, bits);
         let here = self.here();
         let (word, scalar) = match bits {
-            ..=7 => (word, Scalar::U8),
-            ..=14 => (self.reorder(word, Scalar::U16, Order::Little), Scalar::U16),
-            ..=28 => (self.reorder(word, Scalar::U32, Order::Little), Scalar::U32),
+            0..=7 => (word, Scalar::U8),
+            8..=14 => (self.reorder(word, Scalar::U16, Order::Little), Scalar::U16),
+            15..=28 => (self.reorder(word, Scalar::U32, Order::Little), Scalar::U32),
             _ => (self.reorder(word, Scalar::U64, Order::Little), Scalar::U64),
         };
         self.store_scalar(scalar, word, here, head_len as i32);

@@ -9,6 +9,7 @@ use crate::{
     program::{
         ActionKernel, Cursor, Ending, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect,
         ScalarKernel, SequenceDialect, Status, SymbolKernel, SymbolTable, TestKernel, kernel::WideKernel,
+        kernels::scan::starts_with,
     },
 };
 
@@ -169,15 +170,6 @@ extern "C" fn next_member<F: Format>(
         return Status::Ok;
     }
     search::<F>(input, table, arm)
-}
-
-/// What `starts_with` of slices does, without a call for a few bytes.
-#[inline(always)]
-fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
-    let Some(head) = bytes.get(..prefix.len()) else { return false };
-    let (words, prefixes) = (head.as_chunks::<8>(), prefix.as_chunks::<8>());
-    words.0.iter().zip(prefixes.0).all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
-        && words.1.iter().zip(prefixes.1).all(|(a, b)| a == b)
 }
 
 /// Keys in the table are as we write them, but there are other ways to write one.
