@@ -1,13 +1,13 @@
 //! Floating-point numbers as decimals: only where both ways are exact to the bit.
 
 /// Powers of ten that a double holds exactly.
-const POWERS: [f64; 23] = [
+pub(super) static POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
     1e21, 1e22,
 ];
 
 /// Integers up to which a double holds each.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+pub(super) const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Most decimal places that are tried.
 const PLACES: usize = 15;
@@ -20,6 +20,14 @@ pub(crate) fn decompose(bits: u64, single: bool, hint: Option<i64>) -> Option<(i
     let hinted = hint.and_then(places).and_then(|places| at(value, bits, single, places));
     // Few numbers have a decimal at all if the hint has none and the most places have none.
     hinted.or_else(|| (0..=PLACES).find_map(|places| at(value, bits, single, places)))
+}
+
+/// The mantissa of a double with this exponent, if they are exactly the double.
+#[cfg(feature = "jit")]
+#[inline]
+pub(super) fn mantissa(bits: u64, exponent: i64) -> Option<i64> {
+    let places = usize::try_from(exponent.checked_neg()?).ok().filter(|places| *places < POWERS.len())?;
+    at(f64::from_bits(bits), bits, false, places).map(|(_, mantissa)| mantissa)
 }
 
 /// The decimal with so many places.

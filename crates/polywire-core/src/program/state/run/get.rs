@@ -3,21 +3,19 @@
 use alloc::string::String;
 
 use super::{
-    super::{Field, Input, Status, float, get},
-    Chunk, Lane, LaneKind, REVERSED, Run, Step, WIDTH,
-    put::{keep, known, same},
+    super::{Input, Operator, Status, float, get},
+    Lane, LaneKind, REVERSED, Run, Step, WIDTH,
+    chunk::{Chunk, Text},
+    put::{keep, known, known_text, load, overflown, same},
     wide::{Plain, Wide},
 };
-use crate::{
-    layout::Scalar,
-    program::{
-        FaultKind,
-        interp::{convert, fields::set_pending, from_word},
-        io::SHORT_TEXT,
-    },
+use crate::program::{
+    FaultKind,
+    interp::{convert, fields::set_pending, from_word},
+    io::SHORT_TEXT,
 };
 
-/// Reads the fields of a run: values into the lanes, strings into the frame.
+/// Reads the fields of a run into the frame by way of the lanes; where the machine does not gather, numbers into the lanes alone.
 pub(crate) type GetRun = unsafe extern "C" fn(*mut Input<'_>, *const Run, *mut u64, *mut u8) -> Status;
 
 /// As [`GetRun`] for every machine.
@@ -58,52 +56,76 @@ pub(crate) unsafe extern "C" fn avx512(
 }
 
 /// # Safety
-/// `lanes` are the run's; the run was made for the members of the frame, whose values live and are nobody else's.
+/// The run was made for the members of the frame, whose values live and are nobody else's. There are as many lanes as the run has.
 #[inline(always)]
 unsafe fn all<W: Wide>(input: &mut Input<'_>, run: &Run, lanes: *mut u64, frame: *mut u8) -> Status {
-    for (number, chunk) in run.chunks.iter().enumerate() {
-        let of_chunk = &run.lanes[WIDTH * number..][..WIDTH];
-        let before = (input.pos, input.state().map);
-        // SAFETY: as the caller promises.
-        unsafe {
-            let lanes = lanes.add(WIDTH * number);
-            if !quickly::<W>(input, chunk, of_chunk, lanes, frame) {
-                (input.pos, input.state().map) = before;
-                input.fault = None;
-                if slowly(input, of_chunk, lanes, frame) == Status::Failed {
-                    return Status::Failed;
+    // SAFETY: as the caller promises.
+    unsafe {
+        let usual = run.constants_cost <= input.memory_left && constants::<W>(input, run, frame);
+        let mut words = lanes;
+        for chunk in &run.chunks {
+            let before = (input.pos, input.state().map);
+            let quick = if usual { quickly::<W>(input, chunk, words, frame) } else { None };
+            let status = match quick {
+                Some(status) => status,
+                None => {
+                    (input.pos, input.state().map) = before;
+                    input.fault = None;
+                    slowly(input, chunk, words, frame)
                 }
+            };
+            if status == Status::Failed {
+                return Status::Failed;
             }
+            words = words.add(WIDTH);
+        }
+        // All at once, and behind the last look at a string: what was just written beside it would be waited for.
+        words = lanes;
+        for chunk in &run.chunks {
+            W::scatter(chunk, frame, words);
+            words = words.add(WIDTH);
         }
     }
     Status::Ok
 }
 
-/// Eight fields at once. False if they have to be looked at one by one; no previous integer has changed then, and a string only to what it
+/// Sets constant strings, which memory suffices for; false if it may not be had.
+///
+/// # Safety
+/// As [`all`].
+#[inline(always)]
+unsafe fn constants<W: Wide>(input: &mut Input<'_>, run: &Run, frame: *mut u8) -> bool {
+    for text in &run.constants {
+        // SAFETY: as the caller promises.
+        if !unsafe { left_out::<W>(input, text, frame) } {
+            return false;
+        }
+    }
+    true
+}
+
+/// Eight fields at once. None if they have to be looked at one by one; no previous integer has changed then, and a string only to what it
 /// will be changed to.
 ///
 /// # Safety
 /// As [`all`].
 #[inline(always)]
-unsafe fn quickly<W: Wide>(
-    input: &mut Input<'_>,
-    chunk: &Chunk,
-    fields: &[Lane],
-    lanes: *mut u64,
-    frame: *mut u8,
-) -> bool {
+unsafe fn quickly<W: Wide>(input: &mut Input<'_>, chunk: &Chunk, lanes: *mut u64, frame: *mut u8) -> Option<Status> {
     // SAFETY: as the caller promises.
     unsafe {
-        let Some(known) = known::<W>(input.state(), chunk) else { return false };
+        let known = known::<W>(input.state(), chunk)?;
         let present = chunk.always | W::deposit(bits(input, chunk.bits.count_ones()).into(), chunk.bits.into()) as u8;
         if present & chunk.escapes != 0 {
-            return false;
+            return None;
         }
-        if chunk.texts != 0 && !affordable(input, chunk, fields, present, frame) {
-            return false;
+        if !chunk.texts.is_empty() && !affordable(input, chunk, present, frame) {
+            return None;
         }
-        let Some(entities) = entities::<W>(input, chunk, fields, present, frame) else { return false };
-        let (mut entity, mut wrong) = (entities, 0);
+        let mut entity = match present & chunk.strings {
+            0 => some_entities::<W>(input, present, chunk.signed)?,
+            _ => W::get_among_texts(input, chunk, present, frame)?,
+        };
+        let mut wrong = 0;
         if chunk.nullable != 0 {
             let there = chunk.nullable & present;
             wrong |= !W::differ(entity, W::splat(0)) & there;
@@ -111,45 +133,29 @@ unsafe fn quickly<W: Wide>(
             entity = W::select(down, W::sub(entity, W::splat(1)), entity);
         }
         let sum = W::add(entity, W::select(chunk.delta, known, W::splat(0)));
-        let absent = W::select(chunk.fixed, table::<W>(&chunk.initial), W::add(known, table::<W>(&chunk.step)));
+        let absent = W::select(chunk.fixed, load::<W>(&chunk.initial), W::add_one(known, chunk.increment));
         let value = W::select(present, sum, absent);
         if chunk.checked != 0 {
-            wrong |= W::greater(W::sub(value, table::<W>(&chunk.least)), table::<W>(&chunk.span)) & chunk.checked;
+            wrong |= W::greater(W::sub(value, load::<W>(&chunk.least)), load::<W>(&chunk.span)) & chunk.checked;
         }
         if chunk.wide != 0 {
-            wrong |= W::negative(W::xor(value, known)) & chunk.wide;
+            wrong |= overflown::<W>(value, known, entity, chunk.natural) & chunk.wide;
         }
         if chunk.increment != 0 {
-            wrong |= !W::differ(known, table::<W>(&chunk.largest)) & chunk.increment & !present;
+            wrong |= !W::differ(known, load::<W>(&chunk.largest)) & chunk.increment & !present;
         }
         if wrong != 0 {
-            return false;
+            return None;
         }
-        keep::<W>(input.state(), chunk, value);
-        W::store(lanes, 0xFF, value);
-        left_out_texts(input, chunk, fields, chunk.texts & !chunk.inline & !present, frame);
-        mark(lanes, chunk.inline & present);
-        numbers(chunk, fields, lanes);
-    }
-    true
-}
-
-#[inline(always)]
-unsafe fn table<W: Wide>(table: &[u64; WIDTH]) -> W::Words {
-    // SAFETY: there are eight.
-    unsafe { W::load(table.as_ptr()) }
-}
-
-/// Says of strings that they are set.
-///
-/// # Safety
-/// There are eight lanes.
-#[inline(always)]
-unsafe fn mark(lanes: *mut u64, mut mask: u8) {
-    while mask != 0 {
-        // SAFETY: as the caller promises.
-        unsafe { *lanes.add(mask.trailing_zeros() as usize) = 1 };
-        mask &= mask - 1;
+        keep::<W>(input.state(), chunk, value, known);
+        let members = if chunk.floats == 0 { value } else { numbers::<W>(chunk, value) };
+        W::store(lanes, 0xFF, members);
+        for text in &chunk.texts {
+            if present >> text.lane & 1 == 0 && !left_out::<W>(input, text, frame) {
+                return Some(Status::Failed);
+            }
+        }
+        Some(Status::Ok)
     }
 }
 
@@ -165,35 +171,40 @@ fn bits(input: &mut Input<'_>, count: u32) -> u8 {
         input.state().map.word = word << count;
         return REVERSED[(word >> 56) as usize] & ((1u32 << count) - 1) as u8;
     }
-    (0..count).fold(0, |bits, at| bits | u8::from(input.take_bit()) << at)
+    rest_of_bits(input, count)
 }
 
-/// The entities of the integers that are there; strings that are there are read on the way. None if one is of more than eight bytes,
-/// longer than it needs to be, or not there as a whole.
+/// The same where a word ends.
+#[inline(never)]
+fn rest_of_bits(input: &mut Input<'_>, count: u32) -> u8 {
+    let word = input.state().map.word;
+    let left = 63 - word.trailing_zeros().min(63);
+    let first = REVERSED[(word >> 56) as usize] & ((1u32 << left) - 1) as u8;
+    let word = input.refill_map();
+    input.state().map.word = word << (count - left);
+    first | (u32::from(REVERSED[(word >> 56) as usize]) << left & ((1u32 << count) - 1)) as u8
+}
+
+/// The entities of integers, among strings that are there, which are read on the way. None as for [`some_entities`].
 ///
 /// # Safety
 /// As [`all`].
 #[inline(always)]
-unsafe fn entities<W: Wide>(
+pub(super) unsafe fn among_texts<W: Wide>(
     input: &mut Input<'_>,
     chunk: &Chunk,
-    fields: &[Lane],
     present: u8,
     frame: *mut u8,
 ) -> Option<W::Words> {
     // SAFETY: as the caller promises.
     unsafe {
-        let mut texts = present & chunk.texts;
-        if texts == 0 {
-            return some_entities::<W>(input, present, chunk.signed);
-        }
-        let (mut rest, mut all) = (present, W::splat(0));
+        let (mut texts, mut rest, mut all) = (present & chunk.strings, present, W::splat(0));
         while texts != 0 {
             let at = texts.trailing_zeros();
             let before = rest & ((1u32 << at) - 1) as u8;
             all = W::select(before, some_entities::<W>(input, before, chunk.signed)?, all);
             (rest, texts) = (rest & !((2u32 << at) - 1) as u8, texts & (texts - 1));
-            if text(input, &fields[at as usize], frame) == Status::Failed {
+            if text(input, chunk, at as u8, frame) == Status::Failed {
                 return None;
             }
         }
@@ -201,7 +212,7 @@ unsafe fn entities<W: Wide>(
     }
 }
 
-/// The entities of these lanes, which come one after the other.
+/// The entities of these lanes, which come one after the other. None if one is longer than it needs to be, or not there as a whole.
 ///
 /// # Safety
 /// The machine has the instructions.
@@ -259,7 +270,7 @@ fn entity<W: Wide>(rest: &[u8], signed: bool) -> Option<(u64, usize)> {
     };
     let stops = word & 0x8080_8080_8080_8080;
     if stops == 0 || rest.is_empty() {
-        return None;
+        return longest(rest, signed);
     }
     let len = stops.leading_zeros() / 8 + 1;
     // SAFETY: whoever calls has chosen the instructions.
@@ -273,12 +284,29 @@ fn entity<W: Wide>(rest: &[u8], signed: bool) -> Option<(u64, usize)> {
     (!redundant).then_some((((groups << unused) as i64 >> unused) as u64, len as usize))
 }
 
+/// An entity of nine or ten bytes.
+#[cold]
+fn longest(rest: &[u8], signed: bool) -> Option<(u64, usize)> {
+    let len = 1 + rest.iter().take(10).position(|byte| byte & 0x80 != 0)?;
+    let bytes = &rest[..len];
+    let [first, second] = *bytes.first_chunk()?;
+    let negative = signed && first & 0x40 != 0;
+    let filler = if negative { 0x7F } else { 0 };
+    if len < 9 || first == filler && (!signed || (second & 0x40 != 0) == negative) {
+        return None;
+    }
+    let start = if negative { -1i128 } else { 0 };
+    let value = bytes.iter().fold(start, |value, byte| value << 7 | i128::from(byte & 0x7F));
+    let word = if signed { i64::try_from(value).ok()? as u64 } else { u64::try_from(value).ok()? };
+    Some((word, len))
+}
+
 /// # Safety
-/// The lane is a string's, and the frame is the one it was made for.
+/// A string that nobody else refers to is at the offset from the frame.
 #[inline(always)]
-unsafe fn string<'v>(lane: &Lane, frame: *mut u8) -> &'v mut String {
+unsafe fn string<'v>(offset: u32, frame: *mut u8) -> &'v mut String {
     // SAFETY: the verifier has seen that there is a string; those that are parts of messages are none of a run's.
-    unsafe { &mut *frame.add(lane.offset as usize).cast::<String>() }
+    unsafe { &mut *frame.add(offset as usize).cast::<String>() }
 }
 
 /// True if all strings fit what memory is left, so that none of them is refused.
@@ -286,132 +314,120 @@ unsafe fn string<'v>(lane: &Lane, frame: *mut u8) -> &'v mut String {
 /// # Safety
 /// As [`all`].
 #[inline(always)]
-unsafe fn affordable(input: &mut Input<'_>, chunk: &Chunk, fields: &[Lane], present: u8, frame: *mut u8) -> bool {
-    let others = (chunk.texts & (present | !(chunk.fixed_text | chunk.inline))).count_ones() as usize;
+unsafe fn affordable(input: &mut Input<'_>, chunk: &Chunk, present: u8, frame: *mut u8) -> bool {
+    let others = (chunk.strings & (present | !chunk.fixed_strings)).count_ones() as usize;
     let most = chunk.fixed_cost + others * (input.remaining() + 2 * input.state().text_bytes + SHORT_TEXT);
     if most <= input.memory_left {
         return true;
     }
     // SAFETY: as the caller promises.
-    unsafe { affordable_exactly(input, chunk, fields, present, frame) }
+    unsafe { affordable_exactly(input, chunk, present, frame) }
 }
 
 /// # Safety
 /// As [`all`].
 #[cold]
 #[inline(never)]
-unsafe fn affordable_exactly(
-    input: &mut Input<'_>,
-    chunk: &Chunk,
-    fields: &[Lane],
-    present: u8,
-    frame: *mut u8,
-) -> bool {
+unsafe fn affordable_exactly(input: &mut Input<'_>, chunk: &Chunk, present: u8, frame: *mut u8) -> bool {
     let mut cost = 0usize;
-    let mut rest = chunk.texts;
-    while rest != 0 {
-        let at = rest.trailing_zeros() as usize;
-        rest &= rest - 1;
-        let lane = &fields[at];
-        let Some(field) = &lane.field else { continue };
+    for text in &chunk.texts {
         // SAFETY: as the caller promises.
-        let capacity = unsafe { string(lane, frame) }.capacity();
-        let (len, spelled) = if present >> at & 1 != 0 {
+        let capacity = unsafe { string(text.offset, frame) }.capacity();
+        let (len, spelled) = if present >> text.lane & 1 != 0 {
             (input.remaining(), 0)
-        } else if (chunk.fixed_text | chunk.inline) >> at & 1 != 0 {
-            (field.initial_bytes().map_or(0, <[u8]>::len), 0)
         } else {
-            let len = input.state().text(field.text).len();
-            (len, len)
+            let len = known_text(input.state(), text).len();
+            (len, if text.field.operator == Operator::Copy { len } else { 0 })
         };
         cost += spelled + if capacity < len.max(SHORT_TEXT) { len.max(SHORT_TEXT) } else { 0 };
     }
     cost <= input.memory_left
 }
 
-/// Sets strings that are not in the message; memory suffices.
+/// Sets a string that is not in the message; false if memory may not be had.
 ///
 /// # Safety
 /// As [`all`].
 #[inline(always)]
-unsafe fn left_out_texts(input: &mut Input<'_>, chunk: &Chunk, fields: &[Lane], mut mask: u8, frame: *mut u8) {
-    while mask != 0 {
-        let at = mask.trailing_zeros() as usize;
-        mask &= mask - 1;
-        let lane = &fields[at];
-        let Some(field) = &lane.field else { continue };
-        // SAFETY: as the caller promises.
-        let string = unsafe { string(lane, frame) };
-        if chunk.fixed_text >> at & 1 != 0 {
-            let text = field.initial_bytes().unwrap_or_default();
-            if !(same(string.as_bytes(), text) && string.capacity() >= SHORT_TEXT) {
-                set(input, string, text);
-            }
-        } else {
-            let len = input.state().text(field.text).len();
-            input.memory_left -= len;
-            if !(same(string.as_bytes(), input.state().text(field.text)) && string.capacity() >= SHORT_TEXT) {
-                let state = input.state();
-                state.pending.clear();
-                let mut pending = core::mem::take(&mut state.pending);
-                pending.extend_from_slice(state.text(field.text));
-                set(input, string, &pending);
-                input.state().pending = pending;
-            }
-        }
-    }
-}
-
-/// Sets a string to its field's initial value, for machine code.
-///
-/// # Safety
-/// Machine code gives its context, a field that lives as long as itself, and a string of the value that it decodes to.
-pub(crate) unsafe extern "C" fn set_initial(input: *mut Input<'_>, field: *const Field, string: *mut String) {
+unsafe fn left_out<W: Wide>(input: &mut Input<'_>, text: &Text, frame: *mut u8) -> bool {
     // SAFETY: as the caller promises.
-    unsafe { set(&mut *input, &mut *string, (*field).initial_bytes().unwrap_or_default()) }
+    let string = unsafe { string(text.offset, frame) };
+    let other = match &text.short {
+        // SAFETY: the bytes are there.
+        Some(short) => unsafe { W::other(string.as_bytes(), short) },
+        None => {
+            let known = known_text(input.state(), text);
+            let (len, other) = (known.len(), !same(known, string.as_bytes()));
+            if text.field.operator == Operator::Copy {
+                input.memory_left -= len;
+            }
+            other
+        }
+    };
+    !(other | (string.capacity() < SHORT_TEXT)) || set(input, string, text) == Status::Ok
 }
 
 #[cold]
 #[inline(never)]
-fn set(input: &mut Input<'_>, string: &mut String, text: &[u8]) {
+fn set(input: &mut Input<'_>, string: &mut String, text: &Text) -> Status {
+    let mut bytes = core::mem::take(&mut input.state().pending);
+    bytes.clear();
+    bytes.extend_from_slice(known_text(input.state(), text));
     // It was a valid string when it came into the state, or into the template.
-    let _ = match core::str::from_utf8(text) {
+    let status = match core::str::from_utf8(&bytes) {
         Ok(text) => input.set_text(string, text),
-        Err(_) => input.set_text(string, &String::from_utf8_lossy(text)),
+        Err(_) => input.set_text(string, &String::from_utf8_lossy(&bytes)),
     };
+    input.state().pending = bytes;
+    if status == Status::Failed {
+        input.blame(text.path);
+    }
+    status
 }
 
-/// Reads a string whose bit was set.
+/// Reads the string of a lane, whose bit was set.
 ///
 /// # Safety
-/// As [`string`].
+/// As [`all`].
 #[cold]
 #[inline(never)]
-unsafe fn text(input: &mut Input<'_>, lane: &Lane, frame: *mut u8) -> Status {
-    let Some(field) = &lane.field else { return Status::Ok };
-    if get::get_text(input, field) == Status::Failed {
+unsafe fn text(input: &mut Input<'_>, chunk: &Chunk, lane: u8, frame: *mut u8) -> Status {
+    let Some(text) = chunk.texts.iter().find(|text| text.lane == lane) else { return Status::Ok };
+    if get::get_text(input, &text.field) == Status::Failed {
         return Status::Failed;
     }
     // SAFETY: as the caller promises.
-    set_pending(input, unsafe { string(lane, frame) })
+    set_pending(input, unsafe { string(text.offset, frame) })
 }
 
 /// Puts numbers together from exponents and mantissas.
 ///
 /// # Safety
-/// There are eight lanes.
+/// The machine has the instructions.
 #[inline(always)]
-unsafe fn numbers(chunk: &Chunk, fields: &[Lane], lanes: *mut u64) {
+unsafe fn numbers<W: Wide>(chunk: &Chunk, words: W::Words) -> W::Words {
+    // SAFETY: as the caller promises; there are eight.
+    unsafe {
+        let (doubles, known) = W::doubles(W::down(words), words, chunk.floats & !chunk.singles);
+        if known == chunk.floats {
+            return W::select(chunk.floats, doubles, words);
+        }
+        let words = other_numbers(chunk, W::each(words));
+        W::load(words.as_ptr())
+    }
+}
+
+/// The same of any.
+#[cold]
+fn other_numbers(chunk: &Chunk, mut words: [u64; WIDTH]) -> [u64; WIDTH] {
     let mut rest = chunk.floats;
     while rest != 0 {
         let at = rest.trailing_zeros() as usize;
         rest &= rest - 1;
-        // SAFETY: as the caller promises; a number's parts are in one chunk.
-        unsafe {
-            let (exponent, mantissa) = (*lanes.add(at) as i64, *lanes.add((at + 1) % WIDTH) as i64);
-            *lanes.add(at) = float::compose(exponent, mantissa, fields[at].memory == Scalar::F32);
-        }
+        let (exponent, mantissa) = (words[at] as i64, words[(at + 1) % WIDTH] as i64);
+        words[at] = float::compose(exponent, mantissa, chunk.singles >> at & 1 != 0);
     }
+    words
 }
 
 /// Fields one by one.
@@ -420,40 +436,42 @@ unsafe fn numbers(chunk: &Chunk, fields: &[Lane], lanes: *mut u64) {
 /// As [`all`].
 #[cold]
 #[inline(never)]
-unsafe fn slowly(input: &mut Input<'_>, fields: &[Lane], lanes: *mut u64, frame: *mut u8) -> Status {
-    for (at, lane) in fields.iter().enumerate() {
+unsafe fn slowly(input: &mut Input<'_>, chunk: &Chunk, lanes: *mut u64, frame: *mut u8) -> Status {
+    let mut words = [0; WIDTH];
+    for member in &chunk.members {
         // SAFETY: as the caller promises.
-        match unsafe { one(input, lane, frame) } {
-            // SAFETY: as the caller promises.
-            Ok(word) => unsafe { *lanes.add(at) = word },
+        match unsafe { one(input, member, frame) } {
+            Ok(word) if member.is_number() => words[usize::from(member.at)] = word,
+            Ok(_) => {}
             Err(_) => {
-                input.blame(lane.path);
+                input.blame(member.path);
                 return Status::Failed;
             }
         }
     }
+    // SAFETY: as the caller promises.
+    unsafe { lanes.cast::<[u64; WIDTH]>().write(words) };
     Status::Ok
 }
 
 /// # Safety
 /// As [`all`].
-unsafe fn one(input: &mut Input<'_>, lane: &Lane, frame: *mut u8) -> Result<u64, Status> {
-    let Some(field) = &lane.field else { return Ok(0) };
-    match lane.kind {
-        LaneKind::Idle | LaneKind::Part => Ok(0),
+unsafe fn one(input: &mut Input<'_>, member: &Lane, frame: *mut u8) -> Result<u64, Status> {
+    let field = &member.field;
+    match member.kind {
         LaneKind::Float => get::get_int(input, field),
         LaneKind::Text => {
             let got = match crate::program::interp::fields::get_pending(input, field) {
                 // SAFETY: as the caller promises.
-                Status::Ok => set_pending(input, unsafe { string(lane, frame) }),
+                Status::Ok => set_pending(input, unsafe { string(member.offset, frame) }),
                 failed => failed,
             };
-            if got == Status::Ok { Ok(1) } else { Err(got) }
+            if got == Status::Ok { Ok(0) } else { Err(got) }
         }
         LaneKind::Int => {
             let word = get::get_int(input, field)?;
             let (mut value, mut scalar) = (from_word(word, field.scalar()), field.scalar());
-            for step in &lane.steps {
+            for step in &member.steps {
                 match *step {
                     Step::Convert(to) => {
                         let converted = convert(value, scalar, to);

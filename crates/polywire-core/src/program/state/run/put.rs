@@ -1,16 +1,14 @@
 //! Writing runs.
 
 use super::{
-    super::{FaultKind, Output, State, Status, float, put},
-    Chunk, Lane, LaneKind, REVERSED, Run, Step, WIDTH,
-    wide::{Plain, Wide},
+    super::{Output, State, Status, bits::Map, float, put},
+    Lane, LaneKind, REVERSED, Run, Step, WIDTH,
+    chunk::{Chunk, Text},
+    wide::{Plain, Wide, one_by_one},
 };
-use crate::{
-    layout::Scalar,
-    program::interp::{convert, from_word},
-};
+use crate::program::interp::{convert, from_word};
 
-/// Writes the fields of a run: values from the lanes, strings from the frame.
+/// Writes the fields of a run: members of the frame; where the machine does not gather, numbers from the lanes.
 pub(crate) type PutRun = unsafe extern "C" fn(*mut Output<'_>, *const Run, *const u64, *const u8) -> Status;
 
 /// As [`PutRun`] for every machine.
@@ -51,25 +49,33 @@ pub(crate) unsafe extern "C" fn avx512(
 }
 
 /// # Safety
-/// `lanes` are the run's, with the values of its members; the run was made for the members of the frame, whose values live.
+/// The run was made for the members of the frame, whose values live. Where the machine does not [gather](super::gathers) the lanes are the run's, with its
+/// numbers.
 #[inline(always)]
 unsafe fn all<W: Wide>(output: &mut Output<'_>, run: &Run, lanes: *const u64, frame: *const u8) -> Status {
-    if output.reserve(run.room()) == Status::Failed {
+    let room = run.room();
+    if output.reserve(room) == Status::Failed {
         return Status::Failed;
     }
-    for (number, chunk) in run.chunks.iter().enumerate() {
-        let of_chunk = &run.lanes[WIDTH * number..][..WIDTH];
+    let mut lanes = lanes;
+    let mut usual = true;
+    for text in &run.constants {
+        // SAFETY: as the caller promises.
+        usual &= unsafe { !differs::<W>(output.state(), text, frame) };
+    }
+    for chunk in &run.chunks {
         // SAFETY: as the caller promises; there is room for all lanes, and 64 bytes behind them.
         unsafe {
-            let lanes = lanes.add(WIDTH * number);
-            let status = match quickly::<W>(output, chunk, of_chunk, lanes, (frame, run.room())) {
+            let quick = if usual { quickly::<W>(output, chunk, lanes, (frame, room)) } else { None };
+            let status = match quick {
                 Some(status) => status,
-                None => slowly(output, of_chunk, lanes, (frame, run.room())),
+                None => slowly(output, chunk, (frame, room)),
             };
             if status == Status::Failed {
                 return status;
             }
         }
+        lanes = lanes.wrapping_add(WIDTH);
     }
     Status::Ok
 }
@@ -82,81 +88,110 @@ unsafe fn all<W: Wide>(output: &mut Output<'_>, run: &Run, lanes: *const u64, fr
 unsafe fn quickly<W: Wide>(
     output: &mut Output<'_>,
     chunk: &Chunk,
-    fields: &[Lane],
     lanes: *const u64,
     (frame, room): (*const u8, usize),
 ) -> Option<Status> {
-    let mut own = [0; WIDTH];
     // SAFETY: as the caller promises; a bank has as many values and tags behind its last slot as a chunk has lanes.
     unsafe {
         let state = output.state();
         let known = known::<W>(state, chunk)?;
-        let differ = text_mask(state, chunk, fields, frame);
-        let mut values = lanes;
+        let differ = if chunk.texts.is_empty() { 0 } else { text_mask::<W>(state, chunk, frame) };
+        let mut new = W::gather(chunk, frame, lanes);
+        let expected = W::select(chunk.fixed, load::<W>(&chunk.initial), W::add_one(known, chunk.increment));
         if chunk.floats != 0 {
-            core::ptr::copy_nonoverlapping(lanes, own.as_mut_ptr(), WIDTH);
-            if !decimals(state, chunk, fields, &mut own) {
-                return None;
-            }
-            values = own.as_ptr();
+            new = decimals::<W>(chunk, new, expected)?;
         }
-        let new = W::load(values);
-        let expected = W::select(chunk.fixed, load::<W>(&chunk.initial), W::add(known, load::<W>(&chunk.step)));
-        let differs = (W::differ(new, expected) & !(chunk.texts & !chunk.inline)) | differ;
+        let differs = (W::differ(new, expected) & !chunk.strings) | differ;
         let mut entity = W::sub(new, W::select(chunk.delta, known, W::splat(0)));
         let mut wrong = differs & chunk.constant;
         if chunk.checked != 0 {
             wrong |= W::greater(W::sub(new, load::<W>(&chunk.least)), load::<W>(&chunk.span)) & chunk.checked;
         }
         if chunk.wide != 0 {
-            wrong |= W::negative(W::xor(new, known)) & chunk.wide;
+            wrong |= overflown::<W>(new, known, entity, chunk.natural) & chunk.wide;
         }
         if chunk.increment != 0 {
             wrong |= !W::differ(known, load::<W>(&chunk.largest)) & chunk.increment;
+        }
+        if wrong != 0 {
+            return None;
         }
         if chunk.nullable != 0 {
             let up = chunk.nullable & !W::negative(entity);
             entity = W::select(up, W::add(entity, W::splat(1)), entity);
         }
         let present = chunk.always | (differs & chunk.bits);
-        let biased = W::select(chunk.signed, W::add(entity, W::splat(64)), entity);
-        let long = W::greater(biased, W::splat(127)) & present & !chunk.texts;
-        if long != 0 {
-            let biased = W::select(chunk.signed, W::add(entity, W::splat(1 << 55)), entity);
-            wrong |= W::greater(biased, W::splat((1 << 56) - 1)) & long;
-        }
-        if wrong != 0 {
-            return None;
-        }
-        keep::<W>(output.state(), chunk, new);
+        keep::<W>(output.state(), chunk, new, known);
         bits(output, W::extract(present.into(), chunk.bits.into()) as u8, chunk.bits.count_ones());
-        let mut rest = present;
-        let mut texts = present & chunk.texts;
-        while texts != 0 {
-            let at = texts.trailing_zeros();
-            emit::<W>(output, entity, rest & ((1u32 << at) - 1) as u8, (long, chunk.signed));
-            (rest, texts) = (rest & !((2u32 << at) - 1) as u8, texts & (texts - 1));
-            if text(output, &fields[at as usize], (frame, room)) == Status::Failed {
-                return Some(Status::Failed);
-            }
+        if present & chunk.strings != 0 {
+            return Some(W::put_among_texts(output, chunk, (entity, present), (frame, room)));
         }
-        emit::<W>(output, entity, rest, (long, chunk.signed));
+        emit::<W>(output, entity, present, chunk.signed);
     }
     Some(Status::Ok)
+}
+
+/// Writes entities, and strings where they are among them.
+///
+/// # Safety
+/// As [`all`].
+#[inline(always)]
+pub(super) unsafe fn among_texts<W: Wide>(
+    output: &mut Output<'_>,
+    chunk: &Chunk,
+    (entities, present): (W::Words, u8),
+    (frame, room): (*const u8, usize),
+) -> Status {
+    let (mut rest, mut texts) = (present, present & chunk.strings);
+    while texts != 0 {
+        let at = texts.trailing_zeros();
+        // SAFETY: as the caller promises.
+        unsafe {
+            emit::<W>(output, entities, rest & ((1u32 << at) - 1) as u8, chunk.signed);
+            (rest, texts) = (rest & !((2u32 << at) - 1) as u8, texts & (texts - 1));
+            if text(output, chunk, at as u8, (frame, room)) == Status::Failed {
+                return Status::Failed;
+            }
+        }
+    }
+    // SAFETY: as the caller promises.
+    unsafe { emit::<W>(output, entities, rest, chunk.signed) };
+    Status::Ok
+}
+
+/// Where a difference is none of 64 bits with a sign, or a sum none of 64 bits.
+///
+/// # Safety
+/// The machine has the instructions.
+#[inline(always)]
+pub(super) unsafe fn overflown<W: Wide>(sum: W::Words, base: W::Words, difference: W::Words, natural: u8) -> u8 {
+    // SAFETY: as the caller promises.
+    unsafe { W::negative(W::xor(sum, base)) & (W::negative(W::xor(sum, difference)) ^ natural) }
 }
 
 /// Writes the entities of a mask's lanes.
 ///
 /// # Safety
-/// The machine has the instructions, and there is room for 64 bytes.
+/// The machine has the instructions, and there is room for 80 bytes.
 #[inline(always)]
-unsafe fn emit<W: Wide>(output: &mut Output<'_>, entities: W::Words, mask: u8, (long, signed): (u8, u8)) {
+unsafe fn emit<W: Wide>(output: &mut Output<'_>, entities: W::Words, mask: u8, signed: u8) {
     // SAFETY: as the caller promises.
-    output.pos += unsafe { W::emit(output.here(), entities, mask, long & mask, signed) };
+    unsafe {
+        let biased = W::select(signed, W::add(entities, W::splat(64)), entities);
+        let long = W::greater(biased, W::splat(127)) & mask;
+        if long != 0 {
+            let biased = W::select(signed, W::add(entities, W::splat(1 << 55)), entities);
+            if W::greater(biased, W::splat((1 << 56) - 1)) & long != 0 {
+                output.pos += one_by_one(output.here(), &W::each(entities), mask, signed);
+                return;
+            }
+        }
+        output.pos += W::emit(output.here(), entities, mask, long, signed);
+    }
 }
 
 #[inline(always)]
-unsafe fn load<W: Wide>(table: &[u64; WIDTH]) -> W::Words {
+pub(super) unsafe fn load<W: Wide>(table: &[u64; WIDTH]) -> W::Words {
     // SAFETY: there are eight.
     unsafe { W::load(table.as_ptr()) }
 }
@@ -169,22 +204,32 @@ unsafe fn load<W: Wide>(table: &[u64; WIDTH]) -> W::Words {
 pub(super) unsafe fn known<W: Wide>(state: &State, chunk: &Chunk) -> Option<W::Words> {
     // SAFETY: a bank has as many values and tags behind its last slot as a chunk has lanes.
     unsafe {
-        if chunk.in_order {
-            let first = chunk.slots[0] as usize;
+        if chunk.scattered.is_none() {
+            let first = chunk.first as usize;
             let tags = state.tags.as_ptr().add(first).cast::<u64>().read_unaligned();
             let wrong = (tags ^ u64::from_ne_bytes(chunk.tags)) & u64::from_ne_bytes(chunk.tagged);
-            return (wrong == 0).then(|| W::load(state.values.as_ptr().add(first)));
+            if wrong != 0 {
+                return None;
+            }
+            return Some(W::load(state.values.as_ptr().add(first)));
         }
+        let values = scattered(state, chunk)?;
+        Some(W::load(values.as_ptr()))
     }
+}
+
+/// The same where the slots do not follow each other.
+#[cold]
+fn scattered(state: &State, chunk: &Chunk) -> Option<[u64; WIDTH]> {
     let mut values = [0; WIDTH];
-    for (at, value) in values.iter_mut().enumerate().filter(|(at, _)| chunk.tagged[*at] != 0) {
-        if state.tag(chunk.slots[at]) != chunk.tags[at] {
+    let slots = chunk.scattered.as_deref()?;
+    for at in (0..WIDTH).filter(|at| chunk.slotted >> at & 1 != 0) {
+        if state.tag(slots[at]) != chunk.tags[at] {
             return None;
         }
-        *value = state.value(chunk.slots[at]);
+        values[at] = state.value(slots[at]);
     }
-    // SAFETY: there are eight.
-    Some(unsafe { W::load(values.as_ptr()) })
+    Some(values)
 }
 
 /// Keeps the values of fields that have a slot; their tags are what they were.
@@ -192,17 +237,16 @@ pub(super) unsafe fn known<W: Wide>(state: &State, chunk: &Chunk) -> Option<W::W
 /// # Safety
 /// As [`known`].
 #[inline(always)]
-pub(super) unsafe fn keep<W: Wide>(state: &mut State, chunk: &Chunk, new: W::Words) {
+pub(super) unsafe fn keep<W: Wide>(state: &mut State, chunk: &Chunk, new: W::Words, known: W::Words) {
     // SAFETY: as above.
     unsafe {
-        if chunk.in_order {
-            return W::store(state.values.as_mut_ptr().add(chunk.slots[0] as usize), chunk.kept, new);
-        }
-        let mut values = [0; WIDTH];
-        W::store(values.as_mut_ptr(), 0xFF, new);
-        for at in (0..WIDTH).filter(|at| chunk.kept >> at & 1 != 0) {
-            state.set_value(chunk.slots[at], values[at]);
-        }
+        let Some(slots) = &chunk.scattered else {
+            // All of them: a later look at a word that was left out here would wait for those that were not.
+            let new = W::select(chunk.kept, new, known);
+            return W::store(state.values.as_mut_ptr().add(chunk.first as usize), 0xFF, new);
+        };
+        let values = W::each(new);
+        (0..WIDTH).filter(|at| chunk.kept >> at & 1 != 0).for_each(|at| state.set_value(slots[at], values[at]));
     }
 }
 
@@ -212,15 +256,25 @@ fn bits(output: &mut Output<'_>, bits: u8, count: u32) {
     if count == 0 {
         return;
     }
-    let word = output.state().map.word;
+    let map = &mut output.state().map;
     let in_order = u64::from(REVERSED[usize::from(bits)]) >> (8 - count);
-    if word >> (56 - count) == 0 {
-        output.state().map.word = word << count | in_order;
-        return;
+    if map.word >> (56 - count) == 0 {
+        map.word = map.word << count | in_order;
+    } else {
+        full(output, in_order, count);
     }
-    for at in 0..count {
-        output.put_bit(bits >> at & 1 != 0);
-    }
+}
+
+/// The same where they fill a word.
+#[inline(never)]
+fn full(output: &mut Output<'_>, bits: u64, count: u32) {
+    let Map { word, next, end } = output.state().map;
+    // Up to 55 bits behind the mark, and up to eight.
+    let all = word << count | bits;
+    let over = 63 - all.leading_zeros() - 56;
+    output.state().map = Map { word: all >> over, next, end };
+    output.flush_map();
+    output.state().map.word = 1 << over | all & ((1 << over) - 1);
 }
 
 /// Which strings differ from what would be left out.
@@ -228,30 +282,43 @@ fn bits(output: &mut Output<'_>, bits: u8, count: u32) {
 /// # Safety
 /// As [`all`].
 #[inline(always)]
-unsafe fn text_mask(state: &State, chunk: &Chunk, fields: &[Lane], frame: *const u8) -> u8 {
-    let (mut rest, mut differ) = (chunk.texts & !chunk.inline, 0);
-    while rest != 0 {
-        let at = rest.trailing_zeros() as usize;
-        rest &= rest - 1;
-        let lane = &fields[at];
-        let Some(field) = &lane.field else { continue };
-        let known = if chunk.fixed_text >> at & 1 != 0 {
-            field.initial_bytes().unwrap_or_default()
-        } else {
-            state.text(field.text)
-        };
+unsafe fn text_mask<W: Wide>(state: &State, chunk: &Chunk, frame: *const u8) -> u8 {
+    let mut differ = 0;
+    for text in &chunk.texts {
         // SAFETY: as the caller promises.
-        differ |= u8::from(!same(known, unsafe { string(lane, frame) }.as_bytes())) << at;
+        differ |= u8::from(unsafe { differs::<W>(state, text, frame) }) << text.lane;
     }
     differ
 }
 
 /// # Safety
-/// The lane is a string's, and the frame is the one it was made for.
+/// As [`all`].
 #[inline(always)]
-unsafe fn string<'v>(lane: &Lane, frame: *const u8) -> &'v str {
+unsafe fn differs<W: Wide>(state: &State, text: &Text, frame: *const u8) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let there = string(text.offset, frame).as_bytes();
+        match &text.short {
+            Some(short) => W::other(there, short),
+            None => !same(known_text(state, text), there),
+        }
+    }
+}
+
+/// What a string is left out for.
+pub(super) fn known_text<'t>(state: &'t State, text: &'t Text) -> &'t [u8] {
+    match text.field.operator {
+        super::super::Operator::Copy => state.text(text.field.text),
+        _ => text.field.initial_bytes().unwrap_or_default(),
+    }
+}
+
+/// # Safety
+/// A string is at the offset from the frame.
+#[inline(always)]
+unsafe fn string<'v>(offset: u32, frame: *const u8) -> &'v str {
     // SAFETY: the verifier has seen that there is a string; those that are parts of messages are none of a run's.
-    unsafe { (*frame.add(lane.offset as usize).cast::<alloc::string::String>()).as_str() }
+    unsafe { (*frame.add(offset as usize).cast::<alloc::string::String>()).as_str() }
 }
 
 /// Compares strings, which are short mostly.
@@ -276,43 +343,59 @@ pub(super) fn same(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// Turns numbers into exponents and mantissas; false if one is no decimal that its field can say.
+/// Turns numbers into exponents and mantissas; none if one is no decimal that its field can say.
+///
+/// # Safety
+/// The machine has the instructions.
 #[inline(always)]
-fn decimals(state: &State, chunk: &Chunk, fields: &[Lane], lanes: &mut [u64; WIDTH]) -> bool {
+unsafe fn decimals<W: Wide>(chunk: &Chunk, new: W::Words, expected: W::Words) -> Option<W::Words> {
+    // SAFETY: as the caller promises; there are eight.
+    unsafe {
+        let (mantissas, exact) = W::mantissas(new, expected, chunk.floats & !chunk.singles);
+        if exact == chunk.floats {
+            // The bits are left out.
+            let words = W::select(chunk.floats | chunk.escapes, W::splat(0), new);
+            let words = W::select(chunk.floats, expected, words);
+            return Some(W::select(chunk.floats << 1, W::up(mantissas), words));
+        }
+        let words = other_decimals(chunk, W::each(new), &W::each(expected))?;
+        Some(W::load(words.as_ptr()))
+    }
+}
+
+/// The same of numbers whose exponents are others than expected.
+#[cold]
+fn other_decimals(chunk: &Chunk, mut words: [u64; WIDTH], expected: &[u64; WIDTH]) -> Option<[u64; WIDTH]> {
     let mut rest = chunk.floats;
     while rest != 0 {
         let at = rest.trailing_zeros() as usize;
         rest &= rest - 1;
-        let slot = chunk.slots[at];
-        let fixed = chunk.fixed >> at & 1 != 0;
-        let hint = if fixed { chunk.initial[at] } else { state.value(slot) } as i64;
-        let single = fields[at].memory == Scalar::F32;
-        let Some((exponent, mantissa)) = float::decompose(lanes[at], single, Some(hint)) else { return false };
+        let hint = expected[at] as i64;
+        let (exponent, mantissa) = float::decompose(words[at], chunk.singles >> at & 1 != 0, Some(hint))?;
         if chunk.constant >> at & 1 != 0 && exponent != hint {
-            return false;
+            return None;
         }
-        (lanes[at], lanes[(at + 1) % WIDTH]) = (exponent as u64, mantissa as u64);
-        // The bits are left out.
-        if chunk.escapes >> ((at + 2) % WIDTH) & 1 != 0 && at + 2 < WIDTH {
-            lanes[at + 2] = 0;
+        (words[at], words[(at + 1) % WIDTH]) = (exponent as u64, mantissa as u64);
+        if at + 2 < WIDTH && chunk.escapes >> (at + 2) & 1 != 0 {
+            words[at + 2] = 0;
         }
     }
-    true
+    Some(words)
 }
 
-/// Writes a string whose bit is written.
+/// Writes the string of a lane, whose bit is written.
 ///
 /// # Safety
-/// As [`string`].
+/// As [`all`].
 #[cold]
 #[inline(never)]
-unsafe fn text(output: &mut Output<'_>, lane: &Lane, (frame, room): (*const u8, usize)) -> Status {
-    let Some(field) = &lane.field else { return Status::Ok };
+unsafe fn text(output: &mut Output<'_>, chunk: &Chunk, lane: u8, (frame, room): (*const u8, usize)) -> Status {
+    let Some(text) = chunk.texts.iter().find(|text| text.lane == lane) else { return Status::Ok };
     // SAFETY: as the caller promises.
-    let value = unsafe { string(lane, frame) };
-    let status = put::put_text(output, field, value.as_bytes());
+    let value = unsafe { string(text.offset, frame) };
+    let status = put::put_text(output, &text.field, value.as_bytes());
     if status == Status::Failed {
-        output.blame(lane.path);
+        output.blame(text.path);
         return status;
     }
     output.reserve(room)
@@ -324,16 +407,11 @@ unsafe fn text(output: &mut Output<'_>, lane: &Lane, (frame, room): (*const u8, 
 /// As [`all`].
 #[cold]
 #[inline(never)]
-unsafe fn slowly(
-    output: &mut Output<'_>,
-    fields: &[Lane],
-    lanes: *const u64,
-    (frame, room): (*const u8, usize),
-) -> Status {
-    for (at, lane) in fields.iter().enumerate() {
+unsafe fn slowly(output: &mut Output<'_>, chunk: &Chunk, (frame, room): (*const u8, usize)) -> Status {
+    for member in &chunk.members {
         // SAFETY: as the caller promises.
-        if unsafe { one(output, lane, lanes.add(at).read_unaligned(), frame) } == Status::Failed {
-            output.blame(lane.path);
+        if unsafe { one(output, member, frame) } == Status::Failed {
+            output.blame(member.path);
             return Status::Failed;
         }
     }
@@ -342,28 +420,52 @@ unsafe fn slowly(
 
 /// # Safety
 /// As [`all`].
-unsafe fn one(output: &mut Output<'_>, lane: &Lane, word: u64, frame: *const u8) -> Status {
-    let Some(field) = &lane.field else { return Status::Ok };
-    match lane.kind {
-        LaneKind::Idle | LaneKind::Part => Status::Ok,
-        LaneKind::Float => put::put_int(output, field, word),
+unsafe fn one(output: &mut Output<'_>, member: &Lane, frame: *const u8) -> Status {
+    // SAFETY: as the caller promises.
+    let word = unsafe { member.word(frame) };
+    match member.kind {
+        LaneKind::Float => put::put_int(output, &member.field, word),
         // SAFETY: as the caller promises.
-        LaneKind::Text => put::put(output, field, put::Out::Bytes(unsafe { string(lane, frame) }.as_bytes())),
+        LaneKind::Text => {
+            let text = unsafe { string(member.offset, frame) };
+            put::put(output, &member.field, put::Out::Bytes(text.as_bytes()))
+        }
         LaneKind::Int => {
-            let (mut value, mut scalar) = (from_word(word, lane.memory), lane.memory);
-            for step in &lane.steps {
+            let (mut value, mut scalar) = (from_word(word, member.memory), member.memory);
+            for step in &member.steps {
                 let Step::Convert(to) = *step else { continue };
                 value = match convert(value, scalar, to) {
                     Ok(value) => value,
-                    Err(kind) => return fault(output, kind, 8 * to.size() as u64, value as u64),
+                    Err(kind) => return output.fail(kind, 8 * to.size() as u64, value as u64),
                 };
                 scalar = to;
             }
-            put::put_int(output, field, value as u64)
+            put::put_int(output, &member.field, value as u64)
         }
     }
 }
 
-fn fault(output: &mut Output<'_>, kind: FaultKind, expected: u64, got: u64) -> Status {
-    output.fail(kind, expected, got)
+impl Lane {
+    /// The bits of a number in memory, extended by its sign; 0 for a string.
+    ///
+    /// # Safety
+    /// The frame is the one that the run was made for.
+    unsafe fn word(&self, frame: *const u8) -> u64 {
+        if !self.is_number() {
+            return 0;
+        }
+        // SAFETY: as the caller promises; there are as many bytes.
+        unsafe {
+            let at = frame.add(self.offset as usize);
+            match (self.memory.size(), self.memory.is_signed()) {
+                (1, false) => at.read().into(),
+                (1, true) => at.cast::<i8>().read() as u64,
+                (2, false) => at.cast::<u16>().read_unaligned().into(),
+                (2, true) => at.cast::<i16>().read_unaligned() as u64,
+                (4, false) => at.cast::<u32>().read_unaligned().into(),
+                (4, true) => at.cast::<i32>().read_unaligned() as u64,
+                _ => at.cast::<u64>().read_unaligned(),
+            }
+        }
+    }
 }

@@ -1,6 +1,11 @@
 //! Eight words at a time, as wide as the machine has it.
 
-use super::WIDTH;
+use super::{
+    super::{Input, Output, Status, float},
+    WIDTH,
+    chunk::{Chunk, SHORT},
+    get, put,
+};
 
 /// How wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +76,12 @@ pub(super) trait Wide {
     /// The words of the mask can be written.
     unsafe fn store(to: *mut u64, mask: u8, words: Self::Words);
     unsafe fn add(a: Self::Words, b: Self::Words) -> Self::Words;
+    /// One more where the mask has a bit.
+    #[inline(always)]
+    unsafe fn add_one(a: Self::Words, mask: u8) -> Self::Words {
+        // SAFETY: as for all.
+        unsafe { Self::select(mask, Self::add(a, Self::splat(1)), a) }
+    }
     unsafe fn sub(a: Self::Words, b: Self::Words) -> Self::Words;
     unsafe fn xor(a: Self::Words, b: Self::Words) -> Self::Words;
     unsafe fn splat(word: u64) -> Self::Words;
@@ -92,6 +103,105 @@ pub(super) trait Wide {
     unsafe fn emit(to: *mut u8, words: Self::Words, mask: u8, long: u8, signed: u8) -> usize;
     /// The bytes of a word one after the other as the words of the mask, of which those of `signed` have a sign in bit 6; zeros for the others.
     unsafe fn spread(bytes: u64, mask: u8, signed: u8) -> Self::Words;
+
+    /// The members of a chunk.
+    ///
+    /// # Safety
+    /// The frame is the one that the chunk was made for; where the machine does not [gather](super::gathers) the members are in the lanes.
+    #[inline(always)]
+    unsafe fn gather(_: &Chunk, _: *const u8, lanes: *const u64) -> Self::Words {
+        // SAFETY: as the caller promises.
+        unsafe { Self::load(lanes) }
+    }
+    /// Puts the lanes of a chunk into its members, where the machine gathers.
+    ///
+    /// # Safety
+    /// As [`Wide::gather`]; the words are values of their members.
+    #[inline(always)]
+    unsafe fn scatter(_: &Chunk, _: *mut u8, _: *const u64) {}
+    #[inline(always)]
+    unsafe fn each(words: Self::Words) -> [u64; WIDTH] {
+        let mut all = [0; WIDTH];
+        // SAFETY: there are eight.
+        unsafe { Self::store(all.as_mut_ptr(), 0xFF, words) };
+        all
+    }
+    /// Each word where the one before it, or behind it, was.
+    #[inline(always)]
+    unsafe fn up(words: Self::Words) -> Self::Words {
+        // SAFETY: there are eight.
+        unsafe {
+            let mut words = Self::each(words);
+            words.rotate_right(1);
+            Self::load(words.as_ptr())
+        }
+    }
+    #[inline(always)]
+    unsafe fn down(words: Self::Words) -> Self::Words {
+        // SAFETY: there are eight.
+        unsafe {
+            let mut words = Self::each(words);
+            words.rotate_left(1);
+            Self::load(words.as_ptr())
+        }
+    }
+    /// The mantissas that make of the doubles of the mask decimals with these exponents, and which of them are exactly that.
+    #[inline(always)]
+    unsafe fn mantissas(doubles: Self::Words, exponents: Self::Words, mask: u8) -> (Self::Words, u8) {
+        // SAFETY: there are eight.
+        unsafe {
+            let (doubles, exponents) = (Self::each(doubles), Self::each(exponents));
+            let (mut mantissas, mut exact, mut rest) = ([0; WIDTH], 0, mask);
+            while rest != 0 {
+                let at = rest.trailing_zeros() as usize & 7;
+                rest &= rest - 1;
+                if let Some(mantissa) = float::mantissa(doubles[at], exponents[at] as i64) {
+                    mantissas[at] = mantissa as u64;
+                    exact |= 1 << at;
+                }
+            }
+            (Self::load(mantissas.as_ptr()), exact)
+        }
+    }
+    /// The doubles that decimals stand for, and which of the mask's it can tell.
+    #[inline(always)]
+    unsafe fn doubles(mantissas: Self::Words, exponents: Self::Words, mask: u8) -> (Self::Words, u8) {
+        // SAFETY: there are eight.
+        unsafe {
+            let (mantissas, exponents) = (Self::each(mantissas), Self::each(exponents));
+            let (mut doubles, mut rest) = ([0; WIDTH], mask);
+            while rest != 0 {
+                let at = rest.trailing_zeros() as usize & 7;
+                rest &= rest - 1;
+                doubles[at] = float::compose(exponents[at] as i64, mantissas[at] as i64, false);
+            }
+            (Self::load(doubles.as_ptr()), mask)
+        }
+    }
+    /// [`put::among_texts`], which is a function apart, so that what it keeps over its calls does not slow down what has no strings.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn put_among_texts(
+        output: &mut Output<'_>,
+        chunk: &Chunk,
+        entities: (Self::Words, u8),
+        frame: (*const u8, usize),
+    ) -> Status;
+    /// [`get::among_texts`] likewise.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn get_among_texts(input: &mut Input<'_>, chunk: &Chunk, present: u8, frame: *mut u8)
+    -> Option<Self::Words>;
+    /// True if a string is another than a short one.
+    ///
+    /// # Safety
+    /// The string's bytes can be read.
+    #[inline(always)]
+    unsafe fn other(text: &[u8], (short, len): &([u8; SHORT], usize)) -> bool {
+        !put::same(text, &short[..*len])
+    }
 }
 
 /// A byte of ones for each bit of a mask.
@@ -108,7 +218,7 @@ pub(super) fn bytes_of(mask: u8) -> u64 {
 /// # Safety
 /// There is room for ten bytes an entity.
 #[inline(always)]
-unsafe fn one_by_one(to: *mut u8, words: &[u64; WIDTH], mut mask: u8, signed: u8) -> usize {
+pub(super) unsafe fn one_by_one(to: *mut u8, words: &[u64; WIDTH], mut mask: u8, signed: u8) -> usize {
     let mut len = 0;
     while mask != 0 {
         let at = mask.trailing_zeros() as usize;
@@ -124,11 +234,57 @@ unsafe fn one_by_one(to: *mut u8, words: &[u64; WIDTH], mut mask: u8, signed: u8
     len
 }
 
+/// The functions of [`Wide`] that are functions apart, with these attributes.
+macro_rules! among_texts {
+    ($own:ty, $(#[$attribute:meta])*) => {
+        unsafe fn put_among_texts(
+            output: &mut Output<'_>,
+            chunk: &Chunk,
+            entities: (Self::Words, u8),
+            frame: (*const u8, usize),
+        ) -> Status {
+            $(#[$attribute])*
+            unsafe fn apart(
+                output: &mut Output<'_>,
+                chunk: &Chunk,
+                entities: (<$own as Wide>::Words, u8),
+                frame: (*const u8, usize),
+            ) -> Status {
+                // SAFETY: as the caller promises.
+                unsafe { put::among_texts::<$own>(output, chunk, entities, frame) }
+            }
+            // SAFETY: as the caller promises.
+            unsafe { apart(output, chunk, entities, frame) }
+        }
+        unsafe fn get_among_texts(
+            input: &mut Input<'_>,
+            chunk: &Chunk,
+            present: u8,
+            frame: *mut u8,
+        ) -> Option<Self::Words> {
+            $(#[$attribute])*
+            unsafe fn apart(
+                input: &mut Input<'_>,
+                chunk: &Chunk,
+                present: u8,
+                frame: *mut u8,
+            ) -> Option<<$own as Wide>::Words> {
+                // SAFETY: as the caller promises.
+                unsafe { get::among_texts::<$own>(input, chunk, present, frame) }
+            }
+            // SAFETY: as the caller promises.
+            unsafe { apart(input, chunk, present, frame) }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+use among_texts;
+
 /// Words one by one.
 pub(super) struct Plain;
 
 #[inline(always)]
-fn each(f: impl Fn(usize) -> u64) -> [u64; WIDTH] {
+fn all(f: impl Fn(usize) -> u64) -> [u64; WIDTH] {
     core::array::from_fn(f)
 }
 
@@ -139,6 +295,7 @@ fn mask_of(f: impl Fn(usize) -> bool) -> u8 {
 
 impl Wide for Plain {
     type Words = [u64; WIDTH];
+    among_texts!(Plain, #[inline(never)]);
 
     #[inline(always)]
     unsafe fn load(from: *const u64) -> [u64; WIDTH] {
@@ -154,15 +311,15 @@ impl Wide for Plain {
     }
     #[inline(always)]
     unsafe fn add(a: [u64; WIDTH], b: [u64; WIDTH]) -> [u64; WIDTH] {
-        each(|i| a[i].wrapping_add(b[i]))
+        all(|i| a[i].wrapping_add(b[i]))
     }
     #[inline(always)]
     unsafe fn sub(a: [u64; WIDTH], b: [u64; WIDTH]) -> [u64; WIDTH] {
-        each(|i| a[i].wrapping_sub(b[i]))
+        all(|i| a[i].wrapping_sub(b[i]))
     }
     #[inline(always)]
     unsafe fn xor(a: [u64; WIDTH], b: [u64; WIDTH]) -> [u64; WIDTH] {
-        each(|i| a[i] ^ b[i])
+        all(|i| a[i] ^ b[i])
     }
     #[inline(always)]
     unsafe fn splat(word: u64) -> [u64; WIDTH] {
@@ -170,7 +327,7 @@ impl Wide for Plain {
     }
     #[inline(always)]
     unsafe fn select(mask: u8, a: [u64; WIDTH], b: [u64; WIDTH]) -> [u64; WIDTH] {
-        each(|i| if mask >> i & 1 != 0 { a[i] } else { b[i] })
+        all(|i| if mask >> i & 1 != 0 { a[i] } else { b[i] })
     }
     #[inline(always)]
     unsafe fn differ(a: [u64; WIDTH], b: [u64; WIDTH]) -> u8 {
@@ -232,241 +389,7 @@ impl Wide for Plain {
 pub(super) use x86::{Avx2, Avx512};
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
-    // SAFETY of all blocks: the functions are reached from those that were chosen because the machine has the instructions, and memory is as
-    // the trait demands.
-    #![allow(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
-
-    use core::arch::x86_64::*;
-
-    use super::{WIDTH, Wide, bytes_of, one_by_one};
-
-    /// A register.
-    pub struct Avx512;
-
-    impl Wide for Avx512 {
-        type Words = __m512i;
-
-        #[inline(always)]
-        unsafe fn load(from: *const u64) -> __m512i {
-            unsafe { _mm512_loadu_si512(from.cast()) }
-        }
-        #[inline(always)]
-        unsafe fn store(to: *mut u64, mask: u8, words: __m512i) {
-            unsafe { _mm512_mask_storeu_epi64(to.cast(), mask, words) }
-        }
-        #[inline(always)]
-        unsafe fn add(a: __m512i, b: __m512i) -> __m512i {
-            unsafe { _mm512_add_epi64(a, b) }
-        }
-        #[inline(always)]
-        unsafe fn sub(a: __m512i, b: __m512i) -> __m512i {
-            unsafe { _mm512_sub_epi64(a, b) }
-        }
-        #[inline(always)]
-        unsafe fn xor(a: __m512i, b: __m512i) -> __m512i {
-            unsafe { _mm512_xor_si512(a, b) }
-        }
-        #[inline(always)]
-        unsafe fn splat(word: u64) -> __m512i {
-            unsafe { _mm512_set1_epi64(word as i64) }
-        }
-        #[inline(always)]
-        unsafe fn select(mask: u8, a: __m512i, b: __m512i) -> __m512i {
-            unsafe { _mm512_mask_mov_epi64(b, mask, a) }
-        }
-        #[inline(always)]
-        unsafe fn differ(a: __m512i, b: __m512i) -> u8 {
-            unsafe { _mm512_cmpneq_epi64_mask(a, b) }
-        }
-        #[inline(always)]
-        unsafe fn greater(a: __m512i, b: __m512i) -> u8 {
-            unsafe { _mm512_cmpgt_epu64_mask(a, b) }
-        }
-        #[inline(always)]
-        unsafe fn negative(a: __m512i) -> u8 {
-            unsafe { _mm512_movepi64_mask(a) }
-        }
-        #[inline(always)]
-        unsafe fn extract(value: u64, mask: u64) -> u64 {
-            unsafe { _pext_u64(value, mask) }
-        }
-        #[inline(always)]
-        unsafe fn deposit(value: u64, mask: u64) -> u64 {
-            unsafe { _pdep_u64(value, mask) }
-        }
-        #[inline(always)]
-        unsafe fn emit(to: *mut u8, words: __m512i, mask: u8, long: u8, signed: u8) -> usize {
-            unsafe {
-                if long == 0 {
-                    let bytes = _mm_or_si128(_mm512_cvtepi64_epi8(words), _mm_set1_epi8(i8::MIN));
-                    _mm_storel_epi64(to.cast(), _mm_maskz_compress_epi8(mask.into(), bytes));
-                    return mask.count_ones() as usize;
-                }
-                // Groups of seven bits, the highest first, and of the magnitude with a bit for the sign to see how many are needed.
-                let shifts = _mm512_set1_epi64(0x0007_0E15_1C23_2A31);
-                let sevens = _mm512_set1_epi8(0x7F);
-                let magnitude = _mm512_xor_si512(words, _mm512_srai_epi64::<63>(words));
-                let magnitude = _mm512_mask_mov_epi64(words, signed, _mm512_slli_epi64::<1>(magnitude));
-                let needed = _mm512_test_epi8_mask(_mm512_multishift_epi64_epi8(shifts, magnitude), sevens);
-                // The last byte, and all from the first that says something: no byte of these bits is zero, so that none borrows.
-                let needed = needed | 0x8080_8080_8080_8080;
-                let needed = !(needed.wrapping_sub(0x0101_0101_0101_0101) & !needed);
-                let needed = needed & _pdep_u64(mask.into(), 0x0101_0101_0101_0101).wrapping_mul(0xFF);
-                let groups = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, words), sevens);
-                let groups = _mm512_or_si512(groups, _mm512_set1_epi64(i64::MIN));
-                _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi8(needed, groups));
-                needed.count_ones() as usize
-            }
-        }
-        #[inline(always)]
-        unsafe fn spread(bytes: u64, mask: u8, signed: u8) -> __m512i {
-            unsafe {
-                let bytes = _mm_cvtsi64_si128((bytes & 0x7F7F_7F7F_7F7F_7F7F) as i64);
-                let words = _mm512_cvtepu8_epi64(_mm_maskz_expand_epi8(mask.into(), bytes));
-                let sign = _mm512_set1_epi64(0x40);
-                _mm512_mask_sub_epi64(words, signed, _mm512_xor_si512(words, sign), sign)
-            }
-        }
-    }
-
-    /// Two registers.
-    pub struct Avx2;
-
-    #[inline(always)]
-    unsafe fn lanes(mask: u8) -> [__m256i; 2] {
-        unsafe {
-            let each = _mm256_set1_epi64x(i64::from(mask));
-            let (low, high) = (_mm256_setr_epi64x(1, 2, 4, 8), _mm256_setr_epi64x(16, 32, 64, 128));
-            [
-                _mm256_cmpeq_epi64(_mm256_and_si256(each, low), low),
-                _mm256_cmpeq_epi64(_mm256_and_si256(each, high), high),
-            ]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn mask(of: [__m256i; 2]) -> u8 {
-        unsafe {
-            let low = _mm256_movemask_pd(_mm256_castsi256_pd(of[0])) as u8;
-            low | (_mm256_movemask_pd(_mm256_castsi256_pd(of[1])) as u8) << 4
-        }
-    }
-
-    /// An instruction on both halves: not by a closure, which would be a function without the instructions.
-    macro_rules! both {
-        ($instruction:ident, $a:expr, $b:expr) => {{
-            let (a, b) = ($a, $b);
-            [$instruction(a[0], b[0]), $instruction(a[1], b[1])]
-        }};
-    }
-
-    #[inline(always)]
-    unsafe fn widened(bytes: u64) -> [__m256i; 2] {
-        unsafe {
-            [
-                _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(bytes as u32 as i32)),
-                _mm256_cvtepu8_epi64(_mm_cvtsi32_si128((bytes >> 32) as u32 as i32)),
-            ]
-        }
-    }
-
-    impl Wide for Avx2 {
-        type Words = [__m256i; 2];
-
-        #[inline(always)]
-        unsafe fn load(from: *const u64) -> [__m256i; 2] {
-            unsafe { [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(4).cast())] }
-        }
-        #[inline(always)]
-        unsafe fn store(to: *mut u64, mask: u8, words: [__m256i; 2]) {
-            unsafe {
-                let own = lanes(mask);
-                _mm256_maskstore_epi64(to.cast(), own[0], words[0]);
-                _mm256_maskstore_epi64(to.add(4).cast(), own[1], words[1]);
-            }
-        }
-        #[inline(always)]
-        unsafe fn add(a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-            unsafe { both!(_mm256_add_epi64, a, b) }
-        }
-        #[inline(always)]
-        unsafe fn sub(a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-            unsafe { both!(_mm256_sub_epi64, a, b) }
-        }
-        #[inline(always)]
-        unsafe fn xor(a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-            unsafe { both!(_mm256_xor_si256, a, b) }
-        }
-        #[inline(always)]
-        unsafe fn splat(word: u64) -> [__m256i; 2] {
-            unsafe { [_mm256_set1_epi64x(word as i64); 2] }
-        }
-        #[inline(always)]
-        unsafe fn select(mask: u8, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-            unsafe {
-                let own = lanes(mask);
-                [_mm256_blendv_epi8(b[0], a[0], own[0]), _mm256_blendv_epi8(b[1], a[1], own[1])]
-            }
-        }
-        #[inline(always)]
-        unsafe fn differ(a: [__m256i; 2], b: [__m256i; 2]) -> u8 {
-            unsafe { !mask(both!(_mm256_cmpeq_epi64, a, b)) }
-        }
-        #[inline(always)]
-        unsafe fn greater(a: [__m256i; 2], b: [__m256i; 2]) -> u8 {
-            unsafe {
-                let sign = [_mm256_set1_epi64x(i64::MIN); 2];
-                mask(both!(_mm256_cmpgt_epi64, both!(_mm256_xor_si256, a, sign), both!(_mm256_xor_si256, b, sign)))
-            }
-        }
-        #[inline(always)]
-        unsafe fn negative(a: [__m256i; 2]) -> u8 {
-            unsafe { mask(a) }
-        }
-        #[inline(always)]
-        unsafe fn extract(value: u64, mask: u64) -> u64 {
-            unsafe { _pext_u64(value, mask) }
-        }
-        #[inline(always)]
-        unsafe fn deposit(value: u64, mask: u64) -> u64 {
-            unsafe { _pdep_u64(value, mask) }
-        }
-        #[inline(always)]
-        unsafe fn emit(to: *mut u8, words: [__m256i; 2], mask: u8, long: u8, signed: u8) -> usize {
-            unsafe {
-                if long != 0 {
-                    let mut each = [0; WIDTH];
-                    _mm256_storeu_si256(each.as_mut_ptr().cast(), words[0]);
-                    _mm256_storeu_si256(each.as_mut_ptr().add(4).cast(), words[1]);
-                    return one_by_one(to, &each, mask, signed);
-                }
-                // The lowest byte of each word, in both halves of each register.
-                let low = _mm256_setr_epi8(
-                    0, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 8, -1, -1, -1, -1, -1, -1,
-                    -1, -1, -1, -1, -1, -1,
-                );
-                let (first, second) = (_mm256_shuffle_epi8(words[0], low), _mm256_shuffle_epi8(words[1], low));
-                let first = _mm_or_si128(_mm256_castsi256_si128(first), _mm256_extracti128_si256::<1>(first));
-                let second = _mm_or_si128(_mm256_castsi256_si128(second), _mm256_extracti128_si256::<1>(second));
-                let bytes = _mm_cvtsi128_si64(_mm_unpacklo_epi32(first, second)) as u64 | 0x8080_8080_8080_8080;
-                to.cast::<u64>().write_unaligned(_pext_u64(bytes, bytes_of(mask)));
-                mask.count_ones() as usize
-            }
-        }
-        #[inline(always)]
-        unsafe fn spread(bytes: u64, mask: u8, signed: u8) -> [__m256i; 2] {
-            unsafe {
-                let bytes = _pdep_u64(bytes, bytes_of(mask)) & 0x7F7F_7F7F_7F7F_7F7F;
-                // The sign of those that have one, as a bit of their byte.
-                let signs = 0x4040_4040_4040_4040 & bytes_of(signed);
-                let (words, signs) = (widened(bytes), widened(signs));
-                let words = both!(_mm256_xor_si256, words, signs);
-                both!(_mm256_sub_epi64, words, signs)
-            }
-        }
-    }
-}
+mod x86;
 
 #[cfg(test)]
 mod tests {
