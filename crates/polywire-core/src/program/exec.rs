@@ -337,10 +337,7 @@ impl Executable {
         }
         assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
         // SAFETY: as the caller promises.
-        unsafe {
-            let decoded = self.decode_input(&mut Input::of_shared(message, limits), value);
-            self.or_adapted(decoded, message, value, limits)
-        }
+        unsafe { self.decode_or_adapt(&mut Input::of_shared(message, limits), value) }
     }
 
     /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing it does not need.
@@ -430,30 +427,23 @@ impl Executable {
             match self.0.adapter {
                 None => self.decode_input(&mut Input::new(bytes, limits), value),
                 Some(adapter) if adapter.only_after.is_none() => self.decode_events(adapter, bytes, value, limits),
-                Some(_) => {
-                    let decoded = self.decode_input(&mut Input::new(bytes, limits), value);
-                    self.or_adapted(decoded, bytes, value, limits)
-                }
+                Some(_) => self.decode_or_adapt(&mut Input::new(bytes, limits), value),
             }
         }
     }
 
-    /// Decodes once more what was refused for the reason that the adapter is there for.
+    /// Decodes, and once more what was refused for the reason that the adapter is there for. Apart, so that those without an adapter do not pay for it.
     ///
     /// # Safety
     /// As [`Executable::decode`].
-    #[inline]
-    unsafe fn or_adapted(
-        &self,
-        decoded: Result<usize, CodecError>,
-        bytes: &[u8],
-        value: *mut u8,
-        limits: &Limits,
-    ) -> Result<usize, CodecError> {
+    #[inline(never)]
+    unsafe fn decode_or_adapt(&self, input: &mut Input<'_>, value: *mut u8) -> Result<usize, CodecError> {
+        // SAFETY: as the caller promises.
+        let decoded = unsafe { self.decode_input(input, value) };
         match (&decoded, self.0.adapter) {
             (Err(error), Some(adapter)) if adapter.only_after == Some(error.kind) => {
                 // SAFETY: as the caller promises.
-                unsafe { self.decode_events(adapter, bytes, value, limits) }
+                unsafe { self.decode_events(adapter, input.message(), value, input.limits()) }
             }
             _ => decoded,
         }
