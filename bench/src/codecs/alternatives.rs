@@ -25,7 +25,7 @@ pub fn group(effort: Effort) -> Group {
     .unzip();
     let note = format!(
         "multiples of Polywire's CDR with a derived type, which is decoded into a value used again, the others into a new one; dynamic objects are trees of \
-         values by name, made and taken apart for each message; bytes of a message: {}",
+         values in the members' order, made and taken apart for each message; bytes of a message: {}",
         sizes.join("; ")
     );
     let left_out = match cfg!(feature = "peers") {
