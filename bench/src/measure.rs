@@ -36,6 +36,12 @@ impl<'a> Candidate<'a> {
         self
     }
 
+    /// The same candidate, of which nothing is asked.
+    pub fn without_bar(mut self) -> Candidate<'a> {
+        self.bar = None;
+        self
+    }
+
     fn turn(&mut self, rounds: usize, messages: usize, least: Duration) -> f64 {
         match &mut self.work {
             Work::Round(round) => time(rounds, round).as_nanos() as f64 / (rounds * messages) as f64,

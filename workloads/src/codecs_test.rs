@@ -80,7 +80,7 @@ macro_rules! codecs_test {
 
             use serde::{
                 Deserialize, Deserializer, Serialize, Serializer,
-                de::{self, Error, IgnoredAny, MapAccess},
+                de::{self, Error, IgnoredAny, MapAccess, SeqAccess},
                 ser::SerializeStruct,
             };
 
@@ -165,6 +165,28 @@ macro_rules! codecs_test {
                         false => Err(A::Error::invalid_length(met, &self)),
                     }
                 }
+
+                fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<$test, A::Error> {
+                    let mut test = $test::default();
+                    $(
+                        test.$bool = next(&mut seq)?;
+                        test.$string = next(&mut seq)?;
+                        test.$int8 = next(&mut seq)?;
+                        test.$uint8 = next(&mut seq)?;
+                        test.$int16 = next(&mut seq)?;
+                        test.$uint16 = next(&mut seq)?;
+                        test.$int32 = next(&mut seq)?;
+                        test.$uint32 = next(&mut seq)?;
+                        test.$int64 = next(&mut seq)?;
+                        test.$uint64 = next(&mut seq)?;
+                    )+
+                    Ok(test)
+                }
+            }
+
+            /// For formats without names.
+            fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(seq: &mut A) -> Result<T, A::Error> {
+                seq.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &Visitor))
             }
 
             struct Name(Option<Member>);
@@ -376,6 +398,7 @@ macro_rules! codecs_test {
 
 codecs_test! {
     /// CodecsTest with ten members.
+    #[cfg_attr(feature = "rkyv", derive(rkyv::Archive, rkyv::Serialize, rkyv::Deserialize), rkyv(attr(allow(missing_docs))))]
     CodecsTest10, CodecsTest10State, "CodecsTest_10", 1024:
     bool_value_1 string_value_1 char_value_1 uchar_value_1 int16_value_1 uint16_value_1 int32_value_1 uint32_value_1 int64_value_1 uint64_value_1;
 }

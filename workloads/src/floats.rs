@@ -8,6 +8,11 @@ use crate::{Rng, Workload};
 /// An image of single floats.
 #[derive(Clone, Debug, PartialEq, Default, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "rkyv",
+    derive(rkyv::Archive, rkyv::Serialize, rkyv::Deserialize),
+    rkyv(attr(allow(missing_docs)))
+)]
 #[polywire(name = "Workloads::Floats")]
 #[repr(C)]
 pub struct Floats {

@@ -8,6 +8,11 @@ use crate::{Rng, Workload};
 /// One change of the order book.
 #[derive(Clone, Debug, PartialEq, Default, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "rkyv",
+    derive(rkyv::Archive, rkyv::Serialize, rkyv::Deserialize),
+    rkyv(attr(allow(missing_docs)))
+)]
 #[polywire(name = "MiddlewareNewsBrief::MarketDataEntry")]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the exchange's")]
@@ -74,6 +79,11 @@ pub struct MarketDataEntry {
 /// Changes of the order book of one security; the generated ones have four.
 #[derive(Clone, Debug, PartialEq, Default, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "rkyv",
+    derive(rkyv::Archive, rkyv::Serialize, rkyv::Deserialize),
+    rkyv(attr(allow(missing_docs)))
+)]
 #[polywire(name = "MiddlewareNewsBrief::MarketData")]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the exchange's")]

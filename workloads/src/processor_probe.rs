@@ -8,6 +8,11 @@ use crate::{Rng, Workload};
 /// Times of a processor since it started.
 #[derive(Clone, Debug, PartialEq, Default, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "rkyv",
+    derive(rkyv::Archive, rkyv::Serialize, rkyv::Deserialize),
+    rkyv(attr(allow(missing_docs)))
+)]
 #[polywire(name = "OASIS::System::Processor::ProcessorProbe")]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names of the PDL say it")]

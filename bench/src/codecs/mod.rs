@@ -1,5 +1,6 @@
 //! Codecs against hand-written code and against peers.
 
+mod alternatives;
 mod cdr;
 mod compile;
 mod compressors;
@@ -30,6 +31,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
     ("protobuf", prost_peer::protobuf),
     ("xml", text_peers::xml),
     ("yaml", text_peers::yaml),
+    ("alternatives", alternatives::group),
     ("compile", compile::group),
     ("compressors", compressors::group),
 ];

@@ -27,6 +27,7 @@ use crate::{
 pub enum Idl {
     Check(Check),
     Rust(RustTypes),
+    Proto(ProtoTypes),
     Xsd(XsdTypes),
     Emit(Emit),
 }
@@ -47,6 +48,13 @@ pub struct Check {
 /// Prints Rust types that derive Message
 #[derive(Args)]
 pub struct RustTypes {
+    #[command(flatten)]
+    what: Translate,
+}
+
+/// Prints proto3 messages for peers of the codec protobuf
+#[derive(Args)]
+pub struct ProtoTypes {
     #[command(flatten)]
     what: Translate,
 }
@@ -94,6 +102,7 @@ impl Idl {
         match self {
             Idl::Check(check) => check.run(terminal),
             Idl::Rust(rust) => rust.what.run(emitter("rust").context("there is no emitter 'rust'")?, terminal),
+            Idl::Proto(proto) => proto.what.run(emitter("proto").context("there is no emitter 'proto'")?, terminal),
             Idl::Xsd(xsd) => xsd.what.run(emitter("xsd").context("there is no emitter 'xsd'")?, terminal),
             Idl::Emit(emit) => emit.what.run(emit.target, terminal),
         }

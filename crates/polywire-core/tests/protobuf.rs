@@ -202,12 +202,20 @@ fn fields_in_pieces_are_one() {
 }
 
 #[test]
-fn the_last_of_a_single_field_stands_and_messages_are_not_merged() {
+fn the_last_of_a_single_field_stands_and_messages_are_merged() {
     assert_eq!(read(&format!("0a0161 {REST} 0a026263")).unwrap().text, "bc");
-    assert_eq!(read(&format!("{REST} {REST}")), Err(FaultKind::DuplicateMember));
     let twice = "3209 09000000000000f03f 3209 11000000000000f03f";
-    let elements = decode::<Elements>("protobuf", &unhex(twice)).map_err(|error| error.kind);
-    assert_eq!(elements, Err(FaultKind::DuplicateMember));
+    assert_eq!(
+        decode::<Holding>("protobuf", &unhex(&twice.replace("32", "0a"))).unwrap().place,
+        Place { latitude_deg: 1.0, longitude_deg: 1.0 }
+    );
+    // The elements of an array follow each other.
+    assert_eq!(read(&format!("{REST} {REST}")), Err(FaultKind::DuplicateMember));
+}
+
+#[derive(Message, Debug, PartialEq, Clone)]
+struct Holding {
+    place: Place,
 }
 
 #[test]

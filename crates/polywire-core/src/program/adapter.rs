@@ -4,7 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
 use super::{
-    FaultKind, Input, Limits, Output, Status,
+    FaultKind, Input, Limits, Output, Program, Status,
     io::{CodecError, Fault},
 };
 
@@ -13,7 +13,9 @@ pub struct Adapter {
     /// For dumps and documentation.
     pub name: &'static str,
     /// Reads a whole message and writes its events.
-    pub run: fn(&mut Input<'_>, &mut Events) -> Status,
+    pub run: fn(&Program, &mut Input<'_>, &mut Events) -> Status,
+    /// Only what the program has refused for this reason goes through it, and then to the program once more.
+    pub only_after: Option<FaultKind>,
 }
 
 impl fmt::Debug for Adapter {

@@ -2,6 +2,8 @@
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicPtr, Ordering};
+#[cfg(feature = "jit")]
+use core::{ptr::NonNull, sync::atomic::AtomicU32};
 
 use super::{
     Direction, FaultKind, Program, State, Status,
@@ -51,6 +53,14 @@ pub enum ExecError {
     NoJit(alloc::string::String),
 }
 
+/// Messages that go the long way after one for which the direct one was tried in vain.
+#[cfg(feature = "jit")]
+const PAUSE: u32 = 15;
+
+/// Room that is made ahead for it.
+#[cfg(feature = "jit")]
+const MAX_AHEAD: usize = 1 << 11;
+
 /// A program ready to run. Cheap to clone; free of state, so that any number of threads may run it at once.
 ///
 /// ```
@@ -86,12 +96,17 @@ struct Inner {
     /// The first instruction of `code`, or null: what each message asks for, without a way through `code`.
     #[cfg(feature = "jit")]
     entry: AtomicPtr<u8>,
-    /// The same for a program of nothing but runs, which needs neither [`Input`] nor [`Output`].
+    /// The same for a program that needs neither [`Output`] nor, of the other direction, [`Input`]; null while it is not to be tried.
     #[cfg(feature = "jit")]
-    direct: AtomicPtr<u8>,
-    /// Bytes of a message where `direct` is not null.
+    direct_encode: AtomicPtr<u8>,
     #[cfg(feature = "jit")]
-    message_size: usize,
+    direct_decode: AtomicPtr<u8>,
+    /// For such a program: bytes that a message has at least, or that there must be room for.
+    #[cfg(feature = "jit")]
+    direct_size: usize,
+    /// Messages that do without the direct way, since it said no of the one before them: what it says no to often would cost twice.
+    #[cfg(feature = "jit")]
+    pause: AtomicU32,
 }
 
 impl Executable {
@@ -106,9 +121,13 @@ impl Executable {
         let executable = Executable(Arc::new(Inner {
             adapter: program.adapter,
             #[cfg(feature = "jit")]
-            direct: Default::default(),
+            direct_encode: Default::default(),
             #[cfg(feature = "jit")]
-            message_size: passes::message_size(&program).unwrap_or(0),
+            direct_decode: Default::default(),
+            #[cfg(feature = "jit")]
+            direct_size: super::jit::direct_size(&program).unwrap_or(0),
+            #[cfg(feature = "jit")]
+            pause: Default::default(),
             program: Arc::new(program),
             idle: Idle::default(),
             #[cfg(feature = "jit")]
@@ -142,8 +161,13 @@ impl Executable {
     fn keep(&self, make: impl FnOnce() -> Option<super::jit::Code>) {
         if let Some(code) = self.0.code.get_or_init(make) {
             self.0.entry.store(code.entry().cast_mut(), Ordering::Release);
-            self.0.direct.store(code.direct().cast_mut(), Ordering::Release);
+            self.allow_direct(code);
         }
+    }
+
+    #[cfg(feature = "jit")]
+    fn allow_direct(&self, code: &super::jit::Code) {
+        self.direct().store(code.direct().cast_mut(), Ordering::Release);
     }
 
     #[cfg(not(feature = "jit"))]
@@ -178,7 +202,6 @@ impl Executable {
     /// If it is a decode program.
     #[inline]
     pub unsafe fn encode(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
-        assert!(self.0.program.direction == Direction::Encode, "a decode program cannot encode");
         // SAFETY: as the caller promises.
         #[cfg(feature = "jit")]
         if unsafe { self.encode_direct(value, out, limits) } {
@@ -250,11 +273,10 @@ impl Executable {
     /// If it is an encode program.
     #[inline]
     pub unsafe fn decode(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
-        assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
         // SAFETY: as the caller promises.
         #[cfg(feature = "jit")]
-        if unsafe { self.decode_direct(bytes, value, limits) } {
-            return Ok(self.0.message_size);
+        if let Some(taken) = unsafe { self.decode_direct(bytes, value, limits) } {
+            return Ok(taken);
         }
         // SAFETY: as the caller promises.
         unsafe { self.decode_long(bytes, value, limits) }
@@ -317,13 +339,13 @@ impl Executable {
         limits: &Limits,
     ) -> Result<usize, CodecError> {
         // What a state or an adapter is needed for is not in the message as it is in memory.
-        if self.0.program.bank.is_some() || self.0.adapter.is_some() {
+        if self.0.program.bank.is_some() || self.0.adapter.is_some_and(|adapter| adapter.only_after.is_none()) {
             // SAFETY: as the caller promises.
             return unsafe { self.decode(message, value, limits) };
         }
         assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
         // SAFETY: as the caller promises.
-        unsafe { self.decode_input(&mut Input::of_shared(message, limits), value) }
+        unsafe { self.decode_or_adapt(&mut Input::of_shared(message, limits), value) }
     }
 
     /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing it does not need.
@@ -332,12 +354,21 @@ impl Executable {
     /// As [`Executable::encode`].
     #[inline(never)]
     unsafe fn encode_long(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
+        assert!(self.0.program.direction == Direction::Encode, "a decode program cannot encode");
         if self.0.program.bank.is_some() {
             // SAFETY: as the caller promises.
             return self.alone(|state| unsafe { self.encode_with(state, false, value, out, limits) });
         }
+        #[cfg(feature = "jit")]
+        self.count_down();
         // SAFETY: as the caller promises.
-        unsafe { self.encode_to(&mut Output::new(out, limits), value) }
+        unsafe { self.encode_to(&mut Output::new(out, limits), value) }?;
+        // The direct way may have found too little room; behind the next message there is.
+        #[cfg(feature = "jit")]
+        if (1..=MAX_AHEAD).contains(&self.0.direct_size) {
+            let _ = out.try_reserve(self.0.direct_size);
+        }
+        Ok(())
     }
 
     /// # Safety
@@ -393,15 +424,36 @@ impl Executable {
     /// As [`Executable::decode`].
     #[inline(never)]
     unsafe fn decode_long(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
+        assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
+        #[cfg(feature = "jit")]
+        self.count_down();
         // SAFETY: as the caller promises.
         unsafe {
             if self.0.program.bank.is_some() {
                 return self.alone(|state| self.decode_with(state, false, bytes, value, limits));
             }
             match self.0.adapter {
-                Some(adapter) => self.decode_events(adapter, bytes, value, limits),
                 None => self.decode_input(&mut Input::new(bytes, limits), value),
+                Some(adapter) if adapter.only_after.is_none() => self.decode_events(adapter, bytes, value, limits),
+                Some(_) => self.decode_or_adapt(&mut Input::new(bytes, limits), value),
             }
+        }
+    }
+
+    /// Decodes, and once more what was refused for the reason that the adapter is there for. Apart, so that those without an adapter do not pay for it.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    #[inline(never)]
+    unsafe fn decode_or_adapt(&self, input: &mut Input<'_>, value: *mut u8) -> Result<usize, CodecError> {
+        // SAFETY: as the caller promises.
+        let decoded = unsafe { self.decode_input(input, value) };
+        match (&decoded, self.0.adapter) {
+            (Err(error), Some(adapter)) if adapter.only_after == Some(error.kind) => {
+                // SAFETY: as the caller promises.
+                unsafe { self.decode_events(adapter, input.message(), value, input.limits()) }
+            }
+            _ => decoded,
         }
     }
 
@@ -421,7 +473,7 @@ impl Executable {
             let mut input = Input::new(bytes, limits);
             let status = match bytes.len() > limits.message_bytes {
                 true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
-                false => (adapter.run)(&mut input, events),
+                false => (adapter.run)(&self.0.program, &mut input, events),
             };
             if status == Status::Failed {
                 return Err(CodecError::new(input.fault(), &self.0.program));
@@ -457,39 +509,73 @@ impl Executable {
         }
     }
 
-    /// Encodes what is nothing but runs, if that is all and nothing can go wrong; false if [`Executable::encode`] must take the long way.
+    /// Encodes without a context, if the program can do without and nothing is unusual; false if [`Executable::encode`] must take the long way.
     ///
     /// # Safety
-    /// As [`Executable::encode`], and the program is an encode program.
+    /// As [`Executable::encode`].
     #[cfg(feature = "jit")]
     #[inline]
     unsafe fn encode_direct(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> bool {
-        let (Some(direct), size) = (self.direct(), self.0.message_size) else { return false };
-        let room = out.capacity() - out.len();
-        if size > limits.message_bytes || room < size + super::jit::SLACK {
+        let Some(direct) = NonNull::new(self.0.direct_encode.load(Ordering::Acquire)) else { return false };
+        let (start, size) = (out.len(), self.0.direct_size);
+        let room = out.capacity() - start;
+        if size > limits.message_bytes || room < size {
             return false;
         }
-        // SAFETY: there is room, the code writes each of `size` bytes, and the value is as the caller promises.
+        // SAFETY: there is room, the code is that of an encode program and writes each of the bytes that it gives the number of, and the value is as
+        // the caller promises.
         unsafe {
-            super::jit::encode_direct(direct, out.as_mut_ptr().add(out.len()), value);
-            out.set_len(out.len() + size);
+            let written = super::jit::encode_direct(direct, out.as_mut_ptr().add(start), room, value);
+            // What it says no to is more than any room.
+            if written > room.min(limits.message_bytes) {
+                return self.pause();
+            }
+            out.set_len(start + written);
         }
         true
     }
 
-    /// Decodes what is nothing but runs; false if something may be wrong, and [`Executable::decode`] must take the long way.
+    /// Decodes without a context; none if something is wrong or unusual, and [`Executable::decode`] must take the long way.
     ///
     /// # Safety
-    /// As [`Executable::decode`], and the program is a decode program.
+    /// As [`Executable::decode`].
     #[cfg(feature = "jit")]
     #[inline]
-    unsafe fn decode_direct(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> bool {
-        let Some(direct) = self.direct() else { return false };
-        if bytes.len() < self.0.message_size || bytes.len() > limits.message_bytes {
-            return false;
+    unsafe fn decode_direct(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Option<usize> {
+        let direct = NonNull::new(self.0.direct_decode.load(Ordering::Acquire))?;
+        if bytes.len() < self.0.direct_size || bytes.len() > limits.message_bytes {
+            return None;
         }
-        // SAFETY: the bytes are there, and the value is as the caller promises.
-        unsafe { super::jit::decode_direct(direct, bytes.as_ptr(), value) }
+        // SAFETY: the bytes are there, the code is that of a decode program, and the value is as the caller promises.
+        let taken = unsafe { super::jit::decode_direct(direct, bytes, value) };
+        if taken > bytes.len() {
+            self.pause();
+            return None;
+        }
+        Some(taken)
+    }
+
+    /// Lets the direct way be for a while.
+    #[cfg(feature = "jit")]
+    #[cold]
+    fn pause(&self) -> bool {
+        self.0.pause.store(PAUSE, Ordering::Relaxed);
+        self.direct().store(core::ptr::null_mut(), Ordering::Relaxed);
+        false
+    }
+
+    /// Comes back to the direct way when the while is over. Of several threads that count at once one may be lost, which matters to nobody.
+    #[cfg(feature = "jit")]
+    #[inline]
+    fn count_down(&self) {
+        let left = self.0.pause.load(Ordering::Relaxed);
+        if left == 0 {
+            return;
+        }
+        self.0.pause.store(left - 1, Ordering::Relaxed);
+        if let (1, Some(Some(code))) = (left, self.0.code.get()) {
+            self.allow_direct(code);
+        }
     }
 
     /// Lends the state of a message that stands alone.
@@ -509,15 +595,17 @@ impl Executable {
     }
 
     #[cfg(feature = "jit")]
-    #[inline]
-    fn direct(&self) -> Option<core::ptr::NonNull<u8>> {
-        core::ptr::NonNull::new(self.0.direct.load(Ordering::Acquire))
+    fn direct(&self) -> &AtomicPtr<u8> {
+        match self.0.program.direction {
+            Direction::Encode => &self.0.direct_encode,
+            Direction::Decode => &self.0.direct_decode,
+        }
     }
 
     #[cfg(feature = "jit")]
     #[inline]
-    fn entry(&self) -> Option<core::ptr::NonNull<u8>> {
-        core::ptr::NonNull::new(self.0.entry.load(Ordering::Acquire))
+    fn entry(&self) -> Option<NonNull<u8>> {
+        NonNull::new(self.0.entry.load(Ordering::Acquire))
     }
 
     #[cfg(not(feature = "jit"))]

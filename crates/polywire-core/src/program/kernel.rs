@@ -8,7 +8,7 @@
 //! use polywire_core::program::{kernel::SymbolTable, Arm, Block, Input, Limits, MemberKey, MemberTable, Output, ScalarKernel, Status};
 //!
 //! /// An octet as the format `inverted` has it.
-//! static INVERTED: ScalarKernel = ScalarKernel { name: "inverted", scalar: Scalar::U8, get, put, wide: None };
+//! static INVERTED: ScalarKernel = ScalarKernel { name: "inverted", scalar: Scalar::U8, get, put, wide: None, form: None };
 //!
 //! extern "C" fn get(input: &mut Input<'_>, value: &mut u64) -> Status {
 //!     match input.take(1) {
@@ -65,6 +65,29 @@ pub struct ScalarKernel {
     pub put: extern "C" fn(&mut Output<'_>, u64) -> Status,
     /// Reads and writes a [`Scalar::F128`], which does not fit 64 bits; `get` and `put` are not called for it.
     pub wide: Option<WideKernel>,
+    /// What `get` does, if machine code may do it by itself.
+    pub form: Option<ScalarForm>,
+}
+
+/// What [`ScalarKernel::get`] does, where that is simple: a back end need not call it then. So it promises that what is said here is read, and nothing else
+/// is done, wherever it succeeds; whatever is wrong the kernel is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScalarForm {
+    /// How the value is read.
+    pub number: NumberForm,
+    /// What the lowest three bits of [`Input::tag`] must be.
+    pub tag: u32,
+}
+
+/// How a number is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberForm {
+    /// Groups of seven bits, the lowest first; the highest bit of a byte says that there are more. A boolean is false if all bits are zero.
+    Varint,
+    /// The same, of a signed number n: 2n if it is not negative, else -2n - 1.
+    Zigzag,
+    /// As in memory, the least significant byte first.
+    Fixed,
 }
 
 /// See [`ScalarKernel::wide`].
@@ -85,7 +108,7 @@ pub type Room = [MaybeUninit<[u8; 16]>; 2];
 /// use polywire_core::{layout::Scalar, program::kernel::{BriefKernel, Room}};
 ///
 /// /// An octet behind a mark.
-/// static MARKED: BriefKernel = BriefKernel { name: "marked", scalar: Scalar::U8, put };
+/// static MARKED: BriefKernel = BriefKernel { name: "marked", scalar: Scalar::U8, put, form: None };
 ///
 /// extern "C" fn put(room: &mut Room, mark: u64, value: u64) -> usize {
 ///     room[0].write(u128::from(mark | value << 8).to_le_bytes());
@@ -101,6 +124,18 @@ pub struct BriefKernel {
     pub scalar: Scalar,
     /// Writes one, given an argument that stands in the program, and gives how many bytes it has. All up to there were written.
     pub put: extern "C" fn(&mut Room, u64, u64) -> usize,
+    /// What `put` does, if machine code may do it by itself.
+    pub form: Option<BriefForm>,
+}
+
+/// What [`BriefKernel::put`] does, where that is simple: first it writes the bytes of its argument, from the lowest on, as many as the highest byte says, which
+/// are at most seven; then the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BriefForm {
+    /// How the value is written.
+    pub number: NumberForm,
+    /// Of a value whose bits are all zero nothing is written, no argument either.
+    pub unless_zero: bool,
 }
 
 /// The elements of a sequence or array of plain scalars as a format writes them.
@@ -186,6 +221,19 @@ pub struct TextKernel {
     pub get: fn(&mut Input<'_>, Option<&mut String>) -> Status,
     /// Writes one.
     pub put: fn(&mut Output<'_>, &str) -> Status,
+    /// How `put` writes short ones, if machine code may do it by itself.
+    pub short: Option<ShortText>,
+}
+
+/// How short texts are written: a head whose last byte says their length, and their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortText {
+    /// The head of an empty text, its first byte lowest. The last byte of a longer one is as many more.
+    pub head: u32,
+    /// Bytes of the head, one to four.
+    pub head_len: u8,
+    /// Texts of fewer bytes than this are written so.
+    pub below: u8,
 }
 
 /// A look at what comes next.
@@ -230,6 +278,20 @@ pub struct RegionDialect {
     pub put_begin: extern "C" fn(&mut Output<'_>, u64, &mut Cursor) -> Status,
     /// Encoding: writes the end and patches the beginning.
     pub put_end: extern "C" fn(&mut Output<'_>, u64, &mut Cursor) -> Status,
+    /// What the functions do, if machine code may do it by itself.
+    pub form: Option<RegionForm>,
+}
+
+/// What a [`RegionDialect`]'s functions do, where that is simple.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionForm {
+    /// The region is all that is left of what is around it; there are no marks. Its rest is passed over.
+    Rest,
+    /// Its length in bytes stands before it, as [`NumberForm::Varint`] has it; decoding, its rest is passed over.
+    Length {
+        /// Decoding: what the lowest three bits of [`Input::tag`] must be.
+        tag: u32,
+    },
 }
 
 /// Members in any order, as a format writes them.
@@ -250,6 +312,8 @@ pub struct MemberDialect {
     /// What members usually end with. A back end that finds it behind the last arm's value may end them by itself: it promises that the dialect, asked for
     /// what is there, would do the same and nothing else.
     pub ending: Option<Ending>,
+    /// An arm's [`Lead`](super::Lead) says all, whichever member was before it or none; `begin` and `after` do nothing.
+    pub leads_alone: bool,
 }
 
 /// See [`MemberDialect::ending`].

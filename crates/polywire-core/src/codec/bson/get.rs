@@ -14,7 +14,7 @@ use crate::{
 type Get = extern "C" fn(&mut Input<'_>, &mut u64) -> Status;
 
 const fn reader(name: &'static str, scalar: Scalar, get: Get) -> ScalarKernel {
-    ScalarKernel { name, scalar, get, put: not_written, wide: None }
+    ScalarKernel { name, scalar, get, put: not_written, wide: None, form: None }
 }
 
 pub(super) static BOOLEAN: ScalarKernel = reader("bson boolean", Scalar::Bool, boolean);
@@ -27,6 +27,7 @@ pub(super) static FLOAT: ScalarKernel = reader("bson float", Scalar::F32, float)
 pub(super) static DOUBLE: ScalarKernel = reader("bson double", Scalar::F64, double);
 pub(super) static QUAD: ScalarKernel = ScalarKernel {
     wide: Some(WideKernel { get: quad, put: not_written_wide }),
+    form: None,
     ..reader("bson quad", Scalar::F128, integer)
 };
 pub(super) static CHARACTER: ScalarKernel = reader("bson character", Scalar::U16, character);
@@ -39,9 +40,10 @@ pub(super) static OCTETS: ScalarKernel = reader("bson octets", Scalar::U32, octe
 pub(super) static EXPECT_OCTETS: ActionKernel =
     ActionKernel { name: "bson octets", get: expect_octets, put: no_action };
 /// A decimal as text.
-pub(super) static DECIMAL: TextKernel = TextKernel { name: "bson decimal", get: decimal_text, put: no_text };
+pub(super) static DECIMAL: TextKernel =
+    TextKernel { name: "bson decimal", get: decimal_text, put: no_text, short: None };
 /// Keys of maps.
-pub(super) static KEY_TEXT: TextKernel = TextKernel { name: "bson key", get: key_text, put: no_text };
+pub(super) static KEY_TEXT: TextKernel = TextKernel { name: "bson key", get: key_text, put: no_text, short: None };
 pub(super) static KEY_SIGNED: ScalarKernel = reader("bson signed key", Scalar::I64, signed_key);
 pub(super) static KEY_UNSIGNED: ScalarKernel = reader("bson unsigned key", Scalar::U64, unsigned_key);
 pub(super) static KEY_BOOLEAN: ScalarKernel = reader("bson boolean key", Scalar::Bool, boolean_key);

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::program::{
     Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect, Status, SymbolKernel,
-    SymbolTable, TestKernel,
+    SymbolTable, TestKernel, kernels::scan::starts_with,
 };
 
 /// A document of members.
@@ -18,6 +18,7 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     skip,
     refuse_duplicates: true,
     ending: None,
+    leads_alone: false,
 };
 
 /// The member of a union's case among what else its document holds, which [`DOCUMENT`] opened.
@@ -29,6 +30,7 @@ pub(super) static CASE: MemberDialect = MemberDialect {
     skip,
     refuse_duplicates: true,
     ending: None,
+    leads_alone: false,
 };
 
 /// A document of elements whose names are indices.
@@ -46,6 +48,7 @@ pub(super) static DOCUMENT: RegionDialect = RegionDialect {
     get_end: end_region,
     put_begin,
     put_end,
+    form: None,
 };
 
 /// The discriminator of the union whose document comes next: the labels are those whose case's member says it.
@@ -144,15 +147,6 @@ fn next_name(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) -> Statu
         return Status::Ok;
     }
     search_name(input, table, arm)
-}
-
-/// What `starts_with` of slices does, without a call for a few bytes.
-#[inline(always)]
-fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
-    let Some(head) = bytes.get(..prefix.len()) else { return false };
-    let (words, prefixes) = (head.as_chunks::<8>(), prefix.as_chunks::<8>());
-    words.0.iter().zip(prefixes.0).all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
-        && words.1.iter().zip(prefixes.1).all(|(a, b)| a == b)
 }
 
 fn search_name(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) -> Status {

@@ -12,7 +12,7 @@ const fn writer(
     scalar: Scalar,
     put: extern "C" fn(&mut Output<'_>, u64) -> Status,
 ) -> ScalarKernel {
-    ScalarKernel { name, scalar, get: not_read, put, wide: None }
+    ScalarKernel { name, scalar, get: not_read, put, wide: None, form: None }
 }
 
 /// A `uint64` behind the header of an int64.
@@ -29,7 +29,7 @@ pub(super) static MARKED_CHAR16: ScalarKernel = writer("bson marked wchar", Scal
 pub(super) static LITERAL: SymbolKernel =
     SymbolKernel { name: "bson literal", scalar: Scalar::I64, get: no_symbol, put: put_literal };
 /// Keys of maps.
-pub(super) static KEY_TEXT: TextKernel = TextKernel { name: "bson key", get: no_text, put: put_key };
+pub(super) static KEY_TEXT: TextKernel = TextKernel { name: "bson key", get: no_text, put: put_key, short: None };
 pub(super) static KEY_SIGNED: ScalarKernel = writer("bson signed key", Scalar::I64, put_signed_key);
 pub(super) static KEY_UNSIGNED: ScalarKernel = writer("bson unsigned key", Scalar::U64, put_unsigned_key);
 pub(super) static KEY_BOOLEAN: ScalarKernel = writer("bson boolean key", Scalar::Bool, put_boolean_key);

@@ -3,7 +3,10 @@
 use super::{half, sort};
 use crate::{
     codec::lower::kinds::{self, Extent, Format as _, Head, Marks, OPEN, fixed, marked, skip_items},
-    program::{FaultKind, Input, Output, Status, kernel::Room},
+    program::{
+        FaultKind, Input, Output, Status,
+        kernel::{Room, ShortText},
+    },
 };
 
 pub(super) struct Format;
@@ -35,6 +38,7 @@ impl kinds::Format for Format {
     const COUNTED: bool = false;
     const CLOSED: bool = false;
     const TYPED: bool = false;
+    const SHORT_TEXT: Option<ShortText> = Some(ShortText { head: 0x60, head_len: 1, below: 0x18 });
     const MARKS: Marks = Marks { null: NULL, no: FALSE, yes: TRUE, single: SINGLE, double: DOUBLE, end: BREAK };
 
     #[inline(always)]

@@ -60,6 +60,7 @@ pub(super) static ENCAPSULATION: RegionDialect = RegionDialect {
     get_end: leave_encapsulation,
     put_begin: put_encapsulation,
     put_end: pad_encapsulation,
+    form: None,
 };
 
 /// True if nothing is left of the region for a value of this alignment. Moves nothing.
@@ -82,27 +83,27 @@ by_order! {
     /// A length in front: argument [`SKIP_REST`] or [`EXACT`]. That it restarts the origin changes nothing on the wire, for XCDR2 aligns to
     /// 4 at most and what is inside begins at a multiple of 4; it lets alignment inside be known beforehand.
     dheader_region: RegionDialect {
-        name: "dheader", restarts_origin: true;
+        name: "dheader", restarts_origin: true, form: None;
         get_begin = get_dheader; get_end = leave_dheader; put_begin = put_dheader; put_end = patch_dheader
     };
     /// A parameter of XCDR1: argument [`parameter`].
     parameter_region: RegionDialect {
-        name: "parameter", restarts_origin: true;
+        name: "parameter", restarts_origin: true, form: None;
         get_begin = get_parameter; get_end = leave_parameter; put_begin = put_parameter; put_end = patch_parameter
     };
     /// A member of XCDR2 with a length of its own: the argument is its EMHEADER.
     member_region: RegionDialect {
-        name: "member", restarts_origin: true;
+        name: "member", restarts_origin: true, form: None;
         get_begin = get_member; get_end = leave_parameter; put_begin = put_member; put_end = patch_dheader
     };
     /// The parameters of a mutable type of XCDR1, and the end of their list.
     parameter_list: MemberDialect {
-        name: "parameters", refuse_duplicates: true, ending: None, begin: begin_members, after: leave_element, skip: leave_element;
+        name: "parameters", refuse_duplicates: true, ending: None, leads_alone: false, begin: begin_members, after: leave_element, skip: leave_element;
         next = next_parameter
     };
     /// The members of a mutable type of XCDR2, up to the end of its DHEADER.
     member_list: MemberDialect {
-        name: "members", refuse_duplicates: true, ending: None, begin: begin_members, after: leave_element, skip: leave_element;
+        name: "members", refuse_duplicates: true, ending: None, leads_alone: false, begin: begin_members, after: leave_element, skip: leave_element;
         next = next_member
     };
     /// True if the optional of a plain type of XCDR1 is there. Moves nothing.

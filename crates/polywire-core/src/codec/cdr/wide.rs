@@ -6,8 +6,8 @@ use crate::program::{FaultKind, Input, Order, Output, Status, TextKernel};
 
 /// The form of a wide string.
 pub(super) fn kernel(order: Order) -> &'static TextKernel {
-    static LITTLE: TextKernel = TextKernel { name: "utf-16 le", get: get::<false>, put: put::<false> };
-    static BIG: TextKernel = TextKernel { name: "utf-16 be", get: get::<true>, put: put::<true> };
+    static LITTLE: TextKernel = TextKernel { name: "utf-16 le", get: get::<false>, put: put::<false>, short: None };
+    static BIG: TextKernel = TextKernel { name: "utf-16 be", get: get::<true>, put: put::<true>, short: None };
     match order {
         Order::Little => &LITTLE,
         Order::Big => &BIG,

@@ -12,6 +12,7 @@ pub(super) static WIDE: ScalarKernel = ScalarKernel {
     get,
     put,
     wide: Some(WideKernel { get: get_wide, put: put_wide }),
+    form: None,
 };
 
 /// The length that the bytes have, as a stop-bit integer.

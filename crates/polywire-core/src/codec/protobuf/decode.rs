@@ -25,6 +25,8 @@ pub(super) struct Decode<'a> {
     schema: &'a Schema,
     /// What the value that comes next is read from. The walk asks for values without saying so.
     next: Cell<From>,
+    /// There are fields whose second coming is [refused](Again::Refused).
+    merges: Cell<bool>,
 }
 
 /// What a value is read from.
@@ -119,7 +121,7 @@ impl DecodeDialect for Decode<'_> {
                 (Form::Message | Form::Array, ..) | (Form::Sequence | Form::Map, true, _) => Again::Refused,
                 _ => Again::Replaces,
             };
-            let key = marks::noted(number, noted, again);
+            let key = self.noted(number, noted, again);
             let note = (again != Again::Replaces).then_some(noted as u8);
             noted += usize::from(note.is_some());
             if noted > MAX_NOTED {
@@ -164,7 +166,7 @@ impl DecodeDialect for Decode<'_> {
             })?;
             let merges = form == Form::Message || form.is_repeated();
             let again = if merges && case.slot.place != Place::Sink { Again::Refused } else { Again::Replaces };
-            emit_fields(walk, vec![Arm { key: marks::noted(number, 0, again), lead: None, body, absent }]);
+            emit_fields(walk, vec![Arm { key: self.noted(number, 0, again), lead: None, body, absent }]);
             Ok(())
         })
     }
@@ -181,7 +183,17 @@ fn op(kind: OpKind) -> Op {
 
 impl<'a> Decode<'a> {
     pub fn new(schema: &'a Schema) -> Decode<'a> {
-        Decode { schema, next: Cell::new(From::Field) }
+        Decode { schema, next: Cell::new(From::Field), merges: Cell::new(false) }
+    }
+
+    /// True if messages may have to be [merged](super::merge).
+    pub(super) fn merges(&self) -> bool {
+        self.merges.get()
+    }
+
+    fn noted(&self, number: u32, rank: usize, again: Again) -> MemberKey {
+        self.merges.set(self.merges.get() || again == Again::Refused);
+        marks::noted(number, rank, again)
     }
 
     /// The program of a root that is no message by itself.
@@ -269,7 +281,7 @@ impl<'a> Decode<'a> {
             Ok(())
         })?;
         let again = if is_array { Again::Refused } else { Again::Arm(1) };
-        let mut arms = vec![Arm { key: marks::noted(1, 0, again), lead: None, body: first, absent }];
+        let mut arms = vec![Arm { key: self.noted(1, 0, again), lead: None, body: first, absent }];
         if !is_array {
             self.next.set(From::MoreElements);
             let more = walk.block(|walk| fields(self, walk))?;
@@ -347,7 +359,7 @@ impl<'a> Decode<'a> {
             })?;
             let merges = form == Form::Message || form.is_repeated();
             let again = if merges { Again::Refused } else { Again::Replaces };
-            emit_fields(walk, vec![Arm { key: marks::noted(number, 0, again), lead: None, body, absent }]);
+            emit_fields(walk, vec![Arm { key: self.noted(number, 0, again), lead: None, body, absent }]);
             Ok(())
         };
         let (key, value) = walk.entry(

@@ -7,32 +7,44 @@ use super::varint::gather;
 use crate::{
     layout::Scalar,
     program::{
-        ActionKernel, Cursor, Elements, FaultKind, Input, Output, ScalarKernel, Status, TextKernel, kernel::WideKernel,
+        ActionKernel, Cursor, Elements, FaultKind, Input, Output, ScalarKernel, Status, TextKernel,
+        kernel::{NumberForm, ScalarForm, ShortText, WideKernel},
     },
 };
 
 type Read<T = ()> = Result<T, Status>;
 
-pub(super) static BOOL: ScalarKernel =
-    ScalarKernel { name: "bool", scalar: Scalar::Bool, get: boolean, put: not_written, wide: None };
-pub(super) static UNSIGNED: ScalarKernel =
-    ScalarKernel { name: "varint", scalar: Scalar::U64, get: unsigned, put: not_written, wide: None };
-pub(super) static SIGNED: ScalarKernel =
-    ScalarKernel { name: "zigzag", scalar: Scalar::I64, get: signed, put: not_written, wide: None };
-pub(super) static ENUM: ScalarKernel =
-    ScalarKernel { name: "enum", scalar: Scalar::I64, get: enumeration, put: not_written, wide: None };
-pub(super) static SINGLE: ScalarKernel =
-    ScalarKernel { name: "single", scalar: Scalar::F32, get: single, put: not_written, wide: None };
-pub(super) static DOUBLE: ScalarKernel =
-    ScalarKernel { name: "double", scalar: Scalar::F64, get: double, put: not_written, wide: None };
+pub(super) static BOOL: ScalarKernel = scalar("bool", Scalar::Bool, boolean, NumberForm::Varint, VARINT);
+pub(super) static UNSIGNED: ScalarKernel = scalar("varint", Scalar::U64, unsigned, NumberForm::Varint, VARINT);
+pub(super) static SIGNED: ScalarKernel = scalar("zigzag", Scalar::I64, signed, NumberForm::Zigzag, VARINT);
+pub(super) static ENUM: ScalarKernel = scalar("enum", Scalar::I64, enumeration, NumberForm::Varint, VARINT);
+pub(super) static SINGLE: ScalarKernel = scalar("single", Scalar::F32, single, NumberForm::Fixed, FIXED32);
+pub(super) static DOUBLE: ScalarKernel = scalar("double", Scalar::F64, double, NumberForm::Fixed, FIXED64);
 pub(super) static QUAD: ScalarKernel = ScalarKernel {
     name: "quad",
     scalar: Scalar::F128,
     get: single,
     put: not_written,
     wide: Some(WideKernel { get: quad, put: not_written_wide }),
+    form: None,
 };
-pub(super) static TEXT: TextKernel = TextKernel { name: "text", get: text, put: super::put::put_text };
+pub(super) static TEXT: TextKernel = TextKernel {
+    name: "text",
+    get: text,
+    put: super::put::put_text,
+    short: Some(ShortText { head: 0, head_len: 1, below: 0x80 }),
+};
+
+const fn scalar(
+    name: &'static str,
+    scalar: Scalar,
+    get: extern "C" fn(&mut Input<'_>, &mut u64) -> Status,
+    number: NumberForm,
+    tag: u32,
+) -> ScalarKernel {
+    ScalarKernel { name, scalar, get, put: not_written, wide: None, form: Some(ScalarForm { number, tag }) }
+}
+
 /// Passes over a value.
 pub(super) static SKIP: ActionKernel = ActionKernel { name: "skip", get: skip_action, put: put_no_action };
 

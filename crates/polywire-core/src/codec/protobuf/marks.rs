@@ -23,6 +23,7 @@ pub(super) static FIELDS: MemberDialect = MemberDialect {
     skip: skip_field,
     refuse_duplicates: false,
     ending: Some(Ending::Exhausted),
+    leads_alone: true,
 };
 
 /// Fields that one message can have of those whose second coming is another thing than the first.
@@ -33,7 +34,7 @@ pub(super) const MAX_NOTED: usize = 192;
 pub(super) enum Again {
     /// The later value stands.
     Replaces,
-    /// It is refused: values that would have to be merged.
+    /// It is refused: values that have to be merged, which is done in the message before it is read once more.
     Refused,
     /// Another arm has it.
     Arm(u32),

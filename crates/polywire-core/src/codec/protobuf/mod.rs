@@ -13,6 +13,7 @@ mod encode;
 mod get;
 mod kinds;
 mod marks;
+mod merge;
 mod put;
 mod repeated;
 mod varint;
@@ -64,6 +65,7 @@ impl Codec for Protobuf {
             true => decode::message_root(program.root),
             false => dialect.wrapped_root(program.root),
         };
+        program.adapter = dialect.merges().then_some(&merge::MERGE);
         Ok(program)
     }
 }

@@ -4,31 +4,42 @@ use crate::{
     layout::Scalar,
     program::{
         ActionKernel, Cursor, FaultKind, Input, Output, RegionDialect, SliceKernel, Status,
-        kernel::{BriefKernel, Room},
+        kernel::{BriefForm, BriefKernel, NumberForm, RegionForm, Room},
     },
 };
 
 use super::{
     get,
+    kinds::LENGTH,
     varint::{self, SHORT, spread},
 };
 
 /// Tag and value. The argument is what [`tag_word`] gives; of a value alone, no bytes.
-pub(super) static UNSIGNED: BriefKernel = BriefKernel { name: "varint", scalar: Scalar::U64, put: put_unsigned };
-pub(super) static SIGNED: BriefKernel = BriefKernel { name: "zigzag", scalar: Scalar::I64, put: put_signed };
-pub(super) static ENUM: BriefKernel = BriefKernel { name: "enum", scalar: Scalar::I64, put: put_unsigned };
+pub(super) static UNSIGNED: BriefKernel = brief("varint", Scalar::U64, put_unsigned, NumberForm::Varint, false);
+pub(super) static SIGNED: BriefKernel = brief("zigzag", Scalar::I64, put_signed, NumberForm::Zigzag, false);
+pub(super) static ENUM: BriefKernel = brief("enum", Scalar::I64, put_unsigned, NumberForm::Varint, false);
 
 /// The same, unless the value is zero.
 pub(super) static FIELD_UNSIGNED: BriefKernel =
-    BriefKernel { name: "varint field", scalar: Scalar::U64, put: put_field_unsigned };
+    brief("varint field", Scalar::U64, put_field_unsigned, NumberForm::Varint, true);
 pub(super) static FIELD_SIGNED: BriefKernel =
-    BriefKernel { name: "zigzag field", scalar: Scalar::I64, put: put_field_signed };
+    brief("zigzag field", Scalar::I64, put_field_signed, NumberForm::Zigzag, true);
 pub(super) static FIELD_ENUM: BriefKernel =
-    BriefKernel { name: "enum field", scalar: Scalar::I64, put: put_field_unsigned };
+    brief("enum field", Scalar::I64, put_field_unsigned, NumberForm::Varint, true);
 pub(super) static FIELD_SINGLE: BriefKernel =
-    BriefKernel { name: "single field", scalar: Scalar::F32, put: put_field_single };
+    brief("single field", Scalar::F32, put_field_single, NumberForm::Fixed, true);
 pub(super) static FIELD_DOUBLE: BriefKernel =
-    BriefKernel { name: "double field", scalar: Scalar::F64, put: put_field_double };
+    brief("double field", Scalar::F64, put_field_double, NumberForm::Fixed, true);
+
+const fn brief(
+    name: &'static str,
+    scalar: Scalar,
+    put: extern "C" fn(&mut Room, u64, u64) -> usize,
+    number: NumberForm,
+    unless_zero: bool,
+) -> BriefKernel {
+    BriefKernel { name, scalar, put, form: Some(BriefForm { number, unless_zero }) }
+}
 
 /// A tag's bytes, and in the highest byte how many they are.
 pub(super) fn tag_word(tag: &[u8]) -> u64 {
@@ -124,6 +135,7 @@ pub(super) static MESSAGE: RegionDialect = RegionDialect {
     get_end: get::end_message,
     put_begin,
     put_end,
+    form: Some(RegionForm::Length { tag: LENGTH }),
 };
 
 /// The whole message: when decoding, what nobody read of it is passed over.
@@ -134,6 +146,7 @@ pub(super) static ROOT: RegionDialect = RegionDialect {
     get_end: get::end_message,
     put_begin: put_nothing,
     put_end: put_nothing,
+    form: Some(RegionForm::Rest),
 };
 
 extern "C" fn put_nothing(_: &mut Output<'_>, _: u64, _: &mut Cursor) -> Status {

@@ -3,7 +3,10 @@
 use crate::{
     codec::lower::kinds::{self, Extent, Format as _, Head, Marks, OPEN, fixed, marked, with_decimal},
     layout::Scalar,
-    program::{FaultKind, Input, Output, Status, kernel::Room},
+    program::{
+        FaultKind, Input, Output, Status,
+        kernel::{Room, ShortText},
+    },
 };
 
 pub(super) struct Format;
@@ -15,6 +18,8 @@ impl kinds::Format for Format {
     const COUNTED: bool = false;
     const CLOSED: bool = true;
     const TYPED: bool = true;
+    const SHORT_TEXT: Option<ShortText> =
+        Some(ShortText { head: u32::from_le_bytes([b'S', b'i', 0, 0]), head_len: 3, below: 0x80 });
     const MARKS: Marks = Marks { null: b'Z', no: b'F', yes: b'T', single: b'd', double: b'D', end: b'}' };
 
     #[inline]

@@ -57,9 +57,9 @@ impl Codec for XmlDom {
     }
 }
 
-static TREE: Adapter = Adapter { name: "xml tree", run: through_tree };
+static TREE: Adapter = Adapter { name: "xml tree", run: through_tree, only_after: None };
 
-fn through_tree(input: &mut Input<'_>, events: &mut Events) -> Status {
+fn through_tree(_: &Program, input: &mut Input<'_>, events: &mut Events) -> Status {
     events.write(input, |input, output, marks, nodes| match build(input, nodes) {
         Ok(()) => emit(input, nodes, output, marks),
         Err(status) => status,

@@ -68,6 +68,7 @@ pub(super) static PRETTY: RegionDialect = RegionDialect {
     get_end: end_element,
     put_begin: note_start,
     put_end: put_pretty,
+    form: None,
 };
 
 extern "C" fn note_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
@@ -89,6 +90,7 @@ const PRETTY_COPY: RegionDialect = RegionDialect {
     get_end: end_element,
     put_begin: note_start,
     put_end: put_pretty,
+    form: None,
 };
 
 /// The cursor's first word is where the element's own name ends.
@@ -283,6 +285,7 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     skip: skip_member,
     refuse_duplicates: false,
     ending: None,
+    leads_alone: false,
 };
 
 /// Behind the name, nothing looked at yet.

@@ -48,14 +48,14 @@ macro_rules! numbers {
             scalar: Scalar::$scalar,
             get: get::<$number>,
             put: put::<$number>,
-            wide: None,
+            wide: None, form: None,
         };
         static $token: ScalarKernel = ScalarKernel {
             name: concat!("xml list ", stringify!($number)),
             scalar: Scalar::$scalar,
             get: get_token::<$number>,
             put: put::<$number>,
-            wide: None,
+            wide: None, form: None,
         };
         static $slice: SliceKernel = SliceKernel {
             name: concat!("xml list of ", stringify!($number)),
@@ -328,7 +328,7 @@ fn decode_letters(input: &mut Input<'_>, elements: &mut Elements<'_>, letters: &
 }
 
 static BOOL: ScalarKernel =
-    ScalarKernel { name: "xml bool", scalar: Scalar::Bool, get: get_bool, put: put_bool, wide: None };
+    ScalarKernel { name: "xml bool", scalar: Scalar::Bool, get: get_bool, put: put_bool, wide: None, form: None };
 
 extern "C" fn get_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
     let start = input.position();
@@ -353,9 +353,9 @@ extern "C" fn put_bool(output: &mut Output<'_>, word: u64) -> Status {
 }
 
 static CHAR8: ScalarKernel =
-    ScalarKernel { name: "xml char", scalar: Scalar::U8, get: get_char8, put: put_char, wide: None };
+    ScalarKernel { name: "xml char", scalar: Scalar::U8, get: get_char8, put: put_char, wide: None, form: None };
 static CHAR16: ScalarKernel =
-    ScalarKernel { name: "xml wchar", scalar: Scalar::U16, get: get_char16, put: put_char, wide: None };
+    ScalarKernel { name: "xml wchar", scalar: Scalar::U16, get: get_char16, put: put_char, wide: None, form: None };
 
 extern "C" fn get_char8(input: &mut Input<'_>, word: &mut u64) -> Status {
     get_char(input, word, 0xFF)
@@ -411,6 +411,7 @@ static F128: ScalarKernel = ScalarKernel {
     get: no_word,
     put: put_no_word,
     wide: Some(WideKernel { get: get_f128, put: put_f128 }),
+    form: None,
 };
 
 extern "C" fn no_word(input: &mut Input<'_>, _: &mut u64) -> Status {
@@ -452,11 +453,11 @@ fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
 }
 
 /// Strings between tags.
-pub(super) static TEXT: TextKernel = TextKernel { name: "xml text", get: get_text, put: xml::put_text };
+pub(super) static TEXT: TextKernel = TextKernel { name: "xml text", get: get_text, put: xml::put_text, short: None };
 
 /// Strings between quotes.
 pub(super) static ATTRIBUTE_TEXT: TextKernel =
-    TextKernel { name: "xml attribute", get: get_text, put: xml::put_attribute };
+    TextKernel { name: "xml attribute", get: get_text, put: xml::put_attribute, short: None };
 
 fn get_text(input: &mut Input<'_>, target: Option<&mut String>) -> Status {
     match (xml::text(input), target) {

@@ -4,14 +4,19 @@
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use crate::program::{
-    FaultKind, Input, Output, Status,
+    FaultKind, Input, Output, Program, Status,
     adapter::{Adapter, Events, Marks},
     kernels::{json, yaml},
 };
 
-pub(super) static EVENTS: Adapter = Adapter { name: "yaml events", run };
+pub(super) static EVENTS: Adapter = Adapter { name: "yaml events", run, only_after: None };
 
-fn run(input: &mut Input<'_>, events: &mut Events) -> Status {
+fn run(_: &Program, input: &mut Input<'_>, events: &mut Events) -> Status {
+    rewrite(input, events)
+}
+
+/// Writes a message anew as the simpler text that the program reads.
+pub(super) fn rewrite(input: &mut Input<'_>, events: &mut Events) -> Status {
     events.write(input, |input, output, marks, _| {
         let text = match printable(input) {
             Ok(text) => text,

@@ -101,7 +101,7 @@ pub fn to_json(bytes: &[u8], limits: &Limits) -> Result<Vec<u8>, CodecError> {
     let mut input = Input::new(bytes, limits);
     let status = match bytes.len() > limits.message_bytes {
         true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
-        false => (events::EVENTS.run)(&mut input, &mut events),
+        false => events::rewrite(&mut input, &mut events),
     };
     match status {
         Status::Ok => Ok(events.text().to_vec()),
@@ -123,6 +123,7 @@ const fn region(put_end: extern "C" fn(&mut Output<'_>, u64, &mut Cursor) -> Sta
         get_end: get_nothing,
         put_begin: note_start,
         put_end,
+        form: None,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     layout::{Kind, Scalar},
     program::{
         Block, Check, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect, Segment,
-        SequenceDialect, Source, TextForm, Wire, interp::HOST, state::run::Runs,
+        SequenceDialect, Source, TextForm, Wire, interp::HOST, kernel::RegionForm, state::run::Runs,
     },
 };
 
@@ -193,6 +193,11 @@ impl<'e> Emit<'e, '_> {
 
     /// Ends a cold block with a fault.
     pub(super) fn fault(&mut self, op: &Op, kind: FaultKind, expected: Value, got: Value) {
+        if self.direct {
+            let unwind = self.unwind;
+            self.code.ins().jump(unwind, &[]);
+            return;
+        }
         self.spill();
         let kind = self.constant(kind as i64);
         self.call(shims::fail_input as *const u8, &[self.context, kind, expected, got], Some(types::I32));
@@ -200,7 +205,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// 1 if fewer than `n` bytes are left.
-    fn lacks(&mut self, n: i64) -> Value {
+    pub(super) fn lacks(&mut self, n: i64) -> Value {
         let (end, position) = (self.code.use_var(self.end), self.position());
         let wanted = self.code.ins().iadd_imm_s(position, n);
         self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, end)
@@ -332,6 +337,7 @@ impl<'e> Emit<'e, '_> {
                 let value = self.code.ins().iconcat(low, high);
                 self.set(value, Scalar::F128);
             }
+            Wire::Kernel(kernel) if kernel.form.is_some() => self.get_number(op, kernel),
             Wire::Kernel(kernel) => {
                 let word = self.word();
                 self.call_status(op, kernel.get as *const u8, &[self.context, word]);
@@ -660,7 +666,19 @@ impl<'e> Emit<'e, '_> {
         body: &'e Block,
         frame: Value,
     ) {
+        if dialect.form == Some(RegionForm::Rest) {
+            self.decode_inner(body, frame);
+            let end = self.code.use_var(self.end);
+            self.code.def_var(self.position, end);
+            return;
+        }
         let slot = self.slot(3);
+        if let Some(RegionForm::Length { tag }) = dialect.form {
+            let region = self.begin_in_region(op, dialect, (argument, tag), slot);
+            self.release(slot);
+            self.decode_inner(body, frame);
+            return self.end_in_region(region);
+        }
         let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
         self.call_status(op, dialect.get_begin as *const u8, &[self.context, argument, cursor]);
         self.decode_block(body, frame);

@@ -28,6 +28,8 @@ pub(super) fn flags() -> MemFlagsData {
 pub(super) struct Accumulator {
     pub value: Value,
     pub scalar: Scalar,
+    /// What it was before integers were widened: a narrow one has few bits.
+    pub from: Scalar,
 }
 
 /// A function being made.
@@ -53,6 +55,8 @@ pub(super) struct Emit<'e, 'f> {
     pub index: Option<Value>,
     /// There is no context: what fails just leaves, and the function with a context says why.
     pub direct: bool,
+    /// Bytes that the program moves at most, texts not counted, where it is direct.
+    pub room_wanted: i64,
     /// A word in memory that kernels write to.
     word: StackSlot,
     /// The state of the stream, in programs with a bank.
@@ -90,7 +94,7 @@ pub(super) struct Fields {
 }
 
 /// Makes one function: `fill` emits the block's operations. Its arguments are the context and the frame, or, if it is `direct`, the first byte of
-/// the message and the frame.
+/// the message, the frame, and how many bytes there are, or room for so many.
 pub(super) fn function<'e>(
     module: &mut JITModule,
     program: &'e Program,
@@ -101,13 +105,14 @@ pub(super) fn function<'e>(
     fill: impl FnOnce(&mut Emit<'e, '_>, Value),
 ) -> Result<usize, String> {
     let mut context = Context::new();
-    context.func.signature = super::block_signature(module);
+    context.func.signature = super::block_signature(module, direct);
     let mut frontend = FunctionBuilderContext::new();
     let mut code = FunctionBuilder::new(&mut context.func, &mut frontend);
     let entry = code.create_block();
     code.append_block_params_for_function_params(entry);
     code.switch_to_block(entry);
     let (ctx, frame) = (code.block_params(entry)[0], code.block_params(entry)[1]);
+    let size = code.block_params(entry).get(2).copied();
     let word = code.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 16, 4));
     let [position, base, end] = [(); 3].map(|()| code.declare_var(types::I64));
     let unwind = code.create_block();
@@ -127,18 +132,22 @@ pub(super) fn function<'e>(
         accumulator: None,
         index: None,
         direct,
+        room_wanted: super::direct_size(program).unwrap_or(0) as i64,
         word,
         stream: None,
         free_slots: Vec::new(),
         runs,
     };
-    emit.begin();
+    emit.begin(size);
     fill(&mut emit, frame);
     emit.spill();
-    let done = emit.code.ins().iconst(types::I32, 0);
+    let (done, failed) = match direct {
+        true => (emit.position(), (types::I64, -1)),
+        false => (emit.code.ins().iconst(types::I32, 0), (types::I32, 1)),
+    };
     emit.code.ins().return_(&[done]);
     emit.code.switch_to_block(unwind);
-    let failed = emit.code.ins().iconst(types::I32, 1);
+    let failed = emit.code.ins().iconst(failed.0, failed.1);
     emit.code.ins().return_(&[failed]);
     emit.code.seal_all_blocks();
     emit.code.finalize(config);
@@ -167,11 +176,12 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().store(flags(), value, base, offset);
     }
 
-    fn begin(&mut self) {
-        if self.direct {
+    fn begin(&mut self, size: Option<Value>) {
+        if let Some(size) = size {
             let (message, zero) = (self.context, self.constant(0));
             self.code.def_var(self.base, message);
             self.code.def_var(self.position, zero);
+            self.code.def_var(self.end, size);
         } else {
             if self.program.bank.is_some() {
                 self.load_stream();
@@ -381,7 +391,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     pub fn set(&mut self, value: Value, scalar: Scalar) {
-        self.accumulator = Some(Accumulator { value, scalar });
+        self.accumulator = Some(Accumulator { value, scalar, from: scalar });
     }
 
     pub fn accumulator(&self) -> Accumulator {

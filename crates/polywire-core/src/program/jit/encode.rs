@@ -16,7 +16,8 @@ use super::{
 use crate::{
     layout::{Kind, Scalar},
     program::{
-        Block, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire, kernel::Room,
+        Block, BriefKernel, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire,
+        kernel::{RegionForm, Room, ShortText},
         state::run::Runs,
     },
 };
@@ -27,8 +28,42 @@ pub const SLACK: usize = 16;
 /// The longest string that is copied inline.
 const SHORT: i64 = 16;
 
+/// The longest string that is copied without a context.
+const LONG: i64 = 1 << 16;
+
 /// Bytes of a page, at least: a load that starts in one and ends in it cannot fault.
 const PAGE: i64 = 4096;
+
+/// What stands in front of a text that is written here, and behind it.
+#[derive(Clone, Copy)]
+enum TextHead {
+    /// A count of 32 bits, and a NUL that it counts.
+    Counted(Order),
+    Short(ShortText),
+}
+
+impl TextHead {
+    /// Bytes in front.
+    fn len(self) -> i32 {
+        match self {
+            TextHead::Counted(_) => 4,
+            TextHead::Short(short) => short.head_len.into(),
+        }
+    }
+
+    /// Bytes in front and behind.
+    fn around(self) -> i64 {
+        i64::from(self.len()) + i64::from(matches!(self, TextHead::Counted(_)))
+    }
+
+    /// Bytes of a text that it can be said of here.
+    fn longest(self) -> i64 {
+        match self {
+            TextHead::Counted(_) => LONG,
+            TextHead::Short(short) => i64::from(short.below) - 1,
+        }
+    }
+}
 
 /// Makes the function of one block, and gives its length in bytes.
 pub(super) fn define<'e>(
@@ -277,11 +312,10 @@ impl<'e> Emit<'e, '_> {
             Wire::Kernel(kernel) => self.call_status(op, kernel.put as *const u8, &[self.context, value]),
             Wire::Brief(kernel, argument) => {
                 self.room(op, size_of::<Room>() as i64);
-                let (here, argument) = (self.here(), self.constant(*argument as i64));
-                let len = self.call(kernel.put as *const u8, &[here, argument, value], Some(types::I64));
-                let position = self.position();
-                let position = self.code.ins().iadd(position, len.expect("it returns a word"));
-                self.code.def_var(self.position, position);
+                match kernel.form {
+                    Some(form) => self.put_number(kernel, *argument, form),
+                    None => self.put_brief(kernel, *argument, value),
+                }
             }
             Wire::Field(field) => self.encode_field(op, field, value),
             Wire::Word(index, _) => self.encode_word(*index, value),
@@ -290,6 +324,15 @@ impl<'e> Emit<'e, '_> {
                 self.call_status(op, kernel.put as *const u8, &[self.context, table, value]);
             }
         }
+    }
+
+    /// A value by its kernel. There is room.
+    pub(super) fn put_brief(&mut self, kernel: &'static BriefKernel, argument: u64, value: Value) {
+        let (here, argument) = (self.here(), self.constant(argument as i64));
+        let len = self.call(kernel.put as *const u8, &[here, argument, value], Some(types::I64));
+        let position = self.position();
+        let position = self.code.ins().iadd(position, len.expect("it returns a word"));
+        self.code.def_var(self.position, position);
     }
 
     /// First element and number of elements of what has a length.
@@ -322,42 +365,54 @@ impl<'e> Emit<'e, '_> {
         (bound, utf16_bound, after): (u32, bool, i64),
         frame: Value,
     ) {
-        let slow = |emit: &mut Self| {
-            emit.encode_by_interpreter(op, frame);
-            // The interpreter knows nothing of slack.
-            if after > 0 {
-                emit.room(op, after + SLACK as i64);
-            }
+        let head = match form {
+            TextForm::CountedNul { order } => Some(TextHead::Counted(*order)),
+            TextForm::Kernel(kernel) => kernel.short.map(TextHead::Short),
+            TextForm::Field(_) | TextForm::Pending => None,
         };
-        let order = match form {
-            TextForm::CountedNul { order } => order,
-            // What follows takes the place for a string of its own.
-            _ if self.is_shared(place) => return slow(self),
-            TextForm::Kernel(kernel) if bound == 0 => {
+        // What follows takes the place for a string of its own.
+        let is_own = matches!(form, TextForm::CountedNul { .. }) || !self.is_shared(place);
+        match head.filter(|_| is_own && (bound == 0 || !utf16_bound)) {
+            Some(head) => self.encode_short(op, place, (form, head), (bound, after), frame),
+            None => self.encode_any_text(op, place, form, (bound, after), frame),
+        }
+    }
+
+    /// A text by a function.
+    fn encode_any_text(&mut self, op: &'e Op, place: Place, form: &TextForm, (bound, after): (u32, i64), frame: Value) {
+        match form {
+            TextForm::Kernel(kernel) if bound == 0 && !self.is_shared(place) => {
                 let (kernel, string) = (self.address(*kernel), self.place_address(place, frame));
                 self.call_status(op, shims::put_text as *const u8, &[self.context, kernel, string]);
-                if after > 0 {
-                    self.room(op, after + SLACK as i64);
-                }
-                return;
             }
-            TextForm::Field(field) if bound == 0 => {
+            TextForm::Field(field) if bound == 0 && !self.is_shared(place) => {
                 self.encode_field_text(op, place, field, frame);
-                if after > 0 {
-                    self.room(op, after + SLACK as i64);
-                }
-                return;
             }
-            TextForm::Kernel(_) | TextForm::Field(_) | TextForm::Pending => return slow(self),
-        };
-        if utf16_bound && bound > 0 {
-            return slow(self);
+            _ => self.encode_by_interpreter(op, frame),
         }
+        // Nobody but machine code knows of slack.
+        if after > 0 {
+            self.room(op, after + SLACK as i64);
+        }
+    }
+
+    /// A text: here if it is short, else by a function.
+    fn encode_short(
+        &mut self,
+        op: &'e Op,
+        place: Place,
+        (form, head): (&TextForm, TextHead),
+        (bound, after): (u32, i64),
+        frame: Value,
+    ) {
         let (data, len) = self.slice(place, frame);
         let longest = if bound == 0 { SHORT } else { SHORT.min(i64::from(bound)) };
+        let longest = longest.min(head.longest());
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, longest);
         let (capacity, position) = (self.code.use_var(self.end), self.position());
-        let wanted = self.code.ins().iadd_imm_s(position, 4 + SHORT + 1 + after + SLACK as i64);
+        // Without a context nobody makes room for what follows.
+        let after = if self.direct { self.room_wanted } else { after };
+        let wanted = self.code.ins().iadd_imm_s(position, head.around() + SHORT + after + SLACK as i64);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
         // An empty string's pointer is not one; the output's own bytes do as well.
         let (here, empty) = (self.here(), self.code.ins().icmp_imm_s(IntCC::Equal, len, 0));
@@ -371,21 +426,60 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().brif(unfit, slow_block, &[], short, &[]);
         self.code.switch_to_block(short);
         let bytes = self.load(types::I8X16, data, 0);
-        self.store(bytes, here, 4);
-        let count = self.code.ins().iadd_imm_s(len, 1);
-        let wire = self.reorder(count, Scalar::U32, *order);
-        self.store_scalar(Scalar::U32, wire, here, 0);
-        let last = self.code.ins().iadd(here, len);
-        let zero = self.constant(0);
-        self.store_scalar(Scalar::U8, zero, last, 4);
-        let position = self.code.ins().iadd(position, count);
-        let position = self.code.ins().iadd_imm_s(position, 4);
-        self.code.def_var(self.position, position);
+        self.store(bytes, here, head.len());
+        self.finish_text(head, here, len);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(slow_block);
-        slow(self);
+        match self.direct {
+            true => self.encode_long((data, len), head, bound),
+            false => self.encode_any_text(op, place, form, (bound, after), frame),
+        }
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
+    }
+
+    /// A text without a context: one that is too long, or for which there is no room, is for others.
+    fn encode_long(&mut self, (data, len): (Value, Value), head: TextHead, bound: u32) {
+        let longest = head.longest().min(if bound == 0 { i64::MAX } else { bound.into() });
+        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, longest);
+        let unwind = self.unwind;
+        self.or_else(long, unwind);
+        let (capacity, position) = (self.code.use_var(self.end), self.position());
+        let wanted = self.code.ins().iadd(position, len);
+        let wanted = self.code.ins().iadd_imm_s(wanted, head.around() + self.room_wanted + SLACK as i64);
+        let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
+        self.or_else(full, unwind);
+        let here = self.here();
+        let to = self.code.ins().iadd_imm_s(here, i64::from(head.len()));
+        self.call(shims::copy as *const u8, &[data, to, len], None);
+        self.finish_text(head, here, len);
+    }
+
+    /// Head and end of a text whose bytes are written, and past it.
+    fn finish_text(&mut self, head: TextHead, here: Value, len: Value) {
+        match head {
+            TextHead::Counted(order) => {
+                let count = self.code.ins().iadd_imm_s(len, 1);
+                let wire = self.reorder(count, Scalar::U32, order);
+                self.store_scalar(Scalar::U32, wire, here, 0);
+                let (last, zero) = (self.code.ins().iadd(here, len), self.constant(0));
+                self.store_scalar(Scalar::U8, zero, last, 4);
+            }
+            TextHead::Short(short) => {
+                let last = i32::from(short.head_len) - 1;
+                for (i, byte) in short.head.to_le_bytes().into_iter().enumerate().take(last as usize) {
+                    let byte = self.constant(byte.into());
+                    self.store_scalar(Scalar::U8, byte, here, i as i32);
+                }
+                let mark = short.head.to_le_bytes().get(last as usize).copied().unwrap_or_default();
+                let byte = self.code.ins().iadd_imm_s(len, i64::from(mark));
+                self.store_scalar(Scalar::U8, byte, here, last);
+            }
+        }
+        let position = self.position();
+        let position = self.code.ins().iadd(position, len);
+        let position = self.code.ins().iadd_imm_s(position, head.around());
+        self.code.def_var(self.position, position);
     }
 
     fn encode_bulk(&mut self, op: &'e Op, place: Place, (scalar, order, bound): (Scalar, Order, u32), frame: Value) {
@@ -495,6 +589,13 @@ impl<'e> Emit<'e, '_> {
         body: &'e Block,
         frame: Value,
     ) {
+        if let Some(RegionForm::Length { .. }) = dialect.form {
+            self.room(op, 1);
+            let region = self.begin_out_region();
+            self.encode_block(body, frame);
+            self.accumulator = None;
+            return self.end_out_region(op, dialect, region);
+        }
         let slot = self.slot(3);
         let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
         self.call_status(op, dialect.put_begin as *const u8, &[self.context, argument, cursor]);

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The longest [`Lead`] that is compared in line.
-const LONGEST_LEAD: usize = 64;
+pub(super) const LONGEST_LEAD: usize = 64;
 
 impl<'e> Emit<'e, '_> {
     pub(super) fn decode_members(
@@ -26,14 +26,18 @@ impl<'e> Emit<'e, '_> {
         frame: Value,
     ) {
         self.accumulator = None;
+        if self.direct {
+            return self.decode_in_order(arms, frame);
+        }
         let cursor = self.slot(3);
         let seen = self.slot(arms.len().div_ceil(64).max(1) as u32);
         let expected = self.code.declare_var(types::I64);
         let zero = self.constant(0);
         self.code.def_var(expected, zero);
-        let at = self.slot_address(cursor);
-        self.call_status(op, dialect.begin as *const u8, &[self.context, at]);
-
+        if !dialect.leads_alone {
+            let at = self.slot_address(cursor);
+            self.call_status(op, dialect.begin as *const u8, &[self.context, at]);
+        }
         let (head, unknown, end) = (self.code.create_block(), self.cold(), self.code.create_block());
         let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
         let lead_of = |i: usize| arms.get(i).and_then(|arm| arm.lead.as_ref()).zip(blocks.get(i).copied());
@@ -73,8 +77,10 @@ impl<'e> Emit<'e, '_> {
             } else if let Some(ending) = dialect.ending.filter(|_| i + 1 == arms.len()) {
                 self.decode_ending(ending, cursor, end);
             }
-            let at = self.slot_address(cursor);
-            self.call_status(op, dialect.after as *const u8, &[self.context, at]);
+            if !dialect.leads_alone {
+                let at = self.slot_address(cursor);
+                self.call_status(op, dialect.after as *const u8, &[self.context, at]);
+            }
             self.code.ins().jump(head, &[]);
         }
 
@@ -92,6 +98,31 @@ impl<'e> Emit<'e, '_> {
         }
         self.release(cursor);
         self.release(seen);
+    }
+
+    /// Members that come in the usual order or are left out, up to the end; whatever else is there is for others.
+    fn decode_in_order(&mut self, arms: &'e [Arm], frame: Value) {
+        for arm in arms {
+            let lead = arm.lead.as_ref().expect("only members with leads have a function without a context");
+            let (absent, next) = (self.code.create_block(), self.code.create_block());
+            let (position, end) = (self.position(), self.code.use_var(self.end));
+            let behind = self.code.ins().iadd_imm_s(position, lead.bytes.len() as i64);
+            let too_far = self.code.ins().icmp(IntCC::UnsignedGreaterThan, behind, end);
+            self.or_else(too_far, absent);
+            let here = self.here();
+            let differs = self.differs(here, 0, &lead.bytes);
+            self.or_else(differs, absent);
+            self.code.def_var(self.position, behind);
+            self.decode_inner(&arm.body, frame);
+            self.code.ins().jump(next, &[]);
+            self.code.switch_to_block(absent);
+            self.decode_inner(&arm.absent, frame);
+            self.code.ins().jump(next, &[]);
+            self.code.switch_to_block(next);
+        }
+        let (position, end, unwind) = (self.position(), self.code.use_var(self.end), self.unwind);
+        let more = self.code.ins().icmp(IntCC::NotEqual, position, end);
+        self.or_else(more, unwind);
     }
 
     /// Passes over the bytes that usually stand in front of the next member, and goes to it; or goes on, and nothing has changed.

@@ -16,16 +16,14 @@ use cranelift_codegen::{
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
-use super::{
-    Direction, Input, Output, Program, Status,
-    passes::{message_size, part_count},
-    state::run::Runs,
-};
+use super::{Direction, Input, Output, Program, Status, passes::part_count, state::run::Runs};
 
 mod decode;
+mod direct;
 mod emit;
 mod encode;
 mod fields;
+mod forms;
 mod integers;
 mod members;
 mod runs;
@@ -64,8 +62,8 @@ unsafe impl Sync for Code {}
 
 type DecodeFn = unsafe extern "C" fn(*mut Input<'_>, *mut u8) -> u32;
 type EncodeFn = unsafe extern "C" fn(*mut Output<'_>, *const u8) -> u32;
-type DirectDecodeFn = unsafe extern "C" fn(*const u8, *mut u8) -> u32;
-type DirectEncodeFn = unsafe extern "C" fn(*mut u8, *const u8) -> u32;
+type DirectDecodeFn = unsafe extern "C" fn(*const u8, *mut u8, usize) -> usize;
+type DirectEncodeFn = unsafe extern "C" fn(*mut u8, *const u8, usize) -> usize;
 
 impl Code {
     /// Its first instruction, for [`encode`] and [`decode`].
@@ -73,8 +71,7 @@ impl Code {
         self.root
     }
 
-    /// The first instruction of the function without a context, for [`encode_direct`] and [`decode_direct`]: null if the program is more than
-    /// runs.
+    /// The first instruction of the function without a context, for [`encode_direct`] and [`decode_direct`]: null if there is none.
     pub fn direct(&self) -> *const u8 {
         self.direct
     }
@@ -102,25 +99,26 @@ pub unsafe fn encode(entry: NonNull<u8>, output: &mut Output<'_>, value: *const 
     if status == 0 { Status::Ok } else { Status::Failed }
 }
 
-/// Runs a decode program that is nothing but runs. False if something is wrong with the message: [`decode`] says what.
+/// Runs a decode program's function without a context, and gives how many bytes it took: [`usize::MAX`] if something is wrong with the message, or unusual,
+/// and it is for [`decode`].
 ///
 /// # Safety
-/// `entry` is the direct one of a decode program's code, which lives; `bytes` are as many as the program's runs take, and `value` is as for [`decode`].
+/// `entry` is the direct one of a decode program's code, which lives; `bytes` are at least [`direct_size`], and `value` is as for [`decode`].
 #[inline]
-pub unsafe fn decode_direct(entry: NonNull<u8>, bytes: *const u8, value: *mut u8) -> bool {
+pub unsafe fn decode_direct(entry: NonNull<u8>, bytes: &[u8], value: *mut u8) -> usize {
     // SAFETY: the code was compiled with this signature, for a verified program.
-    unsafe { core::mem::transmute::<NonNull<u8>, DirectDecodeFn>(entry)(bytes, value) == 0 }
+    unsafe { core::mem::transmute::<NonNull<u8>, DirectDecodeFn>(entry)(bytes.as_ptr(), value, bytes.len()) }
 }
 
-/// Runs an encode program that is nothing but runs: it cannot fail.
+/// Runs an encode program's function without a context, and gives how many bytes it wrote, all of them: [`usize::MAX`] if the value is for [`encode`], and
+/// what was written is of no use.
 ///
 /// # Safety
-/// `entry` is the direct one of an encode program's code, which lives; at `bytes` is room for what the program's runs take and [`SLACK`] more, and
-/// `value` is as for [`encode`].
+/// `entry` is the direct one of an encode program's code, which lives; at `bytes` is `room`, at least [`direct_size`], and `value` is as for [`encode`].
 #[inline]
-pub unsafe fn encode_direct(entry: NonNull<u8>, bytes: *mut u8, value: *const u8) {
+pub unsafe fn encode_direct(entry: NonNull<u8>, bytes: *mut u8, room: usize, value: *const u8) -> usize {
     // SAFETY: the code was compiled with this signature, for a verified program.
-    unsafe { core::mem::transmute::<NonNull<u8>, DirectEncodeFn>(entry)(bytes, value) };
+    unsafe { core::mem::transmute::<NonNull<u8>, DirectEncodeFn>(entry)(bytes, value, room) }
 }
 
 impl Drop for Code {
@@ -174,15 +172,26 @@ fn builder() -> Result<JITBuilder, String> {
     Ok(JITBuilder::with_isa(isa, default_libcall_names()))
 }
 
-/// Compiles the root and all routines, and gives the root, with its direct twin if it is nothing but runs.
+/// Bytes that a message must have for a program's function without a context, or that there must be room for; none if it has no such function.
+pub fn direct_size(program: &Program) -> Option<usize> {
+    match program.direction {
+        Direction::Decode => direct::decode_size(program),
+        Direction::Encode => direct::encode_room(program),
+    }
+}
+
+/// Compiles the root and all routines, and gives the root, with its direct twin if it has one.
 fn define(module: &mut JITModule, program: &Arc<Program>, runs: &mut Runs) -> Result<(FuncId, Option<FuncId>), String> {
-    let signature = block_signature(module);
-    let mut declare =
-        |name: &str| module.declare_function(name, Linkage::Local, &signature).map_err(|error| error.to_string());
-    let functions = (0..program.routines.len()).map(|i| declare(&alloc::format!("routine{i}")));
+    let signatures = [false, true].map(|direct| block_signature(module, direct));
+    let mut declare = |name: &str, direct: bool| {
+        module
+            .declare_function(name, Linkage::Local, &signatures[usize::from(direct)])
+            .map_err(|error| error.to_string())
+    };
+    let functions = (0..program.routines.len()).map(|i| declare(&alloc::format!("routine{i}"), false));
     let functions = functions.collect::<Result<Vec<FuncId>, String>>()?;
-    let root = declare("root")?;
-    let direct = message_size(program).map(|_| declare("direct")).transpose()?;
+    let root = declare("root", false)?;
+    let direct = direct_size(program).map(|_| declare("direct", true)).transpose()?;
     let routines = program.routines.iter().map(|r| &r.block).zip(functions.iter().copied());
     let roots = [Some(root), direct].into_iter().flatten().map(|function| (&program.root, function));
     let mut bytes = 0;
@@ -200,10 +209,10 @@ fn define(module: &mut JITModule, program: &Arc<Program>, runs: &mut Runs) -> Re
     Ok((root, direct))
 }
 
-/// (input or output, frame) -> status
-fn block_signature(module: &JITModule) -> Signature {
+/// (input or output, frame) -> status, or (first byte, frame, bytes) -> bytes
+fn block_signature(module: &JITModule, direct: bool) -> Signature {
     let mut signature = module.make_signature();
-    signature.params.extend([AbiParam::new(types::I64), AbiParam::new(types::I64)]);
-    signature.returns.push(AbiParam::new(types::I32));
+    signature.params.extend((0..if direct { 3 } else { 2 }).map(|_| AbiParam::new(types::I64)));
+    signature.returns.push(AbiParam::new(if direct { types::I64 } else { types::I32 }));
     signature
 }

@@ -2,7 +2,10 @@
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 
-use super::{emit::Emit, shims};
+use super::{
+    emit::{Accumulator, Emit},
+    shims,
+};
 use crate::{
     layout::{Kind, Scalar},
     program::{Check, FaultKind, Op, OpKind},
@@ -25,7 +28,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     pub(super) fn convert(&mut self, op: &'e Op, to: Scalar) {
-        let (value, from) = (self.accumulator().value, self.accumulator().scalar);
+        let Accumulator { value, scalar: from, from: narrow } = self.accumulator();
         let float = |s| matches!(s, Scalar::F32 | Scalar::F64);
         let converted = match (from, to) {
             _ if from == to => value,
@@ -46,6 +49,10 @@ impl<'e> Emit<'e, '_> {
             }
         };
         self.set(converted, to);
+        // An integer that was checked has no more bits than before.
+        if from.range().is_some() && to.range().is_some() {
+            self.accumulator = self.accumulator.map(|accumulator| Accumulator { from: narrow, ..accumulator });
+        }
     }
 
     /// 1 if an extended integer does not fit; none if it always does.
@@ -75,7 +82,7 @@ impl<'e> Emit<'e, '_> {
 
     /// Ends a cold block with a fault, in either direction.
     fn fault_either(&mut self, op: &Op, kind: FaultKind, expected: Value, got: Value) {
-        match self.fields.moves {
+        match self.fields.moves && !self.direct {
             false => self.fault(op, kind, expected, got),
             true => {
                 self.spill();

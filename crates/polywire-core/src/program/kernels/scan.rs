@@ -156,7 +156,7 @@ mod sse2 {
 }
 
 /// True if `bytes` begins with `prefix`: for short prefixes faster than a call to compare memory.
-#[inline]
+#[inline(always)]
 pub fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
     let len = prefix.len();
     if bytes.len() < len {

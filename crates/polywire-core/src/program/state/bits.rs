@@ -29,7 +29,7 @@ pub(crate) const MARK: u64 = 1 << 63;
 
 /// A segment: a presence map, and what it is for. The argument is made by [`segment`].
 pub static SEGMENT: RegionDialect =
-    RegionDialect { name: "fast.segment", restarts_origin: false, get_begin, get_end, put_begin, put_end };
+    RegionDialect { name: "fast.segment", restarts_origin: false, get_begin, get_end, put_begin, put_end, form: None };
 
 /// The argument of a [`SEGMENT`]: bits that are written at most, and what happens to deviations.
 pub fn segment(bits: u32, policy: Policy) -> u64 {

@@ -7,7 +7,8 @@ use crate::layout::Scalar;
 pub static OCTETS: SequenceDialect = SequenceDialect { name: "fast.octets", begin, next };
 
 /// The next of the pending bytes.
-pub static OCTET: ScalarKernel = ScalarKernel { name: "fast.octet", scalar: Scalar::U8, get, put, wide: None };
+pub static OCTET: ScalarKernel =
+    ScalarKernel { name: "fast.octet", scalar: Scalar::U8, get, put, wide: None, form: None };
 
 extern "C" fn begin(input: &mut Input<'_>, _: &mut Cursor) -> Status {
     match &mut input.state {

@@ -59,7 +59,8 @@ extern "C" fn test_null(input: &mut Input<'_>, word: &mut u64) -> Status {
 }
 
 /// Strings.
-pub(super) static TEXT: TextKernel = TextKernel { name: "json string", get: get_text, put: json::put_string };
+pub(super) static TEXT: TextKernel =
+    TextKernel { name: "json string", get: get_text, put: json::put_string, short: None };
 
 fn get_text(input: &mut Input<'_>, target: Option<&mut alloc::string::String>) -> Status {
     match (json::string(input), target) {
@@ -192,6 +193,7 @@ pub(super) static ROWS: RegionDialect = RegionDialect {
     get_end: get_nothing,
     put_begin: note_start,
     put_end: put_rows,
+    form: None,
 };
 
 /// Breaks what is written inside into indented lines.
@@ -205,6 +207,7 @@ const fn copy_of_rows() -> RegionDialect {
         get_end: get_nothing,
         put_begin: note_start,
         put_end: put_rows,
+        form: None,
     }
 }
 
@@ -278,6 +281,7 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     after: nothing_after,
     skip: skip_member,
     refuse_duplicates: false,
+    leads_alone: false,
     ending: Some(Ending::Byte(b'}')),
 };
 

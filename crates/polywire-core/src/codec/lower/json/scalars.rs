@@ -100,7 +100,7 @@ macro_rules! integers {
             scalar: Scalar::$scalar,
             get: get_quoted::<$int>,
             put: put_quoted::<$int>,
-            wide: None,
+            wide: None, form: None,
         };)*
 
         fn plain(scalar: Scalar) -> &'static ScalarKernel {
@@ -140,7 +140,7 @@ static SLICE_BARE_F32: SliceKernel = SliceKernel { put: put_all_bare::<f32>, ..s
 static SLICE_BARE_F64: SliceKernel = SliceKernel { put: put_all_bare::<f64>, ..slice_kernel::<f64>("bare f64") };
 
 const fn value_kernel<N: Number>(name: &'static str) -> ScalarKernel {
-    ScalarKernel { name, scalar: N::SCALAR, get: get::<N>, put: put::<N>, wide: None }
+    ScalarKernel { name, scalar: N::SCALAR, get: get::<N>, put: put::<N>, wide: None, form: None }
 }
 
 const fn slice_kernel<N: Number>(name: &'static str) -> SliceKernel {
@@ -271,10 +271,22 @@ fn quoted(output: &mut Output<'_>, write: impl FnOnce(&mut Output<'_>) -> Status
     if status == Status::Ok { output.put(b"\"") } else { status }
 }
 
-static TEXT_I64: ScalarKernel =
-    ScalarKernel { name: "json i64 text", scalar: Scalar::I64, get: get::<i64>, put: put_quoted::<i64>, wide: None };
-static TEXT_U64: ScalarKernel =
-    ScalarKernel { name: "json u64 text", scalar: Scalar::U64, get: get::<u64>, put: put_quoted::<u64>, wide: None };
+static TEXT_I64: ScalarKernel = ScalarKernel {
+    name: "json i64 text",
+    scalar: Scalar::I64,
+    get: get::<i64>,
+    put: put_quoted::<i64>,
+    wide: None,
+    form: None,
+};
+static TEXT_U64: ScalarKernel = ScalarKernel {
+    name: "json u64 text",
+    scalar: Scalar::U64,
+    get: get::<u64>,
+    put: put_quoted::<u64>,
+    wide: None,
+    form: None,
+};
 static SLICE_TEXT_I64: SliceKernel =
     SliceKernel { name: "json i64 texts", scalar: Scalar::I64, get: get_all::<i64>, put: put_all_quoted::<i64> };
 static SLICE_TEXT_U64: SliceKernel =
@@ -426,7 +438,7 @@ fn octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Stat
 }
 
 static BOOL: ScalarKernel =
-    ScalarKernel { name: "json bool", scalar: Scalar::Bool, get: get_bool, put: put_bool, wide: None };
+    ScalarKernel { name: "json bool", scalar: Scalar::Bool, get: get_bool, put: put_bool, wide: None, form: None };
 
 extern "C" fn get_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
     *word = u64::from(json::accept_word(input, b"true"));
@@ -440,8 +452,14 @@ extern "C" fn put_bool(output: &mut Output<'_>, word: u64) -> Status {
     output.put(if word == 0 { b"false" } else { b"true" })
 }
 
-static KEY_BOOL: ScalarKernel =
-    ScalarKernel { name: "json key bool", scalar: Scalar::Bool, get: get_key_bool, put: put_key_bool, wide: None };
+static KEY_BOOL: ScalarKernel = ScalarKernel {
+    name: "json key bool",
+    scalar: Scalar::Bool,
+    get: get_key_bool,
+    put: put_key_bool,
+    wide: None,
+    form: None,
+};
 
 extern "C" fn get_key_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
     *word = u64::from(json::accept_word(input, b"\"true\""));
@@ -456,11 +474,17 @@ extern "C" fn put_key_bool(output: &mut Output<'_>, word: u64) -> Status {
 }
 
 static CHAR8: ScalarKernel =
-    ScalarKernel { name: "json char", scalar: Scalar::U8, get: get_char8, put: put_char, wide: None };
+    ScalarKernel { name: "json char", scalar: Scalar::U8, get: get_char8, put: put_char, wide: None, form: None };
 static CHAR16: ScalarKernel =
-    ScalarKernel { name: "json wchar", scalar: Scalar::U16, get: get_char16, put: put_char, wide: None };
-static KEY_CHAR16: ScalarKernel =
-    ScalarKernel { name: "json key wchar", scalar: Scalar::U16, get: get_char16, put: put_key_char, wide: None };
+    ScalarKernel { name: "json wchar", scalar: Scalar::U16, get: get_char16, put: put_char, wide: None, form: None };
+static KEY_CHAR16: ScalarKernel = ScalarKernel {
+    name: "json key wchar",
+    scalar: Scalar::U16,
+    get: get_char16,
+    put: put_key_char,
+    wide: None,
+    form: None,
+};
 
 extern "C" fn get_char8(input: &mut Input<'_>, word: &mut u64) -> Status {
     get_char(input, word, 0xFF)
@@ -518,6 +542,7 @@ static F128: ScalarKernel = ScalarKernel {
     get: no_word,
     put: put_no_word,
     wide: Some(WideKernel { get: get_f128, put: put_f128 }),
+    form: None,
 };
 
 extern "C" fn no_word(input: &mut Input<'_>, _: &mut u64) -> Status {

@@ -9,6 +9,7 @@ use crate::{
     program::{
         ActionKernel, Cursor, Ending, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect,
         ScalarKernel, SequenceDialect, Status, SymbolKernel, SymbolTable, TestKernel, kernel::WideKernel,
+        kernels::scan::starts_with,
     },
 };
 
@@ -25,6 +26,7 @@ impl<F: Format> Marks<F> {
         skip: skip_member::<F>,
         refuse_duplicates: true,
         ending: Some(Ending::Counted),
+        leads_alone: false,
     };
     pub const SEQUENCE: &'static SequenceDialect =
         &SequenceDialect { name: "elements", begin: begin_array::<F>, next: next_item::<F> };
@@ -39,6 +41,7 @@ impl<F: Format> Marks<F> {
         get_end: get_nothing,
         put_begin: put_counted::<F>,
         put_end: put_count::<F>,
+        form: None,
     };
     /// One more member is present.
     pub const PRESENT: &'static ActionKernel = &ActionKernel { name: "present", get: get_no_action, put: count_member };
@@ -50,6 +53,7 @@ impl<F: Format> Marks<F> {
         get_end: get_nothing,
         put_begin: put_start,
         put_end: put_sorted::<F>,
+        form: None,
     };
     /// An array of as many values as the argument says.
     pub const ROW: &'static RegionDialect = &RegionDialect {
@@ -59,6 +63,7 @@ impl<F: Format> Marks<F> {
         get_end: end_row::<F>,
         put_begin: put_nothing,
         put_end: put_nothing,
+        form: None,
     };
     /// A union; its body may leave it unread.
     pub const UNION: &'static RegionDialect = &RegionDialect {
@@ -68,6 +73,7 @@ impl<F: Format> Marks<F> {
         get_end: end_union::<F>,
         put_begin: put_nothing,
         put_end: put_nothing,
+        form: None,
     };
     /// A union that is an array of its discriminator and its value, or null.
     pub const PAIR: &'static RegionDialect =
@@ -76,11 +82,18 @@ impl<F: Format> Marks<F> {
     pub const SELECTOR: &'static SymbolKernel =
         &SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector::<F>, put: put_no_symbol };
     /// The discriminator that comes next. It stays where it is.
-    pub const LABEL: &'static ScalarKernel =
-        &ScalarKernel { name: "label", scalar: Scalar::I64, get: label::<F>, put: put_no_scalar, wide: None };
+    pub const LABEL: &'static ScalarKernel = &ScalarKernel {
+        name: "label",
+        scalar: Scalar::I64,
+        get: label::<F>,
+        put: put_no_scalar,
+        wide: None,
+        form: None,
+    };
     pub const QUAD: &'static ScalarKernel = &ScalarKernel {
         scalar: Scalar::F128,
         wide: Some(WideKernel { get: quad::<F>, put: put_no_wide }),
+        form: None,
         ..*Self::LABEL
     };
     /// Is it null? Then it is passed.
@@ -157,15 +170,6 @@ extern "C" fn next_member<F: Format>(
         return Status::Ok;
     }
     search::<F>(input, table, arm)
-}
-
-/// What `starts_with` of slices does, without a call for a few bytes.
-#[inline(always)]
-fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
-    let Some(head) = bytes.get(..prefix.len()) else { return false };
-    let (words, prefixes) = (head.as_chunks::<8>(), prefix.as_chunks::<8>());
-    words.0.iter().zip(prefixes.0).all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
-        && words.1.iter().zip(prefixes.1).all(|(a, b)| a == b)
 }
 
 /// Keys in the table are as we write them, but there are other ways to write one.

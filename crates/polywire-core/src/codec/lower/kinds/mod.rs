@@ -8,7 +8,11 @@ use alloc::vec::Vec;
 use crate::{
     codec::Options,
     layout::Scalar,
-    program::{FaultKind, Input, Limits, Output, Status, io::CodecError, kernel::Room},
+    program::{
+        FaultKind, Input, Limits, Output, Status,
+        io::CodecError,
+        kernel::{Room, ShortText},
+    },
 };
 
 mod decode;
@@ -35,6 +39,8 @@ pub trait Format: Sized + 'static {
     const CLOSED: bool;
     /// Arrays may say the kind of all their elements, which then lack it: [`Input::tag`] is that kind where one is read.
     const TYPED: bool;
+    /// How [`Format::put_text`] writes short ones, if that is simple.
+    const SHORT_TEXT: Option<ShortText>;
 
     /// Reads a value up to where its content begins; of numbers and names of constants, all of it.
     fn head(input: &mut Input<'_>) -> Result<Head, Status>;

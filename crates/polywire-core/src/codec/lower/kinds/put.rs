@@ -19,45 +19,69 @@ impl<F: Format> Kernels<F> {
         get: get::boolean::<F>,
         put: put_boolean::<F>,
         wide: None,
+        form: None,
     };
     /// An integer of at most 64 bits with sign; the program checks the type's range.
-    pub const SIGNED: &'static ScalarKernel =
-        &ScalarKernel { name: "signed", scalar: Scalar::I64, get: get::signed::<F>, put: put_signed::<F>, wide: None };
+    pub const SIGNED: &'static ScalarKernel = &ScalarKernel {
+        name: "signed",
+        scalar: Scalar::I64,
+        get: get::signed::<F>,
+        put: put_signed::<F>,
+        wide: None,
+        form: None,
+    };
     pub const UNSIGNED: &'static ScalarKernel = &ScalarKernel {
         name: "unsigned",
         scalar: Scalar::U64,
         get: get::unsigned::<F>,
         put: put_unsigned::<F>,
         wide: None,
+        form: None,
     };
     /// The same, to be written at once.
     pub const BRIEF_SIGNED: &'static BriefKernel =
-        &BriefKernel { name: "signed", scalar: Scalar::I64, put: brief_signed::<F> };
+        &BriefKernel { name: "signed", scalar: Scalar::I64, put: brief_signed::<F>, form: None };
     pub const BRIEF_UNSIGNED: &'static BriefKernel =
-        &BriefKernel { name: "unsigned", scalar: Scalar::U64, put: brief_unsigned::<F> };
-    pub const SINGLE: &'static ScalarKernel =
-        &ScalarKernel { name: "single", scalar: Scalar::F32, get: get::single::<F>, put: put_single::<F>, wide: None };
-    pub const DOUBLE: &'static ScalarKernel =
-        &ScalarKernel { name: "double", scalar: Scalar::F64, get: get::double::<F>, put: put_double::<F>, wide: None };
+        &BriefKernel { name: "unsigned", scalar: Scalar::U64, put: brief_unsigned::<F>, form: None };
+    pub const SINGLE: &'static ScalarKernel = &ScalarKernel {
+        name: "single",
+        scalar: Scalar::F32,
+        get: get::single::<F>,
+        put: put_single::<F>,
+        wide: None,
+        form: None,
+    };
+    pub const DOUBLE: &'static ScalarKernel = &ScalarKernel {
+        name: "double",
+        scalar: Scalar::F64,
+        get: get::double::<F>,
+        put: put_double::<F>,
+        wide: None,
+        form: None,
+    };
     pub const CHARACTER: &'static ScalarKernel = &ScalarKernel {
         name: "character",
         scalar: Scalar::U16,
         get: get::character::<F>,
         put: put_character::<F>,
         wide: None,
+        form: None,
     };
     /// A literal's name; read from its number too.
     pub const LITERAL: &'static SymbolKernel =
         &SymbolKernel { name: "literal", scalar: Scalar::I64, get: get::literal::<F>, put: put_literal::<F> };
-    pub const TEXT: &'static TextKernel = &TextKernel { name: "text", get: get::text::<F>, put: F::put_text };
+    pub const TEXT: &'static TextKernel =
+        &TextKernel { name: "text", get: get::text::<F>, put: F::put_text, short: F::SHORT_TEXT };
     /// A map's key that is a name.
-    pub const KEY_TEXT: &'static TextKernel = &TextKernel { name: "key", get: get::key_text::<F>, put: F::put_name };
+    pub const KEY_TEXT: &'static TextKernel =
+        &TextKernel { name: "key", get: get::key_text::<F>, put: F::put_name, short: None };
     pub const KEY_SIGNED: &'static ScalarKernel = &ScalarKernel {
         name: "signed key",
         scalar: Scalar::I64,
         get: get::key_signed::<F>,
         put: put_key_signed::<F>,
         wide: None,
+        form: None,
     };
     pub const KEY_UNSIGNED: &'static ScalarKernel = &ScalarKernel {
         name: "unsigned key",
@@ -65,6 +89,7 @@ impl<F: Format> Kernels<F> {
         get: get::key_unsigned::<F>,
         put: put_key_unsigned::<F>,
         wide: None,
+        form: None,
     };
     pub const KEY_BOOLEAN: &'static ScalarKernel = &ScalarKernel {
         name: "boolean key",
@@ -72,6 +97,7 @@ impl<F: Format> Kernels<F> {
         get: get::key_boolean::<F>,
         put: put_key_boolean::<F>,
         wide: None,
+        form: None,
     };
     pub const KEY_CHARACTER: &'static ScalarKernel = &ScalarKernel {
         name: "character key",
@@ -79,6 +105,7 @@ impl<F: Format> Kernels<F> {
         get: get::key_character::<F>,
         put: put_key_character::<F>,
         wide: None,
+        form: None,
     };
     pub const KEY_LITERAL: &'static SymbolKernel = &SymbolKernel {
         name: "literal key",
@@ -87,14 +114,32 @@ impl<F: Format> Kernels<F> {
         put: put_key_literal::<F>,
     };
     /// What stands before so many octets; on the other way, what selects a union's case in a row.
-    pub const BYTES: &'static ScalarKernel =
-        &ScalarKernel { name: "bytes", scalar: Scalar::U64, get: get::unsigned::<F>, put: put_bytes::<F>, wide: None };
+    pub const BYTES: &'static ScalarKernel = &ScalarKernel {
+        name: "bytes",
+        scalar: Scalar::U64,
+        get: get::unsigned::<F>,
+        put: put_bytes::<F>,
+        wide: None,
+        form: None,
+    };
     /// The number of elements.
-    pub const ARRAY: &'static ScalarKernel =
-        &ScalarKernel { name: "array", scalar: Scalar::U64, get: get::array::<F>, put: put_array::<F>, wide: None };
+    pub const ARRAY: &'static ScalarKernel = &ScalarKernel {
+        name: "array",
+        scalar: Scalar::U64,
+        get: get::array::<F>,
+        put: put_array::<F>,
+        wide: None,
+        form: None,
+    };
     /// The number of entries.
-    pub const MAP: &'static ScalarKernel =
-        &ScalarKernel { name: "map", scalar: Scalar::U64, get: get::map::<F>, put: put_map::<F>, wide: None };
+    pub const MAP: &'static ScalarKernel = &ScalarKernel {
+        name: "map",
+        scalar: Scalar::U64,
+        get: get::map::<F>,
+        put: put_map::<F>,
+        wide: None,
+        form: None,
+    };
 }
 
 extern "C" fn put_boolean<F: Format>(output: &mut Output<'_>, value: u64) -> Status {

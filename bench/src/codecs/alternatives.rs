@@ -1,0 +1,157 @@
+//! What else the papers compare with, beside CDR: formats without names or numbers (`postcard`), memory as it is (`rkyv`), and dynamic objects that go
+//! through MessagePack into a buffer.
+
+use polywire_core::program::Backend;
+use polywire_workloads::{CodecsTest10, CodecsTest500, Floats, MarketData, ProcessorProbe};
+
+use super::{
+    Measured, Subject,
+    serde_peers::{Peer, decode, encode, rows_of},
+};
+use crate::{
+    measure::{Candidate, Effort},
+    report::{Group, Row},
+};
+
+pub fn group(effort: Effort) -> Group {
+    let (rows, sizes): (Vec<[Row; 2]>, Vec<String>) = [
+        rows::<MarketData>(effort, peers::market_data()),
+        rows::<CodecsTest10>(effort, peers::codecs_test()),
+        rows::<CodecsTest500>(effort, peers::many_members()),
+        rows::<ProcessorProbe>(effort, peers::processor_probe()),
+        rows::<Floats>(effort, peers::floats()),
+    ]
+    .into_iter()
+    .unzip();
+    let note = format!(
+        "multiples of Polywire's CDR with a derived type, which is decoded into a value used again, the others into a new one; dynamic objects are trees of \
+         values in the members' order, made and taken apart for each message; bytes of a message: {}",
+        sizes.join("; ")
+    );
+    let left_out = match cfg!(feature = "peers") {
+        true => Vec::new(),
+        false => vec!["postcard, rkyv and dynamic objects (need the feature `peers`)".into()],
+    };
+    Group { title: "Alternatives", note, rows: rows.into_iter().flatten().collect(), left_out }
+}
+
+/// Encoding and decoding, and how many bytes each takes.
+fn rows<T: Measured>(effort: Effort, peers: Vec<Peer<T>>) -> ([Row; 2], String) {
+    let subject = Subject::<T>::new();
+    let ours = subject.encoded("cdr");
+    let theirs: Vec<Vec<Vec<u8>>> = peers.iter().map(|peer| written(&subject, peer)).collect();
+    let mut encoders = vec![Candidate::new("cdr", subject.encode("cdr", Backend::Jit))];
+    encoders.extend(peers.iter().map(|peer| encode(peer, subject.messages()).without_bar()));
+    let mut decoders = vec![Candidate::new("cdr", subject.decode("cdr", Backend::Jit, &ours))];
+    decoders.extend(peers.iter().zip(&theirs).map(|(peer, encoded)| decode(peer, encoded).without_bar()));
+    let mean = |encoded: &[Vec<u8>]| encoded.iter().map(Vec::len).sum::<usize>() / encoded.len().max(1);
+    let size = |(peer, encoded): (&Peer<T>, &Vec<Vec<u8>>)| format!("{} {}", peer.name, mean(encoded));
+    let sizes: Vec<String> = peers.iter().zip(&theirs).map(size).collect();
+    let sizes = format!("{} cdr {} {}", T::NAME, mean(&ours), sizes.join(" "));
+    (rows_of(&subject, &ours, encoders, decoders, effort), sizes.trim_end().into())
+}
+
+/// What a peer writes, which it reads as it was.
+fn written<T: Measured>(subject: &Subject<T>, peer: &Peer<T>) -> Vec<Vec<u8>> {
+    let write = |message: &T| {
+        let mut bytes = Vec::new();
+        (peer.write)(message, &mut bytes);
+        assert!((peer.read)(&bytes) == *message, "{} reads its {}", peer.name, T::NAME);
+        bytes
+    };
+    subject.messages().iter().map(write).collect()
+}
+
+#[cfg(not(feature = "peers"))]
+mod peers {
+    use super::*;
+
+    pub fn market_data() -> Vec<Peer<MarketData>> {
+        Vec::new()
+    }
+
+    pub fn codecs_test() -> Vec<Peer<CodecsTest10>> {
+        Vec::new()
+    }
+
+    pub fn many_members() -> Vec<Peer<CodecsTest500>> {
+        Vec::new()
+    }
+
+    pub fn processor_probe() -> Vec<Peer<ProcessorProbe>> {
+        Vec::new()
+    }
+
+    pub fn floats() -> Vec<Peer<Floats>> {
+        Vec::new()
+    }
+}
+
+#[cfg(feature = "peers")]
+mod peers {
+    use rkyv::rancor::Error;
+
+    use super::*;
+
+    pub fn market_data() -> Vec<Peer<MarketData>> {
+        vec![postcard(), rkyv(), objects()]
+    }
+
+    pub fn codecs_test() -> Vec<Peer<CodecsTest10>> {
+        vec![postcard(), rkyv(), objects()]
+    }
+
+    /// Without rkyv, whose derivation for so many members takes the compiler long.
+    pub fn many_members() -> Vec<Peer<CodecsTest500>> {
+        vec![postcard(), objects()]
+    }
+
+    pub fn processor_probe() -> Vec<Peer<ProcessorProbe>> {
+        vec![postcard(), rkyv(), objects()]
+    }
+
+    pub fn floats() -> Vec<Peer<Floats>> {
+        vec![postcard(), rkyv(), objects()]
+    }
+
+    fn postcard<T: Measured>() -> Peer<T> {
+        Peer {
+            name: "postcard",
+            write: |message, out| *out = postcard::to_extend(message, std::mem::take(out)).expect("it encodes"),
+            read: |bytes| postcard::from_bytes(bytes).expect("it decodes"),
+        }
+    }
+
+    /// Bytes are shown to be a value before it is made of them.
+    fn rkyv<T>() -> Peer<T>
+    where
+        T: Measured + rkyv::Archive,
+        T: for<'a> rkyv::Serialize<
+                rkyv::api::high::HighSerializer<Vec<u8>, rkyv::ser::allocator::ArenaHandle<'a>, Error>,
+            >,
+        T::Archived: for<'a> rkyv::bytecheck::CheckBytes<rkyv::api::high::HighValidator<'a, Error>>
+            + rkyv::Deserialize<T, rkyv::api::high::HighDeserializer<Error>>,
+    {
+        Peer {
+            name: "rkyv",
+            write: |message, out| {
+                *out = rkyv::api::high::to_bytes_in::<_, Error>(message, std::mem::take(out)).expect("it encodes");
+            },
+            read: |bytes| rkyv::from_bytes::<T, Error>(bytes).expect("it decodes"),
+        }
+    }
+
+    fn objects<T: Measured>() -> Peer<T> {
+        Peer {
+            name: "dynamic objects",
+            write: |message, out| {
+                let object = rmpv::ext::to_value(message).expect("it becomes an object");
+                rmpv::encode::write_value(out, &object).expect("it encodes");
+            },
+            read: |mut bytes| {
+                let object = rmpv::decode::read_value(&mut bytes).expect("it decodes");
+                rmpv::ext::from_value(object).expect("the object is one of the type")
+            },
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Fields that come twice though they are one: by the specification messages are merged, which is to decode the bytes of the one and then those of the other.
+//! So what is refused for that reason is written anew, with such fields put together, and read again.
+//!
+//! What fields there are is taken from the program.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+use core::ops::Range;
+
+use super::{
+    get::{done, length, skip, tag},
+    kinds::{DISCRIMINATOR_NUMBER, LENGTH},
+    marks, put,
+};
+use crate::program::{
+    Arm, Block, FaultKind, Input, OpKind, Output, Program, Status, SymbolTable, Wire,
+    adapter::{Adapter, Events, Marks},
+};
+
+/// Puts fields together.
+pub(super) static MERGE: Adapter = Adapter { name: "merge", run, only_after: Some(FaultKind::DuplicateMember) };
+
+type Read<T = ()> = Result<T, Status>;
+
+/// Bytes that are kept for the length of a message: as many as any has. The number in front of it is a varint that is longer than it need be.
+const LENGTH_BYTES: usize = 5;
+
+fn run(program: &Program, input: &mut Input<'_>, events: &mut Events) -> Status {
+    events.write(input, |input, output, notes, _| {
+        let whole = 0..input.end();
+        done(Merge { program, input, output, notes }.message(&program.root, core::slice::from_ref(&whole)))
+    })
+}
+
+struct Merge<'p, 'm, 'e, 'i, 'o, 'n> {
+    program: &'p Program,
+    input: &'m mut Input<'i>,
+    output: &'m mut Output<'o>,
+    notes: &'e mut Marks<'n>,
+}
+
+/// A field where it stands in the message.
+struct Field {
+    tag: u32,
+    start: usize,
+    /// Behind the tag, and behind the length if there is one.
+    head: usize,
+    value: usize,
+    end: usize,
+}
+
+impl Field {
+    fn number(&self) -> u32 {
+        self.tag >> 3
+    }
+
+    fn is_message(&self) -> bool {
+        self.tag & 7 == LENGTH
+    }
+}
+
+/// What is known of a message.
+#[derive(Default)]
+struct Known<'p> {
+    arms: BTreeMap<u32, &'p Arm>,
+    /// Of a union's message: the cases.
+    cases: Option<&'p SymbolTable>,
+    levels: u32,
+}
+
+/// What is inside of a field.
+enum Inside<'p> {
+    /// One message, in one piece or many.
+    Message(&'p Block),
+    /// A message each.
+    Messages(&'p Block),
+    Other,
+}
+
+impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
+    /// Writes the message that these pieces are together.
+    fn message(&mut self, block: &'p Block, pieces: &[Range<usize>]) -> Read {
+        let mut known = Known::default();
+        self.look(block, &mut known);
+        if self.input.enter_levels(known.levels) == Status::Failed {
+            return Err(Status::Failed);
+        }
+        let mut fields = self.fields(pieces)?;
+        if let Some(cases) = known.cases {
+            keep_last_case(&mut fields, cases);
+        }
+        let mut done = BTreeSet::new();
+        for (i, field) in fields.iter().enumerate() {
+            let number = field.number();
+            match known.arms.get(&number).map_or(Inside::Other, |arm| inside(&arm.body)) {
+                Inside::Message(_) if field.is_message() && !done.insert(number) => {}
+                Inside::Message(block) if field.is_message() => {
+                    let same = |other: &&Field| other.number() == number && other.is_message();
+                    let pieces: Vec<_> = fields[i..].iter().filter(same).map(|f| f.value..f.end).collect();
+                    self.embedded(field, block, &pieces)?;
+                }
+                Inside::Messages(block) if field.is_message() => {
+                    self.embedded(field, block, core::slice::from_ref(&(field.value..field.end)))?;
+                }
+                _ => {
+                    self.notes.note(self.output, field.start);
+                    self.copy(field.start..field.end)?;
+                }
+            }
+        }
+        self.input.leave_levels(known.levels);
+        Ok(())
+    }
+
+    /// Writes a field that is a message.
+    fn embedded(&mut self, field: &Field, block: &'p Block, pieces: &[Range<usize>]) -> Read {
+        self.notes.note(self.output, field.start);
+        self.copy(field.start..field.head)?;
+        let begin = self.output.position();
+        written(self.output.put(&[0; LENGTH_BYTES]))?;
+        self.message(block, pieces)?;
+        let len = self.output.position() - begin - LENGTH_BYTES;
+        if len > i32::MAX as usize {
+            return Err(self.output.fail(FaultKind::Limit, i32::MAX as u64, len as u64));
+        }
+        let group = |i: usize| (len >> (7 * i)) as u8 & 0x7F | if i + 1 < LENGTH_BYTES { 0x80 } else { 0 };
+        self.output.patch(begin, &core::array::from_fn::<u8, LENGTH_BYTES, _>(group));
+        Ok(())
+    }
+
+    fn copy(&mut self, bytes: Range<usize>) -> Read {
+        let message = self.input.message();
+        written(self.output.put(message.get(bytes).unwrap_or_default()))
+    }
+
+    /// The fields of a message in pieces, each of which has whole ones.
+    fn fields(&mut self, pieces: &[Range<usize>]) -> Read<Vec<Field>> {
+        let outer = self.input.end();
+        let mut fields = Vec::new();
+        for piece in pieces {
+            self.input.restore_end(piece.end);
+            self.input.seek(piece.start);
+            while self.input.remaining() > 0 {
+                let field = self.field()?;
+                if fields.len() == fields.capacity() {
+                    let more = (fields.len() * 2).max(16);
+                    written(self.input.charge((more - fields.len()) * size_of::<Field>()))?;
+                    if fields.try_reserve(more - fields.len()).is_err() {
+                        return Err(self.input.fail(FaultKind::OutOfMemory, more as u64, 0));
+                    }
+                }
+                fields.push(field);
+            }
+        }
+        self.input.restore_end(outer);
+        Ok(fields)
+    }
+
+    fn field(&mut self) -> Read<Field> {
+        let start = self.input.position();
+        let tag = tag(self.input)?;
+        let head = self.input.position();
+        if tag & 7 != LENGTH {
+            skip(self.input, tag)?;
+            return Ok(Field { tag, start, head, value: head, end: self.input.position() });
+        }
+        let len = length(self.input)?;
+        let value = self.input.position();
+        self.input.take(len)?;
+        Ok(Field { tag, start, head, value, end: value + len })
+    }
+
+    /// Finds out what a block reads.
+    fn look(&self, block: &'p Block, known: &mut Known<'p>) {
+        for op in &block.0 {
+            match &op.kind {
+                OpKind::Members { arms, .. } => {
+                    known.arms.extend(arms.iter().filter(|arm| arm.key.id > 0).map(|arm| (arm.key.id, arm)));
+                }
+                OpKind::Get(Wire::Symbol(kernel, table)) if core::ptr::eq(*kernel, &marks::SELECTOR) => {
+                    known.cases = Some(table);
+                }
+                OpKind::Call { routine, .. } => {
+                    if let Some(routine) = self.program.routines.get(*routine as usize) {
+                        known.levels += routine.levels;
+                        self.look(&routine.block, known);
+                    }
+                }
+                kind => crate::program::passes::inner_blocks(kind, &mut |inner| self.look(inner, known)),
+            }
+        }
+    }
+}
+
+/// What a field's block reads.
+fn inside(block: &Block) -> Inside<'_> {
+    block.0.iter().map(|op| &op.kind).fold(Inside::Other, |found, kind| match kind {
+        OpKind::Region { body, dialect, .. } if core::ptr::eq(*dialect, &put::MESSAGE) => Inside::Message(body),
+        OpKind::Present { body, .. } | OpKind::Unbox { body, .. } => inside(body),
+        OpKind::Sequence { element, .. } => match inside(element) {
+            Inside::Message(block) => Inside::Messages(block),
+            _ => Inside::Other,
+        },
+        // Its entries are messages, of whose fields only values have something inside.
+        OpKind::Map { value, .. } => Inside::Messages(value),
+        _ => found,
+    })
+}
+
+/// Of a union that does not say its case itself the last one stands, with what comes before it left out.
+fn keep_last_case(fields: &mut Vec<Field>, cases: &SymbolTable) {
+    let is_case = |field: &Field| {
+        let (digits, len) = marks::number_name(field.number());
+        digits.get(..len).is_some_and(|name| cases.value(name).is_some())
+    };
+    let last = fields.iter().rev().find(|field| is_case(field)).map(Field::number);
+    let says = fields.iter().any(|field| field.number() == DISCRIMINATOR_NUMBER);
+    let Some(last) = last.filter(|_| !says) else { return };
+    let others = fields.iter().rposition(|field| is_case(field) && field.number() != last);
+    if let Some(others) = others {
+        let mut at = 0;
+        fields.retain(|field| {
+            at += 1;
+            at > others + 1 || !is_case(field)
+        });
+    }
+}
+
+fn written(status: Status) -> Read {
+    match status {
+        Status::Ok => Ok(()),
+        failed => Err(failed),
+    }
+}

@@ -1,0 +1,116 @@
+//! Which programs have a twin without a context: where a message is but a few scalars and texts, most of what it costs is what is prepared for everything
+//! that might happen. The twin either does all of it or says no, and nothing is lost: then the other function does it, and says what is wrong.
+
+use super::{SLACK, members::LONGEST_LEAD};
+use crate::{
+    layout::Kind,
+    program::{
+        Arm, Block, Ending, LeadTag, Op, OpKind, Place, Program, TextForm, Wire,
+        kernel::{RegionForm, Room},
+        passes::{Cost, cost, message_size},
+    },
+};
+
+/// Bytes, texts not counted, up to which messages are written so, but for those of one size.
+const MAX_ROOM: usize = 1 << 10;
+
+/// Members up to which messages are read so, but for those of one size.
+const MAX_MEMBERS: usize = 32;
+
+/// Bytes of room that the twin of an encode program wants to begin with; none if it has no twin. Texts look for room of their own.
+pub(super) fn encode_room(program: &Program) -> Option<usize> {
+    let most = match message_size(program) {
+        Some(size) => size,
+        None if program.adapter.is_some() || program.bank.is_some() => return None,
+        None => block_room(program, &program.root).filter(|most| *most <= MAX_ROOM)?,
+    };
+    Some(most + SLACK)
+}
+
+fn block_room(program: &Program, block: &Block) -> Option<usize> {
+    block.0.iter().try_fold(0usize, |sum, op| sum.checked_add(op_room(program, op)?))
+}
+
+fn op_room(program: &Program, op: &Op) -> Option<usize> {
+    let inside = |block: &Block| block_room(program, block);
+    match &op.kind {
+        OpKind::Put(Wire::Brief(..)) => Some(size_of::<Room>()),
+        OpKind::Put(Wire::Fixed { .. })
+        | OpKind::Need(_)
+        | OpKind::Run { .. }
+        | OpKind::Literal(_)
+        | OpKind::Align(_)
+        | OpKind::Load(_)
+        | OpKind::Const(..)
+        | OpKind::Length(_)
+        | OpKind::Convert(_)
+        | OpKind::Check(_) => match cost(&op.kind, program.direction) {
+            Cost::Bytes(bytes) => Some(bytes as usize),
+            Cost::Barrier => Some(0),
+        },
+        OpKind::Text { place, form, bound, utf16_bound, .. } => {
+            let is_short = match form {
+                TextForm::CountedNul { .. } => true,
+                TextForm::Kernel(kernel) => kernel.short.is_some() && !is_shared(program, *place),
+                _ => false,
+            };
+            (is_short && (*bound == 0 || !utf16_bound)).then_some(0)
+        }
+        OpKind::IfPresent { then, otherwise, .. } | OpKind::If { then, otherwise } => {
+            Some(inside(then)?.max(inside(otherwise)?))
+        }
+        OpKind::Switch { arms, otherwise } => {
+            arms.iter().try_fold(inside(otherwise)?, |most, (_, arm)| Some(most.max(inside(arm)?)))
+        }
+        _ => None,
+    }
+}
+
+fn is_shared(program: &Program, place: Place) -> bool {
+    place.node().is_some_and(|node| matches!(program.layout.node(node).kind, Kind::String { shared: true, .. }))
+}
+
+/// Bytes that a message must have for the twin of a decode program; none if it has no twin. It is there for messages of one size, and for members that stand
+/// alone, which come in the usual order or are left out.
+pub(super) fn decode_size(program: &Program) -> Option<usize> {
+    if let Some(size) = message_size(program) {
+        return Some(size);
+    }
+    if program.adapter.is_some() || program.bank.is_some() {
+        return None;
+    }
+    let is_region = |op: &&Op| matches!(op.kind, OpKind::Region { .. });
+    let regions = program.root.0.iter().filter(is_region).count();
+    let fits = |op: &Op| match &op.kind {
+        OpKind::Region { dialect, body, .. } => dialect.form == Some(RegionForm::Rest) && is_members(body),
+        kind => is_plain(kind),
+    };
+    (regions == 1 && program.root.0.iter().all(fits)).then_some(0)
+}
+
+fn is_members(block: &Block) -> bool {
+    let [Op { kind: OpKind::Members { dialect, arms, .. }, .. }] = &block.0[..] else { return false };
+    dialect.leads_alone
+        && dialect.ending == Some(Ending::Exhausted)
+        && arms.len() <= MAX_MEMBERS
+        && arms.iter().all(is_scalar)
+}
+
+/// A number behind a lead that says its tag.
+fn is_scalar(arm: &Arm) -> bool {
+    let Some(lead) = &arm.lead else { return false };
+    let LeadTag::Is(tag) = lead.tag else { return false };
+    let read = |op: &Op| match &op.kind {
+        OpKind::Get(Wire::Kernel(kernel)) => kernel.form.is_some_and(|form| form.tag == tag & 7),
+        kind => is_plain(kind),
+    };
+    lead.bytes.len() <= LONGEST_LEAD
+        && !lead.counted
+        && arm.body.0.iter().all(read)
+        && arm.absent.0.iter().all(|op| is_plain(&op.kind))
+}
+
+/// What reads nothing and calls for nothing.
+fn is_plain(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Const(..) | OpKind::Load(_) | OpKind::Convert(_) | OpKind::Check(_) | OpKind::Store(_))
+}
