@@ -9,7 +9,8 @@
 //! 5. runs are in order and without overlap; in a run too, booleans and enums are checked, and scalars widen, never narrow;
 //! 6. calls name routines with the frame they expect, and cost as many levels as their blocks are nested; blocks nest to a limited depth,
 //!    and their operations are not too many;
-//! 7. who asks for the state of a stream has a bank, and fields are sound and keep to its slots.
+//! 7. who asks for the state of a stream has a bank, and fields are sound and keep to its slots; who takes a field's value has asked for it, and
+//!    for no other one since.
 
 use alloc::string::String;
 
@@ -17,7 +18,7 @@ use super::{
     ActionKernel, Block, Check, Direction, Field, FieldKind, Op, OpKind, Place, Program, Segment, Source, TextForm,
     Wire,
     passes::{Cost, cost, levels, op_count},
-    state::{BITS, RESET, SEGMENT, TAKE_BIT},
+    state::{BITS, OCTET, OCTETS, RESET, SEGMENT, TAKE_BIT},
 };
 use crate::layout::{EnumNode, Kind, Layout, NodeId, Scalar};
 
@@ -69,11 +70,22 @@ struct State {
     ensured: u32,
     /// Inside a sequence or map.
     indexed: bool,
+    /// A field was asked for, and its value waits.
+    held: Held,
+}
+
+/// Whether a field's value waits for who takes it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    No,
+    /// If the accumulator is true.
+    Perhaps,
+    Yes,
 }
 
 impl State {
     fn new(frame: Option<NodeId>) -> State {
-        State { frame, accumulator: None, ensured: 0, indexed: false }
+        State { frame, accumulator: None, ensured: 0, indexed: false, held: Held::No }
     }
 
     /// The state where an inner block begins.
@@ -156,6 +168,10 @@ impl Verifier<'_> {
         let nested =
             |block: &Block, mut inside: State| self.block(block, &mut inside, depth + 1).map_err(Refused::Inside);
         let before = *state;
+        // What a repeated block reads was there before its second turn.
+        let replaced = state.held != Held::No && reads_inside(kind);
+        let repeated = State { held: if replaced { Held::No } else { state.held }, ..*state };
+        require(state.held == Held::Yes || !takes_held(kind), "no field was asked for whose value it could take")?;
         match kind {
             OpKind::Need(_) | OpKind::SetText(Place::Sink, _) | OpKind::Literal(_) | OpKind::Fail(_) => {}
             OpKind::Action(kernel, _) => self.has_bank(kernel_needs_bank(kernel))?,
@@ -204,6 +220,7 @@ impl Verifier<'_> {
             OpKind::TestField(field) => {
                 self.field(field, true)?;
                 state.accumulator = Some((Scalar::Bool, None));
+                state.held = if field.optional { Held::Perhaps } else { Held::Yes };
             }
             OpKind::PutField { field, present } => self.field(field, !present || !field.kind.is_text())?,
             OpKind::Octets { place, field, .. } => {
@@ -223,7 +240,7 @@ impl Verifier<'_> {
             OpKind::Slice { place, kernel, .. } => self.slice(*place, kernel.scalar, state)?,
             OpKind::Sequence { place, source, element, .. } => {
                 let frame = self.elements(*place, source, state)?;
-                nested(element, State { indexed: true, accumulator: None, ..before.inside(frame) })?;
+                nested(element, State { indexed: true, accumulator: None, ..repeated.inside(frame) })?;
             }
             OpKind::Map { place, source, key, value, .. } => {
                 self.counted(source, state)?;
@@ -232,7 +249,7 @@ impl Verifier<'_> {
                     Kind::Map(map) => (map.key, map.value),
                     _ => unreachable!("just checked"),
                 });
-                let inside = State { indexed: true, accumulator: None, ..before };
+                let inside = State { indexed: true, accumulator: None, ..repeated };
                 nested(key, inside.inside(frames.map(|f| f.0)))?;
                 nested(value, inside.inside(frames.map(|f| f.1)))?;
             }
@@ -282,8 +299,10 @@ impl Verifier<'_> {
             }
             OpKind::If { then, otherwise } => {
                 require(self.accumulator(state)? == Scalar::Bool, "a condition is a boolean")?;
-                nested(then, before.inside(state.frame))?;
-                nested(otherwise, before.inside(state.frame))?;
+                let held =
+                    |held| State { held: if before.held == Held::Perhaps { held } else { before.held }, ..before };
+                nested(then, held(Held::Yes).inside(state.frame))?;
+                nested(otherwise, held(Held::No).inside(state.frame))?;
             }
             OpKind::Test(kernel) => {
                 self.has_bank(core::ptr::eq(*kernel, &TAKE_BIT))?;
@@ -297,7 +316,7 @@ impl Verifier<'_> {
                 require(arms.len() == table.keys().len(), "the table is of other members")?;
                 require(arms.iter().zip(table.keys()).all(|(a, k)| a.key == *k), "the table is of other members")?;
                 for block in arms.iter().flat_map(|arm| [&arm.body, &arm.absent]) {
-                    nested(block, State { accumulator: None, ..before.inside(state.frame) })?;
+                    nested(block, State { accumulator: None, ..repeated.inside(state.frame) })?;
                 }
             }
             OpKind::Call { routine, place } => {
@@ -311,6 +330,10 @@ impl Verifier<'_> {
         super::passes::inner_blocks(kind, &mut |_| has_blocks = true);
         if has_blocks || matches!(kind, OpKind::Call { .. }) {
             state.accumulator = None;
+        }
+        let passed = matches!(kind, OpKind::TestField(_) | OpKind::Need(_));
+        if !passed && (state.held == Held::Perhaps || state.held == Held::Yes && replaces_held(kind)) {
+            state.held = Held::No;
         }
         Ok(())
     }
@@ -559,6 +582,38 @@ impl Verifier<'_> {
             _ => unreachable!("just checked"),
         }))
     }
+}
+
+/// True for what takes the value of the field that was asked for last.
+fn takes_held(kind: &OpKind) -> bool {
+    match kind {
+        OpKind::Get(Wire::Word(..))
+        | OpKind::Text { form: TextForm::Pending, .. }
+        | OpKind::Octets { field: None, .. } => true,
+        OpKind::Get(Wire::Kernel(kernel)) => core::ptr::eq(*kernel, &OCTET),
+        OpKind::Sequence { source: Source::Dialect(dialect), .. } => core::ptr::eq(*dialect, &OCTETS),
+        _ => false,
+    }
+}
+
+/// True for what reads another field, or may.
+fn replaces_held(kind: &OpKind) -> bool {
+    match kind {
+        OpKind::Get(Wire::Field(_))
+        | OpKind::Text { form: TextForm::Field(_), .. }
+        | OpKind::Octets { field: Some(_), .. }
+        | OpKind::TestField(_)
+        | OpKind::Call { .. } => true,
+        OpKind::Sequence { source: Source::Dialect(dialect), .. } if core::ptr::eq(*dialect, &OCTETS) => true,
+        _ => reads_inside(kind),
+    }
+}
+
+/// The same of its blocks.
+fn reads_inside(kind: &OpKind) -> bool {
+    let mut inside = false;
+    super::passes::inner_blocks(kind, &mut |block| inside |= block.0.iter().any(|op| replaces_held(&op.kind)));
+    inside
 }
 
 fn kernel_needs_bank(kernel: &ActionKernel) -> bool {

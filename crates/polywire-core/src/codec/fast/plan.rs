@@ -244,7 +244,8 @@ impl Slots {
         let key = operator.key.as_ref().unwrap_or(&field.name);
         let (mut slot, mut text) = (0, 0);
         let is_text = !matches!(ty, FieldType::Int { .. } | FieldType::Decimal);
-        if !operator.kind.has_dictionary() && !(is_text && operator.kind == OperatorKind::Constant) {
+        let takes_no_lane = is_text && operator.kind == OperatorKind::Constant;
+        if !(operator.kind.has_dictionary() || takes_no_lane) {
             // Nobody reads it. Slots of fields side by side are side by side, so that several can be read and written at once.
             slot = self.value("", &Name::local(format!("{}", self.values.len())), 2);
         } else if operator.kind.has_dictionary() {

@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
 use cranelift_frontend::Switch;
@@ -701,9 +701,10 @@ impl<'e> Emit<'e, '_> {
         let (done, none) = (self.code.create_block(), self.code.create_block());
         let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
         let unsigned = self.accumulator().scalar == Scalar::U64;
+        let mut known = BTreeSet::new();
         for ((labels, _), block) in arms.iter().zip(&blocks) {
-            // A large unsigned number only looks like a negative label.
-            for label in labels.iter().filter(|label| !unsigned || **label >= 0) {
+            // A large unsigned number only looks like a negative label; of a label that comes twice the first arm is the one.
+            for label in labels.iter().filter(|label| (!unsigned || **label >= 0) && known.insert(**label)) {
                 switch.set_entry(u128::from(*label as u64), *block);
             }
         }

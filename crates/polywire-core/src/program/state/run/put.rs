@@ -445,8 +445,8 @@ unsafe fn one(output: &mut Output<'_>, member: &Lane, frame: *const u8) -> Statu
     let word = unsafe { member.word(frame) };
     match member.kind {
         LaneKind::Float => put::put_int(output, &member.field, word),
-        // SAFETY: as the caller promises.
         LaneKind::Text => {
+            // SAFETY: as the caller promises.
             let text = unsafe { string(member.offset, frame) };
             put::put(output, &member.field, put::Out::Bytes(text.as_bytes()))
         }
