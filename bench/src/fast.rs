@@ -9,7 +9,7 @@ use fastlib::{MessageFactory, Value};
 use polywire_core::{
     codec::{
         Decoder, DynDecoder, DynEncoder, Encoder, Options,
-        fast::{Fast, learn, template::TemplateSet},
+        fast::{Fast, LearnOptions, learn, template::TemplateSet},
     },
     layout::{Record, Shape},
     program::{Backend, State, io::CodecError},
@@ -39,7 +39,7 @@ const LEARNED_FROM: usize = 128;
 fn table<T: Measured + fast::Fast>(effort: Effort) -> Group {
     let note = format!(
         "multiples of hand-written CDR; wide instructions: {}; hand-written FAST has the template of the workload and checks less; templates \
-         are the workload's, the one derived from the type, and one learned from {LEARNED_FROM} messages",
+         are the workload's, the one derived from the type, and those learned from {LEARNED_FROM} messages",
         polywire_core::program::simd_level()
     );
     Group { title: T::NAME, note, rows: rows::<T>(effort), left_out: Vec::new() }
@@ -48,9 +48,17 @@ fn table<T: Measured + fast::Fast>(effort: Effort) -> Group {
 fn rows<T: Measured + fast::Fast>(effort: Effort) -> Vec<Row> {
     let subject = Subject::<T>::new();
     let given = TemplateSet::parse(&T::template()).expect("the workload's template");
-    let learned =
-        learn(&subject.shape, &subject.records[..LEARNED_FROM], 0).expect("the type can be carried").templates;
-    let codecs = [("", Fast::new(given)), (", derived", Fast::default()), (", learned", Fast::new(learned))];
+    let learned = |constants| {
+        let options = LearnOptions { constants, ..LearnOptions::default() };
+        let learned = learn(&subject.shape, &subject.records[..LEARNED_FROM], &options);
+        Fast::new(learned.expect("the type can be carried").templates)
+    };
+    let codecs = [
+        ("", Fast::new(given)),
+        (", derived", Fast::default()),
+        (", learned", learned(false)),
+        (", learned with constants", learned(true)),
+    ];
     codecs.iter().flat_map(|(name, codec)| Streams::new(&subject, name, codec).rows(effort)).collect()
 }
 
@@ -158,8 +166,8 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
 
     fn bar(&self) -> Option<Bar> {
         match (T::NAME, self.name) {
-            ("MarketData", "" | ", learned") => Some(Bar::AtMost(1.7)),
-            ("CodecsTest_500", "" | ", learned") => Some(Bar::AtMost(1.5)),
+            ("MarketData", "" | ", learned" | ", learned with constants") => Some(Bar::AtMost(1.7)),
+            ("CodecsTest_500", "" | ", learned" | ", learned with constants") => Some(Bar::AtMost(1.5)),
             _ => None,
         }
     }

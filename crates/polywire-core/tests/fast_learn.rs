@@ -6,10 +6,10 @@ use common::random_record;
 use polywire_core::{
     codec::{
         DynDecoder, DynEncoder, Options,
-        fast::{FAST, Fast, learn, template::TemplateSet},
+        fast::{FAST, Fast, LearnOptions, learn, template::TemplateSet},
     },
     layout::{Record, Shape},
-    program::Backend,
+    program::{Backend, FaultKind},
     schema::{
         Def, Member, SchemaBuilder, Type,
         arbitrary::{Random, random_schema},
@@ -43,7 +43,7 @@ fn each_field_gets_the_operator_that_suits_it() {
             record
         })
         .collect();
-    let learned = learn(&shape, &samples, 0).unwrap();
+    let learned = learn(&shape, &samples, &LearnOptions::default()).unwrap();
     let xml = learned.templates.to_xml();
     for part in [
         "<increment key=\"count\"",
@@ -60,6 +60,40 @@ fn each_field_gets_the_operator_that_suits_it() {
     assert_eq!(TemplateSet::parse(&xml).unwrap(), learned.templates);
 }
 
+/// What was the same in all samples takes nothing at all, and may be nothing else.
+#[test]
+fn constants_are_for_those_who_ask() {
+    let mut types = SchemaBuilder::new();
+    let mut members = vec![Member::new("count", Type::Uint32), Member::new("venue", Type::String { bound: 0 })];
+    members.extend((0..6).map(|i| Member::new(format!("kind{i}"), Type::Uint8)));
+    members.push(Member { optional: true, ..Member::new("note", Type::Uint8) });
+    let root = types.add(Def::structure("Tick", members));
+    let shape = Shape::of(&types.finish(Type::Def(root)).unwrap()).unwrap();
+    let sample = |i: u32, venue: &str| {
+        let mut record = Record::new(&shape);
+        record.set("count", i).unwrap();
+        record.set("venue", venue).unwrap();
+        (0..6).for_each(|k| record.set(&format!("kind{k}"), 3u8).unwrap());
+        // The last bit of the presence map, so that those before it count.
+        record.set("note", 9 + (i % 3 / 2) as u8).unwrap();
+        record
+    };
+    let samples: Vec<Record> = (0..50).map(|i| sample(i, "XEUR")).collect();
+    let general = learn(&shape, &samples, &LearnOptions::default()).unwrap();
+    let strict = learn(&shape, &samples, &LearnOptions { constants: true, ..LearnOptions::default() }).unwrap();
+    let xml = strict.templates.to_xml();
+    assert_eq!(xml.matches("<constant").count(), 7, "{xml}");
+    assert!(strict.learned_bytes < general.learned_bytes, "{strict:?} {general:?}");
+    assert_eq!((strict.messages, TemplateSet::parse(&xml).unwrap()), (50, strict.templates.clone()));
+    let encoder = |set| DynEncoder::new(&Fast::new(set), &Options::default(), &shape).unwrap();
+    let (general, strict) = (encoder(general.templates), encoder(strict.templates));
+    let mut bytes = Vec::new();
+    general.encode(&sample(1, "XETR"), &mut bytes).unwrap();
+    let refused = strict.encode(&sample(1, "XETR"), &mut bytes).unwrap_err();
+    assert_eq!((refused.kind, &*refused.path), (FaultKind::NotEncodable, "venue"));
+    strict.encode(&sample(1, "XEUR"), &mut bytes).unwrap();
+}
+
 /// A learned template carries what its samples had not.
 #[test]
 fn learned_templates_carry_every_value() {
@@ -68,7 +102,8 @@ fn learned_templates_carry_every_value() {
         let Ok(shape) = Shape::of(&random_schema(seed, 3 + seed as usize % 9)) else { continue };
         let mut random = Random::new(seed);
         let samples: Vec<Record> = (0..12).map(|_| random_record(&mut random, &shape)).collect();
-        let Ok(learned) = learn(&shape, &samples, [0, 1, 5][seed as usize % 3]) else { continue };
+        let options = LearnOptions { interval: [0, 1, 5][seed as usize % 3], ..LearnOptions::default() };
+        let Ok(learned) = learn(&shape, &samples, &options) else { continue };
         assert!(learned.learned_bytes <= learned.derived_bytes);
         let xml = learned.templates.to_xml();
         let parsed = TemplateSet::parse(&xml).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{xml}"));

@@ -23,7 +23,7 @@ use polywire::{
 use polywire_core::{
     codec::{
         Encoder, Options,
-        fast::{FAST, Fast, learn, template::TemplateSet},
+        fast::{FAST, Fast, LearnOptions, learn, template::TemplateSet},
     },
     envelope::{Announcement, Envelope, Id128},
     frame::{Answer, Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
@@ -456,7 +456,9 @@ fn learned(books: &[Book]) -> TemplateSet {
             record
         })
         .collect();
-    learn(coding.shape(), &records, 100).expect("it learns").templates
+    learn(coding.shape(), &records, &LearnOptions { interval: 100, ..LearnOptions::default() })
+        .expect("it learns")
+        .templates
 }
 
 const FEED: &str = r#"<templates xmlns="http://www.fixprotocol.org/ns/fast/td/1.1">
@@ -491,8 +493,9 @@ fn a_feed_is_published_by_its_template_alone() {
             assert_eq!(any.recv_timeout(SOON).expect("message").value, record, "{at_a}");
             sizes.push(raw.recv_timeout(SOON).expect("message").value.len());
         }
-        // A presence map and one byte of price.
-        assert!(sizes[0] == 9 && sizes[1..].iter().all(|size| *size == 2), "{at_a}: {sizes:?}");
+        // A presence map and one byte of price; of two who join at once the second may have asked for a key frame that comes a little later.
+        let renewed = sizes[1..].iter().filter(|size| **size != 2).count();
+        assert!(sizes[0] == 9 && renewed <= 1, "{at_a}: {sizes:?}");
     }
     let node = Node::new();
     let wrong = TempFile::new("wrong.xml", "<template name='T' id='1'><int32 name='a'><tail/></int32></template>");

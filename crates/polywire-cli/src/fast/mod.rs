@@ -3,6 +3,7 @@
 mod codec;
 mod decode;
 mod encode;
+mod learn;
 mod line;
 
 use std::{
@@ -24,11 +25,12 @@ use crate::{
     transcode::{progress, same_file},
 };
 
-/// Foreign FAST feeds: recordings to JSON lines, and back to the same bytes
+/// FAST: recordings of foreign feeds to JSON lines and back, learned templates
 #[derive(Subcommand)]
 pub enum Fast {
     Decode(decode::Decode),
     Encode(encode::Encode),
+    Learn(learn::Learn),
 }
 
 impl Fast {
@@ -36,6 +38,7 @@ impl Fast {
         match self {
             Fast::Decode(verb) => verb.run(terminal),
             Fast::Encode(verb) => verb.run(terminal),
+            Fast::Learn(verb) => verb.run(terminal),
         }
     }
 }

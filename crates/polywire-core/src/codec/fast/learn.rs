@@ -20,10 +20,26 @@ use crate::{
     schema::{DefId, Schema, Type},
 };
 
+/// What learning is to heed.
+///
+/// ```
+/// use polywire_core::codec::fast::LearnOptions;
+/// let options = LearnOptions { interval: 100, ..LearnOptions::default() };
+/// assert!(!options.constants);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LearnOptions {
+    /// A stream begins anew with every `interval`th sample, which is how often key frames are; 0 is one stream.
+    pub interval: usize,
+    /// A mandatory integer or string that is the same in all samples becomes a constant, which takes no bit: messages in which it is another are then
+    /// refused by the writer. Without, any value of the type can be written.
+    pub constants: bool,
+}
+
 /// What was learned.
 #[derive(Clone, Debug)]
 pub struct Learned {
-    /// The templates; any value of the type can be written with them.
+    /// The templates; any value of the type can be written with them, but for [constants](LearnOptions::constants).
     pub templates: TemplateSet,
     /// Samples that could be written.
     pub messages: usize,
@@ -33,11 +49,10 @@ pub struct Learned {
     pub learned_bytes: usize,
 }
 
-/// Learns the templates of a type from samples, in the order in which they were sent. A stream begins anew with every `interval`th
-/// of them, which is how often key frames are; 0 is one stream. The samples are of this very shape, not of an equal one.
+/// Learns the templates of a type from samples, in the order in which they were sent. The samples are of this very shape, not of an equal one.
 ///
 /// ```
-/// use polywire_core::{codec::fast::{Learned, learn}, layout::{Record, Shape}, schema::{Def, Member, SchemaBuilder, Type}};
+/// use polywire_core::{codec::fast::{LearnOptions, Learned, learn}, layout::{Record, Shape}, schema::{Def, Member, SchemaBuilder, Type}};
 ///
 /// let mut types = SchemaBuilder::new();
 /// let root = types.add(Def::structure("Tick", vec![Member::new("count", Type::Uint32), Member::new("venue", Type::Uint32)]));
@@ -48,12 +63,15 @@ pub struct Learned {
 ///     record.set("venue", 7u32).unwrap();
 ///     record
 /// }).collect();
-/// let Learned { templates, learned_bytes, derived_bytes, .. } = learn(&shape, &samples, 0)?;
+/// let Learned { templates, learned_bytes, derived_bytes, .. } = learn(&shape, &samples, &LearnOptions::default())?;
 /// assert!(templates.to_xml().contains("<increment"));
 /// assert!(3 * learned_bytes < 2 * derived_bytes);
+/// let strict = learn(&shape, &samples, &LearnOptions { constants: true, ..LearnOptions::default() })?;
+/// assert!(strict.templates.to_xml().contains("<constant value=\"7\"/>"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn learn(shape: &Arc<Shape>, samples: &[Record], interval: usize) -> Result<Learned, BuildError> {
+pub fn learn(shape: &Arc<Shape>, samples: &[Record], options: &LearnOptions) -> Result<Learned, BuildError> {
+    let interval = options.interval;
     if samples.iter().any(|sample| !Arc::ptr_eq(sample.shape(), shape)) {
         return Err(LowerError::Option("the samples are of another shape than the one to learn for".to_string()).into());
     }
@@ -68,7 +86,7 @@ pub fn learn(shape: &Arc<Shape>, samples: &[Record], interval: usize) -> Result<
     let series = watcher.series;
     let templates = TemplateSet::for_schema_with(schema, |path, field| {
         if let Some(series) = series.get(path) {
-            choose(field, series);
+            choose(field, series, options.constants);
         }
     })?;
     let (derived, _) = measure(Fast::default(), shape, samples, interval)?;
@@ -195,14 +213,27 @@ impl Watcher<'_> {
 }
 
 /// Gives a field the operator that costs least.
-fn choose(field: &mut Field, series: &[Seen]) {
+fn choose(field: &mut Field, series: &[Seen], constants: bool) {
     match field.ty {
         FieldType::Decimal => number(field, series),
+        _ if constants && !field.optional && is_constant(series) => {
+            field.operator = match initial(most_common(series)) {
+                None => best(field.ty, false, series).1,
+                value => Operator { kind: OperatorKind::Constant, initial: value, ..Operator::default() },
+            };
+        }
         ty => {
             let (_, operator) = best(ty, field.optional, series);
             field.operator = Operator { key: field.operator.key.clone(), ..operator };
         }
     }
+}
+
+/// True if it is one value, and always there.
+fn is_constant(series: &[Seen]) -> bool {
+    let mut values = series.iter().filter(|seen| **seen != Seen::Reset);
+    let first = values.next();
+    matches!(first, Some(Seen::Int(_) | Seen::Bytes(_))) && values.all(|seen| Some(seen) == first)
 }
 
 /// A number as a decimal or as its bits.
@@ -277,16 +308,20 @@ fn best(ty: FieldType, optional: bool, series: &[Seen]) -> (usize, Operator) {
     };
     let costs = candidates.into_iter().filter(fits).map(|(kind, initial)| (cost(kind, initial, series), kind, initial));
     let (cost, kind, initial) = costs.min_by_key(|(cost, ..)| *cost).unwrap_or((0, OperatorKind::None, None));
-    let initial = initial.and_then(|seen| match seen {
+    let initial = self::initial(initial);
+    let kind = if kind == OperatorKind::Default && initial.is_none() && !optional { OperatorKind::Copy } else { kind };
+    (cost, Operator { kind, initial, ..Operator::default() })
+}
+
+fn initial(seen: Option<&Seen>) -> Option<Initial> {
+    match seen? {
         Seen::Int(value) => Some(Initial::Int(*value)),
         // What XML cannot say, and what is long, is no initial value.
         Seen::Bytes(bytes) if bytes.len() <= 64 && bytes.iter().all(|b| matches!(b, 0x20..=0x7E)) => {
             Some(Initial::Bytes(bytes.as_slice().into()))
         }
         _ => None,
-    });
-    let kind = if kind == OperatorKind::Default && initial.is_none() && !optional { OperatorKind::Copy } else { kind };
-    (cost, Operator { kind, initial, ..Operator::default() })
+    }
 }
 
 fn most_common(series: &[Seen]) -> Option<&Seen> {

@@ -53,7 +53,7 @@ mod schema;
 pub mod template;
 mod wide;
 
-pub use learn::{Learned, learn};
+pub use learn::{LearnOptions, Learned, learn};
 use template::TemplateSet;
 
 /// FAST with templates derived from the type.

@@ -1,0 +1,171 @@
+//! `polywire fast learn`
+
+use std::{fs, path::PathBuf, sync::Arc};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use polywire::{
+    Record, Shape,
+    codec::{
+        DynEncoder, Options,
+        fast::{Fast, LearnOptions, learn, template::TemplateSet},
+    },
+};
+use serde::Serialize;
+
+use crate::{
+    outcome::{self, Misuse, Outcome},
+    terminal::Terminal,
+    transcode::{
+        progress, same_file,
+        source::{self, Next, Source},
+    },
+    types::{TypeArgs, count},
+};
+
+/// Of so many messages the last is not learned from: they show what the template is worth.
+const PARTS: usize = 8;
+
+/// Messages that are learned from and tried at most.
+const MAX_MESSAGES: usize = 100_000;
+
+/// Learns a template of your own type from messages
+///
+/// Takes what `polywire transcode` takes: JSON lines, with the type in --idl, or frames. Chooses for each field the operator and the initial value that take
+/// the fewest bytes, prints the template in XML, and says what messages that were not learned from take with it. It is for a wire's
+/// `fast:template=FILE`.
+#[derive(Args)]
+pub struct Learn {
+    /// File of messages, in the order in which they were sent; standard input without
+    input: Option<PathBuf>,
+    #[command(flatten)]
+    ty: TypeArgs,
+    /// Messages from one key frame to the next, as the wire's `key` says; 0 is one stream
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    key: usize,
+    /// Makes constants of integers and strings that never change: they take nothing, and messages in which they are others are refused
+    #[arg(long)]
+    constants: bool,
+    /// File to write; standard output without
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Shows no progress and no summary
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// What was learned, and what it is worth for the messages that were held back.
+#[derive(Debug, Serialize)]
+struct Summary {
+    samples: usize,
+    held_back: usize,
+    /// Of those, the ones that the template cannot say.
+    refused: usize,
+    /// Bytes of the others.
+    learned_bytes: usize,
+    /// The same with the template that the type alone gives.
+    derived_bytes: usize,
+}
+
+impl Learn {
+    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        if let (Some(input), Some(output)) = (&self.input, &self.output)
+            && same_file(input, output)
+        {
+            return Err(Misuse(format!("{} would be written while it is read", output.display())).into());
+        }
+        let messages = self.messages(terminal)?;
+        let [first, ..] = &messages[..] else { bail!("there are no messages to learn from") };
+        let shape = first.shape().clone();
+        let (seen, unseen) = messages.split_at(messages.len() - messages.len() / PARTS);
+        let options = LearnOptions { interval: self.key, constants: self.constants };
+        let templates = learn(&shape, seen, &options)?.templates;
+        let mut summary =
+            Summary { samples: seen.len(), held_back: unseen.len(), refused: 0, learned_bytes: 0, derived_bytes: 0 };
+        self.compare(&shape, &templates, unseen, &mut summary)?;
+        match &self.output {
+            None => terminal.text(&templates.to_xml())?,
+            Some(path) => {
+                fs::write(path, templates.to_xml()).with_context(|| format!("cannot write {}", path.display()))?;
+            }
+        }
+        self.show(&summary, terminal)?;
+        Ok(Outcome::Fine)
+    }
+
+    fn messages(&self, terminal: &Terminal) -> anyhow::Result<Vec<Record>> {
+        let bar = progress(self.input.as_deref(), self.quiet)?;
+        let schema = self.ty.schema(terminal)?;
+        let mut source = Source::open(self.input.as_deref(), schema, &source::Options::default(), &bar)?;
+        let mut messages: Vec<Record> = Vec::new();
+        while let Some(next) = source.next()?
+            && messages.len() < MAX_MESSAGES
+        {
+            match next {
+                Next::Message(message) => messages.extend(message.value.cloned()),
+                Next::Bad(why) => bar.suspend(|| terminal.warning(&why)),
+            }
+            bar.set_message(messages.len().to_string());
+        }
+        bar.finish_and_clear();
+        let first = messages.first().map(|first| first.shape().clone());
+        let is_other = |record: &Record| first.as_ref().is_some_and(|first| !Arc::ptr_eq(first, record.shape()));
+        if messages.iter().any(is_other) {
+            bail!("the file has messages of several types: choose one topic with `polywire transcode --topic`");
+        }
+        Ok(messages)
+    }
+
+    /// Writes the messages as a stream with either template.
+    fn compare(
+        &self,
+        shape: &Arc<Shape>,
+        templates: &TemplateSet,
+        messages: &[Record],
+        summary: &mut Summary,
+    ) -> anyhow::Result<()> {
+        let encoder = |codec: &Fast| DynEncoder::new(codec, &Options::default(), shape);
+        let (learned, derived) = (encoder(&Fast::new(templates.clone()))?, encoder(&Fast::default())?);
+        let state = |encoder: &DynEncoder| encoder.state().context("FAST keeps a state");
+        let (mut ours, mut plain) = (state(&learned)?, state(&derived)?);
+        let (mut written, mut without) = (Vec::new(), Vec::new());
+        for (number, message) in messages.iter().enumerate() {
+            if self.key > 0 && number % self.key == 0 {
+                ours.reset();
+                plain.reset();
+            }
+            written.clear();
+            without.clear();
+            derived.encode_with(&mut plain, true, message, &mut without)?;
+            match learned.encode_with(&mut ours, true, message, &mut written) {
+                Ok(()) => {
+                    summary.learned_bytes += written.len();
+                    summary.derived_bytes += without.len();
+                }
+                Err(_) => summary.refused += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&self, summary: &Summary, terminal: &Terminal) -> anyhow::Result<()> {
+        let Summary { samples, held_back, refused, learned_bytes, derived_bytes } = summary;
+        let percent = learned_bytes * 100 / (*derived_bytes).max(1);
+        let mut text = format!(
+            "learned from {}; {held_back} others take {learned_bytes} bytes, {percent} % of the {derived_bytes} with the template of the type",
+            count(*samples, "message"),
+        );
+        if *refused > 0 {
+            text += &format!("; {refused} more cannot be said, for a constant is another in them");
+        }
+        match (self.quiet, &self.output) {
+            (true, _) => Ok(()),
+            (_, Some(_)) if terminal.json => terminal.value(summary),
+            (_, Some(path)) => Ok(terminal.line(&format!("{}: {text}", path.display()))?),
+            (_, None) => {
+                eprintln!("{text}");
+                Ok(())
+            }
+        }
+    }
+}
