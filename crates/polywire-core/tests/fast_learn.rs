@@ -92,6 +92,11 @@ fn constants_are_for_those_who_ask() {
     let refused = strict.encode(&sample(1, "XETR"), &mut bytes).unwrap_err();
     assert_eq!((refused.kind, &*refused.path), (FaultKind::NotEncodable, "venue"));
     strict.encode(&sample(1, "XEUR"), &mut bytes).unwrap();
+    // What XML cannot say is no constant, and keeps a previous value of its own.
+    let others: Vec<Record> = (0..50).map(|i| sample(i, "Z\u{fc}rich")).collect();
+    let other = learn(&shape, &others, &LearnOptions { constants: true, ..LearnOptions::default() }).unwrap();
+    let xml = other.templates.to_xml();
+    assert!(xml.matches("<constant").count() == 6 && xml.contains("key=\"venue\""), "{xml}");
 }
 
 /// A learned template carries what its samples had not.

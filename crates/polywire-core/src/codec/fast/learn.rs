@@ -216,15 +216,13 @@ impl Watcher<'_> {
 fn choose(field: &mut Field, series: &[Seen], constants: bool) {
     match field.ty {
         FieldType::Decimal => number(field, series),
-        _ if constants && !field.optional && is_constant(series) => {
-            field.operator = match initial(most_common(series)) {
-                None => best(field.ty, false, series).1,
-                value => Operator { kind: OperatorKind::Constant, initial: value, ..Operator::default() },
-            };
-        }
         ty => {
-            let (_, operator) = best(ty, field.optional, series);
-            field.operator = Operator { key: field.operator.key.clone(), ..operator };
+            let constant = constants && !field.optional && is_constant(series);
+            field.operator = match constant.then(|| initial(most_common(series))).flatten() {
+                Some(value) => Operator { kind: OperatorKind::Constant, initial: Some(value), ..Operator::default() },
+                // The key is the field's path, so that it shares its previous value with no other.
+                None => Operator { key: field.operator.key.clone(), ..best(ty, field.optional, series).1 },
+            };
         }
     }
 }
