@@ -16,7 +16,6 @@ const PLACES: usize = 15;
 /// with the fewest places. None if no decimal gives back the very bits, as for NaN, infinities and negative zero.
 pub(crate) fn decompose(bits: u64, single: bool, hint: Option<i64>) -> Option<(i64, i64)> {
     let value = if single { f64::from(f32::from_bits(bits as u32)) } else { f64::from_bits(bits) };
-    let places = |hint: i64| usize::try_from(-hint).ok().filter(|places| *places < POWERS.len());
     let hinted = hint.and_then(places).and_then(|places| at(value, bits, single, places));
     // Few numbers have a decimal at all if the hint has none and the most places have none.
     hinted.or_else(|| (0..=PLACES).find_map(|places| at(value, bits, single, places)))
@@ -26,8 +25,13 @@ pub(crate) fn decompose(bits: u64, single: bool, hint: Option<i64>) -> Option<(i
 #[cfg(feature = "jit")]
 #[inline]
 pub(super) fn mantissa(bits: u64, exponent: i64) -> Option<i64> {
-    let places = usize::try_from(exponent.checked_neg()?).ok().filter(|places| *places < POWERS.len())?;
-    at(f64::from_bits(bits), bits, false, places).map(|(_, mantissa)| mantissa)
+    at(f64::from_bits(bits), bits, false, places(exponent)?).map(|(_, mantissa)| mantissa)
+}
+
+/// The places of an exponent whose power of ten a double holds exactly.
+#[inline]
+fn places(exponent: i64) -> Option<usize> {
+    usize::try_from(exponent.checked_neg()?).ok().filter(|places| *places < POWERS.len())
 }
 
 /// The decimal with so many places.
@@ -51,10 +55,9 @@ fn back(mantissa: i64, power: f64, single: bool) -> u64 {
 
 /// The bits of the number that a decimal stands for: the nearest.
 pub(super) fn compose(exponent: i64, mantissa: i64, single: bool) -> u64 {
-    let places = usize::try_from(-exponent).ok().and_then(|places| POWERS.get(places));
-    match places {
+    match places(exponent) {
         // One division of two exact numbers, rounded once.
-        Some(power) if mantissa.unsigned_abs() <= 1 << 53 => back(mantissa, *power, single),
+        Some(places) if mantissa.unsigned_abs() <= 1 << 53 => back(mantissa, POWERS[places], single),
         _ => {
             let text = alloc::format!("{mantissa}e{exponent}");
             match single {

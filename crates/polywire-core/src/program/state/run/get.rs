@@ -147,7 +147,7 @@ unsafe fn quickly<W: Wide>(input: &mut Input<'_>, chunk: &Chunk, lanes: *mut u64
         }
         keep::<W>(input.state(), chunk, value, before);
         let members = if chunk.floats == 0 { value } else { numbers::<W>(chunk, value) };
-        W::store(lanes, 0xFF, members);
+        W::store(lanes, members);
         for text in &chunk.texts {
             if present >> text.lane & 1 == 0 && !left_out::<W>(input, text, frame) {
                 return Some(Status::Failed);

@@ -263,7 +263,7 @@ pub(super) unsafe fn keep<W: Wide>(state: &mut State, chunk: &Chunk, new: W::Wor
             // All of them: a later look at a word that was left out here would wait for those that were not.
             let there = W::load(state.values.as_ptr().add(chunk.first as usize));
             let new = W::select(chunk.kept, new, there);
-            return W::store(state.values.as_mut_ptr().add(chunk.first as usize), 0xFF, new);
+            return W::store(state.values.as_mut_ptr().add(chunk.first as usize), new);
         };
         let values = W::each(new);
         (0..WIDTH).filter(|at| chunk.kept >> at & 1 != 0).for_each(|at| state.set_value(slots[at], values[at]));

@@ -73,8 +73,8 @@ pub(super) trait Wide {
     /// Eight words can be read.
     unsafe fn load(from: *const u64) -> Self::Words;
     /// # Safety
-    /// The words of the mask can be written.
-    unsafe fn store(to: *mut u64, mask: u8, words: Self::Words);
+    /// Eight words can be written.
+    unsafe fn store(to: *mut u64, words: Self::Words);
     unsafe fn add(a: Self::Words, b: Self::Words) -> Self::Words;
     /// One more where the mask has a bit.
     #[inline(always)]
@@ -123,7 +123,7 @@ pub(super) trait Wide {
     unsafe fn each(words: Self::Words) -> [u64; WIDTH] {
         let mut all = [0; WIDTH];
         // SAFETY: there are eight.
-        unsafe { Self::store(all.as_mut_ptr(), 0xFF, words) };
+        unsafe { Self::store(all.as_mut_ptr(), words) };
         all
     }
     /// Each word where the one before it, or behind it, was.
@@ -301,11 +301,9 @@ impl Wide for Plain {
         unsafe { from.cast::<[u64; WIDTH]>().read_unaligned() }
     }
     #[inline(always)]
-    unsafe fn store(to: *mut u64, mask: u8, words: [u64; WIDTH]) {
-        for (i, word) in words.into_iter().enumerate().filter(|(i, _)| mask >> i & 1 != 0) {
-            // SAFETY: as the caller promises.
-            unsafe { to.add(i).write_unaligned(word) };
-        }
+    unsafe fn store(to: *mut u64, words: [u64; WIDTH]) {
+        // SAFETY: as the caller promises.
+        unsafe { to.cast::<[u64; WIDTH]>().write_unaligned(words) };
     }
     #[inline(always)]
     unsafe fn add(a: [u64; WIDTH], b: [u64; WIDTH]) -> [u64; WIDTH] {
@@ -417,10 +415,13 @@ mod tests {
                 W::splat(a[0]),
                 W::select(mask, x, y),
                 W::spread(a[1], mask, signed),
+                W::add_one(x, mask),
+                W::up(x),
+                W::down(x),
             ];
             let stored = words.map(|words| {
                 let mut to = *b;
-                W::store(to.as_mut_ptr(), mask, words);
+                W::store(to.as_mut_ptr(), words);
                 to
             });
             let masks = [W::differ(x, y), W::greater(x, y), W::greater(y, x), W::negative(x)];

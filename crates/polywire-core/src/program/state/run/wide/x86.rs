@@ -15,7 +15,7 @@ use super::{
         chunk::{Chunk, SHORT},
         get, put,
     },
-    WIDTH, Wide, bytes_of, one_by_one,
+    Wide, bytes_of, one_by_one,
 };
 
 /// A register.
@@ -35,14 +35,8 @@ impl Wide for Avx512 {
         unsafe { _mm512_loadu_si512(from.cast()) }
     }
     #[inline(always)]
-    unsafe fn store(to: *mut u64, mask: u8, words: __m512i) {
-        // Most often the mask is a constant.
-        unsafe {
-            match mask {
-                0xFF => _mm512_storeu_si512(to.cast(), words),
-                _ => _mm512_mask_storeu_epi64(to.cast(), mask, words),
-            }
-        }
+    unsafe fn store(to: *mut u64, words: __m512i) {
+        unsafe { _mm512_storeu_si512(to.cast(), words) }
     }
     #[inline(always)]
     unsafe fn add(a: __m512i, b: __m512i) -> __m512i {
@@ -250,11 +244,10 @@ impl Wide for Avx2 {
         unsafe { [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(4).cast())] }
     }
     #[inline(always)]
-    unsafe fn store(to: *mut u64, mask: u8, words: [__m256i; 2]) {
+    unsafe fn store(to: *mut u64, words: [__m256i; 2]) {
         unsafe {
-            let own = lanes(mask);
-            _mm256_maskstore_epi64(to.cast(), own[0], words[0]);
-            _mm256_maskstore_epi64(to.add(4).cast(), own[1], words[1]);
+            _mm256_storeu_si256(to.cast(), words[0]);
+            _mm256_storeu_si256(to.add(4).cast(), words[1]);
         }
     }
     #[inline(always)]
@@ -307,10 +300,7 @@ impl Wide for Avx2 {
     unsafe fn emit(to: *mut u8, words: [__m256i; 2], mask: u8, long: u8, signed: u8) -> usize {
         unsafe {
             if long != 0 {
-                let mut each = [0; WIDTH];
-                _mm256_storeu_si256(each.as_mut_ptr().cast(), words[0]);
-                _mm256_storeu_si256(each.as_mut_ptr().add(4).cast(), words[1]);
-                return one_by_one(to, &each, mask, signed);
+                return one_by_one(to, &Self::each(words), mask, signed);
             }
             // The lowest byte of each word, in both halves of each register.
             let low = _mm256_setr_epi8(
