@@ -13,7 +13,7 @@ use polywire::Record;
 
 use super::{
     Carrier, PATIENCE, Setup,
-    peer::{Arrivals, Peer, Receivers, Traffic, note, shapes},
+    peer::{Arrivals, Ended, Peer, Receivers, Traffic, note, shapes},
     raw::{Coder, HEAD},
 };
 use crate::{scenario::Place, subject::Subject};
@@ -108,7 +108,7 @@ pub fn receive<E: Ends>(
     ends: impl Fn(&Setup, usize) -> Result<E, String> + Clone + Send + 'static,
 ) -> Result<Receivers, String> {
     let (writer, reader) = shapes(setup)?;
-    let ended = Arc::new(AtomicBool::new(false));
+    let ended = Ended::default();
     let traffic = Arc::<Traffic>::default();
     let mut arrivals = Vec::new();
     for number in 0..setup.subscribers {
@@ -121,23 +121,14 @@ pub fn receive<E: Ends>(
             echo: setup.echo,
             list: list.clone(),
             traffic: traffic.clone(),
-            ended: ended.clone(),
+            ended: ended.flag(),
         };
         let (setup, ends) = (setup.clone(), ends.clone());
         // One that cannot be opened is one that does not answer, which the sender tells.
         thread::spawn(move || ends(&setup, number).map(|ends| receiver.run(ends)));
         arrivals.push(list);
     }
-    Ok(Receivers { arrivals, traffic, _held: vec![Box::new(Ended(ended))] })
-}
-
-/// Tells the threads when the case is over.
-struct Ended(Arc<AtomicBool>);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
+    Ok(Receivers { arrivals, traffic, _held: vec![Box::new(ended)] })
 }
 
 struct Receiver {

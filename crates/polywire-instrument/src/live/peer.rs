@@ -6,7 +6,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -74,6 +74,22 @@ pub struct Receivers {
     pub traffic: Arc<Traffic>,
     /// Whatever keeps them going.
     pub _held: Vec<Box<dyn Send>>,
+}
+
+/// Tells receiving threads by its flag, which is raised when it goes, that the case is over.
+#[derive(Default)]
+pub struct Ended(Arc<AtomicBool>);
+
+impl Ended {
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Receivers {

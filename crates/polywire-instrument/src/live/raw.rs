@@ -19,7 +19,7 @@ use polywire::{Record, Shape};
 
 use super::{
     Carrier, PATIENCE, Setup,
-    peer::{Arrivals, Peer, Receivers, Traffic, note, shapes},
+    peer::{Arrivals, Ended, Peer, Receivers, Traffic, note, shapes},
 };
 use crate::{
     coding::{Coding, Reading, Writing},
@@ -282,7 +282,7 @@ impl Carrier for Raw {
 pub fn receive(setup: &Setup) -> Result<Receivers, String> {
     let (writer, reader) = shapes(setup)?;
     let mut arrivals = Vec::new();
-    let ended = Ended(Arc::new(AtomicBool::new(false)));
+    let ended = Ended::default();
     let traffic = Arc::<Traffic>::default();
     for _ in 0..setup.subscribers {
         let list = Arrivals::default();
@@ -293,21 +293,12 @@ pub fn receive(setup: &Setup) -> Result<Receivers, String> {
             echo: setup.echo,
             list: list.clone(),
             traffic: traffic.clone(),
-            ended: ended.0.clone(),
+            ended: ended.flag(),
         };
         receiver.start(&setup.engine, &setup.address).map_err(|error| error.to_string())?;
         arrivals.push(list);
     }
     Ok(Receivers { arrivals, traffic, _held: vec![Box::new(ended)] })
-}
-
-/// Tells the threads when the case is over.
-struct Ended(Arc<AtomicBool>);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 struct Receiver {
