@@ -61,6 +61,10 @@ const PAUSE: u32 = 15;
 #[cfg(feature = "jit")]
 const MAX_AHEAD: usize = 1 << 11;
 
+/// The same for a message of a stream, which is mostly much shorter than it may be.
+#[cfg(feature = "jit")]
+const MAX_STREAM_AHEAD: usize = 1 << 14;
+
 /// A program ready to run. Cheap to clone; free of state, so that any number of threads may run it at once.
 ///
 /// ```
@@ -101,12 +105,34 @@ struct Inner {
     direct_encode: AtomicPtr<u8>,
     #[cfg(feature = "jit")]
     direct_decode: AtomicPtr<u8>,
+    /// The same for a program with a bank, of either direction, and what makes a state warm for it.
+    #[cfg(feature = "jit")]
+    stream: AtomicPtr<u8>,
+    #[cfg(feature = "jit")]
+    warmth: Option<Warmth>,
     /// For such a program: bytes that a message has at least, or that there must be room for.
     #[cfg(feature = "jit")]
     direct_size: usize,
     /// Messages that do without the direct way, since it said no of the one before them: what it says no to often would cost twice.
     #[cfg(feature = "jit")]
     pause: AtomicU32,
+}
+
+/// What a state must be like for a program that does without a context.
+#[cfg(feature = "jit")]
+struct Warmth {
+    /// Of the program, like no other's.
+    number: u64,
+    tags: Box<[u8]>,
+}
+
+#[cfg(feature = "jit")]
+impl Warmth {
+    fn of(program: &Program) -> Option<Warmth> {
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+        let tags = super::jit::warm_tags(program)?;
+        Some(Warmth { number: NEXT.fetch_add(1, Ordering::Relaxed), tags })
+    }
 }
 
 impl Executable {
@@ -124,6 +150,10 @@ impl Executable {
             direct_encode: Default::default(),
             #[cfg(feature = "jit")]
             direct_decode: Default::default(),
+            #[cfg(feature = "jit")]
+            stream: Default::default(),
+            #[cfg(feature = "jit")]
+            warmth: Warmth::of(&program),
             #[cfg(feature = "jit")]
             direct_size: super::jit::direct_size(&program).unwrap_or(0),
             #[cfg(feature = "jit")]
@@ -227,6 +257,11 @@ impl Executable {
         limits: &Limits,
     ) -> Result<(), CodecError> {
         self.admit(state, Direction::Encode);
+        #[cfg(feature = "jit")]
+        // SAFETY: as the caller promises.
+        if unsafe { self.encode_stream(state, keep, value, out, limits) } {
+            return Ok(());
+        }
         state.begin();
         let mut output = Output::new(out, limits);
         output.state = Some(state);
@@ -237,9 +272,7 @@ impl Executable {
             state.roll_back();
             return Err(error);
         }
-        if !keep {
-            state.roll_back();
-        }
+        self.settle(state, keep);
         Ok(())
     }
 
@@ -304,15 +337,18 @@ impl Executable {
             let _ = input.fail(FaultKind::BrokenChain, 0, 0);
             return Err(CodecError::new(input.fault(), &self.0.program));
         }
+        #[cfg(feature = "jit")]
+        // SAFETY: as the caller promises.
+        if let Some(taken) = unsafe { self.decode_stream(state, keep, bytes, value, limits) } {
+            return Ok(taken);
+        }
         state.begin();
         let mut input = Input::new(bytes, limits);
         input.state = Some(state);
         // SAFETY: as the caller promises.
         match unsafe { self.decode_input(&mut input, value) } {
             Ok(len) => {
-                if !keep {
-                    state.roll_back();
-                }
+                self.settle(state, keep);
                 Ok(len)
             }
             Err(error) => {
@@ -555,6 +591,89 @@ impl Executable {
         Some(taken)
     }
 
+    /// The same as [`Executable::encode_direct`] for a message of a stream whose state is warm.
+    ///
+    /// # Safety
+    /// As [`Executable::encode`].
+    #[cfg(feature = "jit")]
+    unsafe fn encode_stream(
+        &self,
+        state: &mut State,
+        keep: bool,
+        value: *const u8,
+        out: &mut Vec<u8>,
+        limits: &Limits,
+    ) -> bool {
+        let (Some(entry), Some(warmth)) = (NonNull::new(self.0.stream.load(Ordering::Acquire)), &self.0.warmth) else {
+            return false;
+        };
+        let (start, size) = (out.len(), self.0.direct_size);
+        if size > limits.message_bytes || !state.begin_warm(warmth.number, limits) {
+            return false;
+        }
+        if out.capacity() - start < size && (size > MAX_STREAM_AHEAD || out.try_reserve(size).is_err()) {
+            return false;
+        }
+        let room = out.capacity() - start;
+        // SAFETY: as in `encode_direct`, and the state is warm.
+        unsafe {
+            let written = super::jit::encode_stream(entry, out.as_mut_ptr().add(start), room, value, state);
+            if written > room.min(limits.message_bytes) {
+                state.roll_back_values();
+                return self.pause();
+            }
+            out.set_len(start + written);
+        }
+        if !keep {
+            state.roll_back_values();
+        }
+        true
+    }
+
+    /// The same as [`Executable::decode_direct`] for a message of a stream whose state is warm.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    #[cfg(feature = "jit")]
+    unsafe fn decode_stream(
+        &self,
+        state: &mut State,
+        keep: bool,
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+    ) -> Option<usize> {
+        let entry = NonNull::new(self.0.stream.load(Ordering::Acquire))?;
+        let warmth = self.0.warmth.as_ref()?;
+        if bytes.len() > limits.message_bytes || !state.begin_warm(warmth.number, limits) {
+            return None;
+        }
+        // SAFETY: as in `decode_direct`, and the state is warm.
+        let taken = unsafe { super::jit::decode_stream(entry, bytes, value, state) };
+        if taken > bytes.len() {
+            state.roll_back_values();
+            self.pause();
+            return None;
+        }
+        if !keep {
+            state.roll_back_values();
+        }
+        Some(taken)
+    }
+
+    /// After a message of a stream that was done with a context.
+    fn settle(&self, state: &mut State, keep: bool) {
+        #[cfg(feature = "jit")]
+        self.count_down();
+        if !keep {
+            return state.roll_back();
+        }
+        #[cfg(feature = "jit")]
+        if let Some(warmth) = &self.0.warmth {
+            state.settle(warmth.number, &warmth.tags);
+        }
+    }
+
     /// Lets the direct way be for a while.
     #[cfg(feature = "jit")]
     #[cold]
@@ -597,6 +716,7 @@ impl Executable {
     #[cfg(feature = "jit")]
     fn direct(&self) -> &AtomicPtr<u8> {
         match self.0.program.direction {
+            _ if self.0.program.bank.is_some() => &self.0.stream,
             Direction::Encode => &self.0.direct_encode,
             Direction::Decode => &self.0.direct_decode,
         }

@@ -6,11 +6,13 @@
 
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 
+#[cfg(feature = "jit")]
+use super::Limits;
 use super::{FaultKind, Input, Output, Status};
 
 mod bits;
 mod field;
-mod float;
+pub(crate) mod float;
 mod get;
 pub(crate) mod integer;
 mod octets;
@@ -57,6 +59,8 @@ pub struct State {
     /// Where values and tags are, for machine code; said before each message.
     pub(crate) values_at: usize,
     pub(crate) tags_at: usize,
+    /// Where the limits of a message are that is read without a context.
+    pub(crate) limits_at: usize,
     /// Values of the slots.
     pub(crate) values: Box<[u64]>,
     /// Undefined, empty, or assigned with what type.
@@ -75,6 +79,8 @@ pub struct State {
     saved_texts: Vec<(u32, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     broken: bool,
+    /// The program that needs to ask for no tag, since all are what it wants; 0 if there is none.
+    warm: u64,
     lenient: bool,
     reports: Vec<Report>,
     bank: Arc<Bank>,
@@ -103,6 +109,7 @@ impl State {
         State {
             values_at: 0,
             tags_at: 0,
+            limits_at: 0,
             values: vec![0; slots].into(),
             tags: vec![UNDEFINED; slots].into(),
             map: bits::Map::default(),
@@ -117,6 +124,7 @@ impl State {
             saved_texts: Vec::new(),
             spare: Vec::new(),
             broken: false,
+            warm: 0,
             lenient: false,
             reports: Vec::new(),
             bank: bank.clone(),
@@ -131,6 +139,7 @@ impl State {
 
     fn forget(&mut self) {
         self.tags.fill(UNDEFINED);
+        self.warm = 0;
     }
 
     /// True after a message could not be decoded, or [`State::break_chain`]: what comes next may refer to what is not known, and is refused
@@ -166,26 +175,55 @@ impl State {
 
     /// Before a message.
     pub(crate) fn begin(&mut self) {
-        self.saved_values.copy_from_slice(&self.values);
         self.saved_tags.copy_from_slice(&self.tags);
+        self.map = bits::Map::default();
+        self.tags_at = self.tags.as_mut_ptr() as usize;
+        self.begin_values();
+    }
+
+    /// Before a message that changes no tag: one of a program that the state is warm for.
+    fn begin_values(&mut self) {
+        self.saved_values.copy_from_slice(&self.values);
         while let Some((_, bytes)) = self.saved_texts.pop() {
             self.spare.push(bytes);
         }
         self.message += 1;
-        self.map = bits::Map::default();
-        (self.values_at, self.tags_at) = (self.values.as_mut_ptr() as usize, self.tags.as_mut_ptr() as usize);
+        self.values_at = self.values.as_mut_ptr() as usize;
     }
 
     /// Takes back what the message changed.
     pub(crate) fn roll_back(&mut self) {
-        core::mem::swap(&mut self.values, &mut self.saved_values);
         core::mem::swap(&mut self.tags, &mut self.saved_tags);
+        self.roll_back_values();
+    }
+
+    /// The same after [`State::begin_warm`].
+    pub(crate) fn roll_back_values(&mut self) {
+        core::mem::swap(&mut self.values, &mut self.saved_values);
         while let Some((slot, bytes)) = self.saved_texts.pop() {
             if let Some(text) = self.texts.get_mut(slot as usize) {
                 self.text_bytes = self.text_bytes - text.bytes.len() + bytes.len();
                 self.spare.push(core::mem::replace(&mut text.bytes, bytes));
             }
         }
+    }
+
+    /// Before a message of a program that wants all slots to have values; false if that is not so.
+    #[cfg(feature = "jit")]
+    pub(crate) fn begin_warm(&mut self, program: u64, limits: &Limits) -> bool {
+        let is_warm = self.warm == program;
+        if is_warm {
+            self.limits_at = core::ptr::from_ref(limits) as usize;
+            self.begin_values();
+        }
+        is_warm
+    }
+
+    /// After a message whose changes are kept: looks whether the tags are those that a program wants, 0 being any.
+    #[cfg(feature = "jit")]
+    pub(crate) fn settle(&mut self, program: u64, wanted: &[u8]) {
+        let is_warm = self.tags.iter().zip(wanted).all(|(tag, wanted)| *wanted == 0 || tag == wanted);
+        self.warm = if is_warm { program } else { 0 };
     }
 
     /// A string that is not UTF-8 was let pass.

@@ -1,0 +1,401 @@
+//! Texts of which neither the form nor the previous value needs a context.
+
+use alloc::string::String;
+
+use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
+
+use super::super::emit::Emit;
+use crate::{
+    layout::{Kind, Scalar, Words},
+    program::{
+        Field, FieldKind, Order, Place, State,
+        state::{
+            Operator,
+            integer::{read_unsigned, write_unsigned},
+        },
+    },
+};
+
+/// Bytes that a text takes beside its own.
+pub(super) const HEAD: usize = 10;
+
+/// Bytes up to which a text that is known is compared and written here.
+const SHORT: usize = 32;
+
+/// A string in memory.
+#[derive(Clone, Copy)]
+struct Target {
+    base: Value,
+    offset: i32,
+    words: Words,
+}
+
+impl<'e> Emit<'e, '_> {
+    /// A string as a field. There is room for all but its bytes.
+    pub(in super::super) fn put_text(&mut self, place: Place, field: &'e Field, bound: u32, frame: Value) {
+        let Some(target) = self.target(place, frame) else { return };
+        let unwind = self.unwind;
+        let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
+        let len = self.load(types::I64, target.base, target.offset + target.words.len as i32);
+        if bound > 0 {
+            let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, i64::from(bound));
+            self.or_else(long, unwind);
+        }
+        let initial = field.initial_bytes().unwrap_or_default();
+        match field.operator {
+            Operator::Constant => self.unless_same((data, len), initial, unwind),
+            Operator::Default => {
+                let (other, done) = (self.code.create_block(), self.code.create_block());
+                let differs = self.code.declare_var(types::I8);
+                let yes = self.code.ins().iconst(types::I8, 1);
+                let no = self.code.ins().iconst(types::I8, 0);
+                self.unless_same((data, len), initial, other);
+                self.code.def_var(differs, no);
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(other);
+                self.code.def_var(differs, yes);
+                self.write_text(field, data, len);
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(done);
+                let differs = self.code.use_var(differs);
+                self.put_bit(differs);
+            }
+            Operator::Copy => {
+                let (state, slot) = (self.state(), self.constant(field.text.into()));
+                let answer = self.call(note_text as *const u8, &[state, slot, data, len], Some(types::I64));
+                let answer = answer.expect("it returns a word");
+                let failed = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, answer, 1);
+                self.or_else(failed, unwind);
+                let differs = self.code.ins().icmp_imm_s(IntCC::NotEqual, answer, 0);
+                self.put_bit(differs);
+                let (there, done) = (self.code.create_block(), self.code.create_block());
+                self.code.ins().brif(differs, there, &[], done, &[]);
+                self.code.switch_to_block(there);
+                self.write_text(field, data, len);
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(done);
+            }
+            _ => self.write_text(field, data, len),
+        }
+    }
+
+    /// Goes to `other` unless a text is the one that is known.
+    fn unless_same(&mut self, (data, len): (Value, Value), known: &'e [u8], other: CodeBlock) {
+        let longer = self.code.ins().icmp_imm_s(IntCC::NotEqual, len, known.len() as i64);
+        self.or_else(longer, other);
+        if known.len() > SHORT {
+            let (known, len) = (self.address(known), self.constant(known.len() as i64));
+            let differs = self.call(differ as *const u8, &[data, known, len], Some(types::I64));
+            return self.or_else(differs.expect("it returns a word"), other);
+        }
+        let mut differs: Option<Value> = None;
+        for (scalar, at, word) in pieces(known) {
+            let there = self.load_scalar(scalar, data, at);
+            let there = self.reorder(there, scalar, Order::Little);
+            let word = self.constant(word as i64);
+            let different = self.code.ins().bxor(there, word);
+            differs = Some(match differs {
+                Some(before) => self.code.ins().bor(before, different),
+                None => different,
+            });
+        }
+        if let Some(differs) = differs {
+            self.or_else(differs, other);
+        }
+    }
+
+    /// A text without its operator.
+    fn write_text(&mut self, field: &Field, data: Value, len: Value) {
+        let unwind = self.unwind;
+        let (position, capacity) = (self.position(), self.code.use_var(self.end));
+        let wanted = self.code.ins().iadd(position, len);
+        let wanted = self.code.ins().iadd_imm_s(wanted, self.room_wanted);
+        let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
+        self.or_else(full, unwind);
+        let here = self.here();
+        let function = if field.kind == FieldKind::Ascii { write_ascii as *const u8 } else { write_counted as *const u8 };
+        let count = self.call(function, &[here, data, len], Some(types::I64)).expect("it returns a word");
+        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, count, 0);
+        self.or_else(odd, unwind);
+        let position = self.code.ins().iadd(position, count);
+        self.code.def_var(self.position, position);
+    }
+
+    /// A string from a field.
+    pub(in super::super) fn get_text(&mut self, place: Place, field: &'e Field, bound: u32, frame: Value) {
+        let Some(target) = self.target(place, frame) else { return };
+        let initial = field.initial_bytes().unwrap_or_default();
+        match field.operator {
+            Operator::Constant => self.set_known(target, initial, bound),
+            Operator::None => self.read_text(target, field, bound),
+            _ => {
+                let bit = self.take_bit();
+                let (there, left_out, done) =
+                    (self.code.create_block(), self.code.create_block(), self.code.create_block());
+                self.code.ins().brif(bit, there, &[], left_out, &[]);
+                self.code.switch_to_block(there);
+                self.read_text(target, field, bound);
+                if field.operator == Operator::Copy {
+                    self.on_previous(keep_text as *const u8, target, field, bound);
+                }
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(left_out);
+                match field.operator {
+                    Operator::Copy => self.on_previous(load_text as *const u8, target, field, bound),
+                    _ => self.set_known(target, initial, bound),
+                }
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(done);
+            }
+        }
+    }
+
+    /// Moves a text between a string and its slot.
+    fn on_previous(&mut self, function: *const u8, target: Target, field: &Field, bound: u32) {
+        let (state, slot, string) = (self.state(), self.constant(field.text.into()), self.string(target));
+        let bound = self.constant(bound.into());
+        let failed = self.call(function, &[state, slot, string, bound], Some(types::I64));
+        let unwind = self.unwind;
+        self.or_else(failed.expect("it returns a word"), unwind);
+    }
+
+    /// A string from a text that is known.
+    fn set_known(&mut self, target: Target, known: &'e [u8], bound: u32) {
+        let unwind = self.unwind;
+        if bound > 0 && known.len() > bound as usize {
+            let one = self.code.ins().iconst(types::I8, 1);
+            return self.or_else(one, unwind);
+        }
+        let capacity = self.load(types::I64, target.base, target.offset + target.words.capacity as i32);
+        let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, known.len() as i64);
+        self.or_else(small, unwind);
+        let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
+        let len = self.constant(known.len() as i64);
+        if known.len() > SHORT {
+            let known = self.address(known);
+            self.call(super::super::shims::copy as *const u8, &[known, data, len], None);
+        } else {
+            for (scalar, at, word) in pieces(known) {
+                let word = self.constant(word as i64);
+                let word = self.reorder(word, scalar, Order::Little);
+                self.store_scalar(scalar, word, data, at);
+            }
+        }
+        self.store(len, target.base, target.offset + target.words.len as i32);
+    }
+
+    /// A string from a text without its operator.
+    fn read_text(&mut self, target: Target, field: &Field, bound: u32) {
+        let (position, end, unwind) = (self.position(), self.code.use_var(self.end), self.unwind);
+        let (here, left) = (self.here(), self.code.ins().isub(end, position));
+        let (string, bound) = (self.string(target), self.constant(bound.into()));
+        let function = if field.kind == FieldKind::Ascii { read_ascii as *const u8 } else { read_counted as *const u8 };
+        let count = self.call(function, &[here, left, string, bound], Some(types::I64)).expect("it returns a word");
+        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, count, 0);
+        self.or_else(odd, unwind);
+        let position = self.code.ins().iadd(position, count);
+        self.code.def_var(self.position, position);
+    }
+
+    fn target(&self, place: Place, frame: Value) -> Option<Target> {
+        let (base, offset, node) = self.place(place, frame)?;
+        match &self.layout().node(node).kind {
+            Kind::String { words: Some(words), .. } => Some(Target { base, offset, words: *words }),
+            _ => None,
+        }
+    }
+
+    fn string(&mut self, target: Target) -> Value {
+        self.code.ins().iadd_imm_s(target.base, i64::from(target.offset))
+    }
+}
+
+/// A text as words of at most eight bytes, with where they are; the last may overlap the one before.
+fn pieces(text: &[u8]) -> impl Iterator<Item = (Scalar, i32, u64)> {
+    let largest = [(8, Scalar::U64), (4, Scalar::U32), (2, Scalar::U16), (1, Scalar::U8)];
+    let (size, scalar) = largest.into_iter().find(|(size, _)| *size <= text.len()).unwrap_or((1, Scalar::U8));
+    let starts = (0..text.len() / size * size).step_by(size);
+    let last = (!text.len().is_multiple_of(size)).then(|| text.len() - size);
+    starts.chain(last).map(move |at| {
+        let word = text[at..at + size].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        (scalar, at as i32, word)
+    })
+}
+
+// The functions below are called by machine code of verified programs only: with the state, with strings of a live value, and with bytes that
+// are there or may be written. None unwinds. What is not ordinary they leave as it is.
+
+/// Keeps a text as the previous one: 0 if it is that already, 1 if not, 2 if there is no room for it.
+unsafe extern "C" fn note_text(state: *mut State, slot: u64, data: *const u8, len: u64) -> u64 {
+    // SAFETY: as above.
+    let (state, text) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
+    if state.text(slot as u32) == text {
+        return 0;
+    }
+    if state.set_text(slot as u32, text).is_ok() { 1 } else { 2 }
+}
+
+/// The same of a string that was read: 0, or 1 if there is no room.
+unsafe extern "C" fn keep_text(state: *mut State, slot: u64, string: *const String, _: u64) -> u64 {
+    // SAFETY: as above.
+    let (state, string) = unsafe { (&mut *state, &*string) };
+    state.set_text(slot as u32, string.as_bytes()).is_err().into()
+}
+
+/// The previous text once more: 0, or 1 if the string has no room for it.
+unsafe extern "C" fn load_text(state: *const State, slot: u64, string: *mut String, bound: u64) -> u64 {
+    // SAFETY: as above.
+    let (state, string) = unsafe { (&*state, &mut *string) };
+    let text = state.text(slot as u32);
+    if string.as_bytes() == text {
+        return u64::from(bound > 0 && text.len() as u64 > bound);
+    }
+    u64::from(!fill(string, text, bound))
+}
+
+/// A text of 7-bit characters, none of them in front a NUL: how many bytes it takes, or 0.
+unsafe extern "C" fn write_ascii(at: *mut u8, data: *const u8, len: u64) -> u64 {
+    // SAFETY: as above.
+    unsafe {
+        let text = core::slice::from_raw_parts(data, len as usize);
+        let Some(last) = text.len().checked_sub(1) else {
+            *at = 0x80;
+            return 1;
+        };
+        if text[0] == 0 || !text.is_ascii() {
+            return 0;
+        }
+        copy(text, at);
+        *at.add(last) |= 0x80;
+    }
+    len
+}
+
+/// Bytes behind their number: how many they are with it, or 0.
+unsafe extern "C" fn write_counted(at: *mut u8, data: *const u8, len: u64) -> u64 {
+    if len > u32::MAX.into() {
+        return 0;
+    }
+    // SAFETY: as above.
+    unsafe {
+        let head = write_unsigned(at, len);
+        copy(core::slice::from_raw_parts(data, len as usize), at.add(head as usize));
+        head + len
+    }
+}
+
+/// The mirror of [`write_ascii`].
+unsafe extern "C" fn read_ascii(at: *const u8, left: u64, string: *mut String, bound: u64) -> u64 {
+    // SAFETY: as above.
+    let (rest, string) = unsafe { (core::slice::from_raw_parts(at, left as usize), &mut *string) };
+    let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else { return 0 };
+    if rest[..=last] == [0x80] {
+        string.clear();
+        return 1;
+    }
+    let text = &rest[..=last];
+    // What begins with a NUL is not only its bytes.
+    if text[0] & 0x7F == 0 || !has_room(string, text, bound) {
+        return 0;
+    }
+    // SAFETY: there is room, and without the stop bit all are 7-bit characters.
+    unsafe {
+        let bytes = string.as_mut_vec();
+        copy(text, bytes.as_mut_ptr());
+        *bytes.as_mut_ptr().add(last) &= 0x7F;
+        bytes.set_len(text.len());
+    }
+    text.len() as u64
+}
+
+/// The mirror of [`write_counted`], of UTF-8.
+unsafe extern "C" fn read_counted(at: *const u8, left: u64, string: *mut String, bound: u64) -> u64 {
+    // SAFETY: as above.
+    unsafe {
+        let (mut len, mut head) = (0, 1);
+        match core::slice::from_raw_parts(at, left as usize).first() {
+            None => return 0,
+            Some(byte) if byte & 0x80 != 0 => len = u64::from(byte & 0x7F),
+            Some(_) => head = read_unsigned(at, left, &mut len),
+        }
+        if head == 0 || len > left - head {
+            return 0;
+        }
+        let bytes = core::slice::from_raw_parts(at.add(head as usize), len as usize);
+        let filled = core::str::from_utf8(bytes).is_ok_and(|_| fill(&mut *string, bytes, bound));
+        if filled { head + len } else { 0 }
+    }
+}
+
+/// Puts UTF-8 into a string, if that has room and the bound allows it.
+fn fill(string: &mut String, text: &[u8], bound: u64) -> bool {
+    let fits = has_room(string, text, bound);
+    if fits {
+        // SAFETY: there is room, and the text is UTF-8: that is what callers give.
+        unsafe {
+            let bytes = string.as_mut_vec();
+            copy(text, bytes.as_mut_ptr());
+            bytes.set_len(text.len());
+        }
+    }
+    fits
+}
+
+fn has_room(string: &String, text: &[u8], bound: u64) -> bool {
+    text.len() <= string.capacity() && (bound == 0 || text.len() as u64 <= bound)
+}
+
+/// Copies bytes, mostly few.
+///
+/// # Safety
+/// There is room for them.
+#[inline]
+unsafe fn copy(text: &[u8], to: *mut u8) {
+    let (from, len) = (text.as_ptr(), text.len());
+    // SAFETY: as the caller promises; pieces overlap where the length is no power of two.
+    unsafe {
+        match len {
+            0 => {}
+            1 => *to = *from,
+            2..=3 => {
+                let (first, last) = (from.cast::<[u8; 2]>().read(), from.add(len - 2).cast::<[u8; 2]>().read());
+                to.cast::<[u8; 2]>().write(first);
+                to.add(len - 2).cast::<[u8; 2]>().write(last);
+            }
+            4..=7 => {
+                let (first, last) = (from.cast::<[u8; 4]>().read(), from.add(len - 4).cast::<[u8; 4]>().read());
+                to.cast::<[u8; 4]>().write(first);
+                to.add(len - 4).cast::<[u8; 4]>().write(last);
+            }
+            8..=16 => {
+                let (first, last) = (from.cast::<[u8; 8]>().read(), from.add(len - 8).cast::<[u8; 8]>().read());
+                to.cast::<[u8; 8]>().write(first);
+                to.add(len - 8).cast::<[u8; 8]>().write(last);
+            }
+            _ => core::ptr::copy_nonoverlapping(from, to, len),
+        }
+    }
+}
+
+unsafe extern "C" fn differ(a: *const u8, b: *const u8, len: u64) -> u64 {
+    // SAFETY: as above; both are of this length.
+    unsafe { u64::from(core::slice::from_raw_parts(a, len as usize) != core::slice::from_raw_parts(b, len as usize)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_a_text() {
+        let text: alloc::vec::Vec<u8> = (1..=SHORT as u8).collect();
+        for len in 0..=text.len() {
+            let mut covered = alloc::vec![0; len];
+            for (scalar, at, word) in pieces(&text[..len]) {
+                let bytes = &word.to_le_bytes()[..scalar.size()];
+                covered[at as usize..][..bytes.len()].copy_from_slice(bytes);
+            }
+            assert_eq!(covered, text[..len]);
+        }
+    }
+}
