@@ -62,6 +62,8 @@ pub(super) struct Emit<'e, 'f> {
     word: StackSlot,
     /// The state of the stream, in programs with a bank.
     pub stream: Option<Stream>,
+    /// What is being made is out of the way of what is usual.
+    pub rare: bool,
     /// Without a context: the presence map that is read or written.
     pub segment: Option<Segment>,
     /// Slots that nobody uses any more, with their words.
@@ -97,7 +99,7 @@ pub(super) struct Fields {
 }
 
 /// Makes one function: `fill` emits the block's operations. Its arguments are the context and the frame, or, if it is `direct`, the first byte of
-/// the message, the frame, how many bytes there are, or room for so many, and the state if there is one.
+/// the message, the frame, how many bytes there are, or room for so many; in a stream where they end, and the state.
 pub(super) fn function<'e>(
     module: &mut JITModule,
     program: &'e Program,
@@ -138,6 +140,7 @@ pub(super) fn function<'e>(
         room_wanted: super::direct_size(program).unwrap_or(0) as i64,
         word,
         stream: None,
+        rare: false,
         segment: None,
         free_slots: Vec::new(),
         runs,
@@ -146,7 +149,7 @@ pub(super) fn function<'e>(
     fill(&mut emit, frame);
     emit.spill();
     let (done, failed) = match direct {
-        true => (emit.position(), (types::I64, -1)),
+        true => (emit.taken(), (types::I64, -1)),
         false => (emit.code.ins().iconst(types::I32, 0), (types::I32, 1)),
     };
     emit.code.ins().return_(&[done]);
@@ -183,8 +186,10 @@ impl<'e> Emit<'e, '_> {
     fn begin(&mut self, size: Option<Value>, state: Option<Value>) {
         if let Some(size) = size {
             let (message, zero) = (self.context, self.constant(0));
-            self.code.def_var(self.base, message);
-            self.code.def_var(self.position, zero);
+            // A position in a stream's message is an address: nothing there is aligned, and that is a register less.
+            let (base, start) = if state.is_some() { (zero, message) } else { (message, zero) };
+            self.code.def_var(self.base, base);
+            self.code.def_var(self.position, start);
             self.code.def_var(self.end, size);
             if let Some(state) = state {
                 self.load_stream(state);
@@ -230,6 +235,12 @@ impl<'e> Emit<'e, '_> {
             let word = self.code.use_var(map);
             self.store(word, state, super::fields::MAP_WORD);
         }
+    }
+
+    /// Without a context: bytes up to the position.
+    fn taken(&mut self) -> Value {
+        let (here, first) = (self.here(), self.context);
+        self.code.ins().isub(here, first)
     }
 
     pub fn position(&mut self) -> Value {
@@ -349,7 +360,7 @@ impl<'e> Emit<'e, '_> {
 
     /// Goes on if `condition` is zero, else to `block`.
     pub fn or_else(&mut self, condition: Value, block: CodeBlock) {
-        let go_on = self.code.create_block();
+        let go_on = if self.rare { self.cold() } else { self.code.create_block() };
         self.code.ins().brif(condition, block, &[], go_on, &[]);
         self.code.switch_to_block(go_on);
     }

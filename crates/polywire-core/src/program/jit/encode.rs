@@ -390,7 +390,14 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// A text by a function.
-    fn encode_any_text(&mut self, op: &'e Op, place: Place, form: &'e TextForm, (bound, after): (u32, i64), frame: Value) {
+    fn encode_any_text(
+        &mut self,
+        op: &'e Op,
+        place: Place,
+        form: &'e TextForm,
+        (bound, after): (u32, i64),
+        frame: Value,
+    ) {
         match form {
             TextForm::Kernel(kernel) if bound == 0 && !self.is_shared(place) => {
                 let (kernel, string) = (self.address(*kernel), self.place_address(place, frame));

@@ -66,6 +66,13 @@ impl Int {
         Some(Int { signed, range: narrow, slot, tag, operator: field.operator, initial })
     }
 
+    /// The type of its range, if it is that of one that is narrower than 64 bits.
+    fn narrow(&self) -> Option<Scalar> {
+        let (min, max) = self.range?;
+        let types = [Scalar::U8, Scalar::I8, Scalar::U16, Scalar::I16, Scalar::U32, Scalar::I32];
+        types.into_iter().find(|scalar| scalar.range() == Some((min.into(), max.into())))
+    }
+
     /// True if any number of a type is within its range.
     fn holds(&self, from: Scalar) -> bool {
         let (Some((low, high)), Some((min, max))) = (from.range(), self.range) else { return self.range.is_none() };
@@ -205,6 +212,9 @@ impl Emit<'_, '_> {
         });
         let value = self.code.use_var(parts.value);
         self.set(value, field.scalar());
+        if let (Some(accumulator), Some(narrow)) = (&mut self.accumulator, int.narrow()) {
+            accumulator.from = narrow;
+        }
         true
     }
 
@@ -267,25 +277,28 @@ impl Emit<'_, '_> {
         self.code.def_var(value, first);
         let next = self.code.ins().iadd_imm_s(position, 1);
         self.code.def_var(self.position, next);
-        let stop = self.code.ins().band_imm_s(byte, 0x80);
-        let long = self.code.ins().icmp_imm_s(IntCC::Equal, stop, 0);
-        let (longer, done) = (self.code.create_block(), self.code.create_block());
+        let long = match signed {
+            true => self.code.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, byte, 0),
+            false => self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, byte, 0x7F),
+        };
+        let (longer, done) = (self.cold(), self.code.create_block());
         self.code.ins().brif(long, longer, &[], done, &[]);
         self.code.switch_to_block(longer);
-        let left = self.code.ins().isub(end, position);
-        let word = self.word();
+        let was_rare = core::mem::replace(&mut self.rare, true);
+        let base = self.code.use_var(self.base);
+        let (last, word) = (self.code.ins().iadd(base, end), self.word());
         let function = if signed { read_signed as *const u8 } else { read_unsigned as *const u8 };
-        let count = self.call(function, &[here, left, word], Some(types::I64)).expect("it returns a word");
-        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, count, 0);
+        let behind = self.call(function, &[here, last, word], Some(types::I64)).expect("it returns an address");
+        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
         self.or_else(odd, slow);
         let read = self.load_word(0);
         self.code.def_var(value, read);
-        let next = self.code.ins().iadd(position, count);
-        self.code.def_var(self.position, next);
+        self.move_to(behind);
         // What fits a byte fits any integer.
         if let Some(int) = int {
             self.within(slow, int, read);
         }
+        self.rare = was_rare;
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
         self.code.use_var(value)
@@ -344,19 +357,25 @@ impl Emit<'_, '_> {
             }
         };
         let differs = self.code.ins().icmp(IntCC::NotEqual, value, expected);
-        self.encode_bit(parts, differs);
+        let bit = if self.direct { Some(self.next_bit()) } else { None };
+        if bit.is_none() {
+            self.encode_bit(parts, differs);
+        }
         if int.operator != Operator::Default {
             self.set_slot(int, value);
         }
         let there = self.code.create_block();
         self.code.ins().brif(differs, there, &[], parts.done, &[]);
         self.code.switch_to_block(there);
+        if let Some(bit) = bit {
+            self.set_bit(bit);
+        }
         self.write_entity(int.signed, value);
     }
 
     /// Appends a bit to the presence map; leaves if the map's word is full then.
     fn encode_bit(&mut self, parts: &Parts, bit: Value) {
-        let (Some(variable), Some(map)) = (parts.stream.map, parts.map) else { return self.put_bit(bit) };
+        let (Some(variable), Some(map)) = (parts.stream.map, parts.map) else { return };
         let bit = self.code.ins().uextend(types::I64, bit);
         let up = self.code.ins().ishl_imm_u(map, 1);
         let map = self.code.ins().bor(up, bit);
@@ -375,7 +394,7 @@ impl Emit<'_, '_> {
         } else {
             self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, value, 128)
         };
-        let (one, more, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
+        let (one, more, done) = (self.code.create_block(), self.cold(), self.code.create_block());
         self.code.ins().brif(short, one, &[], more, &[]);
         self.code.switch_to_block(one);
         let byte = self.code.ins().bor_imm_s(value, 0x80);
@@ -385,10 +404,16 @@ impl Emit<'_, '_> {
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(more);
         let function = if signed { write_signed as *const u8 } else { write_unsigned as *const u8 };
-        let count = self.call(function, &[here, value], Some(types::I64)).expect("it returns a word");
-        let next = self.code.ins().iadd(position, count);
-        self.code.def_var(self.position, next);
+        let behind = self.call(function, &[here, value], Some(types::I64)).expect("it returns an address");
+        self.move_to(behind);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
+    }
+
+    /// Moves the position to an address. What is called gives that rather than a distance, so that no position has to outlive the call.
+    pub(super) fn move_to(&mut self, address: Value) {
+        let base = self.code.use_var(self.base);
+        let position = self.code.ins().isub(address, base);
+        self.code.def_var(self.position, position);
     }
 }

@@ -65,8 +65,8 @@ type DecodeFn = unsafe extern "C" fn(*mut Input<'_>, *mut u8) -> u32;
 type EncodeFn = unsafe extern "C" fn(*mut Output<'_>, *const u8) -> u32;
 type DirectDecodeFn = unsafe extern "C" fn(*const u8, *mut u8, usize) -> usize;
 type DirectEncodeFn = unsafe extern "C" fn(*mut u8, *const u8, usize) -> usize;
-type StreamDecodeFn = unsafe extern "C" fn(*const u8, *mut u8, usize, *mut State) -> usize;
-type StreamEncodeFn = unsafe extern "C" fn(*mut u8, *const u8, usize, *mut State) -> usize;
+type StreamDecodeFn = unsafe extern "C" fn(*const u8, *mut u8, *const u8, *mut State) -> usize;
+type StreamEncodeFn = unsafe extern "C" fn(*mut u8, *const u8, *mut u8, *mut State) -> usize;
 
 impl Code {
     /// Its first instruction, for [`encode`] and [`decode`].
@@ -130,8 +130,9 @@ pub unsafe fn encode_direct(entry: NonNull<u8>, bytes: *mut u8, room: usize, val
 /// As there; the state is warm for the program.
 #[inline]
 pub unsafe fn decode_stream(entry: NonNull<u8>, bytes: &[u8], value: *mut u8, state: &mut State) -> usize {
+    let ends = bytes.as_ptr_range();
     // SAFETY: the code was compiled with this signature, for a verified program.
-    unsafe { core::mem::transmute::<NonNull<u8>, StreamDecodeFn>(entry)(bytes.as_ptr(), value, bytes.len(), state) }
+    unsafe { core::mem::transmute::<NonNull<u8>, StreamDecodeFn>(entry)(ends.start, value, ends.end, state) }
 }
 
 /// As [`encode_direct`], likewise.
@@ -147,7 +148,7 @@ pub unsafe fn encode_stream(
     state: &mut State,
 ) -> usize {
     // SAFETY: the code was compiled with this signature, for a verified program.
-    unsafe { core::mem::transmute::<NonNull<u8>, StreamEncodeFn>(entry)(bytes, value, room, state) }
+    unsafe { core::mem::transmute::<NonNull<u8>, StreamEncodeFn>(entry)(bytes, value, bytes.add(room), state) }
 }
 
 impl Drop for Code {
@@ -243,7 +244,7 @@ fn define(module: &mut JITModule, program: &Arc<Program>, runs: &mut Runs) -> Re
     Ok((root, direct))
 }
 
-/// (input or output, frame) -> status, or (first byte, frame, bytes) -> bytes, with a state behind them if there is one
+/// (input or output, frame) -> status, or (first byte, frame, bytes) -> bytes, in a stream (first byte, frame, end, state) -> bytes
 fn block_signature(module: &JITModule, direct: bool, stateful: bool) -> Signature {
     let mut signature = module.make_signature();
     let count = if direct { 3 + usize::from(stateful) } else { 2 };

@@ -8,7 +8,8 @@ use alloc::string::String;
 use crate::{
     layout::{EnumNode, Kind, NodeId, Scalar, text_at},
     program::{
-        Check, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, State, Status, TextKernel,
+        Check, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, State, Status,
+        TextKernel,
         interp::{self, op as interpret},
     },
 };
@@ -222,7 +223,8 @@ pub(super) unsafe extern "C" fn resize(
     left: u64,
 ) -> *mut u8 {
     // SAFETY: as the module says; whoever called the code holds the limits.
-    let (limits, rest) = unsafe { (&*((*state).limits_at as *const Limits), core::slice::from_raw_parts(at, left as usize)) };
+    let (limits, rest) =
+        unsafe { (&*((*state).limits_at as *const Limits), core::slice::from_raw_parts(at, left as usize)) };
     let (mut input, mut first) = (Input::new(rest, limits), core::ptr::null_mut());
     // SAFETY: as the module says.
     match unsafe { sequence_begin(&mut input, program, op, sequence, count, &mut first) } {

@@ -1,14 +1,19 @@
 //! Floating-point numbers as decimals with an exponent that mostly stays.
 
-use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, condcodes::{FloatCC, IntCC}, types};
-
-use super::super::{
-    emit::Emit,
-    integers::Int,
+use cranelift_codegen::ir::{
+    InstBuilder, MemFlagsData, Value,
+    condcodes::{FloatCC, IntCC},
+    types,
 };
+use cranelift_frontend::Variable;
+
+use super::super::{emit::Emit, integers::Int};
 use crate::program::{
     Field, FieldKind, Op,
-    state::{Operator, decompose, float::{EXACT, POWERS}},
+    state::{
+        Operator, decompose,
+        float::{EXACT, POWERS},
+    },
 };
 
 /// Exponent and mantissa of a number that is made here: the exponent has an operator with an expectation, and an escape is left out.
@@ -22,7 +27,7 @@ pub(super) fn parts(field: &Field) -> Option<[&Field; 2]> {
         _ => false,
     };
     let escaped = |bits: &Field| bits.operator == Operator::Default && bits.initial.is_none();
-    let plain = expected && !mantissa.optional && Int::of(mantissa).is_some();
+    let plain = expected && Int::of_any(exponent).is_some() && Int::of(mantissa).is_some();
     (plain && !field.optional && bits.iter().all(|bits| escaped(bits))).then_some([exponent, mantissa])
 }
 
@@ -51,51 +56,37 @@ impl<'e> Emit<'e, '_> {
         let same = self.code.ins().icmp(IntCC::Equal, back, bits);
         let exact = self.code.ins().band(fits, same);
 
-        let (changed, value) = (self.code.declare_var(types::I8), self.code.declare_var(types::I64));
-        let zero = self.code.ins().iconst(types::I8, 0);
-        self.code.def_var(changed, zero);
+        let value = self.code.declare_var(types::I64);
         self.code.def_var(value, whole);
+        let bit = (exponent.bits() > 0).then(|| self.next_bit());
         let inexact = self.code.ins().bxor_imm_s(exact, 1);
-        self.rarely(inexact, |emit| emit.other_exponent((exponent, expected), (bits, *single), (changed, value)));
-        match exponent.operator {
-            Operator::Constant if exponent.optional => {
-                let one = self.code.ins().iconst(types::I8, 1);
-                self.put_bit(one);
+        match (exponent.operator, bit) {
+            (Operator::Constant, present) => {
+                let unwind = self.unwind;
+                self.or_else(inexact, unwind);
+                present.into_iter().for_each(|bit| self.set_bit(bit));
             }
-            Operator::Constant => {}
-            _ => {
-                let changed = self.code.use_var(changed);
-                self.put_bit(changed);
-            }
+            (_, changed) => self.rarely(inexact, |emit| {
+                changed.into_iter().for_each(|bit| emit.set_bit(bit));
+                emit.other_exponent((exponent, expected), (bits, *single), value);
+            }),
         }
         let whole = self.code.use_var(value);
         self.set(whole, mantissa.scalar());
         self.encode_int(op, mantissa, whole);
         if escape.is_some() {
-            let zero = self.code.ins().iconst(types::I8, 0);
-            self.put_bit(zero);
+            self.next_bit();
         }
     }
 
     /// Another exponent than is expected: it is written, and kept; a number that is no decimal is left to others.
-    fn other_exponent(
-        &mut self,
-        (field, expected): (&Field, Value),
-        (bits, single): (Value, bool),
-        (changed, whole): (cranelift_frontend::Variable, cranelift_frontend::Variable),
-    ) {
-        let unwind = self.unwind;
-        let (Some(int), false) = (Int::of_any(field), field.operator == Operator::Constant) else {
-            let one = self.code.ins().iconst(types::I8, 1);
-            return self.or_else(one, unwind);
-        };
+    fn other_exponent(&mut self, (field, expected): (&Field, Value), (bits, single): (Value, bool), whole: Variable) {
+        let (Some(int), unwind) = (Int::of_any(field), self.unwind) else { return };
         let (single, word) = (self.constant(single.into()), self.word());
         let found = self.call(any_decimal as *const u8, &[bits, single, expected, word], Some(types::I64));
         let none = self.code.ins().icmp_imm_s(IntCC::Equal, found.expect("it returns a word"), 0);
         self.or_else(none, unwind);
         let (exponent, mantissa) = (self.load_word(0), self.load_word(8));
-        let one = self.code.ins().iconst(types::I8, 1);
-        self.code.def_var(changed, one);
         self.code.def_var(whole, mantissa);
         if field.operator == Operator::Copy {
             self.set_slot(&int, exponent);

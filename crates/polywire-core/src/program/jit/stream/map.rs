@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 
+use cranelift_frontend::Variable;
+
 use super::super::emit::Emit;
 use crate::{
     layout::Scalar,
@@ -16,52 +18,66 @@ const STOPS: i64 = 0x8080_8080_8080_8080_u64 as i64;
 /// Bits of a map in a word of eight bytes.
 const WORD: u32 = 56;
 
+/// A bit of a map that is being written, in its word.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Bit(u64);
+
 /// The presence map of what is being made.
 pub(in super::super) struct Segment {
-    /// Bits that were taken or put.
+    /// Bits that it has at most, and those that were taken or put.
+    bits: u32,
     done: u32,
-    /// Writing: the bits that are not in the room yet, as they will be in their bytes. Reading: all words, the map's first byte lowest.
-    words: Vec<Value>,
+    /// Writing: the bits that are not in the room yet, as they will be in their bytes.
+    word: Variable,
     /// Writing: where the room begins.
     start: Value,
+    /// Reading: all words, the map's first byte lowest.
+    words: Vec<Value>,
 }
 
 impl<'e> Emit<'e, '_> {
     /// Writes a segment whose presence map has so many bits.
     pub(in super::super) fn put_segment(&mut self, bits: u32, body: &'e Block, frame: Value) {
-        let (start, none) = (self.position(), self.constant(0));
-        let outer = self.segment.replace(Segment { done: 0, words: [none].into(), start });
+        let (start, none, word) = (self.position(), self.constant(0), self.code.declare_var(types::I64));
+        self.code.def_var(word, none);
+        let outer = self.segment.replace(Segment { bits, done: 0, word, start, words: Vec::new() });
         self.advance(bytes(bits).into());
         self.encode_block(body, frame);
         self.accumulator = None;
         if let Some(segment) = core::mem::replace(&mut self.segment, outer) {
-            self.end_map(bits, &segment);
+            self.end_map(&segment);
         }
     }
 
-    /// Appends a bit to the map, given as a truth value.
-    pub(in super::super) fn put_bit(&mut self, bit: Value) {
-        let Some(Segment { done, words, start }) = self.segment.take() else { return };
-        let mut word = words[0];
-        if done > 0 && done.is_multiple_of(WORD) {
-            let here = self.map_at(start, done / WORD * 8 - 8);
-            self.store_groups(word, 8, here);
-            word = self.constant(0);
+    /// The place of the next bit, which is zero unless it is [set](Emit::set_bit) before there is another.
+    pub(in super::super) fn next_bit(&mut self) -> Bit {
+        let Some(Segment { bits, done, word, start, .. }) = &mut self.segment else { return Bit(0) };
+        let (bits, before, word, start) = (*bits, *done, *word, *start);
+        *done += 1;
+        if before > 0 && before.is_multiple_of(WORD) {
+            let (full, here) = (self.code.use_var(word), self.map_at(start, before / WORD * 8 - 8));
+            self.store_groups(full, 8, here);
+            let none = self.constant(0);
+            self.code.def_var(word, none);
         }
-        let bit = self.code.ins().uextend(types::I64, bit);
-        // The first bit of a byte is behind the place of the stop bit.
-        let shift = if done.is_multiple_of(7) && !done.is_multiple_of(WORD) { 2 } else { 1 };
-        let up = self.code.ins().ishl_imm_u(word, shift);
-        let word = self.code.ins().bor(up, bit);
-        self.segment = Some(Segment { done: done + 1, words: [word].into(), start });
+        // The last byte of the word is lowest.
+        let last = bytes((bits - before / WORD * WORD).min(WORD)) - 1;
+        let bit = before % WORD;
+        Bit(1 << (8 * (last - bit / 7) + 6 - bit % 7))
+    }
+
+    /// Makes a bit of the map a one.
+    pub(in super::super) fn set_bit(&mut self, Bit(mask): Bit) {
+        let Some(Segment { word, .. }) = self.segment else { return };
+        let before = self.code.use_var(word);
+        let after = self.code.ins().bor_imm_s(before, mask as i64);
+        self.code.def_var(word, after);
     }
 
     /// Zeros at the map's end are not written, and what follows moves up.
-    fn end_map(&mut self, bits: u32, segment: &Segment) {
-        let (total, full) = (bytes(bits), bits.saturating_sub(1) / WORD);
-        let last = total - 8 * full;
-        let own = bits - WORD * full;
-        let word = self.code.ins().ishl_imm_u(segment.words[0], i64::from(7 * last - own));
+    fn end_map(&mut self, segment: &Segment) {
+        let (total, full) = (bytes(segment.bits), segment.bits.saturating_sub(1) / WORD);
+        let (last, word) = (total - 8 * full, self.code.use_var(segment.word));
         let here = self.map_at(segment.start, 8 * full);
         let (moved, done) = (self.code.create_block(), self.code.create_block());
         let behind = self.code.append_block_param(moved, types::I64);
@@ -139,7 +155,8 @@ impl<'e> Emit<'e, '_> {
     /// Reads a segment whose presence map has at most so many bits.
     pub(in super::super) fn get_segment(&mut self, bits: u32, body: &'e Block, frame: Value) {
         let (words, start) = (self.map_words(bits), self.position());
-        let outer = self.segment.replace(Segment { done: 0, words, start });
+        let word = self.code.declare_var(types::I64);
+        let outer = self.segment.replace(Segment { bits, done: 0, word, start, words });
         self.decode_inner(body, frame);
         self.segment = outer;
     }
@@ -189,12 +206,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// The word that the map ends in, without what is behind it.
-    fn last_word(
-        &mut self,
-        word: cranelift_frontend::Variable,
-        (loaded, stops): (Value, Value),
-        (index, bits): (usize, u32),
-    ) {
+    fn last_word(&mut self, word: Variable, (loaded, stops): (Value, Value), (index, bits): (usize, u32)) {
         let unwind = self.unwind;
         let below = self.code.ins().iadd_imm_s(stops, -1);
         let own = self.code.ins().bxor(stops, below);

@@ -46,19 +46,14 @@ impl<'e> Emit<'e, '_> {
             Operator::Constant => self.unless_same((data, len), initial, unwind),
             Operator::Default => {
                 let (other, done) = (self.code.create_block(), self.code.create_block());
-                let differs = self.code.declare_var(types::I8);
-                let yes = self.code.ins().iconst(types::I8, 1);
-                let no = self.code.ins().iconst(types::I8, 0);
+                let bit = self.next_bit();
                 self.unless_same((data, len), initial, other);
-                self.code.def_var(differs, no);
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(other);
-                self.code.def_var(differs, yes);
+                self.set_bit(bit);
                 self.write_text(field, data, len);
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(done);
-                let differs = self.code.use_var(differs);
-                self.put_bit(differs);
             }
             Operator::Copy => {
                 let (state, slot) = (self.state(), self.constant(field.text.into()));
@@ -67,10 +62,11 @@ impl<'e> Emit<'e, '_> {
                 let failed = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, answer, 1);
                 self.or_else(failed, unwind);
                 let differs = self.code.ins().icmp_imm_s(IntCC::NotEqual, answer, 0);
-                self.put_bit(differs);
+                let bit = self.next_bit();
                 let (there, done) = (self.code.create_block(), self.code.create_block());
                 self.code.ins().brif(differs, there, &[], done, &[]);
                 self.code.switch_to_block(there);
+                self.set_bit(bit);
                 self.write_text(field, data, len);
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(done);
@@ -113,12 +109,12 @@ impl<'e> Emit<'e, '_> {
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
         self.or_else(full, unwind);
         let here = self.here();
-        let function = if field.kind == FieldKind::Ascii { write_ascii as *const u8 } else { write_counted as *const u8 };
-        let count = self.call(function, &[here, data, len], Some(types::I64)).expect("it returns a word");
-        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, count, 0);
+        let function =
+            if field.kind == FieldKind::Ascii { write_ascii as *const u8 } else { write_counted as *const u8 };
+        let behind = self.call(function, &[here, data, len], Some(types::I64)).expect("it returns an address");
+        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
         self.or_else(odd, unwind);
-        let position = self.code.ins().iadd(position, count);
-        self.code.def_var(self.position, position);
+        self.move_to(behind);
     }
 
     /// A string from a field.
@@ -186,15 +182,13 @@ impl<'e> Emit<'e, '_> {
 
     /// A string from a text without its operator.
     fn read_text(&mut self, target: Target, field: &Field, bound: u32) {
-        let (position, end, unwind) = (self.position(), self.code.use_var(self.end), self.unwind);
-        let (here, left) = (self.here(), self.code.ins().isub(end, position));
+        let (here, end, unwind) = (self.here(), self.code.use_var(self.end), self.unwind);
         let (string, bound) = (self.string(target), self.constant(bound.into()));
         let function = if field.kind == FieldKind::Ascii { read_ascii as *const u8 } else { read_counted as *const u8 };
-        let count = self.call(function, &[here, left, string, bound], Some(types::I64)).expect("it returns a word");
-        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, count, 0);
+        let behind = self.call(function, &[here, end, string, bound], Some(types::I64)).expect("it returns an address");
+        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
         self.or_else(odd, unwind);
-        let position = self.code.ins().iadd(position, count);
-        self.code.def_var(self.position, position);
+        self.move_to(behind);
     }
 
     fn target(&self, place: Place, frame: Value) -> Option<Target> {
@@ -253,78 +247,87 @@ unsafe extern "C" fn load_text(state: *const State, slot: u64, string: *mut Stri
     u64::from(!fill(string, text, bound))
 }
 
-/// A text of 7-bit characters, none of them in front a NUL: how many bytes it takes, or 0.
-unsafe extern "C" fn write_ascii(at: *mut u8, data: *const u8, len: u64) -> u64 {
+/// A text of 7-bit characters, none of them in front a NUL: where it ends, or null.
+unsafe extern "C" fn write_ascii(at: *mut u8, data: *const u8, len: u64) -> *mut u8 {
     // SAFETY: as above.
     unsafe {
         let text = core::slice::from_raw_parts(data, len as usize);
         let Some(last) = text.len().checked_sub(1) else {
             *at = 0x80;
-            return 1;
+            return at.add(1);
         };
         if text[0] == 0 || !text.is_ascii() {
-            return 0;
+            return core::ptr::null_mut();
         }
         copy(text, at);
         *at.add(last) |= 0x80;
+        at.add(text.len())
     }
-    len
 }
 
-/// Bytes behind their number: how many they are with it, or 0.
-unsafe extern "C" fn write_counted(at: *mut u8, data: *const u8, len: u64) -> u64 {
+/// Bytes behind their number: where they end, or null.
+unsafe extern "C" fn write_counted(at: *mut u8, data: *const u8, len: u64) -> *mut u8 {
     if len > u32::MAX.into() {
-        return 0;
+        return core::ptr::null_mut();
     }
     // SAFETY: as above.
     unsafe {
-        let head = write_unsigned(at, len);
-        copy(core::slice::from_raw_parts(data, len as usize), at.add(head as usize));
-        head + len
+        let behind = write_unsigned(at, len);
+        copy(core::slice::from_raw_parts(data, len as usize), behind);
+        behind.add(len as usize)
     }
 }
 
 /// The mirror of [`write_ascii`].
-unsafe extern "C" fn read_ascii(at: *const u8, left: u64, string: *mut String, bound: u64) -> u64 {
+unsafe extern "C" fn read_ascii(at: *const u8, end: *const u8, string: *mut String, bound: u64) -> *const u8 {
     // SAFETY: as above.
-    let (rest, string) = unsafe { (core::slice::from_raw_parts(at, left as usize), &mut *string) };
-    let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else { return 0 };
-    if rest[..=last] == [0x80] {
-        string.clear();
-        return 1;
-    }
+    let (rest, string) = unsafe { (rest(at, end), &mut *string) };
+    let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else { return core::ptr::null() };
     let text = &rest[..=last];
+    let is_empty = text == [0x80];
     // What begins with a NUL is not only its bytes.
-    if text[0] & 0x7F == 0 || !has_room(string, text, bound) {
-        return 0;
+    if !is_empty && (text[0] & 0x7F == 0 || !has_room(string, text, bound)) {
+        return core::ptr::null();
     }
     // SAFETY: there is room, and without the stop bit all are 7-bit characters.
     unsafe {
         let bytes = string.as_mut_vec();
-        copy(text, bytes.as_mut_ptr());
-        *bytes.as_mut_ptr().add(last) &= 0x7F;
-        bytes.set_len(text.len());
+        bytes.set_len(0);
+        if !is_empty {
+            copy(text, bytes.as_mut_ptr());
+            *bytes.as_mut_ptr().add(last) &= 0x7F;
+            bytes.set_len(text.len());
+        }
     }
-    text.len() as u64
+    text.as_ptr_range().end
 }
 
 /// The mirror of [`write_counted`], of UTF-8.
-unsafe extern "C" fn read_counted(at: *const u8, left: u64, string: *mut String, bound: u64) -> u64 {
+unsafe extern "C" fn read_counted(at: *const u8, end: *const u8, string: *mut String, bound: u64) -> *const u8 {
     // SAFETY: as above.
     unsafe {
-        let (mut len, mut head) = (0, 1);
-        match core::slice::from_raw_parts(at, left as usize).first() {
-            None => return 0,
-            Some(byte) if byte & 0x80 != 0 => len = u64::from(byte & 0x7F),
-            Some(_) => head = read_unsigned(at, left, &mut len),
+        let (mut len, mut behind) = (0, core::ptr::null());
+        match rest(at, end).first() {
+            None => {}
+            Some(byte) if byte & 0x80 != 0 => (len, behind) = (u64::from(byte & 0x7F), at.add(1)),
+            Some(_) => behind = read_unsigned(at, end, &mut len),
         }
-        if head == 0 || len > left - head {
-            return 0;
+        if behind.is_null() {
+            return behind;
         }
-        let bytes = core::slice::from_raw_parts(at.add(head as usize), len as usize);
-        let filled = core::str::from_utf8(bytes).is_ok_and(|_| fill(&mut *string, bytes, bound));
-        if filled { head + len } else { 0 }
+        let text = rest(behind, end).get(..usize::try_from(len).unwrap_or(usize::MAX));
+        match text.filter(|text| core::str::from_utf8(text).is_ok() && fill(&mut *string, text, bound)) {
+            Some(text) => text.as_ptr_range().end,
+            None => core::ptr::null(),
+        }
     }
+}
+
+/// # Safety
+/// The bytes from `at` to `end` are there.
+unsafe fn rest<'m>(at: *const u8, end: *const u8) -> &'m [u8] {
+    // SAFETY: as the caller promises.
+    unsafe { core::slice::from_raw_parts(at, end.offset_from(at) as usize) }
 }
 
 /// Puts UTF-8 into a string, if that has room and the bound allows it.
