@@ -123,15 +123,15 @@ struct Inner {
 struct Warmth {
     /// Of the program, like no other's.
     number: u64,
-    tags: Box<[u8]>,
+    wanted: super::jit::Warm,
 }
 
 #[cfg(feature = "jit")]
 impl Warmth {
     fn of(program: &Program) -> Option<Warmth> {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-        let tags = super::jit::warm_tags(program)?;
-        Some(Warmth { number: NEXT.fetch_add(1, Ordering::Relaxed), tags })
+        let wanted = super::jit::warm(program)?;
+        Some(Warmth { number: NEXT.fetch_add(1, Ordering::Relaxed), wanted })
     }
 }
 
@@ -262,6 +262,21 @@ impl Executable {
         if unsafe { self.encode_stream(state, keep, value, out, limits) } {
             return Ok(());
         }
+        // SAFETY: as the caller promises.
+        unsafe { self.encode_stream_long(state, keep, value, out, limits) }
+    }
+
+    /// # Safety
+    /// As [`Executable::encode_with`].
+    #[inline(never)]
+    unsafe fn encode_stream_long(
+        &self,
+        state: &mut State,
+        keep: bool,
+        value: *const u8,
+        out: &mut Vec<u8>,
+        limits: &Limits,
+    ) -> Result<(), CodecError> {
         state.begin();
         let mut output = Output::new(out, limits);
         output.state = Some(state);
@@ -332,15 +347,30 @@ impl Executable {
         limits: &Limits,
     ) -> Result<usize, CodecError> {
         self.admit(state, Direction::Decode);
-        if state.is_broken() {
-            let mut input = Input::new(bytes, limits);
-            let _ = input.fail(FaultKind::BrokenChain, 0, 0);
-            return Err(CodecError::new(input.fault(), &self.0.program));
-        }
         #[cfg(feature = "jit")]
         // SAFETY: as the caller promises.
         if let Some(taken) = unsafe { self.decode_stream(state, keep, bytes, value, limits) } {
             return Ok(taken);
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.decode_stream_long(state, keep, bytes, value, limits) }
+    }
+
+    /// # Safety
+    /// As [`Executable::decode_with`].
+    #[inline(never)]
+    unsafe fn decode_stream_long(
+        &self,
+        state: &mut State,
+        keep: bool,
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+    ) -> Result<usize, CodecError> {
+        if state.is_broken() {
+            let mut input = Input::new(bytes, limits);
+            let _ = input.fail(FaultKind::BrokenChain, 0, 0);
+            return Err(CodecError::new(input.fault(), &self.0.program));
         }
         state.begin();
         let mut input = Input::new(bytes, limits);
@@ -596,6 +626,7 @@ impl Executable {
     /// # Safety
     /// As [`Executable::encode`].
     #[cfg(feature = "jit")]
+    #[inline]
     unsafe fn encode_stream(
         &self,
         state: &mut State,
@@ -635,6 +666,7 @@ impl Executable {
     /// # Safety
     /// As [`Executable::decode`].
     #[cfg(feature = "jit")]
+    #[inline]
     unsafe fn decode_stream(
         &self,
         state: &mut State,
@@ -645,7 +677,7 @@ impl Executable {
     ) -> Option<usize> {
         let entry = NonNull::new(self.0.stream.load(Ordering::Acquire))?;
         let warmth = self.0.warmth.as_ref()?;
-        if bytes.len() > limits.message_bytes || !state.begin_warm(warmth.number, limits) {
+        if bytes.len() > limits.message_bytes || state.is_broken() || !state.begin_warm(warmth.number, limits) {
             return None;
         }
         // SAFETY: as in `decode_direct`, and the state is warm.
@@ -670,7 +702,7 @@ impl Executable {
         }
         #[cfg(feature = "jit")]
         if let Some(warmth) = &self.0.warmth {
-            state.settle(warmth.number, &warmth.tags);
+            state.settle(warmth.number, (&warmth.wanted.tags, &warmth.wanted.texts));
         }
     }
 

@@ -32,7 +32,7 @@ const SHORT: i64 = 16;
 const LONG: i64 = 1 << 16;
 
 /// Bytes of a page, at least: a load that starts in one and ends in it cannot fault.
-const PAGE: i64 = 4096;
+pub(super) const PAGE: i64 = 4096;
 
 /// What stands in front of a text that is written here, and behind it.
 #[derive(Clone, Copy)]

@@ -10,10 +10,7 @@ use crate::{
     layout::Scalar,
     program::{
         Field, FieldKind, Op,
-        state::{
-            Operator,
-            integer::{read_signed, read_unsigned, write_signed, write_unsigned},
-        },
+        state::{Operator, integer::Functions},
     },
 };
 
@@ -287,7 +284,8 @@ impl Emit<'_, '_> {
         let was_rare = core::mem::replace(&mut self.rare, true);
         let base = self.code.use_var(self.base);
         let (last, word) = (self.code.ins().iadd(base, end), self.word());
-        let function = if signed { read_signed as *const u8 } else { read_unsigned as *const u8 };
+        let functions = Functions::of_machine();
+        let function = if signed { functions.read_signed } else { functions.read_unsigned };
         let behind = self.call(function, &[here, last, word], Some(types::I64)).expect("it returns an address");
         let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
         self.or_else(odd, slow);
@@ -403,7 +401,8 @@ impl Emit<'_, '_> {
         self.code.def_var(self.position, next);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(more);
-        let function = if signed { write_signed as *const u8 } else { write_unsigned as *const u8 };
+        let functions = Functions::of_machine();
+        let function = if signed { functions.write_signed } else { functions.write_unsigned };
         let behind = self.call(function, &[here, value], Some(types::I64)).expect("it returns an address");
         self.move_to(behind);
         self.code.ins().jump(done, &[]);

@@ -32,6 +32,7 @@ mod shims;
 mod stream;
 
 pub use encode::SLACK;
+pub use stream::Warm;
 
 /// Operations and checked scalars up to which machine code is made; beyond, compiling takes longer than it is worth.
 const MAX_PARTS: usize = 1 << 14;
@@ -210,9 +211,9 @@ pub fn direct_size(program: &Program) -> Option<usize> {
     }
 }
 
-/// The tags that make a state warm, for a program with a bank that has a function without a context.
-pub fn warm_tags(program: &Program) -> Option<alloc::boxed::Box<[u8]>> {
-    stream::Survey::of(program).map(stream::Survey::tags)
+/// What makes a state warm, for a program with a bank that has a function without a context.
+pub fn warm(program: &Program) -> Option<Warm> {
+    stream::Survey::of(program).map(stream::Survey::warm)
 }
 
 /// Compiles the root and all routines, and gives the root, with its direct twin if it has one.

@@ -46,6 +46,12 @@ pub(crate) const EMPTY: u8 = 1;
 /// Slots behind the last one, so that eight can be looked at from any.
 const SPARE_SLOTS: usize = 8;
 
+/// A bank's slots are a multiple of this.
+const ROW: usize = 8;
+
+/// Slots that are copied without a call.
+const FEW_SLOTS: usize = 64;
+
 /// Bytes of strings that a bank keeps at most, unless [`State::limit_texts`] says otherwise.
 const TEXT_BYTES: usize = 16 << 20;
 
@@ -105,7 +111,7 @@ pub struct Report {
 impl State {
     /// The state before the first message.
     pub fn new(bank: &Arc<Bank>) -> State {
-        let slots = bank.slots as usize + SPARE_SLOTS;
+        let slots = (bank.slots as usize + SPARE_SLOTS).next_multiple_of(ROW);
         State {
             values_at: 0,
             tags_at: 0,
@@ -183,7 +189,7 @@ impl State {
 
     /// Before a message that changes no tag: one of a program that the state is warm for.
     fn begin_values(&mut self) {
-        self.saved_values.copy_from_slice(&self.values);
+        keep(&mut self.saved_values, &self.values);
         while let Some((_, bytes)) = self.saved_texts.pop() {
             self.spare.push(bytes);
         }
@@ -219,11 +225,22 @@ impl State {
         is_warm
     }
 
-    /// After a message whose changes are kept: looks whether the tags are those that a program wants, 0 being any.
+    /// After a message whose changes are kept: looks whether the tags are those that a program wants, 0 being any, and has its texts in brief.
     #[cfg(feature = "jit")]
-    pub(crate) fn settle(&mut self, program: u64, wanted: &[u8]) {
+    pub(crate) fn settle(&mut self, program: u64, (wanted, texts): (&[u8], &[(u32, u32)])) {
         let is_warm = self.tags.iter().zip(wanted).all(|(tag, wanted)| *wanted == 0 || tag == wanted);
         self.warm = if is_warm { program } else { 0 };
+        if is_warm {
+            texts.iter().for_each(|(slot, text)| self.set_value(*slot, brief(self.text(*text))));
+        }
+    }
+
+    /// Puts bytes into a text slot of a warm state, and in brief into the slot that goes with it; the error is the limit that they break.
+    #[cfg(feature = "jit")]
+    pub(crate) fn set_warm_text(&mut self, (slot, text): (u32, u32), bytes: &[u8]) -> Result<(), usize> {
+        self.set_text(text, bytes)?;
+        self.set_value(slot, brief(bytes));
+        Ok(())
     }
 
     /// A string that is not UTF-8 was let pass.
@@ -288,6 +305,29 @@ impl State {
         if self.reports.len() < MAX_REPORTS {
             self.reports.push(Report { kind, offset });
         }
+    }
+}
+
+/// Copies the values of slots. Of a few, a call would take longer than the copy.
+fn keep(to: &mut [u64], from: &[u64]) {
+    if to.len() > FEW_SLOTS {
+        return to.copy_from_slice(from);
+    }
+    for (to, from) in to.chunks_exact_mut(ROW).zip(from.chunks_exact(ROW)) {
+        to.copy_from_slice(from);
+    }
+}
+
+/// Bytes of a text that is kept in brief.
+#[cfg(feature = "jit")]
+pub(crate) const BRIEF: usize = 7;
+
+/// A short text as a word, its length on top; a word that is none for a longer one.
+#[cfg(feature = "jit")]
+fn brief(text: &[u8]) -> u64 {
+    match text.len() {
+        len @ 0..=BRIEF => text.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)) | (len as u64) << 56,
+        _ => u64::MAX,
     }
 }
 

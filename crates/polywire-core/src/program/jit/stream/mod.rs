@@ -22,11 +22,20 @@ pub(super) use map::Segment;
 /// Bytes that an integer takes at most.
 const INTEGER: usize = 10;
 
+/// What a program that does without a context wants of a state.
+#[derive(Clone, Debug, Default)]
+pub struct Warm {
+    /// The tag of each slot; 0 for one that no field looks at.
+    pub tags: Box<[u8]>,
+    /// Slots that have a text in brief, and the texts.
+    pub texts: Box<[(u32, u32)]>,
+}
+
 /// What is to be known of a program that can do without a context.
 pub(super) struct Survey<'p> {
     program: &'p Program,
-    /// The tag that each slot has in a warm state; 0 for a slot that is none of a field's.
     tags: Vec<u8>,
+    texts: Vec<(u32, u32)>,
     /// Bytes of an encoded message at most, without what texts have and with each sequence's element once.
     room: usize,
 }
@@ -35,7 +44,7 @@ impl<'p> Survey<'p> {
     /// None for a program that needs a context.
     pub fn of(program: &'p Program) -> Option<Survey<'p>> {
         let slots = program.bank.as_ref()?.slots as usize;
-        let mut survey = Survey { program, tags: vec![0; slots], room: 0 };
+        let mut survey = Survey { program, tags: vec![0; slots], texts: Vec::new(), room: 0 };
         (survey.block(&program.root)? == 0).then_some(survey)
     }
 
@@ -47,9 +56,9 @@ impl<'p> Survey<'p> {
         }
     }
 
-    /// See [`State::settle`](crate::program::State::settle).
-    pub fn tags(self) -> Box<[u8]> {
-        self.tags.into()
+    /// What it wants.
+    pub fn warm(self) -> Warm {
+        Warm { tags: self.tags.into(), texts: self.texts.into() }
     }
 
     /// Bits that a block takes of the presence map around it.
@@ -114,6 +123,9 @@ impl<'p> Survey<'p> {
         let known = matches!(field.kind, FieldKind::Ascii | FieldKind::Unicode);
         (refers && known && !field.optional).then_some(())?;
         self.keep(field, text::HEAD)?;
+        if field.has_slot() {
+            self.texts.push((field.slot, field.text));
+        }
         Some(field.bits())
     }
 

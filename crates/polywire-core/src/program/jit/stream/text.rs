@@ -4,14 +4,17 @@ use alloc::string::String;
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
 
-use super::super::emit::Emit;
+use super::super::{
+    emit::{Emit, Stream},
+    encode::PAGE,
+};
 use crate::{
     layout::{Kind, Scalar, Words},
     program::{
         Field, FieldKind, Order, Place, State,
         state::{
-            Operator,
-            integer::{read_unsigned, write_unsigned},
+            BRIEF, Operator,
+            integer::plain::{read_unsigned, write_unsigned},
         },
     },
 };
@@ -56,16 +59,17 @@ impl<'e> Emit<'e, '_> {
                 self.code.switch_to_block(done);
             }
             Operator::Copy => {
-                let (state, slot) = (self.state(), self.constant(field.text.into()));
-                let answer = self.call(note_text as *const u8, &[state, slot, data, len], Some(types::I64));
+                let (bit, other, done) = (self.next_bit(), self.code.create_block(), self.code.create_block());
+                self.unless_previous(field, (data, len), other);
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(other);
+                let (state, slots) = (self.state(), self.slots(field));
+                let answer = self.call(note_text as *const u8, &[state, slots, data, len], Some(types::I64));
                 let answer = answer.expect("it returns a word");
-                let failed = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, answer, 1);
+                let same = self.code.ins().icmp_imm_s(IntCC::Equal, answer, 0);
+                self.or_else(same, done);
+                let failed = self.code.ins().icmp_imm_s(IntCC::NotEqual, answer, 1);
                 self.or_else(failed, unwind);
-                let differs = self.code.ins().icmp_imm_s(IntCC::NotEqual, answer, 0);
-                let bit = self.next_bit();
-                let (there, done) = (self.code.create_block(), self.code.create_block());
-                self.code.ins().brif(differs, there, &[], done, &[]);
-                self.code.switch_to_block(there);
                 self.set_bit(bit);
                 self.write_text(field, data, len);
                 self.code.ins().jump(done, &[]);
@@ -73,6 +77,46 @@ impl<'e> Emit<'e, '_> {
             }
             _ => self.write_text(field, data, len),
         }
+    }
+
+    /// Goes to `other` unless a text is short, and the one that its slot has.
+    fn unless_previous(&mut self, field: &Field, (data, len): (Value, Value), other: CodeBlock) {
+        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, BRIEF as i64);
+        self.or_else(long, other);
+        let Stream { state, values, .. } = self.stream();
+        // An empty string's pointer is not one; the state's bytes do as well.
+        let empty = self.code.ins().icmp_imm_s(IntCC::Equal, len, 0);
+        let data = self.code.ins().select(empty, state, data);
+        let in_page = self.code.ins().band_imm_s(data, PAGE - 1);
+        let crosses = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, in_page, PAGE - 8);
+        self.or_else(crosses, other);
+        let word = self.load_scalar(Scalar::U64, data, 0);
+        let word = self.reorder(word, Scalar::U64, Order::Little);
+        let (bits, one) = (self.code.ins().ishl_imm_u(len, 3), self.constant(1));
+        let mask = self.code.ins().ishl(one, bits);
+        let mask = self.code.ins().iadd_imm_s(mask, -1);
+        let (own, top) = (self.code.ins().band(word, mask), self.code.ins().ishl_imm_u(len, 56));
+        let brief = self.code.ins().bor(own, top);
+        let previous = self.load(types::I64, values, 8 * field.slot as i32);
+        let differs = self.code.ins().icmp(IntCC::NotEqual, brief, previous);
+        self.or_else(differs, other);
+    }
+
+    /// Goes to `other` unless a slot has a short text, and the string has room for it; then that is the string's.
+    fn take_previous(&mut self, target: Target, field: &Field, bound: u32, other: CodeBlock) {
+        let values = self.stream().values;
+        let brief = self.load(types::I64, values, 8 * field.slot as i32);
+        let len = self.code.ins().ushr_imm_u(brief, 56);
+        let most = if bound == 0 { BRIEF as i64 } else { i64::from(bound).min(BRIEF as i64) };
+        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most);
+        self.or_else(long, other);
+        let capacity = self.load(types::I64, target.base, target.offset + target.words.capacity as i32);
+        let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, 8);
+        self.or_else(small, other);
+        let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
+        let bytes = self.reorder(brief, Scalar::U64, Order::Little);
+        self.store(bytes, data, 0);
+        self.store(len, target.base, target.offset + target.words.len as i32);
     }
 
     /// Goes to `other` unless a text is the one that is known.
@@ -137,7 +181,13 @@ impl<'e> Emit<'e, '_> {
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(left_out);
                 match field.operator {
-                    Operator::Copy => self.on_previous(load_text as *const u8, target, field, bound),
+                    Operator::Copy => {
+                        let other = self.cold();
+                        self.take_previous(target, field, bound, other);
+                        self.code.ins().jump(done, &[]);
+                        self.code.switch_to_block(other);
+                        self.on_previous(load_text as *const u8, target, field, bound);
+                    }
                     _ => self.set_known(target, initial, bound),
                 }
                 self.code.ins().jump(done, &[]);
@@ -148,9 +198,9 @@ impl<'e> Emit<'e, '_> {
 
     /// Moves a text between a string and its slot.
     fn on_previous(&mut self, function: *const u8, target: Target, field: &Field, bound: u32) {
-        let (state, slot, string) = (self.state(), self.constant(field.text.into()), self.string(target));
+        let (state, slots, string) = (self.state(), self.slots(field), self.string(target));
         let bound = self.constant(bound.into());
-        let failed = self.call(function, &[state, slot, string, bound], Some(types::I64));
+        let failed = self.call(function, &[state, slots, string, bound], Some(types::I64));
         let unwind = self.unwind;
         self.or_else(failed.expect("it returns a word"), unwind);
     }
@@ -199,6 +249,11 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
+    /// A field's slot and text slot, for the functions below.
+    fn slots(&mut self, field: &Field) -> Value {
+        self.constant((u64::from(field.slot) << 32 | u64::from(field.text)) as i64)
+    }
+
     fn string(&mut self, target: Target) -> Value {
         self.code.ins().iadd_imm_s(target.base, i64::from(target.offset))
     }
@@ -220,31 +275,31 @@ fn pieces(text: &[u8]) -> impl Iterator<Item = (Scalar, i32, u64)> {
 // are there or may be written. None unwinds. What is not ordinary they leave as it is.
 
 /// Keeps a text as the previous one: 0 if it is that already, 1 if not, 2 if there is no room for it.
-unsafe extern "C" fn note_text(state: *mut State, slot: u64, data: *const u8, len: u64) -> u64 {
+unsafe extern "C" fn note_text(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
     // SAFETY: as above.
     let (state, text) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
-    if state.text(slot as u32) == text {
+    if state.text(slots as u32) == text {
         return 0;
     }
-    if state.set_text(slot as u32, text).is_ok() { 1 } else { 2 }
+    if state.set_warm_text(split(slots), text).is_ok() { 1 } else { 2 }
 }
 
 /// The same of a string that was read: 0, or 1 if there is no room.
-unsafe extern "C" fn keep_text(state: *mut State, slot: u64, string: *const String, _: u64) -> u64 {
+unsafe extern "C" fn keep_text(state: *mut State, slots: u64, string: *const String, _: u64) -> u64 {
     // SAFETY: as above.
     let (state, string) = unsafe { (&mut *state, &*string) };
-    state.set_text(slot as u32, string.as_bytes()).is_err().into()
+    state.set_warm_text(split(slots), string.as_bytes()).is_err().into()
 }
 
 /// The previous text once more: 0, or 1 if the string has no room for it.
-unsafe extern "C" fn load_text(state: *const State, slot: u64, string: *mut String, bound: u64) -> u64 {
+unsafe extern "C" fn load_text(state: *const State, slots: u64, string: *mut String, bound: u64) -> u64 {
     // SAFETY: as above.
     let (state, string) = unsafe { (&*state, &mut *string) };
-    let text = state.text(slot as u32);
-    if string.as_bytes() == text {
-        return u64::from(bound > 0 && text.len() as u64 > bound);
-    }
-    u64::from(!fill(string, text, bound))
+    u64::from(!fill(string, state.text(slots as u32), bound))
+}
+
+fn split(slots: u64) -> (u32, u32) {
+    ((slots >> 32) as u32, slots as u32)
 }
 
 /// A text of 7-bit characters, none of them in front a NUL: where it ends, or null.

@@ -226,8 +226,8 @@ pub(super) unsafe fn one_by_one(to: *mut u8, words: &[u64; WIDTH], mut mask: u8,
         // SAFETY: as the caller promises.
         behind = unsafe {
             match signed >> at & 1 {
-                0 => super::super::integer::write_unsigned(behind, words[at]),
-                _ => super::super::integer::write_signed(behind, words[at]),
+                0 => super::super::integer::plain::write_unsigned(behind, words[at]),
+                _ => super::super::integer::plain::write_signed(behind, words[at]),
             }
         };
     }
