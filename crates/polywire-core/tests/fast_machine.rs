@@ -251,6 +251,9 @@ fn streams_are_the_same() {
                     _ => {}
                 }
             }
+            if random.one_in(15) {
+                ends.iter_mut().flat_map(|end| [&mut end.writer, &mut end.reader]).for_each(State::reset);
+            }
             let keep = !random.one_in(5);
             let written = ends.iter_mut().map(|end| end.write(&record, keep)).collect();
             let context = || format!("seed {seed}, step {step}, {}", codec.templates(&schema).unwrap().to_xml());

@@ -109,30 +109,13 @@ struct Inner {
     #[cfg(feature = "jit")]
     stream: AtomicPtr<u8>,
     #[cfg(feature = "jit")]
-    warmth: Option<Warmth>,
+    warmth: Option<Arc<super::state::warm::Warm>>,
     /// For such a program: bytes that a message has at least, or that there must be room for.
     #[cfg(feature = "jit")]
     direct_size: usize,
     /// Messages that do without the direct way, since it said no of the one before them: what it says no to often would cost twice.
     #[cfg(feature = "jit")]
     pause: AtomicU32,
-}
-
-/// What a state must be like for a program that does without a context.
-#[cfg(feature = "jit")]
-struct Warmth {
-    /// Of the program, like no other's.
-    number: u64,
-    wanted: super::jit::Warm,
-}
-
-#[cfg(feature = "jit")]
-impl Warmth {
-    fn of(program: &Program) -> Option<Warmth> {
-        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-        let wanted = super::jit::warm(program)?;
-        Some(Warmth { number: NEXT.fetch_add(1, Ordering::Relaxed), wanted })
-    }
 }
 
 impl Executable {
@@ -153,7 +136,7 @@ impl Executable {
             #[cfg(feature = "jit")]
             stream: Default::default(),
             #[cfg(feature = "jit")]
-            warmth: Warmth::of(&program),
+            warmth: super::jit::warm(&program).map(Arc::new),
             #[cfg(feature = "jit")]
             direct_size: super::jit::direct_size(&program).unwrap_or(0),
             #[cfg(feature = "jit")]
@@ -639,7 +622,7 @@ impl Executable {
             return false;
         };
         let (start, size) = (out.len(), self.0.direct_size);
-        if size > limits.message_bytes || !state.begin_warm(warmth.number, limits) {
+        if size > limits.message_bytes || !state.begin_warm(warmth, limits) {
             return false;
         }
         if out.capacity() - start < size && (size > MAX_STREAM_AHEAD || out.try_reserve(size).is_err()) {
@@ -677,7 +660,7 @@ impl Executable {
     ) -> Option<usize> {
         let entry = NonNull::new(self.0.stream.load(Ordering::Acquire))?;
         let warmth = self.0.warmth.as_ref()?;
-        if bytes.len() > limits.message_bytes || state.is_broken() || !state.begin_warm(warmth.number, limits) {
+        if bytes.len() > limits.message_bytes || state.is_broken() || !state.begin_warm(warmth, limits) {
             return None;
         }
         // SAFETY: as in `decode_direct`, and the state is warm.
@@ -698,11 +681,7 @@ impl Executable {
         #[cfg(feature = "jit")]
         self.count_down();
         if !keep {
-            return state.roll_back();
-        }
-        #[cfg(feature = "jit")]
-        if let Some(warmth) = &self.0.warmth {
-            state.settle(warmth.number, (&warmth.wanted.tags, &warmth.wanted.texts));
+            state.roll_back();
         }
     }
 

@@ -63,6 +63,16 @@ impl Int {
         Some(Int { signed, range: narrow, slot, tag, operator: field.operator, initial })
     }
 
+    /// True if its range leaves words that are none of its numbers.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.range.is_some()
+    }
+
+    /// True for the number that no other is one less than, as words go.
+    pub(super) fn is_least(&self, word: u64) -> bool {
+        self.range.is_none() && word == if self.signed { i64::MIN as u64 } else { 0 }
+    }
+
     /// The type of its range, if it is that of one that is narrower than 64 bits.
     fn narrow(&self) -> Option<Scalar> {
         let (min, max) = self.range?;
@@ -241,6 +251,10 @@ impl Emit<'_, '_> {
                 self.slot_value(int)
             }
         };
+        // Without a context there may be no value, which is none of its numbers.
+        if self.direct && int.initial.is_none() && int.operator != Operator::Default {
+            self.within(parts.slow, int, value);
+        }
         self.code.def_var(parts.value, value);
     }
 

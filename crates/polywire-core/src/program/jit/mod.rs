@@ -16,7 +16,11 @@ use cranelift_codegen::{
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
-use super::{Direction, Input, Output, Program, State, Status, passes::part_count, state::run::Runs};
+use super::{
+    Direction, Input, Output, Program, State, Status,
+    passes::part_count,
+    state::{run::Runs, warm::Warm},
+};
 
 mod decode;
 mod direct;
@@ -32,7 +36,6 @@ mod shims;
 mod stream;
 
 pub use encode::SLACK;
-pub use stream::Warm;
 
 /// Operations and checked scalars up to which machine code is made; beyond, compiling takes longer than it is worth.
 const MAX_PARTS: usize = 1 << 14;
@@ -212,7 +215,7 @@ pub fn direct_size(program: &Program) -> Option<usize> {
 }
 
 /// What makes a state warm, for a program with a bank that has a function without a context.
-pub fn warm(program: &Program) -> Option<Warm> {
+pub(crate) fn warm(program: &Program) -> Option<Warm> {
     stream::Survey::of(program).map(stream::Survey::warm)
 }
 

@@ -6,8 +6,6 @@
 
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 
-#[cfg(feature = "jit")]
-use super::Limits;
 use super::{FaultKind, Input, Output, Status};
 
 mod bits;
@@ -19,6 +17,8 @@ mod octets;
 mod put;
 #[cfg(feature = "jit")]
 pub(crate) mod run;
+#[cfg(feature = "jit")]
+pub(crate) mod warm;
 
 #[cfg(feature = "jit")]
 pub(crate) use bits::Map;
@@ -85,8 +85,8 @@ pub struct State {
     saved_texts: Vec<(u32, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     broken: bool,
-    /// The program that needs to ask for no tag, since all are what it wants; 0 if there is none.
-    warm: u64,
+    #[cfg(feature = "jit")]
+    warmth: warm::Warmth,
     lenient: bool,
     reports: Vec<Report>,
     bank: Arc<Bank>,
@@ -130,7 +130,8 @@ impl State {
             saved_texts: Vec::new(),
             spare: Vec::new(),
             broken: false,
-            warm: 0,
+            #[cfg(feature = "jit")]
+            warmth: warm::Warmth::default(),
             lenient: false,
             reports: Vec::new(),
             bank: bank.clone(),
@@ -141,11 +142,12 @@ impl State {
     pub fn reset(&mut self) {
         self.forget();
         self.broken = false;
+        #[cfg(feature = "jit")]
+        self.warmth.note_fresh();
     }
 
     fn forget(&mut self) {
         self.tags.fill(UNDEFINED);
-        self.warm = 0;
     }
 
     /// True after a message could not be decoded, or [`State::break_chain`]: what comes next may refer to what is not known, and is refused
@@ -181,6 +183,8 @@ impl State {
 
     /// Before a message.
     pub(crate) fn begin(&mut self) {
+        #[cfg(feature = "jit")]
+        self.cool();
         self.saved_tags.copy_from_slice(&self.tags);
         self.map = bits::Map::default();
         self.tags_at = self.tags.as_mut_ptr() as usize;
@@ -212,35 +216,6 @@ impl State {
                 self.spare.push(core::mem::replace(&mut text.bytes, bytes));
             }
         }
-    }
-
-    /// Before a message of a program that wants all slots to have values; false if that is not so.
-    #[cfg(feature = "jit")]
-    pub(crate) fn begin_warm(&mut self, program: u64, limits: &Limits) -> bool {
-        let is_warm = self.warm == program;
-        if is_warm {
-            self.limits_at = core::ptr::from_ref(limits) as usize;
-            self.begin_values();
-        }
-        is_warm
-    }
-
-    /// After a message whose changes are kept: looks whether the tags are those that a program wants, 0 being any, and has its texts in brief.
-    #[cfg(feature = "jit")]
-    pub(crate) fn settle(&mut self, program: u64, (wanted, texts): (&[u8], &[(u32, u32)])) {
-        let is_warm = self.tags.iter().zip(wanted).all(|(tag, wanted)| *wanted == 0 || tag == wanted);
-        self.warm = if is_warm { program } else { 0 };
-        if is_warm {
-            texts.iter().for_each(|(slot, text)| self.set_value(*slot, brief(self.text(*text))));
-        }
-    }
-
-    /// Puts bytes into a text slot of a warm state, and in brief into the slot that goes with it; the error is the limit that they break.
-    #[cfg(feature = "jit")]
-    pub(crate) fn set_warm_text(&mut self, (slot, text): (u32, u32), bytes: &[u8]) -> Result<(), usize> {
-        self.set_text(text, bytes)?;
-        self.set_value(slot, brief(bytes));
-        Ok(())
     }
 
     /// A string that is not UTF-8 was let pass.
@@ -315,19 +290,6 @@ fn keep(to: &mut [u64], from: &[u64]) {
     }
     for (to, from) in to.chunks_exact_mut(ROW).zip(from.chunks_exact(ROW)) {
         to.copy_from_slice(from);
-    }
-}
-
-/// Bytes of a text that is kept in brief.
-#[cfg(feature = "jit")]
-pub(crate) const BRIEF: usize = 7;
-
-/// A short text as a word, its length on top; a word that is none for a longer one.
-#[cfg(feature = "jit")]
-fn brief(text: &[u8]) -> u64 {
-    match text.len() {
-        len @ 0..=BRIEF => text.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)) | (len as u64) << 56,
-        _ => u64::MAX,
     }
 }
 

@@ -42,7 +42,7 @@ impl<'e> Emit<'e, '_> {
     pub(in super::super) fn encode_float(&mut self, op: &Op, field: &Field, bits: Value) {
         let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
         let Some([exponent, mantissa]) = parts(field) else { return };
-        let (expected, power) = self.expected_power(exponent);
+        let (expected, power, known) = self.expected_power(exponent);
         let number = self.number(bits, *single);
         let scaled = self.code.ins().fmul(number, power);
         let size = self.code.ins().fabs(scaled);
@@ -54,7 +54,10 @@ impl<'e> Emit<'e, '_> {
         let whole = self.code.ins().fcvt_to_sint_sat(types::I64, nearest);
         let back = self.compose(whole, power, *single);
         let same = self.code.ins().icmp(IntCC::Equal, back, bits);
-        let exact = self.code.ins().band(fits, same);
+        let mut exact = self.code.ins().band(fits, same);
+        if let Some(known) = known {
+            exact = self.code.ins().band(exact, known);
+        }
 
         let value = self.code.declare_var(types::I64);
         self.code.def_var(value, whole);
@@ -98,18 +101,18 @@ impl<'e> Emit<'e, '_> {
         self.write_entity(true, wire);
     }
 
-    /// The exponent that goes without saying, and the power of ten that it stands for.
-    fn expected_power(&mut self, exponent: &Field) -> (Value, Value) {
-        match (exponent.operator, places(exponent)) {
-            (Operator::Constant | Operator::Default, Some(places)) => {
-                (self.constant(-(places as i64)), self.code.ins().f64const(POWERS[places]))
-            }
-            _ => {
-                let values = self.stream().values;
-                let value = self.load(types::I64, values, 8 * exponent.slot as i32);
-                (value, self.power_of(value))
-            }
+    /// The exponent that goes without saying, the power of ten that it stands for, and unless it always does, whether it stands for one.
+    fn expected_power(&mut self, exponent: &Field) -> (Value, Value, Option<Value>) {
+        if let (Operator::Constant | Operator::Default, Some(places)) = (exponent.operator, places(exponent)) {
+            return (self.constant(-(places as i64)), self.code.ins().f64const(POWERS[places]), None);
         }
+        let values = self.stream().values;
+        let expected = self.load(types::I64, values, 8 * exponent.slot as i32);
+        let places = self.code.ins().ineg(expected);
+        let known = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, places, POWERS.len() as i64);
+        let none = self.constant(0);
+        let places = self.code.ins().select(known, places, none);
+        (expected, self.power(places), Some(known))
     }
 
     /// A power of ten from a table; leaves if it is not there.
@@ -118,9 +121,23 @@ impl<'e> Emit<'e, '_> {
         let places = self.code.ins().ineg(exponent);
         let outside = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThanOrEqual, places, POWERS.len() as i64);
         self.or_else(outside, unwind);
+        self.power(places)
+    }
+
+    fn power(&mut self, places: Value) -> Value {
         let (table, distance) = (self.address(&POWERS), self.code.ins().ishl_imm_u(places, 3));
         let at = self.code.ins().iadd(table, distance);
         self.load(types::F64, at, 0)
+    }
+
+    /// The power of ten that an exponent which was left out stands for; leaves if there is none.
+    fn left_out(&mut self, exponent: &Field) -> Value {
+        let (_, power, known) = self.expected_power(exponent);
+        if let Some(known) = known {
+            let (unknown, unwind) = (self.code.ins().bxor_imm_s(known, 1), self.unwind);
+            self.or_else(unknown, unwind);
+        }
+        power
     }
 
     /// A double from the accumulator's bits.
@@ -172,7 +189,7 @@ impl<'e> Emit<'e, '_> {
                 let absent = self.code.ins().icmp_imm_s(IntCC::Equal, there, 0);
                 self.or_else(absent, unwind);
             }
-            return self.expected_power(exponent).1;
+            return self.left_out(exponent);
         }
         let power = self.code.declare_var(types::F64);
         let changed = self.take_bit();
@@ -183,7 +200,7 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(power, read);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(same);
-        let expected = self.expected_power(exponent).1;
+        let expected = self.left_out(exponent);
         self.code.def_var(power, expected);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
@@ -192,7 +209,7 @@ impl<'e> Emit<'e, '_> {
 
     fn read_exponent(&mut self, field: &Field) -> Value {
         let unwind = self.unwind;
-        let Some(int) = Int::of_any(field) else { return self.expected_power(field).1 };
+        let Some(int) = Int::of_any(field) else { return self.left_out(field) };
         let mut value = self.read_entity(unwind, true, None);
         if field.optional {
             // Zero is absence, and one stands for zero. What is above has no power in the table.

@@ -2,14 +2,17 @@
 //! known position, texts by functions that know their form. It serves a *warm* state, one in which every slot has a value of the type that the program wants;
 //! whatever is not ordinary is for the function with a context.
 
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::vec;
 
 use super::integers::Int;
 use crate::{
     layout::Kind,
     program::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
-        state::{Operator, SEGMENT},
+        state::{
+            Operator, SEGMENT, UNDEFINED,
+            warm::{NO_TEXT, Warm, WarmSlot},
+        },
     },
 };
 
@@ -19,23 +22,16 @@ mod text;
 
 pub(super) use map::Segment;
 
+/// What stands for no value where there is no initial value: none of those that 32 bits hold, nor is what follows it.
+pub(super) const NO_NUMBER: u64 = 1 << 62;
+
 /// Bytes that an integer takes at most.
 const INTEGER: usize = 10;
-
-/// What a program that does without a context wants of a state.
-#[derive(Clone, Debug, Default)]
-pub struct Warm {
-    /// The tag of each slot; 0 for one that no field looks at.
-    pub tags: Box<[u8]>,
-    /// Slots that have a text in brief, and the texts.
-    pub texts: Box<[(u32, u32)]>,
-}
 
 /// What is to be known of a program that can do without a context.
 pub(super) struct Survey<'p> {
     program: &'p Program,
-    tags: Vec<u8>,
-    texts: Vec<(u32, u32)>,
+    warm: Warm,
     /// Bytes of an encoded message at most, without what texts have and with each sequence's element once.
     room: usize,
 }
@@ -44,7 +40,11 @@ impl<'p> Survey<'p> {
     /// None for a program that needs a context.
     pub fn of(program: &'p Program) -> Option<Survey<'p>> {
         let slots = program.bank.as_ref()?.slots as usize;
-        let mut survey = Survey { program, tags: vec![0; slots], texts: Vec::new(), room: 0 };
+        let mut survey = Survey {
+            program,
+            warm: Warm { slots: vec![WarmSlot::default(); slots].into(), fresh: vec![0; slots].into() },
+            room: 0,
+        };
         (survey.block(&program.root)? == 0).then_some(survey)
     }
 
@@ -58,7 +58,7 @@ impl<'p> Survey<'p> {
 
     /// What it wants.
     pub fn warm(self) -> Warm {
-        Warm { tags: self.tags.into(), texts: self.texts.into() }
+        self.warm
     }
 
     /// Bits that a block takes of the presence map around it.
@@ -123,9 +123,6 @@ impl<'p> Survey<'p> {
         let known = matches!(field.kind, FieldKind::Ascii | FieldKind::Unicode);
         (refers && known && !field.optional).then_some(())?;
         self.keep(field, text::HEAD)?;
-        if field.has_slot() {
-            self.texts.push((field.slot, field.text));
-        }
         Some(field.bits())
     }
 
@@ -135,9 +132,22 @@ impl<'p> Survey<'p> {
         if !field.has_slot() {
             return Some(());
         }
-        let tag = self.tags.get_mut(field.slot as usize)?;
+        let (slot, fresh) =
+            (self.warm.slots.get_mut(field.slot as usize)?, self.warm.fresh.get_mut(field.slot as usize)?);
+        let own = match field.kind.is_text() {
+            true => field.initial.is_none().then_some(NO_TEXT),
+            false => fresh_number(field),
+        };
+        let text = field.kind.is_text().then_some(field.text);
+        if slot.tag == UNDEFINED {
+            *slot = WarmSlot { tag: field.tag, may_be_fresh: own.is_some(), text };
+            *fresh = own.unwrap_or(0);
+        } else {
+            // Two fields that begin otherwise have no word that stands for no value.
+            slot.may_be_fresh &= own == Some(*fresh);
+        }
         // Two types in one slot are never both there.
-        (*tag == 0 || *tag == field.tag).then(|| *tag = field.tag)
+        (slot.tag == field.tag).then_some(())
     }
 
     fn is_own_text(&self, place: Place) -> bool {
@@ -148,5 +158,17 @@ impl<'p> Survey<'p> {
     fn is_plain_sequence(&self, place: Place) -> bool {
         let kind = place.node().map(|node| &self.program.layout.node(node).kind);
         matches!(kind, Some(Kind::Sequence(sequence)) if sequence.words.is_some())
+    }
+}
+
+/// A word that has the same effect as no value; none if there is no such word.
+fn fresh_number(field: &Field) -> Option<u64> {
+    let int = Int::of_any(field)?;
+    match (field.operator, field.initial_int()) {
+        (Operator::Delta, initial) => Some(initial.unwrap_or(0)),
+        (Operator::Copy, Some(initial)) => Some(initial),
+        // One less than what it says; what is the least of all words cannot be one more than another.
+        (Operator::Increment, Some(initial)) => (!int.is_least(initial)).then_some(initial.wrapping_sub(1)),
+        _ => int.is_narrow().then_some(NO_NUMBER),
     }
 }

@@ -13,8 +13,9 @@ use crate::{
     program::{
         Field, FieldKind, Order, Place, State,
         state::{
-            BRIEF, Operator,
+            Operator,
             integer::plain::{read_unsigned, write_unsigned},
+            warm::{BRIEF, NO_TEXT},
         },
     },
 };
@@ -278,7 +279,7 @@ fn pieces(text: &[u8]) -> impl Iterator<Item = (Scalar, i32, u64)> {
 unsafe extern "C" fn note_text(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
     // SAFETY: as above.
     let (state, text) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
-    if state.text(slots as u32) == text {
+    if state.value((slots >> 32) as u32) != NO_TEXT && state.text(slots as u32) == text {
         return 0;
     }
     if state.set_warm_text(split(slots), text).is_ok() { 1 } else { 2 }
@@ -295,7 +296,8 @@ unsafe extern "C" fn keep_text(state: *mut State, slots: u64, string: *const Str
 unsafe extern "C" fn load_text(state: *const State, slots: u64, string: *mut String, bound: u64) -> u64 {
     // SAFETY: as above.
     let (state, string) = unsafe { (&*state, &mut *string) };
-    u64::from(!fill(string, state.text(slots as u32), bound))
+    let is_there = state.value((slots >> 32) as u32) != NO_TEXT;
+    u64::from(!(is_there && fill(string, state.text(slots as u32), bound)))
 }
 
 fn split(slots: u64) -> (u32, u32) {
