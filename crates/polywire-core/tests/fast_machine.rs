@@ -48,8 +48,12 @@ fn schema(random: &mut Random) -> Schema {
         let count = 1 + random.below(12);
         let entry = types.add(Def::structure("Entry", members(random, count)));
         let bound = if random.one_in(2) { 3 } else { 0 };
-        let place = random.below(own.len());
-        own.insert(place, Member::new("entries", Type::Sequence { element: Type::Def(entry).into(), bound }));
+        let element = Type::Def(entry).into();
+        let ty = match random.one_in(4) {
+            true => Type::Array { element, dims: vec![2] },
+            false => Type::Sequence { element, bound },
+        };
+        own.insert(random.below(own.len()), Member::new("entries", ty));
     }
     let root = types.add(Def::structure("Root", own));
     types.finish(Type::Def(root)).unwrap()
@@ -61,7 +65,7 @@ fn leaves(schema: &Schema, record: &Record) -> Vec<(String, Type)> {
     let mut leaves = Vec::new();
     for member in schema.members(*root) {
         match &member.ty {
-            Type::Sequence { element, .. } => {
+            Type::Sequence { element, .. } | Type::Array { element, .. } => {
                 let Type::Def(entry) = schema.resolve(element) else { unreachable!("elements are structures") };
                 let ValueRef::List(entries) = record.get(&member.name).unwrap() else {
                     unreachable!("it is a sequence")

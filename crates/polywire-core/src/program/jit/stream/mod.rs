@@ -25,6 +25,9 @@ pub(super) use map::Segment;
 /// What stands for no value where there is no initial value: none of those that 32 bits hold, nor is what follows it.
 pub(super) const NO_NUMBER: u64 = 1 << 62;
 
+/// Slots up to which their distances are part of instructions.
+const MAX_SLOTS: usize = 1 << 16;
+
 /// Bytes that an integer takes at most.
 const INTEGER: usize = 10;
 
@@ -39,7 +42,7 @@ pub(super) struct Survey<'p> {
 impl<'p> Survey<'p> {
     /// None for a program that needs a context.
     pub fn of(program: &'p Program) -> Option<Survey<'p>> {
-        let slots = program.bank.as_ref()?.slots as usize;
+        let slots = program.bank.as_ref().map(|bank| bank.slots as usize).filter(|slots| *slots <= MAX_SLOTS)?;
         let mut survey = Survey {
             program,
             warm: Warm { slots: vec![WarmSlot::default(); slots].into(), fresh: vec![0; slots].into() },
@@ -81,9 +84,10 @@ impl<'p> Survey<'p> {
                 self.text(field).filter(|_| bounded && self.is_own_text(*place))
             }
             OpKind::Sequence { place, source, element, bound, overflow, .. } => {
-                let counted = self.program.direction == Direction::Encode || matches!(source, Source::Count);
+                let encodes = self.program.direction == Direction::Encode;
+                let counted = encodes || matches!(source, Source::Count | Source::Fixed(_));
                 let bounded = *bound == 0 || *overflow == Overflow::Refuse;
-                (counted && bounded && self.is_plain_sequence(*place)).then_some(())?;
+                (counted && bounded && self.has_elements(*place)).then_some(())?;
                 // A bit that each element took would be at no known place.
                 self.block(element).filter(|bits| *bits == 0)
             }
@@ -155,9 +159,12 @@ impl<'p> Survey<'p> {
         matches!(kind, Some(Kind::String { shared: false, words: Some(_), .. }))
     }
 
-    fn is_plain_sequence(&self, place: Place) -> bool {
-        let kind = place.node().map(|node| &self.program.layout.node(node).kind);
-        matches!(kind, Some(Kind::Sequence(sequence)) if sequence.words.is_some())
+    /// True for an array, or a sequence that need not be asked where its elements are.
+    fn has_elements(&self, place: Place) -> bool {
+        match place.node().map(|node| &self.program.layout.node(node).kind) {
+            Some(Kind::Sequence(sequence)) => sequence.words.is_some(),
+            kind => matches!(kind, Some(Kind::Array { .. })),
+        }
     }
 }
 
