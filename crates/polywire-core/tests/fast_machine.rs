@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use common::{backends, mutated, random_limits, seeds};
 use polywire_core::{
@@ -15,7 +15,7 @@ use polywire_core::{
         },
     },
     layout::{Record, Shape, ValueRef},
-    program::{State, io::CodecError},
+    program::{Backend, Limits, State, io::CodecError},
     schema::{Def, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
 };
 
@@ -196,6 +196,15 @@ struct Ends {
 type Read = Result<(usize, Record), CodecError>;
 
 impl Ends {
+    fn new(codec: &Fast, shape: &Arc<Shape>, limits: Limits, backend: Backend) -> Ends {
+        let options = Options::default();
+        let encoder = DynEncoder::with_backend(codec, &options, shape, backend).unwrap();
+        let decoder = DynDecoder::with_backend(codec, &options, shape.schema(), shape, backend).unwrap();
+        let decoder = decoder.with_limits(limits);
+        let (writer, reader) = (encoder.state().unwrap(), decoder.state().unwrap());
+        Ends { encoder, decoder, writer, reader, back: Record::new(shape) }
+    }
+
     fn write(&mut self, record: &Record, keep: bool) -> Result<Vec<u8>, CodecError> {
         let mut bytes = Vec::new();
         self.encoder.encode_with(&mut self.writer, keep, record, &mut bytes).map(|()| bytes)
@@ -229,14 +238,7 @@ fn streams_are_the_same() {
         let codec = Fast::new(set);
         let shape = Shape::of(&schema).unwrap();
         let limits = if random.one_in(4) { random_limits(&mut random) } else { Default::default() };
-        let make = |backend| {
-            let options = Options::default();
-            let encoder = DynEncoder::with_backend(&codec, &options, &shape, backend).unwrap();
-            let decoder = DynDecoder::with_backend(&codec, &options, &schema, &shape, backend).unwrap();
-            let decoder = decoder.with_limits(limits);
-            let (writer, reader) = (encoder.state().unwrap(), decoder.state().unwrap());
-            Ends { encoder, decoder, writer, reader, back: Record::new(&shape) }
-        };
+        let make = |backend| Ends::new(&codec, &shape, limits, backend);
         let mut ends: Vec<Ends> = backends().into_iter().map(make).collect();
         let mut record = Record::new(&shape);
         let mut values = BTreeMap::new();
@@ -275,4 +277,60 @@ fn streams_are_the_same() {
         }
     }
     assert!(carried > 100 && refused > 500, "{carried} carried, {refused} refused, {errors} not written");
+}
+
+/// A feed of decimals with an operator for exponent and mantissa each.
+fn decimals(random: &mut Random) -> String {
+    let operators =
+        ["<copy/>", "<copy value=\"-2\"/>", "<delta/>", "<default value=\"-2\"/>", "", "<increment value=\"1\"/>"];
+    let fields = (0..1 + random.below(6)).map(|i| {
+        let constant = if random.one_in(4) { "<constant value=\"-2\"/>" } else { random.choose(&operators) };
+        let mantissa = random.choose(&operators);
+        format!("<decimal name=\"d{i}\"><exponent>{constant}</exponent><mantissa>{mantissa}</mantissa></decimal>")
+    });
+    format!(
+        "<template id=\"1\" name=\"T\"><uInt32 name=\"n\"><increment/></uInt32>{}</template>",
+        fields.collect::<String>()
+    )
+}
+
+#[test]
+fn feeds_are_the_same() {
+    let (mut carried, mut refused, mut errors) = (0, 0, 0);
+    for seed in seeds(60) {
+        let mut random = Random::new(seed);
+        let xml = decimals(&mut random);
+        let (codec, schema) = Fast::feed(TemplateSet::parse(&xml).unwrap()).unwrap();
+        let shape = Shape::of(&schema).unwrap();
+        let mut ends: Vec<Ends> =
+            backends().into_iter().map(|backend| Ends::new(&codec, &shape, Limits::default(), backend)).collect();
+        let mut record = Record::new(&shape);
+        let count = xml.matches("<decimal").count();
+        let is_hostile = random.one_in(3);
+        for step in 0..60 {
+            for i in (0..count).filter(|_| step < 2 || random.one_in(2)).collect::<Vec<_>>() {
+                let exponent = if random.one_in(10) { random.below(160) as i32 - 80 } else { -2 };
+                record.set(&format!("d{i}.exponent"), exponent).unwrap();
+                let mantissa =
+                    if random.one_in(10) { random.bits() as i64 } else { 1 + i64::from(random.bits() as i8) };
+                record.set(&format!("d{i}.mantissa"), mantissa).unwrap();
+            }
+            record.set("n", step / 3).unwrap();
+            let keep = !random.one_in(5);
+            let written = ends.iter_mut().map(|end| end.write(&record, keep)).collect();
+            let Ok(bytes) = all_the_same(written, || format!("seed {seed}, step {step}, {xml}")) else {
+                errors += 1;
+                continue;
+            };
+            if is_hostile {
+                let bad = mutated(&mut random, &bytes);
+                let read: Vec<Read> = ends.iter_mut().map(|end| end.read(&bad, false)).collect();
+                refused += usize::from(all_the_same(read, || format!("seed {seed}, {bad:x?}, {xml}")).is_err());
+            }
+            let read: Vec<Read> = ends.iter_mut().map(|end| end.read(&bytes, keep)).collect();
+            let read = all_the_same(read, || format!("seed {seed}, {bytes:x?}, {xml}"));
+            carried += usize::from(read.is_ok_and(|(_, back)| back == record));
+        }
+    }
+    assert!(carried > 100 && refused > 50 && errors > 50, "{carried} carried, {refused} refused, {errors} not written");
 }

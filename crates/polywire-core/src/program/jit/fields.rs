@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use cranelift_codegen::ir::{Value, types};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::emit::{Emit, Stream};
 use crate::{
@@ -54,6 +54,13 @@ impl Emit<'_, '_> {
 
     /// Accumulator from one of the words that a field's value is in.
     pub(super) fn decode_word(&mut self, index: u8, scalar: Scalar) {
+        if self.direct {
+            let mut value = self.code.use_var(self.words[usize::from(index & 1)]);
+            if scalar == Scalar::F32 {
+                value = self.code.ins().band_imm_s(value, i64::from(u32::MAX));
+            }
+            return self.set(value, scalar);
+        }
         let state = self.state();
         let value = match scalar {
             Scalar::F32 => self.load_scalar(Scalar::U32, state, word_offset(index)),
@@ -64,6 +71,9 @@ impl Emit<'_, '_> {
 
     /// Accumulator from whether a field is there.
     pub(super) fn decode_test(&mut self, op: &Op, field: &Field) {
+        if self.direct {
+            return self.decode_decimal(op, field);
+        }
         let (address, word) = (self.address(field), self.word());
         self.call_status(op, test_field as *const u8, &[self.context, address, word]);
         let value = self.load_word(0);
@@ -106,12 +116,18 @@ impl Emit<'_, '_> {
 
     /// The accumulator as one of the words that a field's value is in.
     pub(super) fn encode_word(&mut self, index: u8, value: Value) {
+        if self.direct {
+            return self.code.def_var(self.words[usize::from(index & 1)], value);
+        }
         let state = self.state();
         self.store(value, state, word_offset(index));
     }
 
     /// A field that is absent, or whose value is in the words.
     pub(super) fn encode_put_field(&mut self, op: &Op, field: &Field, present: bool) {
+        if self.direct {
+            return self.encode_decimal(op, field);
+        }
         let (address, present) = (self.address(field), self.constant(present.into()));
         self.call_status(op, put_words as *const u8, &[self.context, address, present]);
     }

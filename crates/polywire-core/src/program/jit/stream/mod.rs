@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-mod float;
+mod decimal;
 mod map;
 mod text;
 
@@ -78,7 +78,9 @@ impl<'p> Survey<'p> {
             | OpKind::Convert(_)
             | OpKind::Check(_)
             | OpKind::Fail(_) => Some(0),
+            OpKind::Put(Wire::Word(..)) | OpKind::Get(Wire::Word(..)) => Some(0),
             OpKind::Put(Wire::Field(field)) | OpKind::Get(Wire::Field(field)) => self.number(field),
+            OpKind::TestField(field) | OpKind::PutField { field, present: true } => self.decimal(field),
             OpKind::Text { place, form: TextForm::Field(field), bound, utf16_bound, overflow, .. } => {
                 let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
                 self.text(field).filter(|_| bounded && self.is_own_text(*place))
@@ -113,13 +115,19 @@ impl<'p> Survey<'p> {
             }
             FieldKind::Bits { bits, .. } => return self.number(bits),
             FieldKind::Float { .. } => {
-                let [exponent, mantissa] = float::parts(field)?;
+                let [exponent, mantissa] = decimal::parts(field)?;
                 self.keep(exponent, INTEGER)?;
                 self.number(mantissa)?;
             }
             _ => return None,
         }
         Some(field.bits())
+    }
+
+    /// The bits of a field whose value is two words.
+    fn decimal(&mut self, field: &Field) -> Option<u32> {
+        let FieldKind::Split(parts) = &field.kind else { return None };
+        parts.iter().try_fold(0, |bits, part| Some(bits + self.number(part)?))
     }
 
     fn text(&mut self, field: &Field) -> Option<u32> {

@@ -1,4 +1,4 @@
-//! Floating-point numbers as decimals with an exponent that mostly stays.
+//! Decimals, as words or as floating-point numbers with an exponent that mostly stays.
 
 use cranelift_codegen::ir::{
     InstBuilder, MemFlagsData, Value,
@@ -8,11 +8,14 @@ use cranelift_codegen::ir::{
 use cranelift_frontend::Variable;
 
 use super::super::{emit::Emit, integers::Int};
-use crate::program::{
-    Field, FieldKind, Op,
-    state::{
-        Operator, decompose,
-        float::{EXACT, POWERS},
+use crate::{
+    layout::Scalar,
+    program::{
+        Field, FieldKind, Op,
+        state::{
+            Operator, decompose,
+            float::{EXACT, POWERS},
+        },
     },
 };
 
@@ -37,7 +40,40 @@ fn places(exponent: &Field) -> Option<usize> {
     usize::try_from(exponent.checked_neg()?).ok().filter(|places| *places < POWERS.len())
 }
 
+/// Largest exponent, and with the other sign the smallest.
+const MOST: i64 = 63;
+
 impl<'e> Emit<'e, '_> {
+    /// The words as a decimal.
+    pub(in super::super) fn encode_decimal(&mut self, op: &Op, field: &Field) {
+        let FieldKind::Split(parts) = &field.kind else { return };
+        let [exponent, mantissa] = self.words.map(|word| self.code.use_var(word));
+        self.check_exponent(exponent);
+        for (part, value) in parts.iter().zip([exponent, mantissa]) {
+            self.set(value, Scalar::I64);
+            self.encode_int(op, part, value);
+        }
+    }
+
+    /// The words from a decimal that must be there; accumulator from whether it is.
+    pub(in super::super) fn decode_decimal(&mut self, op: &Op, field: &Field) {
+        let FieldKind::Split(parts) = &field.kind else { return };
+        for (part, word) in parts.iter().zip(self.words) {
+            self.decode_int(op, part);
+            let value = self.accumulator().value;
+            self.code.def_var(word, value);
+        }
+        let exponent = self.code.use_var(self.words[0]);
+        self.check_exponent(exponent);
+        let there = self.constant(1);
+        self.set(there, Scalar::Bool);
+    }
+
+    fn check_exponent(&mut self, exponent: Value) {
+        let (outside, unwind) = (self.outside(exponent, -MOST, MOST), self.unwind);
+        self.or_else(outside, unwind);
+    }
+
     /// The accumulator, the bits of a number, as a field.
     pub(in super::super) fn encode_float(&mut self, op: &Op, field: &Field, bits: Value) {
         let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
