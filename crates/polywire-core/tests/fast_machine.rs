@@ -14,7 +14,7 @@ use polywire_core::{
             template::{Field, FieldType, Initial, OperatorKind, TemplateSet},
         },
     },
-    layout::{Record, Shape, ValueRef},
+    layout::{Record, Shape, Value, ValueRef},
     program::{Backend, Limits, State, io::CodecError},
     schema::{Def, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
 };
@@ -279,14 +279,33 @@ fn streams_are_the_same() {
     assert!(carried > 100 && refused > 500, "{carried} carried, {refused} refused, {errors} not written");
 }
 
-/// A feed of decimals with an operator for exponent and mantissa each.
-fn decimals(random: &mut Random) -> String {
-    let operators =
-        ["<copy/>", "<copy value=\"-2\"/>", "<delta/>", "<default value=\"-2\"/>", "", "<increment value=\"1\"/>"];
-    let fields = (0..1 + random.below(6)).map(|i| {
-        let constant = if random.one_in(4) { "<constant value=\"-2\"/>" } else { random.choose(&operators) };
-        let mantissa = random.choose(&operators);
-        format!("<decimal name=\"d{i}\"><exponent>{constant}</exponent><mantissa>{mantissa}</mantissa></decimal>")
+const OPERATORS: &[&str] = &[
+    "<copy/>",
+    "<copy value=\"1\"/>",
+    "<delta/>",
+    "<default value=\"1\"/>",
+    "",
+    "<increment value=\"1\"/>",
+    "<increment/>",
+];
+
+/// A feed of numbers and decimals, some of which may be absent, with any operator.
+fn feed(random: &mut Random) -> String {
+    let fields = (0..1 + random.below(12)).map(|i| {
+        let presence = if random.one_in(2) { " presence=\"optional\"" } else { "" };
+        if random.one_in(3) {
+            let exponent = if random.one_in(4) { "<constant value=\"1\"/>" } else { random.choose(OPERATORS) };
+            let mantissa = random.choose(OPERATORS);
+            let parts = format!("<exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa>");
+            return format!("<decimal name=\"d{i}\"{presence}>{parts}</decimal>");
+        }
+        let ty = random.choose(&["int8", "uInt8", "int32", "uInt32", "int64", "uInt64"]);
+        let mut operators = OPERATORS.to_vec();
+        if !presence.is_empty() {
+            operators.extend(["<constant value=\"1\"/>", "<default/>"]);
+        }
+        let operator = random.choose(&operators);
+        format!("<{ty} name=\"f{i}\"{presence}>{operator}</{ty}>")
     });
     format!(
         "<template id=\"1\" name=\"T\"><uInt32 name=\"n\"><increment/></uInt32>{}</template>",
@@ -294,26 +313,42 @@ fn decimals(random: &mut Random) -> String {
     )
 }
 
+/// Numbers that a field of any of the types can have, mostly.
+fn number(random: &mut Random) -> i64 {
+    match random.below(30) {
+        0 => random.bits() as i64,
+        1 => *random.choose(&[i64::MAX, i64::MIN, 255, 127, -128, i64::from(u32::MAX), -1]),
+        2..10 => random.below(100) as i64,
+        _ => 1,
+    }
+}
+
 #[test]
 fn feeds_are_the_same() {
     let (mut carried, mut refused, mut errors) = (0, 0, 0);
     for seed in seeds(60) {
         let mut random = Random::new(seed);
-        let xml = decimals(&mut random);
+        let xml = feed(&mut random);
         let (codec, schema) = Fast::feed(TemplateSet::parse(&xml).unwrap()).unwrap();
         let shape = Shape::of(&schema).unwrap();
         let mut ends: Vec<Ends> =
             backends().into_iter().map(|backend| Ends::new(&codec, &shape, Limits::default(), backend)).collect();
         let mut record = Record::new(&shape);
-        let count = xml.matches("<decimal").count();
+        let Type::Def(root) = schema.resolve(schema.root()) else { unreachable!("a template is a structure") };
         let is_hostile = random.one_in(3);
         for step in 0..60 {
-            for i in (0..count).filter(|_| step < 2 || random.one_in(2)).collect::<Vec<_>>() {
-                let exponent = if random.one_in(10) { random.below(160) as i32 - 80 } else { -2 };
-                record.set(&format!("d{i}.exponent"), exponent).unwrap();
-                let mantissa =
-                    if random.one_in(10) { random.bits() as i64 } else { 1 + i64::from(random.bits() as i8) };
-                record.set(&format!("d{i}.mantissa"), mantissa).unwrap();
+            for member in schema.members(*root).iter().filter(|_| step == 0 || random.one_in(2)).collect::<Vec<_>>() {
+                let name = &member.name;
+                if member.optional && random.one_in(3) {
+                    record.set(name, Value::Absent).unwrap();
+                } else if name.starts_with('d') {
+                    let exponent = if random.one_in(10) { random.below(160) as i32 - 80 } else { 1 };
+                    record.set(&format!("{name}.exponent"), exponent).unwrap();
+                    record.set(&format!("{name}.mantissa"), number(&mut random)).unwrap();
+                } else {
+                    // What the type cannot hold leaves it as it is.
+                    let _ = record.set(name, number(&mut random));
+                }
             }
             record.set("n", step / 3).unwrap();
             let keep = !random.one_in(5);

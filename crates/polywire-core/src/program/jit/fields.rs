@@ -4,7 +4,10 @@ use core::mem::offset_of;
 
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
-use super::emit::{Emit, Stream};
+use super::{
+    emit::{Emit, Stream},
+    stream::optional,
+};
 use crate::{
     layout::Scalar,
     program::{
@@ -37,7 +40,9 @@ impl Emit<'_, '_> {
                 self.set(bits, field.scalar());
             }
             _ => {
-                if !self.decode_int(op, field) {
+                if let Some(int) = optional(field).filter(|_| self.direct) {
+                    self.demand(field, &int);
+                } else if !self.decode_int(op, field) {
                     self.decode_field_slowly(op, field);
                 }
             }
@@ -72,7 +77,11 @@ impl Emit<'_, '_> {
     /// Accumulator from whether a field is there.
     pub(super) fn decode_test(&mut self, op: &Op, field: &Field) {
         if self.direct {
-            return self.decode_decimal(op, field);
+            return match (&field.kind, optional(field)) {
+                (FieldKind::Split(parts), _) => self.decode_decimal(op, &**parts),
+                (_, Some(int)) => self.test_optional(&int),
+                _ => self.give_up(),
+            };
         }
         let (address, word) = (self.address(field), self.word());
         self.call_status(op, test_field as *const u8, &[self.context, address, word]);
@@ -101,7 +110,9 @@ impl Emit<'_, '_> {
                 self.encode_int(op, bits, value);
             }
             _ => {
-                if !self.encode_int(op, field, value) {
+                if let Some(int) = optional(field).filter(|_| self.direct) {
+                    self.encode_present(op, &int, value);
+                } else if !self.encode_int(op, field, value) {
                     self.encode_field_slowly(op, field, value);
                 }
             }
@@ -126,7 +137,11 @@ impl Emit<'_, '_> {
     /// A field that is absent, or whose value is in the words.
     pub(super) fn encode_put_field(&mut self, op: &Op, field: &Field, present: bool) {
         if self.direct {
-            return self.encode_decimal(op, field);
+            return match (&field.kind, present) {
+                (FieldKind::Split(parts), true) => self.encode_decimal(op, &**parts),
+                (FieldKind::Split(parts), false) => self.encode_put_field(op, &parts[0], false),
+                _ => optional(field).into_iter().for_each(|int| self.encode_absent(&int)),
+            };
         }
         let (address, present) = (self.address(field), self.constant(present.into()));
         self.call_status(op, put_words as *const u8, &[self.context, address, present]);

@@ -7,7 +7,10 @@ use cranelift_codegen::ir::{
 };
 use cranelift_frontend::Variable;
 
-use super::super::{emit::Emit, integers::Int};
+use super::{
+    super::{emit::Emit, integers::Int},
+    optional::optional,
+};
 use crate::{
     layout::Scalar,
     program::{
@@ -45,27 +48,41 @@ const MOST: i64 = 63;
 
 impl<'e> Emit<'e, '_> {
     /// The words as a decimal.
-    pub(in super::super) fn encode_decimal(&mut self, op: &Op, field: &Field) {
-        let FieldKind::Split(parts) = &field.kind else { return };
-        let [exponent, mantissa] = self.words.map(|word| self.code.use_var(word));
-        self.check_exponent(exponent);
-        for (part, value) in parts.iter().zip([exponent, mantissa]) {
+    pub(in super::super) fn encode_decimal(&mut self, op: &Op, parts: &[Field; 2]) {
+        let values = self.words.map(|word| self.code.use_var(word));
+        self.check_exponent(values[0]);
+        for (part, value) in parts.iter().zip(values) {
             self.set(value, Scalar::I64);
-            self.encode_int(op, part, value);
+            self.encode_field(op, part, value);
         }
     }
 
-    /// The words from a decimal that must be there; accumulator from whether it is.
-    pub(in super::super) fn decode_decimal(&mut self, op: &Op, field: &Field) {
-        let FieldKind::Split(parts) = &field.kind else { return };
-        for (part, word) in parts.iter().zip(self.words) {
-            self.decode_int(op, part);
-            let value = self.accumulator().value;
-            self.code.def_var(word, value);
-        }
+    /// The words from a decimal; accumulator from whether it is there.
+    pub(in super::super) fn decode_decimal(&mut self, op: &Op, [exponent, mantissa]: &[Field; 2]) {
+        let done = self.code.create_block();
+        let there = match optional(exponent) {
+            Some(int) => {
+                let [there, value] = self.decode_optional(&int);
+                self.code.def_var(self.words[0], value);
+                let some = self.code.create_block();
+                self.code.ins().brif(there, some, &[], done, &[]);
+                self.code.switch_to_block(some);
+                there
+            }
+            None => {
+                self.decode_int(op, exponent);
+                let value = self.accumulator().value;
+                self.code.def_var(self.words[0], value);
+                self.constant(1)
+            }
+        };
+        self.decode_int(op, mantissa);
+        let value = self.accumulator().value;
+        self.code.def_var(self.words[1], value);
         let exponent = self.code.use_var(self.words[0]);
         self.check_exponent(exponent);
-        let there = self.constant(1);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
         self.set(there, Scalar::Bool);
     }
 
@@ -122,7 +139,9 @@ impl<'e> Emit<'e, '_> {
     fn other_exponent(&mut self, (field, expected): (&Field, Value), (bits, single): (Value, bool), whole: Variable) {
         let (Some(int), unwind) = (Int::of_any(field), self.unwind) else { return };
         let (single, word) = (self.constant(single.into()), self.word());
-        let found = self.call(any_decimal as *const u8, &[bits, single, expected, word], Some(types::I64));
+        let initial = self.constant(field.initial_int().map_or(i64::MAX, |initial| initial as i64));
+        let arguments = [bits, single, expected, initial, word];
+        let found = self.call(any_decimal as *const u8, &arguments, Some(types::I64));
         let none = self.code.ins().icmp_imm_s(IntCC::Equal, found.expect("it returns a word"), 0);
         self.or_else(none, unwind);
         let (exponent, mantissa) = (self.load_word(0), self.load_word(8));
@@ -262,9 +281,11 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-/// The decimal that a number is written as, if its exponent is not the expected one: exponent and mantissa; 0 if there is none.
-unsafe extern "C" fn any_decimal(bits: u64, single: u64, expected: i64, words: *mut [i64; 2]) -> u64 {
-    match decompose(bits, single != 0, Some(expected)) {
+/// The decimal that a number is written as, if its exponent is not the expected one, exponent and mantissa; 0 if there is none. What is none of the expected
+/// exponents says that there is no previous one.
+unsafe extern "C" fn any_decimal(bits: u64, single: u64, expected: i64, initial: i64, words: *mut [i64; 2]) -> u64 {
+    let hint = if (-MOST..=MOST).contains(&expected) { expected } else { initial };
+    match decompose(bits, single != 0, Some(hint)) {
         Some((exponent, mantissa)) if exponent != expected => {
             // SAFETY: machine code gives two words.
             unsafe { *words = [exponent, mantissa] };

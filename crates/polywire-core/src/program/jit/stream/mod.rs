@@ -11,16 +11,18 @@ use crate::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
             Operator, SEGMENT, UNDEFINED,
-            warm::{NO_TEXT, Warm, WarmSlot},
+            warm::{EMPTY_NUMBER, NO_TEXT, Warm, WarmSlot},
         },
     },
 };
 
 mod decimal;
 mod map;
+mod optional;
 mod text;
 
 pub(super) use map::Segment;
+pub(super) use optional::optional;
 
 /// What stands for no value where there is no initial value: none of those that 32 bits hold, nor is what follows it.
 pub(super) const NO_NUMBER: u64 = 1 << 62;
@@ -80,7 +82,21 @@ impl<'p> Survey<'p> {
             | OpKind::Fail(_) => Some(0),
             OpKind::Put(Wire::Word(..)) | OpKind::Get(Wire::Word(..)) => Some(0),
             OpKind::Put(Wire::Field(field)) | OpKind::Get(Wire::Field(field)) => self.number(field),
-            OpKind::TestField(field) | OpKind::PutField { field, present: true } => self.decimal(field),
+            OpKind::TestField(field) | OpKind::PutField { field, .. } => self.waiting(field),
+            OpKind::If { then, otherwise } => {
+                // A bit that only one of them takes would be at no known place.
+                let taken = self.block(then)? + self.block(otherwise)?;
+                (taken == 0).then_some(0)
+            }
+            OpKind::IfPresent { then, otherwise, .. } => {
+                let (there, absent) = (self.block(then)?, self.block(otherwise)?);
+                (there == absent).then_some(there)
+            }
+            OpKind::Present { place, body } => {
+                self.is_flagged(*place).then_some(())?;
+                self.block(body)
+            }
+            OpKind::Clear(place) => self.is_flagged(*place).then_some(0),
             OpKind::Text { place, form: TextForm::Field(field), bound, utf16_bound, overflow, .. } => {
                 let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
                 self.text(field).filter(|_| bounded && self.is_own_text(*place))
@@ -110,7 +126,7 @@ impl<'p> Survey<'p> {
     fn number(&mut self, field: &Field) -> Option<u32> {
         match &field.kind {
             FieldKind::Int { .. } => {
-                Int::of(field)?;
+                Int::of(field).or_else(|| optional(field))?;
                 self.keep(field, INTEGER)?;
             }
             FieldKind::Bits { bits, .. } => return self.number(bits),
@@ -124,10 +140,17 @@ impl<'p> Survey<'p> {
         Some(field.bits())
     }
 
-    /// The bits of a field whose value is two words.
-    fn decimal(&mut self, field: &Field) -> Option<u32> {
-        let FieldKind::Split(parts) = &field.kind else { return None };
-        parts.iter().try_fold(0, |bits, part| Some(bits + self.number(part)?))
+    /// The bits of a field that might be absent, or whose value is two words.
+    fn waiting(&mut self, field: &Field) -> Option<u32> {
+        let FieldKind::Split(parts) = &field.kind else {
+            optional(field)?;
+            return self.number(field);
+        };
+        let [exponent, mantissa] = &**parts;
+        // What is not there has no mantissa, and so takes no bit for it.
+        let known = !exponent.optional || mantissa.bits() == 0;
+        let (exponent, mantissa) = (self.number(exponent)?, self.number(mantissa)?);
+        known.then_some(exponent + mantissa)
     }
 
     fn text(&mut self, field: &Field) -> Option<u32> {
@@ -151,15 +174,24 @@ impl<'p> Survey<'p> {
             false => fresh_number(field),
         };
         let text = field.kind.is_text().then_some(field.text);
+        let may_be_empty = field.optional && field.operator != Operator::Delta;
         if slot.tag == UNDEFINED {
-            *slot = WarmSlot { tag: field.tag, may_be_fresh: own.is_some(), text };
+            *slot = WarmSlot { tag: field.tag, may_be_fresh: own.is_some(), may_be_empty, text };
             *fresh = own.unwrap_or(0);
         } else {
             // Two fields that begin otherwise have no word that stands for no value.
             slot.may_be_fresh &= own == Some(*fresh);
+            // One that is never absent does not know the word for that.
+            (may_be_empty == slot.may_be_empty).then_some(())?;
         }
         // Two types in one slot are never both there.
         (slot.tag == field.tag).then_some(())
+    }
+
+    /// True for an optional with its value in place.
+    fn is_flagged(&self, place: Place) -> bool {
+        let kind = place.node().map(|node| &self.program.layout.node(node).kind);
+        matches!(kind, Some(Kind::Optional(optional)) if optional.flag.is_some())
     }
 
     fn is_own_text(&self, place: Place) -> bool {
@@ -184,6 +216,7 @@ fn fresh_number(field: &Field) -> Option<u64> {
         (Operator::Copy, Some(initial)) => Some(initial),
         // One less than what it says; what is the least of all words cannot be one more than another.
         (Operator::Increment, Some(initial)) => (!int.is_least(initial)).then_some(initial.wrapping_sub(1)),
+        _ if field.optional => Some(EMPTY_NUMBER),
         _ => int.is_narrow().then_some(NO_NUMBER),
     }
 }
