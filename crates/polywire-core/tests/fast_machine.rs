@@ -299,6 +299,18 @@ fn feed(random: &mut Random) -> String {
             let parts = format!("<exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa>");
             return format!("<decimal name=\"d{i}\"{presence}>{parts}</decimal>");
         }
+        if random.one_in(3) {
+            let charset = random.choose(&["ascii", "unicode"]);
+            let operator = random.choose(&[
+                "",
+                "<copy/>",
+                "<copy value=\"a\"/>",
+                "<default value=\"ab\"/>",
+                "<constant value=\"1\"/>",
+            ]);
+            let operator = if random.one_in(6) && !presence.is_empty() { "<default/>" } else { operator };
+            return format!("<string name=\"s{i}\" charset=\"{charset}\"{presence}>{operator}</string>");
+        }
         let ty = random.choose(&["int8", "uInt8", "int32", "uInt32", "int64", "uInt64"]);
         let mut operators = OPERATORS.to_vec();
         if !presence.is_empty() {
@@ -345,6 +357,10 @@ fn feeds_are_the_same() {
                     let exponent = if random.one_in(10) { random.below(160) as i32 - 80 } else { 1 };
                     record.set(&format!("{name}.exponent"), exponent).unwrap();
                     record.set(&format!("{name}.mantissa"), number(&mut random)).unwrap();
+                } else if name.starts_with('s') {
+                    let texts =
+                        ["1", "1", "1", "", "a", "ab", "seven b", "eight by", "longer than a word", "\u{e9}", "\0"];
+                    record.set(name, *random.choose(&texts)).unwrap();
                 } else {
                     // What the type cannot hold leaves it as it is.
                     let _ = record.set(name, number(&mut random));

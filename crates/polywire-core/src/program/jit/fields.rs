@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-impl Emit<'_, '_> {
+impl<'e> Emit<'e, '_> {
     /// What all fields need of the state, once in a function.
     pub(super) fn load_stream(&mut self, state: Value) {
         let values = self.load(types::I64, state, offset_of!(State, values_at) as i32);
@@ -75,12 +75,12 @@ impl Emit<'_, '_> {
     }
 
     /// Accumulator from whether a field is there.
-    pub(super) fn decode_test(&mut self, op: &Op, field: &Field) {
+    pub(super) fn decode_test(&mut self, op: &Op, field: &'e Field) {
         if self.direct {
             return match (&field.kind, optional(field)) {
                 (FieldKind::Split(parts), _) => self.decode_decimal(op, &**parts),
                 (_, Some(int)) => self.test_optional(&int),
-                _ => self.give_up(),
+                _ => self.test_text(field),
             };
         }
         let (address, word) = (self.address(field), self.word());
@@ -140,7 +140,7 @@ impl Emit<'_, '_> {
             return match (&field.kind, present) {
                 (FieldKind::Split(parts), true) => self.encode_decimal(op, &**parts),
                 (FieldKind::Split(parts), false) => self.encode_put_field(op, &parts[0], false),
-                _ => optional(field).into_iter().for_each(|int| self.encode_absent(&int)),
+                _ => self.encode_absent(field),
             };
         }
         let (address, present) = (self.address(field), self.constant(present.into()));

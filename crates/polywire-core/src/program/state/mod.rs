@@ -268,6 +268,13 @@ impl State {
         Ok(())
     }
 
+    /// Makes bytes pending.
+    #[cfg(feature = "jit")]
+    pub(crate) fn set_pending(&mut self, bytes: &[u8]) {
+        self.pending.clear();
+        self.pending.extend_from_slice(bytes);
+    }
+
     /// Puts the pending bytes into a text slot.
     pub(crate) fn keep_pending(&mut self, slot: u32) -> Result<(), usize> {
         let pending = core::mem::take(&mut self.pending);

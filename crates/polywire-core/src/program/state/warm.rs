@@ -55,7 +55,7 @@ impl State {
                 match self.tags[at] {
                     _ if slot.tag == UNDEFINED => {}
                     UNDEFINED if slot.may_be_fresh => self.values[at] = *fresh,
-                    EMPTY if slot.may_be_empty => self.values[at] = EMPTY_NUMBER,
+                    EMPTY if slot.may_be_empty => self.values[at] = EMPTY_WORD,
                     tag if tag != slot.tag => return false,
                     _ => {
                         if let Some(text) = slot.text {
@@ -81,12 +81,18 @@ impl State {
         let Some(warm) = &self.warmth.wanted else { return };
         let slots = warm.slots.iter().zip(&warm.fresh).zip(&mut self.tags).zip(&self.values);
         for (((slot, fresh), tag), value) in slots {
-            if slot.may_be_empty && *value == EMPTY_NUMBER {
+            if slot.may_be_empty && *value == EMPTY_WORD {
                 *tag = EMPTY;
             } else if slot.tag != UNDEFINED && !(*tag == UNDEFINED && value == fresh) {
                 *tag = slot.tag;
             }
         }
+    }
+
+    /// The text of a slot, if it has one.
+    pub(crate) fn warm_text(&self, (slot, text): (u32, u32)) -> Option<&[u8]> {
+        let word = self.value(slot);
+        (word != NO_TEXT && word != EMPTY_WORD).then(|| self.text(text))
     }
 
     /// Puts bytes into a text slot of a warm state, and in brief into the slot that goes with it; the error is the limit that they break.
@@ -103,8 +109,8 @@ pub(crate) const BRIEF: usize = 7;
 /// What stands for a text that there is not, in brief.
 pub(crate) const NO_TEXT: u64 = u64::MAX - 1;
 
-/// What stands for the absence of a number.
-pub(crate) const EMPTY_NUMBER: u64 = 3 << 61;
+/// What stands for absence: no number of 32 bits, and no text in brief.
+pub(crate) const EMPTY_WORD: u64 = 3 << 61;
 
 /// What a program that asks for no tags wants of a state.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,7 @@ use crate::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
             Operator, SEGMENT, UNDEFINED,
-            warm::{EMPTY_NUMBER, NO_TEXT, Warm, WarmSlot},
+            warm::{EMPTY_WORD, NO_TEXT, Warm, WarmSlot},
         },
     },
 };
@@ -99,7 +99,13 @@ impl<'p> Survey<'p> {
             OpKind::Clear(place) => self.is_flagged(*place).then_some(0),
             OpKind::Text { place, form: TextForm::Field(field), bound, utf16_bound, overflow, .. } => {
                 let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
-                self.text(field).filter(|_| bounded && self.is_own_text(*place))
+                // One that might be absent is asked for before it is put anywhere.
+                let asked = self.program.direction == Direction::Encode || !field.optional;
+                self.text(field).filter(|_| bounded && asked && self.is_own_text(*place))
+            }
+            OpKind::Text { place, form: TextForm::Pending, bound, utf16_bound, overflow, .. } => {
+                let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
+                (bounded && self.is_own_text(*place)).then_some(0)
             }
             OpKind::Sequence { place, source, element, bound, overflow, .. } => {
                 let encodes = self.program.direction == Direction::Encode;
@@ -142,9 +148,13 @@ impl<'p> Survey<'p> {
 
     /// The bits of a field that might be absent, or whose value is two words.
     fn waiting(&mut self, field: &Field) -> Option<u32> {
-        let FieldKind::Split(parts) = &field.kind else {
-            optional(field)?;
-            return self.number(field);
+        let parts = match &field.kind {
+            FieldKind::Split(parts) => parts,
+            kind if kind.is_text() => return self.text(field),
+            _ => {
+                optional(field)?;
+                return self.number(field);
+            }
         };
         let [exponent, mantissa] = &**parts;
         // What is not there has no mantissa, and so takes no bit for it.
@@ -156,7 +166,7 @@ impl<'p> Survey<'p> {
     fn text(&mut self, field: &Field) -> Option<u32> {
         let refers = matches!(field.operator, Operator::None | Operator::Constant | Operator::Default | Operator::Copy);
         let known = matches!(field.kind, FieldKind::Ascii | FieldKind::Unicode);
-        (refers && known && !field.optional).then_some(())?;
+        (refers && known).then_some(())?;
         self.keep(field, text::HEAD)?;
         Some(field.bits())
     }
@@ -170,7 +180,7 @@ impl<'p> Survey<'p> {
         let (slot, fresh) =
             (self.warm.slots.get_mut(field.slot as usize)?, self.warm.fresh.get_mut(field.slot as usize)?);
         let own = match field.kind.is_text() {
-            true => field.initial.is_none().then_some(NO_TEXT),
+            true => field.initial.is_none().then_some(if field.optional { EMPTY_WORD } else { NO_TEXT }),
             false => fresh_number(field),
         };
         let text = field.kind.is_text().then_some(field.text);
@@ -216,7 +226,7 @@ fn fresh_number(field: &Field) -> Option<u64> {
         (Operator::Copy, Some(initial)) => Some(initial),
         // One less than what it says; what is the least of all words cannot be one more than another.
         (Operator::Increment, Some(initial)) => (!int.is_least(initial)).then_some(initial.wrapping_sub(1)),
-        _ if field.optional => Some(EMPTY_NUMBER),
+        _ if field.optional => Some(EMPTY_WORD),
         _ => int.is_narrow().then_some(NO_NUMBER),
     }
 }

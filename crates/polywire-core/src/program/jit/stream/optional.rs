@@ -8,7 +8,7 @@ use crate::{
     layout::Scalar,
     program::{
         Field, Op,
-        state::{Operator, warm::EMPTY_NUMBER},
+        state::{Operator, warm::EMPTY_WORD},
     },
 };
 
@@ -54,7 +54,7 @@ impl<'e> Emit<'e, '_> {
                 self.find_nullable(int, wire, found);
                 if int.operator != Operator::Default {
                     let (there, value, empty) =
-                        (self.code.use_var(there), self.code.use_var(value), self.constant(EMPTY_NUMBER as i64));
+                        (self.code.use_var(there), self.code.use_var(value), self.constant(EMPTY_WORD as i64));
                     let word = self.code.ins().select(there, value, empty);
                     self.set_slot(int, word);
                 }
@@ -119,7 +119,7 @@ impl<'e> Emit<'e, '_> {
             return self.found(there, value, found);
         }
         let previous = self.slot_value(int);
-        let there = self.code.ins().icmp_imm_s(IntCC::NotEqual, previous, EMPTY_NUMBER as i64);
+        let there = self.code.ins().icmp_imm_s(IntCC::NotEqual, previous, EMPTY_WORD as i64);
         self.found(there, previous, found);
         if int.operator == Operator::Increment {
             let (some, done, unwind) = (self.code.create_block(), self.code.create_block(), self.unwind);
@@ -194,27 +194,28 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// The absence of an integer.
-    pub(in super::super) fn encode_absent(&mut self, int: &Int) {
+    /// The absence of an integer or text.
+    pub(in super::super) fn encode_absent(&mut self, field: &Field) {
         let zero = self.constant(0);
-        match int.operator {
+        match field.operator {
             Operator::None | Operator::Delta => self.write_entity(false, zero),
             Operator::Constant => drop(self.next_bit()),
             Operator::Default => {
                 let bit = self.next_bit();
-                if int.initial.is_some() {
+                if field.initial.is_some() {
                     self.set_bit(bit);
                     self.write_entity(false, zero);
                 }
             }
             _ => {
                 let (bit, done) = (self.next_bit(), self.code.create_block());
-                let previous = self.slot_value(int);
-                let same = self.code.ins().icmp_imm_s(IntCC::Equal, previous, EMPTY_NUMBER as i64);
+                let (values, at) = (self.stream().values, 8 * field.slot as i32);
+                let previous = self.load(types::I64, values, at);
+                let same = self.code.ins().icmp_imm_s(IntCC::Equal, previous, EMPTY_WORD as i64);
                 self.or_else(same, done);
                 self.set_bit(bit);
-                let empty = self.constant(EMPTY_NUMBER as i64);
-                self.set_slot(int, empty);
+                let empty = self.constant(EMPTY_WORD as i64);
+                self.store(empty, values, at);
                 self.write_entity(false, zero);
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(done);

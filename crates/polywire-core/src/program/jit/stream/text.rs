@@ -3,6 +3,7 @@
 use alloc::string::String;
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
+use cranelift_frontend::Variable;
 
 use super::super::{
     emit::{Emit, Stream},
@@ -16,7 +17,7 @@ use crate::{
         state::{
             Operator,
             integer::plain::{read_unsigned, write_unsigned},
-            warm::{BRIEF, NO_TEXT},
+            warm::{BRIEF, EMPTY_WORD},
         },
     },
 };
@@ -48,12 +49,23 @@ impl<'e> Emit<'e, '_> {
         }
         let initial = field.initial_bytes().unwrap_or_default();
         match field.operator {
-            Operator::Constant => self.unless_same((data, len), initial, unwind),
+            Operator::Constant => {
+                self.unless_same((data, len), initial, unwind);
+                if field.optional {
+                    let bit = self.next_bit();
+                    self.set_bit(bit);
+                }
+            }
             Operator::Default => {
                 let (other, done) = (self.code.create_block(), self.code.create_block());
                 let bit = self.next_bit();
-                self.unless_same((data, len), initial, other);
-                self.code.ins().jump(done, &[]);
+                match &field.initial {
+                    Some(_) => {
+                        self.unless_same((data, len), initial, other);
+                        self.code.ins().jump(done, &[]);
+                    }
+                    None => drop(self.code.ins().jump(other, &[])),
+                }
                 self.code.switch_to_block(other);
                 self.set_bit(bit);
                 self.write_text(field, data, len);
@@ -157,13 +169,97 @@ impl<'e> Emit<'e, '_> {
         let here = self.here();
         let function =
             if field.kind == FieldKind::Ascii { write_ascii as *const u8 } else { write_counted as *const u8 };
-        let behind = self.call(function, &[here, data, len], Some(types::I64)).expect("it returns an address");
+        let nullable = self.constant(field.optional.into());
+        let arguments = [here, data, len, nullable];
+        let behind = self.call(function, &arguments, Some(types::I64)).expect("it returns an address");
         let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
         self.or_else(odd, unwind);
         self.move_to(behind);
     }
 
-    /// A string from a field.
+    /// Accumulator from whether a text is there; it is pending then.
+    pub(in super::super) fn test_text(&mut self, field: &'e Field) {
+        let there = self.code.declare_var(types::I64);
+        let one = self.constant(1);
+        match field.operator {
+            Operator::None => self.read_pending(field, there),
+            Operator::Constant => {
+                self.load_pending(field.initial_bytes());
+                let bit = if field.optional { self.take_bit() } else { one };
+                let bit = self.code.ins().icmp_imm_s(IntCC::NotEqual, bit, 0);
+                let bit = self.code.ins().uextend(types::I64, bit);
+                self.code.def_var(there, bit);
+            }
+            _ => {
+                let bit = self.take_bit();
+                let (sent, left_out, done) =
+                    (self.code.create_block(), self.code.create_block(), self.code.create_block());
+                self.code.ins().brif(bit, sent, &[], left_out, &[]);
+                self.code.switch_to_block(sent);
+                self.read_pending(field, there);
+                if field.operator == Operator::Copy {
+                    let (state, slots, some) = (self.state(), self.slots(field), self.code.use_var(there));
+                    let failed = self.call(keep_pending as *const u8, &[state, slots, some], Some(types::I64));
+                    let unwind = self.unwind;
+                    self.or_else(failed.expect("it returns a word"), unwind);
+                }
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(left_out);
+                let known = match (field.operator, field.initial_bytes()) {
+                    (Operator::Copy, _) => {
+                        let (state, slots) = (self.state(), self.slots(field));
+                        let there = self.call(previous_pending as *const u8, &[state, slots], Some(types::I64));
+                        there.expect("it returns a word")
+                    }
+                    (_, initial) => {
+                        self.load_pending(initial);
+                        self.constant(initial.is_some().into())
+                    }
+                };
+                self.code.def_var(there, known);
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(done);
+            }
+        }
+        let there = self.code.use_var(there);
+        if !field.optional {
+            let (absent, unwind) = (self.code.ins().icmp_imm_s(IntCC::Equal, there, 0), self.unwind);
+            self.or_else(absent, unwind);
+        }
+        self.set(there, Scalar::Bool);
+    }
+
+    /// What is pending from a text without its operator, and whether it is there.
+    fn read_pending(&mut self, field: &Field, there: Variable) {
+        let (state, here, end, unwind) = (self.state(), self.here(), self.code.use_var(self.end), self.unwind);
+        let form = u64::from(field.kind == FieldKind::Ascii) << 1 | u64::from(field.optional);
+        let (form, word) = (self.constant(form as i64), self.word());
+        let behind = self.call(read_pending as *const u8, &[state, here, end, form, word], Some(types::I64));
+        let behind = behind.expect("it returns an address");
+        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
+        self.or_else(odd, unwind);
+        let some = self.load_word(0);
+        self.code.def_var(there, some);
+        self.move_to(behind);
+    }
+
+    /// What is pending from a text that is known.
+    fn load_pending(&mut self, known: Option<&'e [u8]>) {
+        let known = known.unwrap_or_default();
+        let (state, known, len) = (self.state(), self.address(known), self.constant(known.len() as i64));
+        self.call(load_pending as *const u8, &[state, known, len], None);
+    }
+
+    /// A string from what is pending.
+    pub(in super::super) fn take_pending(&mut self, place: Place, bound: u32, frame: Value) {
+        let Some(target) = self.target(place, frame) else { return };
+        let (state, string, bound) = (self.state(), self.string(target), self.constant(bound.into()));
+        let failed = self.call(take_pending as *const u8, &[state, string, bound], Some(types::I64));
+        let unwind = self.unwind;
+        self.or_else(failed.expect("it returns a word"), unwind);
+    }
+
+    /// A string from a field that is always there.
     pub(in super::super) fn get_text(&mut self, place: Place, field: &'e Field, bound: u32, frame: Value) {
         let Some(target) = self.target(place, frame) else { return };
         let initial = field.initial_bytes().unwrap_or_default();
@@ -281,7 +377,7 @@ fn pieces(text: &[u8]) -> impl Iterator<Item = (Scalar, i32, u64)> {
 unsafe extern "C" fn note_text(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
     // SAFETY: as above.
     let (state, text) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
-    if state.value((slots >> 32) as u32) != NO_TEXT && state.text(slots as u32) == text {
+    if state.warm_text(split(slots)) == Some(text) {
         return 0;
     }
     if state.set_warm_text(split(slots), text).is_ok() { 1 } else { 2 }
@@ -298,22 +394,107 @@ unsafe extern "C" fn keep_text(state: *mut State, slots: u64, string: *const Str
 unsafe extern "C" fn load_text(state: *const State, slots: u64, string: *mut String, bound: u64) -> u64 {
     // SAFETY: as above.
     let (state, string) = unsafe { (&*state, &mut *string) };
-    let is_there = state.value((slots >> 32) as u32) != NO_TEXT;
-    u64::from(!(is_there && fill(string, state.text(slots as u32), bound)))
+    u64::from(!state.warm_text(split(slots)).is_some_and(|text| fill(string, text, bound)))
 }
 
 fn split(slots: u64) -> (u32, u32) {
     ((slots >> 32) as u32, slots as u32)
 }
 
+/// Makes a text pending.
+unsafe extern "C" fn load_pending(state: *mut State, data: *const u8, len: u64) {
+    // SAFETY: as above.
+    unsafe { (*state).set_pending(core::slice::from_raw_parts(data, len as usize)) }
+}
+
+/// Keeps what is pending, or that nothing is there: 0, or 1 if there is no room for it.
+unsafe extern "C" fn keep_pending(state: *mut State, slots: u64, there: u64) -> u64 {
+    // SAFETY: as above.
+    let state = unsafe { &mut *state };
+    if there == 0 {
+        state.set_value((slots >> 32) as u32, EMPTY_WORD);
+        return 0;
+    }
+    let pending = core::mem::take(&mut state.pending);
+    let kept = state.set_warm_text(split(slots), &pending);
+    state.pending = pending;
+    kept.is_err().into()
+}
+
+/// Makes the previous text pending: 1, or 0 if there is none.
+unsafe extern "C" fn previous_pending(state: *mut State, slots: u64) -> u64 {
+    // SAFETY: as above.
+    let state = unsafe { &mut *state };
+    let mut pending = core::mem::take(&mut state.pending);
+    pending.clear();
+    let previous = state.warm_text(split(slots));
+    previous.into_iter().for_each(|text| pending.extend_from_slice(text));
+    let there = previous.is_some();
+    state.pending = pending;
+    there.into()
+}
+
+/// A string from what is pending: 0, or 1 if that is not ordinary.
+unsafe extern "C" fn take_pending(state: *const State, string: *mut String, bound: u64) -> u64 {
+    // SAFETY: as above.
+    let (state, string) = unsafe { (&*state, &mut *string) };
+    let is_text = core::str::from_utf8(&state.pending).is_ok();
+    u64::from(!(is_text && fill(string, &state.pending, bound)))
+}
+
+/// Makes a text pending, of 7-bit characters or behind its length, which might be absent or not, and says whether it is there; gives where it ends, or null.
+unsafe extern "C" fn read_pending(
+    state: *mut State,
+    at: *const u8,
+    end: *const u8,
+    form: u64,
+    there: *mut u64,
+) -> *const u8 {
+    let (is_ascii, nullable) = (form & 2 != 0, form & 1 != 0);
+    // SAFETY: as above.
+    let (state, rest) = unsafe { (&mut *state, rest(at, end)) };
+    let is_null = nullable && rest.first() == Some(&0x80);
+    // SAFETY: as above.
+    unsafe { *there = u64::from(!is_null) };
+    if is_null {
+        return rest[1..].as_ptr();
+    }
+    if is_ascii {
+        let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else { return core::ptr::null() };
+        let is_empty = if nullable { rest[..=last] == [0, 0x80] } else { rest[0] == 0x80 };
+        if !is_empty && rest[0] & 0x7F == 0 {
+            return core::ptr::null();
+        }
+        state.set_pending(if is_empty { &[] } else { &rest[..=last] });
+        state.pending.last_mut().into_iter().for_each(|byte| *byte &= 0x7F);
+        return rest[last + 1..].as_ptr();
+    }
+    // SAFETY: as above.
+    let (len, behind) = unsafe { read_length(at, end) };
+    let text = match len.checked_sub(nullable.into()) {
+        Some(len) if !behind.is_null() => {
+            // SAFETY: it is within the message.
+            unsafe { self::rest(behind, end) }.get(..usize::try_from(len).unwrap_or(usize::MAX))
+        }
+        _ => None,
+    };
+    text.map_or(core::ptr::null(), |text| {
+        state.set_pending(text);
+        text.as_ptr_range().end
+    })
+}
+
 /// A text of 7-bit characters, none of them in front a NUL: where it ends, or null.
-unsafe extern "C" fn write_ascii(at: *mut u8, data: *const u8, len: u64) -> *mut u8 {
+unsafe extern "C" fn write_ascii(at: *mut u8, data: *const u8, len: u64, nullable: u64) -> *mut u8 {
     // SAFETY: as above.
     unsafe {
         let text = core::slice::from_raw_parts(data, len as usize);
         let Some(last) = text.len().checked_sub(1) else {
-            *at = 0x80;
-            return at.add(1);
+            // Where it might be absent, that is what the shortest of all texts says.
+            *at = 0;
+            let behind = at.add(nullable as usize);
+            *behind = 0x80;
+            return behind.add(1);
         };
         if text[0] == 0 || !text.is_ascii() {
             return core::ptr::null_mut();
@@ -325,13 +506,13 @@ unsafe extern "C" fn write_ascii(at: *mut u8, data: *const u8, len: u64) -> *mut
 }
 
 /// Bytes behind their number: where they end, or null.
-unsafe extern "C" fn write_counted(at: *mut u8, data: *const u8, len: u64) -> *mut u8 {
+unsafe extern "C" fn write_counted(at: *mut u8, data: *const u8, len: u64, nullable: u64) -> *mut u8 {
     if len > u32::MAX.into() {
         return core::ptr::null_mut();
     }
     // SAFETY: as above.
     unsafe {
-        let behind = write_unsigned(at, len);
+        let behind = write_unsigned(at, len + nullable);
         copy(core::slice::from_raw_parts(data, len as usize), behind);
         behind.add(len as usize)
     }
@@ -366,12 +547,7 @@ unsafe extern "C" fn read_ascii(at: *const u8, end: *const u8, string: *mut Stri
 unsafe extern "C" fn read_counted(at: *const u8, end: *const u8, string: *mut String, bound: u64) -> *const u8 {
     // SAFETY: as above.
     unsafe {
-        let (mut len, mut behind) = (0, core::ptr::null());
-        match rest(at, end).first() {
-            None => {}
-            Some(byte) if byte & 0x80 != 0 => (len, behind) = (u64::from(byte & 0x7F), at.add(1)),
-            Some(_) => behind = read_unsigned(at, end, &mut len),
-        }
+        let (len, behind) = read_length(at, end);
         if behind.is_null() {
             return behind;
         }
@@ -379,6 +555,25 @@ unsafe extern "C" fn read_counted(at: *const u8, end: *const u8, string: *mut St
         match text.filter(|text| core::str::from_utf8(text).is_ok() && fill(&mut *string, text, bound)) {
             Some(text) => text.as_ptr_range().end,
             None => core::ptr::null(),
+        }
+    }
+}
+
+/// A length, and where it ends, or null.
+///
+/// # Safety
+/// The bytes from `at` to `end` are there.
+unsafe fn read_length(at: *const u8, end: *const u8) -> (u64, *const u8) {
+    let mut len = 0;
+    // SAFETY: as the caller promises.
+    unsafe {
+        match rest(at, end).first() {
+            None => (0, core::ptr::null()),
+            Some(byte) if byte & 0x80 != 0 => (u64::from(byte & 0x7F), at.add(1)),
+            Some(_) => {
+                let behind = read_unsigned(at, end, &mut len);
+                (len, behind)
+            }
         }
     }
 }
