@@ -78,7 +78,7 @@ impl<'e> Emit<'e, '_> {
     pub(super) fn decode_test(&mut self, op: &Op, field: &'e Field) {
         if self.direct {
             return match (&field.kind, optional(field)) {
-                (FieldKind::Split(parts), _) => self.decode_decimal(op, &**parts),
+                (FieldKind::Split(parts), _) => self.decode_decimal(op, parts),
                 (_, Some(int)) => self.test_optional(&int),
                 _ => self.test_text(field),
             };
@@ -138,7 +138,7 @@ impl<'e> Emit<'e, '_> {
     pub(super) fn encode_put_field(&mut self, op: &Op, field: &Field, present: bool) {
         if self.direct {
             return match (&field.kind, present) {
-                (FieldKind::Split(parts), true) => self.encode_decimal(op, &**parts),
+                (FieldKind::Split(parts), true) => self.encode_decimal(op, parts),
                 (FieldKind::Split(parts), false) => self.encode_put_field(op, &parts[0], false),
                 _ => self.encode_absent(field),
             };
