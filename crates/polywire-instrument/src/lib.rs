@@ -50,7 +50,7 @@ pub mod table;
 pub mod values;
 
 pub use host::Host;
-pub use live::serve;
+pub use live::{engines, serve};
 pub use polywire_core::netsim;
 pub use results::{CaseResult, Measure, Results, State, Verdict};
 pub use run::run;

@@ -161,7 +161,7 @@ pub struct Axes {
     pub codec: Vec<String>,
     /// `none`, or `NAME[:SETTINGS]`.
     pub compressor: Vec<String>,
-    /// `inproc`, `tcp`, `unix`, the same bare sockets as `raw-tcp`, `raw-unix`, `raw-udp`, or `zeromq`.
+    /// `inproc`, `tcp`, `unix`, the same bare sockets as `raw-tcp`, `raw-unix`, `raw-udp`, or a peer: [`crate::engines::ENGINES`].
     pub engine: Vec<String>,
     /// `none`, or a model of the emulated link: a profile's name, or `key=value,..`.
     pub network: Vec<String>,

@@ -1,11 +1,20 @@
 //! Real engines: a sender here, receivers in another process or in this one.
 
-#[cfg(feature = "peers")]
+#[cfg(any(feature = "peers", feature = "peers-iceoryx2", feature = "peers-zenoh"))]
 mod bus;
+mod ddsperf;
+pub mod engines;
+mod frame;
+#[cfg(feature = "peers-iceoryx2")]
+mod iceoryx2;
 mod loaded;
 mod ours;
 mod peer;
 mod raw;
+#[cfg(any(feature = "peers", feature = "peers-iceoryx2"))]
+mod waiting;
+#[cfg(feature = "peers-zenoh")]
+mod zenoh;
 #[cfg(feature = "peers")]
 mod zeromq;
 
@@ -15,6 +24,7 @@ use polywire::Record;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+pub use ddsperf::Ddsperf;
 pub use peer::serve;
 use peer::{Peer, Report, Vitals};
 
@@ -71,6 +81,24 @@ struct Setup {
     echo: bool,
 }
 
+impl Setup {
+    /// Where the sender listens is not known yet.
+    fn of(scenario: &Scenario, case: &Case, subject: &Subject) -> Setup {
+        Setup {
+            engine: case.engine.clone(),
+            codec: case.codec.clone(),
+            compressor: case.compressor.clone(),
+            writer: subject.shape.schema().to_bytes(),
+            reader: subject.reader.schema().to_bytes(),
+            address: String::new(),
+            subscribers: case.subscribers,
+            topics: case.topics,
+            buffers: case.buffers.clone(),
+            echo: matches!(scenario.mode, Mode::Closed | Mode::Loaded),
+        }
+    }
+}
+
 /// A case with both its ends.
 pub struct Live {
     case: Case,
@@ -86,30 +114,11 @@ pub struct Live {
 impl Live {
     /// Starts both ends and warms them up.
     pub fn new(scenario: &Scenario, case: &Case) -> Result<Live, Error> {
-        let subject = Subject::of(scenario, case)?;
-        let spec = &scenario.types[case.type_index];
-        let records = ValueModel::parse(&case.values)?.records(
-            &subject.shape,
-            scenario.effort.messages.min(256),
-            scenario.seed,
-            &spec.lengths,
-            &scenario.folder,
-        )?;
+        let (subject, records) = subject_of(scenario, case)?;
         let wrong = |problem: String| Error::Engine { engine: case.engine.clone(), problem };
-        let setup = Setup {
-            engine: case.engine.clone(),
-            codec: case.codec.clone(),
-            compressor: case.compressor.clone(),
-            writer: subject.shape.schema().to_bytes(),
-            reader: subject.reader.schema().to_bytes(),
-            address: String::new(),
-            subscribers: case.subscribers,
-            topics: case.topics,
-            buffers: case.buffers.clone(),
-            echo: matches!(scenario.mode, Mode::Closed | Mode::Loaded),
-        };
+        let setup = Setup::of(scenario, case, &subject);
         let place = if case.engine == "inproc" { Place::Thread } else { scenario.effort.peer };
-        let (carrier, peer) = connect(setup, &subject, place).map_err(wrong)?;
+        let (carrier, peer) = engines::connect(setup, &subject, place).map_err(wrong)?;
         let mut live = Live {
             case: case.clone(),
             mode: scenario.mode,
@@ -309,19 +318,14 @@ impl Counts {
     }
 }
 
-fn connect(setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
-    let is_ours = polywire::engine::find(&setup.engine).is_some();
-    if !is_ours && (setup.topics > 1 || setup.buffers != "default") {
-        return Err("topics and buffers are of Polywire's own engines".into());
-    }
-    match setup.engine.as_str() {
-        "raw-tcp" | "raw-unix" | "raw-udp" => raw::connect(setup, subject, place),
-        #[cfg(feature = "peers")]
-        "zeromq" => zeromq::connect(setup, subject, place),
-        #[cfg(not(feature = "peers"))]
-        "zeromq" => Err("this program was built without the feature `peers`".into()),
-        _ => ours::connect(setup, subject, place),
-    }
+/// The type of a case and its values.
+fn subject_of(scenario: &Scenario, case: &Case) -> Result<(Subject, Vec<Record>), Error> {
+    let subject = Subject::of(scenario, case)?;
+    let spec = &scenario.types[case.type_index];
+    let count = scenario.effort.messages.min(256);
+    let model = ValueModel::parse(&case.values)?;
+    let records = model.records(&subject.shape, count, scenario.seed, &spec.lengths, &scenario.folder)?;
+    Ok((subject, records))
 }
 
 /// When a message is due, after the beginning.

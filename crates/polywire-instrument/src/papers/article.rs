@@ -44,6 +44,10 @@ pub fn page(page: &mut Page, results: &[Results]) {
         told.dedup();
         told.iter().for_each(|problem| page.say(&format!("Left out: {problem}.")));
     }
+    page.heading("How the engines are set");
+    let settings: Vec<String> =
+        results.engines.iter().map(|(name, settings)| format!("`{name}`: {settings}.")).collect();
+    page.list(&settings);
     page.heading("Beside the article");
     let row = |(name, [dds, zeromq, sockets]): &(&str, [&str; 3])| texts([name, dds, zeromq, sockets]);
     page.say("One-way latency in microseconds as printed, on an old laptop; only ratios mean anything:");

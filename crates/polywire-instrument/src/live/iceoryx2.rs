@@ -1,0 +1,103 @@
+//! iceoryx2: shared memory.
+
+use std::{
+    hint, process,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use iceoryx2::{
+    port::{backpressure_strategy::BackpressureStrategy, publisher::Publisher, subscriber::Subscriber},
+    prelude::{AllocationStrategy, Node, NodeBuilder, SignalHandlingMode, ipc},
+};
+
+use super::{
+    Carrier, Setup,
+    bus::{self, Ends},
+    peer::{Peer, Receivers},
+    waiting,
+};
+use crate::{scenario::Place, subject::Subject};
+
+/// What the bench makes of it.
+pub const SETTINGS: &str = "shared memory (`ipc::Service`), a frame copied into a loan; receivers poll, as its own benchmark does, and give their core away after 2000 looks in vain, for there may be more of them than cores; a \
+     sender waits where a subscriber's 256 places are full, so that nothing is dropped";
+
+/// Messages that wait for a subscriber.
+const WAITING: usize = 256;
+
+/// Looks in vain before a receiver gives its core away.
+const PATIENT_LOOKS: u32 = 2000;
+
+/// Bytes of the first messages; larger ones make it take more.
+const FIRST: usize = 4096;
+
+/// Opens both services and starts the other end.
+pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    setup.address = format!("polywire-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let ends = open(&setup, "there", "back")?;
+    bus::connect(setup, ends, subject, place)
+}
+
+/// Opens them for all subscribers.
+pub fn receive(setup: &Setup) -> Result<Receivers, String> {
+    waiting::receive(setup, |setup| open(setup, "back", "there"))
+}
+
+fn told(error: impl std::fmt::Debug) -> String {
+    format!("{error:?}")
+}
+
+struct Ways {
+    publisher: Publisher<ipc::Service, [u8], ()>,
+    subscriber: Subscriber<ipc::Service, [u8], ()>,
+    _node: Node<ipc::Service>,
+}
+
+fn open(setup: &Setup, out: &str, into: &str) -> Result<Ways, String> {
+    // Interrupts are the program's own.
+    let node = NodeBuilder::new().signal_handling_mode(SignalHandlingMode::Disabled).create::<ipc::Service>();
+    let node = node.map_err(told)?;
+    let service = |way: &str| {
+        let name = format!("{}/{way}", setup.address);
+        let builder = node.service_builder(&name.as_str().try_into().map_err(told)?).publish_subscribe::<[u8]>();
+        let builder = builder.enable_safe_overflow(false).subscriber_max_buffer_size(WAITING);
+        let ends = setup.subscribers + 1;
+        builder.max_publishers(ends).max_subscribers(ends).max_nodes(ends).open_or_create().map_err(told)
+    };
+    let (out, into) = (service(out)?, service(into)?);
+    let publisher = out.publisher_builder().initial_max_slice_len(FIRST);
+    let publisher = publisher.allocation_strategy(AllocationStrategy::PowerOfTwo);
+    let publisher =
+        publisher.backpressure_strategy(BackpressureStrategy::RetryUntilDelivered).create().map_err(told)?;
+    let subscriber = into.subscriber_builder().create().map_err(told)?;
+    Ok(Ways { publisher, subscriber, _node: node })
+}
+
+impl Ends for Ways {
+    fn send(&mut self, frame: &[u8]) -> Result<(), String> {
+        let sample = self.publisher.loan_slice_uninit(frame.len()).map_err(told)?;
+        sample.write_from_slice(frame).send().map(drop).map_err(told)
+    }
+
+    fn receive(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> Result<bool, String> {
+        let (mut looks, mut until) = (0, None);
+        loop {
+            if let Some(sample) = self.subscriber.receive().map_err(told)? {
+                take(sample.payload());
+                return Ok(true);
+            }
+            looks += 1;
+            if looks < PATIENT_LOOKS {
+                hint::spin_loop();
+                continue;
+            }
+            thread::yield_now();
+            if Instant::now() > *until.get_or_insert_with(|| Instant::now() + patience) {
+                return Ok(false);
+            }
+        }
+    }
+}
