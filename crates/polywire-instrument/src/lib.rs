@@ -47,6 +47,7 @@ mod stages;
 pub mod statistics;
 mod subject;
 pub mod table;
+mod templates;
 pub mod values;
 
 pub use host::Host;

@@ -1,6 +1,6 @@
 //! Stages of a message timed apart, in CPU time of this thread.
 
-use std::{collections::BTreeMap, hint::black_box, path::Path, time::Duration};
+use std::{collections::BTreeMap, hint::black_box, time::Duration};
 
 use polywire::Record;
 use polywire_core::netsim::Model;
@@ -8,9 +8,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     Case, Error, Scenario,
-    coding::Coding,
+    coding::{Coding, Wire},
     emulated::{self, Costs},
     subject::Subject,
+    templates,
     values::{ValueModel, content_bytes},
 };
 
@@ -54,7 +55,9 @@ impl Stages {
             "none" => None,
             text => Some(text.parse::<Model>().map_err(|error| Error::Scenario(error.to_string()))?),
         };
-        let coding = Coding::new(&case.codec, &case.compressor, &subject.shape, &subject.reader, &scenario.folder)?;
+        let templates = templates::of(scenario, case, &subject)?;
+        let wire = Wire::of(scenario, case, templates.as_deref());
+        let coding = Coding::new(&wire, &subject.shape, &subject.reader)?;
         let records = records(scenario, case, &subject, &coding)?;
         let schema = subject.shape.schema();
         let content = records.iter().map(|record| content_bytes(record.view(), schema, schema.root())).sum::<usize>();
@@ -276,8 +279,8 @@ fn records(scenario: &Scenario, case: &Case, subject: &Subject, coding: &Coding)
     let effort = &scenario.effort;
     let made = |count: usize| {
         let model = ValueModel::parse(&case.values)?;
-        let lengths = &scenario.types[case.type_index].lengths;
-        model.records(&subject.shape, count, scenario.seed, lengths, Path::new(&scenario.folder))
+        let spec = &scenario.types[case.type_index];
+        model.records(&subject.shape, count, scenario.seed, spec, &scenario.folder)
     };
     let mut first = Vec::new();
     coding.encode(&mut coding.writing(), &made(1)?[0], &mut first)?;

@@ -33,6 +33,35 @@ fn stages_have_the_figures_that_are_known() {
     assert!(table.contains("left out: nonsense") && table.contains("#1"), "{table}");
 }
 
+/// The thesis's probe, whose strings never change.
+const PROBE: &str = "[[type]]\ncodecs_test = [10, 30]\ntexts = { 'string_value_*' = 'Hello_World!' }\n";
+
+const GIVEN: &str = "fast:template=../../workloads/codecs_test.fast.xml@chained";
+
+#[test]
+fn templates_are_given_or_learned() {
+    let codecs =
+        format!("codec = ['{GIVEN}', 'fast:template=learned@chained', 'fast@chained', 'fast:template=none.xml']\n");
+    let results = measured(&format!("name = 'x'\n{QUICK}{PROBE}[axes]\n{codecs}"));
+    let bytes = |codec: &str, fields: usize| {
+        results.figure("bytes", |case| case.codec == codec && case.fields == fields).expect("it can be measured")
+    };
+    for fields in [10, 30] {
+        let (given, learned, derived) =
+            (bytes(GIVEN, fields), bytes("fast:template=learned@chained", fields), bytes("fast@chained", fields));
+        assert!(given < derived && learned < derived, "{fields} fields: {given} {learned} {derived}");
+    }
+    let missing = results.find(|case| case.codec.contains("none.xml")).expect("a case");
+    assert!(missing.problem.as_deref().is_some_and(|problem| problem.contains("none.xml")), "{missing:?}");
+    // The other end of a socket has them, too.
+    let live = measured(&format!(
+        "name = 'x'\nmode = 'closed'\n{QUICK}{PROBE}[axes]\nengine = ['raw-tcp', 'tcp']\ncodec = ['{GIVEN}']\n"
+    ));
+    for result in &live.cases {
+        assert_eq!(result.problem.is_none(), result.case.engine == "raw-tcp", "{}: {:?}", result.case, result.problem);
+    }
+}
+
 #[test]
 fn a_lossy_network_loses_what_it_should_and_deltas_survive_by_their_anchors() {
     let results = measured(&format!(

@@ -9,7 +9,13 @@ use std::{
 };
 
 use super::subject_of;
-use crate::{Case, Error, Scenario, coding::Coding, scenario::Mode, stages::Turn};
+use crate::{
+    Case, Error, Scenario,
+    coding::{Coding, Wire},
+    scenario::Mode,
+    stages::Turn,
+    templates,
+};
 
 /// What the bench makes of it.
 pub const SETTINGS: &str = "Cyclone DDS by its own program `ddsperf`, which is installed apart, a process for each end: reliable, UDP over loopback alone, ping and pong in listeners, samples of floods kept all; its \
@@ -63,7 +69,9 @@ impl Ddsperf {
             return Err(wrong("topics and buffers are of Polywire's own engines"));
         }
         let (subject, records) = subject_of(scenario, case)?;
-        let mut coding = Coding::new(&case.codec, &case.compressor, &subject.shape, &subject.reader, &scenario.folder)?;
+        let templates = templates::of(scenario, case, &subject)?;
+        let wire = Wire::of(scenario, case, templates.as_deref());
+        let mut coding = Coding::new(&wire, &subject.shape, &subject.reader)?;
         let (mut writing, mut message, mut packed) = (coding.writing(), Vec::new(), Vec::new());
         for record in &records {
             message.clear();

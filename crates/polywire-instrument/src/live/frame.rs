@@ -15,7 +15,7 @@ use super::{
     peer::{Arrivals, Ended, Receivers, Traffic, note, shapes},
 };
 use crate::{
-    coding::{Coding, Reading, Writing},
+    coding::{Coding, Reading, Wire, Writing},
     subject::Subject,
 };
 
@@ -112,7 +112,9 @@ impl Receiver {
 
 fn coding(setup: &Setup, writer: &Arc<Shape>, reader: &Arc<Shape>) -> Result<Coding, String> {
     let folder = env::current_dir().unwrap_or_default();
-    Coding::new(&setup.codec, &setup.compressor, writer, reader, &folder).map_err(|error| error.to_string())
+    let Setup { codec, compressor, templates, .. } = setup;
+    let wire = Wire { codec, compressor, templates: templates.as_deref(), folder: &folder };
+    Coding::new(&wire, writer, reader).map_err(|error| error.to_string())
 }
 
 struct Writer {
@@ -193,7 +195,7 @@ mod tests {
         let scenario = Scenario::from_toml(&text).expect("valid");
         let case = &scenario.cases().expect("one")[0];
         let subject = Subject::of(&scenario, case).expect("a type");
-        let setup = Setup::of(&scenario, case, &subject);
+        let setup = Setup::of(&scenario, case, &subject).expect("a setup");
         let values = ValueModel::parse("walking").expect("a model");
         let records = values.records(&subject.shape, 20, 1, &Default::default(), &scenario.folder).expect("values");
         let (receivers, told) = Receiver::all(&Setup { echo: true, ..setup.clone() }).expect("receivers");

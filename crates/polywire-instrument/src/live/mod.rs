@@ -34,6 +34,7 @@ use crate::{
     scenario::{Mode, Place},
     stages::Turn,
     subject::Subject,
+    templates,
     values::ValueModel,
 };
 
@@ -68,6 +69,8 @@ trait Carrier {
 struct Setup {
     engine: String,
     codec: String,
+    /// In XML, where the codec is given some.
+    templates: Option<String>,
     compressor: String,
     /// Schemas of both versions, as bytes.
     writer: Vec<u8>,
@@ -83,10 +86,11 @@ struct Setup {
 
 impl Setup {
     /// Where the sender listens is not known yet.
-    fn of(scenario: &Scenario, case: &Case, subject: &Subject) -> Setup {
-        Setup {
+    fn of(scenario: &Scenario, case: &Case, subject: &Subject) -> Result<Setup, Error> {
+        Ok(Setup {
             engine: case.engine.clone(),
             codec: case.codec.clone(),
+            templates: templates::of(scenario, case, subject)?,
             compressor: case.compressor.clone(),
             writer: subject.shape.schema().to_bytes(),
             reader: subject.reader.schema().to_bytes(),
@@ -95,7 +99,7 @@ impl Setup {
             topics: case.topics,
             buffers: case.buffers.clone(),
             echo: matches!(scenario.mode, Mode::Closed | Mode::Loaded),
-        }
+        })
     }
 }
 
@@ -116,7 +120,7 @@ impl Live {
     pub fn new(scenario: &Scenario, case: &Case) -> Result<Live, Error> {
         let (subject, records) = subject_of(scenario, case)?;
         let wrong = |problem: String| Error::Engine { engine: case.engine.clone(), problem };
-        let setup = Setup::of(scenario, case, &subject);
+        let setup = Setup::of(scenario, case, &subject)?;
         let place = if case.engine == "inproc" { Place::Thread } else { scenario.effort.peer };
         let (carrier, peer) = engines::connect(setup, &subject, place).map_err(wrong)?;
         let mut live = Live {
@@ -324,7 +328,7 @@ fn subject_of(scenario: &Scenario, case: &Case) -> Result<(Subject, Vec<Record>)
     let spec = &scenario.types[case.type_index];
     let count = scenario.effort.messages.min(256);
     let model = ValueModel::parse(&case.values)?;
-    let records = model.records(&subject.shape, count, scenario.seed, &spec.lengths, &scenario.folder)?;
+    let records = model.records(&subject.shape, count, scenario.seed, spec, &scenario.folder)?;
     Ok((subject, records))
 }
 

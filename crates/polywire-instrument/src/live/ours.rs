@@ -31,6 +31,9 @@ const BACK: &str = "back";
 
 /// Listens here, starts the other end and waits for it.
 pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
+    if setup.templates.is_some() {
+        return Err("templates that are given are measured with the mode `stages` and the raw sockets".into());
+    }
     if setup.codec.contains('@') {
         return Err("streams of messages that refer to others are measured with the raw sockets".into());
     }
