@@ -30,6 +30,8 @@ const LULLS: u32 = 4;
 const PUMP_BYTES: usize = 256 << 10;
 /// How long the flusher stays near after a burst.
 const AFTER_BURST: Duration = Duration::from_millis(2);
+/// A port that has more links than this gathers for longer.
+const CROWD: u32 = 4;
 /// Pause between two events about the same slow peer.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
 
@@ -44,6 +46,15 @@ pub(super) struct Outbox {
     room: Condvar,
 }
 
+/// What a port knows of a publication that one of its links does not.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Round {
+    /// How long the publisher was away since the port's last publication.
+    pub(super) pause: Option<Duration>,
+    /// Links that it goes to.
+    pub(super) links: u32,
+}
+
 struct State {
     encoder: StreamEncoder,
     lanes: BTreeMap<ChannelId, Lane>,
@@ -54,6 +65,8 @@ struct State {
     held_bytes: usize,
     scratch: Vec<u8>,
     pace: Pace,
+    /// Links of the port, as of the last publication.
+    links: u32,
     /// The socket takes no more for now; the flusher waits until it does.
     full: bool,
     /// The peer was waited for in vain.
@@ -168,6 +181,7 @@ impl Outbox {
             held_bytes: 0,
             scratch: Vec::new(),
             pace: Pace::new(),
+            links: 1,
             full: false,
             stalled: false,
             written: 0,
@@ -220,13 +234,13 @@ impl Outbox {
         Some(channel)
     }
 
-    /// Sends a message of the port's channel `envelope.channel`. `pause` is how long the publisher was away since the port's last one, where the port knows.
+    /// Sends a message of the port's channel `envelope.channel`.
     #[inline]
     pub(super) fn send(
         &self,
         envelope: &Envelope<'_>,
         payload: &mut Payload<'_>,
-        pause: Option<Duration>,
+        round: Round,
     ) -> Result<(Outcome, Option<Notice>), FrameError> {
         let size = payload.bytes().len();
         let mut state = self.lock();
@@ -247,10 +261,11 @@ impl Outbox {
             notice = state.notice(envelope.channel);
         }
         state.tally.sent += 1;
+        state.links = round.links;
         if state.must_hold(envelope.channel) {
             state.hold(envelope, payload.bytes());
         } else {
-            self.dispatch(&mut state, envelope, payload, pause)?;
+            self.dispatch(&mut state, envelope, payload, round.pause)?;
         }
         Ok((Outcome::Sent, notice))
     }
@@ -305,10 +320,11 @@ impl Outbox {
             self.pump(&mut state, PUMP_BYTES);
         } else if !state.queue.is_empty() {
             let age = state.pace.since.elapsed();
-            if !state.pace.gathering || age >= self.options.gather {
+            let gather = self.gather(&state);
+            if !state.pace.gathering || age >= gather {
                 self.pump(&mut state, PUMP_BYTES);
             } else {
-                return wait_timeout(&self.work, state, self.options.gather - age);
+                return wait_timeout(&self.work, state, gather - age);
             }
         } else if state.pace.gathering {
             let before = state.pace.last_publish;
@@ -323,6 +339,12 @@ impl Outbox {
             return self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state
+    }
+
+    /// How long gathered messages wait for company. A round of writes to many links takes as long as it takes: were what they gather due before it is through, each message
+    /// would be a write of its own to each link again, and every flusher would wake between any two.
+    fn gather(&self, state: &State) -> Duration {
+        self.options.gather.saturating_mul((state.links / CROWD).max(1))
     }
 
     /// Messages dropped at the end of what is queued would go untold until the next one.
@@ -411,7 +433,7 @@ impl Outbox {
             return Ok(());
         }
         let ripe =
-            at_once || state.queue.len() >= self.options.write_bytes || now - state.pace.since >= self.options.gather;
+            at_once || state.queue.len() >= self.options.write_bytes || now - state.pace.since >= self.gather(state);
         if ripe {
             self.pump(state, PUMP_BYTES);
             state.pace.since = now;
