@@ -64,6 +64,12 @@ fn the_same_seed_gives_the_same_bytes_and_a_comparison_finds_what_changed() {
     let shown = folder.run(&["bench", "compare", "a.json", "worse.json"]).with(1).out;
     assert!(shown.starts_with("worse  bytes") && shown.contains("2.00x"), "{shown}");
     folder.run(&["bench", "compare", "a.json", "a.json"]).with(0);
+    let mut failed: serde_json::Value = serde_json::from_str(&folder.read("a.json")).expect("JSON");
+    failed["cases"][1]["problem"] = "no such host".into();
+    folder.write("failed.json", &failed.to_string());
+    let shown = folder.run(&["bench", "compare", "a.json", "failed.json"]).with(1).out;
+    assert!(shown.contains("failed: ") && shown.contains("no such host"), "{shown}");
+    folder.run(&["bench", "compare", "failed.json", "a.json"]).with(0);
 }
 
 #[test]

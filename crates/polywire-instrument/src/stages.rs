@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, hint::black_box, time::Duration};
 
 use polywire::Record;
-use polywire_core::netsim::Model;
+use polywire_core::netsim::{Fragments, Model};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
@@ -167,6 +167,11 @@ impl Stages {
         let slowest = (costs.send as f64).max(costs.receive as f64).max(line).max(1.0);
         figures.insert("bottleneck_hz", 1e9 / slowest);
         let Some(model) = &self.model else { return Ok(Vec::new()) };
+        if let Some(Fragments::Split(size)) = model.fragments {
+            let packets: usize =
+                self.messages.iter().map(|message| message.packed.len().max(1).div_ceil(size.get())).sum();
+            figures.insert("packets", packets as f64 / self.messages.len() as f64);
+        }
         let payloads: Vec<&[u8]> = self.messages.iter().map(|message| &message.packed[..]).collect();
         let plan = emulated::Plan {
             model,

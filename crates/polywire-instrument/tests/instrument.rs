@@ -63,6 +63,36 @@ fn templates_are_given_or_learned() {
 }
 
 #[test]
+fn recorded_values_come_in_their_order_and_again() {
+    let folder = std::env::temp_dir().join(format!("polywire-instrument-replay-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let line = |text: &str| format!("{{\"text\": \"{text}\"}}\n");
+    std::fs::write(folder.join("day.jsonl"), [line("a"), "\n".into(), line("bcd"), line("efghi")].concat())
+        .expect("written");
+    std::fs::write(folder.join("bad.jsonl"), line("a") + "{").expect("written");
+    let text = "name = 'x'\neffort = { repeats = 6, messages = 4, turn_ms = 0.01 }\n[[type]]\ntext = 'struct Line { string text; };'\n[axes]\nvalues = ['replay:day.jsonl', 'replay:bad.jsonl', 'replay:none.jsonl']\n";
+    let mut scenario = Scenario::from_toml(text).expect("valid");
+    scenario.folder.clone_from(&folder);
+    let results = run(&scenario, &mut |_| ()).expect("measured");
+    std::fs::remove_dir_all(&folder).expect("removed");
+    // One, three, five and again one character.
+    assert_eq!(results.cases[0].metrics["content_bytes"].value, 2.5, "{:?}", results.cases[0].problem);
+    for (case, word) in [(1, "bad.jsonl:2"), (2, "none.jsonl")] {
+        assert!(results.cases[case].problem.as_deref().is_some_and(|problem| problem.contains(word)), "{results:?}");
+    }
+}
+
+#[test]
+fn packets_are_those_that_a_message_is_cut_into() {
+    let results = measured(&format!(
+        "name = 'x'\n{QUICK}[[type]]\nname = 'Blob'\ntext = 'struct Blob {{ octet bytes[3001]; }};'\n[axes]\nnetwork = ['none', 'mtu=1500', 'mtu=3001', 'delay=1ms']\n"
+    ));
+    let packets = |network: &str| results.figure("packets", |case| case.network == network);
+    assert_eq!((packets("mtu=1500"), packets("mtu=3001")), (Some(3.0), Some(1.0)));
+    assert_eq!((packets("none"), packets("delay=1ms")), (None, None));
+}
+
+#[test]
 fn a_lossy_network_loses_what_it_should_and_deltas_survive_by_their_anchors() {
     let results = measured(&format!(
         "name = 'x'\n{QUICK}{TYPE}[axes]\ncodec = ['cdr', 'fast@chained', 'fast@anchored']\nnetwork = ['none', 'loss=20%,delay=5ms']\nsubscribers = [1, 2]\n"

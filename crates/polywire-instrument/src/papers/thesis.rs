@@ -71,6 +71,7 @@ pub fn page(page: &mut Page, results: &[Results]) {
         case.values == "walking" && PLOTTED.contains(&&*case.codec)
     });
     growth(page, results);
+    throughput(page, results);
     extrapolation(page, results);
     differences(page, results);
 }
@@ -125,6 +126,37 @@ fn growth(page: &mut Page, results: &Results) {
     };
     let head = ["codec", "packaging, thesis", "walking", "random", "un-packaging, thesis", "walking", "random"];
     page.table(&texts(head), &GREW.iter().map(row).collect::<Vec<_>>());
+}
+
+/// What the thesis says of throughput and latency: how much of a hundred the one falls and the other grows.
+const THROUGHPUT: [(&str, &str, f64, f64); 4] = [
+    ("cdr", "CDR", 96.16, 2510.73),
+    ("bson", "BSON", 97.23, 3522.69),
+    (GIVEN, "FAST, the thesis's operators", 84.41, 541.3),
+    (LEARNED, "FAST, learned operators", 84.41, 541.3),
+];
+
+/// The other percentages of the abstract.
+fn throughput(page: &mut Page, results: &Results) {
+    page.say("How much the throughput of 500 fields is below that of 10, and how much longer a message of 500 takes: the thesis measures the first and has the second as its inverse.");
+    let part = |values: &str, codec: &str, metric: &str| {
+        let (few, many) = (value(results, values, codec, 10, metric), value(results, values, codec, 500, metric));
+        few.zip(many).map(|(few, many)| (many / few - 1.0) * 100.0)
+    };
+    let text = |percent: Option<f64>| percent.map_or("-".into(), |percent| format!("{percent:+.1} %"));
+    let row = |(codec, name, falls, grows): &(&str, &str, f64, f64)| {
+        vec![
+            (*name).to_owned(),
+            format!("-{falls} %"),
+            text(part("walking", codec, "bottleneck_hz")),
+            text(part("random", codec, "bottleneck_hz")),
+            format!("+{grows} %"),
+            text(part("walking", codec, "latency_p50_ns")),
+            text(part("random", codec, "latency_p50_ns")),
+        ]
+    };
+    let head = ["codec", "throughput, thesis", "walking", "random", "latency, thesis", "walking", "random"];
+    page.table(&texts(head), &THROUGHPUT.iter().map(row).collect::<Vec<_>>());
 }
 
 /// Whether FAST is cheaper than CDR for large messages, which the thesis extrapolates.
