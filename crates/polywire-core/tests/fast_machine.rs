@@ -1,11 +1,11 @@
-//! Long runs of fields, in streams: machine code, which does eight fields at a time, and the interpreter write the same bytes, read the
-//! same values and refuse the same messages for the same reason.
+//! Streams: machine code, which does eight fields at a time, or all of them without a context once each has a previous value, and the interpreter write the
+//! same bytes, read the same values and refuse the same messages for the same reason.
 
 mod common;
 
 use std::collections::BTreeMap;
 
-use common::{backends, mutated, random_limits, seeds, struct_of};
+use common::{backends, mutated, random_limits, seeds};
 use polywire_core::{
     codec::{
         DynDecoder, DynEncoder, Options,
@@ -14,9 +14,9 @@ use polywire_core::{
             template::{Field, FieldType, Initial, OperatorKind, TemplateSet},
         },
     },
-    layout::{Record, Shape},
+    layout::{Record, Shape, ValueRef},
     program::{State, io::CodecError},
-    schema::{Member, Schema, Type, arbitrary::Random},
+    schema::{Def, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
 };
 
 const KINDS: &[Type] = &[
@@ -32,11 +32,57 @@ const KINDS: &[Type] = &[
     Type::Float32,
     Type::Float64,
     Type::String { bound: 0 },
+    Type::String { bound: 12 },
 ];
 
+fn members(random: &mut Random, count: usize) -> Vec<Member> {
+    (0..count).map(|i| Member::new(format!("m{i}"), random.choose(KINDS).clone())).collect()
+}
+
+/// A structure of plain members, and in every other one a sequence of such.
 fn schema(random: &mut Random) -> Schema {
+    let mut types = SchemaBuilder::new();
     let count = 4 + random.below(40);
-    struct_of((0..count).map(|i| Member::new(format!("m{i}"), random.choose(KINDS).clone())).collect())
+    let mut own = members(random, count);
+    if random.one_in(2) {
+        let count = 1 + random.below(12);
+        let entry = types.add(Def::structure("Entry", members(random, count)));
+        let bound = if random.one_in(2) { 3 } else { 0 };
+        let place = random.below(own.len());
+        own.insert(place, Member::new("entries", Type::Sequence { element: Type::Def(entry).into(), bound }));
+    }
+    let root = types.add(Def::structure("Root", own));
+    types.finish(Type::Def(root)).unwrap()
+}
+
+/// Paths and types of what a record has, of each entry too.
+fn leaves(schema: &Schema, record: &Record) -> Vec<(String, Type)> {
+    let Type::Def(root) = schema.resolve(schema.root()) else { unreachable!("the root is a structure") };
+    let mut leaves = Vec::new();
+    for member in schema.members(*root) {
+        match &member.ty {
+            Type::Sequence { element, .. } => {
+                let Type::Def(entry) = schema.resolve(element) else { unreachable!("elements are structures") };
+                let ValueRef::List(entries) = record.get(&member.name).unwrap() else {
+                    unreachable!("it is a sequence")
+                };
+                for i in 0..entries.len() {
+                    let inner = schema.members(*entry);
+                    leaves.extend(inner.iter().map(|m| (format!("{}[{i}].{}", member.name, m.name), m.ty.clone())));
+                }
+            }
+            ty => leaves.push((member.name.to_string(), ty.clone())),
+        }
+    }
+    leaves
+}
+
+/// The path of all elements of the one that a path leads into.
+fn unindexed(path: &str) -> String {
+    match (path.find('['), path.find(']')) {
+        (Some(start), Some(end)) => format!("{}{}", &path[..=start], &path[end..]),
+        _ => path.to_string(),
+    }
 }
 
 /// Gives fields any operator that suits them, and says which are constant.
@@ -89,7 +135,8 @@ fn templates(random: &mut Random, schema: &Schema) -> (TemplateSet, BTreeMap<Str
 /// Sets a member to its constant.
 fn settle(record: &mut Record, name: &str, ty: &Type, constant: &Initial) {
     match constant {
-        Initial::Bytes(text) => record.set(name, str::from_utf8(text).unwrap()).unwrap(),
+        // It may be longer than the member's bound: then nothing can be written.
+        Initial::Bytes(text) => drop(record.set(name, str::from_utf8(text).unwrap())),
         _ => set_integer(record, name, ty, 1),
     }
 }
@@ -125,8 +172,9 @@ fn change(random: &mut Random, record: &mut Record, name: &str, ty: &Type, last:
         Type::Float32 => record.set(name, (v as i16) as f32 / 4.0),
         Type::Float64 if odd => record.set(name, f64::from_bits(random.bits() & 0x7FEF_FFFF_FFFF_FFFF)),
         Type::Float64 => record.set(name, (v as i32) as f64 / 100.0),
-        Type::String { .. } => record
+        Type::String { bound: 0 } => record
             .set(name, *random.choose(&["a", "a", "a", "", "fourteen bytes", "fourteen bytez", "three", "\u{e9}"])),
+        Type::String { .. } => record.set(name, *random.choose(&["a", "a", "twelve bytes", "b", ""])),
         _ => return set_integer(record, name, ty, v),
     }
     .unwrap();
@@ -187,18 +235,24 @@ fn streams_are_the_same() {
         };
         let mut ends: Vec<Ends> = backends().into_iter().map(make).collect();
         let mut record = Record::new(&shape);
-        let members: Vec<(String, Type)> = match schema.resolve(schema.root()) {
-            Type::Def(id) => schema.members(*id).iter().map(|m| (m.name.to_string(), m.ty.clone())).collect(),
-            _ => unreachable!(),
-        };
-        let mut values = vec![1i64; members.len()];
+        let mut values = BTreeMap::new();
+        // One way or another: what is refused is for the function with a context, and so are some messages behind it.
+        let (is_hostile, changes) = (random.one_in(2), [1, 2, 8][random.below(3)]);
         for step in 0..40 {
-            for (i, (name, ty)) in members.iter().enumerate() {
-                match constants.get(name) {
-                    Some(constant) if !random.one_in(400) => settle(&mut record, name, ty, constant),
-                    _ if random.one_in(2) => change(&mut random, &mut record, name, ty, &mut values[i]),
+            if random.one_in(6) {
+                // There may be no entries.
+                let _ = record.resize("entries", random.below(5));
+            }
+            for (path, ty) in leaves(&schema, &record) {
+                let last = values.entry(path.clone()).or_insert(1);
+                match constants.get(&unindexed(&path)) {
+                    Some(constant) if !random.one_in(4000) => settle(&mut record, &path, &ty, constant),
+                    _ if random.one_in(changes) => change(&mut random, &mut record, &path, &ty, last),
                     _ => {}
                 }
+            }
+            if random.one_in(15) {
+                ends.iter_mut().flat_map(|end| [&mut end.writer, &mut end.reader]).for_each(State::reset);
             }
             let keep = !random.one_in(5);
             let written = ends.iter_mut().map(|end| end.write(&record, keep)).collect();
@@ -207,7 +261,7 @@ fn streams_are_the_same() {
                 errors += 1;
                 continue;
             };
-            for _ in 0..4 {
+            for _ in 0..if is_hostile { 4 } else { 0 } {
                 let bad = mutated(&mut random, &bytes);
                 let read: Vec<Read> = ends.iter_mut().map(|end| end.read(&bad, false)).collect();
                 refused += usize::from(all_the_same(read, || format!("{bad:x?}, {}", context())).is_err());

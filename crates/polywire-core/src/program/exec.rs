@@ -61,6 +61,10 @@ const PAUSE: u32 = 15;
 #[cfg(feature = "jit")]
 const MAX_AHEAD: usize = 1 << 11;
 
+/// The same for a message of a stream, which is mostly much shorter than it may be.
+#[cfg(feature = "jit")]
+const MAX_STREAM_AHEAD: usize = 1 << 14;
+
 /// A program ready to run. Cheap to clone; free of state, so that any number of threads may run it at once.
 ///
 /// ```
@@ -101,6 +105,11 @@ struct Inner {
     direct_encode: AtomicPtr<u8>,
     #[cfg(feature = "jit")]
     direct_decode: AtomicPtr<u8>,
+    /// The same for a program with a bank, of either direction, and what makes a state warm for it.
+    #[cfg(feature = "jit")]
+    stream: AtomicPtr<u8>,
+    #[cfg(feature = "jit")]
+    warmth: Option<Arc<super::state::warm::Warm>>,
     /// For such a program: bytes that a message has at least, or that there must be room for.
     #[cfg(feature = "jit")]
     direct_size: usize,
@@ -124,6 +133,10 @@ impl Executable {
             direct_encode: Default::default(),
             #[cfg(feature = "jit")]
             direct_decode: Default::default(),
+            #[cfg(feature = "jit")]
+            stream: Default::default(),
+            #[cfg(feature = "jit")]
+            warmth: super::jit::warm(&program).map(Arc::new),
             #[cfg(feature = "jit")]
             direct_size: super::jit::direct_size(&program).unwrap_or(0),
             #[cfg(feature = "jit")]
@@ -227,6 +240,26 @@ impl Executable {
         limits: &Limits,
     ) -> Result<(), CodecError> {
         self.admit(state, Direction::Encode);
+        #[cfg(feature = "jit")]
+        // SAFETY: as the caller promises.
+        if unsafe { self.encode_stream(state, keep, value, out, limits) } {
+            return Ok(());
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.encode_stream_long(state, keep, value, out, limits) }
+    }
+
+    /// # Safety
+    /// As [`Executable::encode_with`].
+    #[inline(never)]
+    unsafe fn encode_stream_long(
+        &self,
+        state: &mut State,
+        keep: bool,
+        value: *const u8,
+        out: &mut Vec<u8>,
+        limits: &Limits,
+    ) -> Result<(), CodecError> {
         state.begin();
         let mut output = Output::new(out, limits);
         output.state = Some(state);
@@ -237,9 +270,7 @@ impl Executable {
             state.roll_back();
             return Err(error);
         }
-        if !keep {
-            state.roll_back();
-        }
+        self.settle(state, keep);
         Ok(())
     }
 
@@ -299,6 +330,26 @@ impl Executable {
         limits: &Limits,
     ) -> Result<usize, CodecError> {
         self.admit(state, Direction::Decode);
+        #[cfg(feature = "jit")]
+        // SAFETY: as the caller promises.
+        if let Some(taken) = unsafe { self.decode_stream(state, keep, bytes, value, limits) } {
+            return Ok(taken);
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.decode_stream_long(state, keep, bytes, value, limits) }
+    }
+
+    /// # Safety
+    /// As [`Executable::decode_with`].
+    #[inline(never)]
+    unsafe fn decode_stream_long(
+        &self,
+        state: &mut State,
+        keep: bool,
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+    ) -> Result<usize, CodecError> {
         if state.is_broken() {
             let mut input = Input::new(bytes, limits);
             let _ = input.fail(FaultKind::BrokenChain, 0, 0);
@@ -310,9 +361,7 @@ impl Executable {
         // SAFETY: as the caller promises.
         match unsafe { self.decode_input(&mut input, value) } {
             Ok(len) => {
-                if !keep {
-                    state.roll_back();
-                }
+                self.settle(state, keep);
                 Ok(len)
             }
             Err(error) => {
@@ -555,6 +604,87 @@ impl Executable {
         Some(taken)
     }
 
+    /// The same as [`Executable::encode_direct`] for a message of a stream whose state is warm.
+    ///
+    /// # Safety
+    /// As [`Executable::encode`].
+    #[cfg(feature = "jit")]
+    #[inline]
+    unsafe fn encode_stream(
+        &self,
+        state: &mut State,
+        keep: bool,
+        value: *const u8,
+        out: &mut Vec<u8>,
+        limits: &Limits,
+    ) -> bool {
+        let (Some(entry), Some(warmth)) = (NonNull::new(self.0.stream.load(Ordering::Acquire)), &self.0.warmth) else {
+            return false;
+        };
+        let (start, size) = (out.len(), self.0.direct_size);
+        if size > limits.message_bytes || !state.begin_warm(warmth, limits) {
+            return false;
+        }
+        if out.capacity() - start < size && (size > MAX_STREAM_AHEAD || out.try_reserve(size).is_err()) {
+            return false;
+        }
+        let room = out.capacity() - start;
+        // SAFETY: as in `encode_direct`, and the state is warm.
+        unsafe {
+            let written = super::jit::encode_stream(entry, out.as_mut_ptr().add(start), room, value, state);
+            if written > room.min(limits.message_bytes) {
+                state.roll_back_values();
+                return self.pause();
+            }
+            out.set_len(start + written);
+        }
+        if !keep {
+            state.roll_back_values();
+        }
+        true
+    }
+
+    /// The same as [`Executable::decode_direct`] for a message of a stream whose state is warm.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    #[cfg(feature = "jit")]
+    #[inline]
+    unsafe fn decode_stream(
+        &self,
+        state: &mut State,
+        keep: bool,
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+    ) -> Option<usize> {
+        let entry = NonNull::new(self.0.stream.load(Ordering::Acquire))?;
+        let warmth = self.0.warmth.as_ref()?;
+        if bytes.len() > limits.message_bytes || state.is_broken() || !state.begin_warm(warmth, limits) {
+            return None;
+        }
+        // SAFETY: as in `decode_direct`, and the state is warm.
+        let taken = unsafe { super::jit::decode_stream(entry, bytes, value, state) };
+        if taken > bytes.len() {
+            state.roll_back_values();
+            self.pause();
+            return None;
+        }
+        if !keep {
+            state.roll_back_values();
+        }
+        Some(taken)
+    }
+
+    /// After a message of a stream that was done with a context.
+    fn settle(&self, state: &mut State, keep: bool) {
+        #[cfg(feature = "jit")]
+        self.count_down();
+        if !keep {
+            state.roll_back();
+        }
+    }
+
     /// Lets the direct way be for a while.
     #[cfg(feature = "jit")]
     #[cold]
@@ -597,6 +727,7 @@ impl Executable {
     #[cfg(feature = "jit")]
     fn direct(&self) -> &AtomicPtr<u8> {
         match self.0.program.direction {
+            _ if self.0.program.bank.is_some() => &self.0.stream,
             Direction::Encode => &self.0.direct_encode,
             Direction::Decode => &self.0.direct_decode,
         }

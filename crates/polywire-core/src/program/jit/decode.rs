@@ -17,7 +17,7 @@ use crate::{
     layout::{Kind, Scalar},
     program::{
         Block, Check, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect, Segment,
-        SequenceDialect, Source, TextForm, Wire, interp::HOST, kernel::RegionForm, state::run::Runs,
+        SequenceDialect, Source, State, TextForm, Wire, interp::HOST, kernel::RegionForm, state::run::Runs,
     },
 };
 
@@ -145,6 +145,7 @@ impl<'e> Emit<'e, '_> {
                 self.call_routine(op, *routine, frame, shims::too_deep_input as *const u8);
             }
             OpKind::TestField(field) => self.decode_test(op, field),
+            OpKind::Fail(_) if self.direct => self.give_up(),
             OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => {
                 self.decode_by_interpreter(op, frame)
             }
@@ -411,6 +412,7 @@ impl<'e> Emit<'e, '_> {
             }
             // What follows takes the place for a string of its own.
             _ if self.is_shared(place) => slow(self),
+            (TextForm::Field(field), _) if self.direct => self.get_text(place, field, bound, frame),
             (TextForm::Kernel(kernel), _) if bound == 0 => {
                 let string = match place {
                     Place::Sink => self.constant(0),
@@ -483,6 +485,11 @@ impl<'e> Emit<'e, '_> {
         self.accumulator = None;
         let data = self.code.declare_var(types::I64);
         let resize = |emit: &mut Self| {
+            if emit.direct {
+                let start = emit.resize(op, place, count, frame);
+                emit.code.def_var(data, start);
+                return;
+            }
             let (address, program) = (emit.address(op), emit.address(emit.program));
             let (at, word) = (emit.place_address(place, frame), emit.word());
             let arguments = [emit.context, program, address, at, count, word];
@@ -491,7 +498,7 @@ impl<'e> Emit<'e, '_> {
             emit.code.def_var(data, start);
         };
         match (self.sequence_node(place).and_then(|s| s.words), self.place(place, frame)) {
-            (Some(words), Some((base, offset, _))) if bound == 0 => {
+            (Some(words), Some((base, offset, _))) if bound == 0 || *overflow == Overflow::Refuse => {
                 // As many elements as last time: nothing to make room for. What is said of a count that cannot be is the same.
                 let len = self.load(types::I64, base, offset + words.len as i32);
                 let start = self.load(types::I64, base, offset + words.pointer as i32);
@@ -503,7 +510,11 @@ impl<'e> Emit<'e, '_> {
                 let after = self.code.ins().iadd(position, bytes);
                 let short = self.code.ins().icmp(IntCC::UnsignedGreaterThan, after, end);
                 let unfit = self.code.ins().bor(differs, many);
-                let unfit = self.code.ins().bor(unfit, short);
+                let mut unfit = self.code.ins().bor(unfit, short);
+                if bound > 0 {
+                    let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, count, i64::from(bound));
+                    unfit = self.code.ins().bor(unfit, long);
+                }
                 self.rarely(unfit, resize);
             }
             _ => resize(self),
@@ -520,9 +531,30 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
+    /// Without a context: gives a sequence so many elements, if it has the memory, and the first of them.
+    fn resize(&mut self, op: &'e Op, place: Place, count: Value, frame: Value) -> Value {
+        let (Some(sequence), unwind) = (self.sequence_node(place), self.unwind) else { return frame };
+        let (Some(words), Some((base, offset, _))) = (sequence.words, self.place(place, frame)) else { return frame };
+        let capacity = self.load(types::I64, base, offset + words.capacity as i32);
+        let grows = self.code.ins().icmp(IntCC::UnsignedGreaterThan, count, capacity);
+        self.or_else(grows, unwind);
+        let (state, program, address) = (self.state(), self.address(self.program), self.address(op));
+        let (end, position) = (self.code.use_var(self.end), self.position());
+        let (here, left) = (self.here(), self.code.ins().isub(end, position));
+        let at = self.place_address(place, frame);
+        let arguments = [state, program, address, at, count, here, left];
+        let first = self.call(shims::resize as *const u8, &arguments, Some(types::I64)).expect("it returns a word");
+        let none = self.code.ins().icmp_imm_s(IntCC::Equal, first, 0);
+        self.or_else(none, unwind);
+        first
+    }
+
     /// Compares a number of elements, or an index, with the limit.
     fn beyond_limit(&mut self, condition: IntCC, count: Value) -> Value {
-        let limits = self.load(types::I64, self.context, offset_of!(Input<'_>, limits) as i32);
+        let limits = match self.direct {
+            true => self.load(types::I64, self.state(), offset_of!(State, limits_at) as i32),
+            false => self.load(types::I64, self.context, offset_of!(Input<'_>, limits) as i32),
+        };
         let limit = self.code.ins().uload32(flags(), limits, offset_of!(crate::program::Limits, elements) as i32);
         self.code.ins().icmp(condition, count, limit)
     }
@@ -671,6 +703,9 @@ impl<'e> Emit<'e, '_> {
             let end = self.code.use_var(self.end);
             self.code.def_var(self.position, end);
             return;
+        }
+        if self.direct {
+            return self.get_segment(argument as u32, body, frame);
         }
         let slot = self.slot(3);
         if let Some(RegionForm::Length { tag }) = dialect.form {

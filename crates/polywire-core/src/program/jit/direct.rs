@@ -1,7 +1,7 @@
 //! Which programs have a twin without a context: where a message is but a few scalars and texts, most of what it costs is what is prepared for everything
 //! that might happen. The twin either does all of it or says no, and nothing is lost: then the other function does it, and says what is wrong.
 
-use super::{SLACK, members::LONGEST_LEAD};
+use super::{SLACK, members::LONGEST_LEAD, stream::Survey};
 use crate::{
     layout::Kind,
     program::{
@@ -21,7 +21,8 @@ const MAX_MEMBERS: usize = 32;
 pub(super) fn encode_room(program: &Program) -> Option<usize> {
     let most = match message_size(program) {
         Some(size) => size,
-        None if program.adapter.is_some() || program.bank.is_some() => return None,
+        None if program.bank.is_some() => Survey::of(program)?.room(),
+        None if program.adapter.is_some() => return None,
         None => block_room(program, &program.root).filter(|most| *most <= MAX_ROOM)?,
     };
     Some(most + SLACK)
@@ -76,7 +77,10 @@ pub(super) fn decode_size(program: &Program) -> Option<usize> {
     if let Some(size) = message_size(program) {
         return Some(size);
     }
-    if program.adapter.is_some() || program.bank.is_some() {
+    if program.bank.is_some() {
+        return Survey::of(program).map(|_| 0);
+    }
+    if program.adapter.is_some() {
         return None;
     }
     let is_region = |op: &&Op| matches!(op.kind, OpKind::Region { .. });

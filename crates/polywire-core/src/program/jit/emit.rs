@@ -13,6 +13,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use cranelift_jit::JITModule;
 use cranelift_module::{FuncId, Module};
 
+use super::stream::Segment;
 use crate::{
     layout::{EnumNode, Kind, Layout, NodeId, Scalar, SequenceNode},
     program::{Op, Order, Place, Program, interp::HOST, state::run::Runs},
@@ -61,6 +62,10 @@ pub(super) struct Emit<'e, 'f> {
     word: StackSlot,
     /// The state of the stream, in programs with a bank.
     pub stream: Option<Stream>,
+    /// What is being made is out of the way of what is usual.
+    pub rare: bool,
+    /// Without a context: the presence map that is read or written.
+    pub segment: Option<Segment>,
     /// Slots that nobody uses any more, with their words.
     free_slots: Vec<(u32, StackSlot)>,
     /// Runs of fields that the code refers to.
@@ -74,8 +79,8 @@ pub(super) struct Stream {
     /// First slot, and first tag.
     pub values: Value,
     pub tags: Value,
-    /// The presence map's word.
-    pub map: Variable,
+    /// The presence map's word; none without a context.
+    pub map: Option<Variable>,
 }
 
 /// Where the context keeps what machine code holds in registers.
@@ -94,7 +99,7 @@ pub(super) struct Fields {
 }
 
 /// Makes one function: `fill` emits the block's operations. Its arguments are the context and the frame, or, if it is `direct`, the first byte of
-/// the message, the frame, and how many bytes there are, or room for so many.
+/// the message, the frame, how many bytes there are, or room for so many; in a stream where they end, and the state.
 pub(super) fn function<'e>(
     module: &mut JITModule,
     program: &'e Program,
@@ -105,14 +110,14 @@ pub(super) fn function<'e>(
     fill: impl FnOnce(&mut Emit<'e, '_>, Value),
 ) -> Result<usize, String> {
     let mut context = Context::new();
-    context.func.signature = super::block_signature(module, direct);
+    context.func.signature = super::block_signature(module, direct, program.bank.is_some());
     let mut frontend = FunctionBuilderContext::new();
     let mut code = FunctionBuilder::new(&mut context.func, &mut frontend);
     let entry = code.create_block();
     code.append_block_params_for_function_params(entry);
     code.switch_to_block(entry);
     let (ctx, frame) = (code.block_params(entry)[0], code.block_params(entry)[1]);
-    let size = code.block_params(entry).get(2).copied();
+    let (size, state) = (code.block_params(entry).get(2).copied(), code.block_params(entry).get(3).copied());
     let word = code.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 16, 4));
     let [position, base, end] = [(); 3].map(|()| code.declare_var(types::I64));
     let unwind = code.create_block();
@@ -135,14 +140,16 @@ pub(super) fn function<'e>(
         room_wanted: super::direct_size(program).unwrap_or(0) as i64,
         word,
         stream: None,
+        rare: false,
+        segment: None,
         free_slots: Vec::new(),
         runs,
     };
-    emit.begin(size);
+    emit.begin(size, state);
     fill(&mut emit, frame);
     emit.spill();
     let (done, failed) = match direct {
-        true => (emit.position(), (types::I64, -1)),
+        true => (emit.taken(), (types::I64, -1)),
         false => (emit.code.ins().iconst(types::I32, 0), (types::I32, 1)),
     };
     emit.code.ins().return_(&[done]);
@@ -176,15 +183,21 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().store(flags(), value, base, offset);
     }
 
-    fn begin(&mut self, size: Option<Value>) {
+    fn begin(&mut self, size: Option<Value>, state: Option<Value>) {
         if let Some(size) = size {
             let (message, zero) = (self.context, self.constant(0));
-            self.code.def_var(self.base, message);
-            self.code.def_var(self.position, zero);
+            // A position in a stream's message is an address: nothing there is aligned, and that is a register less.
+            let (base, start) = if state.is_some() { (zero, message) } else { (message, zero) };
+            self.code.def_var(self.base, base);
+            self.code.def_var(self.position, start);
             self.code.def_var(self.end, size);
+            if let Some(state) = state {
+                self.load_stream(state);
+            }
         } else {
             if self.program.bank.is_some() {
-                self.load_stream();
+                let state = self.load(types::I64, self.context, self.fields.state);
+                self.load_stream(state);
             }
             self.load_base();
             self.reload();
@@ -205,9 +218,9 @@ impl<'e> Emit<'e, '_> {
         let end = self.load(types::I64, self.context, self.fields.end);
         self.code.def_var(self.position, position);
         self.code.def_var(self.end, end);
-        if let Some(stream) = self.stream {
-            let word = self.load(types::I64, stream.state, super::fields::MAP_WORD);
-            self.code.def_var(stream.map, word);
+        if let Some(Stream { state, map: Some(map), .. }) = self.stream {
+            let word = self.load(types::I64, state, super::fields::MAP_WORD);
+            self.code.def_var(map, word);
         }
     }
 
@@ -218,10 +231,16 @@ impl<'e> Emit<'e, '_> {
         }
         let position = self.position();
         self.store(position, self.context, self.fields.position);
-        if let Some(stream) = self.stream {
-            let word = self.code.use_var(stream.map);
-            self.store(word, stream.state, super::fields::MAP_WORD);
+        if let Some(Stream { state, map: Some(map), .. }) = self.stream {
+            let word = self.code.use_var(map);
+            self.store(word, state, super::fields::MAP_WORD);
         }
+    }
+
+    /// Without a context: bytes up to the position.
+    fn taken(&mut self) -> Value {
+        let (here, first) = (self.here(), self.context);
+        self.code.ins().isub(here, first)
     }
 
     pub fn position(&mut self) -> Value {
@@ -305,6 +324,14 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().jump(unwind, &[]);
     }
 
+    /// Without a context: leaves, whatever comes next.
+    pub fn give_up(&mut self) {
+        let unwind = self.unwind;
+        self.code.ins().jump(unwind, &[]);
+        let nowhere = self.cold();
+        self.code.switch_to_block(nowhere);
+    }
+
     pub fn cold(&mut self) -> CodeBlock {
         let block = self.code.create_block();
         self.code.set_cold_block(block);
@@ -333,7 +360,7 @@ impl<'e> Emit<'e, '_> {
 
     /// Goes on if `condition` is zero, else to `block`.
     pub fn or_else(&mut self, condition: Value, block: CodeBlock) {
-        let go_on = self.code.create_block();
+        let go_on = if self.rare { self.cold() } else { self.code.create_block() };
         self.code.ins().brif(condition, block, &[], go_on, &[]);
         self.code.switch_to_block(go_on);
     }
@@ -566,6 +593,9 @@ impl<'e> Emit<'e, '_> {
 
     /// Emits an element: what fails inside is given the index on its way out.
     pub fn element(&mut self, index: Value, body: impl FnOnce(&mut Self)) {
+        if self.direct {
+            return body(self);
+        }
         let unwind = self.cold();
         let outer = core::mem::replace(&mut self.unwind, unwind);
         let outer_index = self.index.replace(index);

@@ -32,7 +32,7 @@ const SHORT: i64 = 16;
 const LONG: i64 = 1 << 16;
 
 /// Bytes of a page, at least: a load that starts in one and ends in it cannot fault.
-const PAGE: i64 = 4096;
+pub(super) const PAGE: i64 = 4096;
 
 /// What stands in front of a text that is written here, and behind it.
 #[derive(Clone, Copy)]
@@ -89,7 +89,7 @@ pub(super) fn define<'e>(
 }
 
 impl<'e> Emit<'e, '_> {
-    fn encode_block(&mut self, block: &'e Block, frame: Value) {
+    pub(super) fn encode_block(&mut self, block: &'e Block, frame: Value) {
         let mut at = 0;
         while let Some(op) = block.0.get(at) {
             at += match self.encode_fields(&block.0[at..], frame) {
@@ -190,6 +190,7 @@ impl<'e> Emit<'e, '_> {
             OpKind::Octets { field: None, .. } | OpKind::TestField(_) => {
                 unreachable!("the verifier refuses decode operations here")
             }
+            OpKind::Fail(_) if self.direct => self.give_up(),
             OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => self.encode_by_interpreter(op, frame),
             OpKind::Store(_)
             | OpKind::Get(_)
@@ -224,6 +225,16 @@ impl<'e> Emit<'e, '_> {
             let n = emit.constant(n);
             emit.call_status(op, shims::grow as *const u8, &[emit.context, n]);
         });
+    }
+
+    /// Without a context: leaves unless there is still room for all that is of known size.
+    fn room_for_all(&mut self) {
+        if self.direct {
+            let (capacity, position, unwind) = (self.code.use_var(self.end), self.position(), self.unwind);
+            let wanted = self.code.ins().iadd_imm_s(position, self.room_wanted);
+            let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
+            self.or_else(full, unwind);
+        }
     }
 
     fn encode_run(&mut self, segments: &[Segment], size: u32, frame: Value) {
@@ -361,7 +372,7 @@ impl<'e> Emit<'e, '_> {
         &mut self,
         op: &'e Op,
         place: Place,
-        form: &TextForm,
+        form: &'e TextForm,
         (bound, utf16_bound, after): (u32, bool, i64),
         frame: Value,
     ) {
@@ -379,12 +390,20 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// A text by a function.
-    fn encode_any_text(&mut self, op: &'e Op, place: Place, form: &TextForm, (bound, after): (u32, i64), frame: Value) {
+    fn encode_any_text(
+        &mut self,
+        op: &'e Op,
+        place: Place,
+        form: &'e TextForm,
+        (bound, after): (u32, i64),
+        frame: Value,
+    ) {
         match form {
             TextForm::Kernel(kernel) if bound == 0 && !self.is_shared(place) => {
                 let (kernel, string) = (self.address(*kernel), self.place_address(place, frame));
                 self.call_status(op, shims::put_text as *const u8, &[self.context, kernel, string]);
             }
+            TextForm::Field(field) if self.direct => self.put_text(place, field, bound, frame),
             TextForm::Field(field) if bound == 0 && !self.is_shared(place) => {
                 self.encode_field_text(op, place, field, frame);
             }
@@ -401,7 +420,7 @@ impl<'e> Emit<'e, '_> {
         &mut self,
         op: &'e Op,
         place: Place,
-        (form, head): (&TextForm, TextHead),
+        (form, head): (&'e TextForm, TextHead),
         (bound, after): (u32, i64),
         frame: Value,
     ) {
@@ -516,7 +535,9 @@ impl<'e> Emit<'e, '_> {
             let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, count, i64::from(bound));
             // The interpreter says what is wrong.
             self.unless(long, |emit| {
-                emit.encode_by_interpreter(op, frame);
+                if !emit.direct {
+                    emit.encode_by_interpreter(op, frame);
+                }
                 let unwind = emit.unwind;
                 emit.code.ins().jump(unwind, &[]);
             });
@@ -524,6 +545,7 @@ impl<'e> Emit<'e, '_> {
         self.accumulator = None;
         let stride = i64::from(self.layout().node(inside).size);
         self.repeat(count, |emit, i| {
+            emit.room_for_all();
             let distance = emit.code.ins().imul_imm_s(i, stride);
             let at = emit.code.ins().iadd(data, distance);
             emit.encode_block(element, at);
@@ -589,6 +611,10 @@ impl<'e> Emit<'e, '_> {
         body: &'e Block,
         frame: Value,
     ) {
+        if self.direct {
+            // There is no other region in a program that can do without.
+            return self.put_segment(argument as u32, body, frame);
+        }
         if let Some(RegionForm::Length { .. }) = dialect.form {
             self.room(op, 1);
             let region = self.begin_out_region();

@@ -8,7 +8,7 @@ use super::emit::{Emit, Stream};
 use crate::{
     layout::Scalar,
     program::{
-        Field, Input, Op, Output, Place, State, Status,
+        Field, FieldKind, Input, Op, Output, Place, State, Status,
         interp::fields::{get_pending, put_field, set_pending},
         state,
     },
@@ -16,18 +16,31 @@ use crate::{
 
 impl Emit<'_, '_> {
     /// What all fields need of the state, once in a function.
-    pub(super) fn load_stream(&mut self) {
-        let state = self.load(types::I64, self.context, self.fields.state);
+    pub(super) fn load_stream(&mut self, state: Value) {
         let values = self.load(types::I64, state, offset_of!(State, values_at) as i32);
         let tags = self.load(types::I64, state, offset_of!(State, tags_at) as i32);
-        let map = self.code.declare_var(types::I64);
+        let map = (!self.direct).then(|| self.code.declare_var(types::I64));
         self.stream = Some(Stream { state, values, tags, map });
+    }
+
+    pub(super) fn stream(&self) -> Stream {
+        self.stream.expect("the verifier has seen a bank")
     }
 
     /// Accumulator from a mandatory field.
     pub(super) fn decode_field(&mut self, op: &Op, field: &Field) {
-        if !self.decode_int(op, field) {
-            self.decode_field_slowly(op, field);
+        match &field.kind {
+            FieldKind::Float { .. } if self.direct => self.decode_float(op, field),
+            FieldKind::Bits { bits, .. } if self.direct => {
+                self.decode_int(op, bits);
+                let bits = self.accumulator().value;
+                self.set(bits, field.scalar());
+            }
+            _ => {
+                if !self.decode_int(op, field) {
+                    self.decode_field_slowly(op, field);
+                }
+            }
         }
     }
 
@@ -72,8 +85,16 @@ impl Emit<'_, '_> {
 
     /// The accumulator as a field.
     pub(super) fn encode_field(&mut self, op: &Op, field: &Field, value: Value) {
-        if !self.encode_int(op, field, value) {
-            self.encode_field_slowly(op, field, value);
+        match &field.kind {
+            FieldKind::Float { .. } if self.direct => self.encode_float(op, field, value),
+            FieldKind::Bits { bits, .. } if self.direct => {
+                self.encode_int(op, bits, value);
+            }
+            _ => {
+                if !self.encode_int(op, field, value) {
+                    self.encode_field_slowly(op, field, value);
+                }
+            }
         }
     }
 
@@ -101,8 +122,8 @@ impl Emit<'_, '_> {
         self.call_status(op, put_text as *const u8, &[self.context, address, string]);
     }
 
-    fn state(&mut self) -> Value {
-        self.stream.expect("the verifier has seen a bank").state
+    pub(super) fn state(&self) -> Value {
+        self.stream().state
     }
 }
 

@@ -10,10 +10,7 @@ use crate::{
     layout::Scalar,
     program::{
         Field, FieldKind, Op,
-        state::{
-            Operator,
-            integer::{read_signed, read_unsigned, write_signed, write_unsigned},
-        },
+        state::{Operator, integer::Functions},
     },
 };
 
@@ -25,7 +22,7 @@ const MAP_BITS: i64 = 56;
 
 /// An integer's type and operator, as far as it can be inlined.
 #[derive(Clone, Copy)]
-struct Int {
+pub(super) struct Int {
     signed: bool,
     /// Range, if it is narrower than 64 bits.
     range: Option<(i64, i64)>,
@@ -36,9 +33,15 @@ struct Int {
 }
 
 impl Int {
-    fn of(field: &Field) -> Option<Int> {
+    /// A mandatory integer; none if it cannot be inlined.
+    pub(super) fn of(field: &Field) -> Option<Int> {
+        Int::of_any(field).filter(|_| !field.optional)
+    }
+
+    /// The same of one that may be absent.
+    pub(super) fn of_any(field: &Field) -> Option<Int> {
         let FieldKind::Int { signed, min, max } = field.kind else { return None };
-        if field.optional || field.operator == Operator::Tail || field.slot > 1 << 20 {
+        if field.operator == Operator::Tail || field.slot > 1 << 20 {
             return None;
         }
         let full = if signed { (i64::MIN.into(), i64::MAX.into()) } else { (0, i128::from(u64::MAX)) };
@@ -51,16 +54,44 @@ impl Int {
             Some(crate::program::state::Initial::Int(value)) => Some(value as i64),
             _ => None,
         };
+        // What fits a byte fits it.
+        let brief = if signed { (-64, 63) } else { (0, 127) };
+        if narrow.is_some_and(|(min, max)| min > brief.0 || max < brief.1) {
+            return None;
+        }
         let (slot, tag) = (field.slot as i32, i64::from(field.tag));
         Some(Int { signed, range: narrow, slot, tag, operator: field.operator, initial })
+    }
+
+    /// True if its range leaves words that are none of its numbers.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.range.is_some()
+    }
+
+    /// True for the number that no other is one less than, as words go.
+    pub(super) fn is_least(&self, word: u64) -> bool {
+        self.range.is_none() && word == if self.signed { i64::MIN as u64 } else { 0 }
+    }
+
+    /// The type of its range, if it is that of one that is narrower than 64 bits.
+    fn narrow(&self) -> Option<Scalar> {
+        let (min, max) = self.range?;
+        let types = [Scalar::U8, Scalar::I8, Scalar::U16, Scalar::I16, Scalar::U32, Scalar::I32];
+        types.into_iter().find(|scalar| scalar.range() == Some((min.into(), max.into())))
+    }
+
+    /// True if any number of a type is within its range.
+    fn holds(&self, from: Scalar) -> bool {
+        let (Some((low, high)), Some((min, max))) = (from.range(), self.range) else { return self.range.is_none() };
+        i128::from(min) <= low && high <= i128::from(max)
     }
 }
 
 /// A field being made: where it goes when it is done, and when it must be left to others.
 struct Parts {
     stream: Stream,
-    /// The presence map and the position when it began.
-    map: Value,
+    /// The presence map's word, where it is no constant part of the message, and the position when it began.
+    map: Option<Value>,
     position: Value,
     value: Variable,
     done: CodeBlock,
@@ -70,69 +101,73 @@ struct Parts {
 impl Emit<'_, '_> {
     fn parts(&mut self) -> Option<Parts> {
         let stream = self.stream?;
-        let (map, position) = (self.code.use_var(stream.map), self.position());
+        let (map, position) = (stream.map.map(|map| self.code.use_var(map)), self.position());
         let value = self.code.declare_var(types::I64);
-        let (done, slow) = (self.code.create_block(), self.cold());
-        Some(Parts { stream, map, position, value, done, slow })
+        let slow = if self.direct { self.unwind } else { self.cold() };
+        Some(Parts { stream, map, position, value, done: self.code.create_block(), slow })
     }
 
-    /// Goes on from the beginning, where others take over.
-    fn start_over(&mut self, parts: &Parts) {
-        self.code.switch_to_block(parts.slow);
-        self.code.def_var(parts.stream.map, parts.map);
-        self.code.def_var(self.position, parts.position);
-    }
-
-    fn finish(&mut self, parts: &Parts) {
+    /// Ends a field; if there is a context, `otherwise` does what was left to others, from the field's beginning.
+    fn finish(&mut self, parts: &Parts, otherwise: impl FnOnce(&mut Self)) {
         self.code.ins().jump(parts.done, &[]);
+        if !self.direct {
+            self.code.switch_to_block(parts.slow);
+            if let (Some(variable), Some(map)) = (parts.stream.map, parts.map) {
+                self.code.def_var(variable, map);
+            }
+            self.code.def_var(self.position, parts.position);
+            otherwise(self);
+            self.code.ins().jump(parts.done, &[]);
+        }
         self.code.switch_to_block(parts.done);
     }
 
-    /// Goes to `block` if `condition` is not zero.
-    fn leave_if(&mut self, condition: Value, block: CodeBlock) {
-        let go_on = self.code.create_block();
-        self.code.ins().brif(condition, block, &[], go_on, &[]);
-        self.code.switch_to_block(go_on);
+    pub(super) fn slot_value(&mut self, int: &Int) -> Value {
+        let values = self.stream().values;
+        self.load(types::I64, values, 8 * int.slot)
     }
 
-    fn slot_value(&mut self, parts: &Parts, int: &Int) -> Value {
-        self.load(types::I64, parts.stream.values, 8 * int.slot)
-    }
-
-    fn set_slot(&mut self, parts: &Parts, int: &Int, value: Value) {
-        self.store(value, parts.stream.values, 8 * int.slot);
+    pub(super) fn set_slot(&mut self, int: &Int, value: Value) {
+        let values = self.stream().values;
+        self.store(value, values, 8 * int.slot);
     }
 
     fn set_tag(&mut self, parts: &Parts, int: &Int) {
+        if self.direct {
+            return;
+        }
         let tag = self.constant(int.tag);
         self.store_scalar(Scalar::U8, tag, parts.stream.tags, int.slot);
     }
 
-    /// Leaves if the slot has no value of the type.
+    /// Leaves if the slot has no value of the type. Without a context all slots have, or nobody would be here.
     fn assigned(&mut self, parts: &Parts, int: &Int) {
+        if self.direct {
+            return;
+        }
         let tag = self.load_scalar(Scalar::U8, parts.stream.tags, int.slot);
         let other = self.code.ins().icmp_imm_s(IntCC::NotEqual, tag, int.tag);
-        self.leave_if(other, parts.slow);
+        self.or_else(other, parts.slow);
     }
 
     /// Leaves if a value is none of the type.
-    fn within(&mut self, parts: &Parts, int: &Int, value: Value) {
+    fn within(&mut self, slow: CodeBlock, int: &Int, value: Value) {
         if let Some((min, max)) = int.range {
             let outside = self.outside(value, min, max);
-            self.leave_if(outside, parts.slow);
+            self.or_else(outside, slow);
         }
     }
 
     /// One more than the previous value; leaves at the largest.
     fn incremented(&mut self, parts: &Parts, int: &Int) -> Value {
-        let previous = self.slot_value(parts, int);
+        let previous = self.slot_value(int);
         let largest = match int.range {
             Some((_, max)) => max,
             None if int.signed => i64::MAX,
             None => -1,
         };
         let last = self.code.ins().icmp_imm_s(IntCC::Equal, previous, largest);
-        self.leave_if(last, parts.slow);
+        self.or_else(last, parts.slow);
         self.code.ins().iadd_imm_s(previous, 1)
     }
 
@@ -150,7 +185,7 @@ impl Emit<'_, '_> {
             let negative = self.code.ins().icmp_imm_s(IntCC::SignedLessThan, delta, 0);
             self.code.ins().bxor(below, negative)
         };
-        self.leave_if(wrong, parts.slow);
+        self.or_else(wrong, parts.slow);
     }
 
     /// Accumulator from a mandatory integer; false if it is none that can be inlined.
@@ -162,47 +197,42 @@ impl Emit<'_, '_> {
                 self.code.def_var(parts.value, value);
             }
             (Operator::None, _) => {
-                let value = self.read_entity(&parts, int.signed);
-                self.within(&parts, &int, value);
+                let value = self.read_entity(parts.slow, int.signed, Some(&int));
                 self.code.def_var(parts.value, value);
             }
             (Operator::Delta, _) => {
                 self.assigned(&parts, &int);
-                let base = self.slot_value(&parts, &int);
-                let delta = self.read_entity(&parts, true);
+                let base = self.slot_value(&int);
+                let delta = self.read_entity(parts.slow, true, None);
                 let sum = self.code.ins().iadd(base, delta);
                 self.wrapped(&parts, &int, base, delta, sum);
-                self.within(&parts, &int, sum);
-                self.set_slot(&parts, &int, sum);
+                self.within(parts.slow, &int, sum);
+                self.set_slot(&int, sum);
                 self.code.def_var(parts.value, sum);
             }
             _ => self.decode_with_bit(&parts, &int),
         }
-        self.code.ins().jump(parts.done, &[]);
-        self.start_over(&parts);
-        self.decode_field_slowly(op, field);
-        let value = self.accumulator().value;
-        self.code.def_var(parts.value, value);
-        self.finish(&parts);
+        self.finish(&parts, |emit| {
+            emit.decode_field_slowly(op, field);
+            let value = emit.accumulator().value;
+            emit.code.def_var(parts.value, value);
+        });
         let value = self.code.use_var(parts.value);
         self.set(value, field.scalar());
+        if let (Some(accumulator), Some(narrow)) = (&mut self.accumulator, int.narrow()) {
+            accumulator.from = narrow;
+        }
         true
     }
 
     fn decode_with_bit(&mut self, parts: &Parts, int: &Int) {
-        let one = self.constant(1);
-        let rest = self.code.ins().ishl(parts.map, one);
-        let over = self.code.ins().icmp_imm_s(IntCC::Equal, rest, 0);
-        self.leave_if(over, parts.slow);
-        self.code.def_var(parts.stream.map, rest);
-        let bit = self.code.ins().icmp_imm_s(IntCC::SignedLessThan, parts.map, 0);
+        let bit = self.decode_bit(parts);
         let (there, left_out) = (self.code.create_block(), self.code.create_block());
         self.code.ins().brif(bit, there, &[], left_out, &[]);
         self.code.switch_to_block(there);
-        let value = self.read_entity(parts, int.signed);
-        self.within(parts, int, value);
+        let value = self.read_entity(parts.slow, int.signed, Some(int));
         if int.operator != Operator::Default {
-            self.set_slot(parts, int, value);
+            self.set_slot(int, value);
             self.set_tag(parts, int);
         }
         self.code.def_var(parts.value, value);
@@ -213,22 +243,36 @@ impl Emit<'_, '_> {
             Operator::Increment => {
                 self.assigned(parts, int);
                 let value = self.incremented(parts, int);
-                self.set_slot(parts, int, value);
+                self.set_slot(int, value);
                 value
             }
             _ => {
                 self.assigned(parts, int);
-                self.slot_value(parts, int)
+                self.slot_value(int)
             }
         };
+        // Without a context there may be no value, which is none of its numbers.
+        if self.direct && int.initial.is_none() && int.operator != Operator::Default {
+            self.within(parts.slow, int, value);
+        }
         self.code.def_var(parts.value, value);
     }
 
-    /// An entity of up to eight bytes, moving past it.
-    fn read_entity(&mut self, parts: &Parts, signed: bool) -> Value {
+    /// The next bit of the presence map; leaves if it is in the map's next word.
+    fn decode_bit(&mut self, parts: &Parts) -> Value {
+        let (Some(variable), Some(map)) = (parts.stream.map, parts.map) else { return self.take_bit() };
+        let rest = self.code.ins().ishl_imm_u(map, 1);
+        let over = self.code.ins().icmp_imm_s(IntCC::Equal, rest, 0);
+        self.or_else(over, parts.slow);
+        self.code.def_var(variable, rest);
+        self.code.ins().icmp_imm_s(IntCC::SignedLessThan, map, 0)
+    }
+
+    /// An entity of up to eight bytes, moving past it; leaves if it is none of a type.
+    pub(super) fn read_entity(&mut self, slow: CodeBlock, signed: bool, int: Option<&Int>) -> Value {
         let (end, position) = (self.code.use_var(self.end), self.position());
         let none = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, position, end);
-        self.leave_if(none, parts.slow);
+        self.or_else(none, slow);
         let here = self.here();
         let value = self.code.declare_var(types::I64);
         let byte = self.load_scalar(if signed { Scalar::I8 } else { Scalar::U8 }, here, 0);
@@ -244,21 +288,29 @@ impl Emit<'_, '_> {
         self.code.def_var(value, first);
         let next = self.code.ins().iadd_imm_s(position, 1);
         self.code.def_var(self.position, next);
-        let stop = self.code.ins().band_imm_s(byte, 0x80);
-        let long = self.code.ins().icmp_imm_s(IntCC::Equal, stop, 0);
-        let (longer, done) = (self.code.create_block(), self.code.create_block());
+        let long = match signed {
+            true => self.code.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, byte, 0),
+            false => self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, byte, 0x7F),
+        };
+        let (longer, done) = (self.cold(), self.code.create_block());
         self.code.ins().brif(long, longer, &[], done, &[]);
         self.code.switch_to_block(longer);
-        let left = self.code.ins().isub(end, position);
-        let word = self.word();
-        let function = if signed { read_signed as *const u8 } else { read_unsigned as *const u8 };
-        let count = self.call(function, &[here, left, word], Some(types::I64)).expect("it returns a word");
-        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, count, 0);
-        self.leave_if(odd, parts.slow);
+        let was_rare = core::mem::replace(&mut self.rare, true);
+        let base = self.code.use_var(self.base);
+        let (last, word) = (self.code.ins().iadd(base, end), self.word());
+        let functions = Functions::of_machine();
+        let function = if signed { functions.read_signed } else { functions.read_unsigned };
+        let behind = self.call(function, &[here, last, word], Some(types::I64)).expect("it returns an address");
+        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
+        self.or_else(odd, slow);
         let read = self.load_word(0);
         self.code.def_var(value, read);
-        let next = self.code.ins().iadd(position, count);
-        self.code.def_var(self.position, next);
+        self.move_to(behind);
+        // What fits a byte fits any integer.
+        if let Some(int) = int {
+            self.within(slow, int, read);
+        }
+        self.rare = was_rare;
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
         self.code.use_var(value)
@@ -269,33 +321,39 @@ impl Emit<'_, '_> {
         let Some((int, parts)) = Int::of(field).and_then(|int| Some((int, self.parts()?))) else { return false };
         if int.operator == Operator::Constant {
             let other = self.code.ins().icmp_imm_s(IntCC::NotEqual, value, int.initial.unwrap_or(0));
-            self.leave_if(other, parts.slow);
+            self.or_else(other, parts.slow);
         } else {
-            // Room for the entity is made sure of before anything changes.
-            let (capacity, position) = (self.code.use_var(self.end), self.position());
-            let wanted = self.code.ins().iadd_imm_s(position, LONGEST);
-            let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
-            self.leave_if(full, parts.slow);
-            self.within(&parts, &int, value);
+            self.entity_room(&parts);
+            if !int.holds(self.accumulator().from) {
+                self.within(parts.slow, &int, value);
+            }
         }
         match int.operator {
             Operator::Constant => {}
             Operator::None => self.write_entity(int.signed, value),
             Operator::Delta => {
                 self.assigned(&parts, &int);
-                let base = self.slot_value(&parts, &int);
+                let base = self.slot_value(&int);
                 let delta = self.code.ins().isub(value, base);
                 self.wrapped(&parts, &int, base, delta, value);
-                self.set_slot(&parts, &int, value);
+                self.set_slot(&int, value);
                 self.write_entity(true, delta);
             }
             _ => self.encode_with_bit(&parts, &int, value),
         }
-        self.code.ins().jump(parts.done, &[]);
-        self.start_over(&parts);
-        self.encode_field_slowly(op, field, value);
-        self.finish(&parts);
+        self.finish(&parts, |emit| emit.encode_field_slowly(op, field, value));
         true
+    }
+
+    /// Makes sure of room for an entity, before anything changes. Without a context there is room for the whole message.
+    fn entity_room(&mut self, parts: &Parts) {
+        if self.direct {
+            return;
+        }
+        let (capacity, position) = (self.code.use_var(self.end), self.position());
+        let wanted = self.code.ins().iadd_imm_s(position, LONGEST);
+        let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
+        self.or_else(full, parts.slow);
     }
 
     fn encode_with_bit(&mut self, parts: &Parts, int: &Int, value: Value) {
@@ -307,30 +365,40 @@ impl Emit<'_, '_> {
             }
             _ => {
                 self.assigned(parts, int);
-                self.slot_value(parts, int)
+                self.slot_value(int)
             }
         };
         let differs = self.code.ins().icmp(IntCC::NotEqual, value, expected);
-        let bit = self.code.ins().uextend(types::I64, differs);
-        let one = self.constant(1);
-        let up = self.code.ins().ishl(parts.map, one);
-        let map = self.code.ins().bor(up, bit);
-        // A full word has to be written, which is not done here.
-        let bits = self.constant(MAP_BITS);
-        let full = self.code.ins().ushr(map, bits);
-        self.leave_if(full, parts.slow);
-        self.code.def_var(parts.stream.map, map);
+        let bit = if self.direct { Some(self.next_bit()) } else { None };
+        if bit.is_none() {
+            self.encode_bit(parts, differs);
+        }
         if int.operator != Operator::Default {
-            self.set_slot(parts, int, value);
+            self.set_slot(int, value);
         }
         let there = self.code.create_block();
         self.code.ins().brif(differs, there, &[], parts.done, &[]);
         self.code.switch_to_block(there);
+        if let Some(bit) = bit {
+            self.set_bit(bit);
+        }
         self.write_entity(int.signed, value);
     }
 
+    /// Appends a bit to the presence map; leaves if the map's word is full then.
+    fn encode_bit(&mut self, parts: &Parts, bit: Value) {
+        let (Some(variable), Some(map)) = (parts.stream.map, parts.map) else { return };
+        let bit = self.code.ins().uextend(types::I64, bit);
+        let up = self.code.ins().ishl_imm_u(map, 1);
+        let map = self.code.ins().bor(up, bit);
+        // A full word has to be written, which is not done here.
+        let full = self.code.ins().ushr_imm_u(map, MAP_BITS);
+        self.or_else(full, parts.slow);
+        self.code.def_var(variable, map);
+    }
+
     /// An entity; there is room for it.
-    fn write_entity(&mut self, signed: bool, value: Value) {
+    pub(super) fn write_entity(&mut self, signed: bool, value: Value) {
         let (here, position) = (self.here(), self.position());
         let short = if signed {
             let biased = self.code.ins().iadd_imm_s(value, 64);
@@ -338,7 +406,7 @@ impl Emit<'_, '_> {
         } else {
             self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, value, 128)
         };
-        let (one, more, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
+        let (one, more, done) = (self.code.create_block(), self.cold(), self.code.create_block());
         self.code.ins().brif(short, one, &[], more, &[]);
         self.code.switch_to_block(one);
         let byte = self.code.ins().bor_imm_s(value, 0x80);
@@ -347,11 +415,18 @@ impl Emit<'_, '_> {
         self.code.def_var(self.position, next);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(more);
-        let function = if signed { write_signed as *const u8 } else { write_unsigned as *const u8 };
-        let count = self.call(function, &[here, value], Some(types::I64)).expect("it returns a word");
-        let next = self.code.ins().iadd(position, count);
-        self.code.def_var(self.position, next);
+        let functions = Functions::of_machine();
+        let function = if signed { functions.write_signed } else { functions.write_unsigned };
+        let behind = self.call(function, &[here, value], Some(types::I64)).expect("it returns an address");
+        self.move_to(behind);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
+    }
+
+    /// Moves the position to an address. What is called gives that rather than a distance, so that no position has to outlive the call.
+    pub(super) fn move_to(&mut self, address: Value) {
+        let base = self.code.use_var(self.base);
+        let position = self.code.ins().isub(address, base);
+        self.code.def_var(self.position, position);
     }
 }

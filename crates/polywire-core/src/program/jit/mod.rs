@@ -16,7 +16,11 @@ use cranelift_codegen::{
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
-use super::{Direction, Input, Output, Program, Status, passes::part_count, state::run::Runs};
+use super::{
+    Direction, Input, Output, Program, State, Status,
+    passes::part_count,
+    state::{run::Runs, warm::Warm},
+};
 
 mod decode;
 mod direct;
@@ -29,6 +33,7 @@ mod members;
 mod runs;
 mod scalars;
 mod shims;
+mod stream;
 
 pub use encode::SLACK;
 
@@ -64,6 +69,8 @@ type DecodeFn = unsafe extern "C" fn(*mut Input<'_>, *mut u8) -> u32;
 type EncodeFn = unsafe extern "C" fn(*mut Output<'_>, *const u8) -> u32;
 type DirectDecodeFn = unsafe extern "C" fn(*const u8, *mut u8, usize) -> usize;
 type DirectEncodeFn = unsafe extern "C" fn(*mut u8, *const u8, usize) -> usize;
+type StreamDecodeFn = unsafe extern "C" fn(*const u8, *mut u8, *const u8, *mut State) -> usize;
+type StreamEncodeFn = unsafe extern "C" fn(*mut u8, *const u8, *mut u8, *mut State) -> usize;
 
 impl Code {
     /// Its first instruction, for [`encode`] and [`decode`].
@@ -119,6 +126,33 @@ pub unsafe fn decode_direct(entry: NonNull<u8>, bytes: &[u8], value: *mut u8) ->
 pub unsafe fn encode_direct(entry: NonNull<u8>, bytes: *mut u8, room: usize, value: *const u8) -> usize {
     // SAFETY: the code was compiled with this signature, for a verified program.
     unsafe { core::mem::transmute::<NonNull<u8>, DirectEncodeFn>(entry)(bytes, value, room) }
+}
+
+/// As [`decode_direct`], of a program with a bank; what was done to the state is to be taken back if it gives [`usize::MAX`].
+///
+/// # Safety
+/// As there; the state is warm for the program.
+#[inline]
+pub unsafe fn decode_stream(entry: NonNull<u8>, bytes: &[u8], value: *mut u8, state: &mut State) -> usize {
+    let ends = bytes.as_ptr_range();
+    // SAFETY: the code was compiled with this signature, for a verified program.
+    unsafe { core::mem::transmute::<NonNull<u8>, StreamDecodeFn>(entry)(ends.start, value, ends.end, state) }
+}
+
+/// As [`encode_direct`], likewise.
+///
+/// # Safety
+/// As there; the state is warm for the program.
+#[inline]
+pub unsafe fn encode_stream(
+    entry: NonNull<u8>,
+    bytes: *mut u8,
+    room: usize,
+    value: *const u8,
+    state: &mut State,
+) -> usize {
+    // SAFETY: the code was compiled with this signature, for a verified program.
+    unsafe { core::mem::transmute::<NonNull<u8>, StreamEncodeFn>(entry)(bytes, value, bytes.add(room), state) }
 }
 
 impl Drop for Code {
@@ -180,9 +214,14 @@ pub fn direct_size(program: &Program) -> Option<usize> {
     }
 }
 
+/// What makes a state warm, for a program with a bank that has a function without a context.
+pub(crate) fn warm(program: &Program) -> Option<Warm> {
+    stream::Survey::of(program).map(stream::Survey::warm)
+}
+
 /// Compiles the root and all routines, and gives the root, with its direct twin if it has one.
 fn define(module: &mut JITModule, program: &Arc<Program>, runs: &mut Runs) -> Result<(FuncId, Option<FuncId>), String> {
-    let signatures = [false, true].map(|direct| block_signature(module, direct));
+    let signatures = [false, true].map(|direct| block_signature(module, direct, program.bank.is_some()));
     let mut declare = |name: &str, direct: bool| {
         module
             .declare_function(name, Linkage::Local, &signatures[usize::from(direct)])
@@ -209,10 +248,11 @@ fn define(module: &mut JITModule, program: &Arc<Program>, runs: &mut Runs) -> Re
     Ok((root, direct))
 }
 
-/// (input or output, frame) -> status, or (first byte, frame, bytes) -> bytes
-fn block_signature(module: &JITModule, direct: bool) -> Signature {
+/// (input or output, frame) -> status, or (first byte, frame, bytes) -> bytes, in a stream (first byte, frame, end, state) -> bytes
+fn block_signature(module: &JITModule, direct: bool, stateful: bool) -> Signature {
     let mut signature = module.make_signature();
-    signature.params.extend((0..if direct { 3 } else { 2 }).map(|_| AbiParam::new(types::I64)));
+    let count = if direct { 3 + usize::from(stateful) } else { 2 };
+    signature.params.extend((0..count).map(|_| AbiParam::new(types::I64)));
     signature.returns.push(AbiParam::new(if direct { types::I64 } else { types::I32 }));
     signature
 }

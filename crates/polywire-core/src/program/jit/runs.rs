@@ -66,7 +66,7 @@ impl<'e> Emit<'e, '_> {
         mut run: Run,
         next: impl Fn(&Self, &'e [Op]) -> Option<(Member<'e>, usize)>,
     ) -> Option<Found> {
-        self.stream.filter(|_| pays())?;
+        self.stream.filter(|_| !self.direct && pays())?;
         let (mut moved, mut taken) = (Vec::new(), 0);
         while let Some((member, count)) = next(self, &ops[taken..]) {
             // What comes next must not ask for the value.

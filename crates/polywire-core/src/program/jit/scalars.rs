@@ -42,7 +42,8 @@ impl<'e> Emit<'e, '_> {
                 self.load_word(0)
             }
             _ => {
-                if let Some(outside) = self.outside_scalar(value, from, to) {
+                let fits = holds(to, narrow);
+                if let Some(outside) = self.outside_scalar(value, from, to).filter(|_| !fits) {
                     self.out_of_range(op, outside, value);
                 }
                 value
@@ -57,10 +58,11 @@ impl<'e> Emit<'e, '_> {
 
     /// 1 if an extended integer does not fit; none if it always does.
     fn outside_scalar(&mut self, value: Value, from: Scalar, to: Scalar) -> Option<Value> {
-        let ((min, max), (low, high)) = (from.range()?, to.range()?);
-        if low <= min && max <= high {
+        from.range().and(to.range())?;
+        if holds(to, from) {
             return None;
         }
+        let (low, high) = to.range()?;
         Some(match (from, to) {
             (_, Scalar::U64) => self.code.ins().icmp_imm_s(IntCC::SignedLessThan, value, 0),
             (Scalar::U64, _) => {
@@ -128,4 +130,10 @@ impl<'e> Emit<'e, '_> {
         }
         self.set(result.0, result.1);
     }
+}
+
+/// True if all integers of one type are integers of the other.
+fn holds(to: Scalar, from: Scalar) -> bool {
+    let (Some((low, high)), Some((min, max))) = (to.range(), from.range()) else { return false };
+    low <= min && max <= high
 }

@@ -8,7 +8,8 @@ use alloc::string::String;
 use crate::{
     layout::{EnumNode, Kind, NodeId, Scalar, text_at},
     program::{
-        Check, FaultKind, Input, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, Status, TextKernel,
+        Check, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, State, Status,
+        TextKernel,
         interp::{self, op as interpret},
     },
 };
@@ -208,6 +209,27 @@ pub(super) unsafe extern "C" fn sequence_begin(
             Status::Ok
         }
         Err(status) => status,
+    }
+}
+
+/// The same for a message that is read without a context, of which `left` bytes from `at` on are left: null if anything is wrong.
+pub(super) unsafe extern "C" fn resize(
+    state: *const State,
+    program: *const Program,
+    op: *const Op,
+    sequence: *mut u8,
+    count: u64,
+    at: *const u8,
+    left: u64,
+) -> *mut u8 {
+    // SAFETY: as the module says; whoever called the code holds the limits.
+    let (limits, rest) =
+        unsafe { (&*((*state).limits_at as *const Limits), core::slice::from_raw_parts(at, left as usize)) };
+    let (mut input, mut first) = (Input::new(rest, limits), core::ptr::null_mut());
+    // SAFETY: as the module says.
+    match unsafe { sequence_begin(&mut input, program, op, sequence, count, &mut first) } {
+        Status::Ok => first,
+        Status::Failed => core::ptr::null_mut(),
     }
 }
 

@@ -233,7 +233,7 @@ impl Field {
         own && valued && self.tag > 1
     }
 
-    pub(super) fn initial_int(&self) -> Option<u64> {
+    pub(crate) fn initial_int(&self) -> Option<u64> {
         match &self.initial {
             Some(Initial::Int(value)) => Some(*value),
             _ => None,

@@ -1,13 +1,13 @@
 //! Floating-point numbers as decimals: only where both ways are exact to the bit.
 
 /// Powers of ten that a double holds exactly.
-pub(super) static POWERS: [f64; 23] = [
+pub(crate) static POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
     1e21, 1e22,
 ];
 
 /// Integers up to which a double holds each.
-pub(super) const EXACT: f64 = 9_007_199_254_740_992.0;
+pub(crate) const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Most decimal places that are tried.
 const PLACES: usize = 15;

@@ -80,54 +80,170 @@ pub(super) fn put_signed(output: &mut Output<'_>, value: i128) -> Status {
     put_bytes(output, value as u128, (129 - magnitude.leading_zeros()).div_ceil(7))
 }
 
-/// Reads an unsigned integer of two to eight bytes, of which `left` are there, for machine code; gives how many it took, or 0 if it is none
-/// of these: longer, overlong, or so near to the end that somebody else must look.
+/// The functions that machine code calls, with these instructions.
 #[cfg(feature = "jit")]
-pub(crate) unsafe extern "C" fn read_unsigned(at: *const u8, left: u64, value: *mut u64) -> u64 {
-    // SAFETY: machine code gives the bytes that are left and a word.
-    unsafe {
-        let Some((groups, count)) = eight(at, left) else { return 0 };
-        *value = groups;
-        if *at == 0 { 0 } else { count }
-    }
-}
+macro_rules! machine_functions {
+    ($gather:path, $spread:path, $(#[$attribute:meta])*) => {
+        /// Reads an unsigned integer of two to ten bytes that begins at `at`, of a message that ends at `end`, for machine code; gives where it ends, or null if
+        /// it is none of these: longer, overlong, or too large.
+        $(#[$attribute])*
+                pub(crate) unsafe extern "C" fn read_unsigned(at: *const u8, end: *const u8, value: *mut u64) -> *const u8 {
+            // SAFETY: machine code gives the bytes that are left, at least one, and a word.
+            unsafe {
+                let Some((groups, last)) = groups(at, end) else { return core::ptr::null() };
+                let first = *at;
+                *value = groups;
+                if first == 0 || (last.offset_from(at) == 9 && first > 1) { core::ptr::null() } else { last.add(1) }
+            }
+        }
 
-/// The same of a signed one.
-#[cfg(feature = "jit")]
-pub(crate) unsafe extern "C" fn read_signed(at: *const u8, left: u64, value: *mut u64) -> u64 {
-    // SAFETY: as above.
-    unsafe {
-        let Some((groups, count)) = eight(at, left) else { return 0 };
-        let unused = 64 - 7 * count;
-        *value = ((groups << unused) as i64 >> unused) as u64;
-        let [first, second] = [*at, *at.add(1)];
-        let redundant = (first == 0 || first == 0x7F) && (first ^ second) & 0x40 == 0;
-        if redundant { 0 } else { count }
-    }
-}
+        /// The same of a signed one.
+        $(#[$attribute])*
+                pub(crate) unsafe extern "C" fn read_signed(at: *const u8, end: *const u8, value: *mut u64) -> *const u8 {
+            // SAFETY: as above.
+            unsafe {
+                let Some((groups, last)) = groups(at, end) else { return core::ptr::null() };
+                let unused = (57 - 7 * last.offset_from(at)).max(0);
+                *value = ((groups << unused) as i64 >> unused) as u64;
+                let [first, second] = [*at, *at.add(1)];
+                let is_sign = first == 0 || first == 0x7F;
+                let redundant = is_sign && (first ^ second) & 0x40 == 0;
+                let large = last.offset_from(at) == 9 && !is_sign;
+                if redundant || large { core::ptr::null() } else { last.add(1) }
+            }
+        }
 
-/// The groups of seven bits of an integer of up to eight bytes, and how many they are.
-///
-/// # Safety
-/// `left` bytes can be read.
-#[cfg(feature = "jit")]
-#[inline]
-unsafe fn eight(at: *const u8, left: u64) -> Option<(u64, u64)> {
-    let word = if left < 8 {
-        // What is not there has no stop bit.
-        // SAFETY: there are as many.
-        let bytes = unsafe { core::slice::from_raw_parts(at, left as usize) };
-        bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
-    } else {
-        // SAFETY: there are eight.
-        u64::from_le_bytes(unsafe { at.cast::<[u8; 8]>().read() })
+        /// The groups of seven bits of an integer of up to ten bytes, and its last byte.
+        ///
+        /// # Safety
+        /// The bytes up to `end` can be read, and there is one.
+        #[inline]
+        $(#[$attribute])*
+        unsafe fn groups(at: *const u8, end: *const u8) -> Option<(u64, *const u8)> {
+            // SAFETY: there are as many.
+            unsafe {
+                let left = end.offset_from(at);
+                if left >= 8 {
+                    let word = u64::from_le_bytes(at.cast::<[u8; 8]>().read());
+                    let stops = word & 0x8080_8080_8080_8080;
+                    if stops != 0 {
+                        let last = stops.trailing_zeros() / 8;
+                        return Some(($gather(word.swap_bytes() >> (56 - 8 * last)), at.add(last as usize)));
+                    }
+                }
+                let (mut value, mut last) = (0, at);
+                for _ in 0..left.min(10) {
+                    value = value << 7 | u64::from(*last & 0x7F);
+                    if *last & 0x80 != 0 {
+                        return Some((value, last));
+                    }
+                    last = last.add(1);
+                }
+                None
+            }
+        }
+
+        /// Writes an unsigned integer, for machine code; gives where it ends, at most ten bytes further.
+        $(#[$attribute])*
+                pub(crate) unsafe extern "C" fn write_unsigned(at: *mut u8, value: u64) -> *mut u8 {
+            let count = (64 - value.leading_zeros()).div_ceil(7).max(1);
+            // SAFETY: machine code has made sure of ten bytes.
+            unsafe { write_groups(at, value, (value >> 56, value >> 63), count) }
+        }
+
+        /// The same of a signed one.
+        $(#[$attribute])*
+                pub(crate) unsafe extern "C" fn write_signed(at: *mut u8, value: u64) -> *mut u8 {
+            let sign = (value as i64 >> 63) as u64;
+            let count = (65 - (value ^ sign).leading_zeros()).div_ceil(7);
+            // SAFETY: as above.
+            unsafe { write_groups(at, value, ((value as i64 >> 56) as u64, sign), count) }
+        }
+
+        /// Writes groups of seven bits: the ninth and the tenth from the right are given.
+        ///
+        /// # Safety
+        /// Ten bytes can be written.
+        #[inline]
+        $(#[$attribute])*
+        unsafe fn write_groups(at: *mut u8, value: u64, (ninth, tenth): (u64, u64), count: u32) -> *mut u8 {
+            let groups = $spread(value) | 0x80;
+            // SAFETY: as the caller promises; the last eight of nine or ten bytes are written behind those in front.
+            unsafe {
+                if count <= 8 {
+                    at.cast::<[u8; 8]>().write((groups << (64 - 8 * count)).to_be_bytes());
+                } else {
+                    *at = tenth as u8 & 0x7F;
+                    *at.add(count as usize - 9) = ninth as u8 & 0x7F;
+                    at.add(count as usize - 8).cast::<[u8; 8]>().write(groups.to_be_bytes());
+                }
+                at.add(count as usize)
+            }
+        }
     };
-    let stops = word & 0x8080_8080_8080_8080;
-    if stops == 0 {
-        return None;
+}
+
+/// On any machine.
+#[cfg(feature = "jit")]
+pub(crate) mod plain {
+    use super::{gather, spread};
+
+    machine_functions!(gather, spread,);
+}
+
+/// With instructions that gather and spread bits.
+#[cfg(all(feature = "jit", target_arch = "x86_64"))]
+pub(crate) mod bmi2 {
+    use core::arch::x86_64::{_pdep_u64, _pext_u64};
+
+    const GROUPS: u64 = 0x7F7F_7F7F_7F7F_7F7F;
+
+    #[inline]
+    #[target_feature(enable = "bmi2")]
+    fn gather(bytes: u64) -> u64 {
+        _pext_u64(bytes, GROUPS)
     }
-    let count = u64::from(stops.trailing_zeros() / 8 + 1);
-    Some((gather(word.swap_bytes() >> (64 - 8 * count)), count))
+
+    #[inline]
+    #[target_feature(enable = "bmi2")]
+    fn spread(value: u64) -> u64 {
+        _pdep_u64(value, GROUPS)
+    }
+
+    machine_functions!(gather, spread, #[target_feature(enable = "bmi1,bmi2,lzcnt")]);
+}
+
+/// Addresses of the functions for this machine.
+#[cfg(feature = "jit")]
+pub(crate) struct Functions {
+    pub read_unsigned: *const u8,
+    pub read_signed: *const u8,
+    pub write_unsigned: *const u8,
+    pub write_signed: *const u8,
+}
+
+#[cfg(feature = "jit")]
+impl Functions {
+    pub fn of_machine() -> Functions {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::is_x86_feature_detected as has;
+            if has!("bmi1") && has!("bmi2") && has!("lzcnt") {
+                return Functions {
+                    read_unsigned: bmi2::read_unsigned as *const u8,
+                    read_signed: bmi2::read_signed as *const u8,
+                    write_unsigned: bmi2::write_unsigned as *const u8,
+                    write_signed: bmi2::write_signed as *const u8,
+                };
+            }
+        }
+        Functions {
+            read_unsigned: plain::read_unsigned as *const u8,
+            read_signed: plain::read_signed as *const u8,
+            write_unsigned: plain::write_unsigned as *const u8,
+            write_signed: plain::write_signed as *const u8,
+        }
+    }
 }
 
 /// The seven low bits of each byte side by side.
@@ -137,40 +253,6 @@ pub(super) fn gather(bytes: u64) -> u64 {
     let x = (x & 0x007F_007F_007F_007F) | (x & 0x7F00_7F00_7F00_7F00) >> 1;
     let x = (x & 0x0000_3FFF_0000_3FFF) | (x & 0x3FFF_0000_3FFF_0000) >> 2;
     (x & 0x0FFF_FFFF) | (x & 0x0FFF_FFFF_0000_0000) >> 4
-}
-
-/// Writes an unsigned integer, for machine code; gives how many bytes it took, at most ten.
-#[cfg(feature = "jit")]
-pub(crate) unsafe extern "C" fn write_unsigned(at: *mut u8, value: u64) -> u64 {
-    let count = (64 - value.leading_zeros()).div_ceil(7).max(1);
-    // SAFETY: machine code has made sure of ten bytes.
-    unsafe { write_groups(at, value.into(), u64::from(count)) }
-}
-
-/// The same of a signed one.
-#[cfg(feature = "jit")]
-pub(crate) unsafe extern "C" fn write_signed(at: *mut u8, value: u64) -> u64 {
-    let sign = (value as i64 >> 63) as u64;
-    let count = (65 - (value ^ sign).leading_zeros()).div_ceil(7);
-    // SAFETY: as above.
-    unsafe { write_groups(at, (value as i64).into(), u64::from(count)) }
-}
-
-/// # Safety
-/// Ten bytes can be written.
-#[cfg(feature = "jit")]
-#[inline]
-unsafe fn write_groups(at: *mut u8, value: i128, count: u64) -> u64 {
-    // SAFETY: as the caller promises; the last eight of nine or ten bytes are written behind those in front.
-    unsafe {
-        let low = count.min(8);
-        for i in low..count {
-            *at.add((i - low) as usize) = (value >> (7 * (count - 1 - (i - low)))) as u8 & 0x7F;
-        }
-        let word = ((spread(value as u64) | 0x80) << (64 - 8 * low)).swap_bytes();
-        at.add((count - low) as usize).cast::<[u8; 8]>().write(word.to_le_bytes());
-    }
-    count
 }
 
 fn put_bytes(output: &mut Output<'_>, value: u128, count: u32) -> Status {
@@ -250,41 +332,56 @@ mod tests {
     fn machine_codes_functions_do_the_same() {
         for shift in 0..64 {
             for value in [(1u64 << shift) - 1, 1 << shift, (1 << shift) + 1, !(1u64 << shift), !0 - (1 << shift)] {
-                let both = [
-                    (
-                        write_unsigned as unsafe extern "C" fn(*mut u8, u64) -> u64,
-                        read_unsigned as unsafe extern "C" fn(*const u8, u64, *mut u64) -> u64,
-                    ),
-                    (write_signed, read_signed),
-                ];
+                use plain::{read_signed, read_unsigned, write_signed, write_unsigned};
+                type Write = unsafe extern "C" fn(*mut u8, u64) -> *mut u8;
+                type Read = unsafe extern "C" fn(*const u8, *const u8, *mut u64) -> *const u8;
+                let both = [(write_unsigned as Write, read_unsigned as Read), (write_signed, read_signed)];
                 for (is_signed, (write, read)) in [false, true].into_iter().zip(both) {
                     let mut bytes = [0xFF; 18];
+                    let start = bytes.as_mut_ptr();
                     // SAFETY: there are more than ten bytes.
-                    let count = unsafe { write(bytes.as_mut_ptr(), value) } as usize;
+                    let count = unsafe { write(start, value).offset_from(start) } as usize;
                     let expected = written(|output| match is_signed {
                         true => put_signed(output, (value as i64).into()),
                         false => put_unsigned(output, value.into()),
                     });
                     assert_eq!(bytes[..count], expected, "{value:x}");
-                    let mut back = 0;
-                    // SAFETY: there are as many bytes.
-                    let taken = unsafe { read(bytes.as_ptr(), 18, &mut back) } as usize;
-                    match count {
-                        2..=8 => assert_eq!((taken, back), (count, value), "{bytes:x?}"),
-                        9.. => assert_eq!(taken, 0),
-                        // One byte is nobody's business but the caller's.
-                        _ => {}
+                    // One byte is nobody's business but the caller's.
+                    for end in [18, 11, count, count - 1].into_iter().filter(|end| count > 1 && *end > 0) {
+                        let (mut back, bytes) = (0, &bytes[..end]);
+                        // SAFETY: there are as many bytes.
+                        let behind = unsafe { read(bytes.as_ptr(), bytes.as_ptr_range().end, &mut back) };
+                        match bytes.get(count..) {
+                            Some(rest) => assert_eq!((behind, back), (rest.as_ptr(), value), "{bytes:x?}"),
+                            None => assert!(behind.is_null(), "{bytes:x?}"),
+                        }
                     }
-                    // SAFETY: as above.
-                    let taken = unsafe { read(bytes.as_ptr(), 7, &mut back) } as usize;
-                    assert!(if (2..8).contains(&count) {
-                        (taken, back) == (count, value)
-                    } else {
-                        count == 1 || taken == 0
-                    });
                 }
             }
         }
+    }
+
+    #[cfg(feature = "jit")]
+    #[test]
+    fn machine_codes_functions_refuse_what_is_too_large() {
+        use plain::{read_signed, read_unsigned};
+        let read = |bytes: &[u8], is_signed: bool| {
+            let (mut back, ends) = (0, bytes.as_ptr_range());
+            // SAFETY: there are as many bytes.
+            unsafe {
+                match is_signed {
+                    false => !read_unsigned(ends.start, ends.end, &mut back).is_null(),
+                    true => !read_signed(ends.start, ends.end, &mut back).is_null(),
+                }
+            }
+        };
+        let long = |first: u8, filler: u8| {
+            [first, filler, filler, filler, filler, filler, filler, filler, filler, filler | 0x80]
+        };
+        assert!(read(&long(1, 0x7F), false) && !read(&long(2, 0), false) && !read(&long(0, 0x7F), false));
+        assert!(read(&long(0, 0x7F), true) && !read(&long(1, 0), true) && !read(&long(0, 0x3F), true));
+        assert!(read(&long(0x7F, 0), true) && !read(&long(0x7E, 0), true) && !read(&long(0x7F, 0x7F), true));
+        assert!(!read(&[1; 11], false) && !read(&[1; 11], true));
     }
 
     #[test]

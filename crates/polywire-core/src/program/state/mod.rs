@@ -10,13 +10,15 @@ use super::{FaultKind, Input, Output, Status};
 
 mod bits;
 mod field;
-mod float;
+pub(crate) mod float;
 mod get;
 pub(crate) mod integer;
 mod octets;
 mod put;
 #[cfg(feature = "jit")]
 pub(crate) mod run;
+#[cfg(feature = "jit")]
+pub(crate) mod warm;
 
 #[cfg(feature = "jit")]
 pub(crate) use bits::Map;
@@ -44,6 +46,12 @@ pub(crate) const EMPTY: u8 = 1;
 /// Slots behind the last one, so that eight can be looked at from any.
 const SPARE_SLOTS: usize = 8;
 
+/// A bank's slots are a multiple of this.
+const ROW: usize = 8;
+
+/// Slots that are copied without a call.
+const FEW_SLOTS: usize = 64;
+
 /// Bytes of strings that a bank keeps at most, unless [`State::limit_texts`] says otherwise.
 const TEXT_BYTES: usize = 16 << 20;
 
@@ -57,6 +65,8 @@ pub struct State {
     /// Where values and tags are, for machine code; said before each message.
     pub(crate) values_at: usize,
     pub(crate) tags_at: usize,
+    /// Where the limits of a message are that is read without a context.
+    pub(crate) limits_at: usize,
     /// Values of the slots.
     pub(crate) values: Box<[u64]>,
     /// Undefined, empty, or assigned with what type.
@@ -75,6 +85,8 @@ pub struct State {
     saved_texts: Vec<(u32, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     broken: bool,
+    #[cfg(feature = "jit")]
+    warmth: warm::Warmth,
     lenient: bool,
     reports: Vec<Report>,
     bank: Arc<Bank>,
@@ -99,10 +111,11 @@ pub struct Report {
 impl State {
     /// The state before the first message.
     pub fn new(bank: &Arc<Bank>) -> State {
-        let slots = bank.slots as usize + SPARE_SLOTS;
+        let slots = (bank.slots as usize + SPARE_SLOTS).next_multiple_of(ROW);
         State {
             values_at: 0,
             tags_at: 0,
+            limits_at: 0,
             values: vec![0; slots].into(),
             tags: vec![UNDEFINED; slots].into(),
             map: bits::Map::default(),
@@ -117,6 +130,8 @@ impl State {
             saved_texts: Vec::new(),
             spare: Vec::new(),
             broken: false,
+            #[cfg(feature = "jit")]
+            warmth: warm::Warmth::default(),
             lenient: false,
             reports: Vec::new(),
             bank: bank.clone(),
@@ -127,6 +142,8 @@ impl State {
     pub fn reset(&mut self) {
         self.forget();
         self.broken = false;
+        #[cfg(feature = "jit")]
+        self.warmth.note_fresh();
     }
 
     fn forget(&mut self) {
@@ -166,20 +183,33 @@ impl State {
 
     /// Before a message.
     pub(crate) fn begin(&mut self) {
-        self.saved_values.copy_from_slice(&self.values);
+        #[cfg(feature = "jit")]
+        self.cool();
         self.saved_tags.copy_from_slice(&self.tags);
+        self.map = bits::Map::default();
+        self.tags_at = self.tags.as_mut_ptr() as usize;
+        self.begin_values();
+    }
+
+    /// Before a message that changes no tag: one of a program that the state is warm for.
+    fn begin_values(&mut self) {
+        keep(&mut self.saved_values, &self.values);
         while let Some((_, bytes)) = self.saved_texts.pop() {
             self.spare.push(bytes);
         }
         self.message += 1;
-        self.map = bits::Map::default();
-        (self.values_at, self.tags_at) = (self.values.as_mut_ptr() as usize, self.tags.as_mut_ptr() as usize);
+        self.values_at = self.values.as_mut_ptr() as usize;
     }
 
     /// Takes back what the message changed.
     pub(crate) fn roll_back(&mut self) {
-        core::mem::swap(&mut self.values, &mut self.saved_values);
         core::mem::swap(&mut self.tags, &mut self.saved_tags);
+        self.roll_back_values();
+    }
+
+    /// The same after [`State::begin_warm`].
+    pub(crate) fn roll_back_values(&mut self) {
+        core::mem::swap(&mut self.values, &mut self.saved_values);
         while let Some((slot, bytes)) = self.saved_texts.pop() {
             if let Some(text) = self.texts.get_mut(slot as usize) {
                 self.text_bytes = self.text_bytes - text.bytes.len() + bytes.len();
@@ -250,6 +280,16 @@ impl State {
         if self.reports.len() < MAX_REPORTS {
             self.reports.push(Report { kind, offset });
         }
+    }
+}
+
+/// Copies the values of slots. Of a few, a call would take longer than the copy.
+fn keep(to: &mut [u64], from: &[u64]) {
+    if to.len() > FEW_SLOTS {
+        return to.copy_from_slice(from);
+    }
+    for (to, from) in to.chunks_exact_mut(ROW).zip(from.chunks_exact(ROW)) {
+        to.copy_from_slice(from);
     }
 }
 

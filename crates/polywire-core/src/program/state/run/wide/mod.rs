@@ -219,19 +219,19 @@ pub(super) fn bytes_of(mask: u8) -> u64 {
 /// There is room for ten bytes an entity.
 #[inline(always)]
 pub(super) unsafe fn one_by_one(to: *mut u8, words: &[u64; WIDTH], mut mask: u8, signed: u8) -> usize {
-    let mut len = 0;
+    let mut behind = to;
     while mask != 0 {
         let at = mask.trailing_zeros() as usize;
         mask &= mask - 1;
         // SAFETY: as the caller promises.
-        len += unsafe {
+        behind = unsafe {
             match signed >> at & 1 {
-                0 => super::super::integer::write_unsigned(to.add(len), words[at]),
-                _ => super::super::integer::write_signed(to.add(len), words[at]),
+                0 => super::super::integer::plain::write_unsigned(behind, words[at]),
+                _ => super::super::integer::plain::write_signed(behind, words[at]),
             }
-        } as usize;
+        };
     }
-    len
+    behind.addr() - to.addr()
 }
 
 /// The functions of [`Wide`] that are functions apart, with these attributes.

@@ -1,0 +1,239 @@
+//! Floating-point numbers as decimals with an exponent that mostly stays.
+
+use cranelift_codegen::ir::{
+    InstBuilder, MemFlagsData, Value,
+    condcodes::{FloatCC, IntCC},
+    types,
+};
+use cranelift_frontend::Variable;
+
+use super::super::{emit::Emit, integers::Int};
+use crate::program::{
+    Field, FieldKind, Op,
+    state::{
+        Operator, decompose,
+        float::{EXACT, POWERS},
+    },
+};
+
+/// Exponent and mantissa of a number that is made here: the exponent has an operator with an expectation, and an escape is left out.
+pub(super) fn parts(field: &Field) -> Option<[&Field; 2]> {
+    let FieldKind::Float { decimal, bits, .. } = &field.kind else { return None };
+    let FieldKind::Split(parts) = &decimal.kind else { return None };
+    let [exponent, mantissa] = &**parts;
+    let expected = match exponent.operator {
+        Operator::Constant | Operator::Default => places(exponent).is_some(),
+        Operator::Copy => true,
+        _ => false,
+    };
+    let escaped = |bits: &Field| bits.operator == Operator::Default && bits.initial.is_none();
+    let plain = expected && Int::of_any(exponent).is_some() && Int::of(mantissa).is_some();
+    (plain && !field.optional && bits.iter().all(|bits| escaped(bits))).then_some([exponent, mantissa])
+}
+
+/// Decimal places of an exponent that is known.
+fn places(exponent: &Field) -> Option<usize> {
+    let exponent = exponent.initial_int()? as i64;
+    usize::try_from(exponent.checked_neg()?).ok().filter(|places| *places < POWERS.len())
+}
+
+impl<'e> Emit<'e, '_> {
+    /// The accumulator, the bits of a number, as a field.
+    pub(in super::super) fn encode_float(&mut self, op: &Op, field: &Field, bits: Value) {
+        let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
+        let Some([exponent, mantissa]) = parts(field) else { return };
+        let (expected, power, known) = self.expected_power(exponent);
+        let number = self.number(bits, *single);
+        let scaled = self.code.ins().fmul(number, power);
+        let size = self.code.ins().fabs(scaled);
+        let most = self.code.ins().f64const(EXACT);
+        let fits = self.code.ins().fcmp(FloatCC::LessThanOrEqual, size, most);
+        let half = self.code.ins().f64const(0.5);
+        let half = self.code.ins().fcopysign(half, scaled);
+        let nearest = self.code.ins().fadd(scaled, half);
+        let whole = self.code.ins().fcvt_to_sint_sat(types::I64, nearest);
+        let back = self.compose(whole, power, *single);
+        let same = self.code.ins().icmp(IntCC::Equal, back, bits);
+        let mut exact = self.code.ins().band(fits, same);
+        if let Some(known) = known {
+            exact = self.code.ins().band(exact, known);
+        }
+
+        let value = self.code.declare_var(types::I64);
+        self.code.def_var(value, whole);
+        let bit = (exponent.bits() > 0).then(|| self.next_bit());
+        let inexact = self.code.ins().bxor_imm_s(exact, 1);
+        match (exponent.operator, bit) {
+            (Operator::Constant, present) => {
+                let unwind = self.unwind;
+                self.or_else(inexact, unwind);
+                present.into_iter().for_each(|bit| self.set_bit(bit));
+            }
+            (_, changed) => self.rarely(inexact, |emit| {
+                changed.into_iter().for_each(|bit| emit.set_bit(bit));
+                emit.other_exponent((exponent, expected), (bits, *single), value);
+            }),
+        }
+        let whole = self.code.use_var(value);
+        self.set(whole, mantissa.scalar());
+        self.encode_int(op, mantissa, whole);
+        if escape.is_some() {
+            self.next_bit();
+        }
+    }
+
+    /// Another exponent than is expected: it is written, and kept; a number that is no decimal is left to others.
+    fn other_exponent(&mut self, (field, expected): (&Field, Value), (bits, single): (Value, bool), whole: Variable) {
+        let (Some(int), unwind) = (Int::of_any(field), self.unwind) else { return };
+        let (single, word) = (self.constant(single.into()), self.word());
+        let found = self.call(any_decimal as *const u8, &[bits, single, expected, word], Some(types::I64));
+        let none = self.code.ins().icmp_imm_s(IntCC::Equal, found.expect("it returns a word"), 0);
+        self.or_else(none, unwind);
+        let (exponent, mantissa) = (self.load_word(0), self.load_word(8));
+        self.code.def_var(whole, mantissa);
+        if field.operator == Operator::Copy {
+            self.set_slot(&int, exponent);
+        }
+        // It is never above zero, but what may be absent makes way for that.
+        let zero = self.code.ins().icmp_imm_s(IntCC::Equal, exponent, 0);
+        let zero = self.code.ins().uextend(types::I64, zero);
+        let wire = if field.optional { self.code.ins().iadd(exponent, zero) } else { exponent };
+        self.write_entity(true, wire);
+    }
+
+    /// The exponent that goes without saying, the power of ten that it stands for, and unless it always does, whether it stands for one.
+    fn expected_power(&mut self, exponent: &Field) -> (Value, Value, Option<Value>) {
+        if let (Operator::Constant | Operator::Default, Some(places)) = (exponent.operator, places(exponent)) {
+            return (self.constant(-(places as i64)), self.code.ins().f64const(POWERS[places]), None);
+        }
+        let values = self.stream().values;
+        let expected = self.load(types::I64, values, 8 * exponent.slot as i32);
+        let places = self.code.ins().ineg(expected);
+        let known = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, places, POWERS.len() as i64);
+        let none = self.constant(0);
+        let places = self.code.ins().select(known, places, none);
+        (expected, self.power(places), Some(known))
+    }
+
+    /// A power of ten from a table; leaves if it is not there.
+    fn power_of(&mut self, exponent: Value) -> Value {
+        let unwind = self.unwind;
+        let places = self.code.ins().ineg(exponent);
+        let outside = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThanOrEqual, places, POWERS.len() as i64);
+        self.or_else(outside, unwind);
+        self.power(places)
+    }
+
+    fn power(&mut self, places: Value) -> Value {
+        let (table, distance) = (self.address(&POWERS), self.code.ins().ishl_imm_u(places, 3));
+        let at = self.code.ins().iadd(table, distance);
+        self.load(types::F64, at, 0)
+    }
+
+    /// The power of ten that an exponent which was left out stands for; leaves if there is none.
+    fn left_out(&mut self, exponent: &Field) -> Value {
+        let (_, power, known) = self.expected_power(exponent);
+        if let Some(known) = known {
+            let (unknown, unwind) = (self.code.ins().bxor_imm_s(known, 1), self.unwind);
+            self.or_else(unknown, unwind);
+        }
+        power
+    }
+
+    /// A double from the accumulator's bits.
+    fn number(&mut self, bits: Value, single: bool) -> Value {
+        if !single {
+            return self.code.ins().bitcast(types::F64, MemFlagsData::new(), bits);
+        }
+        let bits = self.code.ins().ireduce(types::I32, bits);
+        let number = self.code.ins().bitcast(types::F32, MemFlagsData::new(), bits);
+        self.code.ins().fpromote(types::F64, number)
+    }
+
+    /// The bits of a mantissa divided by a power of ten.
+    fn compose(&mut self, mantissa: Value, power: Value, single: bool) -> Value {
+        let number = self.code.ins().fcvt_from_sint(types::F64, mantissa);
+        let number = self.code.ins().fdiv(number, power);
+        if !single {
+            return self.code.ins().bitcast(types::I64, MemFlagsData::new(), number);
+        }
+        let number = self.code.ins().fdemote(types::F32, number);
+        let bits = self.code.ins().bitcast(types::I32, MemFlagsData::new(), number);
+        self.code.ins().uextend(types::I64, bits)
+    }
+
+    /// Accumulator from a number.
+    pub(in super::super) fn decode_float(&mut self, op: &Op, field: &Field) {
+        let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
+        let Some([exponent, mantissa]) = parts(field) else { return };
+        let power = self.read_power(exponent);
+        self.decode_int(op, mantissa);
+        let whole = self.accumulator().value;
+        let unwind = self.unwind;
+        if escape.is_some() {
+            let escaped = self.take_bit();
+            self.or_else(escaped, unwind);
+        }
+        let large = self.outside(whole, -(1 << 53), 1 << 53);
+        self.or_else(large, unwind);
+        let bits = self.compose(whole, power, *single);
+        self.set(bits, field.scalar());
+    }
+
+    /// The power of ten that the exponent which comes next stands for.
+    fn read_power(&mut self, exponent: &Field) -> Value {
+        let unwind = self.unwind;
+        if exponent.operator == Operator::Constant {
+            if exponent.optional {
+                let there = self.take_bit();
+                let absent = self.code.ins().icmp_imm_s(IntCC::Equal, there, 0);
+                self.or_else(absent, unwind);
+            }
+            return self.left_out(exponent);
+        }
+        let power = self.code.declare_var(types::F64);
+        let changed = self.take_bit();
+        let (other, same, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
+        self.code.ins().brif(changed, other, &[], same, &[]);
+        self.code.switch_to_block(other);
+        let read = self.read_exponent(exponent);
+        self.code.def_var(power, read);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(same);
+        let expected = self.left_out(exponent);
+        self.code.def_var(power, expected);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
+        self.code.use_var(power)
+    }
+
+    fn read_exponent(&mut self, field: &Field) -> Value {
+        let unwind = self.unwind;
+        let Some(int) = Int::of_any(field) else { return self.left_out(field) };
+        let mut value = self.read_entity(unwind, true, None);
+        if field.optional {
+            // Zero is absence, and one stands for zero. What is above has no power in the table.
+            let out = self.code.ins().icmp_imm_s(IntCC::Equal, value, 0);
+            self.or_else(out, unwind);
+            let above = self.code.ins().icmp_imm_s(IntCC::SignedGreaterThan, value, 0);
+            let above = self.code.ins().uextend(types::I64, above);
+            value = self.code.ins().isub(value, above);
+        }
+        if field.operator == Operator::Copy {
+            self.set_slot(&int, value);
+        }
+        self.power_of(value)
+    }
+}
+
+/// The decimal that a number is written as, if its exponent is not the expected one: exponent and mantissa; 0 if there is none.
+unsafe extern "C" fn any_decimal(bits: u64, single: u64, expected: i64, words: *mut [i64; 2]) -> u64 {
+    match decompose(bits, single != 0, Some(expected)) {
+        Some((exponent, mantissa)) if exponent != expected => {
+            // SAFETY: machine code gives two words.
+            unsafe { *words = [exponent, mantissa] };
+            1
+        }
+        _ => 0,
+    }
+}

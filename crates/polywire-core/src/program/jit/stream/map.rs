@@ -1,0 +1,299 @@
+//! Presence maps whose bits are at known places.
+
+use alloc::vec::Vec;
+
+use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
+
+use cranelift_frontend::Variable;
+
+use super::super::emit::Emit;
+use crate::{
+    layout::Scalar,
+    program::{Block, Order},
+};
+
+/// The last bytes' bits.
+const STOPS: i64 = 0x8080_8080_8080_8080_u64 as i64;
+
+/// Bits of a map in a word of eight bytes.
+const WORD: u32 = 56;
+
+/// A bit of a map that is being written, in its word.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Bit(u64);
+
+/// The presence map of what is being made.
+pub(in super::super) struct Segment {
+    /// Bits that it has at most, and those that were taken or put.
+    bits: u32,
+    done: u32,
+    /// Writing: the bits that are not in the room yet, as they will be in their bytes.
+    word: Variable,
+    /// Writing: where the room begins.
+    start: Value,
+    /// Reading: all words, the map's first byte lowest.
+    words: Vec<Value>,
+}
+
+impl<'e> Emit<'e, '_> {
+    /// Writes a segment whose presence map has so many bits.
+    pub(in super::super) fn put_segment(&mut self, bits: u32, body: &'e Block, frame: Value) {
+        let (start, none, word) = (self.position(), self.constant(0), self.code.declare_var(types::I64));
+        self.code.def_var(word, none);
+        let outer = self.segment.replace(Segment { bits, done: 0, word, start, words: Vec::new() });
+        self.advance(bytes(bits).into());
+        self.encode_block(body, frame);
+        self.accumulator = None;
+        if let Some(segment) = core::mem::replace(&mut self.segment, outer) {
+            self.end_map(&segment);
+        }
+    }
+
+    /// The place of the next bit, which is zero unless it is [set](Emit::set_bit) before there is another.
+    pub(in super::super) fn next_bit(&mut self) -> Bit {
+        let Some(Segment { bits, done, word, start, .. }) = &mut self.segment else { return Bit(0) };
+        let (bits, before, word, start) = (*bits, *done, *word, *start);
+        *done += 1;
+        if before > 0 && before.is_multiple_of(WORD) {
+            let (full, here) = (self.code.use_var(word), self.map_at(start, before / WORD * 8 - 8));
+            self.store_groups(full, 8, here);
+            let none = self.constant(0);
+            self.code.def_var(word, none);
+        }
+        // The last byte of the word is lowest.
+        let last = bytes((bits - before / WORD * WORD).min(WORD)) - 1;
+        let bit = before % WORD;
+        Bit(1 << (8 * (last - bit / 7) + 6 - bit % 7))
+    }
+
+    /// Makes a bit of the map a one.
+    pub(in super::super) fn set_bit(&mut self, Bit(mask): Bit) {
+        let Some(Segment { word, .. }) = self.segment else { return };
+        let before = self.code.use_var(word);
+        let after = self.code.ins().bor_imm_s(before, mask as i64);
+        self.code.def_var(word, after);
+    }
+
+    /// Zeros at the map's end are not written, and what follows moves up.
+    fn end_map(&mut self, segment: &Segment) {
+        let (total, full) = (bytes(segment.bits), segment.bits.saturating_sub(1) / WORD);
+        let (last, word) = (total - 8 * full, self.code.use_var(segment.word));
+        let here = self.map_at(segment.start, 8 * full);
+        let (moved, done) = (self.code.create_block(), self.code.create_block());
+        let behind = self.code.append_block_param(moved, types::I64);
+        if full > 0 {
+            let empty = self.code.ins().icmp_imm_s(IntCC::Equal, word, 0);
+            self.unless(empty, |emit| {
+                emit.store_groups(word, last, here);
+                let (first, len) = (emit.map_at(segment.start, 0), emit.constant(total.into()));
+                let cut = emit.call(end_long as *const u8, &[first, len], Some(types::I64));
+                emit.jump(moved, &[cut.expect("it returns a word")]);
+            });
+        }
+        // Of a map without any bit the first byte stays.
+        let some = self.code.ins().bor_imm_s(word, (1u64 << (8 * last - 1)) as i64);
+        let zeros = self.code.ins().ctz(some);
+        let cut = self.code.ins().band_imm_s(zeros, !7);
+        let stop = self.constant(0x80);
+        let stop = self.code.ins().ishl(stop, cut);
+        let word = self.code.ins().bor(word, stop);
+        self.store_groups(word, last, here);
+        let none = self.code.ins().icmp_imm_s(IntCC::Equal, cut, 0);
+        self.or_else(none, done);
+        let cut = self.code.ins().ushr_imm_u(cut, 3);
+        self.jump(moved, &[cut]);
+        self.code.switch_to_block(moved);
+        self.move_up(here, last, behind);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
+    }
+
+    /// Moves what was written behind `len` bytes from `at` on, `cut` bytes to the front. There is room behind it for what is moved too much.
+    fn move_up(&mut self, at: Value, len: u32, cut: Value) {
+        let from = self.code.ins().iadd_imm_s(at, i64::from(len));
+        let to = self.code.ins().isub(from, cut);
+        let end = self.here();
+        let (head, done) = (self.code.create_block(), self.code.create_block());
+        let [source, target] = [(); 2].map(|()| self.code.append_block_param(head, types::I64));
+        self.jump(head, &[from, to]);
+        self.code.switch_to_block(head);
+        let bytes = self.load(types::I8X16, source, 0);
+        self.store(bytes, target, 0);
+        let source = self.code.ins().iadd_imm_s(source, 16);
+        let target = self.code.ins().iadd_imm_s(target, 16);
+        let more = self.code.ins().icmp(IntCC::UnsignedLessThan, source, end);
+        let again = [source, target].map(Into::into);
+        self.code.ins().brif(more, head, &again, done, &[]);
+        self.code.switch_to_block(done);
+        let position = self.position();
+        let position = self.code.ins().isub(position, cut);
+        self.code.def_var(self.position, position);
+    }
+
+    fn map_at(&mut self, start: Value, offset: u32) -> Value {
+        let base = self.code.use_var(self.base);
+        let at = self.code.ins().iadd(base, start);
+        self.code.ins().iadd_imm_s(at, i64::from(offset))
+    }
+
+    /// Stores the low bytes of a word, the highest of them first.
+    fn store_groups(&mut self, word: Value, len: u32, at: Value) {
+        let up = self.code.ins().ishl_imm_u(word, i64::from(64 - 8 * len));
+        let word = self.code.ins().bswap(up);
+        let mut offset = 0;
+        for scalar in [Scalar::U64, Scalar::U32, Scalar::U16, Scalar::U8] {
+            let size = scalar.size() as u32;
+            if len - offset >= size {
+                let part = self.code.ins().ushr_imm_u(word, i64::from(8 * offset));
+                let part = self.reorder(part, scalar, Order::Little);
+                self.store_scalar(scalar, part, at, offset as i32);
+                offset += size;
+            }
+        }
+    }
+
+    /// Reads a segment whose presence map has at most so many bits.
+    pub(in super::super) fn get_segment(&mut self, bits: u32, body: &'e Block, frame: Value) {
+        let (words, start) = (self.map_words(bits), self.position());
+        let word = self.code.declare_var(types::I64);
+        let outer = self.segment.replace(Segment { bits, done: 0, word, start, words });
+        self.decode_inner(body, frame);
+        self.segment = outer;
+    }
+
+    /// The next bit of the map, as a truth value.
+    pub(in super::super) fn take_bit(&mut self) -> Value {
+        let Some(Segment { done, words, .. }) = &mut self.segment else { return self.constant(0) };
+        let (word, bit) = (words[(*done / WORD) as usize], *done % WORD);
+        *done += 1;
+        let place = 8 * (bit / 7) + 6 - bit % 7;
+        if place < 31 {
+            return self.code.ins().band_imm_s(word, 1 << place);
+        }
+        let down = self.code.ins().ushr_imm_u(word, i64::from(place));
+        self.code.ins().band_imm_s(down, 1)
+    }
+
+    /// The map's words, and past it. Leaves if it is longer than it may be, or says more than anybody asks for.
+    fn map_words(&mut self, bits: u32) -> Vec<Value> {
+        let count = bytes(bits).div_ceil(8);
+        let words: Vec<_> = (0..count).map(|_| self.code.declare_var(types::I64)).collect();
+        let (done, unwind) = (self.code.create_block(), self.unwind);
+        for (i, word) in words.iter().enumerate() {
+            let loaded = self.map_word((bytes(bits) - 8 * i as u32).min(8));
+            let stops = self.code.ins().band_imm_s(loaded, STOPS);
+            if i + 1 < words.len() {
+                let go_on = self.code.create_block();
+                let last = self.code.create_block();
+                self.code.ins().brif(stops, last, &[], go_on, &[]);
+                self.code.switch_to_block(last);
+                self.last_word(*word, (loaded, stops), (i, bits));
+                let none = self.constant(0);
+                words[i + 1..].iter().for_each(|later| self.code.def_var(*later, none));
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(go_on);
+                self.code.def_var(*word, loaded);
+                self.advance(8);
+            } else {
+                let open = self.code.ins().icmp_imm_s(IntCC::Equal, stops, 0);
+                self.or_else(open, unwind);
+                self.last_word(*word, (loaded, stops), (i, bits));
+                self.code.ins().jump(done, &[]);
+            }
+        }
+        self.code.switch_to_block(done);
+        words.into_iter().map(|word| self.code.use_var(word)).collect()
+    }
+
+    /// The word that the map ends in, without what is behind it.
+    fn last_word(&mut self, word: Variable, (loaded, stops): (Value, Value), (index, bits): (usize, u32)) {
+        let unwind = self.unwind;
+        let below = self.code.ins().iadd_imm_s(stops, -1);
+        let own = self.code.ins().bxor(stops, below);
+        let own = self.code.ins().band(loaded, own);
+        let most = bytes(bits) - 8 * index as u32;
+        if most == 1 && index == 0 {
+            // One byte, whatever it says.
+            self.advance(1);
+        } else {
+            let before = self.code.ins().ctz(stops);
+            let before = self.code.ins().ushr_imm_u(before, 3);
+            // A last byte without a bit need not be there, unless it is the first.
+            let shift = self.code.ins().ishl_imm_u(before, 3);
+            let last = self.code.ins().ushr(own, shift);
+            let blank = self.code.ins().icmp_imm_s(IntCC::Equal, last, 0x80);
+            if index == 0 {
+                let more = self.code.ins().icmp_imm_s(IntCC::NotEqual, before, 0);
+                let blank = self.code.ins().band(blank, more);
+                self.or_else(blank, unwind);
+            } else {
+                self.or_else(blank, unwind);
+            }
+            let position = self.position();
+            let position = self.code.ins().iadd(position, before);
+            let position = self.code.ins().iadd_imm_s(position, 1);
+            self.code.def_var(self.position, position);
+        }
+        let surplus = surplus(bits, index as u32);
+        if surplus != 0 {
+            let extra = self.code.ins().band_imm_s(own, surplus as i64);
+            self.or_else(extra, unwind);
+        }
+        self.code.def_var(word, own);
+    }
+
+    /// Up to eight bytes from the position on, the first lowest, zeros for those behind the end.
+    fn map_word(&mut self, most: u32) -> Value {
+        let (position, end, unwind) = (self.position(), self.code.use_var(self.end), self.unwind);
+        if most == 1 {
+            let none = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, position, end);
+            self.or_else(none, unwind);
+            let here = self.here();
+            return self.load_scalar(Scalar::U8, here, 0);
+        }
+        let word = self.code.declare_var(types::I64);
+        let (few, many, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
+        let left = self.code.ins().isub(end, position);
+        let short = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, left, 8);
+        self.code.ins().brif(short, few, &[], many, &[]);
+        self.code.switch_to_block(few);
+        let here = self.here();
+        let bytes = self.call(first_bytes as *const u8, &[here, left], Some(types::I64)).expect("it returns a word");
+        self.code.def_var(word, bytes);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(many);
+        let here = self.here();
+        let bytes = self.load_scalar(Scalar::U64, here, 0);
+        let bytes = self.reorder(bytes, Scalar::U64, Order::Little);
+        self.code.def_var(word, bytes);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
+        self.code.use_var(word)
+    }
+}
+
+/// Bytes of a map.
+fn bytes(bits: u32) -> u32 {
+    bits.div_ceil(7).max(1)
+}
+
+/// Of a map's word, what is behind its last bit: other bits than those that end bytes.
+fn surplus(bits: u32, word: u32) -> u64 {
+    (0..WORD).filter(|bit| word * WORD + bit >= bits).fold(0, |mask, bit| mask | 1 << (8 * (bit / 7) + 6 - bit % 7))
+}
+
+/// Ends a map of `len` bytes, the last of which say nothing, and gives how many at its end are too many.
+unsafe extern "C" fn end_long(at: *mut u8, len: u64) -> u64 {
+    // SAFETY: machine code gives the room that it has written the map into.
+    let map = unsafe { core::slice::from_raw_parts_mut(at, len as usize) };
+    let last = map.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+    map[last] |= 0x80;
+    (map.len() - 1 - last) as u64
+}
+
+/// The first bytes of fewer than eight, the first lowest.
+unsafe extern "C" fn first_bytes(at: *const u8, left: u64) -> u64 {
+    // SAFETY: machine code gives the bytes that are left.
+    let bytes = unsafe { core::slice::from_raw_parts(at, left.min(7) as usize) };
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}

@@ -1,0 +1,174 @@
+//! Messages of streams without a context, as hand-written code would have them: previous values at known places, presence maps in registers, each bit at its
+//! known position, texts by functions that know their form. It serves a *warm* state, one in which every slot has a value of the type that the program wants;
+//! whatever is not ordinary is for the function with a context.
+
+use alloc::vec;
+
+use super::integers::Int;
+use crate::{
+    layout::Kind,
+    program::{
+        Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
+        state::{
+            Operator, SEGMENT, UNDEFINED,
+            warm::{NO_TEXT, Warm, WarmSlot},
+        },
+    },
+};
+
+mod float;
+mod map;
+mod text;
+
+pub(super) use map::Segment;
+
+/// What stands for no value where there is no initial value: none of those that 32 bits hold, nor is what follows it.
+pub(super) const NO_NUMBER: u64 = 1 << 62;
+
+/// Bytes that an integer takes at most.
+const INTEGER: usize = 10;
+
+/// What is to be known of a program that can do without a context.
+pub(super) struct Survey<'p> {
+    program: &'p Program,
+    warm: Warm,
+    /// Bytes of an encoded message at most, without what texts have and with each sequence's element once.
+    room: usize,
+}
+
+impl<'p> Survey<'p> {
+    /// None for a program that needs a context.
+    pub fn of(program: &'p Program) -> Option<Survey<'p>> {
+        let slots = program.bank.as_ref()?.slots as usize;
+        let mut survey = Survey {
+            program,
+            warm: Warm { slots: vec![WarmSlot::default(); slots].into(), fresh: vec![0; slots].into() },
+            room: 0,
+        };
+        (survey.block(&program.root)? == 0).then_some(survey)
+    }
+
+    /// Bytes that there must be room for, for [`Direction::Encode`].
+    pub fn room(&self) -> usize {
+        match self.program.direction {
+            Direction::Encode => self.room,
+            Direction::Decode => 0,
+        }
+    }
+
+    /// What it wants.
+    pub fn warm(self) -> Warm {
+        self.warm
+    }
+
+    /// Bits that a block takes of the presence map around it.
+    fn block(&mut self, block: &Block) -> Option<u32> {
+        block.0.iter().try_fold(0u32, |sum, op| sum.checked_add(self.op(op)?))
+    }
+
+    fn op(&mut self, op: &Op) -> Option<u32> {
+        match &op.kind {
+            OpKind::Const(..)
+            | OpKind::Load(_)
+            | OpKind::Store(_)
+            | OpKind::Length(_)
+            | OpKind::Convert(_)
+            | OpKind::Check(_)
+            | OpKind::Fail(_) => Some(0),
+            OpKind::Put(Wire::Field(field)) | OpKind::Get(Wire::Field(field)) => self.number(field),
+            OpKind::Text { place, form: TextForm::Field(field), bound, utf16_bound, overflow, .. } => {
+                let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
+                self.text(field).filter(|_| bounded && self.is_own_text(*place))
+            }
+            OpKind::Sequence { place, source, element, bound, overflow, .. } => {
+                let counted = self.program.direction == Direction::Encode || matches!(source, Source::Count);
+                let bounded = *bound == 0 || *overflow == Overflow::Refuse;
+                (counted && bounded && self.is_plain_sequence(*place)).then_some(())?;
+                // A bit that each element took would be at no known place.
+                self.block(element).filter(|bits| *bits == 0)
+            }
+            OpKind::Switch { arms, otherwise } => {
+                let mut blocks = arms.iter().map(|(_, block)| block).chain([otherwise]);
+                blocks.all(|block| block.0.iter().all(|op| matches!(op.kind, OpKind::Fail(_)))).then_some(0)
+            }
+            OpKind::Region { dialect, argument, body } if core::ptr::eq(*dialect, &SEGMENT) => {
+                let bits = self.block(body)?;
+                self.room += bits.div_ceil(7).max(1) as usize;
+                (bits == *argument as u32).then_some(0)
+            }
+            _ => None,
+        }
+    }
+
+    /// The bits of a field whose value fits a word.
+    fn number(&mut self, field: &Field) -> Option<u32> {
+        match &field.kind {
+            FieldKind::Int { .. } => {
+                Int::of(field)?;
+                self.keep(field, INTEGER)?;
+            }
+            FieldKind::Bits { bits, .. } => return self.number(bits),
+            FieldKind::Float { .. } => {
+                let [exponent, mantissa] = float::parts(field)?;
+                self.keep(exponent, INTEGER)?;
+                self.number(mantissa)?;
+            }
+            _ => return None,
+        }
+        Some(field.bits())
+    }
+
+    fn text(&mut self, field: &Field) -> Option<u32> {
+        let refers = matches!(field.operator, Operator::None | Operator::Constant | Operator::Default | Operator::Copy);
+        let known = matches!(field.kind, FieldKind::Ascii | FieldKind::Unicode);
+        (refers && known && !field.optional).then_some(())?;
+        self.keep(field, text::HEAD)?;
+        Some(field.bits())
+    }
+
+    /// Notes a field's slot, and the room that it takes.
+    fn keep(&mut self, field: &Field, room: usize) -> Option<()> {
+        self.room += room;
+        if !field.has_slot() {
+            return Some(());
+        }
+        let (slot, fresh) =
+            (self.warm.slots.get_mut(field.slot as usize)?, self.warm.fresh.get_mut(field.slot as usize)?);
+        let own = match field.kind.is_text() {
+            true => field.initial.is_none().then_some(NO_TEXT),
+            false => fresh_number(field),
+        };
+        let text = field.kind.is_text().then_some(field.text);
+        if slot.tag == UNDEFINED {
+            *slot = WarmSlot { tag: field.tag, may_be_fresh: own.is_some(), text };
+            *fresh = own.unwrap_or(0);
+        } else {
+            // Two fields that begin otherwise have no word that stands for no value.
+            slot.may_be_fresh &= own == Some(*fresh);
+        }
+        // Two types in one slot are never both there.
+        (slot.tag == field.tag).then_some(())
+    }
+
+    fn is_own_text(&self, place: Place) -> bool {
+        let kind = place.node().map(|node| &self.program.layout.node(node).kind);
+        matches!(kind, Some(Kind::String { shared: false, words: Some(_), .. }))
+    }
+
+    fn is_plain_sequence(&self, place: Place) -> bool {
+        let kind = place.node().map(|node| &self.program.layout.node(node).kind);
+        matches!(kind, Some(Kind::Sequence(sequence)) if sequence.words.is_some())
+    }
+}
+
+/// A word that has the same effect as no value; none if there is no such word.
+fn fresh_number(field: &Field) -> Option<u64> {
+    let int = Int::of_any(field)?;
+    match (field.operator, field.initial_int()) {
+        (Operator::Delta, initial) => Some(initial.unwrap_or(0)),
+        (Operator::Copy, Some(initial)) => Some(initial),
+        // One less than what it says; what is the least of all words cannot be one more than another.
+        (Operator::Increment, Some(initial)) => (!int.is_least(initial)).then_some(initial.wrapping_sub(1)),
+        _ => int.is_narrow().then_some(NO_NUMBER),
+    }
+}

@@ -1,0 +1,461 @@
+//! Texts of which neither the form nor the previous value needs a context.
+
+use alloc::string::String;
+
+use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
+
+use super::super::{
+    emit::{Emit, Stream},
+    encode::PAGE,
+};
+use crate::{
+    layout::{Kind, Scalar, Words},
+    program::{
+        Field, FieldKind, Order, Place, State,
+        state::{
+            Operator,
+            integer::plain::{read_unsigned, write_unsigned},
+            warm::{BRIEF, NO_TEXT},
+        },
+    },
+};
+
+/// Bytes that a text takes beside its own.
+pub(super) const HEAD: usize = 10;
+
+/// Bytes up to which a text that is known is compared and written here.
+const SHORT: usize = 32;
+
+/// A string in memory.
+#[derive(Clone, Copy)]
+struct Target {
+    base: Value,
+    offset: i32,
+    words: Words,
+}
+
+impl<'e> Emit<'e, '_> {
+    /// A string as a field. There is room for all but its bytes.
+    pub(in super::super) fn put_text(&mut self, place: Place, field: &'e Field, bound: u32, frame: Value) {
+        let Some(target) = self.target(place, frame) else { return };
+        let unwind = self.unwind;
+        let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
+        let len = self.load(types::I64, target.base, target.offset + target.words.len as i32);
+        if bound > 0 {
+            let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, i64::from(bound));
+            self.or_else(long, unwind);
+        }
+        let initial = field.initial_bytes().unwrap_or_default();
+        match field.operator {
+            Operator::Constant => self.unless_same((data, len), initial, unwind),
+            Operator::Default => {
+                let (other, done) = (self.code.create_block(), self.code.create_block());
+                let bit = self.next_bit();
+                self.unless_same((data, len), initial, other);
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(other);
+                self.set_bit(bit);
+                self.write_text(field, data, len);
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(done);
+            }
+            Operator::Copy => {
+                let (bit, other, done) = (self.next_bit(), self.code.create_block(), self.code.create_block());
+                self.unless_previous(field, (data, len), other);
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(other);
+                let (state, slots) = (self.state(), self.slots(field));
+                let answer = self.call(note_text as *const u8, &[state, slots, data, len], Some(types::I64));
+                let answer = answer.expect("it returns a word");
+                let same = self.code.ins().icmp_imm_s(IntCC::Equal, answer, 0);
+                self.or_else(same, done);
+                let failed = self.code.ins().icmp_imm_s(IntCC::NotEqual, answer, 1);
+                self.or_else(failed, unwind);
+                self.set_bit(bit);
+                self.write_text(field, data, len);
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(done);
+            }
+            _ => self.write_text(field, data, len),
+        }
+    }
+
+    /// Goes to `other` unless a text is short, and the one that its slot has.
+    fn unless_previous(&mut self, field: &Field, (data, len): (Value, Value), other: CodeBlock) {
+        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, BRIEF as i64);
+        self.or_else(long, other);
+        let Stream { state, values, .. } = self.stream();
+        // An empty string's pointer is not one; the state's bytes do as well.
+        let empty = self.code.ins().icmp_imm_s(IntCC::Equal, len, 0);
+        let data = self.code.ins().select(empty, state, data);
+        let in_page = self.code.ins().band_imm_s(data, PAGE - 1);
+        let crosses = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, in_page, PAGE - 8);
+        self.or_else(crosses, other);
+        let word = self.load_scalar(Scalar::U64, data, 0);
+        let word = self.reorder(word, Scalar::U64, Order::Little);
+        let (bits, one) = (self.code.ins().ishl_imm_u(len, 3), self.constant(1));
+        let mask = self.code.ins().ishl(one, bits);
+        let mask = self.code.ins().iadd_imm_s(mask, -1);
+        let (own, top) = (self.code.ins().band(word, mask), self.code.ins().ishl_imm_u(len, 56));
+        let brief = self.code.ins().bor(own, top);
+        let previous = self.load(types::I64, values, 8 * field.slot as i32);
+        let differs = self.code.ins().icmp(IntCC::NotEqual, brief, previous);
+        self.or_else(differs, other);
+    }
+
+    /// Goes to `other` unless a slot has a short text, and the string has room for it; then that is the string's.
+    fn take_previous(&mut self, target: Target, field: &Field, bound: u32, other: CodeBlock) {
+        let values = self.stream().values;
+        let brief = self.load(types::I64, values, 8 * field.slot as i32);
+        let len = self.code.ins().ushr_imm_u(brief, 56);
+        let most = if bound == 0 { BRIEF as i64 } else { i64::from(bound).min(BRIEF as i64) };
+        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most);
+        self.or_else(long, other);
+        let capacity = self.load(types::I64, target.base, target.offset + target.words.capacity as i32);
+        let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, 8);
+        self.or_else(small, other);
+        let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
+        let bytes = self.reorder(brief, Scalar::U64, Order::Little);
+        self.store(bytes, data, 0);
+        self.store(len, target.base, target.offset + target.words.len as i32);
+    }
+
+    /// Goes to `other` unless a text is the one that is known.
+    fn unless_same(&mut self, (data, len): (Value, Value), known: &'e [u8], other: CodeBlock) {
+        let longer = self.code.ins().icmp_imm_s(IntCC::NotEqual, len, known.len() as i64);
+        self.or_else(longer, other);
+        if known.len() > SHORT {
+            let (known, len) = (self.address(known), self.constant(known.len() as i64));
+            let differs = self.call(differ as *const u8, &[data, known, len], Some(types::I64));
+            return self.or_else(differs.expect("it returns a word"), other);
+        }
+        let mut differs: Option<Value> = None;
+        for (scalar, at, word) in pieces(known) {
+            let there = self.load_scalar(scalar, data, at);
+            let there = self.reorder(there, scalar, Order::Little);
+            let word = self.constant(word as i64);
+            let different = self.code.ins().bxor(there, word);
+            differs = Some(match differs {
+                Some(before) => self.code.ins().bor(before, different),
+                None => different,
+            });
+        }
+        if let Some(differs) = differs {
+            self.or_else(differs, other);
+        }
+    }
+
+    /// A text without its operator.
+    fn write_text(&mut self, field: &Field, data: Value, len: Value) {
+        let unwind = self.unwind;
+        let (position, capacity) = (self.position(), self.code.use_var(self.end));
+        let wanted = self.code.ins().iadd(position, len);
+        let wanted = self.code.ins().iadd_imm_s(wanted, self.room_wanted);
+        let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
+        self.or_else(full, unwind);
+        let here = self.here();
+        let function =
+            if field.kind == FieldKind::Ascii { write_ascii as *const u8 } else { write_counted as *const u8 };
+        let behind = self.call(function, &[here, data, len], Some(types::I64)).expect("it returns an address");
+        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
+        self.or_else(odd, unwind);
+        self.move_to(behind);
+    }
+
+    /// A string from a field.
+    pub(in super::super) fn get_text(&mut self, place: Place, field: &'e Field, bound: u32, frame: Value) {
+        let Some(target) = self.target(place, frame) else { return };
+        let initial = field.initial_bytes().unwrap_or_default();
+        match field.operator {
+            Operator::Constant => self.set_known(target, initial, bound),
+            Operator::None => self.read_text(target, field, bound),
+            _ => {
+                let bit = self.take_bit();
+                let (there, left_out, done) =
+                    (self.code.create_block(), self.code.create_block(), self.code.create_block());
+                self.code.ins().brif(bit, there, &[], left_out, &[]);
+                self.code.switch_to_block(there);
+                self.read_text(target, field, bound);
+                if field.operator == Operator::Copy {
+                    self.on_previous(keep_text as *const u8, target, field, bound);
+                }
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(left_out);
+                match field.operator {
+                    Operator::Copy => {
+                        let other = self.cold();
+                        self.take_previous(target, field, bound, other);
+                        self.code.ins().jump(done, &[]);
+                        self.code.switch_to_block(other);
+                        self.on_previous(load_text as *const u8, target, field, bound);
+                    }
+                    _ => self.set_known(target, initial, bound),
+                }
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(done);
+            }
+        }
+    }
+
+    /// Moves a text between a string and its slot.
+    fn on_previous(&mut self, function: *const u8, target: Target, field: &Field, bound: u32) {
+        let (state, slots, string) = (self.state(), self.slots(field), self.string(target));
+        let bound = self.constant(bound.into());
+        let failed = self.call(function, &[state, slots, string, bound], Some(types::I64));
+        let unwind = self.unwind;
+        self.or_else(failed.expect("it returns a word"), unwind);
+    }
+
+    /// A string from a text that is known.
+    fn set_known(&mut self, target: Target, known: &'e [u8], bound: u32) {
+        let unwind = self.unwind;
+        if bound > 0 && known.len() > bound as usize {
+            let one = self.code.ins().iconst(types::I8, 1);
+            return self.or_else(one, unwind);
+        }
+        let capacity = self.load(types::I64, target.base, target.offset + target.words.capacity as i32);
+        let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, known.len() as i64);
+        self.or_else(small, unwind);
+        let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
+        let len = self.constant(known.len() as i64);
+        if known.len() > SHORT {
+            let known = self.address(known);
+            self.call(super::super::shims::copy as *const u8, &[known, data, len], None);
+        } else {
+            for (scalar, at, word) in pieces(known) {
+                let word = self.constant(word as i64);
+                let word = self.reorder(word, scalar, Order::Little);
+                self.store_scalar(scalar, word, data, at);
+            }
+        }
+        self.store(len, target.base, target.offset + target.words.len as i32);
+    }
+
+    /// A string from a text without its operator.
+    fn read_text(&mut self, target: Target, field: &Field, bound: u32) {
+        let (here, end, unwind) = (self.here(), self.code.use_var(self.end), self.unwind);
+        let (string, bound) = (self.string(target), self.constant(bound.into()));
+        let function = if field.kind == FieldKind::Ascii { read_ascii as *const u8 } else { read_counted as *const u8 };
+        let behind = self.call(function, &[here, end, string, bound], Some(types::I64)).expect("it returns an address");
+        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
+        self.or_else(odd, unwind);
+        self.move_to(behind);
+    }
+
+    fn target(&self, place: Place, frame: Value) -> Option<Target> {
+        let (base, offset, node) = self.place(place, frame)?;
+        match &self.layout().node(node).kind {
+            Kind::String { words: Some(words), .. } => Some(Target { base, offset, words: *words }),
+            _ => None,
+        }
+    }
+
+    /// A field's slot and text slot, for the functions below.
+    fn slots(&mut self, field: &Field) -> Value {
+        self.constant((u64::from(field.slot) << 32 | u64::from(field.text)) as i64)
+    }
+
+    fn string(&mut self, target: Target) -> Value {
+        self.code.ins().iadd_imm_s(target.base, i64::from(target.offset))
+    }
+}
+
+/// A text as words of at most eight bytes, with where they are; the last may overlap the one before.
+fn pieces(text: &[u8]) -> impl Iterator<Item = (Scalar, i32, u64)> {
+    let largest = [(8, Scalar::U64), (4, Scalar::U32), (2, Scalar::U16), (1, Scalar::U8)];
+    let (size, scalar) = largest.into_iter().find(|(size, _)| *size <= text.len()).unwrap_or((1, Scalar::U8));
+    let starts = (0..text.len() / size * size).step_by(size);
+    let last = (!text.len().is_multiple_of(size)).then(|| text.len() - size);
+    starts.chain(last).map(move |at| {
+        let word = text[at..at + size].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        (scalar, at as i32, word)
+    })
+}
+
+// The functions below are called by machine code of verified programs only: with the state, with strings of a live value, and with bytes that
+// are there or may be written. None unwinds. What is not ordinary they leave as it is.
+
+/// Keeps a text as the previous one: 0 if it is that already, 1 if not, 2 if there is no room for it.
+unsafe extern "C" fn note_text(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
+    // SAFETY: as above.
+    let (state, text) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
+    if state.value((slots >> 32) as u32) != NO_TEXT && state.text(slots as u32) == text {
+        return 0;
+    }
+    if state.set_warm_text(split(slots), text).is_ok() { 1 } else { 2 }
+}
+
+/// The same of a string that was read: 0, or 1 if there is no room.
+unsafe extern "C" fn keep_text(state: *mut State, slots: u64, string: *const String, _: u64) -> u64 {
+    // SAFETY: as above.
+    let (state, string) = unsafe { (&mut *state, &*string) };
+    state.set_warm_text(split(slots), string.as_bytes()).is_err().into()
+}
+
+/// The previous text once more: 0, or 1 if the string has no room for it.
+unsafe extern "C" fn load_text(state: *const State, slots: u64, string: *mut String, bound: u64) -> u64 {
+    // SAFETY: as above.
+    let (state, string) = unsafe { (&*state, &mut *string) };
+    let is_there = state.value((slots >> 32) as u32) != NO_TEXT;
+    u64::from(!(is_there && fill(string, state.text(slots as u32), bound)))
+}
+
+fn split(slots: u64) -> (u32, u32) {
+    ((slots >> 32) as u32, slots as u32)
+}
+
+/// A text of 7-bit characters, none of them in front a NUL: where it ends, or null.
+unsafe extern "C" fn write_ascii(at: *mut u8, data: *const u8, len: u64) -> *mut u8 {
+    // SAFETY: as above.
+    unsafe {
+        let text = core::slice::from_raw_parts(data, len as usize);
+        let Some(last) = text.len().checked_sub(1) else {
+            *at = 0x80;
+            return at.add(1);
+        };
+        if text[0] == 0 || !text.is_ascii() {
+            return core::ptr::null_mut();
+        }
+        copy(text, at);
+        *at.add(last) |= 0x80;
+        at.add(text.len())
+    }
+}
+
+/// Bytes behind their number: where they end, or null.
+unsafe extern "C" fn write_counted(at: *mut u8, data: *const u8, len: u64) -> *mut u8 {
+    if len > u32::MAX.into() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: as above.
+    unsafe {
+        let behind = write_unsigned(at, len);
+        copy(core::slice::from_raw_parts(data, len as usize), behind);
+        behind.add(len as usize)
+    }
+}
+
+/// The mirror of [`write_ascii`].
+unsafe extern "C" fn read_ascii(at: *const u8, end: *const u8, string: *mut String, bound: u64) -> *const u8 {
+    // SAFETY: as above.
+    let (rest, string) = unsafe { (rest(at, end), &mut *string) };
+    let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else { return core::ptr::null() };
+    let text = &rest[..=last];
+    let is_empty = text == [0x80];
+    // What begins with a NUL is not only its bytes.
+    if !is_empty && (text[0] & 0x7F == 0 || !has_room(string, text, bound)) {
+        return core::ptr::null();
+    }
+    // SAFETY: there is room, and without the stop bit all are 7-bit characters.
+    unsafe {
+        let bytes = string.as_mut_vec();
+        bytes.set_len(0);
+        if !is_empty {
+            copy(text, bytes.as_mut_ptr());
+            *bytes.as_mut_ptr().add(last) &= 0x7F;
+            bytes.set_len(text.len());
+        }
+    }
+    text.as_ptr_range().end
+}
+
+/// The mirror of [`write_counted`], of UTF-8.
+unsafe extern "C" fn read_counted(at: *const u8, end: *const u8, string: *mut String, bound: u64) -> *const u8 {
+    // SAFETY: as above.
+    unsafe {
+        let (mut len, mut behind) = (0, core::ptr::null());
+        match rest(at, end).first() {
+            None => {}
+            Some(byte) if byte & 0x80 != 0 => (len, behind) = (u64::from(byte & 0x7F), at.add(1)),
+            Some(_) => behind = read_unsigned(at, end, &mut len),
+        }
+        if behind.is_null() {
+            return behind;
+        }
+        let text = rest(behind, end).get(..usize::try_from(len).unwrap_or(usize::MAX));
+        match text.filter(|text| core::str::from_utf8(text).is_ok() && fill(&mut *string, text, bound)) {
+            Some(text) => text.as_ptr_range().end,
+            None => core::ptr::null(),
+        }
+    }
+}
+
+/// # Safety
+/// The bytes from `at` to `end` are there.
+unsafe fn rest<'m>(at: *const u8, end: *const u8) -> &'m [u8] {
+    // SAFETY: as the caller promises.
+    unsafe { core::slice::from_raw_parts(at, end.offset_from(at) as usize) }
+}
+
+/// Puts UTF-8 into a string, if that has room and the bound allows it.
+fn fill(string: &mut String, text: &[u8], bound: u64) -> bool {
+    let fits = has_room(string, text, bound);
+    if fits {
+        // SAFETY: there is room, and the text is UTF-8: that is what callers give.
+        unsafe {
+            let bytes = string.as_mut_vec();
+            copy(text, bytes.as_mut_ptr());
+            bytes.set_len(text.len());
+        }
+    }
+    fits
+}
+
+fn has_room(string: &String, text: &[u8], bound: u64) -> bool {
+    text.len() <= string.capacity() && (bound == 0 || text.len() as u64 <= bound)
+}
+
+/// Copies bytes, mostly few.
+///
+/// # Safety
+/// There is room for them.
+#[inline]
+unsafe fn copy(text: &[u8], to: *mut u8) {
+    let (from, len) = (text.as_ptr(), text.len());
+    // SAFETY: as the caller promises; pieces overlap where the length is no power of two.
+    unsafe {
+        match len {
+            0 => {}
+            1 => *to = *from,
+            2..=3 => {
+                let (first, last) = (from.cast::<[u8; 2]>().read(), from.add(len - 2).cast::<[u8; 2]>().read());
+                to.cast::<[u8; 2]>().write(first);
+                to.add(len - 2).cast::<[u8; 2]>().write(last);
+            }
+            4..=7 => {
+                let (first, last) = (from.cast::<[u8; 4]>().read(), from.add(len - 4).cast::<[u8; 4]>().read());
+                to.cast::<[u8; 4]>().write(first);
+                to.add(len - 4).cast::<[u8; 4]>().write(last);
+            }
+            8..=16 => {
+                let (first, last) = (from.cast::<[u8; 8]>().read(), from.add(len - 8).cast::<[u8; 8]>().read());
+                to.cast::<[u8; 8]>().write(first);
+                to.add(len - 8).cast::<[u8; 8]>().write(last);
+            }
+            _ => core::ptr::copy_nonoverlapping(from, to, len),
+        }
+    }
+}
+
+unsafe extern "C" fn differ(a: *const u8, b: *const u8, len: u64) -> u64 {
+    // SAFETY: as above; both are of this length.
+    unsafe { u64::from(core::slice::from_raw_parts(a, len as usize) != core::slice::from_raw_parts(b, len as usize)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_a_text() {
+        let text: alloc::vec::Vec<u8> = (1..=SHORT as u8).collect();
+        for len in 0..=text.len() {
+            let mut covered = alloc::vec![0; len];
+            for (scalar, at, word) in pieces(&text[..len]) {
+                let bytes = &word.to_le_bytes()[..scalar.size()];
+                covered[at as usize..][..bytes.len()].copy_from_slice(bytes);
+            }
+            assert_eq!(covered, text[..len]);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A *warm* state: one whose slots all have what a program that asks for no tags expects of them: a value of its type, or a word that has the same effect as
+//! none; and texts in brief, in the slots that go with them.
+
+use alloc::{boxed::Box, sync::Arc};
+
+use super::{State, UNDEFINED};
+use crate::program::Limits;
+
+/// What a state has for a program that asks for no tags.
+#[derive(Clone, Debug)]
+pub(super) struct Warmth {
+    wanted: Option<Arc<Warm>>,
+    is_warm: bool,
+    /// No slot has a tag.
+    is_fresh: bool,
+}
+
+impl Default for Warmth {
+    fn default() -> Warmth {
+        Warmth { wanted: None, is_warm: false, is_fresh: true }
+    }
+}
+
+impl Warmth {
+    /// All tags are gone.
+    pub fn note_fresh(&mut self) {
+        (self.is_warm, self.is_fresh) = (false, true);
+    }
+}
+
+impl State {
+    /// Before a message of a program that asks for no tags; false if it would have to.
+    #[inline]
+    pub(crate) fn begin_warm(&mut self, wanted: &Arc<Warm>, limits: &Limits) -> bool {
+        let is_warm = self.warmth.is_warm && self.warmth.wanted.as_ref().is_some_and(|warm| Arc::ptr_eq(warm, wanted));
+        if !is_warm && !self.warm_up(wanted) {
+            return false;
+        }
+        self.limits_at = core::ptr::from_ref(limits) as usize;
+        self.begin_values();
+        true
+    }
+
+    /// Gives slots without a value what stands for that, and texts in brief; false if a slot has what the program does not expect.
+    #[inline(never)]
+    fn warm_up(&mut self, wanted: &Arc<Warm>) -> bool {
+        let is_fresh = self.warmth.is_fresh && !self.warmth.is_warm;
+        self.cool();
+        self.warmth.is_fresh = is_fresh;
+        if is_fresh && wanted.may_be_fresh() {
+            let count = wanted.slots.len().min(self.values.len());
+            self.values[..count].copy_from_slice(&wanted.fresh[..count]);
+        } else {
+            for (at, (slot, fresh)) in wanted.slots.iter().zip(&wanted.fresh).enumerate() {
+                match self.tags[at] {
+                    _ if slot.tag == UNDEFINED => {}
+                    UNDEFINED if slot.may_be_fresh => self.values[at] = *fresh,
+                    tag if tag != slot.tag => return false,
+                    _ => {
+                        if let Some(text) = slot.text {
+                            self.values[at] = brief(self.text(text));
+                        }
+                    }
+                }
+            }
+        }
+        if !self.warmth.wanted.as_ref().is_some_and(|warm| Arc::ptr_eq(warm, wanted)) {
+            self.warmth.wanted = Some(wanted.clone());
+        }
+        self.warmth.is_warm = true;
+        true
+    }
+
+    /// Gives slots that got their value in a warm state their tag; from now on tags may change.
+    pub(super) fn cool(&mut self) {
+        self.warmth.is_fresh = false;
+        if !core::mem::take(&mut self.warmth.is_warm) {
+            return;
+        }
+        let Some(warm) = &self.warmth.wanted else { return };
+        let slots = warm.slots.iter().zip(&warm.fresh).zip(&mut self.tags).zip(&self.values);
+        for (((slot, fresh), tag), value) in slots {
+            if *tag == UNDEFINED && slot.tag != UNDEFINED && value != fresh {
+                *tag = slot.tag;
+            }
+        }
+    }
+
+    /// Puts bytes into a text slot of a warm state, and in brief into the slot that goes with it; the error is the limit that they break.
+    pub(crate) fn set_warm_text(&mut self, (slot, text): (u32, u32), bytes: &[u8]) -> Result<(), usize> {
+        self.set_text(text, bytes)?;
+        self.set_value(slot, brief(bytes));
+        Ok(())
+    }
+}
+
+/// Bytes of a text that is kept in brief.
+pub(crate) const BRIEF: usize = 7;
+
+/// What stands for a text that there is not, in brief.
+pub(crate) const NO_TEXT: u64 = u64::MAX - 1;
+
+/// What a program that asks for no tags wants of a state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Warm {
+    pub slots: Box<[WarmSlot]>,
+    /// By slot, what stands for no value yet: it has the same effect on the first field that looks at it. Where there is an initial value, that may be a
+    /// value as well: then both have the same effect.
+    pub fresh: Box<[u64]>,
+}
+
+/// A slot of [`Warm`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WarmSlot {
+    /// The tag of a value; [`UNDEFINED`] for a slot that no field looks at.
+    pub tag: u8,
+    /// It need not have a value.
+    pub may_be_fresh: bool,
+    /// The text that it has in brief.
+    pub text: Option<u32>,
+}
+
+impl Warm {
+    fn may_be_fresh(&self) -> bool {
+        self.slots.iter().all(|slot| slot.may_be_fresh || slot.tag == UNDEFINED)
+    }
+}
+
+/// A short text as a word, its length on top; a word that is none for a longer one.
+fn brief(text: &[u8]) -> u64 {
+    match text.len() {
+        len @ 0..=BRIEF => text.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)) | (len as u64) << 56,
+        _ => u64::MAX,
+    }
+}
