@@ -30,7 +30,8 @@ pub struct EngineOptions {
     pub receive_buffer: Option<usize>,
     /// After this many publications right behind each other, the next ones are gathered and written together.
     pub burst: u32,
-    /// How long a gathered message waits at most for company, before the system's timer adds its own. Where a port has eight links it is twice as long, and so on by fours: so is a round of writes to them.
+    /// How long a gathered message waits at most for company, before the system's timer adds its own; to many peers, for two rounds of
+    /// writes to all of them where those take longer, and for 5 ms at most.
     pub gather: Duration,
     /// Gathered bytes that are written without waiting for more: the batch.
     pub write_bytes: usize,

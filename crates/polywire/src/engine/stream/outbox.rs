@@ -30,8 +30,10 @@ const LULLS: u32 = 4;
 const PUMP_BYTES: usize = 256 << 10;
 /// How long the flusher stays near after a burst.
 const AFTER_BURST: Duration = Duration::from_millis(2);
-/// A port that has more links than this gathers for longer.
-const CROWD: u32 = 4;
+/// Writes that take longer say nothing of writes: the system had something else to do.
+const LONG_WRITE: Duration = Duration::from_millis(1);
+/// Nothing is gathered for longer, however many links a port has.
+const LONGEST_GATHER: Duration = Duration::from_millis(5);
 /// Pause between two events about the same slow peer.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
 
@@ -132,6 +134,8 @@ struct Pace {
     gathering: bool,
     last_publish: Instant,
     last_written: Instant,
+    /// What a write takes, on average.
+    write: Duration,
     /// When the oldest gathered message came.
     since: Instant,
 }
@@ -341,10 +345,11 @@ impl Outbox {
         state
     }
 
-    /// How long gathered messages wait for company. A round of writes to many links takes as long as it takes: were what they gather due before it is through, each message
-    /// would be a write of its own to each link again, and every flusher would wake between any two.
+    /// How long gathered messages wait for company: for as long as two rounds of writes to all links of the port take, if that is longer than asked for. Were what they gather due before
+    /// a round is through, each message would be a write of its own to each link again, and every flusher would wake between any two.
     fn gather(&self, state: &State) -> Duration {
-        self.options.gather.saturating_mul((state.links / CROWD).max(1))
+        let rounds = state.pace.write.saturating_mul(state.links.saturating_mul(2));
+        self.options.gather.max(rounds.min(LONGEST_GATHER))
     }
 
     /// Messages dropped at the end of what is queued would go untold until the next one.
@@ -481,7 +486,7 @@ impl Outbox {
         if state.broken {
             return;
         }
-        let before = state.queue.len();
+        let (before, began) = (state.queue.len(), Instant::now());
         let pumped = state.queue.pump(most, |bytes| self.write(bytes));
         state.written += before.saturating_sub(state.queue.len()) as u64;
         match pumped {
@@ -494,7 +499,7 @@ impl Outbox {
             }
             Err(_) => self.broke(state),
         }
-        state.pace.last_written = Instant::now();
+        state.pace.wrote(began, Instant::now());
         if state.queue.len() + state.held_bytes <= self.options.queue_bytes / 2 {
             state.stalled = false;
             self.room.notify_all();
@@ -718,7 +723,15 @@ impl State {
 impl Pace {
     fn new() -> Self {
         let now = Instant::now();
-        Pace { streak: 0, lulls: 0, gathering: false, last_publish: now, last_written: now, since: now }
+        Pace {
+            streak: 0,
+            lulls: 0,
+            gathering: false,
+            last_publish: now,
+            last_written: now,
+            write: Duration::ZERO,
+            since: now,
+        }
     }
 
     /// Whether a message that is published `now` should be written at once.
@@ -743,6 +756,11 @@ impl Pace {
             self.calm_down();
         }
         true
+    }
+
+    fn wrote(&mut self, began: Instant, ended: Instant) {
+        self.last_written = ended;
+        self.write = (self.write * 7 + ended.saturating_duration_since(began).min(LONG_WRITE)) / 8;
     }
 
     fn calm_down(&mut self) {
