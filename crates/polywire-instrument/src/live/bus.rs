@@ -17,8 +17,14 @@ use crate::{scenario::Place, subject::Subject};
 /// What the sender says until everybody has answered: a publisher does not know its subscribers.
 const HELLO: &[u8] = b"hello";
 
+/// What it says when a turn is over.
+const REST: &[u8] = b"rest";
+
 /// One end of both ways.
 pub trait Ends {
+    /// It looks again and again for what has come, and keeps a core busy with that.
+    const POLLS: bool = false;
+
     /// Sends a frame on the way out.
     fn send(&mut self, frame: &[u8]) -> Result<(), String>;
 
@@ -93,30 +99,51 @@ impl<E: Ends> Carrier for Bus<E> {
         }
         Ok((times, 0))
     }
+
+    fn wake(&mut self) -> Result<(), String> {
+        if E::POLLS { self.greet() } else { Ok(()) }
+    }
+
+    fn rest(&mut self) -> Result<(), String> {
+        if E::POLLS { self.ends.send(REST) } else { Ok(()) }
+    }
 }
 
 /// A receiver that answers greetings, too.
 pub struct Subscriber {
     receiver: Receiver,
     number: [u8; 4],
+    rests: bool,
 }
 
 impl Subscriber {
     /// As many as the setup wants, and what is told of them.
     pub fn all(setup: &Setup) -> Result<(Vec<Subscriber>, Receivers), String> {
         let (all, receivers) = Receiver::all(setup)?;
-        let subscriber = |(receiver, number): (Receiver, u32)| Subscriber { receiver, number: number.to_le_bytes() };
+        let subscriber =
+            |(receiver, number): (Receiver, u32)| Subscriber { receiver, number: number.to_le_bytes(), rests: true };
         Ok((all.into_iter().zip(0..).map(subscriber).collect(), receivers))
     }
 
     /// True when the case is over.
-    #[cfg(any(feature = "peers", feature = "peers-iceoryx2"))]
+    #[allow(dead_code, reason = "who is called back with what comes does not ask")]
     pub fn is_over(&self) -> bool {
         self.receiver.is_over()
     }
 
+    /// True while another case has its turn.
+    #[allow(dead_code, reason = "who is called back with what comes does not ask")]
+    pub fn rests(&self) -> bool {
+        self.rests
+    }
+
     /// What is to be sent back.
     pub fn take(&mut self, frame: &[u8]) -> Option<&[u8]> {
-        if frame == HELLO { Some(&self.number) } else { self.receiver.take(frame) }
+        self.rests = frame == REST;
+        match frame {
+            HELLO => Some(&self.number),
+            REST => None,
+            frame => self.receiver.take(frame),
+        }
     }
 }

@@ -21,7 +21,7 @@ use super::{
 use crate::{scenario::Place, subject::Subject};
 
 /// What the bench makes of it.
-pub const SETTINGS: &str = "shared memory (`ipc::Service`), a frame copied into a loan; receivers poll, as its own benchmark does, and give their core away after 2000 looks in vain, for there may be more of them than cores; a \
+pub const SETTINGS: &str = "shared memory (`ipc::Service`), a frame copied into a loan; receivers poll while it is their turn, as its own benchmark does, and give their core away after 2000 looks in vain, for there may be more of them than cores; a \
      sender waits where a subscriber's 256 places are full, so that nothing is dropped";
 
 /// Messages that wait for a subscriber.
@@ -77,6 +77,8 @@ fn open(setup: &Setup, out: &str, into: &str) -> Result<Ways, String> {
 }
 
 impl Ends for Ways {
+    const POLLS: bool = true;
+
     fn send(&mut self, frame: &[u8]) -> Result<(), String> {
         let sample = self.publisher.loan_slice_uninit(frame.len()).map_err(told)?;
         sample.write_from_slice(frame).send().map(drop).map_err(told)
@@ -90,6 +92,9 @@ impl Ends for Ways {
                 return Ok(true);
             }
             looks += 1;
+            if patience.is_zero() {
+                return Ok(false);
+            }
             if looks < PATIENT_LOOKS {
                 hint::spin_loop();
                 continue;

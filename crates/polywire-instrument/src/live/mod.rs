@@ -62,6 +62,16 @@ trait Carrier {
 
     /// Sees to it that nothing is kept back.
     fn flush(&mut self) {}
+
+    /// A turn begins: receivers that poll do so from now on.
+    fn wake(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The turn is over: nobody takes time from the cases whose turn it is.
+    fn rest(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// What the other end needs to know.
@@ -137,6 +147,12 @@ impl Live {
     }
 
     fn warm_up(&mut self, count: usize) -> Result<(), String> {
+        self.carrier.wake()?;
+        self.warm(count)?;
+        self.carrier.rest()
+    }
+
+    fn warm(&mut self, count: usize) -> Result<(), String> {
         match self.mode {
             Mode::Closed => return self.carrier.rounds(&self.records, count.max(1)).map(drop),
             Mode::Loaded => return self.carrier.loaded(&self.records, count.max(1)).map(drop),
@@ -150,13 +166,19 @@ impl Live {
 
     /// One turn.
     pub fn turn(&mut self) -> Result<Turn, Error> {
+        self.awake().map_err(|problem| Error::Engine { engine: self.case.engine.clone(), problem })
+    }
+
+    fn awake(&mut self) -> Result<Turn, String> {
+        self.carrier.wake()?;
         let turn = match self.mode {
             Mode::Closed => self.closed(),
             Mode::Open => self.open(),
             Mode::Loaded => self.loaded(),
             _ => self.throughput(),
-        };
-        turn.map_err(|problem| Error::Engine { engine: self.case.engine.clone(), problem })
+        }?;
+        self.carrier.rest()?;
+        Ok(turn)
     }
 
     fn closed(&mut self) -> Result<Turn, String> {

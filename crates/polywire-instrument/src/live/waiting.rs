@@ -11,6 +11,9 @@ use super::{
 /// A receiver looks so often whether the case is over.
 const LOOKS: Duration = Duration::from_millis(200);
 
+/// One that polls looks so often whether its turn has come.
+const DOZE: Duration = Duration::from_millis(5);
+
 /// Connects all subscribers; `ends` makes a subscriber's, in its thread.
 pub fn receive<E: Ends>(
     setup: &Setup,
@@ -25,12 +28,19 @@ pub fn receive<E: Ends>(
     Ok(receivers)
 }
 
-fn run(mut subscriber: Subscriber, mut ends: impl Ends) {
+fn run<E: Ends>(mut subscriber: Subscriber, mut ends: E) {
     let mut answer = Vec::new();
     while !subscriber.is_over() {
         answer.clear();
+        let patience = match E::POLLS && subscriber.rests() {
+            true => {
+                thread::sleep(DOZE);
+                Duration::ZERO
+            }
+            false => LOOKS,
+        };
         let came =
-            ends.receive(LOOKS, &mut |frame| answer.extend_from_slice(subscriber.take(frame).unwrap_or_default()));
+            ends.receive(patience, &mut |frame| answer.extend_from_slice(subscriber.take(frame).unwrap_or_default()));
         // What cannot be sent or read shows as a message that has not come.
         if came.is_ok() && !answer.is_empty() {
             let _ = ends.send(&answer);
