@@ -28,7 +28,7 @@ const LULL: Duration = Duration::from_micros(20);
 const LULLS: u32 = 4;
 /// Bytes that the flusher writes before it lets others at the queue.
 const PUMP_BYTES: usize = 256 << 10;
-/// How long the flusher stays near after a burst.
+/// How long the flusher stays near after a burst, at least.
 const AFTER_BURST: Duration = Duration::from_millis(2);
 /// Writes that take longer say nothing of writes: the system had something else to do.
 const LONG_WRITE: Duration = Duration::from_millis(1);
@@ -332,7 +332,9 @@ impl Outbox {
             }
         } else if state.pace.gathering {
             let before = state.pace.last_publish;
-            state = wait_timeout(&self.work, state, AFTER_BURST);
+            // A round of writes to other links is no end of the burst.
+            let near = AFTER_BURST.max(self.gather(&state).saturating_mul(2));
+            state = wait_timeout(&self.work, state, near);
             if state.pace.last_publish == before && state.queue.is_empty() {
                 state.pace.calm_down();
             }
