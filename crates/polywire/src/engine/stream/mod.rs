@@ -6,6 +6,7 @@
 mod inbox;
 mod link;
 mod outbox;
+mod pace;
 mod queue;
 mod relay;
 mod threads;

@@ -17,21 +17,13 @@ use rustix::{
 };
 use socket2::Socket;
 
-use super::queue::Queue;
+use super::{pace::Pace, queue::Queue};
 use crate::engine::{EngineOptions, Loan, Overflow};
 
-/// Publications that follow each other faster than this are a burst.
-const CALM: Duration = Duration::from_micros(2);
-/// A pause between publications.
-const LULL: Duration = Duration::from_micros(20);
-/// So many pauses in a row end a burst.
-const LULLS: u32 = 4;
 /// Bytes that the flusher writes before it lets others at the queue.
 const PUMP_BYTES: usize = 256 << 10;
 /// How long the flusher stays near after a burst, at least.
 const AFTER_BURST: Duration = Duration::from_millis(2);
-/// Writes that take longer say nothing of writes: the system had something else to do.
-const LONG_WRITE: Duration = Duration::from_millis(1);
 /// Nothing is gathered for longer, however many links a port has.
 const LONGEST_GATHER: Duration = Duration::from_millis(5);
 /// Pause between two events about the same slow peer.
@@ -124,20 +116,6 @@ pub(super) struct Tally {
     /// When the last event went out, while messages are being dropped.
     told: Option<Instant>,
     last_topic: Option<Arc<str>>,
-}
-
-/// Recognises bursts.
-struct Pace {
-    streak: u32,
-    /// Pauses in a row while gathering.
-    lulls: u32,
-    gathering: bool,
-    last_publish: Instant,
-    last_written: Instant,
-    /// What a write takes, on average.
-    write: Duration,
-    /// When the oldest gathered message came.
-    since: Instant,
 }
 
 /// A message in the queue: the link's channel, and where that stands after it.
@@ -722,65 +700,6 @@ impl State {
     }
 }
 
-impl Pace {
-    fn new() -> Self {
-        let now = Instant::now();
-        Pace {
-            streak: 0,
-            lulls: 0,
-            gathering: false,
-            last_publish: now,
-            last_written: now,
-            write: Duration::ZERO,
-            since: now,
-        }
-    }
-
-    /// Whether a message that is published `now` should be written at once.
-    #[inline]
-    fn at_once(&mut self, now: Instant, pause: Option<Duration>, burst: u32) -> bool {
-        // What writing took is no pause, to other links either, which the port knows.
-        let since = |at: Instant| pause.unwrap_or_else(|| now.saturating_duration_since(at));
-        let pause = since(self.last_publish.max(self.last_written));
-        self.last_publish = now;
-        if !self.gathering {
-            self.streak = if since(self.last_written) > CALM { 0 } else { self.streak + 1 };
-            self.gathering = self.streak > burst;
-            return !self.gathering;
-        }
-        if pause <= LULL {
-            self.lulls = 0;
-            return false;
-        }
-        // One pause may just be the scheduler's: the message is written at once, but the burst goes on.
-        self.lulls += 1;
-        if self.lulls == LULLS {
-            self.calm_down();
-        }
-        true
-    }
-
-    fn wrote(&mut self, began: Instant, ended: Instant) {
-        self.last_written = ended;
-        self.write = (self.write * 7 + ended.saturating_duration_since(began).min(LONG_WRITE)) / 8;
-    }
-
-    fn calm_down(&mut self) {
-        self.gathering = false;
-        self.streak = 0;
-        self.lulls = 0;
-    }
-
-    /// The flusher sleeps without a limit outside bursts; whoever starts one wakes it.
-    fn flusher_needed(&mut self) -> bool {
-        let starting = self.gathering && self.streak != u32::MAX;
-        if starting {
-            self.streak = u32::MAX;
-        }
-        starting
-    }
-}
-
 fn start_of(envelope: &Envelope<'_>) -> Start {
     Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns }
 }
@@ -791,21 +710,4 @@ fn is_full(error: &io::Error) -> bool {
 
 fn wait_timeout<'a>(condvar: &Condvar, guard: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
     condvar.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner).0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_other_links_take_is_no_pause() {
-        let start = Instant::now();
-        // Each publication comes long after this link's last one, as with many links beside it; the publisher was hardly away.
-        let gathers = |pause: Option<Duration>| {
-            let mut pace = Pace::new();
-            (1..100).any(|i| !pace.at_once(start + i * Duration::from_micros(500), pause, 16))
-        };
-        assert!(gathers(Some(Duration::from_nanos(200))));
-        assert!(!gathers(Some(Duration::from_micros(500))) && !gathers(None));
-    }
 }
