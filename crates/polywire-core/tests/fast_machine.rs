@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use common::{backends, mutated, random_limits, seeds};
 use polywire_core::{
@@ -14,8 +14,8 @@ use polywire_core::{
             template::{Field, FieldType, Initial, OperatorKind, TemplateSet},
         },
     },
-    layout::{Record, Shape, ValueRef},
-    program::{State, io::CodecError},
+    layout::{Record, Shape, Value, ValueRef},
+    program::{Backend, Limits, State, io::CodecError},
     schema::{Def, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
 };
 
@@ -48,8 +48,12 @@ fn schema(random: &mut Random) -> Schema {
         let count = 1 + random.below(12);
         let entry = types.add(Def::structure("Entry", members(random, count)));
         let bound = if random.one_in(2) { 3 } else { 0 };
-        let place = random.below(own.len());
-        own.insert(place, Member::new("entries", Type::Sequence { element: Type::Def(entry).into(), bound }));
+        let element = Type::Def(entry).into();
+        let ty = match random.one_in(4) {
+            true => Type::Array { element, dims: vec![2] },
+            false => Type::Sequence { element, bound },
+        };
+        own.insert(random.below(own.len()), Member::new("entries", ty));
     }
     let root = types.add(Def::structure("Root", own));
     types.finish(Type::Def(root)).unwrap()
@@ -61,7 +65,7 @@ fn leaves(schema: &Schema, record: &Record) -> Vec<(String, Type)> {
     let mut leaves = Vec::new();
     for member in schema.members(*root) {
         match &member.ty {
-            Type::Sequence { element, .. } => {
+            Type::Sequence { element, .. } | Type::Array { element, .. } => {
                 let Type::Def(entry) = schema.resolve(element) else { unreachable!("elements are structures") };
                 let ValueRef::List(entries) = record.get(&member.name).unwrap() else {
                     unreachable!("it is a sequence")
@@ -192,6 +196,15 @@ struct Ends {
 type Read = Result<(usize, Record), CodecError>;
 
 impl Ends {
+    fn new(codec: &Fast, shape: &Arc<Shape>, limits: Limits, backend: Backend) -> Ends {
+        let options = Options::default();
+        let encoder = DynEncoder::with_backend(codec, &options, shape, backend).unwrap();
+        let decoder = DynDecoder::with_backend(codec, &options, shape.schema(), shape, backend).unwrap();
+        let decoder = decoder.with_limits(limits);
+        let (writer, reader) = (encoder.state().unwrap(), decoder.state().unwrap());
+        Ends { encoder, decoder, writer, reader, back: Record::new(shape) }
+    }
+
     fn write(&mut self, record: &Record, keep: bool) -> Result<Vec<u8>, CodecError> {
         let mut bytes = Vec::new();
         self.encoder.encode_with(&mut self.writer, keep, record, &mut bytes).map(|()| bytes)
@@ -225,14 +238,7 @@ fn streams_are_the_same() {
         let codec = Fast::new(set);
         let shape = Shape::of(&schema).unwrap();
         let limits = if random.one_in(4) { random_limits(&mut random) } else { Default::default() };
-        let make = |backend| {
-            let options = Options::default();
-            let encoder = DynEncoder::with_backend(&codec, &options, &shape, backend).unwrap();
-            let decoder = DynDecoder::with_backend(&codec, &options, &schema, &shape, backend).unwrap();
-            let decoder = decoder.with_limits(limits);
-            let (writer, reader) = (encoder.state().unwrap(), decoder.state().unwrap());
-            Ends { encoder, decoder, writer, reader, back: Record::new(&shape) }
-        };
+        let make = |backend| Ends::new(&codec, &shape, limits, backend);
         let mut ends: Vec<Ends> = backends().into_iter().map(make).collect();
         let mut record = Record::new(&shape);
         let mut values = BTreeMap::new();
@@ -271,4 +277,95 @@ fn streams_are_the_same() {
         }
     }
     assert!(carried > 100 && refused > 500, "{carried} carried, {refused} refused, {errors} not written");
+}
+
+const OPERATORS: &[&str] = &[
+    "<copy/>",
+    "<copy value=\"1\"/>",
+    "<delta/>",
+    "<default value=\"1\"/>",
+    "",
+    "<increment value=\"1\"/>",
+    "<increment/>",
+];
+
+/// A feed of numbers and decimals, some of which may be absent, with any operator.
+fn feed(random: &mut Random) -> String {
+    let fields = (0..1 + random.below(12)).map(|i| {
+        let presence = if random.one_in(2) { " presence=\"optional\"" } else { "" };
+        if random.one_in(3) {
+            let exponent = if random.one_in(4) { "<constant value=\"1\"/>" } else { random.choose(OPERATORS) };
+            let mantissa = random.choose(OPERATORS);
+            let parts = format!("<exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa>");
+            return format!("<decimal name=\"d{i}\"{presence}>{parts}</decimal>");
+        }
+        let ty = random.choose(&["int8", "uInt8", "int32", "uInt32", "int64", "uInt64"]);
+        let mut operators = OPERATORS.to_vec();
+        if !presence.is_empty() {
+            operators.extend(["<constant value=\"1\"/>", "<default/>"]);
+        }
+        let operator = random.choose(&operators);
+        format!("<{ty} name=\"f{i}\"{presence}>{operator}</{ty}>")
+    });
+    format!(
+        "<template id=\"1\" name=\"T\"><uInt32 name=\"n\"><increment/></uInt32>{}</template>",
+        fields.collect::<String>()
+    )
+}
+
+/// Numbers that a field of any of the types can have, mostly.
+fn number(random: &mut Random) -> i64 {
+    match random.below(30) {
+        0 => random.bits() as i64,
+        1 => *random.choose(&[i64::MAX, i64::MIN, 255, 127, -128, i64::from(u32::MAX), -1]),
+        2..10 => random.below(100) as i64,
+        _ => 1,
+    }
+}
+
+#[test]
+fn feeds_are_the_same() {
+    let (mut carried, mut refused, mut errors) = (0, 0, 0);
+    for seed in seeds(60) {
+        let mut random = Random::new(seed);
+        let xml = feed(&mut random);
+        let (codec, schema) = Fast::feed(TemplateSet::parse(&xml).unwrap()).unwrap();
+        let shape = Shape::of(&schema).unwrap();
+        let mut ends: Vec<Ends> =
+            backends().into_iter().map(|backend| Ends::new(&codec, &shape, Limits::default(), backend)).collect();
+        let mut record = Record::new(&shape);
+        let Type::Def(root) = schema.resolve(schema.root()) else { unreachable!("a template is a structure") };
+        let is_hostile = random.one_in(3);
+        for step in 0..60 {
+            for member in schema.members(*root).iter().filter(|_| step == 0 || random.one_in(2)).collect::<Vec<_>>() {
+                let name = &member.name;
+                if member.optional && random.one_in(3) {
+                    record.set(name, Value::Absent).unwrap();
+                } else if name.starts_with('d') {
+                    let exponent = if random.one_in(10) { random.below(160) as i32 - 80 } else { 1 };
+                    record.set(&format!("{name}.exponent"), exponent).unwrap();
+                    record.set(&format!("{name}.mantissa"), number(&mut random)).unwrap();
+                } else {
+                    // What the type cannot hold leaves it as it is.
+                    let _ = record.set(name, number(&mut random));
+                }
+            }
+            record.set("n", step / 3).unwrap();
+            let keep = !random.one_in(5);
+            let written = ends.iter_mut().map(|end| end.write(&record, keep)).collect();
+            let Ok(bytes) = all_the_same(written, || format!("seed {seed}, step {step}, {xml}")) else {
+                errors += 1;
+                continue;
+            };
+            if is_hostile {
+                let bad = mutated(&mut random, &bytes);
+                let read: Vec<Read> = ends.iter_mut().map(|end| end.read(&bad, false)).collect();
+                refused += usize::from(all_the_same(read, || format!("seed {seed}, {bad:x?}, {xml}")).is_err());
+            }
+            let read: Vec<Read> = ends.iter_mut().map(|end| end.read(&bytes, keep)).collect();
+            let read = all_the_same(read, || format!("seed {seed}, {bytes:x?}, {xml}"));
+            carried += usize::from(read.is_ok_and(|(_, back)| back == record));
+        }
+    }
+    assert!(carried > 100 && refused > 50 && errors > 50, "{carried} carried, {refused} refused, {errors} not written");
 }

@@ -641,6 +641,7 @@ impl<'e> Emit<'e, '_> {
     fn decode_present(&mut self, op: &'e Op, place: Place, body: &'e Block, frame: Value) {
         let value = match self.place(place, frame) {
             None => frame,
+            Some((base, offset, node)) if self.direct => self.make_present(base, offset, node),
             Some((.., node)) => {
                 let (program, at, word) = (self.address(self.program), self.place_address(place, frame), self.word());
                 let node = self.constant(i64::from(node.0));
@@ -651,6 +652,18 @@ impl<'e> Emit<'e, '_> {
             }
         };
         self.decode_inner(body, value);
+    }
+
+    /// Without a context: the value of an optional that has been one before.
+    fn make_present(&mut self, base: Value, offset: i32, node: crate::layout::NodeId) -> Value {
+        let Kind::Optional(optional) = &self.layout().node(node).kind else { return base };
+        let (flag, payload) = optional.flag.map_or((0, 0), |f| (f.flag as i32, f.payload as i32));
+        let (state, unwind) = (self.load_scalar(Scalar::U8, base, offset + flag), self.unwind);
+        let never = self.code.ins().icmp_imm_s(IntCC::Equal, state, 0);
+        self.or_else(never, unwind);
+        let present = self.constant(1);
+        self.store_scalar(Scalar::U8, present, base, offset + flag);
+        self.code.ins().iadd_imm_s(base, i64::from(offset + payload))
     }
 
     fn decode_clear(&mut self, op: &'e Op, place: Place, frame: Value) {

@@ -62,6 +62,8 @@ pub(super) struct Emit<'e, 'f> {
     word: StackSlot,
     /// The state of the stream, in programs with a bank.
     pub stream: Option<Stream>,
+    /// Without a context: what of the state's words is in registers.
+    pub words: [Variable; 2],
     /// What is being made is out of the way of what is usual.
     pub rare: bool,
     /// Without a context: the presence map that is read or written.
@@ -120,6 +122,7 @@ pub(super) fn function<'e>(
     let (size, state) = (code.block_params(entry).get(2).copied(), code.block_params(entry).get(3).copied());
     let word = code.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 16, 4));
     let [position, base, end] = [(); 3].map(|()| code.declare_var(types::I64));
+    let words = [(); 2].map(|()| code.declare_var(types::I64));
     let unwind = code.create_block();
     code.set_cold_block(unwind);
     let config = module.target_config();
@@ -140,6 +143,7 @@ pub(super) fn function<'e>(
         room_wanted: super::direct_size(program).unwrap_or(0) as i64,
         word,
         stream: None,
+        words,
         rare: false,
         segment: None,
         free_slots: Vec::new(),

@@ -138,14 +138,17 @@ impl<'e> Emit<'e, '_> {
             OpKind::Sequence { place, element, bound, .. } => self.encode_sequence(op, *place, element, *bound, frame),
             OpKind::IfPresent { place, then, otherwise } => {
                 let value = self.encode_optional(*place, frame);
-                let accumulator = self.accumulator;
+                let (accumulator, bits) = (self.accumulator, self.bits_done());
                 self.branch(
                     value,
                     |emit| {
                         emit.accumulator = accumulator;
                         emit.encode_block(then, value);
                     },
-                    |emit| emit.encode_block(otherwise, frame),
+                    |emit| {
+                        emit.set_bits_done(bits);
+                        emit.encode_block(otherwise, frame);
+                    },
                 );
             }
             OpKind::Unbox { place, body } => {

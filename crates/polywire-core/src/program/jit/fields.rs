@@ -2,9 +2,12 @@
 
 use core::mem::offset_of;
 
-use cranelift_codegen::ir::{Value, types};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
 
-use super::emit::{Emit, Stream};
+use super::{
+    emit::{Emit, Stream},
+    stream::optional,
+};
 use crate::{
     layout::Scalar,
     program::{
@@ -37,7 +40,9 @@ impl Emit<'_, '_> {
                 self.set(bits, field.scalar());
             }
             _ => {
-                if !self.decode_int(op, field) {
+                if let Some(int) = optional(field).filter(|_| self.direct) {
+                    self.demand(field, &int);
+                } else if !self.decode_int(op, field) {
                     self.decode_field_slowly(op, field);
                 }
             }
@@ -54,6 +59,13 @@ impl Emit<'_, '_> {
 
     /// Accumulator from one of the words that a field's value is in.
     pub(super) fn decode_word(&mut self, index: u8, scalar: Scalar) {
+        if self.direct {
+            let mut value = self.code.use_var(self.words[usize::from(index & 1)]);
+            if scalar == Scalar::F32 {
+                value = self.code.ins().band_imm_s(value, i64::from(u32::MAX));
+            }
+            return self.set(value, scalar);
+        }
         let state = self.state();
         let value = match scalar {
             Scalar::F32 => self.load_scalar(Scalar::U32, state, word_offset(index)),
@@ -64,6 +76,13 @@ impl Emit<'_, '_> {
 
     /// Accumulator from whether a field is there.
     pub(super) fn decode_test(&mut self, op: &Op, field: &Field) {
+        if self.direct {
+            return match (&field.kind, optional(field)) {
+                (FieldKind::Split(parts), _) => self.decode_decimal(op, &**parts),
+                (_, Some(int)) => self.test_optional(&int),
+                _ => self.give_up(),
+            };
+        }
         let (address, word) = (self.address(field), self.word());
         self.call_status(op, test_field as *const u8, &[self.context, address, word]);
         let value = self.load_word(0);
@@ -91,7 +110,9 @@ impl Emit<'_, '_> {
                 self.encode_int(op, bits, value);
             }
             _ => {
-                if !self.encode_int(op, field, value) {
+                if let Some(int) = optional(field).filter(|_| self.direct) {
+                    self.encode_present(op, &int, value);
+                } else if !self.encode_int(op, field, value) {
                     self.encode_field_slowly(op, field, value);
                 }
             }
@@ -106,12 +127,22 @@ impl Emit<'_, '_> {
 
     /// The accumulator as one of the words that a field's value is in.
     pub(super) fn encode_word(&mut self, index: u8, value: Value) {
+        if self.direct {
+            return self.code.def_var(self.words[usize::from(index & 1)], value);
+        }
         let state = self.state();
         self.store(value, state, word_offset(index));
     }
 
     /// A field that is absent, or whose value is in the words.
     pub(super) fn encode_put_field(&mut self, op: &Op, field: &Field, present: bool) {
+        if self.direct {
+            return match (&field.kind, present) {
+                (FieldKind::Split(parts), true) => self.encode_decimal(op, &**parts),
+                (FieldKind::Split(parts), false) => self.encode_put_field(op, &parts[0], false),
+                _ => optional(field).into_iter().for_each(|int| self.encode_absent(&int)),
+            };
+        }
         let (address, present) = (self.address(field), self.constant(present.into()));
         self.call_status(op, put_words as *const u8, &[self.context, address, present]);
     }

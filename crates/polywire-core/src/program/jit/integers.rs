@@ -23,13 +23,13 @@ const MAP_BITS: i64 = 56;
 /// An integer's type and operator, as far as it can be inlined.
 #[derive(Clone, Copy)]
 pub(super) struct Int {
-    signed: bool,
+    pub signed: bool,
     /// Range, if it is narrower than 64 bits.
-    range: Option<(i64, i64)>,
+    pub range: Option<(i64, i64)>,
     slot: i32,
     tag: i64,
-    operator: Operator,
-    initial: Option<i64>,
+    pub operator: Operator,
+    pub initial: Option<i64>,
 }
 
 impl Int {
@@ -81,7 +81,7 @@ impl Int {
     }
 
     /// True if any number of a type is within its range.
-    fn holds(&self, from: Scalar) -> bool {
+    pub(super) fn holds(&self, from: Scalar) -> bool {
         let (Some((low, high)), Some((min, max))) = (from.range(), self.range) else { return self.range.is_none() };
         i128::from(min) <= low && high <= i128::from(max)
     }
@@ -151,7 +151,7 @@ impl Emit<'_, '_> {
     }
 
     /// Leaves if a value is none of the type.
-    fn within(&mut self, slow: CodeBlock, int: &Int, value: Value) {
+    pub(super) fn within(&mut self, slow: CodeBlock, int: &Int, value: Value) {
         if let Some((min, max)) = int.range {
             let outside = self.outside(value, min, max);
             self.or_else(outside, slow);
@@ -159,7 +159,7 @@ impl Emit<'_, '_> {
     }
 
     /// One more than the previous value; leaves at the largest.
-    fn incremented(&mut self, parts: &Parts, int: &Int) -> Value {
+    pub(super) fn incremented(&mut self, slow: CodeBlock, int: &Int) -> Value {
         let previous = self.slot_value(int);
         let largest = match int.range {
             Some((_, max)) => max,
@@ -167,12 +167,12 @@ impl Emit<'_, '_> {
             None => -1,
         };
         let last = self.code.ins().icmp_imm_s(IntCC::Equal, previous, largest);
-        self.or_else(last, parts.slow);
+        self.or_else(last, slow);
         self.code.ins().iadd_imm_s(previous, 1)
     }
 
     /// Leaves if a sum (of a base and a difference) or difference is not what it is without a limit of 64 bits.
-    fn wrapped(&mut self, parts: &Parts, int: &Int, base: Value, delta: Value, sum: Value) {
+    pub(super) fn wrapped(&mut self, slow: CodeBlock, int: &Int, base: Value, delta: Value, sum: Value) {
         if int.range.is_some() {
             return;
         }
@@ -185,7 +185,7 @@ impl Emit<'_, '_> {
             let negative = self.code.ins().icmp_imm_s(IntCC::SignedLessThan, delta, 0);
             self.code.ins().bxor(below, negative)
         };
-        self.or_else(wrong, parts.slow);
+        self.or_else(wrong, slow);
     }
 
     /// Accumulator from a mandatory integer; false if it is none that can be inlined.
@@ -205,7 +205,7 @@ impl Emit<'_, '_> {
                 let base = self.slot_value(&int);
                 let delta = self.read_entity(parts.slow, true, None);
                 let sum = self.code.ins().iadd(base, delta);
-                self.wrapped(&parts, &int, base, delta, sum);
+                self.wrapped(parts.slow, &int, base, delta, sum);
                 self.within(parts.slow, &int, sum);
                 self.set_slot(&int, sum);
                 self.code.def_var(parts.value, sum);
@@ -242,7 +242,7 @@ impl Emit<'_, '_> {
             Operator::Default => self.constant(int.initial.unwrap_or(0)),
             Operator::Increment => {
                 self.assigned(parts, int);
-                let value = self.incremented(parts, int);
+                let value = self.incremented(parts.slow, int);
                 self.set_slot(int, value);
                 value
             }
@@ -335,7 +335,7 @@ impl Emit<'_, '_> {
                 self.assigned(&parts, &int);
                 let base = self.slot_value(&int);
                 let delta = self.code.ins().isub(value, base);
-                self.wrapped(&parts, &int, base, delta, value);
+                self.wrapped(parts.slow, &int, base, delta, value);
                 self.set_slot(&int, value);
                 self.write_entity(true, delta);
             }
@@ -361,7 +361,7 @@ impl Emit<'_, '_> {
             Operator::Default => self.constant(int.initial.unwrap_or(0)),
             Operator::Increment => {
                 self.assigned(parts, int);
-                self.incremented(parts, int)
+                self.incremented(parts.slow, int)
             }
             _ => {
                 self.assigned(parts, int);

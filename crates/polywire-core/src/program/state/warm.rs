@@ -3,7 +3,7 @@
 
 use alloc::{boxed::Box, sync::Arc};
 
-use super::{State, UNDEFINED};
+use super::{EMPTY, State, UNDEFINED};
 use crate::program::Limits;
 
 /// What a state has for a program that asks for no tags.
@@ -55,6 +55,7 @@ impl State {
                 match self.tags[at] {
                     _ if slot.tag == UNDEFINED => {}
                     UNDEFINED if slot.may_be_fresh => self.values[at] = *fresh,
+                    EMPTY if slot.may_be_empty => self.values[at] = EMPTY_NUMBER,
                     tag if tag != slot.tag => return false,
                     _ => {
                         if let Some(text) = slot.text {
@@ -80,7 +81,9 @@ impl State {
         let Some(warm) = &self.warmth.wanted else { return };
         let slots = warm.slots.iter().zip(&warm.fresh).zip(&mut self.tags).zip(&self.values);
         for (((slot, fresh), tag), value) in slots {
-            if *tag == UNDEFINED && slot.tag != UNDEFINED && value != fresh {
+            if slot.may_be_empty && *value == EMPTY_NUMBER {
+                *tag = EMPTY;
+            } else if slot.tag != UNDEFINED && !(*tag == UNDEFINED && value == fresh) {
                 *tag = slot.tag;
             }
         }
@@ -100,6 +103,9 @@ pub(crate) const BRIEF: usize = 7;
 /// What stands for a text that there is not, in brief.
 pub(crate) const NO_TEXT: u64 = u64::MAX - 1;
 
+/// What stands for the absence of a number.
+pub(crate) const EMPTY_NUMBER: u64 = 3 << 61;
+
 /// What a program that asks for no tags wants of a state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warm {
@@ -116,6 +122,8 @@ pub(crate) struct WarmSlot {
     pub tag: u8,
     /// It need not have a value.
     pub may_be_fresh: bool,
+    /// Its value may be absent.
+    pub may_be_empty: bool,
     /// The text that it has in brief.
     pub text: Option<u32>,
 }

@@ -66,6 +66,16 @@ impl<'e> Emit<'e, '_> {
         Bit(1 << (8 * (last - bit / 7) + 6 - bit % 7))
     }
 
+    /// Bits that were taken or put: two branches begin with the same, and end so.
+    pub(in super::super) fn bits_done(&self) -> u32 {
+        self.segment.as_ref().map_or(0, |segment| segment.done)
+    }
+
+    /// Goes back to where another branch began.
+    pub(in super::super) fn set_bits_done(&mut self, done: u32) {
+        self.segment.iter_mut().for_each(|segment| segment.done = done);
+    }
+
     /// Makes a bit of the map a one.
     pub(in super::super) fn set_bit(&mut self, Bit(mask): Bit) {
         let Some(Segment { word, .. }) = self.segment else { return };

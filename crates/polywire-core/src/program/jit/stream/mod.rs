@@ -11,19 +11,24 @@ use crate::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
             Operator, SEGMENT, UNDEFINED,
-            warm::{NO_TEXT, Warm, WarmSlot},
+            warm::{EMPTY_NUMBER, NO_TEXT, Warm, WarmSlot},
         },
     },
 };
 
-mod float;
+mod decimal;
 mod map;
+mod optional;
 mod text;
 
 pub(super) use map::Segment;
+pub(super) use optional::optional;
 
 /// What stands for no value where there is no initial value: none of those that 32 bits hold, nor is what follows it.
 pub(super) const NO_NUMBER: u64 = 1 << 62;
+
+/// Slots up to which their distances are part of instructions.
+const MAX_SLOTS: usize = 1 << 16;
 
 /// Bytes that an integer takes at most.
 const INTEGER: usize = 10;
@@ -39,7 +44,7 @@ pub(super) struct Survey<'p> {
 impl<'p> Survey<'p> {
     /// None for a program that needs a context.
     pub fn of(program: &'p Program) -> Option<Survey<'p>> {
-        let slots = program.bank.as_ref()?.slots as usize;
+        let slots = program.bank.as_ref().map(|bank| bank.slots as usize).filter(|slots| *slots <= MAX_SLOTS)?;
         let mut survey = Survey {
             program,
             warm: Warm { slots: vec![WarmSlot::default(); slots].into(), fresh: vec![0; slots].into() },
@@ -75,15 +80,32 @@ impl<'p> Survey<'p> {
             | OpKind::Convert(_)
             | OpKind::Check(_)
             | OpKind::Fail(_) => Some(0),
+            OpKind::Put(Wire::Word(..)) | OpKind::Get(Wire::Word(..)) => Some(0),
             OpKind::Put(Wire::Field(field)) | OpKind::Get(Wire::Field(field)) => self.number(field),
+            OpKind::TestField(field) | OpKind::PutField { field, .. } => self.waiting(field),
+            OpKind::If { then, otherwise } => {
+                // A bit that only one of them takes would be at no known place.
+                let taken = self.block(then)? + self.block(otherwise)?;
+                (taken == 0).then_some(0)
+            }
+            OpKind::IfPresent { then, otherwise, .. } => {
+                let (there, absent) = (self.block(then)?, self.block(otherwise)?);
+                (there == absent).then_some(there)
+            }
+            OpKind::Present { place, body } => {
+                self.is_flagged(*place).then_some(())?;
+                self.block(body)
+            }
+            OpKind::Clear(place) => self.is_flagged(*place).then_some(0),
             OpKind::Text { place, form: TextForm::Field(field), bound, utf16_bound, overflow, .. } => {
                 let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
                 self.text(field).filter(|_| bounded && self.is_own_text(*place))
             }
             OpKind::Sequence { place, source, element, bound, overflow, .. } => {
-                let counted = self.program.direction == Direction::Encode || matches!(source, Source::Count);
+                let encodes = self.program.direction == Direction::Encode;
+                let counted = encodes || matches!(source, Source::Count | Source::Fixed(_));
                 let bounded = *bound == 0 || *overflow == Overflow::Refuse;
-                (counted && bounded && self.is_plain_sequence(*place)).then_some(())?;
+                (counted && bounded && self.has_elements(*place)).then_some(())?;
                 // A bit that each element took would be at no known place.
                 self.block(element).filter(|bits| *bits == 0)
             }
@@ -104,18 +126,31 @@ impl<'p> Survey<'p> {
     fn number(&mut self, field: &Field) -> Option<u32> {
         match &field.kind {
             FieldKind::Int { .. } => {
-                Int::of(field)?;
+                Int::of(field).or_else(|| optional(field))?;
                 self.keep(field, INTEGER)?;
             }
             FieldKind::Bits { bits, .. } => return self.number(bits),
             FieldKind::Float { .. } => {
-                let [exponent, mantissa] = float::parts(field)?;
+                let [exponent, mantissa] = decimal::parts(field)?;
                 self.keep(exponent, INTEGER)?;
                 self.number(mantissa)?;
             }
             _ => return None,
         }
         Some(field.bits())
+    }
+
+    /// The bits of a field that might be absent, or whose value is two words.
+    fn waiting(&mut self, field: &Field) -> Option<u32> {
+        let FieldKind::Split(parts) = &field.kind else {
+            optional(field)?;
+            return self.number(field);
+        };
+        let [exponent, mantissa] = &**parts;
+        // What is not there has no mantissa, and so takes no bit for it.
+        let known = !exponent.optional || mantissa.bits() == 0;
+        let (exponent, mantissa) = (self.number(exponent)?, self.number(mantissa)?);
+        known.then_some(exponent + mantissa)
     }
 
     fn text(&mut self, field: &Field) -> Option<u32> {
@@ -139,15 +174,24 @@ impl<'p> Survey<'p> {
             false => fresh_number(field),
         };
         let text = field.kind.is_text().then_some(field.text);
+        let may_be_empty = field.optional && field.operator != Operator::Delta;
         if slot.tag == UNDEFINED {
-            *slot = WarmSlot { tag: field.tag, may_be_fresh: own.is_some(), text };
+            *slot = WarmSlot { tag: field.tag, may_be_fresh: own.is_some(), may_be_empty, text };
             *fresh = own.unwrap_or(0);
         } else {
             // Two fields that begin otherwise have no word that stands for no value.
             slot.may_be_fresh &= own == Some(*fresh);
+            // One that is never absent does not know the word for that.
+            (may_be_empty == slot.may_be_empty).then_some(())?;
         }
         // Two types in one slot are never both there.
         (slot.tag == field.tag).then_some(())
+    }
+
+    /// True for an optional with its value in place.
+    fn is_flagged(&self, place: Place) -> bool {
+        let kind = place.node().map(|node| &self.program.layout.node(node).kind);
+        matches!(kind, Some(Kind::Optional(optional)) if optional.flag.is_some())
     }
 
     fn is_own_text(&self, place: Place) -> bool {
@@ -155,9 +199,12 @@ impl<'p> Survey<'p> {
         matches!(kind, Some(Kind::String { shared: false, words: Some(_), .. }))
     }
 
-    fn is_plain_sequence(&self, place: Place) -> bool {
-        let kind = place.node().map(|node| &self.program.layout.node(node).kind);
-        matches!(kind, Some(Kind::Sequence(sequence)) if sequence.words.is_some())
+    /// True for an array, or a sequence that need not be asked where its elements are.
+    fn has_elements(&self, place: Place) -> bool {
+        match place.node().map(|node| &self.program.layout.node(node).kind) {
+            Some(Kind::Sequence(sequence)) => sequence.words.is_some(),
+            kind => matches!(kind, Some(Kind::Array { .. })),
+        }
     }
 }
 
@@ -169,6 +216,7 @@ fn fresh_number(field: &Field) -> Option<u64> {
         (Operator::Copy, Some(initial)) => Some(initial),
         // One less than what it says; what is the least of all words cannot be one more than another.
         (Operator::Increment, Some(initial)) => (!int.is_least(initial)).then_some(initial.wrapping_sub(1)),
+        _ if field.optional => Some(EMPTY_NUMBER),
         _ => int.is_narrow().then_some(NO_NUMBER),
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     layout::{Kind, Scalar, Words},
     program::{
         Field, FieldKind, Order, Place, State,
+        io::SHORT_TEXT,
         state::{
             Operator,
             integer::plain::{read_unsigned, write_unsigned},
@@ -112,7 +113,7 @@ impl<'e> Emit<'e, '_> {
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most);
         self.or_else(long, other);
         let capacity = self.load(types::I64, target.base, target.offset + target.words.capacity as i32);
-        let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, 8);
+        let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, SHORT_TEXT as i64);
         self.or_else(small, other);
         let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
         let bytes = self.reorder(brief, Scalar::U64, Order::Little);
@@ -214,7 +215,8 @@ impl<'e> Emit<'e, '_> {
             return self.or_else(one, unwind);
         }
         let capacity = self.load(types::I64, target.base, target.offset + target.words.capacity as i32);
-        let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, known.len() as i64);
+        let wanted = known.len().max(SHORT_TEXT) as i64;
+        let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, wanted);
         self.or_else(small, unwind);
         let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
         let len = self.constant(known.len() as i64);
@@ -343,7 +345,8 @@ unsafe extern "C" fn read_ascii(at: *const u8, end: *const u8, string: *mut Stri
     let text = &rest[..=last];
     let is_empty = text == [0x80];
     // What begins with a NUL is not only its bytes.
-    if !is_empty && (text[0] & 0x7F == 0 || !has_room(string, text, bound)) {
+    let is_plain = is_empty || text[0] & 0x7F != 0;
+    if !is_plain || !has_room(string, if is_empty { &[] } else { text }, bound) {
         return core::ptr::null();
     }
     // SAFETY: there is room, and without the stop bit all are 7-bit characters.
@@ -401,8 +404,9 @@ fn fill(string: &mut String, text: &[u8], bound: u64) -> bool {
     fits
 }
 
+/// True for a string that nobody would make larger for a text, which would cost memory.
 fn has_room(string: &String, text: &[u8], bound: u64) -> bool {
-    text.len() <= string.capacity() && (bound == 0 || text.len() as u64 <= bound)
+    text.len().max(SHORT_TEXT) <= string.capacity() && (bound == 0 || text.len() as u64 <= bound)
 }
 
 /// Copies bytes, mostly few.

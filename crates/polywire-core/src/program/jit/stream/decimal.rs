@@ -1,4 +1,4 @@
-//! Floating-point numbers as decimals with an exponent that mostly stays.
+//! Decimals, as words or as floating-point numbers with an exponent that mostly stays.
 
 use cranelift_codegen::ir::{
     InstBuilder, MemFlagsData, Value,
@@ -7,12 +7,18 @@ use cranelift_codegen::ir::{
 };
 use cranelift_frontend::Variable;
 
-use super::super::{emit::Emit, integers::Int};
-use crate::program::{
-    Field, FieldKind, Op,
-    state::{
-        Operator, decompose,
-        float::{EXACT, POWERS},
+use super::{
+    super::{emit::Emit, integers::Int},
+    optional::optional,
+};
+use crate::{
+    layout::Scalar,
+    program::{
+        Field, FieldKind, Op,
+        state::{
+            Operator, decompose,
+            float::{EXACT, POWERS},
+        },
     },
 };
 
@@ -37,7 +43,54 @@ fn places(exponent: &Field) -> Option<usize> {
     usize::try_from(exponent.checked_neg()?).ok().filter(|places| *places < POWERS.len())
 }
 
+/// Largest exponent, and with the other sign the smallest.
+const MOST: i64 = 63;
+
 impl<'e> Emit<'e, '_> {
+    /// The words as a decimal.
+    pub(in super::super) fn encode_decimal(&mut self, op: &Op, parts: &[Field; 2]) {
+        let values = self.words.map(|word| self.code.use_var(word));
+        self.check_exponent(values[0]);
+        for (part, value) in parts.iter().zip(values) {
+            self.set(value, Scalar::I64);
+            self.encode_field(op, part, value);
+        }
+    }
+
+    /// The words from a decimal; accumulator from whether it is there.
+    pub(in super::super) fn decode_decimal(&mut self, op: &Op, [exponent, mantissa]: &[Field; 2]) {
+        let done = self.code.create_block();
+        let there = match optional(exponent) {
+            Some(int) => {
+                let [there, value] = self.decode_optional(&int);
+                self.code.def_var(self.words[0], value);
+                let some = self.code.create_block();
+                self.code.ins().brif(there, some, &[], done, &[]);
+                self.code.switch_to_block(some);
+                there
+            }
+            None => {
+                self.decode_int(op, exponent);
+                let value = self.accumulator().value;
+                self.code.def_var(self.words[0], value);
+                self.constant(1)
+            }
+        };
+        self.decode_int(op, mantissa);
+        let value = self.accumulator().value;
+        self.code.def_var(self.words[1], value);
+        let exponent = self.code.use_var(self.words[0]);
+        self.check_exponent(exponent);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
+        self.set(there, Scalar::Bool);
+    }
+
+    fn check_exponent(&mut self, exponent: Value) {
+        let (outside, unwind) = (self.outside(exponent, -MOST, MOST), self.unwind);
+        self.or_else(outside, unwind);
+    }
+
     /// The accumulator, the bits of a number, as a field.
     pub(in super::super) fn encode_float(&mut self, op: &Op, field: &Field, bits: Value) {
         let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
@@ -86,7 +139,9 @@ impl<'e> Emit<'e, '_> {
     fn other_exponent(&mut self, (field, expected): (&Field, Value), (bits, single): (Value, bool), whole: Variable) {
         let (Some(int), unwind) = (Int::of_any(field), self.unwind) else { return };
         let (single, word) = (self.constant(single.into()), self.word());
-        let found = self.call(any_decimal as *const u8, &[bits, single, expected, word], Some(types::I64));
+        let initial = self.constant(field.initial_int().map_or(i64::MAX, |initial| initial as i64));
+        let arguments = [bits, single, expected, initial, word];
+        let found = self.call(any_decimal as *const u8, &arguments, Some(types::I64));
         let none = self.code.ins().icmp_imm_s(IntCC::Equal, found.expect("it returns a word"), 0);
         self.or_else(none, unwind);
         let (exponent, mantissa) = (self.load_word(0), self.load_word(8));
@@ -226,9 +281,11 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-/// The decimal that a number is written as, if its exponent is not the expected one: exponent and mantissa; 0 if there is none.
-unsafe extern "C" fn any_decimal(bits: u64, single: u64, expected: i64, words: *mut [i64; 2]) -> u64 {
-    match decompose(bits, single != 0, Some(expected)) {
+/// The decimal that a number is written as, if its exponent is not the expected one, exponent and mantissa; 0 if there is none. What is none of the expected
+/// exponents says that there is no previous one.
+unsafe extern "C" fn any_decimal(bits: u64, single: u64, expected: i64, initial: i64, words: *mut [i64; 2]) -> u64 {
+    let hint = if (-MOST..=MOST).contains(&expected) { expected } else { initial };
+    match decompose(bits, single != 0, Some(hint)) {
         Some((exponent, mantissa)) if exponent != expected => {
             // SAFETY: machine code gives two words.
             unsafe { *words = [exponent, mantissa] };
