@@ -21,14 +21,17 @@ use super::{
 use crate::{scenario::Place, subject::Subject};
 
 /// What the bench makes of it.
-pub const SETTINGS: &str = "shared memory (`ipc::Service`), a frame copied into a loan; receivers poll while it is their turn, as its own benchmark does, and give their core away after 2000 looks in vain, for there may be more of them than cores; a \
+pub const SETTINGS: &str = "shared memory (`ipc::Service`), a frame copied into a loan; receivers poll while it is their turn, as its own benchmark does, and yield after 2000 looks in vain, or, where there are more ends than cores, sleep for a moment after 100; a \
      sender waits where a subscriber's 256 places are full, so that nothing is dropped";
 
 /// Messages that wait for a subscriber.
 const WAITING: usize = 256;
 
-/// Looks in vain before a receiver gives its core away.
-const PATIENT_LOOKS: u32 = 2000;
+/// Looks in vain before a receiver gives its core away: where there are cores for all, and where there are not.
+const LOOKS: [u32; 2] = [2000, 100];
+
+/// Sleeps that are asked for are longer by what the system's timer adds.
+const MOMENT: Duration = Duration::from_micros(1);
 
 /// Bytes of the first messages; larger ones make it take more.
 const FIRST: usize = 4096;
@@ -53,6 +56,8 @@ fn told(error: impl std::fmt::Debug) -> String {
 struct Ways {
     publisher: Publisher<ipc::Service, [u8], ()>,
     subscriber: Subscriber<ipc::Service, [u8], ()>,
+    /// There are more ends than cores: others have to run for anything to come.
+    crowded: bool,
     _node: Node<ipc::Service>,
 }
 
@@ -73,7 +78,8 @@ fn open(setup: &Setup, out: &str, into: &str) -> Result<Ways, String> {
     let publisher =
         publisher.backpressure_strategy(BackpressureStrategy::RetryUntilDelivered).create().map_err(told)?;
     let subscriber = into.subscriber_builder().create().map_err(told)?;
-    Ok(Ways { publisher, subscriber, _node: node })
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    Ok(Ways { publisher, subscriber, crowded: setup.subscribers + 1 > cores, _node: node })
 }
 
 impl Ends for Ways {
@@ -95,11 +101,15 @@ impl Ends for Ways {
             if patience.is_zero() {
                 return Ok(false);
             }
-            if looks < PATIENT_LOOKS {
+            if looks < LOOKS[usize::from(self.crowded)] {
                 hint::spin_loop();
                 continue;
             }
-            thread::yield_now();
+            if self.crowded {
+                thread::sleep(MOMENT)
+            } else {
+                thread::yield_now()
+            }
             if Instant::now() > *until.get_or_insert_with(|| Instant::now() + patience) {
                 return Ok(false);
             }
