@@ -294,6 +294,7 @@ fn page(comparison: &Comparison) -> String {
         "{} alike: they overlap, or differ by next to nothing\n",
         crate::types::count(comparison.alike, "figure")
     );
+    text.extend(comparison.failed.iter().map(|case| format!("failed: {case}\n")));
     text.extend(comparison.gone.iter().map(|case| format!("gone: {case}\n")));
     text.extend(comparison.new.iter().map(|case| format!("new: {case}\n")));
     text.extend(comparison.left_out.iter().map(|why| format!("{why}\n")));

@@ -64,6 +64,12 @@ fn the_same_seed_gives_the_same_bytes_and_a_comparison_finds_what_changed() {
     let shown = folder.run(&["bench", "compare", "a.json", "worse.json"]).with(1).out;
     assert!(shown.starts_with("worse  bytes") && shown.contains("2.00x"), "{shown}");
     folder.run(&["bench", "compare", "a.json", "a.json"]).with(0);
+    let mut failed: serde_json::Value = serde_json::from_str(&folder.read("a.json")).expect("JSON");
+    failed["cases"][1]["problem"] = "no such host".into();
+    folder.write("failed.json", &failed.to_string());
+    let shown = folder.run(&["bench", "compare", "a.json", "failed.json"]).with(1).out;
+    assert!(shown.contains("failed: ") && shown.contains("no such host"), "{shown}");
+    folder.run(&["bench", "compare", "failed.json", "a.json"]).with(0);
 }
 
 #[test]
@@ -111,9 +117,10 @@ fn the_papers_experiments_become_pages() {
     folder.run(&["bench", "papers", "article", "--quick", "--scenarios", scenarios, "-o", "out"]).with(0);
     let page = folder.read("out/article.md");
     assert!(page.contains("polywire bench papers article") && page.contains("| raw-tcp |"), "{page}");
+    assert!(page.contains("`raw-tcp`: bare TCP"), "{page}");
     assert!(page.contains("## 8 subscribers") && page.contains("times bare TCP"), "{page}");
     let json: serde_json::Value = serde_json::from_str(&folder.read("out/article.json")).expect("JSON");
-    assert_eq!(json["cases"].as_array().map(Vec::len), Some(3 * 7 * 3));
+    assert_eq!(json["cases"].as_array().map(Vec::len), Some(3 * 10 * 3));
     folder.run(&["bench", "papers", "article", "--redraw", "-o", "out"]).with(0);
     assert_eq!(folder.read("out/article.md"), page);
     folder.run(&["bench", "papers", "nothing"]).with(3);
@@ -143,5 +150,7 @@ fn what_users_outgrow_first_becomes_a_page() {
         page.contains("1000 publishers") && page.contains("| 10000 | ") && page.contains("Where the knee is"),
         "{page}"
     );
+    assert!(page.contains("of messages of 900 B costs the sender") && page.contains(" knee "), "{page}");
+    assert!(page.contains("1000 messages of 250 bytes a second from one publisher: TCP keeps up for "), "{page}");
     assert!(folder.read("out/scaling/scaling-2.svg").starts_with("<svg "));
 }

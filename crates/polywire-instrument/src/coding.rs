@@ -11,7 +11,7 @@ use polywire::{
     compress::{self, Limits, Packer, Settings, Unpacker},
 };
 
-use crate::Error;
+use crate::{Case, Error, Scenario, templates};
 
 /// Messages from one key frame to the next, where a stream has them.
 const KEYS: u64 = 100;
@@ -49,26 +49,45 @@ impl Writing {
 #[derive(Clone, Default)]
 pub struct Reading(Option<StreamReader>);
 
+/// What a coding is made of.
+#[derive(Clone, Copy)]
+pub struct Wire<'a> {
+    /// `CODEC[:OPTIONS][@MODE]`.
+    pub codec: &'a str,
+    /// `none`, or `NAME[:SETTINGS]`.
+    pub compressor: &'a str,
+    /// What the codec's `template=` has come to, in XML.
+    pub templates: Option<&'a str>,
+    /// Where dictionaries lie.
+    pub folder: &'a Path,
+}
+
+impl<'a> Wire<'a> {
+    pub fn of(scenario: &'a Scenario, case: &'a Case, templates: Option<&'a str>) -> Wire<'a> {
+        Wire { codec: &case.codec, compressor: &case.compressor, templates, folder: &scenario.folder }
+    }
+}
+
 impl Coding {
-    /// Compiles for a writer's and a reader's version of a type. `wire` is `CODEC[:OPTIONS][@MODE]`, and `compressor` is `none` or `NAME[:SETTINGS]`.
-    pub fn new(
-        wire: &str,
-        compressor: &str,
-        writer: &Arc<Shape>,
-        reader: &Arc<Shape>,
-        folder: &Path,
-    ) -> Result<Coding, Error> {
-        let wrong = |problem: String| Error::Wire { wire: format!("{wire}+{compressor}"), problem };
-        let (codec, mode) = wire.split_once('@').unwrap_or((wire, "alone"));
+    /// Compiles for a writer's and a reader's version of a type.
+    pub fn new(wire: &Wire<'_>, writer: &Arc<Shape>, reader: &Arc<Shape>) -> Result<Coding, Error> {
+        let Wire { codec: text, compressor, templates, folder } = *wire;
+        let wrong = |problem: String| Error::Wire { wire: format!("{text}+{compressor}"), problem };
+        let plain = templates::split(text).map(|(_, plain)| plain);
+        let plain = plain.as_deref().unwrap_or(text);
+        let (codec, mode) = plain.split_once('@').unwrap_or((plain, "alone"));
         let (name, options) = codec.split_once(':').unwrap_or((codec, ""));
         let codec = codec::find(name).ok_or_else(|| wrong(format!("there is no codec '{name}'")))?;
+        let configured = templates.map(|xml| codec.configured(xml.as_bytes())).transpose();
+        let configured = configured.map_err(|error| wrong(error.to_string()))?;
+        let codec = configured.as_deref().unwrap_or(codec);
         let options: Options = options.parse().map_err(|error| wrong(format!("{error}")))?;
         let encoder = DynEncoder::new(codec, &options, writer).map_err(|error| wrong(error.to_string()))?;
         let decoder =
             DynDecoder::new(codec, &options, writer.schema(), reader).map_err(|error| wrong(error.to_string()))?;
         let streams = streams(mode, &encoder, &decoder).map_err(&wrong)?;
         let compression = compression(compressor, folder).map_err(wrong)?;
-        Ok(Coding { wire: format!("{wire}+{compressor}"), encoder, decoder, compression, streams })
+        Ok(Coding { wire: format!("{text}+{compressor}"), encoder, decoder, compression, streams })
     }
 
     /// True if messages refer to others.

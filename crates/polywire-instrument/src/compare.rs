@@ -20,6 +20,8 @@ pub struct Comparison {
     pub alike: usize,
     /// Cases that only the first has.
     pub gone: Vec<String>,
+    /// Cases that the first could measure and the second could not, and why not.
+    pub failed: Vec<String>,
     /// Cases that only the second has.
     pub new: Vec<String>,
     /// Why times were left out, if they were.
@@ -42,9 +44,9 @@ pub struct Change {
 }
 
 impl Comparison {
-    /// True if nothing became worse.
+    /// True if nothing became worse, or can no longer be measured.
     pub fn holds(&self) -> bool {
-        !self.changes.iter().any(|change| change.worse == Some(true))
+        self.failed.is_empty() && !self.changes.iter().any(|change| change.worse == Some(true))
     }
 }
 
@@ -84,6 +86,10 @@ pub fn compare(before: &Results, after: &Results, force: bool) -> Comparison {
             comparison.gone.push(name);
             continue;
         };
+        if let (None, Some(problem)) = (&old.problem, &new.problem) {
+            comparison.failed.push(format!("{name}: {problem}"));
+            continue;
+        }
         for metric in METRICS.iter().filter(|metric| metric.exact || alike) {
             let (Some(a), Some(b)) = (old.metrics.get(metric.name), new.metrics.get(metric.name)) else { continue };
             let small = !metric.exact && (b.value - a.value).abs() <= THRESHOLD * a.value.abs();

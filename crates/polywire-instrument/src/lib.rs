@@ -47,10 +47,11 @@ mod stages;
 pub mod statistics;
 mod subject;
 pub mod table;
+mod templates;
 pub mod values;
 
 pub use host::Host;
-pub use live::serve;
+pub use live::{engines, serve};
 pub use polywire_core::netsim;
 pub use results::{CaseResult, Measure, Results, State, Verdict};
 pub use run::run;

@@ -48,6 +48,7 @@ use Better::{Higher, Lower, Neither};
 /// All of them, in the order of tables.
 pub const METRICS: &[Metric] = &[
     metric("bytes", "bytes", Lower, true, "bytes of a message on the wire, on average"),
+    metric("packets", "packets", Lower, true, "packets that the emulated network cuts a message into, on average"),
     metric(
         "content_bytes",
         "content",

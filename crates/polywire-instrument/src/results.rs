@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Case, Error, Host, Scenario,
+    Case, Error, Host, Scenario, engines,
     metrics::{self, Better},
-    scenario::Criterion,
+    scenario::{Criterion, Mode},
     statistics::Interval,
 };
 
@@ -32,6 +32,9 @@ pub struct Results {
     pub took_s: f64,
     /// What was asked for; the seed is in it.
     pub scenario: Scenario,
+    /// What was made of each engine that was measured, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub engines: BTreeMap<String, String>,
     /// What came out.
     pub cases: Vec<CaseResult>,
     /// What became of the criteria.
@@ -134,6 +137,7 @@ impl Results {
             began_unix_s,
             took_s,
             scenario: scenario.clone(),
+            engines: engines(scenario),
             cases,
             verdicts,
         }
@@ -169,6 +173,15 @@ impl Results {
     /// True if no criterion is missed, and none lacks its figure.
     pub fn holds(&self) -> bool {
         self.verdicts.iter().all(Verdict::holds)
+    }
+}
+
+/// Stages are timed without an engine.
+fn engines(scenario: &Scenario) -> BTreeMap<String, String> {
+    let told = |name: &String| Some((name.clone(), engines::settings(name)?.to_owned()));
+    match scenario.mode {
+        Mode::Stages => BTreeMap::new(),
+        _ => scenario.axes.engine.iter().filter_map(told).collect(),
     }
 }
 

@@ -10,7 +10,7 @@ use polywire::schema::arbitrary::Random;
 use crate::{
     Case, CaseResult, Error, Measure, Results, Scenario,
     emulated::histogram,
-    live::Live,
+    live::{Ddsperf, Live, engines},
     scenario::Mode,
     stages::{Stages, Turn},
 };
@@ -74,12 +74,14 @@ fn shuffled(count: usize, random: &mut Random) -> Vec<usize> {
 enum Ready {
     Stages(Box<Stages>),
     Live(Box<Live>),
+    Program(Ddsperf),
 }
 
 impl Ready {
     fn new(scenario: &Scenario, case: &Case) -> Result<Ready, Error> {
         match scenario.mode {
             Mode::Stages => Stages::new(scenario, case).map(|stages| Ready::Stages(Box::new(stages))),
+            _ if engines::is_program(&case.engine) => Ddsperf::new(scenario, case).map(Ready::Program),
             _ => Live::new(scenario, case).map(|live| Ready::Live(Box::new(live))),
         }
     }
@@ -88,6 +90,7 @@ impl Ready {
         match self {
             Ready::Stages(stages) => stages.turn(),
             Ready::Live(live) => live.turn(),
+            Ready::Program(program) => program.turn(),
         }
     }
 }

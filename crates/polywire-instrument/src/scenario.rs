@@ -146,6 +146,9 @@ pub struct TypeSpec {
     /// Elements of sequences and maps by the name of the member; four where nothing is said and the bound allows it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub lengths: BTreeMap<String, usize>,
+    /// Texts that never change, by the name of the member; a `*` at the end stands for whatever follows.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub texts: BTreeMap<String, String>,
     /// What tables call it, where the type's own name does not tell it from others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
@@ -157,11 +160,12 @@ pub struct TypeSpec {
 pub struct Axes {
     /// `constant`, `random`, `walking`, or `replay:FILE` of JSON lines.
     pub values: Vec<String>,
-    /// `NAME[:OPTIONS]`; a codec with a state may say `@alone`, `@chained` or `@anchored` behind that.
+    /// `NAME[:OPTIONS]`; a codec with a state may say `@alone`, `@chained` or `@anchored` behind that. Templates are those of the type, or `template=FILE`, or `template=learned` from other values
+    /// of the same model; of [`TypeSpec::codecs_test`] a file's template is of ten fields, and repeated for more.
     pub codec: Vec<String>,
     /// `none`, or `NAME[:SETTINGS]`.
     pub compressor: Vec<String>,
-    /// `inproc`, `tcp`, `unix`, the same bare sockets as `raw-tcp`, `raw-unix`, `raw-udp`, or `zeromq`.
+    /// `inproc`, `tcp`, `unix`, the same bare sockets as `raw-tcp`, `raw-unix`, `raw-udp`, or a peer: [`crate::engines::ENGINES`].
     pub engine: Vec<String>,
     /// `none`, or a model of the emulated link: a profile's name, or `key=value,..`.
     pub network: Vec<String>,

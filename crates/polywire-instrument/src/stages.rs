@@ -1,16 +1,17 @@
 //! Stages of a message timed apart, in CPU time of this thread.
 
-use std::{collections::BTreeMap, hint::black_box, path::Path, time::Duration};
+use std::{collections::BTreeMap, hint::black_box, time::Duration};
 
 use polywire::Record;
-use polywire_core::netsim::Model;
+use polywire_core::netsim::{Fragments, Model};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     Case, Error, Scenario,
-    coding::Coding,
+    coding::{Coding, Wire},
     emulated::{self, Costs},
     subject::Subject,
+    templates,
     values::{ValueModel, content_bytes},
 };
 
@@ -54,7 +55,9 @@ impl Stages {
             "none" => None,
             text => Some(text.parse::<Model>().map_err(|error| Error::Scenario(error.to_string()))?),
         };
-        let coding = Coding::new(&case.codec, &case.compressor, &subject.shape, &subject.reader, &scenario.folder)?;
+        let templates = templates::of(scenario, case, &subject)?;
+        let wire = Wire::of(scenario, case, templates.as_deref());
+        let coding = Coding::new(&wire, &subject.shape, &subject.reader)?;
         let records = records(scenario, case, &subject, &coding)?;
         let schema = subject.shape.schema();
         let content = records.iter().map(|record| content_bytes(record.view(), schema, schema.root())).sum::<usize>();
@@ -164,6 +167,11 @@ impl Stages {
         let slowest = (costs.send as f64).max(costs.receive as f64).max(line).max(1.0);
         figures.insert("bottleneck_hz", 1e9 / slowest);
         let Some(model) = &self.model else { return Ok(Vec::new()) };
+        if let Some(Fragments::Split(size)) = model.fragments {
+            let packets: usize =
+                self.messages.iter().map(|message| message.packed.len().max(1).div_ceil(size.get())).sum();
+            figures.insert("packets", packets as f64 / self.messages.len() as f64);
+        }
         let payloads: Vec<&[u8]> = self.messages.iter().map(|message| &message.packed[..]).collect();
         let plan = emulated::Plan {
             model,
@@ -276,8 +284,8 @@ fn records(scenario: &Scenario, case: &Case, subject: &Subject, coding: &Coding)
     let effort = &scenario.effort;
     let made = |count: usize| {
         let model = ValueModel::parse(&case.values)?;
-        let lengths = &scenario.types[case.type_index].lengths;
-        model.records(&subject.shape, count, scenario.seed, lengths, Path::new(&scenario.folder))
+        let spec = &scenario.types[case.type_index];
+        model.records(&subject.shape, count, scenario.seed, spec, &scenario.folder)
     };
     let mut first = Vec::new();
     coding.encode(&mut coding.writing(), &made(1)?[0], &mut first)?;

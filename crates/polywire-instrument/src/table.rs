@@ -23,7 +23,13 @@ pub fn terminal(results: &Results) -> String {
     text.extend(rows.iter().map(line));
     text.extend(problems(results).map(|problem| format!("left out: {problem}\n")));
     text.push_str(&verdicts(results));
+    text.extend(engines(results).map(|engine| format!("engine {engine}\n")));
     text
+}
+
+/// What was made of each engine, a line each.
+pub fn engines(results: &Results) -> impl Iterator<Item = String> {
+    results.engines.iter().map(|(name, settings)| format!("{name}: {settings}"))
 }
 
 /// The table as a page of Markdown, with what it is of and the command that measured it.
@@ -45,6 +51,7 @@ pub fn markdown(results: &Results) -> String {
         }
     }
     text.extend(problems(results).map(|problem| format!("\nLeft out: {problem}.\n")));
+    text.extend(engines(results).map(|engine| format!("\nEngine {engine}.\n")));
     text
 }
 

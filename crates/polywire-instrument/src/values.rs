@@ -1,6 +1,6 @@
 //! Values to measure with: constant, random, walking, or recorded.
 
-use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+use std::{fs, path::Path, sync::Arc};
 
 use polywire::{
     Record, Shape,
@@ -9,7 +9,7 @@ use polywire::{
     schema::{DefKind, EnumLiteral, Member, Schema, Type, arbitrary::Random},
 };
 
-use crate::Error;
+use crate::{Error, scenario::TypeSpec};
 
 /// Elements of sequences and maps where nothing else is said.
 const USUAL_LENGTH: usize = 4;
@@ -64,10 +64,10 @@ impl ValueModel {
         shape: &Arc<Shape>,
         count: usize,
         seed: u64,
-        lengths: &BTreeMap<String, usize>,
+        spec: &TypeSpec,
         folder: &Path,
     ) -> Result<Vec<Record>, Error> {
-        let mut maker = Maker { schema: shape.schema(), random: Random::new(seed), lengths };
+        let mut maker = Maker { schema: shape.schema(), random: Random::new(seed), spec };
         let first = |maker: &mut Maker<'_>| maker.fresh(maker.schema.root(), "", 0);
         match self {
             ValueModel::Replay(file) => replay(shape, &folder.join(file), count),
@@ -119,7 +119,7 @@ fn replay(shape: &Arc<Shape>, file: &Path, count: usize) -> Result<Vec<Record>, 
 struct Maker<'a> {
     schema: &'a Schema,
     random: Random,
-    lengths: &'a BTreeMap<String, usize>,
+    spec: &'a TypeSpec,
 }
 
 impl Maker<'_> {
@@ -205,7 +205,7 @@ impl Maker<'_> {
 
     fn length(&self, name: &str, bound: u32, depth: usize) -> usize {
         let usual = if depth > DEEPEST { 0 } else { USUAL_LENGTH };
-        let wanted = self.lengths.get(name).copied().unwrap_or(usual);
+        let wanted = self.spec.lengths.get(name).copied().unwrap_or(usual);
         if bound == 0 { wanted } else { wanted.min(bound as usize) }
     }
 
@@ -222,8 +222,11 @@ impl Maker<'_> {
     }
 
     fn text(&mut self, bound: usize, name: &str) -> String {
+        if let Some(text) = self.still(name) {
+            return text.to_owned();
+        }
         const SYLLABLES: [&str; 8] = ["RI", "VER", "LO", "MA", "TEN", "KA", "SU", "NOR"];
-        let most = self.lengths.get(name).copied().unwrap_or(if bound == 0 { 12 } else { bound.min(12) });
+        let most = self.spec.lengths.get(name).copied().unwrap_or(if bound == 0 { 12 } else { bound.min(12) });
         let len = most.min(if bound == 0 { most } else { bound });
         let len = len - self.random.below(len / 3 + 1);
         let mut text = String::new();
@@ -232,6 +235,15 @@ impl Maker<'_> {
         }
         text.truncate(len);
         text
+    }
+
+    /// The text of a member that has but one.
+    fn still(&self, name: &str) -> Option<&str> {
+        let is_meant = |pattern: &str| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == pattern,
+        };
+        self.spec.texts.iter().find(|(pattern, _)| is_meant(pattern)).map(|(_, text)| text.as_str())
     }
 
     fn wild_float(&mut self, ty: &Type) -> f64 {
@@ -418,6 +430,8 @@ fn width(schema: &Schema, ty: &Type) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use polywire_idl::Compiler;
 
     use super::*;
@@ -434,8 +448,12 @@ mod tests {
     }
 
     fn made(model: &ValueModel, seed: u64) -> Vec<Record> {
-        let lengths = BTreeMap::from([("parts".to_owned(), 9)]);
-        model.records(&shape(), 40, seed, &lengths, Path::new("")).expect("values")
+        let spec = TypeSpec {
+            lengths: BTreeMap::from([("parts".to_owned(), 9)]),
+            texts: BTreeMap::from([("rem*".to_owned(), "still".to_owned())]),
+            ..TypeSpec::default()
+        };
+        model.records(&shape(), 40, seed, &spec, Path::new("")).expect("values")
     }
 
     #[test]
@@ -451,6 +469,9 @@ mod tests {
         assert!(walking.windows(2).all(|pair| (gauge(&pair[0]) - gauge(&pair[1])).abs() <= 0.125));
         let random = made(&ValueModel::Random, 1);
         assert!(random.windows(2).all(|pair| pair[0] != pair[1]));
+        let remarks =
+            random.iter().flat_map(|record| (0..9).filter_map(|i| record.str(&format!("parts[{i}].remark")).ok()));
+        assert!(remarks.clone().count() > 100 && remarks.clone().all(|remark| remark == "still"));
         assert_eq!(
             random[0].get("parts").map(|parts| matches!(parts, ValueRef::List(list) if list.len() == 9)),
             Ok(true)

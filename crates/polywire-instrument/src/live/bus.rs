@@ -1,10 +1,6 @@
-//! Peers that carry frames by publish and subscribe of their own: one way there, one way back, and the same coder in front as the bare sockets have.
+//! Peers that carry frames by publish and subscribe of their own: one way there, one way back, and the same frames as the bare sockets have.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     thread,
     time::{Duration, Instant},
 };
@@ -13,19 +9,22 @@ use polywire::Record;
 
 use super::{
     Carrier, PATIENCE, Setup,
-    peer::{Arrivals, Ended, Peer, Receivers, Traffic, note, shapes},
-    raw::{Coder, HEAD},
+    frame::{Receiver, Sender},
+    peer::{Peer, Receivers},
 };
 use crate::{scenario::Place, subject::Subject};
-
-/// A receiver looks so often whether the case is over.
-const LOOKS: Duration = Duration::from_millis(200);
 
 /// What the sender says until everybody has answered: a publisher does not know its subscribers.
 const HELLO: &[u8] = b"hello";
 
+/// What it says when a turn is over.
+const REST: &[u8] = b"rest";
+
 /// One end of both ways.
 pub trait Ends {
+    /// It looks again and again for what has come, and keeps a core busy with that.
+    const POLLS: bool = false;
+
     /// Sends a frame on the way out.
     fn send(&mut self, frame: &[u8]) -> Result<(), String>;
 
@@ -41,15 +40,15 @@ pub fn connect(
     place: Place,
 ) -> Result<(Box<dyn Carrier>, Peer), String> {
     let peer = Peer::start(&setup, place)?;
-    let coder = Coder::new(&setup, &subject.shape, &subject.reader)?;
-    let mut bus = Bus { ends, coder, subscribers: setup.subscribers };
+    let sender = Sender::new(&setup, subject)?;
+    let mut bus = Bus { ends, sender, subscribers: setup.subscribers };
     bus.greet()?;
     Ok((Box::new(bus), peer))
 }
 
 struct Bus<E> {
     ends: E,
-    coder: Coder,
+    sender: Sender,
     subscribers: usize,
 }
 
@@ -64,7 +63,8 @@ impl<E: Ends> Bus<E> {
             }
             self.ends.send(HELLO)?;
             let mut answer = |frame: &[u8]| {
-                if let Some(heard) = frame.first().and_then(|number| heard.get_mut(usize::from(*number))) {
+                let number = <[u8; 4]>::try_from(frame).ok().map(u32::from_le_bytes);
+                if let Some(heard) = number.and_then(|number| heard.get_mut(number as usize)) {
                     *heard = true;
                 }
             };
@@ -79,8 +79,7 @@ impl<E: Ends> Bus<E> {
 
 impl<E: Ends> Carrier for Bus<E> {
     fn send(&mut self, record: &Record) -> Result<(), String> {
-        self.coder.write(record)?;
-        self.ends.send(self.coder.frame())
+        self.ends.send(self.sender.write(record)?)
     }
 
     fn rounds(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, usize), String> {
@@ -88,82 +87,63 @@ impl<E: Ends> Carrier for Bus<E> {
         for record in records.iter().cycle().take(count) {
             let start = Instant::now();
             self.send(record)?;
-            for _ in 0..self.subscribers {
-                let mut read = Ok(0);
-                let coder = &mut self.coder;
-                if !self.ends.receive(PATIENCE, &mut |frame| read = coder.read(frame))? {
+            let mut came = 0;
+            while came < self.subscribers {
+                let (mut is_echo, sender) = (Ok(false), &mut self.sender);
+                if !self.ends.receive(PATIENCE, &mut |frame| is_echo = sender.is_echo(frame))? {
                     return Err("an echo does not come".into());
                 }
-                read?;
+                came += usize::from(is_echo?);
             }
             times.push(start.elapsed());
         }
         Ok((times, 0))
     }
-}
 
-/// Connects all subscribers, a thread each; `ends` makes a subscriber's, by its number, in its thread.
-pub fn receive<E: Ends>(
-    setup: &Setup,
-    ends: impl Fn(&Setup, usize) -> Result<E, String> + Clone + Send + 'static,
-) -> Result<Receivers, String> {
-    let (writer, reader) = shapes(setup)?;
-    let ended = Ended::default();
-    let traffic = Arc::<Traffic>::default();
-    let mut arrivals = Vec::new();
-    for number in 0..setup.subscribers {
-        let list = Arrivals::default();
-        let receiver = Receiver {
-            number: number as u8,
-            coder: Coder::new(setup, &writer, &reader)?,
-            // Echoes are written as the reader has them.
-            back: Coder::new(setup, &reader, &reader)?,
-            echo: setup.echo,
-            list: list.clone(),
-            traffic: traffic.clone(),
-            ended: ended.flag(),
-        };
-        let (setup, ends) = (setup.clone(), ends.clone());
-        // One that cannot be opened is one that does not answer, which the sender tells.
-        thread::spawn(move || ends(&setup, number).map(|ends| receiver.run(ends)));
-        arrivals.push(list);
-    }
-    Ok(Receivers { arrivals, traffic, _held: vec![Box::new(ended)] })
-}
-
-struct Receiver {
-    number: u8,
-    coder: Coder,
-    back: Coder,
-    echo: bool,
-    list: Arrivals,
-    traffic: Arc<Traffic>,
-    ended: Arc<AtomicBool>,
-}
-
-impl Receiver {
-    fn run(mut self, mut ends: impl Ends) {
-        let mut answer = Vec::new();
-        while !self.ended.load(Ordering::Relaxed) {
-            answer.clear();
-            let came = ends.receive(LOOKS, &mut |frame| self.take(frame, &mut answer));
-            // What cannot be sent or read shows as a message that has not come.
-            if came.is_ok() && !answer.is_empty() {
-                let _ = ends.send(&answer);
-            }
-        }
+    fn wake(&mut self) -> Result<(), String> {
+        if E::POLLS { self.greet() } else { Ok(()) }
     }
 
-    fn take(&mut self, frame: &[u8], answer: &mut Vec<u8>) {
-        if frame == HELLO {
-            return answer.push(self.number);
-        }
-        let Ok(sequence) = self.coder.read(frame) else { return };
-        self.traffic.add(frame.len() - HEAD);
-        match self.echo {
-            false => note(&self.list, sequence),
-            true if self.back.write(self.coder.back()).is_ok() => answer.extend_from_slice(self.back.frame()),
-            true => {}
+    fn rest(&mut self) -> Result<(), String> {
+        if E::POLLS { self.ends.send(REST) } else { Ok(()) }
+    }
+}
+
+/// A receiver that answers greetings, too.
+pub struct Subscriber {
+    receiver: Receiver,
+    number: [u8; 4],
+    rests: bool,
+}
+
+impl Subscriber {
+    /// As many as the setup wants, and what is told of them.
+    pub fn all(setup: &Setup) -> Result<(Vec<Subscriber>, Receivers), String> {
+        let (all, receivers) = Receiver::all(setup)?;
+        let subscriber =
+            |(receiver, number): (Receiver, u32)| Subscriber { receiver, number: number.to_le_bytes(), rests: true };
+        Ok((all.into_iter().zip(0..).map(subscriber).collect(), receivers))
+    }
+
+    /// True when the case is over.
+    #[allow(dead_code, reason = "who is called back with what comes does not ask")]
+    pub fn is_over(&self) -> bool {
+        self.receiver.is_over()
+    }
+
+    /// True while another case has its turn.
+    #[allow(dead_code, reason = "who is called back with what comes does not ask")]
+    pub fn rests(&self) -> bool {
+        self.rests
+    }
+
+    /// What is to be sent back.
+    pub fn take(&mut self, frame: &[u8]) -> Option<&[u8]> {
+        self.rests = frame == REST;
+        match frame {
+            HELLO => Some(&self.number),
+            REST => None,
+            frame => self.receiver.take(frame),
         }
     }
 }

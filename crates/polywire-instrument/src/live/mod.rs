@@ -1,11 +1,20 @@
 //! Real engines: a sender here, receivers in another process or in this one.
 
-#[cfg(feature = "peers")]
+#[cfg(any(feature = "peers", feature = "peers-iceoryx2", feature = "peers-zenoh"))]
 mod bus;
+mod ddsperf;
+pub mod engines;
+mod frame;
+#[cfg(feature = "peers-iceoryx2")]
+mod iceoryx2;
 mod loaded;
 mod ours;
 mod peer;
 mod raw;
+#[cfg(any(feature = "peers", feature = "peers-iceoryx2"))]
+mod waiting;
+#[cfg(feature = "peers-zenoh")]
+mod zenoh;
 #[cfg(feature = "peers")]
 mod zeromq;
 
@@ -15,6 +24,7 @@ use polywire::Record;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+pub use ddsperf::Ddsperf;
 pub use peer::serve;
 use peer::{Peer, Report, Vitals};
 
@@ -24,6 +34,7 @@ use crate::{
     scenario::{Mode, Place},
     stages::Turn,
     subject::Subject,
+    templates,
     values::ValueModel,
 };
 
@@ -51,6 +62,16 @@ trait Carrier {
 
     /// Sees to it that nothing is kept back.
     fn flush(&mut self) {}
+
+    /// A turn begins: receivers that poll do so from now on.
+    fn wake(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The turn is over: nobody takes time from the cases whose turn it is.
+    fn rest(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// What the other end needs to know.
@@ -58,6 +79,8 @@ trait Carrier {
 struct Setup {
     engine: String,
     codec: String,
+    /// In XML, where the codec is given some.
+    templates: Option<String>,
     compressor: String,
     /// Schemas of both versions, as bytes.
     writer: Vec<u8>,
@@ -69,6 +92,25 @@ struct Setup {
     buffers: String,
     /// Messages are sent back, not counted.
     echo: bool,
+}
+
+impl Setup {
+    /// Where the sender listens is not known yet.
+    fn of(scenario: &Scenario, case: &Case, subject: &Subject) -> Result<Setup, Error> {
+        Ok(Setup {
+            engine: case.engine.clone(),
+            codec: case.codec.clone(),
+            templates: templates::of(scenario, case, subject)?,
+            compressor: case.compressor.clone(),
+            writer: subject.shape.schema().to_bytes(),
+            reader: subject.reader.schema().to_bytes(),
+            address: String::new(),
+            subscribers: case.subscribers,
+            topics: case.topics,
+            buffers: case.buffers.clone(),
+            echo: matches!(scenario.mode, Mode::Closed | Mode::Loaded),
+        })
+    }
 }
 
 /// A case with both its ends.
@@ -86,30 +128,11 @@ pub struct Live {
 impl Live {
     /// Starts both ends and warms them up.
     pub fn new(scenario: &Scenario, case: &Case) -> Result<Live, Error> {
-        let subject = Subject::of(scenario, case)?;
-        let spec = &scenario.types[case.type_index];
-        let records = ValueModel::parse(&case.values)?.records(
-            &subject.shape,
-            scenario.effort.messages.min(256),
-            scenario.seed,
-            &spec.lengths,
-            &scenario.folder,
-        )?;
+        let (subject, records) = subject_of(scenario, case)?;
         let wrong = |problem: String| Error::Engine { engine: case.engine.clone(), problem };
-        let setup = Setup {
-            engine: case.engine.clone(),
-            codec: case.codec.clone(),
-            compressor: case.compressor.clone(),
-            writer: subject.shape.schema().to_bytes(),
-            reader: subject.reader.schema().to_bytes(),
-            address: String::new(),
-            subscribers: case.subscribers,
-            topics: case.topics,
-            buffers: case.buffers.clone(),
-            echo: matches!(scenario.mode, Mode::Closed | Mode::Loaded),
-        };
+        let setup = Setup::of(scenario, case, &subject)?;
         let place = if case.engine == "inproc" { Place::Thread } else { scenario.effort.peer };
-        let (carrier, peer) = connect(setup, &subject, place).map_err(wrong)?;
+        let (carrier, peer) = engines::connect(setup, &subject, place).map_err(wrong)?;
         let mut live = Live {
             case: case.clone(),
             mode: scenario.mode,
@@ -124,6 +147,12 @@ impl Live {
     }
 
     fn warm_up(&mut self, count: usize) -> Result<(), String> {
+        self.carrier.wake()?;
+        self.warm(count)?;
+        self.carrier.rest()
+    }
+
+    fn warm(&mut self, count: usize) -> Result<(), String> {
         match self.mode {
             Mode::Closed => return self.carrier.rounds(&self.records, count.max(1)).map(drop),
             Mode::Loaded => return self.carrier.loaded(&self.records, count.max(1)).map(drop),
@@ -137,13 +166,19 @@ impl Live {
 
     /// One turn.
     pub fn turn(&mut self) -> Result<Turn, Error> {
+        self.awake().map_err(|problem| Error::Engine { engine: self.case.engine.clone(), problem })
+    }
+
+    fn awake(&mut self) -> Result<Turn, String> {
+        self.carrier.wake()?;
         let turn = match self.mode {
             Mode::Closed => self.closed(),
             Mode::Open => self.open(),
             Mode::Loaded => self.loaded(),
             _ => self.throughput(),
-        };
-        turn.map_err(|problem| Error::Engine { engine: self.case.engine.clone(), problem })
+        }?;
+        self.carrier.rest()?;
+        Ok(turn)
     }
 
     fn closed(&mut self) -> Result<Turn, String> {
@@ -309,19 +344,14 @@ impl Counts {
     }
 }
 
-fn connect(setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
-    let is_ours = polywire::engine::find(&setup.engine).is_some();
-    if !is_ours && (setup.topics > 1 || setup.buffers != "default") {
-        return Err("topics and buffers are of Polywire's own engines".into());
-    }
-    match setup.engine.as_str() {
-        "raw-tcp" | "raw-unix" | "raw-udp" => raw::connect(setup, subject, place),
-        #[cfg(feature = "peers")]
-        "zeromq" => zeromq::connect(setup, subject, place),
-        #[cfg(not(feature = "peers"))]
-        "zeromq" => Err("this program was built without the feature `peers`".into()),
-        _ => ours::connect(setup, subject, place),
-    }
+/// The type of a case and its values.
+fn subject_of(scenario: &Scenario, case: &Case) -> Result<(Subject, Vec<Record>), Error> {
+    let subject = Subject::of(scenario, case)?;
+    let spec = &scenario.types[case.type_index];
+    let count = scenario.effort.messages.min(256);
+    let model = ValueModel::parse(&case.values)?;
+    let records = model.records(&subject.shape, count, scenario.seed, spec, &scenario.folder)?;
+    Ok((subject, records))
 }
 
 /// When a message is due, after the beginning.

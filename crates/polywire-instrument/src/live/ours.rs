@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire::{DynPublisher, Info, Node, Record, Subscription, coding::Dynamic};
+use polywire::{DynPublisher, Info, Node, Record, Subscription, coding::Dynamic, envelope::Id128};
 
 use super::{
     Carrier, PATIENCE, Setup,
@@ -31,6 +31,9 @@ const BACK: &str = "back";
 
 /// Listens here, starts the other end and waits for it.
 pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
+    if setup.templates.is_some() {
+        return Err("templates that are given are measured with the mode `stages` and the raw sockets".into());
+    }
     if setup.codec.contains('@') {
         return Err("streams of messages that refer to others are measured with the raw sockets".into());
     }
@@ -102,6 +105,10 @@ struct Turn {
     awaited: usize,
     start: Option<Instant>,
     times: Vec<Duration>,
+    /// Number of the last echo of each subscriber.
+    numbers: Vec<(Id128, u64)>,
+    /// Echoes that were not the next of their subscriber.
+    astray: usize,
 }
 
 /// What happens when an echo comes.
@@ -121,6 +128,7 @@ impl Back {
             return load.came(info.source.announcement.writer);
         }
         let mut turn = self.turn.lock().expect("nobody panicked");
+        turn.count(info);
         turn.awaited = turn.awaited.saturating_sub(1);
         if turn.awaited > 0 {
             return;
@@ -146,7 +154,25 @@ impl Back {
 
 impl Turn {
     fn new() -> Turn {
-        Turn { records: Arc::new([]), at: 0, left: 0, awaited: 0, start: None, times: Vec::new() }
+        Turn {
+            records: Arc::new([]),
+            at: 0,
+            left: 0,
+            awaited: 0,
+            start: None,
+            times: Vec::new(),
+            numbers: Vec::new(),
+            astray: 0,
+        }
+    }
+
+    /// One message is under way: each subscriber's echoes are counted on, one by one.
+    fn count(&mut self, info: &Info) {
+        let writer = info.source.announcement.writer;
+        match self.numbers.iter_mut().find(|(own, _)| *own == writer) {
+            Some((_, last)) => self.astray += usize::from(info.sequence != std::mem::replace(last, info.sequence) + 1),
+            None => self.numbers.push((writer, info.sequence)),
+        }
     }
 
     /// All values, and which is next.
@@ -216,7 +242,11 @@ impl Carrier for Ours {
             true => self.round(count)?,
             false => (0..count).try_for_each(|_| self.round(1))?,
         }
-        Ok((std::mem::take(&mut self.turn.lock().expect("nobody panicked").times), 0))
+        let mut turn = self.turn.lock().expect("nobody panicked");
+        match turn.astray {
+            0 => Ok((std::mem::take(&mut turn.times), 0)),
+            count => Err(format!("{count} echoes were not those of their messages")),
+        }
     }
 
     fn loaded(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, Duration), String> {

@@ -15,7 +15,7 @@ use std::{
 use polywire::{Schema, Shape, schema::SchemaLimits};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{PATIENCE, Setup, now_ns, ours, process_time, raw};
+use super::{PATIENCE, Setup, engines, now_ns, process_time};
 use crate::{Error, host::peak_memory, scenario::Place};
 
 /// The words with which this program is started as the other end: a host program calls [`serve`] when it is given them.
@@ -93,15 +93,6 @@ impl Drop for Ended {
 }
 
 impl Receivers {
-    fn open(setup: &Setup) -> Result<Receivers, String> {
-        match setup.engine.as_str() {
-            "raw-tcp" | "raw-unix" | "raw-udp" => raw::receive(setup),
-            #[cfg(feature = "peers")]
-            "zeromq" => super::zeromq::receive(setup),
-            _ => ours::receive(setup),
-        }
-    }
-
     /// `other`: this process has nothing to do with the sender's.
     fn vitals(&self, other: bool) -> Vitals {
         let (messages, bytes) = (&self.traffic.messages, &self.traffic.bytes);
@@ -136,7 +127,7 @@ pub enum Peer {
 impl Peer {
     pub fn start(setup: &Setup, place: Place) -> Result<Peer, String> {
         Ok(match place {
-            Place::Thread => Peer::Here(Receivers::open(setup)?),
+            Place::Thread => Peer::Here(engines::receive(setup)?),
             Place::Process => Peer::Process(Other::start(setup)?),
         })
     }
@@ -212,7 +203,7 @@ pub fn serve() -> Result<(), Error> {
     let mut lines = io::stdin().lines().map_while(Result::ok);
     let setup = lines.next().ok_or_else(|| wrong("it is started by `bench`, not by hand".into()))?;
     let setup: Setup = serde_json::from_str(&setup).map_err(|error| wrong(error.to_string()))?;
-    let receivers = Receivers::open(&setup);
+    let receivers = engines::receive(&setup);
     let ready = receivers.as_ref().map(|_| ()).map_err(String::clone);
     answer(&ready).map_err(wrong)?;
     let Ok(receivers) = receivers else { return Ok(()) };

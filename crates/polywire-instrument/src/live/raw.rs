@@ -1,5 +1,4 @@
-//! Bare sockets: a blocking thread a connection, `TCP_NODELAY`, one write a message. In front of each payload are its length (streams alone), its sequence
-//! number, and what it refers to.
+//! Bare sockets: a blocking thread a connection, `TCP_NODELAY`, one write a message.
 
 use std::{
     env,
@@ -7,31 +6,19 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::unix::net::{UnixListener, UnixStream},
     process,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use polywire::{Record, Shape};
+use polywire::Record;
 
 use super::{
     Carrier, PATIENCE, Setup,
-    peer::{Arrivals, Ended, Peer, Receivers, Traffic, note, shapes},
+    frame::{HEAD, Receiver, Sender, payload_length},
+    peer::{Peer, Receivers},
 };
-use crate::{
-    coding::{Coding, Reading, Writing},
-    scenario::Place,
-    subject::Subject,
-};
-
-/// Length, sequence number, anchor.
-pub const HEAD: usize = 4 + 8 + 8;
-
-/// Bytes of the largest payload that is taken.
-const LARGEST: usize = 64 << 20;
+use crate::{scenario::Place, subject::Subject};
 
 /// An echo of a datagram that has not come by then is lost.
 const LOST: Duration = Duration::from_millis(200);
@@ -44,7 +31,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
     let text = |error: io::Error| error.to_string();
     let listener = Listener::bind(&setup.engine).map_err(text)?;
     setup.address = listener.address().map_err(text)?;
-    let coder = Coder::new(&setup, &subject.shape, &subject.reader)?;
+    let sender = Sender::new(&setup, subject)?;
     // In this process the other end connects while we accept.
     let (peer, links) = thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(setup.subscribers));
@@ -52,69 +39,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
         (peer, accepting.join())
     });
     let links = links.map_err(|_| "accepting panicked".to_owned())?.map_err(text)?;
-    Ok((Box::new(Raw { links, coder }), peer?))
-}
-
-/// Messages, and their bytes with what stands in front.
-pub struct Coder {
-    coding: Coding,
-    writing: Writing,
-    reading: Reading,
-    message: Vec<u8>,
-    frame: Vec<u8>,
-    back: Record,
-}
-
-impl Coder {
-    pub fn new(setup: &Setup, writer: &Arc<Shape>, reader: &Arc<Shape>) -> Result<Coder, String> {
-        let folder = env::current_dir().unwrap_or_default();
-        let coding =
-            Coding::new(&setup.codec, &setup.compressor, writer, reader, &folder).map_err(|error| error.to_string())?;
-        let (writing, reading) = (coding.writing(), coding.reading());
-        let back = Record::new(reader);
-        Ok(Coder { coding, writing, reading, message: Vec::new(), frame: Vec::new(), back })
-    }
-
-    /// Puts a message into [`Coder::frame`].
-    pub fn write(&mut self, record: &Record) -> Result<(), String> {
-        self.message.clear();
-        let anchor = self.coding.encode(&mut self.writing, record, &mut self.message).map_err(|e| e.to_string())?;
-        self.frame.clear();
-        self.frame.resize(HEAD, 0);
-        self.coding.pack(&self.message, &mut self.frame);
-        let length = u32::try_from(self.frame.len() - HEAD).map_err(|_| "the message is too large".to_owned())?;
-        self.frame[..4].copy_from_slice(&length.to_le_bytes());
-        self.frame[4..12].copy_from_slice(&self.writing.sequence().to_le_bytes());
-        self.frame[12..20].copy_from_slice(&anchor.unwrap_or(0).to_le_bytes());
-        Ok(())
-    }
-
-    /// What is to be sent.
-    #[cfg(feature = "peers")]
-    pub fn frame(&self) -> &[u8] {
-        &self.frame
-    }
-
-    /// What was read last.
-    #[cfg(feature = "peers")]
-    pub fn back(&self) -> &Record {
-        &self.back
-    }
-
-    /// Reads the message of a frame, and gives its number.
-    pub fn read(&mut self, frame: &[u8]) -> Result<u64, String> {
-        let (head, payload) = frame.split_at_checked(HEAD).ok_or("a frame is too short")?;
-        let number = |at: usize| head.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
-        let (sequence, anchor) = (number(4), number(12));
-        let bytes = self.coding.unpack(payload).map_err(|error| error.to_string())?;
-        self.message.clear();
-        self.message.extend_from_slice(bytes);
-        let anchor = (anchor != 0).then_some(anchor);
-        self.coding
-            .decode(&mut self.reading, sequence, anchor, &self.message, &mut self.back)
-            .map_err(|error| error.to_string())?;
-        Ok(sequence)
-    }
+    Ok((Box::new(Raw { links, sender }), peer?))
 }
 
 /// What accepts.
@@ -219,19 +144,19 @@ enum Links {
 
 struct Raw {
     links: Links,
-    coder: Coder,
+    sender: Sender,
 }
 
 impl Raw {
     /// Echoes of the last message that came.
-    fn echoes(&mut self, sequence: u64) -> Result<usize, String> {
+    fn echoes(&mut self) -> Result<usize, String> {
         let mut came = 0;
         let mut frame = Vec::new();
         match &mut self.links {
             Links::Streams(links) => {
                 for link in links {
                     read_frame(link, &mut frame).map_err(|error| error.to_string())?;
-                    came += usize::from(self.coder.read(&frame)? == sequence);
+                    came += usize::from(self.sender.is_echo(&frame)?);
                 }
             }
             Links::Datagrams(socket, peers) => {
@@ -239,7 +164,7 @@ impl Raw {
                 while came < peers.len() {
                     // Silence means that the rest is lost.
                     let Ok(len) = socket.recv(&mut frame) else { break };
-                    came += usize::from(self.coder.read(&frame[..len])? == sequence);
+                    came += usize::from(self.sender.is_echo(&frame[..len]).unwrap_or(false));
                 }
             }
         }
@@ -249,8 +174,7 @@ impl Raw {
 
 impl Carrier for Raw {
     fn send(&mut self, record: &Record) -> Result<(), String> {
-        self.coder.write(record)?;
-        let frame = &self.coder.frame;
+        let frame = self.sender.write(record)?;
         let sent = match &mut self.links {
             Links::Streams(links) => links.iter_mut().try_for_each(|link| link.write_all(frame)),
             Links::Datagrams(..) if frame.len() > DATAGRAM => return Err("it is longer than a datagram".into()),
@@ -268,7 +192,7 @@ impl Carrier for Raw {
         for record in records.iter().cycle().take(count) {
             let start = Instant::now();
             self.send(record)?;
-            let came = self.echoes(self.coder.writing.sequence())?;
+            let came = self.echoes()?;
             match came == expected {
                 true => times.push(start.elapsed()),
                 false => lost += expected - came,
@@ -280,103 +204,62 @@ impl Carrier for Raw {
 
 /// Connects all subscribers.
 pub fn receive(setup: &Setup) -> Result<Receivers, String> {
-    let (writer, reader) = shapes(setup)?;
-    let mut arrivals = Vec::new();
-    let ended = Ended::default();
-    let traffic = Arc::<Traffic>::default();
-    for _ in 0..setup.subscribers {
-        let list = Arrivals::default();
-        let receiver = Receiver {
-            coder: Coder::new(setup, &writer, &reader)?,
-            // Echoes are written as the reader has them.
-            back: Coder::new(setup, &reader, &reader)?,
-            echo: setup.echo,
-            list: list.clone(),
-            traffic: traffic.clone(),
-            ended: ended.flag(),
-        };
-        receiver.start(&setup.engine, &setup.address).map_err(|error| error.to_string())?;
-        arrivals.push(list);
+    let (all, receivers) = Receiver::all(setup)?;
+    for receiver in all {
+        start(receiver, &setup.engine, &setup.address).map_err(|error| error.to_string())?;
     }
-    Ok(Receivers { arrivals, traffic, _held: vec![Box::new(ended)] })
+    Ok(receivers)
 }
 
-struct Receiver {
-    coder: Coder,
-    back: Coder,
-    echo: bool,
-    list: Arrivals,
-    traffic: Arc<Traffic>,
-    ended: Arc<AtomicBool>,
+fn start(receiver: Receiver, engine: &str, address: &str) -> io::Result<()> {
+    match engine {
+        "raw-tcp" => {
+            let stream = tuned(TcpStream::connect(address)?)?;
+            thread::spawn(move || read_all(receiver, stream));
+        }
+        "raw-unix" => {
+            let stream = UnixStream::connect(address)?;
+            thread::spawn(move || read_all(receiver, stream));
+        }
+        _ => {
+            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            socket.connect(address)?;
+            socket.set_read_timeout(Some(LOST))?;
+            socket.send(b"hello")?;
+            thread::spawn(move || receive_all(receiver, &socket));
+        }
+    }
+    Ok(())
 }
 
-impl Receiver {
-    fn start(self, engine: &str, address: &str) -> io::Result<()> {
-        match engine {
-            "raw-tcp" => {
-                let stream = tuned(TcpStream::connect(address)?)?;
-                thread::spawn(move || self.read_all(stream));
-            }
-            "raw-unix" => {
-                let stream = UnixStream::connect(address)?;
-                thread::spawn(move || self.read_all(stream));
-            }
-            _ => {
-                let socket = UdpSocket::bind("127.0.0.1:0")?;
-                socket.connect(address)?;
-                socket.set_read_timeout(Some(LOST))?;
-                socket.send(b"hello")?;
-                thread::spawn(move || self.receive_all(&socket));
-            }
-        }
-        Ok(())
-    }
-
-    /// Until the sender goes.
-    fn read_all(mut self, mut stream: impl Link) {
-        let mut frame = Vec::new();
-        while read_frame(&mut stream, &mut frame).is_ok() {
-            let answer = self.take(&frame);
-            if let Some(answer) = answer
-                && stream.write_all(answer).is_err()
-            {
-                return;
-            }
+/// Until the sender goes.
+fn read_all(mut receiver: Receiver, mut stream: impl Link) {
+    let mut frame = Vec::new();
+    while read_frame(&mut stream, &mut frame).is_ok() {
+        if let Some(echo) = receiver.take(&frame)
+            && stream.write_all(echo).is_err()
+        {
+            return;
         }
     }
+}
 
-    fn receive_all(mut self, socket: &UdpSocket) {
-        let mut frame = vec![0; DATAGRAM];
-        while !self.ended.load(Ordering::Relaxed) {
-            let Ok(len) = socket.recv(&mut frame) else { continue };
-            if let Some(answer) = self.take(&frame[..len]) {
-                // What cannot be sent is an echo that is lost.
-                let _ = socket.send(answer);
-            }
+fn receive_all(mut receiver: Receiver, socket: &UdpSocket) {
+    let mut frame = vec![0; DATAGRAM];
+    while !receiver.is_over() {
+        let Ok(len) = socket.recv(&mut frame) else { continue };
+        if let Some(echo) = receiver.take(&frame[..len]) {
+            // What cannot be sent is an echo that is lost.
+            let _ = socket.send(echo);
         }
-    }
-
-    /// The echo, where one is wanted. What cannot be read counts as not having come.
-    fn take(&mut self, frame: &[u8]) -> Option<&[u8]> {
-        let sequence = self.coder.read(frame).ok()?;
-        self.traffic.add(frame.len() - HEAD);
-        if !self.echo {
-            note(&self.list, sequence);
-            return None;
-        }
-        self.back.write(&self.coder.back).ok()?;
-        self.back.frame[4..12].copy_from_slice(&sequence.to_le_bytes());
-        Some(&self.back.frame)
     }
 }
 
 fn read_frame(stream: &mut impl Read, frame: &mut Vec<u8>) -> io::Result<()> {
     let mut head = [0; HEAD];
     stream.read_exact(&mut head)?;
-    let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
-    if length > LARGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the payload is too large"));
-    }
+    let too_large = || io::Error::new(io::ErrorKind::InvalidData, "the payload is too large");
+    let length = payload_length(&head).ok_or_else(too_large)?;
     frame.clear();
     frame.extend_from_slice(&head);
     frame.resize(HEAD + length, 0);

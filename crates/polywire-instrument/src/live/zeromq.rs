@@ -1,4 +1,4 @@
-//! libzmq: PUB to SUB, echoes by PUSH to PULL; no limit on its queues, so that nothing is dropped.
+//! libzmq.
 
 use std::time::Duration;
 
@@ -8,8 +8,12 @@ use super::{
     Carrier, Setup,
     bus::{self, Ends},
     peer::{Peer, Receivers},
+    waiting,
 };
 use crate::{scenario::Place, subject::Subject};
+
+/// What the bench makes of it.
+pub const SETTINGS: &str = "libzmq over TCP: PUB to SUB, echoes by PUSH to PULL; no limit on its queues (`SNDHWM`, `RCVHWM` 0), so that nothing is dropped";
 
 /// Binds here and starts the other end.
 pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
@@ -22,7 +26,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
 
 /// Connects all subscribers.
 pub fn receive(setup: &Setup) -> Result<Receivers, String> {
-    bus::receive(setup, |setup, _| {
+    waiting::receive(setup, |setup| {
         let (there, back) = setup.address.split_once(' ').ok_or("two addresses are expected")?;
         let context = Context::new();
         let (into, out) = (socket(&context, SUB)?, socket(&context, PUSH)?);

@@ -12,7 +12,7 @@ pub fn page(page: &mut Page, results: &[Results]) {
     page.say(
         "A publisher sends, every subscriber reads the message into a value, writes the value again and sends it back; the next message goes when all echoes are there. Half of that time, \
          p50. All values are dynamic records, of types known at run time alone, as the article's \"run-time objects\". On the bare sockets (`raw-..`, a blocking thread a connection) the same codec \
-         writes and reads, and each echo must carry the number of its message; nothing else is done. `mix` is nine parts of market data to one of quote requests.",
+         writes and reads, and nothing else is done. Each echo is told from a message, and must be the next of its subscriber (Polywire's engines) or carry the number of its message (all others but `cyclonedds`, whose program has messages of its own): one that does not fails the run. `mix` is nine parts of market data to one of quote requests.",
     );
     let engines = &results.scenario.axes.engine;
     for subscribers in &results.scenario.axes.subscribers {
@@ -44,6 +44,10 @@ pub fn page(page: &mut Page, results: &[Results]) {
         told.dedup();
         told.iter().for_each(|problem| page.say(&format!("Left out: {problem}.")));
     }
+    page.heading("How the engines are set");
+    let settings: Vec<String> =
+        results.engines.iter().map(|(name, settings)| format!("`{name}`: {settings}.")).collect();
+    page.list(&settings);
     page.heading("Beside the article");
     let row = |(name, [dds, zeromq, sockets]): &(&str, [&str; 3])| texts([name, dds, zeromq, sockets]);
     page.say("One-way latency in microseconds as printed, on an old laptop; only ratios mean anything:");

@@ -8,7 +8,7 @@ use crate::{
     CaseResult, Results, State,
     metrics::{self, METRICS},
     scenario::Mode,
-    table::{figure, label, measured_on, varying},
+    table::{engines, figure, label, measured_on, varying},
 };
 use svg::{Bars, Lines, Scale, Series};
 
@@ -55,6 +55,9 @@ pub fn html(results: &Results) -> String {
         );
     }
     table(&mut page, results);
+    for engine in engines(results) {
+        let _ = writeln!(page, "<p class=\"note\">Engine {}.</p>", escape(&engine));
+    }
     let scenario = serde_json::to_string_pretty(&results.scenario).unwrap_or_default();
     let _ = writeln!(page, "<details><summary>The scenario</summary><pre>{}</pre></details>", escape(&scenario));
     page + "</body></html>\n"

@@ -1,6 +1,7 @@
 //! What users outgrow first: the cost of a message against subscribers, topics, fields and bytes, measured here, fitted, and modelled far beyond this machine.
 
 mod fit;
+mod knee;
 mod system;
 
 use polywire_core::netsim::Model;
@@ -131,7 +132,7 @@ fn page(page: &mut Page, results: &[Results]) {
     let others = others(engines);
     let apart = costs.apart();
     engine_costs(page, engines, &apart, others.as_ref());
-    systems(page, &apart, &all, others.as_ref());
+    systems(page, &apart, &all, engines, others.as_ref());
 }
 
 /// What each part costs, and how far the model is off.
@@ -276,7 +277,7 @@ fn engine_costs(page: &mut Page, results: &Results, costs: &Costs, datagrams: Op
 }
 
 /// Publishers and subscribers by the thousand.
-fn systems(page: &mut Page, costs: &Costs, measured: &[Point], datagrams: Option<&Datagrams>) {
+fn systems(page: &mut Page, costs: &Costs, measured: &[Point], engines: &Results, datagrams: Option<&Datagrams>) {
     let Ok(network) = NETWORK.parse::<Model>() else { return };
     page.heading("Publishers and subscribers by the thousand");
     page.say(&format!(
@@ -284,30 +285,34 @@ fn systems(page: &mut Page, costs: &Costs, measured: &[Point], datagrams: Option
          publisher. The highest rate of a publisher is that at which 99 of a hundred messages take at most three times as long as in an idle system; behind it stands what is used up there. Multicast sends one datagram \
          for all at the costs of a bare UDP socket; **no such engine is built yet**, and nothing of it is reliable.",
     ));
+    let system = |publishers: usize, subscribers: usize, bytes: f64, multicast: bool| {
+        let system = costs.system(publishers, subscribers, bytes);
+        let datagram = || datagrams.and_then(|datagrams| datagrams.cost(bytes));
+        match multicast {
+            false => Some(system),
+            true => {
+                datagram().map(|(send, receive_ns)| System { multicast, send_ns: (send, 0.0), receive_ns, ..system })
+            }
+        }
+    };
     let mut curves = Vec::new();
     for bytes in SIZES {
-        let datagram = datagrams.and_then(|datagrams| datagrams.cost(bytes));
         for multicast in [false, true] {
-            let Some((send, receive)) = datagram.or((!multicast).then_some((0.0, 0.0))) else { continue };
-            let rows: Vec<Vec<String>> = SUBSCRIBERS
-                .iter()
-                .map(|subscribers| {
-                    let rate = |publishers: &usize| {
-                        let mut system = costs.system(*publishers, *subscribers, bytes);
-                        if multicast {
-                            system = System { multicast, send_ns: (send, 0.0), receive_ns: receive, ..system };
-                        }
-                        system.highest_rate(&network, 1)
-                    };
-                    let rates: Vec<(f64, &str)> = PUBLISHERS.iter().map(rate).collect();
-                    let mut row = vec![subscribers.to_string()];
-                    row.extend(rates.iter().map(|(hz, what)| format!("{}/s, {what}", figure("", *hz))));
-                    if let Some((hz, _)) = rates.first() {
-                        curves.push((bytes, multicast, *subscribers, *hz));
-                    }
-                    row
-                })
-                .collect();
+            let mut rows = Vec::new();
+            for subscribers in SUBSCRIBERS {
+                let rate = |publishers: &usize| {
+                    Some(system(*publishers, subscribers, bytes, multicast)?.highest_rate(&network, 1))
+                };
+                let rates: Vec<(f64, &str)> = PUBLISHERS.iter().filter_map(rate).collect();
+                let Some((hz, _)) = rates.first() else { continue };
+                curves.push((bytes, multicast, subscribers, *hz));
+                let mut row = vec![subscribers.to_string()];
+                row.extend(rates.iter().map(|(hz, what)| format!("{}/s, {what}", figure("", *hz))));
+                rows.push(row);
+            }
+            if rows.is_empty() {
+                continue;
+            }
             let engine = if multicast { "Multicast" } else { "TCP" };
             page.say(&format!("{engine}, messages of {bytes:.0} bytes, highest rate of each publisher:"));
             let mut head = texts(["subscribers"]);
@@ -317,26 +322,24 @@ fn systems(page: &mut Page, costs: &Costs, measured: &[Point], datagrams: Option
             page.table(&head, &rows);
         }
     }
-    knees(page, measured, &curves);
+    plot(page, &curves);
+    page.heading("Where the knee is, and what takes over");
+    page.list(
+        &[
+            knee::crowding(measured),
+            knee::cheapest(engines),
+            knee::modelled(&network, |count, bytes, multicast| system(1, count, bytes, multicast)),
+        ]
+        .concat(),
+    );
+    page.say(
+        "Between machines, what is outgrown first is one publisher that sends each message once for every subscriber: beyond the numbers above a relay on each subscriber's machine (`tcp`, whose listener relays) divides the copies, \
+         and multicast takes over where subscribers may lose messages. With many publishers the subscribers are outgrown first, and no engine helps: only filters, or less to read.",
+    );
 }
 
-/// What a subscriber costs where few share this machine, and where many do.
-fn crowding(measured: &[Point]) -> Option<String> {
-    let first = &measured.first()?.case.ty;
-    let each = |subscribers: usize| {
-        let point = measured.iter().find(|point| point.case.ty == *first && point.case.subscribers == subscribers)?;
-        Some(figure("_ns", point.send_ns / subscribers as f64))
-    };
-    Some(format!(
-        "On this machine, whose two cores the subscribers share with the publisher, a subscriber of messages of {first} costs the sender {} where there is one, {} where there are 8, {} where there are 16 and {} where there are 32: **the knee is between 8 and 16**.",
-        each(1)?,
-        each(8)?,
-        each(16)?,
-        each(32)?
-    ))
-}
-
-fn knees(page: &mut Page, measured: &[Point], curves: &[(f64, bool, usize, f64)]) {
+/// Highest rates against subscribers: bytes, whether multicast, subscribers, messages a second.
+fn plot(page: &mut Page, curves: &[(f64, bool, usize, f64)]) {
     let curve = |bytes: f64, multicast: bool| {
         let own = curves.iter().filter(move |point| point.0 == bytes && point.1 == multicast);
         own.map(|point| (point.2 as f64, point.3)).collect::<Vec<_>>()
@@ -358,24 +361,4 @@ fn knees(page: &mut Page, measured: &[Point], curves: &[(f64, bool, usize, f64)]
         y_text: Box::new(|hz| format!("{}/s", figure("", hz))),
     };
     page.draw("Highest rate of one publisher, against subscribers", lines.draw());
-    page.heading("Where the knee is, and what takes over");
-    let mut items: Vec<String> = crowding(measured).into_iter().collect();
-    for bytes in SIZES {
-        for rate in [10.0, 100.0, 1000.0] {
-            let kept = curve(bytes, false).into_iter().take_while(|(_, hz)| *hz >= rate).last();
-            let taken = curve(bytes, true).into_iter().take_while(|(_, hz)| *hz >= rate).last();
-            let count = |point: Option<(f64, f64)>| point.map_or("none".to_owned(), |(count, _)| format!("{count:.0}"));
-            items.push(format!(
-                "{rate:.0} messages of {bytes:.0} bytes a second from one publisher: TCP keeps up with {} of the modelled numbers of subscribers at most, multicast with {}.",
-                count(kept),
-                count(taken)
-            ));
-        }
-    }
-    page.list(&items);
-    page.say(
-        "Within a process `inproc` costs least but for small messages to few subscribers, which sockets gather when they come in floods; between processes of one machine `unix` costs less than `tcp`, the more so the more subscribers: the table of engines says by how much. Between machines, what is outgrown first is one publisher \
-         that sends each message once for every subscriber: beyond the numbers above a relay on each subscriber's machine (`tcp`, whose listener relays) divides the copies, and multicast takes over where subscribers may lose messages. With many \
-         publishers the subscribers are outgrown first, and no engine helps: only filters, or less to read.",
-    );
 }

@@ -53,10 +53,19 @@ impl System {
         Outcome { p99_ns: p99, busiest: self.busiest(model) }
     }
 
-    /// The highest rate at which 99 of a hundred messages take no longer than three times what they take when nothing else is under way, and what is used up there.
+    /// True if 99 of a hundred messages take no longer than three times what they take when nothing else is under way.
+    pub fn keeps_up(&self, model: &Model, seed: u64) -> bool {
+        self.busiest(model).1 < 1.0 && self.run(model, seed).p99_ns <= self.limit(model, seed)
+    }
+
+    fn limit(&self, model: &Model, seed: u64) -> f64 {
+        3.0 * System { publishers: 1, rate_hz: 0.01, ..*self }.run(model, seed).p99_ns
+    }
+
+    /// The highest rate at which it [keeps up](System::keeps_up), and what is used up there.
     pub fn highest_rate(&self, model: &Model, seed: u64) -> (f64, &'static str) {
         let at = |rate_hz: f64| System { rate_hz, ..*self };
-        let limit = 3.0 * System { publishers: 1, ..at(0.01) }.run(model, seed).p99_ns;
+        let limit = self.limit(model, seed);
         // Above that, some resource has more to do than there is time.
         let (mut low, mut high) = (0.0, 1.0 / at(1.0).busiest(model).1);
         for _ in 0..10 {
@@ -79,7 +88,7 @@ impl System {
     }
 
     /// By how much of its time each resource is used.
-    fn busiest(&self, model: &Model) -> (&'static str, f64) {
+    pub fn busiest(&self, model: &Model) -> (&'static str, f64) {
         let (first, each) = self.send_ns;
         let copies = self.copies() as f64;
         let line = model.rate.map_or(0.0, |rate| self.wire_bytes() as f64 * 8.0 / rate.get() as f64);

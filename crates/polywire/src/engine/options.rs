@@ -25,11 +25,13 @@ pub struct EngineOptions {
     pub no_delay: bool,
     /// The socket's send buffer (SSB, `SO_SNDBUF`); the system's choice where none. Linux books twice as much, its own records included.
     pub send_buffer: Option<usize>,
-    /// The socket's receive buffer (RSB, `SO_RCVBUF`); the system's choice where none, which on Linux grows as needed. Not less than the send buffer of the peers.
+    /// The socket's receive buffer (RSB, `SO_RCVBUF`); the system's choice where none, which on Linux grows as needed. Not less than the send buffer of the peers. Over TCP on Linux
+    /// peers are asked for segments of at most a quarter of it: it would hold too few larger ones to flow.
     pub receive_buffer: Option<usize>,
     /// After this many publications right behind each other, the next ones are gathered and written together.
     pub burst: u32,
-    /// How long a gathered message waits at most for company, before the system's timer adds its own.
+    /// How long a gathered message waits at most for company, before the system's timer adds its own; to many peers, for two rounds of
+    /// writes to all of them where those take longer, and for 5 ms at most.
     pub gather: Duration,
     /// Gathered bytes that are written without waiting for more: the batch.
     pub write_bytes: usize,

@@ -99,6 +99,7 @@ impl Family for Inet {
             socket.set_only_v6(!address.as_socket_ipv6().is_some_and(|a| a.ip().is_unspecified()))?;
         }
         set_buffers(&socket, options)?;
+        limit_segments(&socket, options);
         socket.bind(address)?;
         socket.listen(1024)?;
         socket.set_nonblocking(true)?;
@@ -108,6 +109,7 @@ impl Family for Inet {
     fn connect(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {
         let socket = Socket::new(address.domain(), Type::STREAM, None)?;
         set_buffers(&socket, options)?;
+        limit_segments(&socket, options);
         socket.connect_timeout(address, options.connect_timeout)?;
         Ok(socket)
     }
@@ -130,4 +132,45 @@ impl Family for Inet {
 pub(super) fn set_buffers(socket: &Socket, options: &EngineOptions) -> io::Result<()> {
     options.send_buffer.map_or(Ok(()), |bytes| socket.set_send_buffer_size(bytes))?;
     options.receive_buffer.map_or(Ok(()), |bytes| socket.set_recv_buffer_size(bytes))
+}
+
+/// Segments that go into a receive buffer, at least.
+const SEGMENTS: usize = 4;
+
+/// Linux sends no part of a segment but every 200 ms, when it asks for room; and to a small receive buffer its segments are as large as the largest window that it has seen there,
+/// which the buffer may never offer again, empty as it is. The peer is asked for segments of which several go into it.
+#[cfg(target_os = "linux")]
+fn limit_segments(socket: &Socket, options: &EngineOptions) {
+    /// Larger ones cannot be asked for.
+    const LARGEST: usize = 32_767;
+    /// What every path carries.
+    const SMALLEST: usize = 536;
+    let wanted = options.receive_buffer.map(|bytes| (bytes / SEGMENTS).max(SMALLEST));
+    if let Some(bytes) = wanted.filter(|bytes| *bytes <= LARGEST) {
+        // Where it is refused, a small buffer is slow, as it was.
+        let _ = socket.set_tcp_mss(bytes as u32);
+    }
+}
+
+/// Elsewhere nothing is known of it.
+#[cfg(not(target_os = "linux"))]
+fn limit_segments(_: &Socket, _: &EngineOptions) {}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_send_segments_of_which_several_go_into_a_small_receive_buffer() {
+        let small = EngineOptions { receive_buffer: Some(8 << 10), ..EngineOptions::default() };
+        for (listens, calls) in [(&small, &EngineOptions::default()), (&EngineOptions::default(), &small)] {
+            let any = SockAddr::from(SocketAddr::from(([127, 0, 0, 1], 0)));
+            let listener = Inet.listen(&any, listens).expect("a listener");
+            listener.set_nonblocking(false).expect("it waits");
+            let caller = Inet.connect(&listener.local_addr().expect("an address"), calls).expect("a connection");
+            let (accepted, _) = listener.accept().expect("it is accepted");
+            let peer = if listens == &small { &caller } else { &accepted };
+            assert!(peer.tcp_mss().expect("it is TCP") <= 2 << 10);
+        }
+    }
 }

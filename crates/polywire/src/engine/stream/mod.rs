@@ -6,6 +6,7 @@
 mod inbox;
 mod link;
 mod outbox;
+mod pace;
 mod queue;
 mod relay;
 mod threads;
@@ -27,7 +28,7 @@ pub(crate) use inbox::Aligned;
 
 use self::{
     link::Link,
-    outbox::{Outcome, Payload},
+    outbox::{Outcome, Payload, Round},
     relay::Channels,
     threads::{Stop, Threads},
 };
@@ -321,8 +322,9 @@ impl Shared {
         // To each of several links, the time that the others took would look like a pause of the publisher, and no burst would ever be seen.
         let began = (links.len() > 1).then(Instant::now);
         let pause = began.map(|began| began.saturating_duration_since(*lock(&self.distributed)));
+        let round = Round { pause, links: u32::try_from(links.len()).unwrap_or(u32::MAX) };
         for link in links.iter().filter(|link| Some(link.info.id) != from) {
-            let (outcome, notice) = link.outbox.send(envelope, payload, pause)?;
+            let (outcome, notice) = link.outbox.send(envelope, payload, round)?;
             match outcome {
                 Outcome::Sent => sent.peers += 1,
                 Outcome::Dropped => sent.dropped += 1,

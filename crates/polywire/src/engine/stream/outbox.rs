@@ -17,19 +17,15 @@ use rustix::{
 };
 use socket2::Socket;
 
-use super::queue::Queue;
+use super::{pace::Pace, queue::Queue};
 use crate::engine::{EngineOptions, Loan, Overflow};
 
-/// Publications that follow each other faster than this are a burst.
-const CALM: Duration = Duration::from_micros(2);
-/// A pause between publications.
-const LULL: Duration = Duration::from_micros(20);
-/// So many pauses in a row end a burst.
-const LULLS: u32 = 4;
 /// Bytes that the flusher writes before it lets others at the queue.
 const PUMP_BYTES: usize = 256 << 10;
-/// How long the flusher stays near after a burst.
+/// How long the flusher stays near after a burst, at least.
 const AFTER_BURST: Duration = Duration::from_millis(2);
+/// Nothing is gathered for longer, however many links a port has.
+const LONGEST_GATHER: Duration = Duration::from_millis(5);
 /// Pause between two events about the same slow peer.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
 
@@ -44,6 +40,15 @@ pub(super) struct Outbox {
     room: Condvar,
 }
 
+/// What a port knows of a publication that one of its links does not.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Round {
+    /// How long the publisher was away since the port's last publication.
+    pub(super) pause: Option<Duration>,
+    /// Links that it goes to.
+    pub(super) links: u32,
+}
+
 struct State {
     encoder: StreamEncoder,
     lanes: BTreeMap<ChannelId, Lane>,
@@ -54,6 +59,8 @@ struct State {
     held_bytes: usize,
     scratch: Vec<u8>,
     pace: Pace,
+    /// Links of the port, as of the last publication.
+    links: u32,
     /// The socket takes no more for now; the flusher waits until it does.
     full: bool,
     /// The peer was waited for in vain.
@@ -111,18 +118,6 @@ pub(super) struct Tally {
     last_topic: Option<Arc<str>>,
 }
 
-/// Recognises bursts.
-struct Pace {
-    streak: u32,
-    /// Pauses in a row while gathering.
-    lulls: u32,
-    gathering: bool,
-    last_publish: Instant,
-    last_written: Instant,
-    /// When the oldest gathered message came.
-    since: Instant,
-}
-
 /// A message in the queue: the link's channel, and where that stands after it.
 type Mark = (ChannelId, Start);
 
@@ -168,6 +163,7 @@ impl Outbox {
             held_bytes: 0,
             scratch: Vec::new(),
             pace: Pace::new(),
+            links: 1,
             full: false,
             stalled: false,
             written: 0,
@@ -220,13 +216,13 @@ impl Outbox {
         Some(channel)
     }
 
-    /// Sends a message of the port's channel `envelope.channel`. `pause` is how long the publisher was away since the port's last one, where the port knows.
+    /// Sends a message of the port's channel `envelope.channel`.
     #[inline]
     pub(super) fn send(
         &self,
         envelope: &Envelope<'_>,
         payload: &mut Payload<'_>,
-        pause: Option<Duration>,
+        round: Round,
     ) -> Result<(Outcome, Option<Notice>), FrameError> {
         let size = payload.bytes().len();
         let mut state = self.lock();
@@ -247,10 +243,11 @@ impl Outbox {
             notice = state.notice(envelope.channel);
         }
         state.tally.sent += 1;
+        state.links = round.links;
         if state.must_hold(envelope.channel) {
             state.hold(envelope, payload.bytes());
         } else {
-            self.dispatch(&mut state, envelope, payload, pause)?;
+            self.dispatch(&mut state, envelope, payload, round.pause)?;
         }
         Ok((Outcome::Sent, notice))
     }
@@ -305,14 +302,17 @@ impl Outbox {
             self.pump(&mut state, PUMP_BYTES);
         } else if !state.queue.is_empty() {
             let age = state.pace.since.elapsed();
-            if !state.pace.gathering || age >= self.options.gather {
+            let gather = self.gather(&state);
+            if !state.pace.gathering || age >= gather {
                 self.pump(&mut state, PUMP_BYTES);
             } else {
-                return wait_timeout(&self.work, state, self.options.gather - age);
+                return wait_timeout(&self.work, state, gather - age);
             }
         } else if state.pace.gathering {
             let before = state.pace.last_publish;
-            state = wait_timeout(&self.work, state, AFTER_BURST);
+            // A round of writes to other links is no end of the burst.
+            let near = AFTER_BURST.max(self.gather(&state).saturating_mul(2));
+            state = wait_timeout(&self.work, state, near);
             if state.pace.last_publish == before && state.queue.is_empty() {
                 state.pace.calm_down();
             }
@@ -323,6 +323,13 @@ impl Outbox {
             return self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state
+    }
+
+    /// How long gathered messages wait for company: for as long as two rounds of writes to all links of the port take, if that is longer than asked for. Were what they gather due before
+    /// a round is through, each message would be a write of its own to each link again, and every flusher would wake between any two.
+    fn gather(&self, state: &State) -> Duration {
+        let rounds = state.pace.write.saturating_mul(state.links.saturating_mul(2));
+        self.options.gather.max(rounds.min(LONGEST_GATHER))
     }
 
     /// Messages dropped at the end of what is queued would go untold until the next one.
@@ -411,7 +418,7 @@ impl Outbox {
             return Ok(());
         }
         let ripe =
-            at_once || state.queue.len() >= self.options.write_bytes || now - state.pace.since >= self.options.gather;
+            at_once || state.queue.len() >= self.options.write_bytes || now - state.pace.since >= self.gather(state);
         if ripe {
             self.pump(state, PUMP_BYTES);
             state.pace.since = now;
@@ -459,7 +466,7 @@ impl Outbox {
         if state.broken {
             return;
         }
-        let before = state.queue.len();
+        let (before, began) = (state.queue.len(), Instant::now());
         let pumped = state.queue.pump(most, |bytes| self.write(bytes));
         state.written += before.saturating_sub(state.queue.len()) as u64;
         match pumped {
@@ -472,7 +479,7 @@ impl Outbox {
             }
             Err(_) => self.broke(state),
         }
-        state.pace.last_written = Instant::now();
+        state.pace.wrote(began, Instant::now());
         if state.queue.len() + state.held_bytes <= self.options.queue_bytes / 2 {
             state.stalled = false;
             self.room.notify_all();
@@ -693,52 +700,6 @@ impl State {
     }
 }
 
-impl Pace {
-    fn new() -> Self {
-        let now = Instant::now();
-        Pace { streak: 0, lulls: 0, gathering: false, last_publish: now, last_written: now, since: now }
-    }
-
-    /// Whether a message that is published `now` should be written at once.
-    #[inline]
-    fn at_once(&mut self, now: Instant, pause: Option<Duration>, burst: u32) -> bool {
-        // What writing took is no pause, to other links either, which the port knows.
-        let since = |at: Instant| pause.unwrap_or_else(|| now.saturating_duration_since(at));
-        let pause = since(self.last_publish.max(self.last_written));
-        self.last_publish = now;
-        if !self.gathering {
-            self.streak = if since(self.last_written) > CALM { 0 } else { self.streak + 1 };
-            self.gathering = self.streak > burst;
-            return !self.gathering;
-        }
-        if pause <= LULL {
-            self.lulls = 0;
-            return false;
-        }
-        // One pause may just be the scheduler's: the message is written at once, but the burst goes on.
-        self.lulls += 1;
-        if self.lulls == LULLS {
-            self.calm_down();
-        }
-        true
-    }
-
-    fn calm_down(&mut self) {
-        self.gathering = false;
-        self.streak = 0;
-        self.lulls = 0;
-    }
-
-    /// The flusher sleeps without a limit outside bursts; whoever starts one wakes it.
-    fn flusher_needed(&mut self) -> bool {
-        let starting = self.gathering && self.streak != u32::MAX;
-        if starting {
-            self.streak = u32::MAX;
-        }
-        starting
-    }
-}
-
 fn start_of(envelope: &Envelope<'_>) -> Start {
     Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns }
 }
@@ -749,21 +710,4 @@ fn is_full(error: &io::Error) -> bool {
 
 fn wait_timeout<'a>(condvar: &Condvar, guard: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
     condvar.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner).0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_other_links_take_is_no_pause() {
-        let start = Instant::now();
-        // Each publication comes long after this link's last one, as with many links beside it; the publisher was hardly away.
-        let gathers = |pause: Option<Duration>| {
-            let mut pace = Pace::new();
-            (1..100).any(|i| !pace.at_once(start + i * Duration::from_micros(500), pause, 16))
-        };
-        assert!(gathers(Some(Duration::from_nanos(200))));
-        assert!(!gathers(Some(Duration::from_micros(500))) && !gathers(None));
-    }
 }
