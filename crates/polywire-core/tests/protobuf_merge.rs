@@ -290,6 +290,50 @@ fn prost_merges_the_same() {
     }
 }
 
+#[derive(Message, serde::Deserialize, Debug, PartialEq, Clone)]
+#[polywire(name = "Golden::Merged", final)]
+struct Merged {
+    id: i32,
+    text: String,
+    place: Point,
+    maybe: Option<Point>,
+    counts: Vec<i32>,
+    row: [i32; 3],
+    corners: [Point; 2],
+    list: Vec<Point>,
+    points: BTreeMap<i32, Point>,
+    choice: Chosen,
+}
+
+#[derive(Message, serde::Deserialize, Debug, PartialEq, Clone, Default)]
+#[polywire(name = "Golden::Point", final)]
+struct Point {
+    x: f64,
+    y: f64,
+}
+
+#[derive(Message, serde::Deserialize, Debug, PartialEq, Clone)]
+#[polywire(name = "Golden::Choice", switch = "long", final)]
+#[serde(rename_all = "lowercase")]
+enum Chosen {
+    #[polywire(case(1), name = "number")]
+    Number(i32),
+    #[polywire(case(2), name = "point")]
+    Point(Point),
+}
+
+#[test]
+fn protoc_merges_the_same() {
+    let vectors = lines("protobuf/merged.jsonl");
+    assert!(vectors.len() >= 11);
+    for vector in vectors {
+        let value: Merged = serde_json::from_value(vector["value"].clone()).unwrap();
+        let bytes = |name: &str| unhex(vector[name].as_str().unwrap());
+        assert_eq!(decode::<Merged>("protobuf", &bytes("hex")).as_ref(), Ok(&value), "{}", vector["name"]);
+        assert_eq!(hex(&encode("protobuf", &value)), hex(&bytes("whole")), "{}", vector["name"]);
+    }
+}
+
 /// Elements of the same field are one array, wherever they stand; a message that is merged with another of its type has too many of them.
 #[test]
 fn elements_of_arrays_stand_anywhere() {
