@@ -109,14 +109,14 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
             if !done.insert(number) {
                 continue;
             }
-            let same = fields[i..].iter().filter(|other| other.number() == number);
+            let mut same = fields[i..].iter().filter(|other| other.number() == number);
             match inside {
                 Inside::Message(block) => {
                     let pieces = same.filter(|other| other.is_message()).map(|other| other.value..other.end);
                     self.embedded(field, block, &pieces.collect::<Vec<_>>())?;
                 }
                 // Elements of an array.
-                _ => same.map(|element| self.field_alone(element, inside)).collect::<Read>()?,
+                _ => same.try_for_each(|element| self.field_alone(element, inside))?,
             }
         }
         self.input.leave_levels(known.levels);
