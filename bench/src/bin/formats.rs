@@ -6,8 +6,9 @@ use polywire_bench::{arguments::Arguments, codecs::formats::MEASUREMENTS, measur
 
 fn main() -> std::io::Result<()> {
     let arguments = Arguments::parse();
-    measure::pin(0);
+    // The machine is described as it is, before this is kept on one of its cores.
     let mut report = Report::new(arguments.command("formats"));
+    measure::pin(0);
     for (name, measure) in MEASUREMENTS {
         if arguments.wants(name) {
             report.groups.push(measure(arguments.effort()));
