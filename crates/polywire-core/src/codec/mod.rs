@@ -120,6 +120,15 @@ pub trait Codec: Send + Sync {
     fn options(&self) -> &'static [OptionSpec];
 
     /// By what members are told apart in a message.
+    ///
+    /// ```
+    /// use polywire_core::codec::{self, Codec as _, Evolution};
+    ///
+    /// let evolution = |codec| codec::find(codec).unwrap().evolution();
+    /// assert_eq!([evolution("cdr"), evolution("json")], [Evolution::Schema, Evolution::Names]);
+    /// assert_eq!(evolution("protobuf"), Evolution::Numbers);
+    /// assert!(Evolution::Numbers.summary().contains("numbers"));
+    /// ```
     fn evolution(&self) -> Evolution {
         if self.properties().self_describing { Evolution::Names } else { Evolution::Schema }
     }
