@@ -98,6 +98,16 @@ struct ProcessorProbe {
     }
 };
 
+struct LinuxProcessorProbe : ProcessorProbe {
+    uint64_t nice_time, iowait_time, irq_time, soft_irq_time;
+
+    template <class Archive>
+    void members(Archive&& each) {
+        ProcessorProbe::members(each);
+        each(nice_time), each(iowait_time), each(irq_time), each(soft_irq_time);
+    }
+};
+
 struct Floats {
     uint64_t stamp;
     std::string frame_id;
@@ -193,8 +203,12 @@ int main(int count, char** arguments) {
     std::string workload = count > 1 ? arguments[1] : "";
     if (workload == "MarketData") return serve<MarketData>();
     if (workload == "CodecsTest_10") return serve<CodecsTest<1>>();
+    if (workload == "CodecsTest_50") return serve<CodecsTest<5>>();
+    if (workload == "CodecsTest_100") return serve<CodecsTest<10>>();
+    if (workload == "CodecsTest_250") return serve<CodecsTest<25>>();
     if (workload == "CodecsTest_500") return serve<CodecsTest<50>>();
     if (workload == "ProcessorProbe") return serve<ProcessorProbe>();
+    if (workload == "LinuxProcessorProbe") return serve<LinuxProcessorProbe>();
     if (workload == "100 KB of floats") return serve<Floats>();
     fprintf(stderr, "there is no workload '%s'\n", workload.c_str());
     return 2;

@@ -1,4 +1,4 @@
-//! What both programs take: `[--quick] [--json FILE] [--markdown FILE] [WORD..]`.
+//! What all programs take: `[--quick] [--json FILE] [--markdown FILE] [--extract FILE] [WORD..]`.
 
 use std::{env, fs, path::PathBuf, process};
 
@@ -13,6 +13,8 @@ pub struct Arguments {
     pub json: Option<PathBuf>,
     /// The tables of the documentation.
     pub markdown: Option<PathBuf>,
+    /// A file between whose marks the first table is put: `<!-- table -->` and `<!-- end of table -->`.
+    pub extract: Option<PathBuf>,
     /// Groups to measure; all if there are none.
     pub words: Vec<String>,
 }
@@ -27,6 +29,7 @@ impl Arguments {
                 "--quick" => arguments.quick = true,
                 "--json" => arguments.json = Some(file(&argument, rest.next())),
                 "--markdown" => arguments.markdown = Some(file(&argument, rest.next())),
+                "--extract" => arguments.extract = Some(file(&argument, rest.next())),
                 word if word.starts_with('-') => usage(word),
                 word => arguments.words.push(word.into()),
             }
@@ -70,6 +73,11 @@ impl Arguments {
         if let Some(file) = &self.markdown {
             fs::write(file, report.markdown())?;
         }
+        if let Some(file) = &self.extract {
+            let text = fs::read_to_string(file)?;
+            let put = report.put_between_marks(&text);
+            fs::write(file, put.ok_or_else(|| std::io::Error::other("the file has no marks for a table"))?)?;
+        }
         Ok(())
     }
 }
@@ -79,6 +87,8 @@ fn file(option: &str, value: Option<String>) -> PathBuf {
 }
 
 fn usage(wrong: &str) -> ! {
-    eprintln!("'{wrong}' is not understood; there are: [--quick] [--json FILE] [--markdown FILE] [GROUP..]");
+    eprintln!(
+        "'{wrong}' is not understood; there are: [--quick] [--json FILE] [--markdown FILE] [--extract FILE] [GROUP..]"
+    );
     process::exit(2)
 }

@@ -42,7 +42,7 @@ fn table<T: Measured + fast::Fast>(effort: Effort) -> Group {
          are the workload's, the one derived from the type, and those learned from {LEARNED_FROM} messages",
         polywire_core::program::simd_level()
     );
-    Group { title: T::NAME, note, rows: rows::<T>(effort), left_out: Vec::new() }
+    Group { title: T::NAME, note, rows: rows::<T>(effort), ..Group::default() }
 }
 
 fn rows<T: Measured + fast::Fast>(effort: Effort) -> Vec<Row> {
@@ -288,14 +288,12 @@ impl Does {
 /// Reading what is known by its template alone.
 fn feed(effort: Effort) -> Group {
     let note = "records of a type that the template alone makes, read from the stream; the crate gives its values to a visitor that drops them";
-    Group { title: "foreign feed", note: note.into(), rows: vec![feed_row(effort)], left_out: Vec::new() }
+    Group { title: "foreign feed", note: note.into(), rows: vec![feed_row(effort)], ..Group::default() }
 }
 
 fn feed_row(effort: Effort) -> Row {
     let subject = Subject::<MarketData>::new();
-    // The crate knows neither comments nor the extension to integers of eight bits, and wants a number for each instruction.
-    let xml = <MarketData as fast::Fast>::template().replace("uInt8", "uInt32");
-    let xml = numbered(xml.find("<templates").map_or("", |at| &xml[at..]));
+    let xml = for_fastlib(&<MarketData as fast::Fast>::template());
     let set = TemplateSet::parse(&xml).expect("the workload's template");
     let streams = Streams::new(&subject, "", &Fast::new(set.clone())).ours;
     let (codec, schema) = Fast::feed(set).expect("a template makes a type");
@@ -325,7 +323,13 @@ fn feed_row(effort: Effort) -> Row {
     Row { workload: MarketData::NAME.into(), operation: "decode", bytes: crate::report::mean_length(&streams), figures }
 }
 
-fn numbered(xml: &str) -> String {
+/// A template as the crate takes it: it knows neither comments nor the extension to integers of eight and sixteen bits, and wants a number for each instruction.
+pub(crate) fn for_fastlib(xml: &str) -> String {
+    let xml = xml.find("<templates").map_or("", |at| &xml[at..]);
+    let narrow = [("uInt8", "uInt32"), ("uInt16", "uInt32"), ("int8", "int32"), ("int16", "int32")];
+    let xml = narrow.iter().fold(xml.to_string(), |xml, (from, to)| {
+        xml.replace(&format!("<{from} "), &format!("<{to} ")).replace(&format!("</{from}>"), &format!("</{to}>"))
+    });
     let mut parts = xml.split(" name=").enumerate();
     let first = parts.next().map_or("", |(_, part)| part).to_string();
     // The template has an id already.
@@ -337,7 +341,7 @@ fn numbered(xml: &str) -> String {
 
 /// Counts values.
 #[derive(Default)]
-struct Values(usize);
+pub(crate) struct Values(pub(crate) usize);
 
 impl MessageFactory for Values {
     fn start_template(&mut self, _: u32, _: &str) {}

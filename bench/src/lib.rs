@@ -2,6 +2,7 @@
 //! what else the machine does hits all of them alike, and ratios are taken turn by turn.
 //!
 //! ```text
+//! cargo run --release -p polywire-bench --features peers --bin formats
 //! cargo run --release -p polywire-bench --features peers --bin codecs
 //! cargo run --release -p polywire-bench --bin fast
 //! cargo run --release -p polywire-bench --features peers --bin transport

@@ -17,11 +17,14 @@ pub struct Report {
     pub groups: Vec<Group>,
 }
 
-/// A table: its candidates are the columns.
-#[derive(Clone, Debug, Serialize)]
+/// A table.
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Group {
     /// Its heading.
     pub title: &'static str,
+    /// What its columns are.
+    #[serde(skip)]
+    pub columns: Columns,
     /// What its figures are.
     pub note: String,
     /// Its lines.
@@ -29,6 +32,17 @@ pub struct Group {
     /// What was left out, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
+}
+
+/// What the columns of a table are.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Columns {
+    /// The candidates.
+    #[default]
+    Candidates,
+    /// The first candidate's times, and what they are to the second, a yardstick, and to the quickest of the others; what is done with it first and what is done then
+    /// are in one line.
+    Ratios,
 }
 
 /// One line.
@@ -79,18 +93,26 @@ impl Report {
     /// For the documentation.
     pub fn markdown(&self) -> String {
         let mut out = format!("Measured on {} by\n\n    {}\n", self.machine, self.command);
+        let mut note = "";
         for group in &self.groups {
-            let _ = writeln!(out, "\n## {}\n\n{}\n", group.title, group.note);
-            let cells = group.cells(|figure| if figure.holds() { "" } else { " (missed)" });
-            for (at, line) in cells.iter().enumerate() {
-                let _ = writeln!(out, "| {} |", line.join(" | "));
-                if at == 0 {
-                    let _ = writeln!(out, "|{}", " --- |".repeat(line.len()));
-                }
+            let _ = writeln!(out, "\n## {}\n", group.title);
+            if group.note != note {
+                let _ = writeln!(out, "{}\n", group.note);
             }
+            note = &group.note;
+            out.push_str(&group.markdown());
             group.left_out.iter().for_each(|text| _ = writeln!(out, "\nLeft out: {text}."));
         }
         out
+    }
+
+    /// A text with the first table between its marks, if it has such.
+    pub fn put_between_marks(&self, text: &str) -> Option<String> {
+        const MARKS: [&str; 2] = ["<!-- table -->\n", "<!-- end of table -->"];
+        let (before, rest) = text.split_once(MARKS[0])?;
+        let (_, behind) = rest.split_once(MARKS[1])?;
+        let table = self.groups.first().map_or_else(String::new, Group::markdown);
+        Some([before, MARKS[0], &table, MARKS[1], behind].concat())
     }
 }
 
@@ -100,8 +122,41 @@ pub fn mean_length(messages: &[Vec<u8>]) -> Option<f64> {
 }
 
 impl Group {
+    fn markdown(&self) -> String {
+        let mut out = String::new();
+        let cells = self.cells(|figure| if figure.holds() { "" } else { " (missed)" });
+        for (at, line) in cells.iter().enumerate() {
+            let _ = writeln!(out, "| {} |", line.join(" | "));
+            if at == 0 {
+                let _ = writeln!(out, "|{}", " --- |".repeat(line.len()));
+            }
+        }
+        out
+    }
+
     /// Heading and lines; `mark` is put behind each figure.
     fn cells(&self, mark: impl Fn(&Figure) -> &'static str) -> Vec<Vec<String>> {
+        match self.columns {
+            Columns::Candidates => self.candidates(mark),
+            Columns::Ratios => self.ratios(),
+        }
+    }
+
+    fn ratios(&self) -> Vec<Vec<String>> {
+        let mut heading = vec!["format".to_string(), "bytes".into()];
+        for operation in self.rows.iter().take(2).map(|row| row.operation) {
+            heading.extend([operation, "times hand-written", "best peer takes"].map(String::from));
+        }
+        let line = |rows: &[Row]| {
+            let name = rows.iter().find_map(|row| row.figures.first()).map_or("", |figure| figure.name);
+            let bytes = rows.iter().find_map(|row| row.bytes).map_or_else(String::new, |bytes| format!("{bytes:.0}"));
+            let ratios = rows.iter().flat_map(Row::ratios);
+            [name.to_string(), bytes].into_iter().chain(ratios).collect()
+        };
+        std::iter::once(heading).chain(self.rows.chunks(2).map(line)).collect()
+    }
+
+    fn candidates(&self, mark: impl Fn(&Figure) -> &'static str) -> Vec<Vec<String>> {
         let mut names: Vec<&'static str> = Vec::new();
         for figure in self.rows.iter().flat_map(|row| &row.figures) {
             if !names.contains(&figure.name) {
@@ -127,6 +182,15 @@ impl Group {
 }
 
 impl Row {
+    /// Time, the multiple of the yardstick, and what the quickest of the peers takes as a multiple of the time.
+    fn ratios(&self) -> [String; 3] {
+        let none = || String::from("-");
+        let time = self.figures.first().map_or_else(none, |figure| time(figure.ns));
+        let hand = self.figures.get(1).map_or_else(none, |figure| format!("{:.2}x", 1.0 / figure.ratio));
+        let best = self.figures.iter().skip(2).min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+        [time, hand, best.map_or_else(none, |peer| format!("{:.2}x ({})", peer.ratio, peer.name))]
+    }
+
     fn cell(&self, name: &str, mark: impl Fn(&Figure) -> &'static str) -> String {
         let Some(at) = self.figures.iter().position(|figure| figure.name == name) else { return "-".into() };
         let figure = &self.figures[at];

@@ -90,6 +90,24 @@ impl Writer {
         self.position += length + 1;
     }
 
+    /// The header of an optional member: its length is 0 where the member is not there.
+    #[inline(always)]
+    pub(crate) fn parameter(&mut self, id: u16, length: u16) {
+        self.align(4);
+        self.scalar(id);
+        self.scalar(length);
+    }
+
+    #[inline(always)]
+    pub(crate) fn octets(&mut self, values: &[u8]) {
+        self.scalar(values.len() as u32);
+        // SAFETY: within the bound, which counts every element.
+        unsafe {
+            std::ptr::copy_nonoverlapping(values.as_ptr(), self.base.add(self.position), values.len());
+        }
+        self.position += values.len();
+    }
+
     #[inline(always)]
     pub(crate) fn floats(&mut self, values: &[f32]) {
         self.scalar(values.len() as u32);
@@ -144,7 +162,7 @@ macro_rules! scalars {
         unsafe impl Scalar for $scalar {}
     )*};
 }
-scalars!(i8 u8 i16 u16 i32 u32 i64 u64 f64);
+scalars!(i8 u8 i16 u16 i32 u32 i64 u64 f32 f64);
 
 /// Reads little-endian CDR, checking bounds, booleans and UTF-8.
 #[derive(Clone, Copy, Debug)]
@@ -221,6 +239,37 @@ impl<'a> Reader<'a> {
             target.set_len(length);
         }
         self.position += length + 1;
+        Ok(())
+    }
+
+    /// Of at most so many bytes.
+    #[inline(always)]
+    pub(crate) fn bounded_string(&mut self, into: &mut String, most: usize) -> Result<(), Malformed> {
+        self.string(into)?;
+        if into.len() > most { Err(Malformed) } else { Ok(()) }
+    }
+
+    /// The length in the header of an optional member: 0 where it is not there.
+    #[inline(always)]
+    pub(crate) fn parameter(&mut self, id: u16) -> Result<u16, Malformed> {
+        self.align(4);
+        let found = self.scalar::<u16>()?;
+        let length = self.scalar::<u16>()?;
+        if found != id || usize::from(length) > self.bytes.len() - self.position {
+            return Err(Malformed);
+        }
+        Ok(length)
+    }
+
+    #[inline(always)]
+    pub(crate) fn octets(&mut self, into: &mut Vec<u8>) -> Result<(), Malformed> {
+        let length = self.scalar::<u32>()? as usize;
+        if length > self.bytes.len() - self.position {
+            return Err(Malformed);
+        }
+        into.clear();
+        into.extend_from_slice(&self.bytes[self.position..][..length]);
+        self.position += length;
         Ok(())
     }
 

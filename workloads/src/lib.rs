@@ -19,14 +19,19 @@
 pub mod cdr;
 mod codecs_test;
 pub mod fast;
+pub mod flight_data;
 mod floats;
+mod linux_processor_probe;
 mod market_data;
+mod members;
 mod processor_probe;
 
 pub use cdr::{Cdr, Malformed};
-pub use codecs_test::{CodecsTest10, CodecsTest500, fast_template, pdl};
+pub use codecs_test::{CodecsTest10, CodecsTest50, CodecsTest100, CodecsTest250, CodecsTest500, fast_template};
 pub use fast::{Fast, fast_decode};
+pub use flight_data::FlightData;
 pub use floats::Floats;
+pub use linux_processor_probe::LinuxProcessorProbe;
 pub use market_data::{MarketData, MarketDataEntry};
 pub use processor_probe::ProcessorProbe;
 

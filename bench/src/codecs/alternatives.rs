@@ -32,7 +32,7 @@ pub fn group(effort: Effort) -> Group {
         true => Vec::new(),
         false => vec!["postcard, rkyv and dynamic objects (need the feature `peers`)".into()],
     };
-    Group { title: "Alternatives", note, rows: rows.into_iter().flatten().collect(), left_out }
+    Group { title: "Alternatives", note, rows: rows.into_iter().flatten().collect(), left_out, ..Group::default() }
 }
 
 /// Encoding and decoding, and how many bytes each takes.

@@ -19,6 +19,7 @@ pub fn group(effort: Effort) -> Group {
         note: "multiples of hand-written code, all checks included on decode; strings and sequences are decoded into memory used again".into(),
         rows,
         left_out: peer.err().map(|why| format!("Fast CDR ({why})")).into_iter().collect(),
+        ..Group::default()
     }
 }
 

@@ -19,7 +19,7 @@ pub fn group(effort: Effort) -> Group {
     let note = "time from a schema to a program that runs, medians: lowered, verified and compiled to machine code; \
                 with the interpreter alone"
         .into();
-    Group { title: "Compiling a program", note, rows, left_out: Vec::new() }
+    Group { title: "Compiling a program", note, rows, ..Group::default() }
 }
 
 fn rows<T: Measured>(effort: Effort) -> [Row; 2] {

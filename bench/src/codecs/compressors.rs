@@ -23,7 +23,7 @@ const DICTIONARY: usize = 4096;
 pub fn group(effort: Effort) -> Group {
     let note = "one message at a time, kept state, at the usual level unless one is given; (dictionary) is one of 4 KiB, learned from other messages";
     let rows = for_each_workload!(rows(effort.at_most(9))).into_iter().flatten().collect();
-    Group { title: "compressors", note: note.into(), rows, left_out: Vec::new() }
+    Group { title: "compressors", note: note.into(), rows, ..Group::default() }
 }
 
 /// A way of compressing: its label, level and dictionary.

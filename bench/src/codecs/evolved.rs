@@ -58,7 +58,7 @@ pub fn group(effort: Effort) -> Group {
         "decoding CDR for a reader with a member moved, one removed from the middle, one added and one widened, as a \
                 multiple of decoding for the writer's own type"
             .into();
-    Group { title: "Evolved readers", note, rows, left_out: Vec::new() }
+    Group { title: "Evolved readers", note, rows, ..Group::default() }
 }
 
 fn records<T: Measured>(change: &Change, effort: Effort) -> Row {

@@ -11,6 +11,19 @@ use std::{
 const SOURCE: &str = include_str!("../../peers/fastcdr.cpp");
 const HEADER: &str = "/usr/include/fastcdr/Cdr.h";
 
+/// The workloads that it has types for.
+pub const SPOKEN: &[&str] = &[
+    "MarketData",
+    "CodecsTest_10",
+    "CodecsTest_50",
+    "CodecsTest_100",
+    "CodecsTest_250",
+    "CodecsTest_500",
+    "ProcessorProbe",
+    "LinuxProcessorProbe",
+    "100 KB of floats",
+];
+
 /// The program that was built; deleted with this.
 #[derive(Debug)]
 pub struct Program {

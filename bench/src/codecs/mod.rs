@@ -6,6 +6,7 @@ mod compile;
 mod compressors;
 mod evolved;
 mod fastcdr;
+pub mod formats;
 mod prost_peer;
 mod serde_peers;
 mod subject;

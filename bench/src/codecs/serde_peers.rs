@@ -88,10 +88,10 @@ pub fn group(title: &'static str, rows: [[Row; 2]; 5], peers: &str) -> Group {
     if !cfg!(feature = "peers") {
         left_out.push(format!("{peers} (needs the feature `peers`)"));
     }
-    Group { title, note, rows: rows.into_iter().flatten().collect(), left_out }
+    Group { title, note, rows: rows.into_iter().flatten().collect(), left_out, ..Group::default() }
 }
 
-fn json_peers<T: Measured>() -> Vec<Peer<T>> {
+pub fn json_peers<T: Measured>() -> Vec<Peer<T>> {
     vec![
         Peer {
             name: "serde_json",
@@ -107,7 +107,7 @@ fn json_peers<T: Measured>() -> Vec<Peer<T>> {
     ]
 }
 
-fn bson_peers<T: Measured>() -> Vec<Peer<T>> {
+pub fn bson_peers<T: Measured>() -> Vec<Peer<T>> {
     vec![
         #[cfg(feature = "peers")]
         Peer {
@@ -118,7 +118,7 @@ fn bson_peers<T: Measured>() -> Vec<Peer<T>> {
     ]
 }
 
-fn msgpack_peers<T: Measured>() -> Vec<Peer<T>> {
+pub fn msgpack_peers<T: Measured>() -> Vec<Peer<T>> {
     vec![
         #[cfg(feature = "peers")]
         Peer {
@@ -129,7 +129,7 @@ fn msgpack_peers<T: Measured>() -> Vec<Peer<T>> {
     ]
 }
 
-fn cbor_peers<T: Measured>() -> Vec<Peer<T>> {
+pub fn cbor_peers<T: Measured>() -> Vec<Peer<T>> {
     vec![
         #[cfg(feature = "peers")]
         Peer {
@@ -193,7 +193,7 @@ pub fn rows_of<T: Measured>(
 }
 
 /// Panics unless each reads what the other writes; gives what the peer writes.
-fn check<T: Measured>(codec: &str, subject: &Subject<T>, ours: &[Vec<u8>], peer: &Peer<T>) -> Vec<Vec<u8>> {
+pub fn check<T: Measured>(codec: &str, subject: &Subject<T>, ours: &[Vec<u8>], peer: &Peer<T>) -> Vec<Vec<u8>> {
     let (decoder, mut back) = (subject::decoder::<T>(codec, Backend::Jit), T::default());
     let both = |(message, ours): (&T, &Vec<u8>)| {
         assert!((peer.read)(ours) == *message, "{} reads our {}", peer.name, T::NAME);

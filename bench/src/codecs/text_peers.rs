@@ -33,7 +33,7 @@ pub fn yaml(effort: Effort) -> Group {
     group("YAML", rows, "serde-saphyr")
 }
 
-fn xml_peers<T: Measured>() -> Vec<Peer<T>> {
+pub fn xml_peers<T: Measured>() -> Vec<Peer<T>> {
     vec![
         #[cfg(feature = "peers")]
         Peer {
@@ -48,7 +48,7 @@ fn xml_peers<T: Measured>() -> Vec<Peer<T>> {
     ]
 }
 
-fn yaml_peers<T: Measured>() -> Vec<Peer<T>> {
+pub fn yaml_peers<T: Measured>() -> Vec<Peer<T>> {
     vec![
         #[cfg(feature = "peers")]
         Peer {
@@ -86,7 +86,7 @@ fn rows<T: Measured>(codec: &'static str, other: &'static str, effort: Effort, p
 }
 
 /// What a peer writes, which it must read back.
-fn written<T: Measured>(subject: &Subject<T>, peer: &Peer<T>) -> Vec<Vec<u8>> {
+pub fn written<T: Measured>(subject: &Subject<T>, peer: &Peer<T>) -> Vec<Vec<u8>> {
     let write = |message: &T| {
         let mut theirs = Vec::new();
         (peer.write)(message, &mut theirs);
@@ -98,7 +98,7 @@ fn written<T: Measured>(subject: &Subject<T>, peer: &Peer<T>) -> Vec<Vec<u8>> {
 
 /// A tree of our documents by `roxmltree`, from which nothing is taken yet.
 #[cfg(feature = "peers")]
-fn tree_alone(ours: &[Vec<u8>]) -> Candidate<'_> {
+pub fn tree_alone(ours: &[Vec<u8>]) -> Candidate<'_> {
     let round = move || {
         for bytes in ours {
             let text = std::str::from_utf8(bytes).expect("XML is text");

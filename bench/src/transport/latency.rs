@@ -24,7 +24,7 @@ pub fn group(effort: Effort) -> Group {
                 (TCP_NODELAY) with the same bytes; turns of both alternate on connections that stay open"
             .into();
     let rows = [Family::Tcp, Family::Unix].into_iter().flat_map(|family| rows(family, effort)).collect();
-    Group { title: "Latency", note, rows, left_out: Vec::new() }
+    Group { title: "Latency", note, rows, ..Group::default() }
 }
 
 fn rows(family: Family, effort: Effort) -> [Row; 2] {

@@ -18,7 +18,7 @@ pub fn group(effort: Effort) -> Group {
         .into();
     let rows = [100, 1000].into_iter().map(|size| row(size, effort)).collect();
     let left_out = if cfg!(feature = "peers") { None } else { Some("libzmq (needs the feature `peers`)".into()) };
-    Group { title: "Throughput", note, rows, left_out: left_out.into_iter().collect() }
+    Group { title: "Throughput", note, rows, left_out: left_out.into_iter().collect(), ..Group::default() }
 }
 
 fn row(size: usize, effort: Effort) -> Row {

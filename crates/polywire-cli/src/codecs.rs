@@ -56,10 +56,11 @@ fn page(codec: &dyn Codec) -> String {
     traits.push(if properties.stateful { "a message may depend on those before" } else { "each message for itself" });
     let rows: Vec<Vec<String>> = codec.options().iter().map(option_row).collect();
     format!(
-        "{}: {}\n  {}\n  for {}\n  defined in {}\n{}\n",
+        "{}: {}\n  {}\n  {}\n  for {}\n  defined in {}\n{}\n",
         codec.name(),
         properties.summary,
         traits.join(", "),
+        codec.evolution().summary(),
         properties.typical_use,
         properties.specification,
         columns(&rows)
@@ -104,6 +105,7 @@ fn describe(codec: &dyn Codec) -> Value {
         "text": properties.text,
         "self_describing": properties.self_describing,
         "stateful": properties.stateful,
+        "evolution": codec.evolution().summary(),
         "typical_use": properties.typical_use,
         "specification": properties.specification,
         "options": codec.options().iter().map(option).collect::<Vec<_>>(),

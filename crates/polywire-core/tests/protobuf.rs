@@ -209,8 +209,8 @@ fn the_last_of_a_single_field_stands_and_messages_are_merged() {
         decode::<Holding>("protobuf", &unhex(&twice.replace("32", "0a"))).unwrap().place,
         Place { latitude_deg: 1.0, longitude_deg: 1.0 }
     );
-    // The elements of an array follow each other.
-    assert_eq!(read(&format!("{REST} {REST}")), Err(FaultKind::DuplicateMember));
+    // Elements of arrays are put behind each other, and are too many then.
+    assert_eq!(read(&format!("{REST} {REST}")), Err(FaultKind::Count));
 }
 
 #[derive(Message, Debug, PartialEq, Clone)]

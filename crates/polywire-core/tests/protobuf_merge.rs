@@ -53,6 +53,16 @@ enum Choice {
 }
 
 #[derive(Message, Debug, PartialEq, Clone, Default)]
+struct Arrays {
+    id: u32,
+    numbers: [i32; 4],
+    places: [Deep; 3],
+    names: [String; 2],
+    rows: Option<[[f32; 2]; 2]>,
+    list: Vec<[u8; 2]>,
+}
+
+#[derive(Message, Debug, PartialEq, Clone, Default)]
 struct Tree {
     value: u32,
     left: Option<Box<Tree>>,
@@ -278,6 +288,76 @@ fn prost_merges_the_same() {
             assert_eq!((taken, &merged), (Ok(writer.bytes.len()), &expected), "{round}: {}", hex(&writer.bytes));
         }
     }
+}
+
+#[derive(Message, serde::Deserialize, Debug, PartialEq, Clone)]
+#[polywire(name = "Golden::Merged", final)]
+struct Merged {
+    id: i32,
+    text: String,
+    place: Point,
+    maybe: Option<Point>,
+    counts: Vec<i32>,
+    row: [i32; 3],
+    corners: [Point; 2],
+    list: Vec<Point>,
+    points: BTreeMap<i32, Point>,
+    choice: Chosen,
+}
+
+#[derive(Message, serde::Deserialize, Debug, PartialEq, Clone, Default)]
+#[polywire(name = "Golden::Point", final)]
+struct Point {
+    x: f64,
+    y: f64,
+}
+
+#[derive(Message, serde::Deserialize, Debug, PartialEq, Clone)]
+#[polywire(name = "Golden::Choice", switch = "long", final)]
+#[serde(rename_all = "lowercase")]
+enum Chosen {
+    #[polywire(case(1), name = "number")]
+    Number(i32),
+    #[polywire(case(2), name = "point")]
+    Point(Point),
+}
+
+#[test]
+fn protoc_merges_the_same() {
+    let vectors = lines("protobuf/merged.jsonl");
+    assert!(vectors.len() >= 11);
+    for vector in vectors {
+        let value: Merged = serde_json::from_value(vector["value"].clone()).unwrap();
+        let bytes = |name: &str| unhex(vector[name].as_str().unwrap());
+        assert_eq!(decode::<Merged>("protobuf", &bytes("hex")).as_ref(), Ok(&value), "{}", vector["name"]);
+        assert_eq!(hex(&encode("protobuf", &value)), hex(&bytes("whole")), "{}", vector["name"]);
+    }
+}
+
+/// Elements of the same field are one array, wherever they stand; a message that is merged with another of its type has too many of them.
+#[test]
+fn elements_of_arrays_stand_anywhere() {
+    let whole = Arrays {
+        id: 9,
+        numbers: [-1, 1, -2, 2],
+        places: [Deep { a: Some(1), ..Deep::default() }, Deep { b: 1.5, ..Deep::default() }, Deep::default()],
+        names: ["a".into(), "".into()],
+        rows: Some([[1.0, 2.0], [3.0, 4.0]]),
+        list: vec![[1, 2]],
+    };
+    let plain = "0809 120401020304 1a020801 1a0911000000000000f83f 1a00 220161 2200 2a120a100000803f000000400000404000008040 32040a020102";
+    assert_eq!(hex(&encode("protobuf", &whole)), plain.replace(' ', ""));
+    assert_eq!(decode::<Arrays>("protobuf", &unhex(plain)).as_ref(), Ok(&whole));
+    let pieces = "1a020801 1001 12020203 220161 0809 1004 1a0911000000000000f83f 2200 1a00 \
+                  2a06 0a040000803f 32040a020102 2a0a 0d00000040 0d00000040 2a0a 0a080000404000008040";
+    let error = decode::<Arrays>("protobuf", &unhex(pieces)).unwrap_err();
+    assert_eq!((error.kind, error.path.as_str()), (FaultKind::Count, "rows"));
+    let pieces = pieces.replace("2a0a 0d00000040 0d00000040", "2a05 0d00000040");
+    assert_eq!(decode::<Arrays>("protobuf", &unhex(&pieces)).as_ref(), Ok(&whole));
+    let error = decode::<Arrays>("protobuf", &unhex(&format!("{plain} {plain}"))).unwrap_err();
+    assert_eq!((error.kind, error.path.as_str(), error.expected, error.got), (FaultKind::Count, "numbers", 4, 8));
+    let error = decode::<Arrays>("protobuf", &unhex(&plain.replace("1a00 ", ""))).unwrap_err();
+    assert_eq!((error.kind, error.path.as_str(), error.expected, error.got), (FaultKind::Count, "places", 3, 2));
 }
 
 #[test]

@@ -122,6 +122,33 @@ mod tests {
         }
     }
 
+    /// The types that the bench measures by hand-written code are those of scenarios.
+    #[test]
+    fn the_probes_are_those_that_the_bench_measures() {
+        fn is_same<T: polywire::Message>(fields: usize) {
+            let scenario = Scenario::from_toml(&format!("name = 'x'\n[[type]]\ncodecs_test = [{fields}]"));
+            let scenario = scenario.expect("valid");
+            let subject = Subject::of(&scenario, &scenario.cases().expect("one")[0]).expect("a type");
+            assert_eq!(subject.shape.schema().type_hash(), T::shape().schema().type_hash(), "{fields}");
+        }
+        use polywire_workloads as bench;
+        is_same::<bench::CodecsTest10>(10);
+        is_same::<bench::CodecsTest50>(50);
+        is_same::<bench::CodecsTest100>(100);
+        is_same::<bench::CodecsTest250>(250);
+        is_same::<bench::CodecsTest500>(500);
+    }
+
+    #[test]
+    fn the_committed_probe_is_the_smallest() {
+        let file = include_str!("../../../workloads/codecs_test.pdl");
+        let document = Compiler::new().parse_as("codecs_test.pdl", file, Dialect::Pdl).expect("it is PDL");
+        let [committed, made] =
+            [document, Compiler::new().parse_as("made.pdl", &codecs_test(10), Dialect::Pdl).expect("PDL")]
+                .map(|document| pick(&document, Some("Codecs_Test")).expect("it is there").type_hash());
+        assert_eq!(committed, made);
+    }
+
     #[test]
     fn a_type_that_is_not_there_is_told() {
         let text = "name = 'x'\n[[type]]\ntext = 'struct A { long x; }; struct B { long y; };'\nname = 'C'";

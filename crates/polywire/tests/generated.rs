@@ -72,6 +72,9 @@ fn generated_types_have_the_hash_of_the_idl() {
 fn the_measured_types_have_the_hash_of_the_idl() {
     is_same::<polywire_workloads::MarketData>("market_data.idl", "MarketData");
     is_same::<polywire_workloads::ProcessorProbe>("processor_probe.pdl", "ProcessorProbe");
+    is_same::<polywire_workloads::LinuxProcessorProbe>("processor_probe.pdl", "LinuxProcessorProbe");
+    is_same::<polywire_workloads::CodecsTest10>("codecs_test.pdl", "Codecs_Test");
+    is_same::<polywire_workloads::FlightData>("avenue.idl", "Avenue::FlightData");
 }
 
 #[test]

@@ -119,6 +119,20 @@ pub trait Codec: Send + Sync {
     /// Options it takes.
     fn options(&self) -> &'static [OptionSpec];
 
+    /// By what members are told apart in a message.
+    ///
+    /// ```
+    /// use polywire_core::codec::{self, Codec as _, Evolution};
+    ///
+    /// let evolution = |codec| codec::find(codec).unwrap().evolution();
+    /// assert_eq!([evolution("cdr"), evolution("json")], [Evolution::Schema, Evolution::Names]);
+    /// assert_eq!(evolution("protobuf"), Evolution::Numbers);
+    /// assert!(Evolution::Numbers.summary().contains("numbers"));
+    /// ```
+    fn evolution(&self) -> Evolution {
+        if self.properties().self_describing { Evolution::Names } else { Evolution::Schema }
+    }
+
     /// What configures it beyond its options, as a document that readers fetch by its hash: FAST's templates, where they are not derived from the type.
     fn configuration(&self) -> Option<Vec<u8>> {
         None
@@ -173,6 +187,30 @@ pub struct Properties {
     pub typical_use: &'static str,
     /// Where it is defined.
     pub specification: &'static str,
+}
+
+/// By what members are told apart in a message, and so what a reader of another version of the type goes by. With the writer's schema, which nodes fetch of each
+/// other, all formats evolve by the same rules; this is what is left to peers that do not have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Evolution {
+    /// By their order: nothing is understood without the writer's schema, but for what the format says of its own.
+    Schema,
+    /// By their names.
+    Names,
+    /// By their numbers.
+    Numbers,
+}
+
+impl Evolution {
+    /// One line for listings.
+    pub fn summary(self) -> &'static str {
+        match self {
+            Evolution::Schema => "evolves by the writer's schema",
+            Evolution::Names => "evolves by the writer's schema, for peers without it by members' names",
+            Evolution::Numbers => "evolves by the writer's schema, for peers without it by members' numbers",
+        }
+    }
 }
 
 /// An option of a codec.

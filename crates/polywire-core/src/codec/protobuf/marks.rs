@@ -29,6 +29,9 @@ pub(super) static FIELDS: MemberDialect = MemberDialect {
 /// Fields that one message can have of those whose second coming is another thing than the first.
 pub(super) const MAX_NOTED: usize = 192;
 
+/// The fault of a field that came in pieces, before they are put together: that of an array whose elements are not all in the first of its runs, too.
+pub(super) const IN_PIECES: FaultKind = FaultKind::Count;
+
 /// What comes a second time: see [`noted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Again {
@@ -38,6 +41,11 @@ pub(super) enum Again {
     Refused,
     /// Another arm has it.
     Arm(u32),
+}
+
+/// True of a field whose second coming is refused.
+pub(super) fn is_refused_again(key: &MemberKey) -> bool {
+    matches!(&*key.name, [_, arm @ ..] if arm == u32::MAX.to_le_bytes())
 }
 
 /// The key of a field that is noted as the `rank`th of those whose second coming matters.
@@ -81,7 +89,7 @@ fn come_again(input: &mut Input<'_>, cursor: &mut Cursor, note: &[u8], arm: &mut
         return Status::Ok;
     }
     match u32::from_le_bytes([*a, *b, *c, *d]) {
-        u32::MAX => input.fail(FaultKind::DuplicateMember, 0, 0),
+        u32::MAX => input.fail(IN_PIECES, 1, 2),
         again => {
             *arm = again.into();
             Status::Ok

@@ -1,5 +1,6 @@
-//! Fields that come twice though they are one: by the specification messages are merged, which is to decode the bytes of the one and then those of the other.
-//! So what is refused for that reason is written anew, with such fields put together, and read again.
+//! Fields that come twice though they are one: by the specification messages are merged, which is to decode the bytes of the one and then those of the other, and
+//! the elements of a repeated field, as which arrays travel, may stand between other fields. So what is refused for that reason is written anew, with such fields put
+//! together, and read again.
 //!
 //! What fields there are is taken from the program.
 
@@ -20,7 +21,7 @@ use crate::program::{
 };
 
 /// Puts fields together.
-pub(super) static MERGE: Adapter = Adapter { name: "merge", run, only_after: Some(FaultKind::DuplicateMember) };
+pub(super) static MERGE: Adapter = Adapter { name: "merge", run, only_after: Some(marks::IN_PIECES) };
 
 type Read<T = ()> = Result<T, Status>;
 
@@ -71,6 +72,7 @@ struct Known<'p> {
 }
 
 /// What is inside of a field.
+#[derive(Clone, Copy)]
 enum Inside<'p> {
     /// One message, in one piece or many.
     Message(&'p Block),
@@ -94,24 +96,44 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
         let mut done = BTreeSet::new();
         for (i, field) in fields.iter().enumerate() {
             let number = field.number();
-            match known.arms.get(&number).map_or(Inside::Other, |arm| inside(&arm.body)) {
-                Inside::Message(_) if field.is_message() && !done.insert(number) => {}
-                Inside::Message(block) if field.is_message() => {
-                    let same = |other: &&Field| other.number() == number && other.is_message();
-                    let pieces: Vec<_> = fields[i..].iter().filter(same).map(|f| f.value..f.end).collect();
-                    self.embedded(field, block, &pieces)?;
+            let arm = known.arms.get(&number);
+            let inside = arm.map_or(Inside::Other, |arm| inside(&arm.body));
+            let is_piece = match inside {
+                Inside::Message(_) => field.is_message(),
+                _ => arm.is_some_and(|arm| marks::is_refused_again(&arm.key)),
+            };
+            if !is_piece {
+                self.field_alone(field, inside)?;
+                continue;
+            }
+            if !done.insert(number) {
+                continue;
+            }
+            let mut same = fields[i..].iter().filter(|other| other.number() == number);
+            match inside {
+                Inside::Message(block) => {
+                    let pieces = same.filter(|other| other.is_message()).map(|other| other.value..other.end);
+                    self.embedded(field, block, &pieces.collect::<Vec<_>>())?;
                 }
-                Inside::Messages(block) if field.is_message() => {
-                    self.embedded(field, block, core::slice::from_ref(&(field.value..field.end)))?;
-                }
-                _ => {
-                    self.notes.note(self.output, field.start);
-                    self.copy(field.start..field.end)?;
-                }
+                // Elements of an array.
+                _ => same.try_for_each(|element| self.field_alone(element, inside))?,
             }
         }
         self.input.leave_levels(known.levels);
         Ok(())
+    }
+
+    /// Writes a field that is no piece of another.
+    fn field_alone(&mut self, field: &Field, inside: Inside<'p>) -> Read {
+        match inside {
+            Inside::Message(block) | Inside::Messages(block) if field.is_message() => {
+                self.embedded(field, block, core::slice::from_ref(&(field.value..field.end)))
+            }
+            _ => {
+                self.notes.note(self.output, field.start);
+                self.copy(field.start..field.end)
+            }
+        }
     }
 
     /// Writes a field that is a message.

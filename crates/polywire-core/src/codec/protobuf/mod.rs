@@ -5,7 +5,7 @@
 
 use alloc::sync::Arc;
 
-use super::{Codec, LowerError, OptionSpec, Options, Properties, lower};
+use super::{Codec, Evolution, LowerError, OptionSpec, Options, Properties, lower};
 use crate::{layout::Layout, program::Program, schema::Schema};
 
 mod decode;
@@ -42,6 +42,10 @@ impl Codec for Protobuf {
 
     fn properties(&self) -> &'static Properties {
         &PROPERTIES
+    }
+
+    fn evolution(&self) -> Evolution {
+        Evolution::Numbers
     }
 
     fn options(&self) -> &'static [OptionSpec] {

@@ -1,0 +1,77 @@
+//! Protobuf against `prost`.
+
+use super::{
+    Measured, Subject, for_each_workload,
+    serde_peers::{group, our_decoders, our_encoders, rows_of},
+};
+use crate::{
+    measure::{Candidate, Effort},
+    report::{Group, Row},
+};
+
+#[cfg(feature = "peers")]
+mod mirrors;
+
+pub fn protobuf(effort: Effort) -> Group {
+    group("Protobuf", for_each_workload!(rows(effort)), "prost")
+}
+
+fn rows<T: Mirrored>(effort: Effort) -> [Row; 2] {
+    let subject = Subject::<T>::new();
+    let ours = subject.encoded("protobuf");
+    subject.check("protobuf", &ours);
+    let [mut encoders, mut decoders] = [our_encoders(&subject, "protobuf"), our_decoders(&subject, "protobuf", &ours)];
+    let (encode, decode) = peers::<T>(&ours);
+    encoders.extend(encode);
+    decoders.extend(decode);
+    rows_of(&subject, &ours, encoders, decoders, effort)
+}
+
+/// A type that peers have in a form of their own.
+#[cfg(feature = "peers")]
+pub trait Mirrored: Measured {
+    /// Of `prost`.
+    type Mirror: prost::Message + Default;
+}
+
+/// A type that peers would have in a form of their own.
+#[cfg(not(feature = "peers"))]
+pub trait Mirrored: Measured {}
+#[cfg(not(feature = "peers"))]
+impl<T: Measured> Mirrored for T {}
+
+/// How `prost` writes and reads, if it is there. It writes the same bytes.
+#[cfg(feature = "peers")]
+pub fn peers<T: Mirrored>(ours: &[Vec<u8>]) -> (Option<Candidate<'_>>, Option<Candidate<'_>>) {
+    use std::hint::black_box;
+
+    use prost::Message;
+
+    use crate::measure::Bar;
+
+    let theirs: Vec<T::Mirror> = ours.iter().map(|bytes| T::Mirror::decode(&bytes[..]).expect("it decodes")).collect();
+    for (message, bytes) in theirs.iter().zip(ours) {
+        assert!(message.encode_to_vec() == *bytes, "prost writes the same {}", T::NAME);
+    }
+    let mut out = Vec::new();
+    let encode = move || {
+        for message in &theirs {
+            out.clear();
+            black_box(message).encode(&mut out).expect("it encodes");
+            black_box(&out);
+        }
+    };
+    let decode = move || {
+        for bytes in ours {
+            black_box(T::Mirror::decode(black_box(&bytes[..])).expect("it decodes"));
+        }
+    };
+    let encode = Candidate::new("prost", encode).with_bar(Bar::AtLeast(1.0));
+    (Some(encode), Some(Candidate::new("prost", decode).with_bar(Bar::AtLeast(1.0))))
+}
+
+/// How `prost` writes and reads, if it is there.
+#[cfg(not(feature = "peers"))]
+pub fn peers<T: Mirrored>(_: &[Vec<u8>]) -> (Option<Candidate<'_>>, Option<Candidate<'_>>) {
+    (None, None)
+}
