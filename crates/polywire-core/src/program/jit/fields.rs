@@ -111,7 +111,7 @@ impl<'e> Emit<'e, '_> {
             }
             _ => {
                 if let Some(int) = optional(field).filter(|_| self.direct) {
-                    self.encode_present(op, &int, value);
+                    self.encode_present(&int, value);
                 } else if !self.encode_int(op, field, value) {
                     self.encode_field_slowly(op, field, value);
                 }

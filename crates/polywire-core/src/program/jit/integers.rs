@@ -90,7 +90,7 @@ impl Int {
 /// A field being made: where it goes when it is done, and when it must be left to others.
 struct Parts {
     stream: Stream,
-    /// The presence map's word, where it is no constant part of the message, and the position when it began.
+    /// If there is a context, the presence map's word when it began; and the position.
     map: Option<Value>,
     position: Value,
     value: Variable,
@@ -140,7 +140,7 @@ impl Emit<'_, '_> {
         self.store_scalar(Scalar::U8, tag, parts.stream.tags, int.slot);
     }
 
-    /// Leaves if the slot has no value of the type. Without a context all slots have, or nobody would be here.
+    /// Leaves if the slot has no value of the type. Without a context all slots have, or a word that stands for none.
     fn assigned(&mut self, parts: &Parts, int: &Int) {
         if self.direct {
             return;

@@ -1,6 +1,6 @@
 //! Messages of streams without a context, as hand-written code would have them: previous values at known places, presence maps in registers, each bit at its
-//! known position, texts by functions that know their form. It serves a *warm* state, one in which every slot has a value of the type that the program wants;
-//! whatever is not ordinary is for the function with a context.
+//! known position, texts by functions that know their form. It serves a [*warm* state](crate::program::state::warm), and leaves whatever is not ordinary to the
+//! function with a context.
 
 use alloc::vec;
 

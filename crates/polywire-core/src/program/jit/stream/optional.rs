@@ -7,7 +7,7 @@ use super::super::{emit::Emit, integers::Int};
 use crate::{
     layout::Scalar,
     program::{
-        Field, Op,
+        Field,
         state::{Operator, warm::EMPTY_WORD},
     },
 };
@@ -149,7 +149,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// The accumulator as a field that might be absent.
-    pub(in super::super) fn encode_present(&mut self, _: &Op, int: &Int, value: Value) {
+    pub(in super::super) fn encode_present(&mut self, int: &Int, value: Value) {
         let unwind = self.unwind;
         if int.operator != Operator::Constant && !int.holds(self.accumulator().from) {
             self.within(unwind, int, value);
