@@ -16,7 +16,7 @@ use polywire_core::{
     },
     layout::{Record, Shape, Value, ValueRef},
     program::{Backend, Limits, State, io::CodecError},
-    schema::{Def, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
+    schema::{Def, DefKind, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
 };
 
 const KINDS: &[Type] = &[
@@ -289,8 +289,15 @@ const OPERATORS: &[&str] = &[
     "<increment/>",
 ];
 
-/// A feed of numbers and decimals, some of which may be absent, with any operator.
+/// A feed of one template or a few.
 fn feed(random: &mut Random) -> String {
+    let count = if random.one_in(3) { 3 } else { 1 };
+    format!("<templates>{}</templates>", (1..=count).map(|id| template(random, id)).collect::<String>())
+}
+
+/// Numbers, decimals and texts, some of which may be absent, with any operator.
+fn template(random: &mut Random, id: usize) -> String {
+    let reset = if random.one_in(12) { " reset=\"Y\"" } else { "" };
     let fields = (0..1 + random.below(12)).map(|i| {
         let presence = if random.one_in(2) { " presence=\"optional\"" } else { "" };
         if random.one_in(3) {
@@ -319,10 +326,19 @@ fn feed(random: &mut Random) -> String {
         let operator = random.choose(&operators);
         format!("<{ty} name=\"f{i}\"{presence}>{operator}</{ty}>")
     });
-    format!(
-        "<template id=\"1\" name=\"T\"><uInt32 name=\"n\"><increment/></uInt32>{}</template>",
-        fields.collect::<String>()
-    )
+    let fields = fields.collect::<String>();
+    format!("<template id=\"{id}\" name=\"T{id}\"{reset}><uInt32 name=\"n\"><increment/></uInt32>{fields}</template>")
+}
+
+/// Where the templates of a feed are in a record, and their types.
+fn templates_of(schema: &Schema) -> Vec<(String, Type)> {
+    let Type::Def(root) = schema.resolve(schema.root()) else { unreachable!("a feed is no primitive") };
+    match &schema.def(*root).kind {
+        DefKind::Union { cases, .. } => {
+            cases.iter().map(|case| (format!("{}.", case.member.name), case.member.ty.clone())).collect()
+        }
+        _ => vec![(String::new(), schema.root().clone())],
+    }
 }
 
 /// Numbers that a field of any of the types can have, mostly.
@@ -346,27 +362,30 @@ fn feeds_are_the_same() {
         let mut ends: Vec<Ends> =
             backends().into_iter().map(|backend| Ends::new(&codec, &shape, Limits::default(), backend)).collect();
         let mut record = Record::new(&shape);
-        let Type::Def(root) = schema.resolve(schema.root()) else { unreachable!("a template is a structure") };
+        let templates = templates_of(&schema);
         let is_hostile = random.one_in(3);
         for step in 0..60 {
-            for member in schema.members(*root).iter().filter(|_| step == 0 || random.one_in(2)).collect::<Vec<_>>() {
-                let name = &member.name;
+            // Mostly the same as before.
+            let (path, ty) = if random.one_in(4) { random.choose(&templates) } else { &templates[0] };
+            let Type::Def(id) = schema.resolve(ty) else { unreachable!("a template is a structure") };
+            for member in schema.members(*id).iter().filter(|_| step == 0 || random.one_in(2)).collect::<Vec<_>>() {
+                let name = format!("{path}{}", member.name);
                 if member.optional && random.one_in(3) {
-                    record.set(name, Value::Absent).unwrap();
-                } else if name.starts_with('d') {
+                    record.set(&name, Value::Absent).unwrap();
+                } else if member.name.starts_with('d') {
                     let exponent = if random.one_in(10) { random.below(160) as i32 - 80 } else { 1 };
                     record.set(&format!("{name}.exponent"), exponent).unwrap();
                     record.set(&format!("{name}.mantissa"), number(&mut random)).unwrap();
-                } else if name.starts_with('s') {
+                } else if member.name.starts_with('s') {
                     let texts =
                         ["1", "1", "1", "", "a", "ab", "seven b", "eight by", "longer than a word", "\u{e9}", "\0"];
-                    record.set(name, *random.choose(&texts)).unwrap();
+                    record.set(&name, *random.choose(&texts)).unwrap();
                 } else {
                     // What the type cannot hold leaves it as it is.
-                    let _ = record.set(name, number(&mut random));
+                    let _ = record.set(&name, number(&mut random));
                 }
             }
-            record.set("n", step / 3).unwrap();
+            record.set(&format!("{path}n"), step / 3).unwrap();
             let keep = !random.one_in(5);
             let written = ends.iter_mut().map(|end| end.write(&record, keep)).collect();
             let Ok(bytes) = all_the_same(written, || format!("seed {seed}, step {step}, {xml}")) else {

@@ -113,7 +113,12 @@ impl<'e> Emit<'e, '_> {
             OpKind::Select { place, case, body } => self.decode_select(op, *place, *case, body, frame),
             OpKind::Switch { arms, otherwise } => {
                 let blocks: Vec<(&[i64], &'e Block)> = arms.iter().map(|(l, b)| (l.as_slice(), b)).collect();
-                self.switch(&blocks, otherwise, |emit, block| emit.decode_block(block, frame));
+                let (start, end) = self.arm_bits(arms.iter().map(|(_, block)| block).chain([otherwise]));
+                self.switch(&blocks, otherwise, |emit, block| {
+                    emit.set_bits_done(start);
+                    emit.decode_block(block, frame);
+                    emit.rest_of_bits(end, false);
+                });
             }
             OpKind::If { then, otherwise } => {
                 let condition = self.accumulator().value;
@@ -131,6 +136,7 @@ impl<'e> Emit<'e, '_> {
                 let value = self.code.ins().uextend(types::I64, value);
                 self.set(value, Scalar::Bool);
             }
+            OpKind::Action(_, argument) if self.direct => self.forget(*argument),
             OpKind::Action(kernel, argument) => {
                 let argument = self.constant(*argument as i64);
                 self.call_status(op, kernel.get as *const u8, &[self.context, argument]);
@@ -695,6 +701,14 @@ impl<'e> Emit<'e, '_> {
                 let case = self.constant(case.map_or(-1, i64::from));
                 let (program, at, word) = (self.address(self.program), self.place_address(place, frame), self.word());
                 let node = self.constant(i64::from(node.0));
+                if self.direct {
+                    let arguments = [self.state(), program, node, at, discriminator, case];
+                    let value = self.call(shims::select_warm as *const u8, &arguments, Some(types::I64));
+                    let value = value.expect("it returns an address");
+                    let (none, unwind) = (self.code.ins().icmp_imm_s(IntCC::Equal, value, 0), self.unwind);
+                    self.or_else(none, unwind);
+                    return self.decode_inner(body, value);
+                }
                 let arguments = [self.context, program, node, at, discriminator, case, word];
                 self.spill();
                 self.call_in_place(op, shims::select as *const u8, &arguments);

@@ -162,7 +162,12 @@ impl<'e> Emit<'e, '_> {
             OpKind::Union { place, arms, none } => self.encode_union(*place, arms, none, frame),
             OpKind::Switch { arms, otherwise } => {
                 let blocks: Vec<(&[i64], &'e Block)> = arms.iter().map(|(l, b)| (l.as_slice(), b)).collect();
-                self.switch(&blocks, otherwise, |emit, block| emit.encode_block(block, frame));
+                let (start, end) = self.arm_bits(arms.iter().map(|(_, block)| block).chain([otherwise]));
+                self.switch(&blocks, otherwise, |emit, block| {
+                    emit.set_bits_done(start);
+                    emit.encode_block(block, frame);
+                    emit.rest_of_bits(end, true);
+                });
             }
             OpKind::If { then, otherwise } => {
                 let condition = self.accumulator().value;
@@ -172,6 +177,7 @@ impl<'e> Emit<'e, '_> {
                     |emit| emit.encode_block(otherwise, frame),
                 );
             }
+            OpKind::Action(_, argument) if self.direct => self.forget(*argument),
             OpKind::Action(kernel, argument) => {
                 let argument = self.constant(*argument as i64);
                 self.call_status(op, kernel.put as *const u8, &[self.context, argument]);
@@ -596,10 +602,13 @@ impl<'e> Emit<'e, '_> {
         switch.emit(&mut self.code, case, otherwise);
         let frames = core::iter::repeat_n(value, arms.len()).chain([frame]);
         let bodies = arms.iter().chain([none]);
+        let (start, end) = self.arm_bits(bodies.clone());
         for ((block, body), frame) in blocks.iter().chain([&otherwise]).zip(bodies).zip(frames) {
             self.code.switch_to_block(*block);
             self.set(discriminator, Scalar::I64);
+            self.set_bits_done(start);
             self.encode_block(body, frame);
+            self.rest_of_bits(end, true);
             self.code.ins().jump(done, &[]);
         }
         self.accumulator = None;

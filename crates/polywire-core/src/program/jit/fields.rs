@@ -79,7 +79,8 @@ impl<'e> Emit<'e, '_> {
         if self.direct {
             return match (&field.kind, optional(field)) {
                 (FieldKind::Split(parts), _) => self.decode_decimal(op, parts),
-                (_, Some(int)) => self.test_optional(&int),
+                (FieldKind::Int { .. }, Some(int)) => self.test_optional(&int),
+                (FieldKind::Int { .. }, None) => self.test_present(op, field),
                 _ => self.test_text(field),
             };
         }

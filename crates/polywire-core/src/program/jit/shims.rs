@@ -338,6 +338,25 @@ pub(super) unsafe extern "C" fn select(
     }
 }
 
+/// The same for a message that is read without a context: null if anything is wrong.
+pub(super) unsafe extern "C" fn select_warm(
+    state: *const State,
+    program: *const Program,
+    node: u64,
+    union: *mut u8,
+    discriminator: i64,
+    case: i64,
+) -> *mut u8 {
+    // SAFETY: as the module says; whoever called the code holds the limits.
+    let limits = unsafe { &*((*state).limits_at as *const Limits) };
+    let (mut input, mut value) = (Input::new(&[], limits), core::ptr::null_mut());
+    // SAFETY: as the module says.
+    match unsafe { select(&mut input, program, node, union, discriminator, case, &mut value) } {
+        Status::Ok => value,
+        Status::Failed => core::ptr::null_mut(),
+    }
+}
+
 /// What a union holds: discriminator, case (-1 for none) and value.
 #[repr(C)]
 pub(super) struct Selection {

@@ -83,8 +83,18 @@ impl State {
         for (((slot, fresh), tag), value) in slots {
             if slot.may_be_empty && *value == EMPTY_WORD {
                 *tag = EMPTY;
-            } else if slot.tag != UNDEFINED && !(*tag == UNDEFINED && value == fresh) {
-                *tag = slot.tag;
+            } else if slot.tag != UNDEFINED {
+                *tag = if slot.may_be_fresh && value == fresh { UNDEFINED } else { slot.tag };
+            }
+        }
+    }
+
+    /// Forgets all values of a warm state but that of one slot.
+    pub(crate) fn forget_warm(&mut self, kept: u32) {
+        let Some(wanted) = &self.warmth.wanted else { return };
+        for (at, (value, fresh)) in self.values.iter_mut().zip(&wanted.fresh).enumerate() {
+            if at != kept as usize {
+                *value = *fresh;
             }
         }
     }
@@ -135,7 +145,8 @@ pub(crate) struct WarmSlot {
 }
 
 impl Warm {
-    fn may_be_fresh(&self) -> bool {
+    /// True if no slot needs a value.
+    pub fn may_be_fresh(&self) -> bool {
         self.slots.iter().all(|slot| slot.may_be_fresh || slot.tag == UNDEFINED)
     }
 }

@@ -6,10 +6,10 @@ use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 
 use cranelift_frontend::Variable;
 
-use super::super::emit::Emit;
+use super::{super::emit::Emit, Survey};
 use crate::{
     layout::Scalar,
-    program::{Block, Order},
+    program::{Block, Order, State},
 };
 
 /// The last bytes' bits.
@@ -69,6 +69,28 @@ impl<'e> Emit<'e, '_> {
     /// Bits that were taken or put: two branches begin with the same, and end so.
     pub(in super::super) fn bits_done(&self) -> u32 {
         self.segment.as_ref().map_or(0, |segment| segment.done)
+    }
+
+    /// Bits that are done before some blocks, of which one runs, and behind the longest of them.
+    pub(in super::super) fn arm_bits<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> (u32, u32) {
+        let start = self.bits_done();
+        match &self.segment {
+            Some(_) => (start, start + blocks.map(|block| Survey::bits(self.program, block)).max().unwrap_or(0)),
+            None => (start, start),
+        }
+    }
+
+    /// Puts zeros, or makes sure of them, up to where the longest of some blocks ends.
+    pub(in super::super) fn rest_of_bits(&mut self, end: u32, encodes: bool) {
+        let unwind = self.unwind;
+        while self.segment.is_some() && self.bits_done() < end {
+            if encodes {
+                self.next_bit();
+            } else {
+                let surplus = self.take_bit();
+                self.or_else(surplus, unwind);
+            }
+        }
     }
 
     /// Goes back to where another branch began.
@@ -160,6 +182,12 @@ impl<'e> Emit<'e, '_> {
                 offset += size;
             }
         }
+    }
+
+    /// Forgets all previous values but that of the slot that is named.
+    pub(in super::super) fn forget(&mut self, kept: u64) {
+        let (state, kept) = (self.state(), self.constant(kept as i64));
+        self.call(forget as *const u8, &[state, kept], None);
     }
 
     /// Reads a segment whose presence map has at most so many bits.
@@ -299,6 +327,12 @@ unsafe extern "C" fn end_long(at: *mut u8, len: u64) -> u64 {
     let last = map.iter().rposition(|byte| *byte != 0).unwrap_or(0);
     map[last] |= 0x80;
     (map.len() - 1 - last) as u64
+}
+
+/// Forgets all previous values but that of one slot.
+unsafe extern "C" fn forget(state: *mut State, kept: u64) {
+    // SAFETY: machine code gives the state.
+    unsafe { (*state).forget_warm(kept as u32) }
 }
 
 /// The first bytes of fewer than eight, the first lowest.

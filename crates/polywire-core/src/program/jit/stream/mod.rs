@@ -10,7 +10,7 @@ use crate::{
     program::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
-            Operator, SEGMENT, UNDEFINED,
+            Operator, RESET, SEGMENT, UNDEFINED,
             warm::{EMPTY_WORD, NO_TEXT, Warm, WarmSlot},
         },
     },
@@ -39,18 +39,28 @@ pub(super) struct Survey<'p> {
     warm: Warm,
     /// Bytes of an encoded message at most, without what texts have and with each sequence's element once.
     room: usize,
+    /// It forgets all previous values somewhere.
+    resets: bool,
 }
 
 impl<'p> Survey<'p> {
     /// None for a program that needs a context.
     pub fn of(program: &'p Program) -> Option<Survey<'p>> {
+        let mut survey = Survey::new(program)?;
+        let bits = survey.block(&program.root)?;
+        let can_reset = !survey.resets || survey.warm.may_be_fresh();
+        (bits == 0 && can_reset).then_some(survey)
+    }
+
+    /// Bits that a block of such a program takes.
+    pub fn bits(program: &'p Program, block: &Block) -> u32 {
+        Survey::new(program).and_then(|mut survey| survey.block(block)).unwrap_or(0)
+    }
+
+    fn new(program: &'p Program) -> Option<Survey<'p>> {
         let slots = program.bank.as_ref().map(|bank| bank.slots as usize).filter(|slots| *slots <= MAX_SLOTS)?;
-        let mut survey = Survey {
-            program,
-            warm: Warm { slots: vec![WarmSlot::default(); slots].into(), fresh: vec![0; slots].into() },
-            room: 0,
-        };
-        (survey.block(&program.root)? == 0).then_some(survey)
+        let warm = Warm { slots: vec![WarmSlot::default(); slots].into(), fresh: vec![0; slots].into() };
+        Some(Survey { program, warm, room: 0, resets: false })
     }
 
     /// Bytes that there must be room for, for [`Direction::Encode`].
@@ -115,9 +125,12 @@ impl<'p> Survey<'p> {
                 // A bit that each element took would be at no known place.
                 self.block(element).filter(|bits| *bits == 0)
             }
-            OpKind::Switch { arms, otherwise } => {
-                let mut blocks = arms.iter().map(|(_, block)| block).chain([otherwise]);
-                blocks.all(|block| block.0.iter().all(|op| matches!(op.kind, OpKind::Fail(_)))).then_some(0)
+            OpKind::Switch { arms, otherwise } => self.longest(arms.iter().map(|(_, block)| block).chain([otherwise])),
+            OpKind::Union { arms, none, .. } => self.longest(arms.iter().chain([none])),
+            OpKind::Select { body, .. } => self.block(body),
+            OpKind::Action(kernel, _) if core::ptr::eq(*kernel, &RESET) => {
+                self.resets = true;
+                Some(0)
             }
             OpKind::Region { dialect, argument, body } if core::ptr::eq(*dialect, &SEGMENT) => {
                 let bits = self.block(body)?;
@@ -126,6 +139,11 @@ impl<'p> Survey<'p> {
             }
             _ => None,
         }
+    }
+
+    /// The bits of the longest of some blocks: behind the shorter ones there are zeros.
+    fn longest<'b>(&mut self, mut blocks: impl Iterator<Item = &'b Block>) -> Option<u32> {
+        blocks.try_fold(0, |most, block| Some(self.block(block)?.max(most)))
     }
 
     /// The bits of a field whose value fits a word.
@@ -151,10 +169,8 @@ impl<'p> Survey<'p> {
         let parts = match &field.kind {
             FieldKind::Split(parts) => parts,
             kind if kind.is_text() => return self.text(field),
-            _ => {
-                optional(field)?;
-                return self.number(field);
-            }
+            FieldKind::Int { .. } => return self.number(field),
+            _ => return None,
         };
         let [exponent, mantissa] = &**parts;
         // What is not there has no mantissa, and so takes no bit for it.

@@ -7,7 +7,7 @@ use super::super::{emit::Emit, integers::Int};
 use crate::{
     layout::Scalar,
     program::{
-        Field,
+        Field, Op,
         state::{Operator, warm::EMPTY_WORD},
     },
 };
@@ -136,6 +136,14 @@ impl<'e> Emit<'e, '_> {
     /// Accumulator from whether a field is there; its value waits in the words.
     pub(in super::super) fn test_optional(&mut self, int: &Int) {
         let [there, value] = self.decode_optional(int);
+        self.code.def_var(self.words[0], value);
+        self.set(there, Scalar::Bool);
+    }
+
+    /// The same of a field that is always there.
+    pub(in super::super) fn test_present(&mut self, op: &Op, field: &Field) {
+        self.decode_int(op, field);
+        let (value, there) = (self.accumulator().value, self.constant(1));
         self.code.def_var(self.words[0], value);
         self.set(there, Scalar::Bool);
     }
