@@ -302,7 +302,10 @@ fn template(random: &mut Random, id: usize) -> String {
         let presence = if random.one_in(2) { " presence=\"optional\"" } else { "" };
         if random.one_in(3) {
             let exponent = if random.one_in(4) { "<constant value=\"1\"/>" } else { random.choose(OPERATORS) };
-            let mantissa = random.choose(OPERATORS);
+            // A mantissa's bit is there if the decimal is, so that those behind it are at no known place.
+            let known = &["", "<delta/>"];
+            let any = presence.is_empty() || random.one_in(12);
+            let mantissa = random.choose(if any { OPERATORS } else { known });
             let parts = format!("<exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa>");
             return format!("<decimal name=\"d{i}\"{presence}>{parts}</decimal>");
         }
@@ -318,7 +321,10 @@ fn template(random: &mut Random, id: usize) -> String {
             let operator = if random.one_in(6) && !presence.is_empty() { "<default/>" } else { operator };
             return format!("<string name=\"s{i}\" charset=\"{charset}\"{presence}>{operator}</string>");
         }
-        let ty = random.choose(&["int8", "uInt8", "int32", "uInt32", "int64", "uInt64"]);
+        let narrow = ["int8", "uInt8", "int32", "uInt32"];
+        let wide = ["int64", "uInt64"];
+        let is_wide = random.one_in(12) || presence.is_empty() && random.one_in(3);
+        let ty = random.choose(if is_wide { &wide[..] } else { &narrow });
         let mut operators = OPERATORS.to_vec();
         if !presence.is_empty() {
             operators.extend(["<constant value=\"1\"/>", "<default/>"]);
