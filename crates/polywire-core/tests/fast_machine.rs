@@ -297,7 +297,7 @@ fn feed(random: &mut Random) -> String {
 
 /// Numbers, decimals and texts, some of which may be absent, with any operator.
 fn template(random: &mut Random, id: usize) -> String {
-    let reset = if random.one_in(12) { " reset=\"Y\"" } else { "" };
+    let reset = if random.one_in(5) { " reset=\"Y\"" } else { "" };
     let fields = (0..1 + random.below(12)).map(|i| {
         let presence = if random.one_in(2) { " presence=\"optional\"" } else { "" };
         if random.one_in(3) {
