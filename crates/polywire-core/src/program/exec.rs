@@ -57,6 +57,10 @@ pub enum ExecError {
 #[cfg(feature = "jit")]
 const PAUSE: u32 = 15;
 
+/// In place of a number of messages: the one before was such a one of a stream. There, one odd message is no reason to wait for fifteen.
+#[cfg(feature = "jit")]
+const STUMBLED: u32 = u32::MAX;
+
 /// Room that is made ahead for it.
 #[cfg(feature = "jit")]
 const MAX_AHEAD: usize = 1 << 11;
@@ -634,10 +638,12 @@ impl Executable {
             let written = super::jit::encode_stream(entry, out.as_mut_ptr().add(start), room, value, state);
             if written > room.min(limits.message_bytes) {
                 state.roll_back_values();
-                return self.pause();
+                self.stumble();
+                return false;
             }
             out.set_len(start + written);
         }
+        self.walk();
         if !keep {
             state.roll_back_values();
         }
@@ -667,9 +673,10 @@ impl Executable {
         let taken = unsafe { super::jit::decode_stream(entry, bytes, value, state) };
         if taken > bytes.len() {
             state.roll_back_values();
-            self.pause();
+            self.stumble();
             return None;
         }
+        self.walk();
         if !keep {
             state.roll_back_values();
         }
@@ -694,12 +701,31 @@ impl Executable {
         false
     }
 
+    /// Lets the direct way be for a while, if it was in vain twice in a row.
+    #[cfg(feature = "jit")]
+    #[cold]
+    fn stumble(&self) {
+        if self.0.pause.swap(STUMBLED, Ordering::Relaxed) == STUMBLED {
+            self.pause();
+        }
+    }
+
+    /// The direct way was not in vain.
+    #[cfg(feature = "jit")]
+    #[inline]
+    fn walk(&self) {
+        if self.0.pause.load(Ordering::Relaxed) == STUMBLED {
+            // A number of messages, which somebody else may have set meanwhile, stays.
+            let _ = self.0.pause.compare_exchange(STUMBLED, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
     /// Comes back to the direct way when the while is over. Of several threads that count at once one may be lost, which matters to nobody.
     #[cfg(feature = "jit")]
     #[inline]
     fn count_down(&self) {
         let left = self.0.pause.load(Ordering::Relaxed);
-        if left == 0 {
+        if left == 0 || left == STUMBLED {
             return;
         }
         self.0.pause.store(left - 1, Ordering::Relaxed);

@@ -661,11 +661,23 @@ impl<'e> Emit<'e, '_> {
         self.decode_inner(body, value);
     }
 
-    /// Without a context: the value of an optional that has been one before.
+    /// Without a context: the value of an optional; a record's must have been one before.
     fn make_present(&mut self, base: Value, offset: i32, node: crate::layout::NodeId) -> Value {
         let Kind::Optional(optional) = &self.layout().node(node).kind else { return base };
-        let (flag, payload) = optional.flag.map_or((0, 0), |f| (f.flag as i32, f.payload as i32));
-        let (state, unwind) = (self.load_scalar(Scalar::U8, base, offset + flag), self.unwind);
+        let unwind = self.unwind;
+        let Some(words) = optional.flag else {
+            let (state, program) = (self.state(), self.address(self.program));
+            let at = self.code.ins().iadd_imm_s(base, i64::from(offset));
+            let node = self.constant(i64::from(node.0));
+            let arguments = [state, program, node, at];
+            let value = self.call(shims::set_some_warm as *const u8, &arguments, Some(types::I64));
+            let value = value.expect("it returns an address");
+            let none = self.code.ins().icmp_imm_s(IntCC::Equal, value, 0);
+            self.or_else(none, unwind);
+            return value;
+        };
+        let (flag, payload) = (words.flag as i32, words.payload as i32);
+        let state = self.load_scalar(Scalar::U8, base, offset + flag);
         let never = self.code.ins().icmp_imm_s(IntCC::Equal, state, 0);
         self.or_else(never, unwind);
         let present = self.constant(1);
@@ -688,6 +700,10 @@ impl<'e> Emit<'e, '_> {
                 let kept = self.constant(2);
                 let state = self.code.ins().select(present, kept, state);
                 self.store_scalar(Scalar::U8, state, base, flag);
+            }
+            kind @ Kind::Optional(_) if self.direct => {
+                let (kind, at) = (self.address(kind), self.code.ins().iadd_imm_s(base, i64::from(offset)));
+                self.call(shims::set_none as *const u8, &[kind, at], None);
             }
             _ => self.decode_by_interpreter(op, frame),
         }

@@ -212,9 +212,23 @@ pub(super) unsafe extern "C" fn sequence_begin(
     }
 }
 
+/// What a message that is read without a context has of one, for a while: the bytes that are left of it, its limits and its memory.
+///
+/// # Safety
+/// The bytes are there, and whoever called the code holds the limits.
+unsafe fn warm_input<R>(state: *mut State, rest: &[u8], run: impl FnOnce(&mut Input<'_>) -> R) -> R {
+    // SAFETY: as the caller promises.
+    let (limits, memory_left) = unsafe { (&*((*state).limits_at as *const Limits), &mut (*state).memory_left) };
+    let mut input = Input::new(rest, limits);
+    input.memory_left = *memory_left;
+    let result = run(&mut input);
+    *memory_left = input.memory_left;
+    result
+}
+
 /// The same for a message that is read without a context, of which `left` bytes from `at` on are left: null if anything is wrong.
 pub(super) unsafe extern "C" fn resize(
-    state: *const State,
+    state: *mut State,
     program: *const Program,
     op: *const Op,
     sequence: *mut u8,
@@ -222,15 +236,13 @@ pub(super) unsafe extern "C" fn resize(
     at: *const u8,
     left: u64,
 ) -> *mut u8 {
-    // SAFETY: as the module says; whoever called the code holds the limits.
-    let (limits, rest) =
-        unsafe { (&*((*state).limits_at as *const Limits), core::slice::from_raw_parts(at, left as usize)) };
-    let (mut input, mut first) = (Input::new(rest, limits), core::ptr::null_mut());
+    let mut first = core::ptr::null_mut();
     // SAFETY: as the module says.
-    match unsafe { sequence_begin(&mut input, program, op, sequence, count, &mut first) } {
-        Status::Ok => first,
-        Status::Failed => core::ptr::null_mut(),
-    }
+    let status = unsafe {
+        let rest = core::slice::from_raw_parts(at, left as usize);
+        warm_input(state, rest, |input| sequence_begin(input, program, op, sequence, count, &mut first))
+    };
+    if status == Status::Ok { first } else { core::ptr::null_mut() }
 }
 
 /// Cuts a sequence to what stays of `count` elements, or finds an array incomplete.
@@ -292,6 +304,27 @@ pub(super) unsafe extern "C" fn set_some(
     }
 }
 
+/// The same for a message that is read without a context: null if anything is wrong.
+pub(super) unsafe extern "C" fn set_some_warm(
+    state: *mut State,
+    program: *const Program,
+    node: u64,
+    optional: *mut u8,
+) -> *mut u8 {
+    let mut value = core::ptr::null_mut();
+    // SAFETY: as the module says.
+    let status = unsafe { warm_input(state, &[], |input| set_some(input, program, node, optional, &mut value)) };
+    if status == Status::Ok { value } else { core::ptr::null_mut() }
+}
+
+pub(super) unsafe extern "C" fn set_none(kind: *const Kind, optional: *mut u8) {
+    // SAFETY: as the module says.
+    unsafe {
+        let Kind::Optional(node) = &*kind else { unreachable!("only called for optionals") };
+        node.access.set_none(optional);
+    }
+}
+
 pub(super) unsafe extern "C" fn get_some(kind: *const Kind, optional: *const u8) -> *const u8 {
     // SAFETY: as the module says.
     unsafe {
@@ -340,21 +373,18 @@ pub(super) unsafe extern "C" fn select(
 
 /// The same for a message that is read without a context: null if anything is wrong.
 pub(super) unsafe extern "C" fn select_warm(
-    state: *const State,
+    state: *mut State,
     program: *const Program,
     node: u64,
     union: *mut u8,
     discriminator: i64,
     case: i64,
 ) -> *mut u8 {
-    // SAFETY: as the module says; whoever called the code holds the limits.
-    let limits = unsafe { &*((*state).limits_at as *const Limits) };
-    let (mut input, mut value) = (Input::new(&[], limits), core::ptr::null_mut());
+    let mut value = core::ptr::null_mut();
     // SAFETY: as the module says.
-    match unsafe { select(&mut input, program, node, union, discriminator, case, &mut value) } {
-        Status::Ok => value,
-        Status::Failed => core::ptr::null_mut(),
-    }
+    let status =
+        unsafe { warm_input(state, &[], |input| select(input, program, node, union, discriminator, case, &mut value)) };
+    if status == Status::Ok { value } else { core::ptr::null_mut() }
 }
 
 /// What a union holds: discriminator, case (-1 for none) and value.

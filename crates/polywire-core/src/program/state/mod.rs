@@ -65,8 +65,9 @@ pub struct State {
     /// Where values and tags are, for machine code; said before each message.
     pub(crate) values_at: usize,
     pub(crate) tags_at: usize,
-    /// Where the limits of a message are that is read without a context.
+    /// Where the limits of a message are that is read without a context, and what it has left of the memory that they allow.
     pub(crate) limits_at: usize,
+    pub(crate) memory_left: usize,
     /// Values of the slots.
     pub(crate) values: Box<[u64]>,
     /// Undefined, empty, or assigned with what type.
@@ -116,6 +117,7 @@ impl State {
             values_at: 0,
             tags_at: 0,
             limits_at: 0,
+            memory_left: 0,
             values: vec![0; slots].into(),
             tags: vec![UNDEFINED; slots].into(),
             map: bits::Map::default(),

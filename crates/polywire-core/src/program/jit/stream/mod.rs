@@ -103,10 +103,10 @@ impl<'p> Survey<'p> {
                 (there == absent).then_some(there)
             }
             OpKind::Present { place, body } => {
-                self.is_flagged(*place).then_some(())?;
+                self.is_optional(*place).then_some(())?;
                 self.block(body)
             }
-            OpKind::Clear(place) => self.is_flagged(*place).then_some(0),
+            OpKind::Clear(place) => self.is_optional(*place).then_some(0),
             OpKind::Text { place, form: TextForm::Field(field), bound, utf16_bound, overflow, .. } => {
                 let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
                 // One that might be absent is asked for before it is put anywhere.
@@ -214,10 +214,8 @@ impl<'p> Survey<'p> {
         (slot.tag == field.tag).then_some(())
     }
 
-    /// True for an optional with its value in place.
-    fn is_flagged(&self, place: Place) -> bool {
-        let kind = place.node().map(|node| &self.program.layout.node(node).kind);
-        matches!(kind, Some(Kind::Optional(optional)) if optional.flag.is_some())
+    fn is_optional(&self, place: Place) -> bool {
+        matches!(place.node().map(|node| &self.program.layout.node(node).kind), Some(Kind::Optional(_)))
     }
 
     fn is_own_text(&self, place: Place) -> bool {
