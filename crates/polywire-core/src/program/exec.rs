@@ -334,6 +334,7 @@ impl Executable {
         limits: &Limits,
     ) -> Result<usize, CodecError> {
         self.admit(state, Direction::Decode);
+        state.memory_left = limits.memory_bytes;
         #[cfg(feature = "jit")]
         // SAFETY: as the caller promises.
         if let Some(taken) = unsafe { self.decode_stream(state, keep, bytes, value, limits) } {
@@ -361,6 +362,8 @@ impl Executable {
         }
         state.begin();
         let mut input = Input::new(bytes, limits);
+        // What was tried in vain may have made room for some of it.
+        input.memory_left = state.memory_left;
         input.state = Some(state);
         // SAFETY: as the caller promises.
         match unsafe { self.decode_input(&mut input, value) } {

@@ -538,13 +538,9 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Without a context: gives a sequence so many elements, if it has the memory, and the first of them.
+    /// Without a context: gives a sequence so many elements, and the first of them.
     fn resize(&mut self, op: &'e Op, place: Place, count: Value, frame: Value) -> Value {
-        let (Some(sequence), unwind) = (self.sequence_node(place), self.unwind) else { return frame };
-        let (Some(words), Some((base, offset, _))) = (sequence.words, self.place(place, frame)) else { return frame };
-        let capacity = self.load(types::I64, base, offset + words.capacity as i32);
-        let grows = self.code.ins().icmp(IntCC::UnsignedGreaterThan, count, capacity);
-        self.or_else(grows, unwind);
+        let unwind = self.unwind;
         let (state, program, address) = (self.state(), self.address(self.program), self.address(op));
         let (end, position) = (self.code.use_var(self.end), self.position());
         let (here, left) = (self.here(), self.code.ins().isub(end, position));

@@ -36,7 +36,7 @@ impl State {
         if !is_warm && !self.warm_up(wanted) {
             return false;
         }
-        (self.limits_at, self.memory_left) = (core::ptr::from_ref(limits) as usize, limits.memory_bytes);
+        self.limits_at = core::ptr::from_ref(limits) as usize;
         self.begin_values();
         true
     }

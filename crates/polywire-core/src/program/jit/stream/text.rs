@@ -313,7 +313,11 @@ impl<'e> Emit<'e, '_> {
         let capacity = self.load(types::I64, target.base, target.offset + target.words.capacity as i32);
         let wanted = known.len().max(SHORT_TEXT) as i64;
         let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, wanted);
-        self.or_else(small, unwind);
+        self.rarely(small, |emit| {
+            let (state, string, wanted) = (emit.state(), emit.string(target), emit.constant(wanted));
+            let failed = emit.call(grow as *const u8, &[state, string, wanted], Some(types::I64));
+            emit.or_else(failed.expect("it returns a word"), unwind);
+        });
         let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
         let len = self.constant(known.len() as i64);
         if known.len() > SHORT {
@@ -332,9 +336,10 @@ impl<'e> Emit<'e, '_> {
     /// A string from a text without its operator.
     fn read_text(&mut self, target: Target, field: &Field, bound: u32) {
         let (here, end, unwind) = (self.here(), self.code.use_var(self.end), self.unwind);
-        let (string, bound) = (self.string(target), self.constant(bound.into()));
+        let (state, string, bound) = (self.state(), self.string(target), self.constant(bound.into()));
         let function = if field.kind == FieldKind::Ascii { read_ascii as *const u8 } else { read_counted as *const u8 };
-        let behind = self.call(function, &[here, end, string, bound], Some(types::I64)).expect("it returns an address");
+        let arguments = [state, here, end, string, bound];
+        let behind = self.call(function, &arguments, Some(types::I64)).expect("it returns an address");
         let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
         self.or_else(odd, unwind);
         self.move_to(behind);
@@ -391,10 +396,13 @@ unsafe extern "C" fn keep_text(state: *mut State, slots: u64, string: *const Str
 }
 
 /// The previous text once more: 0, or 1 if the string has no room for it.
-unsafe extern "C" fn load_text(state: *const State, slots: u64, string: *mut String, bound: u64) -> u64 {
+unsafe extern "C" fn load_text(state: *mut State, slots: u64, string: *mut String, bound: u64) -> u64 {
     // SAFETY: as above.
-    let (state, string) = unsafe { (&*state, &mut *string) };
-    u64::from(!state.warm_text(split(slots)).is_some_and(|text| fill(string, text, bound)))
+    let (state, string) = unsafe { (&mut *state, &mut *string) };
+    let mut left = state.memory_left;
+    let filled = state.warm_text(split(slots)).is_some_and(|text| fill(&mut left, string, text, bound));
+    state.memory_left = left;
+    u64::from(!filled)
 }
 
 fn split(slots: u64) -> (u32, u32) {
@@ -435,11 +443,11 @@ unsafe extern "C" fn previous_pending(state: *mut State, slots: u64) -> u64 {
 }
 
 /// A string from what is pending: 0, or 1 if that is not ordinary.
-unsafe extern "C" fn take_pending(state: *const State, string: *mut String, bound: u64) -> u64 {
+unsafe extern "C" fn take_pending(state: *mut State, string: *mut String, bound: u64) -> u64 {
     // SAFETY: as above.
-    let (state, string) = unsafe { (&*state, &mut *string) };
+    let (state, string) = unsafe { (&mut *state, &mut *string) };
     let is_text = core::str::from_utf8(&state.pending).is_ok();
-    u64::from(!(is_text && fill(string, &state.pending, bound)))
+    u64::from(!(is_text && fill(&mut state.memory_left, string, &state.pending, bound)))
 }
 
 /// Makes a text pending, of 7-bit characters or behind its length, which might be absent or not, and says whether it is there; gives where it ends, or null.
@@ -519,15 +527,22 @@ unsafe extern "C" fn write_counted(at: *mut u8, data: *const u8, len: u64, nulla
 }
 
 /// The mirror of [`write_ascii`].
-unsafe extern "C" fn read_ascii(at: *const u8, end: *const u8, string: *mut String, bound: u64) -> *const u8 {
+unsafe extern "C" fn read_ascii(
+    state: *mut State,
+    at: *const u8,
+    end: *const u8,
+    string: *mut String,
+    bound: u64,
+) -> *const u8 {
     // SAFETY: as above.
-    let (rest, string) = unsafe { (rest(at, end), &mut *string) };
+    let (state, rest, string) = unsafe { (&mut *state, rest(at, end), &mut *string) };
     let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else { return core::ptr::null() };
     let text = &rest[..=last];
     let is_empty = text == [0x80];
     // What begins with a NUL is not only its bytes.
     let is_plain = is_empty || text[0] & 0x7F != 0;
-    if !is_plain || !has_room(string, if is_empty { &[] } else { text }, bound) {
+    let len = if is_empty { 0 } else { text.len() };
+    if !is_plain || !make_room(&mut state.memory_left, string, len, bound) {
         return core::ptr::null();
     }
     // SAFETY: there is room, and without the stop bit all are 7-bit characters.
@@ -544,7 +559,13 @@ unsafe extern "C" fn read_ascii(at: *const u8, end: *const u8, string: *mut Stri
 }
 
 /// The mirror of [`write_counted`], of UTF-8.
-unsafe extern "C" fn read_counted(at: *const u8, end: *const u8, string: *mut String, bound: u64) -> *const u8 {
+unsafe extern "C" fn read_counted(
+    state: *mut State,
+    at: *const u8,
+    end: *const u8,
+    string: *mut String,
+    bound: u64,
+) -> *const u8 {
     // SAFETY: as above.
     unsafe {
         let (len, behind) = read_length(at, end);
@@ -552,7 +573,9 @@ unsafe extern "C" fn read_counted(at: *const u8, end: *const u8, string: *mut St
             return behind;
         }
         let text = rest(behind, end).get(..usize::try_from(len).unwrap_or(usize::MAX));
-        match text.filter(|text| core::str::from_utf8(text).is_ok() && fill(&mut *string, text, bound)) {
+        match text.filter(|text| {
+            core::str::from_utf8(text).is_ok() && fill(&mut (*state).memory_left, &mut *string, text, bound)
+        }) {
             Some(text) => text.as_ptr_range().end,
             None => core::ptr::null(),
         }
@@ -585,9 +608,9 @@ unsafe fn rest<'m>(at: *const u8, end: *const u8) -> &'m [u8] {
     unsafe { core::slice::from_raw_parts(at, end.offset_from(at) as usize) }
 }
 
-/// Puts UTF-8 into a string, if that has room and the bound allows it.
-fn fill(string: &mut String, text: &[u8], bound: u64) -> bool {
-    let fits = has_room(string, text, bound);
+/// Puts UTF-8 into a string, if memory and bound allow it.
+fn fill(memory_left: &mut usize, string: &mut String, text: &[u8], bound: u64) -> bool {
+    let fits = make_room(memory_left, string, text.len(), bound);
     if fits {
         // SAFETY: there is room, and the text is UTF-8: that is what callers give.
         unsafe {
@@ -599,9 +622,23 @@ fn fill(string: &mut String, text: &[u8], bound: u64) -> bool {
     fits
 }
 
-/// True for a string that nobody would make larger for a text, which would cost memory.
-fn has_room(string: &String, text: &[u8], bound: u64) -> bool {
-    text.len().max(SHORT_TEXT) <= string.capacity() && (bound == 0 || text.len() as u64 <= bound)
+/// Makes room for a text, as [`Input::set_text`](crate::program::Input::set_text) does.
+fn make_room(memory_left: &mut usize, string: &mut String, len: usize, bound: u64) -> bool {
+    let room = len.max(SHORT_TEXT);
+    let allowed = bound == 0 || len as u64 <= bound;
+    if !allowed || string.capacity() >= room {
+        return allowed;
+    }
+    string.clear();
+    let affordable = memory_left.checked_sub(room).filter(|_| string.try_reserve(room).is_ok());
+    *memory_left = affordable.unwrap_or(*memory_left);
+    affordable.is_some()
+}
+
+/// The same for machine code: 0, or 1 if there is no memory.
+unsafe extern "C" fn grow(state: *mut State, string: *mut String, len: u64) -> u64 {
+    // SAFETY: as above.
+    unsafe { u64::from(!make_room(&mut (*state).memory_left, &mut *string, len as usize, 0)) }
 }
 
 /// Copies bytes, mostly few.
