@@ -540,16 +540,12 @@ impl<'e> Emit<'e, '_> {
 
     /// Without a context: gives a sequence so many elements, and the first of them.
     fn resize(&mut self, op: &'e Op, place: Place, count: Value, frame: Value) -> Value {
-        let unwind = self.unwind;
         let (state, program, address) = (self.state(), self.address(self.program), self.address(op));
         let (end, position) = (self.code.use_var(self.end), self.position());
         let (here, left) = (self.here(), self.code.ins().isub(end, position));
         let at = self.place_address(place, frame);
         let arguments = [state, program, address, at, count, here, left];
-        let first = self.call(shims::resize as *const u8, &arguments, Some(types::I64)).expect("it returns a word");
-        let none = self.code.ins().icmp_imm_s(IntCC::Equal, first, 0);
-        self.or_else(none, unwind);
-        first
+        self.call_or_leave(shims::resize as *const u8, &arguments)
     }
 
     /// Compares a number of elements, or an index, with the limit.
@@ -660,19 +656,13 @@ impl<'e> Emit<'e, '_> {
     /// Without a context: the value of an optional; a record's must have been one before.
     fn make_present(&mut self, base: Value, offset: i32, node: crate::layout::NodeId) -> Value {
         let Kind::Optional(optional) = &self.layout().node(node).kind else { return base };
-        let unwind = self.unwind;
         let Some(words) = optional.flag else {
             let (state, program) = (self.state(), self.address(self.program));
             let at = self.code.ins().iadd_imm_s(base, i64::from(offset));
             let node = self.constant(i64::from(node.0));
-            let arguments = [state, program, node, at];
-            let value = self.call(shims::set_some_warm as *const u8, &arguments, Some(types::I64));
-            let value = value.expect("it returns an address");
-            let none = self.code.ins().icmp_imm_s(IntCC::Equal, value, 0);
-            self.or_else(none, unwind);
-            return value;
+            return self.call_or_leave(shims::set_some_warm as *const u8, &[state, program, node, at]);
         };
-        let (flag, payload) = (words.flag as i32, words.payload as i32);
+        let (flag, payload, unwind) = (words.flag as i32, words.payload as i32, self.unwind);
         let state = self.load_scalar(Scalar::U8, base, offset + flag);
         let never = self.code.ins().icmp_imm_s(IntCC::Equal, state, 0);
         self.or_else(never, unwind);
@@ -715,10 +705,7 @@ impl<'e> Emit<'e, '_> {
                 let node = self.constant(i64::from(node.0));
                 if self.direct {
                     let arguments = [self.state(), program, node, at, discriminator, case];
-                    let value = self.call(shims::select_warm as *const u8, &arguments, Some(types::I64));
-                    let value = value.expect("it returns an address");
-                    let (none, unwind) = (self.code.ins().icmp_imm_s(IntCC::Equal, value, 0), self.unwind);
-                    self.or_else(none, unwind);
+                    let value = self.call_or_leave(shims::select_warm as *const u8, &arguments);
                     return self.decode_inner(body, value);
                 }
                 let arguments = [self.context, program, node, at, discriminator, case, word];

@@ -290,6 +290,21 @@ impl<'e> Emit<'e, '_> {
         self.code.inst_results(call).first().copied()
     }
 
+    /// Without a context: calls a function that gives a word, and leaves if that is zero.
+    pub fn call_or_leave(&mut self, function: *const u8, arguments: &[Value]) -> Value {
+        let word = self.call(function, arguments, Some(types::I64)).expect("it returns a word");
+        let (none, unwind) = (self.code.ins().icmp_imm_s(IntCC::Equal, word, 0), self.unwind);
+        self.or_else(none, unwind);
+        word
+    }
+
+    /// The same of a function that gives zero if all is well.
+    pub fn call_well(&mut self, function: *const u8, arguments: &[Value]) {
+        let failed = self.call(function, arguments, Some(types::I64)).expect("it returns a word");
+        let unwind = self.unwind;
+        self.or_else(failed, unwind);
+    }
+
     fn signature(&mut self, arguments: usize, returns: Option<Type>) -> SigRef {
         let mut signature = Signature::new(self.module.target_config().default_call_conv);
         signature.params.extend((0..arguments).map(|_| AbiParam::new(types::I64)));

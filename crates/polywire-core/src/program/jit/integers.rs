@@ -268,7 +268,7 @@ impl Emit<'_, '_> {
         self.code.ins().icmp_imm_s(IntCC::SignedLessThan, map, 0)
     }
 
-    /// An entity of up to eight bytes, moving past it; leaves if it is none of a type.
+    /// An entity of up to ten bytes, moving past it; leaves if it is none of a type.
     pub(super) fn read_entity(&mut self, slow: CodeBlock, signed: bool, int: Option<&Int>) -> Value {
         let (end, position) = (self.code.use_var(self.end), self.position());
         let none = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, position, end);

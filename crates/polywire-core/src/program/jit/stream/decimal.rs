@@ -137,13 +137,11 @@ impl<'e> Emit<'e, '_> {
 
     /// Another exponent than is expected: it is written, and kept; a number that is no decimal is left to others.
     fn other_exponent(&mut self, (field, expected): (&Field, Value), (bits, single): (Value, bool), whole: Variable) {
-        let (Some(int), unwind) = (Int::of_any(field), self.unwind) else { return };
+        let Some(int) = Int::of_any(field) else { return };
         let (single, word) = (self.constant(single.into()), self.word());
         let initial = self.constant(field.initial_int().map_or(i64::MAX, |initial| initial as i64));
         let arguments = [bits, single, expected, initial, word];
-        let found = self.call(any_decimal as *const u8, &arguments, Some(types::I64));
-        let none = self.code.ins().icmp_imm_s(IntCC::Equal, found.expect("it returns a word"), 0);
-        self.or_else(none, unwind);
+        self.call_or_leave(any_decimal as *const u8, &arguments);
         let (exponent, mantissa) = (self.load_word(0), self.load_word(8));
         self.code.def_var(whole, mantissa);
         if field.operator == Operator::Copy {
@@ -248,17 +246,17 @@ impl<'e> Emit<'e, '_> {
         }
         let power = self.code.declare_var(types::F64);
         let changed = self.take_bit();
-        let (other, same, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
-        self.code.ins().brif(changed, other, &[], same, &[]);
-        self.code.switch_to_block(other);
-        let read = self.read_exponent(exponent);
-        self.code.def_var(power, read);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(same);
-        let expected = self.left_out(exponent);
-        self.code.def_var(power, expected);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.branch(
+            changed,
+            |emit| {
+                let read = emit.read_exponent(exponent);
+                emit.code.def_var(power, read);
+            },
+            |emit| {
+                let expected = emit.left_out(exponent);
+                emit.code.def_var(power, expected);
+            },
+        );
         self.code.use_var(power)
     }
 

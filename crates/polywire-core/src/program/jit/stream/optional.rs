@@ -46,23 +46,7 @@ impl<'e> Emit<'e, '_> {
             }
             _ => {
                 let bit = self.take_bit();
-                let (sent, left_out, done) =
-                    (self.code.create_block(), self.code.create_block(), self.code.create_block());
-                self.code.ins().brif(bit, sent, &[], left_out, &[]);
-                self.code.switch_to_block(sent);
-                let wire = self.read_entity(unwind, int.signed, None);
-                self.find_nullable(int, wire, found);
-                if int.operator != Operator::Default {
-                    let (there, value, empty) =
-                        (self.code.use_var(there), self.code.use_var(value), self.constant(EMPTY_WORD as i64));
-                    let word = self.code.ins().select(there, value, empty);
-                    self.set_slot(int, word);
-                }
-                self.code.ins().jump(done, &[]);
-                self.code.switch_to_block(left_out);
-                self.find_left_out(int, found);
-                self.code.ins().jump(done, &[]);
-                self.code.switch_to_block(done);
+                self.branch(bit, |emit| emit.find_sent(int, found), |emit| emit.find_left_out(int, found));
             }
         }
         [there, value].map(|variable| self.code.use_var(variable))
@@ -109,6 +93,18 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(found.value, sum);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
+    }
+
+    /// A value that is in the stream.
+    fn find_sent(&mut self, int: &Int, found: Found) {
+        let wire = self.read_entity(self.unwind, int.signed, None);
+        self.find_nullable(int, wire, found);
+        if int.operator != Operator::Default {
+            let (there, value) = (self.code.use_var(found.there), self.code.use_var(found.value));
+            let empty = self.constant(EMPTY_WORD as i64);
+            let word = self.code.ins().select(there, value, empty);
+            self.set_slot(int, word);
+        }
     }
 
     /// A value that the stream has nothing for.

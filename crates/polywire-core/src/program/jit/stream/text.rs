@@ -171,9 +171,7 @@ impl<'e> Emit<'e, '_> {
             if field.kind == FieldKind::Ascii { write_ascii as *const u8 } else { write_counted as *const u8 };
         let nullable = self.constant(field.optional.into());
         let arguments = [here, data, len, nullable];
-        let behind = self.call(function, &arguments, Some(types::I64)).expect("it returns an address");
-        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
-        self.or_else(odd, unwind);
+        let behind = self.call_or_leave(function, &arguments);
         self.move_to(behind);
     }
 
@@ -192,33 +190,7 @@ impl<'e> Emit<'e, '_> {
             }
             _ => {
                 let bit = self.take_bit();
-                let (sent, left_out, done) =
-                    (self.code.create_block(), self.code.create_block(), self.code.create_block());
-                self.code.ins().brif(bit, sent, &[], left_out, &[]);
-                self.code.switch_to_block(sent);
-                self.read_pending(field, there);
-                if field.operator == Operator::Copy {
-                    let (state, slots, some) = (self.state(), self.slots(field), self.code.use_var(there));
-                    let failed = self.call(keep_pending as *const u8, &[state, slots, some], Some(types::I64));
-                    let unwind = self.unwind;
-                    self.or_else(failed.expect("it returns a word"), unwind);
-                }
-                self.code.ins().jump(done, &[]);
-                self.code.switch_to_block(left_out);
-                let known = match (field.operator, field.initial_bytes()) {
-                    (Operator::Copy, _) => {
-                        let (state, slots) = (self.state(), self.slots(field));
-                        let there = self.call(previous_pending as *const u8, &[state, slots], Some(types::I64));
-                        there.expect("it returns a word")
-                    }
-                    (_, initial) => {
-                        self.load_pending(initial);
-                        self.constant(initial.is_some().into())
-                    }
-                };
-                self.code.def_var(there, known);
-                self.code.ins().jump(done, &[]);
-                self.code.switch_to_block(done);
+                self.branch(bit, |emit| emit.test_sent(field, there), |emit| emit.test_left_out(field, there));
             }
         }
         let there = self.code.use_var(there);
@@ -229,15 +201,32 @@ impl<'e> Emit<'e, '_> {
         self.set(there, Scalar::Bool);
     }
 
+    fn test_sent(&mut self, field: &Field, there: Variable) {
+        self.read_pending(field, there);
+        if field.operator == Operator::Copy {
+            let (state, slots, some) = (self.state(), self.slots(field), self.code.use_var(there));
+            self.call_well(keep_pending as *const u8, &[state, slots, some]);
+        }
+    }
+
+    fn test_left_out(&mut self, field: &'e Field, there: Variable) {
+        let known = if field.operator == Operator::Copy {
+            let (state, slots) = (self.state(), self.slots(field));
+            let there = self.call(previous_pending as *const u8, &[state, slots], Some(types::I64));
+            there.expect("it returns a word")
+        } else {
+            self.load_pending(field.initial_bytes());
+            self.constant(field.initial.is_some().into())
+        };
+        self.code.def_var(there, known);
+    }
+
     /// What is pending from a text without its operator, and whether it is there.
     fn read_pending(&mut self, field: &Field, there: Variable) {
-        let (state, here, end, unwind) = (self.state(), self.here(), self.code.use_var(self.end), self.unwind);
+        let (state, here, end) = (self.state(), self.here(), self.code.use_var(self.end));
         let form = u64::from(field.kind == FieldKind::Ascii) << 1 | u64::from(field.optional);
         let (form, word) = (self.constant(form as i64), self.word());
-        let behind = self.call(read_pending as *const u8, &[state, here, end, form, word], Some(types::I64));
-        let behind = behind.expect("it returns an address");
-        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
-        self.or_else(odd, unwind);
+        let behind = self.call_or_leave(read_pending as *const u8, &[state, here, end, form, word]);
         let some = self.load_word(0);
         self.code.def_var(there, some);
         self.move_to(behind);
@@ -254,9 +243,7 @@ impl<'e> Emit<'e, '_> {
     pub(in super::super) fn take_pending(&mut self, place: Place, bound: u32, frame: Value) {
         let Some(target) = self.target(place, frame) else { return };
         let (state, string, bound) = (self.state(), self.string(target), self.constant(bound.into()));
-        let failed = self.call(take_pending as *const u8, &[state, string, bound], Some(types::I64));
-        let unwind = self.unwind;
-        self.or_else(failed.expect("it returns a word"), unwind);
+        self.call_well(take_pending as *const u8, &[state, string, bound]);
     }
 
     /// A string from a field that is always there.
@@ -268,39 +255,39 @@ impl<'e> Emit<'e, '_> {
             Operator::None => self.read_text(target, field, bound),
             _ => {
                 let bit = self.take_bit();
-                let (there, left_out, done) =
-                    (self.code.create_block(), self.code.create_block(), self.code.create_block());
-                self.code.ins().brif(bit, there, &[], left_out, &[]);
-                self.code.switch_to_block(there);
-                self.read_text(target, field, bound);
-                if field.operator == Operator::Copy {
-                    self.on_previous(keep_text as *const u8, target, field, bound);
-                }
-                self.code.ins().jump(done, &[]);
-                self.code.switch_to_block(left_out);
-                match field.operator {
-                    Operator::Copy => {
-                        let other = self.cold();
-                        self.take_previous(target, field, bound, other);
-                        self.code.ins().jump(done, &[]);
-                        self.code.switch_to_block(other);
-                        self.on_previous(load_text as *const u8, target, field, bound);
-                    }
-                    _ => self.set_known(target, initial, bound),
-                }
-                self.code.ins().jump(done, &[]);
-                self.code.switch_to_block(done);
+                self.branch(
+                    bit,
+                    |emit| {
+                        emit.read_text(target, field, bound);
+                        if field.operator == Operator::Copy {
+                            emit.on_previous(keep_text as *const u8, target, field, bound);
+                        }
+                    },
+                    |emit| match field.operator {
+                        Operator::Copy => emit.repeat_text(target, field, bound),
+                        _ => emit.set_known(target, initial, bound),
+                    },
+                );
             }
         }
+    }
+
+    /// A string from the previous text: here if it is short, else by a function.
+    fn repeat_text(&mut self, target: Target, field: &Field, bound: u32) {
+        let (other, done) = (self.cold(), self.code.create_block());
+        self.take_previous(target, field, bound, other);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(other);
+        self.on_previous(load_text as *const u8, target, field, bound);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
     }
 
     /// Moves a text between a string and its slot.
     fn on_previous(&mut self, function: *const u8, target: Target, field: &Field, bound: u32) {
         let (state, slots, string) = (self.state(), self.slots(field), self.string(target));
         let bound = self.constant(bound.into());
-        let failed = self.call(function, &[state, slots, string, bound], Some(types::I64));
-        let unwind = self.unwind;
-        self.or_else(failed.expect("it returns a word"), unwind);
+        self.call_well(function, &[state, slots, string, bound]);
     }
 
     /// A string from a text that is known.
@@ -315,8 +302,7 @@ impl<'e> Emit<'e, '_> {
         let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, wanted);
         self.rarely(small, |emit| {
             let (state, string, wanted) = (emit.state(), emit.string(target), emit.constant(wanted));
-            let failed = emit.call(grow as *const u8, &[state, string, wanted], Some(types::I64));
-            emit.or_else(failed.expect("it returns a word"), unwind);
+            emit.call_well(grow as *const u8, &[state, string, wanted]);
         });
         let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
         let len = self.constant(known.len() as i64);
@@ -335,13 +321,11 @@ impl<'e> Emit<'e, '_> {
 
     /// A string from a text without its operator.
     fn read_text(&mut self, target: Target, field: &Field, bound: u32) {
-        let (here, end, unwind) = (self.here(), self.code.use_var(self.end), self.unwind);
+        let (here, end) = (self.here(), self.code.use_var(self.end));
         let (state, string, bound) = (self.state(), self.string(target), self.constant(bound.into()));
         let function = if field.kind == FieldKind::Ascii { read_ascii as *const u8 } else { read_counted as *const u8 };
         let arguments = [state, here, end, string, bound];
-        let behind = self.call(function, &arguments, Some(types::I64)).expect("it returns an address");
-        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
-        self.or_else(odd, unwind);
+        let behind = self.call_or_leave(function, &arguments);
         self.move_to(behind);
     }
 
