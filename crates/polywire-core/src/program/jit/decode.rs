@@ -781,7 +781,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(done);
     }
 
-    /// Runs one of two.
+    /// Runs one of two. Behind them the accumulator is what it was before.
     pub(super) fn branch(&mut self, condition: Value, then: impl FnOnce(&mut Self), otherwise: impl FnOnce(&mut Self)) {
         let accumulator = self.accumulator;
         let (yes, no, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
@@ -793,7 +793,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(no);
         otherwise(self);
         self.code.ins().jump(done, &[]);
-        self.accumulator = None;
+        self.accumulator = accumulator;
         self.code.switch_to_block(done);
     }
 }
