@@ -19,6 +19,9 @@ use polywire_core::{
     schema::{Def, DefKind, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
 };
 
+/// A text that is compared by a function.
+const LONG: &str = "more than sixteen bytes";
+
 const KINDS: &[Type] = &[
     Type::Bool,
     Type::Int8,
@@ -116,10 +119,10 @@ fn templates(random: &mut Random, schema: &Schema) -> (TemplateSet, BTreeMap<Str
                 field.ty = FieldType::Ascii;
             }
             field.operator.kind = *random.choose(&text);
-            let value =
-                random.choose(&["a", "", "fourteen bytes", "more than sixteen bytes", "ab", "three"]).as_bytes();
+            let value = random.choose(&["a", "", "fourteen bytes", LONG, "ab", "three"]).as_bytes();
             let needed = matches!(field.operator.kind, OperatorKind::Default | OperatorKind::Constant);
-            field.operator.initial = needed.then(|| Initial::Bytes(value.into()));
+            let may = field.operator.kind == OperatorKind::Copy;
+            field.operator.initial = (needed || may && random.one_in(2)).then(|| Initial::Bytes(value.into()));
         }
         FieldType::Decimal if random.one_in(2) => {
             field.operator.kind = OperatorKind::Default;
@@ -177,7 +180,7 @@ fn change(random: &mut Random, record: &mut Record, name: &str, ty: &Type, last:
         Type::Float64 if odd => record.set(name, f64::from_bits(random.bits() & 0x7FEF_FFFF_FFFF_FFFF)),
         Type::Float64 => record.set(name, (v as i32) as f64 / 100.0),
         Type::String { bound: 0 } => record
-            .set(name, *random.choose(&["a", "a", "a", "", "fourteen bytes", "fourteen bytez", "three", "\u{e9}"])),
+            .set(name, *random.choose(&["a", "a", "", "fourteen bytes", "fourteen bytez", LONG, "three", "\u{e9}"])),
         Type::String { .. } => record.set(name, *random.choose(&["a", "a", "twelve bytes", "b", ""])),
         _ => return set_integer(record, name, ty, v),
     }
@@ -315,6 +318,7 @@ fn template(random: &mut Random, id: usize) -> String {
                 "",
                 "<copy/>",
                 "<copy value=\"a\"/>",
+                "<copy value=\"eight by\"/>",
                 "<default value=\"ab\"/>",
                 "<constant value=\"1\"/>",
             ]);

@@ -5,6 +5,7 @@
 //! unless the message ends well: a message that fails, or that is to leave nothing behind, has no effect.
 
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
+use core::ops::{Deref, DerefMut};
 
 use super::{FaultKind, Input, Output, Status};
 
@@ -62,14 +63,15 @@ const MAX_REPORTS: usize = 256;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct State {
-    /// Where values and tags are, for machine code; said before each message.
+    /// Where values, tags and texts are, for machine code; said before each message.
     pub(crate) values_at: usize,
     pub(crate) tags_at: usize,
+    pub(crate) texts_at: usize,
     /// Where the limits of a message are that is read without a context, and what it has left of the memory that they allow.
     pub(crate) limits_at: usize,
     pub(crate) memory_left: usize,
     /// Values of the slots.
-    pub(crate) values: Box<[u64]>,
+    pub(crate) values: Values,
     /// Undefined, empty, or assigned with what type.
     pub(crate) tags: Box<[u8]>,
     /// The presence map that is read or written.
@@ -81,7 +83,7 @@ pub struct State {
     text_bytes: usize,
     text_limit: usize,
     message: u64,
-    saved_values: Box<[u64]>,
+    saved_values: Values,
     saved_tags: Box<[u8]>,
     saved_texts: Vec<(u32, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
@@ -93,11 +95,37 @@ pub struct State {
     bank: Arc<Bank>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Text {
+/// A text that is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Text {
+    /// Where its bytes are and how many, for machine code.
+    pub(crate) at: usize,
+    pub(crate) len: usize,
     bytes: Vec<u8>,
     /// The message that changed it last.
     changed: u64,
+}
+
+impl Text {
+    /// Takes other bytes, and gives its own.
+    fn replace(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+        let own = core::mem::replace(&mut self.bytes, bytes);
+        self.note();
+        own
+    }
+
+    /// Says where the bytes are after they have changed.
+    fn note(&mut self) {
+        (self.at, self.len) = (self.bytes.as_ptr() as usize, self.bytes.len());
+    }
+}
+
+impl Clone for Text {
+    fn clone(&self) -> Text {
+        let mut text = Text { bytes: self.bytes.clone(), changed: self.changed, ..Text::default() };
+        text.note();
+        text
+    }
 }
 
 /// A deviation from the specification that was let pass, because the reader's options say so.
@@ -116,9 +144,10 @@ impl State {
         State {
             values_at: 0,
             tags_at: 0,
+            texts_at: 0,
             limits_at: 0,
             memory_left: 0,
-            values: vec![0; slots].into(),
+            values: Values::new(slots),
             tags: vec![UNDEFINED; slots].into(),
             map: bits::Map::default(),
             words: [0; 4],
@@ -127,7 +156,7 @@ impl State {
             text_bytes: 0,
             text_limit: TEXT_BYTES,
             message: 0,
-            saved_values: vec![0; slots].into(),
+            saved_values: Values::new(slots),
             saved_tags: vec![UNDEFINED; slots].into(),
             saved_texts: Vec::new(),
             spare: Vec::new(),
@@ -201,6 +230,7 @@ impl State {
         }
         self.message += 1;
         self.values_at = self.values.as_mut_ptr() as usize;
+        self.texts_at = self.texts.as_ptr() as usize;
     }
 
     /// Takes back what the message changed.
@@ -215,7 +245,7 @@ impl State {
         while let Some((slot, bytes)) = self.saved_texts.pop() {
             if let Some(text) = self.texts.get_mut(slot as usize) {
                 self.text_bytes = self.text_bytes - text.bytes.len() + bytes.len();
-                self.spare.push(core::mem::replace(&mut text.bytes, bytes));
+                self.spare.push(text.replace(bytes));
             }
         }
     }
@@ -262,10 +292,11 @@ impl State {
         if text.changed != self.message {
             text.changed = self.message;
             let spare = self.spare.pop().unwrap_or_default();
-            self.saved_texts.push((slot, core::mem::replace(&mut text.bytes, spare)));
+            self.saved_texts.push((slot, text.replace(spare)));
         }
         text.bytes.clear();
         text.bytes.extend_from_slice(bytes);
+        text.note();
         self.text_bytes = total;
         Ok(())
     }
@@ -289,6 +320,37 @@ impl State {
         if self.reports.len() < MAX_REPORTS {
             self.reports.push(Report { kind, offset });
         }
+    }
+}
+
+/// Values of slots in whole cache lines: to copy those that lie across two may take twice as long.
+#[derive(Clone, Debug)]
+pub(crate) struct Values(Box<[Line]>);
+
+/// A row of values.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Line([u64; ROW]);
+
+impl Values {
+    fn new(slots: usize) -> Values {
+        Values(vec![Line([0; ROW]); slots.div_ceil(ROW)].into())
+    }
+}
+
+impl Deref for Values {
+    type Target = [u64];
+
+    fn deref(&self) -> &[u64] {
+        // SAFETY: a line is its words and nothing else: they take all of its 64 bytes.
+        unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * ROW) }
+    }
+}
+
+impl DerefMut for Values {
+    fn deref_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as above.
+        unsafe { core::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * ROW) }
     }
 }
 

@@ -50,11 +50,19 @@ impl State {
         if is_fresh && wanted.may_be_fresh() {
             let count = wanted.slots.len().min(self.values.len());
             self.values[..count].copy_from_slice(&wanted.fresh[..count]);
+            if !wanted.slots.iter().all(|slot| self.begin_text(slot)) {
+                return false;
+            }
         } else {
             for (at, (slot, fresh)) in wanted.slots.iter().zip(&wanted.fresh).enumerate() {
                 match self.tags[at] {
                     _ if slot.tag == UNDEFINED => {}
-                    UNDEFINED if slot.may_be_fresh => self.values[at] = *fresh,
+                    UNDEFINED if slot.may_be_fresh => {
+                        self.values[at] = *fresh;
+                        if !self.begin_text(slot) {
+                            return false;
+                        }
+                    }
                     EMPTY if slot.may_be_empty => self.values[at] = EMPTY_WORD,
                     tag if tag != slot.tag => return false,
                     _ => {
@@ -72,6 +80,12 @@ impl State {
         true
     }
 
+    /// Gives a slot its initial text, if it has one; false if there is no room for it.
+    fn begin_text(&mut self, slot: &WarmSlot) -> bool {
+        let (Some(text), Some(initial)) = (slot.text, &slot.initial) else { return true };
+        self.set_text(text, initial).is_ok()
+    }
+
     /// Gives slots that got their value in a warm state their tag; from now on tags may change.
     pub(super) fn cool(&mut self) {
         self.warmth.is_fresh = false;
@@ -79,12 +93,13 @@ impl State {
             return;
         }
         let Some(warm) = &self.warmth.wanted else { return };
-        let slots = warm.slots.iter().zip(&warm.fresh).zip(&mut self.tags).zip(&self.values);
+        let slots = warm.slots.iter().zip(&warm.fresh).zip(&mut self.tags).zip(self.values.iter());
         for (((slot, fresh), tag), value) in slots {
             if slot.may_be_empty && *value == EMPTY_WORD {
                 *tag = EMPTY;
             } else if slot.tag != UNDEFINED {
-                *tag = if slot.may_be_fresh && value == fresh { UNDEFINED } else { slot.tag };
+                let is_fresh = slot.may_be_fresh && slot.initial.is_none() && value == fresh;
+                *tag = if is_fresh { UNDEFINED } else { slot.tag };
             }
         }
     }
@@ -132,7 +147,7 @@ pub(crate) struct Warm {
 }
 
 /// A slot of [`Warm`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct WarmSlot {
     /// The tag of a value; [`UNDEFINED`] for a slot that no field looks at.
     pub tag: u8,
@@ -142,6 +157,8 @@ pub(crate) struct WarmSlot {
     pub may_be_empty: bool,
     /// The text that it has in brief.
     pub text: Option<u32>,
+    /// The text that it begins with: to have it has the same effect as to have none yet.
+    pub initial: Option<Box<[u8]>>,
 }
 
 impl Warm {
@@ -149,12 +166,20 @@ impl Warm {
     pub fn may_be_fresh(&self) -> bool {
         self.slots.iter().all(|slot| slot.may_be_fresh || slot.tag == UNDEFINED)
     }
+
+    /// True if all values can be forgotten between two fields.
+    pub fn can_be_forgotten(&self) -> bool {
+        self.may_be_fresh() && self.slots.iter().all(|slot| slot.initial.is_none())
+    }
 }
 
+/// What stands for a text that is too long to be kept in brief.
+pub(crate) const LONG: u64 = u64::MAX;
+
 /// A short text as a word, its length on top; a word that is none for a longer one.
-fn brief(text: &[u8]) -> u64 {
+pub(crate) fn brief(text: &[u8]) -> u64 {
     match text.len() {
         len @ 0..=BRIEF => text.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)) | (len as u64) << 56,
-        _ => u64::MAX,
+        _ => LONG,
     }
 }

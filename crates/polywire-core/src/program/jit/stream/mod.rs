@@ -11,7 +11,7 @@ use crate::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
             Operator, RESET, SEGMENT, UNDEFINED,
-            warm::{EMPTY_WORD, NO_TEXT, Warm, WarmSlot},
+            warm::{EMPTY_WORD, NO_TEXT, Warm, WarmSlot, brief},
         },
     },
 };
@@ -48,7 +48,7 @@ impl<'p> Survey<'p> {
     pub fn of(program: &'p Program) -> Option<Survey<'p>> {
         let mut survey = Survey::new(program)?;
         let bits = survey.block(&program.root)?;
-        let can_reset = !survey.resets || survey.warm.may_be_fresh();
+        let can_reset = !survey.resets || survey.warm.can_be_forgotten();
         (bits == 0 && can_reset).then_some(survey)
     }
 
@@ -195,18 +195,24 @@ impl<'p> Survey<'p> {
         }
         let (slot, fresh) =
             (self.warm.slots.get_mut(field.slot as usize)?, self.warm.fresh.get_mut(field.slot as usize)?);
+        let initial = field.initial_bytes().filter(|_| field.kind.is_text());
         let own = match field.kind.is_text() {
-            true => field.initial.is_none().then_some(if field.optional { EMPTY_WORD } else { NO_TEXT }),
+            true => Some(match initial {
+                Some(initial) => brief(initial),
+                None if field.optional => EMPTY_WORD,
+                None => NO_TEXT,
+            }),
             false => fresh_number(field),
         };
         let text = field.kind.is_text().then_some(field.text);
         let may_be_empty = field.optional && field.operator != Operator::Delta;
         if slot.tag == UNDEFINED {
-            *slot = WarmSlot { tag: field.tag, may_be_fresh: own.is_some(), may_be_empty, text };
+            let initial = initial.map(Into::into);
+            *slot = WarmSlot { tag: field.tag, may_be_fresh: own.is_some(), may_be_empty, text, initial };
             *fresh = own.unwrap_or(0);
         } else {
             // Two fields that begin otherwise have no word that stands for no value.
-            slot.may_be_fresh &= own == Some(*fresh);
+            slot.may_be_fresh &= own == Some(*fresh) && slot.initial.as_deref() == initial;
             // One that is never absent does not know the word for that.
             (may_be_empty == slot.may_be_empty).then_some(())?;
         }

@@ -1,23 +1,21 @@
 //! Texts of which neither the form nor the previous value needs a context.
 
 use alloc::string::String;
+use core::mem::offset_of;
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
 use cranelift_frontend::Variable;
 
-use super::super::{
-    emit::{Emit, Stream},
-    encode::PAGE,
-};
+use super::super::{emit::Emit, encode::PAGE};
 use crate::{
     layout::{Kind, Scalar, Words},
     program::{
         Field, FieldKind, Order, Place, State,
         io::SHORT_TEXT,
         state::{
-            Operator,
+            Operator, Text,
             integer::plain::{read_unsigned, write_unsigned},
-            warm::{BRIEF, EMPTY_WORD},
+            warm::{BRIEF, EMPTY_WORD, LONG},
         },
     },
 };
@@ -27,6 +25,9 @@ pub(super) const HEAD: usize = 10;
 
 /// Bytes up to which a text that is known is compared and written here.
 const SHORT: usize = 32;
+
+/// Bytes up to which a previous text is compared and repeated here: two words, which may overlap.
+const INLINE: usize = SHORT_TEXT;
 
 /// A string in memory.
 #[derive(Clone, Copy)]
@@ -93,13 +94,40 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Goes to `other` unless a text is short, and the one that its slot has.
+    /// Goes to `other` unless a text is of at most [`INLINE`] bytes, and the one that its slot has.
     fn unless_previous(&mut self, field: &Field, (data, len): (Value, Value), other: CodeBlock) {
+        let values = self.stream().values;
+        let previous = self.load(types::I64, values, 8 * field.slot as i32);
+        let same = self.code.create_block();
+        let [brief, long] = likely(field);
+        if brief {
+            let longer = if long { self.code.create_block() } else { other };
+            self.unless_previous_brief((data, len), previous, [longer, other]);
+            self.code.ins().jump(same, &[]);
+            if long {
+                self.code.switch_to_block(longer);
+            }
+        }
+        if long {
+            let (at, kept) = self.kept(field, previous, INLINE, other);
+            let differs = self.code.ins().icmp(IntCC::NotEqual, len, kept);
+            self.or_else(differs, other);
+            let [(first, last), (kept_first, kept_last)] = [data, at].map(|text| self.ends(text, len));
+            let first = self.code.ins().bxor(first, kept_first);
+            let last = self.code.ins().bxor(last, kept_last);
+            let differs = self.code.ins().bor(first, last);
+            self.or_else(differs, other);
+            self.code.ins().jump(same, &[]);
+        }
+        self.code.switch_to_block(same);
+    }
+
+    /// Goes to `longer` unless a text is short, and to `other` unless it is the one that is kept in brief.
+    fn unless_previous_brief(&mut self, (data, len): (Value, Value), previous: Value, [longer, other]: [CodeBlock; 2]) {
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, BRIEF as i64);
-        self.or_else(long, other);
-        let Stream { state, values, .. } = self.stream();
+        self.or_else(long, longer);
         // An empty string's pointer is not one; the state's bytes do as well.
-        let empty = self.code.ins().icmp_imm_s(IntCC::Equal, len, 0);
+        let (state, empty) = (self.state(), self.code.ins().icmp_imm_s(IntCC::Equal, len, 0));
         let data = self.code.ins().select(empty, state, data);
         let in_page = self.code.ins().band_imm_s(data, PAGE - 1);
         let crosses = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, in_page, PAGE - 8);
@@ -111,26 +139,63 @@ impl<'e> Emit<'e, '_> {
         let mask = self.code.ins().iadd_imm_s(mask, -1);
         let (own, top) = (self.code.ins().band(word, mask), self.code.ins().ishl_imm_u(len, 56));
         let brief = self.code.ins().bor(own, top);
-        let previous = self.load(types::I64, values, 8 * field.slot as i32);
         let differs = self.code.ins().icmp(IntCC::NotEqual, brief, previous);
         self.or_else(differs, other);
     }
 
-    /// Goes to `other` unless a slot has a short text, and the string has room for it; then that is the string's.
-    fn take_previous(&mut self, target: Target, field: &Field, bound: u32, other: CodeBlock) {
-        let values = self.stream().values;
-        let brief = self.load(types::I64, values, 8 * field.slot as i32);
-        let len = self.code.ins().ushr_imm_u(brief, 56);
-        let most = if bound == 0 { BRIEF as i64 } else { i64::from(bound).min(BRIEF as i64) };
-        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most);
+    /// Where the text is that a slot has, of more than [`BRIEF`] bytes, and its length. Goes to `other` if it has none such, or a longer one than `most`.
+    fn kept(&mut self, field: &Field, word: Value, most: usize, other: CodeBlock) -> (Value, Value) {
+        let none = self.code.ins().icmp_imm_s(IntCC::NotEqual, word, LONG as i64);
+        self.or_else(none, other);
+        let state = self.state();
+        let texts = self.load(types::I64, state, offset_of!(State, texts_at) as i32);
+        let text = field.text as i32 * size_of::<Text>() as i32;
+        let len = self.load(types::I64, texts, text + offset_of!(Text, len) as i32);
+        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most as i64);
         self.or_else(long, other);
+        (self.load(types::I64, texts, text + offset_of!(Text, at) as i32), len)
+    }
+
+    /// The first and the last eight bytes of a text that has as many.
+    fn ends(&mut self, text: Value, len: Value) -> (Value, Value) {
+        let behind = self.code.ins().iadd(text, len);
+        (self.load(types::I64, text, 0), self.load(types::I64, behind, -8))
+    }
+
+    /// Goes to `other` unless a slot has a text of at most [`INLINE`] bytes, and the string has room for it; then that is the string's.
+    fn take_previous(&mut self, target: Target, field: &Field, bound: u32, other: CodeBlock) {
+        let most = |len: usize| if bound == 0 { len } else { len.min(bound as usize) };
         let capacity = self.load(types::I64, target.base, target.offset + target.words.capacity as i32);
-        let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, SHORT_TEXT as i64);
+        let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, INLINE as i64);
         self.or_else(small, other);
         let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
-        let bytes = self.reorder(brief, Scalar::U64, Order::Little);
-        self.store(bytes, data, 0);
-        self.store(len, target.base, target.offset + target.words.len as i32);
+        let values = self.stream().values;
+        let previous = self.load(types::I64, values, 8 * field.slot as i32);
+        let done = self.code.create_block();
+        let [brief, long] = likely(field);
+        if brief {
+            let longer = if long { self.code.create_block() } else { other };
+            let len = self.code.ins().ushr_imm_u(previous, 56);
+            let is_long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most(BRIEF) as i64);
+            self.or_else(is_long, longer);
+            let bytes = self.reorder(previous, Scalar::U64, Order::Little);
+            self.store(bytes, data, 0);
+            self.store(len, target.base, target.offset + target.words.len as i32);
+            self.code.ins().jump(done, &[]);
+            if long {
+                self.code.switch_to_block(longer);
+            }
+        }
+        if long {
+            let (at, len) = self.kept(field, previous, most(INLINE), other);
+            let (first, last) = self.ends(at, len);
+            let behind = self.code.ins().iadd(data, len);
+            self.store(first, data, 0);
+            self.store(last, behind, -8);
+            self.store(len, target.base, target.offset + target.words.len as i32);
+            self.code.ins().jump(done, &[]);
+        }
+        self.code.switch_to_block(done);
     }
 
     /// Goes to `other` unless a text is the one that is known.
@@ -345,6 +410,12 @@ impl<'e> Emit<'e, '_> {
     fn string(&mut self, target: Target) -> Value {
         self.code.ins().iadd_imm_s(target.base, i64::from(target.offset))
     }
+}
+
+/// Whether a field's texts are likely to be kept in brief, and not to be: like its first, if that is known.
+fn likely(field: &Field) -> [bool; 2] {
+    let first = field.initial_bytes().map(|initial| initial.len() <= BRIEF);
+    [first != Some(false), first != Some(true)]
 }
 
 /// A text as words of at most eight bytes, with where they are; the last may overlap the one before.
