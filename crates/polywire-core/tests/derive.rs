@@ -486,3 +486,80 @@ fn contradictions_are_refused() {
     assert_eq!(error(Shape::of_type::<Large>()), "Large: Huge is 256, which 8 bits cannot hold");
     assert!(std::panic::catch_unwind(Misfit::shape).is_err());
 }
+
+/// What a `macro_rules!` is handed is of another place than what it makes of it.
+macro_rules! make {
+    ($(#[$attribute:meta])* $vis:vis $name:ident, $choice:ident, $mask:ident: $field:ident, $ty:ty, $bits:ty, $default:literal) => {
+        $(#[$attribute])*
+        $vis struct $name {
+            $vis $field: $ty,
+            $vis maybe: Option<$ty>,
+            many: Vec<$ty>,
+            some: [$ty; 3],
+            #[polywire(key, id = 9, default = $default)]
+            number: i32,
+            #[polywire(skip)]
+            aside: Option<$ty>,
+            choice: $choice,
+            flags: $mask,
+        }
+
+        $(#[$attribute])*
+        #[polywire(switch = "int32")]
+        $vis enum $choice {
+            #[polywire(case(1))]
+            One($ty),
+            #[polywire(default)]
+            Many(Vec<$ty>),
+        }
+
+        $(#[$attribute])*
+        #[polywire(bitmask(bit_bound = 8, A = 0))]
+        $vis struct $mask($vis $bits);
+    };
+}
+
+make! { #[derive(Message, Debug, PartialEq)] #[allow(dead_code)] pub(crate) Made, MadeChoice, MadeMask: level, f32, u8, -7 }
+
+macro_rules! derived {
+    ($base:ty, $($name:ident: $ty:ty),*) => {
+        #[derive(Message, Debug, PartialEq)]
+        #[allow(dead_code)]
+        struct Derived {
+            #[polywire(base)]
+            base: $base,
+            $($name: $ty),*
+        }
+    };
+}
+
+derived!(Made, text: std::string::String, nested: Option<Box<Made>>, grid: [[u16; 2]; 3]);
+
+#[test]
+fn macros_make_messages() {
+    let def = |schema: &polywire_core::schema::Schema, name: &str| {
+        let def = schema.defs().iter().find(|def| def.name == name).unwrap_or_else(|| panic!("there is no {name}"));
+        format!("{:?}", def.kind)
+    };
+    let made = Made::shape().schema();
+    let root = |schema: &polywire_core::schema::Schema| match schema.root() {
+        Type::Def(id) => *id,
+        other => panic!("{other:?} is no definition"),
+    };
+    let types = made.members(root(made)).into_iter().map(|m| (m.name.as_str(), m.ty.clone(), m.optional));
+    let want = [
+        ("level", Type::Float32, false),
+        ("maybe", Type::Float32, true),
+        ("many", Type::sequence(Type::Float32), false),
+        ("some", Type::array(Type::Float32, [3]), false),
+        ("number", Type::Int32, false),
+    ];
+    assert_eq!(types.take(5).collect::<Vec<_>>(), want);
+    assert!(def(made, "MadeChoice").contains("Float32") && def(made, "MadeMask").contains("bit_bound: 8"));
+    assert_eq!((Made::fresh().number, Made::fresh().flags), (-7, MadeMask(0)));
+    assert_eq!(Made::fresh().choice, MadeChoice::Many(vec![]));
+    let derived = Derived::shape().schema();
+    let DefKind::Struct { base, members } = &derived.def(root(derived)).kind else { unreachable!() };
+    assert!(base.is_some() && members.len() == 3, "{members:?}");
+    assert_eq!(Derived::fresh().base, Made::fresh());
+}

@@ -403,6 +403,35 @@ fn discriminators_are_not_replaced() {
     }
 }
 
+/// A stranger's discriminator may be any number where the wire has room for all: one that is no value of its type selects nothing, not even
+/// "no case", as the value would be another one, or none, when it is written again.
+#[test]
+fn discriminators_are_values_of_their_type() {
+    let of = |discriminator: Type, labels: &[i64]| {
+        let cases: Vec<_> = labels.iter().map(|label| (*label, m(&format!("n{label}"), Type::Int32))).collect();
+        let cases: Vec<_> = cases.iter().map(|(label, m)| (std::slice::from_ref(label), false, m.clone())).collect();
+        let kind = Def { name: "Kind".into(), ..enumeration(&[("A", 0), ("B", 1)], None) };
+        holding(m("a", DEF), vec![union(discriminator, &cases), kind])
+    };
+    let types = [(Type::Bool, 44), (Type::Int8, 300), (Type::Uint8, -1), (Type::Uint64, -1), (Type::Def(DefId(2)), 44)];
+    for (ty, number) in types {
+        let (stranger, writer) = (of(Type::Int64, &[0]), of(ty.clone(), &[0, 1]));
+        let (source, target) = (Shape::of(&stranger).unwrap(), Shape::of(&writer).unwrap());
+        // Formats that have a size for each type have no room for the number, or take the bytes apart at other places.
+        for wire in wires().into_iter().filter(|wire| !wire.codec.name().contains("cdr")) {
+            let encoder = DynEncoder::with_backend(wire.codec, &wire.options, &source, Backend::Interpreter).unwrap();
+            let mut message = Vec::new();
+            encoder.encode(&record(&source, &[("a", int(number))]), &mut message).unwrap();
+            for backend in backends() {
+                let decoder = DynDecoder::with_backend(wire.codec, &wire.options, &writer, &target, backend).unwrap();
+                let mut got = Record::new(&target);
+                let outcome = decoder.decode(&message, &mut got);
+                assert!(outcome.is_err(), "{wire:?}, {backend:?}: {number} is no {ty:?}: {got:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn flags_and_bit_fields_come_and_go() {
     let mask = |flags: &[(&str, u8)]| {

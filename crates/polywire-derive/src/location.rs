@@ -1,9 +1,9 @@
-//! Where generated code finds Polywire.
+//! Where generated code finds Polywire, and what it points at.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::quote;
 use std::{env, fs, path::Path};
-use syn::LitStr;
+use syn::{LitStr, Type, spanned::Spanned};
 
 /// Path of the module that generated code calls: as the attribute says, or through the crate that the user depends on.
 pub fn support(given: Option<LitStr>) -> syn::Result<TokenStream> {
@@ -19,6 +19,12 @@ pub fn support(given: Option<LitStr>) -> syn::Result<TokenStream> {
         true => quote!(::polywire_core::layout::support),
         false => quote!(::polywire::__private::layout::support),
     })
+}
+
+/// Where a member's type stands, for generated code that the compiler finds fault with if the type does not do. Its names are still our own:
+/// a type that was handed to a `macro_rules!` is of another place than the structure, and would not see our variables.
+pub fn at(ty: &Type) -> Span {
+    Span::call_site().located_at(ty.span())
 }
 
 /// True if a manifest depends on `polywire-core` and not on `polywire`.

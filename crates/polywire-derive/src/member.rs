@@ -2,9 +2,9 @@
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
-use syn::{Error, Ident, LitStr, Type, ext::IdentExt, spanned::Spanned};
+use syn::{Error, Ident, LitStr, Type, ext::IdentExt};
 
-use crate::{attributes::Attributes, attributes::check_name, idl_text};
+use crate::{attributes::Attributes, attributes::check_name, idl_text, location};
 
 /// Attributes that [`builder_calls`] understands.
 pub const COMMON: [&str; 9] = ["name", "id", "hashid", "idl", "must_understand", "try_construct", "unit", "min", "max"];
@@ -24,7 +24,7 @@ pub fn fresh(attributes: &Attributes, key: &str, ty: &Type, support: &TokenStrea
             let default = default.to_lit(support)?;
             quote!(#support::fresh_or::<#ty>(#default))
         }
-        None => quote_spanned!(ty.span()=> <#ty as #support::MessageField>::fresh()),
+        None => quote_spanned!(location::at(ty)=> <#ty as #support::MessageField>::fresh()),
     })
 }
 

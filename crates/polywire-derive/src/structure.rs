@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
-use syn::{DataStruct, DeriveInput, Error, Field, Fields, Ident, LitStr, spanned::Spanned};
+use syn::{DataStruct, DeriveInput, Error, Field, Fields, Ident, LitStr};
 
 use crate::{
     attributes::{Attributes, definition},
@@ -85,21 +85,21 @@ fn part(field: &Field, index: usize, owner: &Ident, support: &TokenStream) -> sy
     let Some(ident) = &field.ident else { return Err(Error::new_spanned(field, "members need names")) };
     let ty = &field.ty;
     if attributes.flag("skip")? {
-        let fresh = quote_spanned!(ty.span()=> #ident: ::core::default::Default::default(),);
+        let fresh = quote_spanned!(location::at(ty)=> #ident: ::core::default::Default::default(),);
         return Ok(Part { describe: TokenStream::new(), fresh });
     }
     if attributes.flag("base")? {
         if index != 0 {
             attributes.refuse("base", "the base comes first")?;
         }
-        let describe = quote_spanned!(ty.span()=> members.base::<#ty>(::core::mem::offset_of!(#owner, #ident)););
+        let describe = quote_spanned!(location::at(ty)=> members.base::<#ty>(::core::mem::offset_of!(#owner, #ident)););
         let value = member::fresh(&attributes, "default", ty, support)?;
         return Ok(Part { describe, fresh: quote!(#ident: #value,) });
     }
     let name = member::name(&attributes, ident)?;
     let calls = calls(&attributes, &name, support)?;
     // What a builder gives back is of no use after the last call.
-    let describe = quote_spanned! {ty.span()=>
+    let describe = quote_spanned! {location::at(ty)=>
         let _ = members.member::<#ty>(#name, ::core::mem::offset_of!(#owner, #ident)) #calls;
     };
     let value = member::fresh(&attributes, "default", ty, support)?;

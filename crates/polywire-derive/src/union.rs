@@ -2,10 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
-use syn::{
-    DataEnum, DeriveInput, Error, Fields, Ident, Path, Token, Variant, parse::Parser, punctuated::Punctuated,
-    spanned::Spanned,
-};
+use syn::{DataEnum, DeriveInput, Error, Fields, Ident, Path, Token, Variant, parse::Parser, punctuated::Punctuated};
 
 use crate::{
     attributes::{Attributes, Constant, definition, span_of},
@@ -110,7 +107,8 @@ fn case<'a>(variant: &'a Variant, support: &TokenStream) -> syn::Result<Case<'a>
     calls.extend(member::default_call(&attributes, "default=", support)?);
     let ty = &field.ty;
     let fresh = member::fresh(&attributes, "default=", ty, support)?;
-    let describe = quote_spanned!(ty.span()=> let _ = cases.case::<#ty>(#name, &[#(#labels),*], #is_default) #calls;);
+    let describe =
+        quote_spanned!(location::at(ty)=> let _ = cases.case::<#ty>(#name, &[#(#labels),*], #is_default) #calls;);
     Ok(Case { variant, fresh, labels, is_default, describe })
 }
 

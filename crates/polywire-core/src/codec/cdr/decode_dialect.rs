@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 
-use super::{DISCRIMINATOR_ID, Dialect, Version, parameters, scalar_of_def, wide};
+use super::{DISCRIMINATOR_ID, Dialect, Version, parameters, wide};
 use crate::{
     codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, scalar_of},
     layout::{Kind, Scalar},
     program::{Arm, Block, Check, MemberTable, OpKind, Place, Segment, Source, TextForm, Wire},
-    schema::{DefId, DefKind, Extensibility, Type, array_shape},
+    schema::{DefId, Extensibility, Type, array_shape},
 };
 
 impl DecodeDialect for Dialect {
@@ -270,27 +270,10 @@ impl Dialect {
             (true, Version::Two) => walk.emit(OpKind::Action(parameters::scalar_member(self.order), header)),
         }
         walk.emit(OpKind::Get(Wire::Fixed { scalar: wire, order: self.order }));
-        if let Some(check) = self.discriminator_check(walk, union) {
-            walk.emit(OpKind::Check(check));
+        if union.wire == Scalar::Bool {
+            walk.emit(OpKind::Check(Check::Bool));
         }
         walk.emit(OpKind::Convert(Scalar::I64));
-    }
-
-    /// A discriminator is a value of its type, whether a case belongs to it or not.
-    fn discriminator_check(&self, walk: &DecodeWalk<'_>, union: &UnionIn<'_>) -> Option<Check> {
-        let writer = walk.writer();
-        match writer.resolve(union.discriminator) {
-            Type::Bool => Some(Check::Bool),
-            Type::Def(id) if scalar_of_def(writer, *id).is_some() => match &writer.def(*id).kind {
-                DefKind::Enum { literals, .. } => {
-                    let mut values: Vec<i64> = literals.iter().map(|l| l.value.into()).collect();
-                    values.sort_unstable();
-                    Some(Check::OneOf(values.into()))
-                }
-                _ => None,
-            },
-            _ => None,
-        }
     }
 
     fn get_case(&self, walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>) -> Result<(), LowerError> {

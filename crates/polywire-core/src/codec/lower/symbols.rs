@@ -2,9 +2,8 @@
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
-use super::UnionIn;
 use crate::{
-    program::{Check, SymbolTable},
+    program::SymbolTable,
     schema::{Case, Def, DefId, DefKind, Schema, Type},
 };
 
@@ -75,17 +74,6 @@ fn free_label(schema: &Schema, discriminator: &Type, cases: &[Case]) -> i64 {
         _ => (0..).find(|value| !taken(value)),
     };
     free.unwrap_or(0)
-}
-
-/// What a union's discriminator can be.
-pub fn discriminators(schema: &Schema, union: &UnionIn<'_>) -> Check {
-    if let Some(Def { kind: DefKind::Enum { literals, .. }, .. }) = schema.def_of(union.discriminator) {
-        let mut values: Vec<i64> = literals.iter().map(|l| l.value.into()).collect();
-        values.sort_unstable();
-        return Check::OneOf(values.into());
-    }
-    let (min, max) = union.wire.range().unwrap_or((0, 0));
-    Check::Range { min, max }
 }
 
 /// Just one name.

@@ -17,7 +17,7 @@ use crate::{
         Source, TestKernel, TextForm, Wire,
     },
     schema::{
-        Def, DefId, DefKind, Member, Schema, TryConstruct, Type,
+        Def, DefId, DefKind, EnumLiteral, Member, Schema, TryConstruct, Type,
         evolve::{self, CaseStep, DefaultValue, Verdict, absent_value, default_of, value_default, zero_of},
     },
 };
@@ -58,7 +58,7 @@ pub trait DecodeDialect {
     /// reader has was given its default before.
     fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Result<(), LowerError>;
 
-    /// A union. With the discriminator in the accumulator as an `I64`, [`DecodeWalk::union_arms`] does the rest.
+    /// A union. With the discriminator in the accumulator as an `I64`, checked for nothing yet, [`DecodeWalk::union_arms`] does the rest.
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Result<(), LowerError>;
 }
 
@@ -514,11 +514,7 @@ impl<'a> DecodeWalk<'a> {
             return Ok((wire == Scalar::Bool).then_some(Check::Bool));
         };
         match (&writer.def(*id).kind, slot.place) {
-            (DefKind::Enum { literals, .. }, Place::Sink) => {
-                let mut values: Vec<i64> = literals.iter().map(|l| l.value.into()).collect();
-                values.sort_unstable();
-                Ok(Some(Check::OneOf(values.into())))
-            }
+            (DefKind::Enum { literals, .. }, Place::Sink) => Ok(Some(one_of(literals))),
             (DefKind::Enum { .. }, Place::At { node, .. }) => {
                 Ok(Some(Check::Enum { node, otherwise: self.default_literal(slot) }))
             }
@@ -687,6 +683,13 @@ impl MemberIn<'_> {
     pub fn must_be_understood(&self) -> bool {
         self.reader.is_none() && !self.in_skipped && self.writer.must_understand
     }
+}
+
+/// It is a literal of the writer's.
+fn one_of(literals: &[EnumLiteral]) -> Check {
+    let mut values: Vec<i64> = literals.iter().map(|l| l.value.into()).collect();
+    values.sort_unstable();
+    Check::OneOf(values.into())
 }
 
 /// A boxed name, for the keys of members.

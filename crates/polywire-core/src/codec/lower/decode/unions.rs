@@ -26,13 +26,14 @@ impl CaseRow {
 }
 
 impl<'a> DecodeWalk<'a> {
-    /// Emits the choice of a union's case by the accumulator, an `I64`. `value` emits what a format has around a member's value, and calls
-    /// [`DecodeWalk::case_value`] for the value itself.
+    /// Emits the choice of a union's case by the accumulator, an `I64`; a number that no discriminator of the writer's type can be is refused.
+    /// `value` emits what a format has around a member's value, and calls [`DecodeWalk::case_value`] for the value itself.
     pub fn union_arms(
         &mut self,
         union: &UnionIn<'_>,
         mut value: impl FnMut(&mut Self, &CaseIn<'_>) -> Result<(), LowerError>,
     ) -> Result<(), LowerError> {
+        self.check_discriminator(union);
         let rows = self.case_rows(union);
         let mut arms: Vec<(CaseRow, Vec<i64>)> = Vec::new();
         let mut otherwise = Block::default();
@@ -50,6 +51,29 @@ impl<'a> DecodeWalk<'a> {
         let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
         self.emit(OpKind::Switch { arms, otherwise });
         Ok(())
+    }
+
+    /// A discriminator is a value of its type, whether a case belongs to it or not: what a record held otherwise could not be written.
+    fn check_discriminator(&mut self, union: &UnionIn<'_>) {
+        let check = match self.writer.def_of(union.discriminator) {
+            Some(Def { kind: DefKind::Enum { literals, .. }, .. }) => one_of(literals),
+            _ => match union.wire.range() {
+                Some((min, max)) if !self.came_within(min, max) => Check::Range { min, max },
+                _ => return,
+            },
+        };
+        self.emit(OpKind::Check(check));
+    }
+
+    /// True if the accumulator was made of a scalar that holds no other numbers than these.
+    fn came_within(&self, min: i128, max: i128) -> bool {
+        let scalar = self.ops.iter().rev().find_map(|op| match &op.kind {
+            OpKind::Convert(_) => None,
+            OpKind::Check(Check::Bool) => Some(Some(Scalar::Bool)),
+            OpKind::Get(wire) => Some(Some(wire.scalar())),
+            _ => Some(None),
+        });
+        scalar.flatten().and_then(Scalar::range).is_some_and(|(low, high)| min <= low && high <= max)
     }
 
     fn case_rows(&self, union: &UnionIn<'_>) -> Vec<(Option<i64>, CaseRow)> {

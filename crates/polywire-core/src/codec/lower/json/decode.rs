@@ -121,7 +121,6 @@ impl DecodeDialect for Dialect {
         let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
         let head = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
         walk.emit(OpKind::Get(Wire::Symbol(&UNION, head)));
-        walk.emit(OpKind::Check(symbols::discriminators(writer, union)));
         walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
             walk.emit(OpKind::Get(Wire::Symbol(&CASE, symbols::only(&case.member.name))));
             walk.case_value(case)
