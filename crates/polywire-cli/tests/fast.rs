@@ -295,6 +295,69 @@ fn what_is_wrong_is_said_with_its_place() {
 }
 
 #[test]
+fn messages_may_lie_anywhere_in_a_long_file() {
+    let folder = folder();
+    // Each level takes a byte: wherever a part of the file ends, it ends among fewer levels than were said to follow.
+    let levels = vec!["{}"; 200].join(",");
+    let line = |seq: u32| {
+        format!(
+            "{{\"template\":\"Quote\",\"message\":{{\"seq\":{seq},\"symbol\":\"POLY\",\"px\":{{\"exponent\":-2,\"mantissa\":{seq}}},\"levels\":[{levels}]}}}}\n"
+        )
+    };
+    folder.write("long.json", &(1..=4000).map(line).collect::<String>());
+    fast(&folder, &["encode", "long.json", "-o", "long", "--framing", "none"]).with(0);
+    assert!(read(&folder, "long").len() > 800_000);
+    assert_eq!(there_and_back(&folder, "long", &["--framing", "none"]), folder.read("long.json"));
+}
+
+#[test]
+fn a_study_says_what_a_recording_is_worth() {
+    let folder = folder();
+    folder.write("day.json", &lines(false));
+    fast(&folder, &["encode", "day.json", "-o", "day", "--framing", "none"]).with(0);
+    let links = ["--link", "delay=5ms", "--link", "lossy-30", "--rate", "1000", "--key", "50"];
+    let study =
+        [&["--json", "fast", "study", "day", "--template", "feed.xml", "--framing", "none"], &links[..]].concat();
+    let found: serde_json::Value = serde_json::from_str(&folder.run(&study).with(0).out).expect("it is JSON");
+    assert_eq!((&found["messages"], &found["longer_than_needed"]), (&400.into(), &0.into()), "{found}");
+    assert_eq!(found["bytes"], read(&folder, "day").len());
+    assert_eq!((&found["templates"]["Quote"], &found["templates"]["Status"]), (&343.into(), &57.into()));
+    let bytes = |name: &str| {
+        let formats = found["formats"].as_array().expect("a list");
+        let format =
+            formats.iter().find(|format| format["format"] == name).unwrap_or_else(|| panic!("{name}: {found}"));
+        assert!(format["encode_ns"].as_f64() > Some(0.0) && format["decode_ns"].as_f64() > Some(0.0), "{format}");
+        format["bytes"].as_f64().expect("a number")
+    };
+    assert!(bytes("fast, as recorded") < bytes("fast, each message alone"), "{found}");
+    assert!(bytes("fast, each message alone") < bytes("cdr") && bytes("cdr") < bytes("xml"), "{found}");
+    let over = |link: &str, wire: &str| {
+        let mut links = found["links"].as_array().expect("a list").iter();
+        let figures = links.find(|figures| figures["link"] == link && figures["wire"] == wire).expect("it was run");
+        assert_eq!((&figures["sent"], &figures["wrong"]), (&400.into(), &0.into()), "{figures}");
+        figures["delivered"].as_u64().expect("a number")
+    };
+    for wire in ["fast:mode=chained", "fast:mode=anchored", "cdr"] {
+        assert_eq!(over("delay=5ms", wire), 400, "{wire}");
+    }
+    // Of 400 messages 30 % are lost on the way, in bursts; what refers to one before it suffers for that.
+    let (chained, anchored) = (over("lossy-30", "fast:mode=chained"), over("lossy-30", "fast:mode=anchored"));
+    assert!(chained < anchored && anchored <= over("lossy-30", "cdr") && anchored < 400, "{found}");
+
+    let table = fast(&folder, &["study", "day", "--framing", "none", "--quiet", "-o", "day.md"]).with(0).out;
+    assert!(table.starts_with("400 messages") && table.contains("written again they are the same bytes"), "{table}");
+    assert!(folder.read("day.md").contains("| protobuf | "), "{}", folder.read("day.md"));
+    write(&folder, "long", &[FIRST, SECOND_IN_FULL].concat());
+    let longer = fast(&folder, &["study", "long", "--framing", "none", "--quiet"]).with(1).out;
+    assert!(longer.contains("written again 1 are other bytes"), "{longer}");
+    write(&folder, "cut", &FIRST[..9]);
+    let cut = fast(&folder, &["study", "cut", "--framing", "none", "--quiet"]).with(2);
+    assert!(cut.errors.contains("cut: byte 9"), "{}", cut.errors);
+    let wrong = fast(&folder, &["study", "long", "--framing", "none", "--link", "loss=much"]).with(3);
+    assert!(wrong.errors.contains("loss"), "{}", wrong.errors);
+}
+
+#[test]
 fn damaged_recordings_end_in_good_order() {
     let folder = folder();
     let file = pcap(&[packet(&[FIRST, SECOND_IN_FULL].concat(), 17, 9000), packet(SECOND, 17, 9000)]);

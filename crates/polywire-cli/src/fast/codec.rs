@@ -32,10 +32,9 @@ pub struct Codec {
     json: Vec<u8>,
 }
 
-/// A message of which the bytes so far are only the beginning, or which cannot be read.
-pub enum Unread {
-    Cut,
-    Wrong(CodecError),
+/// Whether what is wrong may be that the bytes are only the beginning of a message: it ends too early, or says that more follows than does.
+pub fn may_be_cut(error: &CodecError) -> bool {
+    matches!(error.kind, FaultKind::Truncated | FaultKind::BadLength)
 }
 
 impl Codec {
@@ -76,14 +75,19 @@ impl Codec {
         self.states.iter_mut().flat_map(|states| states.iter_mut()).for_each(State::reset);
     }
 
+    /// The feed's encoder and decoder.
+    pub fn ends(&self) -> (DynEncoder, DynDecoder) {
+        (self.encoder.clone(), self.decoder.clone())
+    }
+
     /// Decodes the message that these bytes begin with, and gives how many it took.
-    pub fn decode(&mut self, bytes: &[u8]) -> Result<usize, Unread> {
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<usize, CodecError> {
         self.read(bytes, true)
     }
 
-    fn read(&mut self, bytes: &[u8], keep: bool) -> Result<usize, Unread> {
+    fn read(&mut self, bytes: &[u8], keep: bool) -> Result<usize, CodecError> {
         let Codec { decoder, record, states, .. } = self;
-        let decoded = match states {
+        match states {
             None => decoder.decode(bytes, record),
             Some(states) => {
                 let [decoding, _] = &mut **states;
@@ -94,11 +98,7 @@ impl Codec {
                 }
                 decoded
             }
-        };
-        decoded.map_err(|error| match error.kind {
-            FaultKind::Truncated => Unread::Cut,
-            _ => Unread::Wrong(error),
-        })
+        }
     }
 
     /// Encodes the record; the bytes are as short as the templates allow.

@@ -5,13 +5,16 @@ use std::{io::Read, path::PathBuf};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use indicatif::ProgressBar;
-use polywire::codec::fast::framing::{Framing, Piece, Splitter, Step};
+use polywire::{
+    codec::fast::framing::{Framing, Piece, Splitter, Step},
+    program::io::{CodecError, FaultKind},
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
     Feed, Output, Reset,
-    codec::{Codec, Unread},
+    codec::{Codec, may_be_cut},
     line::{Line, hex},
     open,
 };
@@ -139,7 +142,7 @@ impl Work<'_> {
                     self.file.at += used;
                     need = 1;
                 }
-                Err(Unread::Cut) if enough && self.file.rest().len() < MESSAGE_BYTES => {
+                Err(error) if may_be_cut(&error) && enough && self.file.rest().len() < MESSAGE_BYTES => {
                     need = self.file.rest().len() * 2;
                 }
                 Err(error) => return Err(self.unreadable(offset, &error)),
@@ -269,11 +272,11 @@ impl Work<'_> {
         put(&mut self.out, &line)
     }
 
-    fn unreadable(&self, offset: u64, error: &Unread) -> anyhow::Error {
+    fn unreadable(&self, offset: u64, error: &CodecError) -> anyhow::Error {
         let number = self.summary.messages + 1;
-        let (at, what) = match error {
-            Unread::Cut => (0, "it ends in the middle of a field".to_owned()),
-            Unread::Wrong(error) => (error.offset as u64, error.to_string()),
+        let (at, what) = match error.kind {
+            FaultKind::Truncated => (0, "it ends in the middle of a field".to_owned()),
+            _ => (error.offset as u64, error.to_string()),
         };
         let hint = match (self.verb.feed.reset, number) {
             (_, 1) => "is this the feed's template, its --framing, its --preamble?",

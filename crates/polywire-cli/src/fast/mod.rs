@@ -5,6 +5,7 @@ mod decode;
 mod encode;
 mod learn;
 mod line;
+mod study;
 
 use std::{
     fs::{self, File},
@@ -25,12 +26,13 @@ use crate::{
     transcode::{progress, same_file},
 };
 
-/// FAST: recordings of foreign feeds to JSON lines and back, learned templates
+/// FAST: recordings of foreign feeds to JSON lines and back, what they are worth, learned templates
 #[derive(Subcommand)]
 pub enum Fast {
     Decode(decode::Decode),
     Encode(encode::Encode),
     Learn(learn::Learn),
+    Study(study::Study),
 }
 
 impl Fast {
@@ -39,6 +41,7 @@ impl Fast {
             Fast::Decode(verb) => verb.run(terminal),
             Fast::Encode(verb) => verb.run(terminal),
             Fast::Learn(verb) => verb.run(terminal),
+            Fast::Study(verb) => verb.run(terminal),
         }
     }
 }
