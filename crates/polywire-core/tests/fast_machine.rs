@@ -303,6 +303,9 @@ fn template(random: &mut Random, id: usize) -> String {
     let reset = if random.one_in(5) { " reset=\"Y\"" } else { "" };
     let fields = (0..1 + random.below(12)).map(|i| {
         let presence = if random.one_in(2) { " presence=\"optional\"" } else { "" };
+        if random.one_in(10) {
+            return format!("<decimal name=\"d{i}\"{presence}/>");
+        }
         if random.one_in(3) {
             let exponent = if random.one_in(4) { "<constant value=\"1\"/>" } else { random.choose(OPERATORS) };
             // A mantissa's bit is there if the decimal is, so that those behind it are at no known place.

@@ -3,7 +3,10 @@
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicPtr, Ordering};
 #[cfg(feature = "jit")]
-use core::{ptr::NonNull, sync::atomic::AtomicU32};
+use core::{
+    ptr::NonNull,
+    sync::atomic::{AtomicU32, AtomicUsize},
+};
 
 use super::{
     Direction, FaultKind, Program, State, Status,
@@ -57,9 +60,14 @@ pub enum ExecError {
 #[cfg(feature = "jit")]
 const PAUSE: u32 = 15;
 
-/// In place of a number of messages: the one before was such a one of a stream. There, one odd message is no reason to wait for fifteen.
+/// In place of a number of messages, times a score: in a stream one odd message is no reason to wait for fifteen. One that was in vain counts two, one that was
+/// not takes one back.
 #[cfg(feature = "jit")]
-const STUMBLED: u32 = u32::MAX;
+const SCORE: u32 = 1 << 16;
+
+/// The score that is one.
+#[cfg(feature = "jit")]
+const TOO_OFTEN: u32 = 4 * SCORE;
 
 /// Room that is made ahead for it.
 #[cfg(feature = "jit")]
@@ -68,6 +76,10 @@ const MAX_AHEAD: usize = 1 << 11;
 /// The same for a message of a stream, which is mostly much shorter than it may be.
 #[cfg(feature = "jit")]
 const MAX_STREAM_AHEAD: usize = 1 << 14;
+
+/// The same after messages for which it did not do: each element of a sequence wants room for everything that may come behind it.
+#[cfg(feature = "jit")]
+const MAX_MORE_AHEAD: usize = 1 << 16;
 
 /// A program ready to run. Cheap to clone; free of state, so that any number of threads may run it at once.
 ///
@@ -117,6 +129,9 @@ struct Inner {
     /// For such a program: bytes that a message has at least, or that there must be room for.
     #[cfg(feature = "jit")]
     direct_size: usize,
+    /// Room that is made ahead for a message of a stream, if that is more.
+    #[cfg(feature = "jit")]
+    ahead: AtomicUsize,
     /// Messages that do without the direct way, since it said no of the one before them: what it says no to often would cost twice.
     #[cfg(feature = "jit")]
     pause: AtomicU32,
@@ -143,6 +158,8 @@ impl Executable {
             warmth: super::jit::warm(&program).map(Arc::new),
             #[cfg(feature = "jit")]
             direct_size: super::jit::direct_size(&program).unwrap_or(0),
+            #[cfg(feature = "jit")]
+            ahead: Default::default(),
             #[cfg(feature = "jit")]
             pause: Default::default(),
             program: Arc::new(program),
@@ -632,7 +649,8 @@ impl Executable {
         if size > limits.message_bytes || !state.begin_warm(warmth, limits) {
             return false;
         }
-        if out.capacity() - start < size && (size > MAX_STREAM_AHEAD || out.try_reserve(size).is_err()) {
+        let ahead = self.0.ahead.load(Ordering::Relaxed).max(size);
+        if out.capacity() - start < ahead && (size > MAX_STREAM_AHEAD || out.try_reserve(ahead).is_err()) {
             return false;
         }
         let room = out.capacity() - start;
@@ -641,6 +659,7 @@ impl Executable {
             let written = super::jit::encode_stream(entry, out.as_mut_ptr().add(start), room, value, state);
             if written > room.min(limits.message_bytes) {
                 state.roll_back_values();
+                self.0.ahead.store((2 * room).min(MAX_MORE_AHEAD), Ordering::Relaxed);
                 self.stumble();
                 return false;
             }
@@ -704,11 +723,11 @@ impl Executable {
         false
     }
 
-    /// Lets the direct way be for a while, if it was in vain twice in a row.
+    /// Lets the direct way be for a while, if it is in vain too often.
     #[cfg(feature = "jit")]
     #[cold]
     fn stumble(&self) {
-        if self.0.pause.swap(STUMBLED, Ordering::Relaxed) == STUMBLED {
+        if self.0.pause.fetch_add(2 * SCORE, Ordering::Relaxed) + 2 * SCORE >= TOO_OFTEN {
             self.pause();
         }
     }
@@ -717,9 +736,10 @@ impl Executable {
     #[cfg(feature = "jit")]
     #[inline]
     fn walk(&self) {
-        if self.0.pause.load(Ordering::Relaxed) == STUMBLED {
-            // A number of messages, which somebody else may have set meanwhile, stays.
-            let _ = self.0.pause.compare_exchange(STUMBLED, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let score = self.0.pause.load(Ordering::Relaxed);
+        if score >= SCORE {
+            // What somebody else has set meanwhile stays.
+            let _ = self.0.pause.compare_exchange(score, score - SCORE, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -728,7 +748,7 @@ impl Executable {
     #[inline]
     fn count_down(&self) {
         let left = self.0.pause.load(Ordering::Relaxed);
-        if left == 0 || left == STUMBLED {
+        if left == 0 || left >= SCORE {
             return;
         }
         self.0.pause.store(left - 1, Ordering::Relaxed);

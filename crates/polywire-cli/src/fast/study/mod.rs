@@ -3,7 +3,13 @@
 mod formats;
 mod links;
 
-use std::{collections::BTreeMap, fs, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    env, fs, iter,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
@@ -36,8 +42,9 @@ const MAX_MESSAGES: usize = 100_000;
 /// back as the same bytes, or as another value.
 #[derive(Args)]
 pub struct Study {
-    /// Recording to read
-    input: PathBuf,
+    /// Recordings to read, of the same feed
+    #[arg(required = true)]
+    inputs: Vec<PathBuf>,
     #[command(flatten)]
     feed: Feed,
     /// Of a capture, takes datagrams to this UDP port alone
@@ -98,11 +105,29 @@ struct Recording {
 
 impl Study {
     pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        let mut page = format!("# Recordings of a feed\n\nMade by\n\n```\n{}\n```\n", command());
+        let mut is_fine = true;
+        for input in &self.inputs {
+            let findings = self.study(input)?;
+            is_fine &= findings.longer_than_needed == 0 && findings.links.iter().all(|link| link.wrong == 0);
+            page += &findings.markdown();
+            match terminal.json {
+                true => terminal.value(&findings)?,
+                false => terminal.text(&findings.text())?,
+            }
+        }
+        if let Some(path) = &self.feed.output {
+            fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(if is_fine { Outcome::Fine } else { Outcome::Missed })
+    }
+
+    fn study(&self, input: &Path) -> anyhow::Result<Findings> {
         let bar = self.bar()?;
         let mut codec = Codec::new(&self.feed)?;
-        let recording = self.recording(&mut codec, &bar)?;
+        let recording = self.recording(input, &mut codec, &bar)?;
         if recording.messages.is_empty() {
-            bail!("{}: there are no messages to study", self.input.display());
+            bail!("{}: there are no messages to study", input.display());
         }
         let (formats, left_out) = measure(&codec, &recording, self.feed.reset, &bar)?;
         let sent: Vec<&Record> =
@@ -114,8 +139,8 @@ impl Study {
             links.extend(over.over(link, &sent)?);
         }
         bar.finish_and_clear();
-        let findings = Findings {
-            recording: self.input.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        Ok(Findings {
+            recording: input.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             messages: recording.messages.len(),
             bytes: recording.bytes.iter().map(Vec::len).sum(),
             longer_than_needed: recording.longer_than_needed,
@@ -123,10 +148,7 @@ impl Study {
             formats,
             left_out,
             links,
-        };
-        self.show(terminal, &findings)?;
-        let is_fine = findings.longer_than_needed == 0 && findings.links.iter().all(|link| link.wrong == 0);
-        Ok(if is_fine { Outcome::Fine } else { Outcome::Missed })
+        })
     }
 
     fn bar(&self) -> anyhow::Result<ProgressBar> {
@@ -139,14 +161,14 @@ impl Study {
     }
 
     /// All messages of the file, each read and written again.
-    fn recording(&self, codec: &mut Codec, bar: &ProgressBar) -> anyhow::Result<Recording> {
+    fn recording(&self, input: &Path, codec: &mut Codec, bar: &ProgressBar) -> anyhow::Result<Recording> {
         bar.set_message("reads the recording");
-        let name = self.input.display();
-        let file = fs::read(&self.input).with_context(|| format!("cannot read {name}"))?;
+        let name = input.display();
+        let file = fs::read(input).with_context(|| format!("cannot read {name}"))?;
         let mut recording = Recording::default();
         let framing = self.feed.framing()?;
         if framing == Framing::None {
-            self.messages(&file, 0, codec, &mut recording)?;
+            self.messages(input, (&file, 0), codec, &mut recording)?;
             return Ok(recording);
         }
         let (mut splitter, mut at) = (Splitter::new(framing), 0);
@@ -162,7 +184,8 @@ impl Study {
                 if self.feed.reset == Reset::Packet {
                     codec.reset();
                 }
-                self.messages(messages, at + head.len() + self.feed.preamble, codec, &mut recording)?;
+                let at = at + head.len() + self.feed.preamble;
+                self.messages(input, (messages, at), codec, &mut recording)?;
             }
             at += used;
         }
@@ -172,19 +195,19 @@ impl Study {
     /// The messages of some bytes, which begin there in the file.
     fn messages(
         &self,
-        mut rest: &[u8],
-        mut at: usize,
+        input: &Path,
+        (mut rest, mut at): (&[u8], usize),
         codec: &mut Codec,
         recording: &mut Recording,
     ) -> anyhow::Result<()> {
         while !rest.is_empty() && recording.messages.len() < MAX_MESSAGES {
             let used = codec.decode(rest).map_err(|error| {
                 let what = "; `polywire fast decode` has what goes before it";
-                anyhow!("{}: byte {}: {error}{what}", self.input.display(), at + error.offset)
+                anyhow!("{}: byte {}: {error}{what}", input.display(), at + error.offset)
             })?;
             let (bytes, behind) = rest.split_at(used);
             if used == 0 {
-                bail!("{}: byte {at}: a template without any field makes messages of no bytes", self.input.display());
+                bail!("{}: byte {at}: a template without any field makes messages of no bytes", input.display());
             }
             recording.longer_than_needed += usize::from(!codec.encode().is_ok_and(|shortest| shortest == bytes));
             let (template, message) = codec.json()?;
@@ -195,16 +218,12 @@ impl Study {
         }
         Ok(())
     }
+}
 
-    fn show(&self, terminal: &Terminal, findings: &Findings) -> anyhow::Result<()> {
-        if let Some(path) = &self.feed.output {
-            fs::write(path, findings.markdown()).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        match terminal.json {
-            true => terminal.value(findings),
-            false => Ok(terminal.text(&findings.text())?),
-        }
-    }
+/// What was asked for, as the user wrote it.
+fn command() -> String {
+    let words = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    iter::once("polywire".to_string()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 impl Findings {
@@ -221,7 +240,7 @@ impl Findings {
         });
         let left_out: String = self.left_out.iter().map(|why| format!("\nLeft out: {why}.\n")).collect();
         let [formats, links]: [String; 2] = tables;
-        format!("### {}\n\n{}\n\n{formats}{left_out}\n{links}", self.recording, self.summary())
+        format!("\n## {}\n\n{}\n\n{formats}{left_out}\n{links}", self.recording, self.summary())
     }
 
     fn summary(&self) -> String {

@@ -213,15 +213,19 @@ impl Slots {
     /// A field of a template.
     pub fn field(&mut self, field: &template::Field, scope: &Scope) -> Field {
         let int = |bits| FieldType::Int { signed: true, bits };
-        let Some(mantissa) = &field.mantissa else {
-            return self.part(field, (field.ty, &field.operator, field.optional), scope);
+        let none = template::Operator::default();
+        let (bits, mantissa) = match &field.mantissa {
+            Some(mantissa) => (32, mantissa),
+            // Without an operator there is no difference: one integer stands behind the other. What 32 bits do not hold is out of the decimal's range.
+            None if field.ty == FieldType::Decimal && field.operator.kind == OperatorKind::None => (64, &none),
+            None => return self.part(field, (field.ty, &field.operator, field.optional), scope),
         };
         // Exponent and mantissa share the decimal's name, but not their previous values.
         let part = |name: &str| template::Field {
             name: Name { local: format!("{} {name}", field.name.local), ..field.name.clone() },
             ..field.clone()
         };
-        let exponent = self.part(&part("exponent"), (int(32), &field.operator, field.optional), scope);
+        let exponent = self.part(&part("exponent"), (int(bits), &field.operator, field.optional), scope);
         let mantissa = self.part(&part("mantissa"), (int(64), mantissa, false), scope);
         Field {
             kind: FieldKind::Split(Box::new([exponent, mantissa])),

@@ -653,19 +653,23 @@ impl<'e> Emit<'e, '_> {
         self.decode_inner(body, value);
     }
 
-    /// Without a context: the value of an optional; a record's must have been one before.
+    /// Without a context: the value of an optional.
     fn make_present(&mut self, base: Value, offset: i32, node: crate::layout::NodeId) -> Value {
         let Kind::Optional(optional) = &self.layout().node(node).kind else { return base };
-        let Some(words) = optional.flag else {
-            let (state, program) = (self.state(), self.address(self.program));
-            let at = self.code.ins().iadd_imm_s(base, i64::from(offset));
-            let node = self.constant(i64::from(node.0));
-            return self.call_or_leave(shims::set_some_warm as *const u8, &[state, program, node, at]);
+        let make = |emit: &mut Self| {
+            let (state, program) = (emit.state(), emit.address(emit.program));
+            let at = emit.code.ins().iadd_imm_s(base, i64::from(offset));
+            let node = emit.constant(i64::from(node.0));
+            emit.call_or_leave(shims::set_some_warm as *const u8, &[state, program, node, at])
         };
-        let (flag, payload, unwind) = (words.flag as i32, words.payload as i32, self.unwind);
-        let state = self.load_scalar(Scalar::U8, base, offset + flag);
-        let never = self.code.ins().icmp_imm_s(IntCC::Equal, state, 0);
-        self.or_else(never, unwind);
+        let Some(words) = optional.flag else { return make(self) };
+        let (flag, payload) = (words.flag as i32, words.payload as i32);
+        // A number need not have been one before to be written over.
+        if !matches!(self.layout().node(optional.inner).kind, Kind::Scalar(_)) {
+            let state = self.load_scalar(Scalar::U8, base, offset + flag);
+            let never = self.code.ins().icmp_imm_s(IntCC::Equal, state, 0);
+            self.rarely(never, |emit| drop(make(emit)));
+        }
         let present = self.constant(1);
         self.store_scalar(Scalar::U8, present, base, offset + flag);
         self.code.ins().iadd_imm_s(base, i64::from(offset + payload))
