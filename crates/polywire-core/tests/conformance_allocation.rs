@@ -5,7 +5,10 @@ mod common;
 
 use common::{backends, plain_wires, struct_of};
 use polywire_core::{
-    codec::{Decoder, DynDecoder, DynEncoder, Encoder},
+    codec::{
+        Decoder, DynDecoder, DynEncoder, Encoder, Options,
+        fast::{Fast, template::TemplateSet},
+    },
     layout::{Message, Record, Shape, Value},
     schema::{Member, Type},
 };
@@ -161,6 +164,57 @@ fn records_on_a_warm_path() {
                 decoder.decode(&message, &mut back).unwrap();
                 assert_eq!(back, *record, "{wire:?}, {backend:?}");
             }
+        }
+    }
+}
+
+/// Where messages without a field stand between others, as resets do in a feed, the others' memory is kept.
+#[test]
+fn feeds_with_resets_on_a_warm_path() {
+    let xml = r#"<templates xmlns="http://www.fixprotocol.org/ns/fast/td/1.1">
+        <template name="Reset" id="1" reset="Y"/>
+        <template name="Quotes" id="2">
+            <string name="venue"/>
+            <sequence name="levels">
+                <length name="n"/>
+                <string name="symbol"><copy/></string>
+                <int64 name="size" presence="optional"/>
+                <decimal name="price" presence="optional"/>
+            </sequence>
+        </template>
+    </templates>"#;
+    let (codec, schema) = Fast::feed(TemplateSet::parse(xml).unwrap()).unwrap();
+    let shape = Shape::of(&schema).unwrap();
+    let mut records = [Record::new(&shape), Record::new(&shape)];
+    let reset = DynDecoder::new(&codec, &Options::default(), &schema, &shape).unwrap();
+    reset.decode(&[0xC0, 0x81], &mut records[0]).unwrap();
+    records[1].set("Quotes.venue", "a venue with a long name").unwrap();
+    records[1].resize("Quotes.levels", 5).unwrap();
+    for i in 0..5 {
+        let level = |name: &str| format!("Quotes.levels[{i}].{name}");
+        records[1].set(&level("symbol"), "a symbol with a long name").unwrap();
+        if i % 2 == 0 {
+            records[1].set(&level("size"), i as i64).unwrap();
+            records[1].set(&level("price.exponent"), -2).unwrap();
+            records[1].set(&level("price.mantissa"), 100 + i as i64).unwrap();
+        }
+    }
+    for backend in backends().into_iter().rev() {
+        let encoder = DynEncoder::with_backend(&codec, &Options::default(), &shape, backend).unwrap();
+        let decoder = DynDecoder::with_backend(&codec, &Options::default(), &schema, &shape, backend).unwrap();
+        let (mut writer, mut reader) = (encoder.state().unwrap(), decoder.state().unwrap());
+        let (mut message, mut back) = (Vec::new(), Record::new(&shape));
+        for round in 0..20 {
+            let mut requests = 0;
+            for record in &records {
+                message.clear();
+                let before = REQUESTS.get();
+                encoder.encode_with(&mut writer, true, record, &mut message).unwrap();
+                decoder.decode_with(&mut reader, true, &message, &mut back).unwrap();
+                requests += REQUESTS.get() - before;
+                assert_eq!(back, *record);
+            }
+            assert!(round < 10 || requests == 0, "{backend:?}: {requests} requests for memory");
         }
     }
 }

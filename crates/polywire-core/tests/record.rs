@@ -373,6 +373,42 @@ fn unions_change_their_case_in_place() {
     assert_eq!(record.f64("wind.mean.lat"), Ok(1.5));
 }
 
+/// A case without members leaves the value of another case where it was, and unharmed, whatever is done with the union meanwhile.
+#[test]
+fn cases_without_members_keep_what_others_have_allocated() {
+    let mut types = SchemaBuilder::new();
+    let nothing = types.add(Def::structure("Nothing", vec![]));
+    let lines = types.add(Def::structure("Lines", vec![Member::new("lines", Type::sequence(Type::string()))]));
+    let case =
+        |label, name, ty| Case { labels: vec![label], is_default: false, member: Member::new(name, Type::Def(ty)) };
+    let cases = vec![case(0, "nothing", nothing), case(1, "lines", lines)];
+    let either = types.add(Def::union("Either", Type::Int32, cases));
+    let members = vec![Member::new("list", Type::sequence(Type::Def(either)))];
+    let root = types.add(Def::structure("Root", members));
+    let shape = Shape::of(&types.finish(Type::Def(root)).unwrap()).unwrap();
+    let text = "a line that is too long to lie anywhere but on its own";
+    let mut record = Record::new(&shape);
+    for round in 0..4 {
+        record.resize("list", 2).unwrap();
+        let fresh = record.clone();
+        assert!(record.get("list[0].lines.lines").is_err(), "a fresh union has the first case");
+        record.set("list[0].lines.lines", vec![text, "another"]).unwrap();
+        record.set("list[1].lines.lines", vec![text]).unwrap();
+        let full = record.clone();
+        // Elements are made fresh in their place: the unions have the case without members, and then the other one again.
+        record.resize("list", 0).unwrap();
+        record.resize("list", 2).unwrap();
+        assert_eq!((&record, &record.clone()), (&fresh, &fresh), "round {round}");
+        record.set("list[1].lines.lines", vec![text]).unwrap();
+        record.set("list[0].lines.lines", vec![text, "another"]).unwrap();
+        assert_eq!(record, full, "round {round}");
+        if round % 2 == 0 {
+            record = full;
+        }
+        record.resize("list", 0).unwrap();
+    }
+}
+
 #[derive(Message)]
 #[allow(dead_code)]
 struct Point {

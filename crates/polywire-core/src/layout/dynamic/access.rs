@@ -1,7 +1,7 @@
 //! Changing the values of records: what the access functions of their layouts do.
 
 use alloc::sync::Arc;
-use core::ptr;
+use core::{mem, ptr};
 
 use super::{ABSENT, NO_CASE, PRESENT, Plan, RawMap, RawSequence, RawUnion, SPARE, What, compare_keys, sorted_runs};
 use crate::layout::{
@@ -220,22 +220,43 @@ impl Plan {
         case: Option<u32>,
     ) -> Result<*mut u8, OutOfMemory> {
         let What::Union { cases, payload, .. } = &self.place(id).what else { return Err(OutOfMemory) };
-        // SAFETY: as the caller promises; while there is no value, the front says that there is no case.
+        // SAFETY: as the caller promises; the front says of no case that it is chosen or held unless its value is there.
         unsafe {
             let front = &mut *union.cast::<RawUnion>();
             let value = union.add(*payload);
             if front.case != case.unwrap_or(NO_CASE) {
-                if let Some(old) = cases.get(front.case as usize) {
-                    front.case = NO_CASE;
-                    self.end(*old, value);
-                }
+                front.case = NO_CASE;
                 if let Some(new) = case {
-                    self.init(*cases.get(new as usize).ok_or(OutOfMemory)?, value)?;
+                    self.hold(cases, front, value, new)?;
                     front.case = new;
                 }
             }
             front.discriminator = discriminator;
             Ok(value)
+        }
+    }
+
+    /// Makes a union's payload a fresh value of a case, out of that from before if it is of the same.
+    ///
+    /// # Safety
+    /// The union has these cases, front and payload, and no case is chosen.
+    unsafe fn hold(&self, cases: &[NodeId], front: &mut RawUnion, value: *mut u8, new: u32) -> Result<(), OutOfMemory> {
+        let node = *cases.get(new as usize).ok_or(OutOfMemory)?;
+        // SAFETY: as the caller promises.
+        unsafe {
+            if front.held == new {
+                return self.reset(node, value);
+            }
+            if matches!(&self.place(node).what, What::Struct { fields } if fields.is_empty()) {
+                return Ok(());
+            }
+            let old = mem::replace(&mut front.held, NO_CASE);
+            if let Some(old) = cases.get(old as usize) {
+                self.end(*old, value);
+            }
+            self.init(node, value)?;
+            front.held = new;
+            Ok(())
         }
     }
 

@@ -50,8 +50,8 @@ impl Plan {
                 What::Struct { fields } => fields.iter().for_each(|f| self.hollow(f.node, at.add(f.offset as usize))),
                 What::Optional { .. } => at.write(ABSENT),
                 What::Union { cases, payload, fresh: (discriminator, case) } => {
-                    let front = RawUnion { discriminator: *discriminator, case: case.unwrap_or(NO_CASE) };
-                    at.cast::<RawUnion>().write(front);
+                    let chosen = case.unwrap_or(NO_CASE);
+                    at.cast::<RawUnion>().write(RawUnion { discriminator: *discriminator, case: chosen, held: chosen });
                     if let Some(case) = case {
                         self.hollow(cases[*case as usize], at.add(*payload));
                     }
@@ -135,9 +135,9 @@ impl Plan {
                     }
                 }
                 What::Union { cases, payload, .. } => {
-                    let case = (*at.cast::<RawUnion>()).case;
-                    if case != NO_CASE {
-                        self.end(cases[case as usize], at.add(*payload));
+                    let held = (*at.cast::<RawUnion>()).held;
+                    if held != NO_CASE {
+                        self.end(cases[held as usize], at.add(*payload));
                     }
                 }
                 What::Map { key, value, value_at, stride, align } => {

@@ -103,6 +103,9 @@ pub(super) struct RawUnion {
     pub(super) discriminator: i64,
     /// [`NO_CASE`] where the discriminator chooses none.
     pub(super) case: u32,
+    /// The case whose value is in the payload, if any: that one, unless it is a structure without members. Then, and where there is no case, a value
+    /// from before stays out of use and keeps what it has allocated.
+    pub(super) held: u32,
 }
 
 pub(super) const NO_CASE: u32 = u32::MAX;

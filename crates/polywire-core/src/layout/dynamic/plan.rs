@@ -148,7 +148,8 @@ impl Planner<'_> {
         if self.fields > MAX_FIELDS {
             return Err(ShapeError::TooManyFields { max: MAX_FIELDS });
         }
-        let (mut end, mut align, mut plain, mut zero) = (0usize, 1usize, true, true);
+        // Where there are no members nothing is written: a union may keep another value there.
+        let (mut end, mut align, mut plain, mut zero) = (0usize, 1usize, !members.is_empty(), !members.is_empty());
         let mut fields = Vec::with_capacity(members.len());
         for member in members {
             let node = match (member.external, member.optional) {

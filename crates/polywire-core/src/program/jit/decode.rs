@@ -668,7 +668,7 @@ impl<'e> Emit<'e, '_> {
         if !matches!(self.layout().node(optional.inner).kind, Kind::Scalar(_)) {
             let state = self.load_scalar(Scalar::U8, base, offset + flag);
             let never = self.code.ins().icmp_imm_s(IntCC::Equal, state, 0);
-            self.rarely(never, |emit| drop(make(emit)));
+            self.rarely(never, |emit| _ = make(emit));
         }
         let present = self.constant(1);
         self.store_scalar(Scalar::U8, present, base, offset + flag);
