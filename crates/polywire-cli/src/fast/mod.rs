@@ -26,7 +26,7 @@ use crate::{
     transcode::{progress, same_file},
 };
 
-/// FAST: recordings of foreign feeds to JSON lines and back, what they are worth, learned templates
+/// FAST: recorded feeds to JSON lines and back, their worth, learned templates
 #[derive(Subcommand)]
 pub enum Fast {
     Decode(decode::Decode),
