@@ -98,28 +98,43 @@ impl<'e> Emit<'e, '_> {
     fn unless_previous(&mut self, field: &Field, (data, len): (Value, Value), other: CodeBlock) {
         let values = self.stream().values;
         let previous = self.load(types::I64, values, 8 * field.slot as i32);
-        let same = self.code.create_block();
-        let [brief, long] = likely(field);
-        if brief {
-            let longer = if long { self.code.create_block() } else { other };
-            self.unless_previous_brief((data, len), previous, [longer, other]);
-            self.code.ins().jump(same, &[]);
-            if long {
+        let brief = |emit: &mut Self, longer| emit.unless_previous_brief((data, len), previous, [longer, other]);
+        self.brief_or_long(field, other, brief, |emit| {
+            let (at, kept) = emit.kept(field, previous, INLINE, other);
+            let differs = emit.code.ins().icmp(IntCC::NotEqual, len, kept);
+            emit.or_else(differs, other);
+            let [(first, last), (kept_first, kept_last)] = [data, at].map(|text| emit.ends(text, len));
+            let first = emit.code.ins().bxor(first, kept_first);
+            let last = emit.code.ins().bxor(last, kept_last);
+            let differs = emit.code.ins().bor(first, last);
+            emit.or_else(differs, other);
+        });
+    }
+
+    /// What is done with a previous text that is kept in brief, and with a longer one, as far as the field is likely to have either. The first is told where
+    /// to go with a text that is longer: to `other`, if nothing is done with such.
+    fn brief_or_long(
+        &mut self,
+        field: &Field,
+        other: CodeBlock,
+        brief: impl FnOnce(&mut Self, CodeBlock),
+        long: impl FnOnce(&mut Self),
+    ) {
+        let done = self.code.create_block();
+        let [may_be_brief, may_be_long] = likely(field);
+        if may_be_brief {
+            let longer = if may_be_long { self.code.create_block() } else { other };
+            brief(self, longer);
+            self.code.ins().jump(done, &[]);
+            if may_be_long {
                 self.code.switch_to_block(longer);
             }
         }
-        if long {
-            let (at, kept) = self.kept(field, previous, INLINE, other);
-            let differs = self.code.ins().icmp(IntCC::NotEqual, len, kept);
-            self.or_else(differs, other);
-            let [(first, last), (kept_first, kept_last)] = [data, at].map(|text| self.ends(text, len));
-            let first = self.code.ins().bxor(first, kept_first);
-            let last = self.code.ins().bxor(last, kept_last);
-            let differs = self.code.ins().bor(first, last);
-            self.or_else(differs, other);
-            self.code.ins().jump(same, &[]);
+        if may_be_long {
+            long(self);
+            self.code.ins().jump(done, &[]);
         }
-        self.code.switch_to_block(same);
+        self.code.switch_to_block(done);
     }
 
     /// Goes to `longer` unless a text is short, and to `other` unless it is the one that is kept in brief.
@@ -171,31 +186,22 @@ impl<'e> Emit<'e, '_> {
         let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
         let values = self.stream().values;
         let previous = self.load(types::I64, values, 8 * field.slot as i32);
-        let done = self.code.create_block();
-        let [brief, long] = likely(field);
-        if brief {
-            let longer = if long { self.code.create_block() } else { other };
-            let len = self.code.ins().ushr_imm_u(previous, 56);
-            let is_long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most(BRIEF) as i64);
-            self.or_else(is_long, longer);
-            let bytes = self.reorder(previous, Scalar::U64, Order::Little);
-            self.store(bytes, data, 0);
-            self.store(len, target.base, target.offset + target.words.len as i32);
-            self.code.ins().jump(done, &[]);
-            if long {
-                self.code.switch_to_block(longer);
-            }
-        }
-        if long {
-            let (at, len) = self.kept(field, previous, most(INLINE), other);
-            let (first, last) = self.ends(at, len);
-            let behind = self.code.ins().iadd(data, len);
-            self.store(first, data, 0);
-            self.store(last, behind, -8);
-            self.store(len, target.base, target.offset + target.words.len as i32);
-            self.code.ins().jump(done, &[]);
-        }
-        self.code.switch_to_block(done);
+        let brief = |emit: &mut Self, longer| {
+            let len = emit.code.ins().ushr_imm_u(previous, 56);
+            let is_long = emit.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most(BRIEF) as i64);
+            emit.or_else(is_long, longer);
+            let bytes = emit.reorder(previous, Scalar::U64, Order::Little);
+            emit.store(bytes, data, 0);
+            emit.store(len, target.base, target.offset + target.words.len as i32);
+        };
+        self.brief_or_long(field, other, brief, |emit| {
+            let (at, len) = emit.kept(field, previous, most(INLINE), other);
+            let (first, last) = emit.ends(at, len);
+            let behind = emit.code.ins().iadd(data, len);
+            emit.store(first, data, 0);
+            emit.store(last, behind, -8);
+            emit.store(len, target.base, target.offset + target.words.len as i32);
+        });
     }
 
     /// Goes to `other` unless a text is the one that is known.
