@@ -2,14 +2,14 @@
 
 use std::{
     hint::black_box,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
 use indicatif::ProgressBar;
 use polywire::{
-    Record,
-    codec::{CODECS, DynDecoder, DynEncoder, Options},
+    Record, Shape,
+    codec::{CODECS, Codec as Wire, DynDecoder, DynEncoder, Options},
     program::State,
 };
 use serde::Serialize;
@@ -25,7 +25,7 @@ const TURN: Duration = Duration::from_millis(20);
 /// What the messages take in a format, on average.
 #[derive(Debug, Serialize)]
 pub struct FormatFigures {
-    pub format: String,
+    pub format: &'static str,
     pub bytes: f64,
     pub encode_ns: f64,
     pub decode_ns: f64,
@@ -33,7 +33,7 @@ pub struct FormatFigures {
 
 /// Both directions of a format.
 struct Coder {
-    name: String,
+    name: &'static str,
     encoder: DynEncoder,
     decoder: DynDecoder,
     /// Of a stream: its two ends.
@@ -51,15 +51,17 @@ pub fn measure(
     bar: &ProgressBar,
 ) -> anyhow::Result<(Vec<FormatFigures>, Vec<String>)> {
     let records: Vec<&Record> = recording.messages.iter().map(|(record, _)| record).collect();
-    let (mut coders, mut left_out) = (vec![], vec![]);
     // A stream whose frames reset it is not known message by message.
-    let streams = matches!(reset, Reset::Template | Reset::Never);
-    coders.push(Coder::recorded(codec, recording, streams)?);
+    let own = match reset {
+        Reset::Template | Reset::Never => Coder::new("fast, as recorded", codec.ends(), true, &records)?,
+        Reset::Message | Reset::Packet => Coder::new("fast, its templates", codec.ends(), false, &records)?,
+    };
+    let (mut coders, mut left_out) = (vec![own], vec![]);
     for other in CODECS {
-        let made = Coder::new(codec, other.name(), &records);
+        let name = if other.name() == "fast" { "fast, each message alone" } else { other.name() };
+        let made = ends(*other, codec.record().shape()).and_then(|ends| Coder::new(name, ends, false, &records));
         match made {
-            Ok(coder) if coder.name != "fast" => coders.push(coder),
-            Ok(coder) => coders.push(Coder { name: "fast, each message alone".into(), ..coder }),
+            Ok(coder) => coders.push(coder),
             Err(error) => left_out.push(format!("{}: {error:#}", other.name())),
         }
     }
@@ -72,42 +74,26 @@ pub fn measure(
     Ok((coders.into_iter().map(Coder::figures).collect(), left_out))
 }
 
-impl Coder {
-    /// The messages as they were recorded.
-    fn recorded(codec: &Codec, recording: &Recording, streams: bool) -> anyhow::Result<Coder> {
-        let (encoder, decoder) = codec.ends();
-        let states = [encoder.state(), decoder.state()];
-        let states = match states {
-            [Some(encoding), Some(decoding)] if streams => Some([encoding, decoding]),
-            _ => None,
-        };
-        let back = Record::new(codec.record().shape());
-        let mut coder = Coder {
-            name: if streams { "fast, as recorded".into() } else { "fast, its templates".into() },
-            encoder,
-            decoder,
-            states,
-            messages: recording.bytes.clone(),
-            back,
-            turns: Default::default(),
-        };
-        let records: Vec<&Record> = recording.messages.iter().map(|(record, _)| record).collect();
-        coder.messages = coder.write(&records)?;
-        Ok(coder)
-    }
+/// Encoder and decoder of a codec as it is without options.
+pub fn ends(codec: &dyn Wire, shape: &Arc<Shape>) -> anyhow::Result<(DynEncoder, DynDecoder)> {
+    let options = Options::default();
+    Ok((DynEncoder::new(codec, &options, shape)?, DynDecoder::new(codec, &options, shape.schema(), shape)?))
+}
 
-    fn new(codec: &Codec, name: &str, records: &[&Record]) -> anyhow::Result<Coder> {
-        let shape = codec.record().shape();
-        let codec = polywire::codec::find(name).context("it is in the table")?;
-        let options = Options::default();
-        let encoder = DynEncoder::new(codec, &options, shape)?;
-        let decoder = DynDecoder::new(codec, &options, shape.schema(), shape)?;
-        let (back, messages) = (Record::new(shape), Vec::new());
-        let mut coder =
-            Coder { name: name.into(), encoder, decoder, states: None, messages, back, turns: Default::default() };
+impl Coder {
+    /// With the messages as it writes them, each referring to those before if it is a stream's; an error if one comes back as another value.
+    fn new(
+        name: &'static str,
+        (encoder, decoder): (DynEncoder, DynDecoder),
+        streams: bool,
+        records: &[&Record],
+    ) -> anyhow::Result<Coder> {
+        let states = encoder.state().zip(decoder.state()).filter(|_| streams).map(|(writer, reader)| [writer, reader]);
+        let back = Record::new(decoder.shape());
+        let mut coder = Coder { name, encoder, decoder, states, messages: Vec::new(), back, turns: Default::default() };
         coder.messages = coder.write(records)?;
-        for (bytes, record) in coder.messages.iter().zip(records) {
-            coder.decoder.decode(bytes, &mut coder.back)?;
+        for (at, record) in records.iter().enumerate() {
+            coder.decode(at)?;
             anyhow::ensure!(coder.back == **record, "a message comes back as another value");
         }
         Ok(coder)
@@ -130,6 +116,16 @@ impl Coder {
         Ok(())
     }
 
+    /// Reads the message with this number into the value that is used again.
+    fn decode(&mut self, at: usize) -> anyhow::Result<()> {
+        let bytes = black_box(&self.messages[at]);
+        match &mut self.states {
+            Some([_, state]) => self.decoder.decode_with(state, true, bytes, &mut self.back)?,
+            None => self.decoder.decode(bytes, &mut self.back)?,
+        };
+        Ok(())
+    }
+
     fn turn(&mut self, records: &[&Record]) -> anyhow::Result<()> {
         let mut out = Vec::new();
         let ns = time(records.len(), || {
@@ -143,14 +139,11 @@ impl Coder {
         self.turns[0].push(ns);
         let ns = time(records.len(), || {
             self.states.iter_mut().flatten().for_each(State::reset);
-            for bytes in &self.messages {
-                match &mut self.states {
-                    Some([_, state]) => self.decoder.decode_with(state, true, black_box(bytes), &mut self.back)?,
-                    None => self.decoder.decode(black_box(bytes), &mut self.back)?,
-                };
+            (0..records.len()).try_for_each(|at| {
+                self.decode(at)?;
                 black_box(&self.back);
-            }
-            Ok(())
+                Ok(())
+            })
         })?;
         self.turns[1].push(ns);
         Ok(())

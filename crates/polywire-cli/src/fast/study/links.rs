@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use polywire::{
     Record,
     codec::{
-        DynDecoder, DynEncoder, Options, find,
+        DynDecoder, DynEncoder, find,
         stream::{Mode, StreamReader, StreamWriter},
     },
     envelope::{ChannelId, Envelope, Id128},
@@ -13,7 +13,7 @@ use polywire::{
 use polywire_instrument::netsim::Duplex;
 use serde::Serialize;
 
-use super::NamedLink;
+use super::{NamedLink, formats::ends};
 use crate::fast::codec::Codec;
 
 const CHANNEL: ChannelId = ChannelId(1);
@@ -46,10 +46,7 @@ pub struct Links {
 
 impl Links {
     pub fn new(codec: &Codec, key: u64, rate: u32) -> anyhow::Result<Links> {
-        let shape = codec.record().shape();
-        let cdr = find("cdr").context("it is in the table")?;
-        let options = Options::default();
-        let plain = (DynEncoder::new(cdr, &options, shape)?, DynDecoder::new(cdr, &options, shape.schema(), shape)?);
+        let plain = ends(find("cdr").context("it is in the table")?, codec.record().shape())?;
         Ok(Links { fast: codec.ends(), plain, key, gap: SECOND / u64::from(rate) })
     }
 

@@ -97,8 +97,7 @@ struct Findings {
 struct Recording {
     /// The values, and whether each has any field.
     messages: Vec<(Record, bool)>,
-    /// The bytes of each.
-    bytes: Vec<Vec<u8>>,
+    bytes: usize,
     longer_than_needed: usize,
     templates: BTreeMap<String, usize>,
 }
@@ -142,7 +141,7 @@ impl Study {
         Ok(Findings {
             recording: input.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             messages: recording.messages.len(),
-            bytes: recording.bytes.iter().map(Vec::len).sum(),
+            bytes: recording.bytes,
             longer_than_needed: recording.longer_than_needed,
             templates: recording.templates,
             formats,
@@ -213,7 +212,7 @@ impl Study {
             let (template, message) = codec.json()?;
             recording.messages.push((codec.record().clone(), message != "{}"));
             *recording.templates.entry(template).or_default() += 1;
-            recording.bytes.push(bytes.to_vec());
+            recording.bytes += used;
             (rest, at) = (behind, at + used);
         }
         Ok(())
@@ -259,7 +258,7 @@ impl Findings {
         let recorded = self.bytes as f64 / self.messages as f64;
         formats.extend(self.formats.iter().map(|format| {
             vec![
-                format.format.clone(),
+                format.format.into(),
                 format!("{:.1}", format.bytes),
                 format!("{:.2}x", format.bytes / recorded),
                 format!("{:.0} ns", format.encode_ns),
