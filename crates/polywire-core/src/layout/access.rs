@@ -72,8 +72,8 @@ pub unsafe trait SequenceAccess: Send + Sync {
     /// `sequence` as the module's rules say.
     unsafe fn slice(&self, sequence: *const u8) -> (*const u8, usize);
 
-    /// Makes it `len` elements long and gives the first. New elements are defaults; those that remain keep their values, so that what
-    /// they have allocated is used again.
+    /// Makes it `len` elements long and gives the first. Those that remain keep their values, so that what they have allocated is used
+    /// again; new ones are valid, defaults or what was there once: whoever makes a sequence longer writes all of them.
     ///
     /// # Safety
     /// `sequence` as the module's rules say.
@@ -154,7 +154,7 @@ pub unsafe trait UnionAccess: Send + Sync {
     unsafe fn get(&self, union: *const u8) -> Selected;
 
     /// Selects `case` (an index the schema has, or none for a discriminator without a case) with a discriminator that chooses it, and gives
-    /// the value: the one it had if the case is the same, or a default.
+    /// the value: the one it had if the case is the same, or a default, or one that it once had.
     ///
     /// A Rust `enum` keeps no discriminator of its own: it takes the case's first label, or the smallest value that is nobody's label.
     /// It cannot hold none, and answers `OutOfMemory` to it: lowering refuses such types beforehand.

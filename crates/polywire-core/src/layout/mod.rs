@@ -322,6 +322,8 @@ pub struct Layout {
     root: NodeId,
     /// For each structure with many fields, their numbers by offset.
     by_offset: Vec<Vec<u32>>,
+    /// For each node, what [`Layout::behind_pointers`] says.
+    behind: Vec<usize>,
 }
 
 impl Layout {
@@ -332,7 +334,8 @@ impl Layout {
     /// types they stand at. Programs read and write through them without further checks.
     pub unsafe fn new(nodes: Vec<Node>, root: NodeId) -> Layout {
         let by_offset = nodes.iter().map(|node| fields_by_offset(&node.kind)).collect();
-        Layout { nodes, root, by_offset }
+        let behind = behind_pointers(&nodes);
+        Layout { nodes, root, by_offset, behind }
     }
 
     /// The node of the value itself.
@@ -346,6 +349,11 @@ impl Layout {
     /// If `id` is of another layout and out of range here.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
+    }
+
+    /// Bytes that a fresh value of a node keeps behind pointers: what is `@external` and mandatory exists from the start.
+    pub(crate) fn behind_pointers(&self, id: NodeId) -> usize {
+        self.behind[id.0 as usize]
     }
 
     /// True if parts of a message can be held by values, so that it pays to decode from a shared one.
@@ -412,6 +420,33 @@ impl Layout {
 
 /// Structures with at most so many fields are searched from end to end.
 const FEW_FIELDS: usize = 16;
+
+/// For each node, the bytes that a fresh value keeps behind pointers.
+fn behind_pointers(nodes: &[Node]) -> Vec<usize> {
+    // One that leads back to itself is fresh without itself.
+    fn of(nodes: &[Node], id: NodeId, known: &mut [Option<usize>]) -> usize {
+        let at = id.0 as usize;
+        if let Some(bytes) = known[at] {
+            return bytes;
+        }
+        known[at] = Some(0);
+        let bytes = match &nodes[at].kind {
+            Kind::Struct { fields } => {
+                fields.iter().fold(0, |sum: usize, field| sum.saturating_add(of(nodes, field.node, known)))
+            }
+            Kind::Array { element, len } => of(nodes, *element, known).saturating_mul(*len as usize),
+            Kind::Boxed(boxed) => {
+                (nodes[boxed.inner.0 as usize].size as usize).saturating_add(of(nodes, boxed.inner, known))
+            }
+            Kind::Union(union) => union.cases.first().map_or(0, |case| of(nodes, *case, known)),
+            _ => 0,
+        };
+        known[at] = Some(bytes);
+        bytes
+    }
+    let mut known = vec![None; nodes.len()];
+    (0..nodes.len()).map(|at| of(nodes, NodeId(at as u32), &mut known)).collect()
+}
 
 fn fields_by_offset(kind: &Kind) -> Vec<u32> {
     match kind {

@@ -25,7 +25,7 @@ unsafe impl SequenceAccess for Access {
 
     unsafe fn resize(&self, sequence: *mut u8, len: usize) -> Result<*mut u8, OutOfMemory> {
         // SAFETY: as above.
-        unsafe { self.plan.resize(self.node, sequence, len) }
+        unsafe { self.plan.lengthen(self.node, sequence, len) }
     }
 
     unsafe fn assign(&self, sequence: *mut u8, source: *const u8, len: usize) -> Result<(), OutOfMemory> {
@@ -72,7 +72,7 @@ unsafe impl UnionAccess for Access {
 
     unsafe fn select(&self, union: *mut u8, discriminator: i64, case: Option<u32>) -> Result<*mut u8, OutOfMemory> {
         // SAFETY: as above.
-        unsafe { self.plan.select(self.node, union, discriminator, case) }
+        unsafe { self.plan.choose(self.node, union, discriminator, case) }
     }
 }
 
@@ -133,6 +133,8 @@ unsafe impl BoxedAccess for Access {
 }
 
 impl Plan {
+    /// Makes a sequence `len` elements long, new ones with their defaults.
+    ///
     /// # Safety
     /// `sequence` holds a sequence of place `id`, which nobody else uses.
     pub(in crate::layout) unsafe fn resize(
@@ -142,15 +144,30 @@ impl Plan {
         len: usize,
     ) -> Result<*mut u8, OutOfMemory> {
         let What::Sequence { element } = self.place(id).what else { return Err(OutOfMemory) };
+        let size = self.place(element).size;
+        // SAFETY: as the caller promises; so many elements are initialised.
+        unsafe {
+            let (old, spare) = {
+                let raw = &*sequence.cast::<RawSequence>();
+                (raw.len, raw.initialised)
+            };
+            let first = self.lengthen(id, sequence, len)?;
+            (old..len.min(spare)).try_for_each(|i| self.reset(element, first.add(i * size)))?;
+            Ok(first)
+        }
+    }
+
+    /// The same, where new elements may as well be what they once were.
+    ///
+    /// # Safety
+    /// As of [`Plan::resize`].
+    unsafe fn lengthen(&self, id: NodeId, sequence: *mut u8, len: usize) -> Result<*mut u8, OutOfMemory> {
+        let What::Sequence { element } = self.place(id).what else { return Err(OutOfMemory) };
         let of = self.place(element);
-        // SAFETY: as the caller promises; the counts are raised when an element is there.
+        // SAFETY: as the caller promises; the count is raised when an element is there.
         unsafe {
             let raw = &mut *sequence.cast::<RawSequence>();
             raw.reserve(len, of.size, of.align)?;
-            while raw.len < len.min(raw.initialised) {
-                self.reset(element, raw.pointer.add(raw.len * of.size))?;
-                raw.len += 1;
-            }
             while raw.initialised < len {
                 self.init(element, raw.pointer.add(raw.initialised * of.size))?;
                 raw.initialised += 1;
@@ -210,9 +227,34 @@ impl Plan {
         }
     }
 
+    /// Selects a case of a union, with its default if it was another.
+    ///
     /// # Safety
     /// `union` holds a union of place `id`, which nobody else uses.
     pub(in crate::layout) unsafe fn select(
+        &self,
+        id: NodeId,
+        union: *mut u8,
+        discriminator: i64,
+        case: Option<u32>,
+    ) -> Result<*mut u8, OutOfMemory> {
+        let What::Union { cases, .. } = &self.place(id).what else { return Err(OutOfMemory) };
+        // SAFETY: as the caller promises.
+        unsafe {
+            let RawUnion { case: chosen, held, .. } = union.cast::<RawUnion>().read();
+            let value = self.choose(id, union, discriminator, case)?;
+            if let Some(new) = case.filter(|new| chosen != *new && held == *new) {
+                self.reset(cases[new as usize], value)?;
+            }
+            Ok(value)
+        }
+    }
+
+    /// The same, where the case's value may as well be what it once was.
+    ///
+    /// # Safety
+    /// As of [`Plan::select`].
+    unsafe fn choose(
         &self,
         id: NodeId,
         union: *mut u8,
@@ -236,7 +278,7 @@ impl Plan {
         }
     }
 
-    /// Makes a union's payload a fresh value of a case, out of that from before if it is of the same.
+    /// Makes a union's payload a value of a case: a fresh one, unless it is of that case already.
     ///
     /// # Safety
     /// The union has these cases, front and payload, and no case is chosen.
@@ -245,7 +287,7 @@ impl Plan {
         // SAFETY: as the caller promises.
         unsafe {
             if front.held == new {
-                return self.reset(node, value);
+                return Ok(());
             }
             if matches!(&self.place(node).what, What::Struct { fields } if fields.is_empty()) {
                 return Ok(());

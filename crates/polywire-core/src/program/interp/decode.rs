@@ -6,9 +6,7 @@ use super::{
     Failed, HOST, INLINE_SEEN, check, convert, from_word, load, memory_scalar, ok, reorder, store, texts::TextBound,
 };
 use crate::{
-    layout::{
-        Kind, Layout, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, SharedStr, UnionNode, access::Inserted,
-    },
+    layout::{Kind, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, SharedStr, UnionNode, access::Inserted},
     program::{
         Arm, Block, Cursor, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place,
         Program, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, Wire,
@@ -356,7 +354,7 @@ impl<'r> Run<'r, '_> {
             return Ok(());
         }
         let stride = self.program.layout.node(sequence.element).size as usize;
-        let fresh = stride.saturating_add(behind_pointers(&self.program.layout, sequence.element));
+        let fresh = stride.saturating_add(self.program.layout.behind_pointers(sequence.element));
         ok(self.input.charge(grows.saturating_mul(fresh)))
     }
 
@@ -592,7 +590,7 @@ impl<'r> Run<'r, '_> {
             return self.block(entry.value, frame);
         };
         let layout = &self.program.layout;
-        let size = |node| (layout.node(node).size as usize).saturating_add(behind_pointers(layout, node));
+        let size = |node| (layout.node(node).size as usize).saturating_add(layout.behind_pointers(node));
         ok(self.input.charge(size(map.key).saturating_add(size(map.value))))?;
         let mut done = Ok(());
         let mut fill = |key: *mut u8, value: *mut u8| {
@@ -631,7 +629,7 @@ impl<'r> Run<'r, '_> {
         // SAFETY: as the caller promises.
         unsafe {
             if optional.access.get(at).is_null() {
-                ok(self.input.charge(behind_pointers(&self.program.layout, optional.inner)))?;
+                ok(self.input.charge(self.program.layout.behind_pointers(optional.inner)))?;
             }
             optional.access.set_some(at).map_err(|_| self.fail(FaultKind::OutOfMemory, 0, 0))
         }
@@ -702,7 +700,7 @@ impl<'r> Run<'r, '_> {
         // SAFETY: as the caller promises.
         unsafe {
             if let Some(case) = case.filter(|case| union.access.get(at).case != Some(*case)) {
-                ok(self.input.charge(behind_pointers(&self.program.layout, union.cases[case as usize])))?;
+                ok(self.input.charge(self.program.layout.behind_pointers(union.cases[case as usize])))?;
             }
             let value = union.access.select(at, discriminator, case);
             value.map_err(|_| self.fail(FaultKind::OutOfMemory, 0, 0))
@@ -760,21 +758,6 @@ impl<'r> Run<'r, '_> {
         self.block(block, frame)?;
         self.input.leave_levels(*levels);
         Ok(())
-    }
-}
-
-/// Bytes that a fresh value of a node keeps behind pointers: what is `@external` and mandatory exists from the start.
-fn behind_pointers(layout: &Layout, node: NodeId) -> usize {
-    match &layout.node(node).kind {
-        Kind::Struct { fields } => {
-            fields.iter().fold(0, |sum: usize, field| sum.saturating_add(behind_pointers(layout, field.node)))
-        }
-        Kind::Array { element, len } => behind_pointers(layout, *element).saturating_mul(*len as usize),
-        Kind::Boxed(boxed) => {
-            (layout.node(boxed.inner).size as usize).saturating_add(behind_pointers(layout, boxed.inner))
-        }
-        Kind::Union(union) => union.cases.first().map_or(0, |case| behind_pointers(layout, *case)),
-        _ => 0,
     }
 }
 

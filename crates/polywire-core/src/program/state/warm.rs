@@ -47,10 +47,9 @@ impl State {
         let is_fresh = self.warmth.is_fresh && !self.warmth.is_warm;
         self.cool();
         self.warmth.is_fresh = is_fresh;
-        if is_fresh && wanted.may_be_fresh() {
-            let count = wanted.slots.len().min(self.values.len());
-            self.values[..count].copy_from_slice(&wanted.fresh[..count]);
-            if !wanted.slots.iter().all(|slot| self.begin_text(slot)) {
+        if is_fresh && wanted.may_be_fresh {
+            wanted.begin(&mut self.values);
+            if !wanted.texts.iter().all(|slot| self.begin_text(&wanted.slots[*slot as usize])) {
                 return false;
             }
         } else {
@@ -106,11 +105,10 @@ impl State {
 
     /// Forgets all values of a warm state but that of one slot.
     pub(crate) fn forget_warm(&mut self, kept: u32) {
-        let Some(wanted) = &self.warmth.wanted else { return };
-        for (at, (value, fresh)) in self.values.iter_mut().zip(&wanted.fresh).enumerate() {
-            if at != kept as usize {
-                *value = *fresh;
-            }
+        let value = self.value(kept);
+        if let Some(wanted) = &self.warmth.wanted {
+            wanted.begin(&mut self.values);
+            self.set_value(kept, value);
         }
     }
 
@@ -144,6 +142,10 @@ pub(crate) struct Warm {
     /// By slot, what stands for no value yet: it has the same effect on the first field that looks at it. Where there is an initial value, that may be a
     /// value as well: then both have the same effect.
     pub fresh: Box<[u64]>,
+    /// Of a settled one, the slots that have an initial text.
+    pub texts: Box<[u32]>,
+    /// Of a settled one: no slot needs a value.
+    pub may_be_fresh: bool,
 }
 
 /// A slot of [`Warm`].
@@ -162,14 +164,27 @@ pub(crate) struct WarmSlot {
 }
 
 impl Warm {
+    /// With what is asked before messages, when all slots are known.
+    pub fn settled(mut self) -> Warm {
+        self.texts = (0..).zip(&self.slots).filter(|(_, slot)| slot.initial.is_some()).map(|(at, _)| at).collect();
+        self.may_be_fresh = self.are_optional();
+        self
+    }
+
+    /// Gives all slots what stands for no value.
+    fn begin(&self, values: &mut [u64]) {
+        let count = self.fresh.len().min(values.len());
+        values[..count].copy_from_slice(&self.fresh[..count]);
+    }
+
     /// True if no slot needs a value.
-    pub fn may_be_fresh(&self) -> bool {
+    fn are_optional(&self) -> bool {
         self.slots.iter().all(|slot| slot.may_be_fresh || slot.tag == UNDEFINED)
     }
 
     /// True if all values can be forgotten between two fields.
     pub fn can_be_forgotten(&self) -> bool {
-        self.may_be_fresh() && self.slots.iter().all(|slot| slot.initial.is_none())
+        self.are_optional() && self.slots.iter().all(|slot| slot.initial.is_none())
     }
 }
 

@@ -59,7 +59,8 @@ impl<'p> Survey<'p> {
 
     fn new(program: &'p Program) -> Option<Survey<'p>> {
         let slots = program.bank.as_ref().map(|bank| bank.slots as usize).filter(|slots| *slots <= MAX_SLOTS)?;
-        let warm = Warm { slots: vec![WarmSlot::default(); slots].into(), fresh: vec![0; slots].into() };
+        let warm =
+            Warm { slots: vec![WarmSlot::default(); slots].into(), fresh: vec![0; slots].into(), ..Warm::default() };
         Some(Survey { program, warm, room: 0, resets: false })
     }
 
@@ -73,7 +74,7 @@ impl<'p> Survey<'p> {
 
     /// What it wants.
     pub fn warm(self) -> Warm {
-        self.warm
+        self.warm.settled()
     }
 
     /// Bits that a block takes of the presence map around it.
