@@ -86,7 +86,8 @@ impl<'e> Emit<'e, '_> {
         self.set(there, Scalar::Bool);
     }
 
-    fn check_exponent(&mut self, exponent: Value) {
+    /// Leaves if it is no exponent.
+    pub(super) fn check_exponent(&mut self, exponent: Value) {
         let (outside, unwind) = (self.outside(exponent, -MOST, MOST), self.unwind);
         self.or_else(outside, unwind);
     }
