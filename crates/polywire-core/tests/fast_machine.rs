@@ -322,9 +322,7 @@ fn template(random: &mut Random, id: usize) -> String {
         if random.one_in(3) {
             let exponent = if random.one_in(4) { "<constant value=\"1\"/>" } else { random.choose(OPERATORS) };
             // A mantissa's bit is there if the decimal is, so that those behind it are at no known place.
-            let known = &["", "<delta/>"];
-            let any = presence.is_empty() || random.one_in(12);
-            let mantissa = random.choose(if any { OPERATORS } else { known });
+            let mantissa = random.choose(OPERATORS);
             let parts = format!("<exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa>");
             return format!("<decimal name=\"d{i}\"{presence}>{parts}</decimal>");
         }

@@ -142,7 +142,10 @@ impl<'e> Emit<'e, '_> {
             return match (&field.kind, present) {
                 (FieldKind::Split(parts), true) => self.encode_decimal(op, parts),
                 (FieldKind::Decimal, true) => self.encode_whole(field),
-                (FieldKind::Split(parts), false) => self.encode_put_field(op, &parts[0], false),
+                (FieldKind::Split(parts), false) => {
+                    self.encode_absent(&parts[0]);
+                    self.leave_bits_out(&parts[1]);
+                }
                 _ => self.encode_absent(field),
             };
         }

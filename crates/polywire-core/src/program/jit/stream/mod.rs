@@ -17,6 +17,7 @@ use crate::{
 };
 
 mod decimal;
+mod gaps;
 mod map;
 mod optional;
 mod text;
@@ -184,10 +185,8 @@ impl<'p> Survey<'p> {
             _ => return None,
         };
         let [exponent, mantissa] = &**parts;
-        // What is not there has no mantissa, and so takes no bit for it.
-        let known = !exponent.optional || mantissa.bits() == 0;
-        let (exponent, mantissa) = (self.number(exponent)?, self.number(mantissa)?);
-        known.then_some(exponent + mantissa)
+        // What is not there has no mantissa: its bit is left out.
+        Some(self.number(exponent)? + self.number(mantissa)?)
     }
 
     fn text(&mut self, field: &Field) -> Option<u32> {

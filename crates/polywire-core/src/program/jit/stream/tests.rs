@@ -1,6 +1,6 @@
 //! What goes without a context: all of these do, with any values that are not out of the ordinary, and say what the interpreter says.
 
-use alloc::{format, sync::Arc, vec::Vec};
+use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::ptr::NonNull;
 
 use crate::{
@@ -135,6 +135,37 @@ fn whole_decimals_need_no_context() {
                     record.set("d.mantissa", mantissa).unwrap();
                 }
                 None => record.set("d", Value::Absent).unwrap(),
+            });
+        }
+    }
+}
+
+#[test]
+fn decimals_of_two_operators_need_no_context() {
+    let exponents = ["", "<copy/>", "<copy value=\"1\"/>", "<delta/>", "<increment/>", "<default value=\"1\"/>"];
+    let mantissas = ["", "<copy value=\"1\"/>", "<delta/>", "<increment value=\"1\"/>", "<default value=\"1\"/>"];
+    for (is_optional, presence) in presences() {
+        for (exponent, mantissa) in exponents.iter().flat_map(|a| mantissas.iter().map(move |b| (a, b))) {
+            let part = |name: &str| {
+                format!(
+                    "<decimal name=\"{name}\"{presence}><exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa></decimal>"
+                )
+            };
+            // There are more bits than a byte of the map has, and one decimal is about bits behind those of another.
+            let fields: String =
+                (0..if exponent == mantissa { 40 } else { 4 }).map(|i| part(&format!("d{i}"))).collect();
+            carried(is_optional, &fields, false, |record, value| {
+                for i in 0..40 {
+                    let name = format!("d{i}");
+                    // Those of a stream are not all there, or all absent.
+                    let there = value.filter(|value| !is_optional || (value + i) % 3 != 0);
+                    let _ = match there {
+                        Some(value) => record
+                            .set(&format!("{name}.exponent"), (value % 3) as i32)
+                            .and_then(|()| record.set(&format!("{name}.mantissa"), value + i / 2)),
+                        None => record.set(&name, Value::Absent),
+                    };
+                }
             });
         }
     }
