@@ -46,7 +46,12 @@ fn members(random: &mut Random, count: usize) -> Vec<Member> {
     let octets = [octets(0), octets(5), Type::Array { element: Type::Uint8.into(), dims: vec![3] }];
     let kind =
         |random: &mut Random| if random.one_in(9) { random.choose(&octets) } else { random.choose(KINDS) }.clone();
-    (0..count).map(|i| Member::new(format!("m{i}"), kind(random))).collect()
+    let member = |random: &mut Random, i: usize| {
+        let member = Member::new(format!("m{i}"), kind(random));
+        let may_be_absent = matches!(member.ty, Type::Float32 | Type::Float64) && random.one_in(2) || random.one_in(12);
+        if may_be_absent { member.as_optional() } else { member }
+    };
+    (0..count).map(|i| member(random, i)).collect()
 }
 
 /// A structure of plain members, and in every other one a sequence of such.
@@ -184,6 +189,10 @@ fn change(random: &mut Random, record: &mut Record, name: &str, ty: &Type, last:
     };
     let v = *last;
     let odd = random.one_in(40);
+    // What is always there stays.
+    if random.one_in(6) && record.set(name, Value::Absent).is_ok() {
+        return;
+    }
     match ty {
         Type::Float32 if odd => record.set(name, f32::from_bits(random.bits() as u32 & 0x7F7F_FFFF)),
         Type::Float32 => record.set(name, (v as i16) as f32 / 4.0),

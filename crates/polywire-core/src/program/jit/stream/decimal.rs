@@ -34,7 +34,7 @@ pub(super) fn parts(field: &Field) -> Option<[&Field; 2]> {
     };
     let escaped = |bits: &Field| bits.operator == Operator::Default && bits.initial.is_none();
     let plain = expected && Int::of_any(exponent).is_some() && Int::of(mantissa).is_some();
-    (plain && !field.optional && bits.iter().all(|bits| escaped(bits))).then_some([exponent, mantissa])
+    (plain && bits.iter().all(|bits| escaped(bits))).then_some([exponent, mantissa])
 }
 
 /// Decimal places of an exponent that is known.
@@ -242,6 +242,47 @@ impl<'e> Emit<'e, '_> {
         self.or_else(large, unwind);
         let bits = self.compose(whole, power, *single);
         self.set(bits, field.scalar());
+    }
+
+    /// Accumulator from whether a number is there, which waits in the words then.
+    pub(in super::super) fn test_float(&mut self, op: &Op, field: &Field) {
+        let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
+        let Some((int, [_, mantissa])) = parts(field).and_then(|parts| Some((optional(parts[0])?, parts))) else {
+            return;
+        };
+        let [there, exponent] = self.decode_optional(&int);
+        let (word, absent) = (self.words[0], self.code.ins().icmp_imm_s(IntCC::Equal, there, 0));
+        self.branch(
+            absent,
+            |emit| {
+                emit.leave_bits_out(mantissa);
+                let none = emit.constant(0);
+                emit.code.def_var(word, none);
+            },
+            |emit| {
+                let power = emit.power_of(exponent);
+                emit.decode_int(op, mantissa);
+                let whole = emit.accumulator().value;
+                let (large, unwind) = (emit.outside(whole, -(1 << 53), 1 << 53), emit.unwind);
+                emit.or_else(large, unwind);
+                let bits = emit.compose(whole, power, *single);
+                emit.code.def_var(word, bits);
+            },
+        );
+        if escape.is_some() {
+            let (escaped, unwind) = (self.take_bit(), self.unwind);
+            self.or_else(escaped, unwind);
+        }
+        self.set(there, Scalar::Bool);
+    }
+
+    /// The absence of a number.
+    pub(in super::super) fn encode_no_float(&mut self, field: &Field) {
+        let FieldKind::Float { bits: escape, .. } = &field.kind else { return };
+        let Some([exponent, mantissa]) = parts(field) else { return };
+        self.encode_absent(exponent);
+        self.leave_bits_out(mantissa);
+        escape.iter().for_each(|bits| self.encode_absent(bits));
     }
 
     /// The power of ten that the exponent which comes next stands for.

@@ -102,7 +102,14 @@ impl<'p> Survey<'p> {
             | OpKind::Fail(_) => Some(0),
             OpKind::Put(Wire::Word(..)) | OpKind::Get(Wire::Word(..)) => Some(0),
             OpKind::Put(Wire::Field(field)) | OpKind::Get(Wire::Field(field)) => self.number(field),
-            OpKind::TestField(field) | OpKind::PutField { field, .. } => self.waiting(field),
+            OpKind::TestField(field) => self.waiting(field),
+            OpKind::PutField { field, present } => {
+                let waits = match field.kind {
+                    FieldKind::Split(_) | FieldKind::Decimal => *present || field.optional,
+                    _ => !present && field.optional,
+                };
+                self.waiting(field).filter(|_| waits)
+            }
             OpKind::If { then, otherwise } => {
                 // A bit that only one of them takes would be at no known place.
                 let taken = self.block(then)? + self.block(otherwise)?;
@@ -186,6 +193,11 @@ impl<'p> Survey<'p> {
             FieldKind::Split(parts) => parts,
             kind if kind.is_text() => return self.text(field),
             FieldKind::Int { .. } => return self.number(field),
+            FieldKind::Bits { bits, .. } => return self.waiting(bits),
+            FieldKind::Float { .. } => {
+                let [exponent, _] = decimal::parts(field)?;
+                return self.number(field).filter(|_| field.optional && optional(exponent).is_some());
+            }
             FieldKind::Decimal => {
                 self.keep(field, 2 * INTEGER)?;
                 return Some(field.bits());
