@@ -13,11 +13,13 @@ pub(super) struct Warmth {
     is_warm: bool,
     /// No slot has a tag.
     is_fresh: bool,
+    /// The message began with what stands for no value in all slots, so that they were not kept.
+    began_fresh: bool,
 }
 
 impl Default for Warmth {
     fn default() -> Warmth {
-        Warmth { wanted: None, is_warm: false, is_fresh: true }
+        Warmth { wanted: None, is_warm: false, is_fresh: true, began_fresh: false }
     }
 }
 
@@ -33,12 +35,25 @@ impl State {
     #[inline]
     pub(crate) fn begin_warm(&mut self, wanted: &Arc<Warm>, limits: &Limits) -> bool {
         let is_warm = self.warmth.is_warm && self.warmth.wanted.as_ref().is_some_and(|warm| Arc::ptr_eq(warm, wanted));
+        self.warmth.began_fresh = !is_warm && self.warmth.is_fresh && wanted.may_be_fresh;
         if !is_warm && !self.warm_up(wanted) {
             return false;
         }
         self.limits_at = core::ptr::from_ref(limits) as usize;
-        self.begin_values();
+        if !self.warmth.began_fresh {
+            self.keep_values();
+        }
+        self.begin_message();
         true
+    }
+
+    /// Takes back what a message changed after [`State::begin_warm`].
+    pub(crate) fn roll_back_warm(&mut self) {
+        match &self.warmth.wanted {
+            Some(wanted) if self.warmth.began_fresh => wanted.begin(&mut self.values),
+            _ => self.roll_back_values(),
+        }
+        self.roll_back_texts();
     }
 
     /// Gives slots without a value what stands for that, and texts in brief; false if a slot has what the program does not expect.
