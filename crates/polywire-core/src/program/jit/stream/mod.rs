@@ -2,7 +2,7 @@
 //! known position, texts by functions that know their form. It serves a [*warm* state](crate::program::state::warm), and leaves whatever is not ordinary to the
 //! function with a context.
 
-use alloc::vec;
+use alloc::{vec, vec::Vec};
 
 use super::integers::Int;
 use crate::{
@@ -10,13 +10,14 @@ use crate::{
     program::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
-            Operator, RESET, SEGMENT, UNDEFINED,
+            BITS, Operator, RESET, SEGMENT, TAKE_BIT, UNDEFINED,
             warm::{EMPTY_WORD, NO_TEXT, Warm, WarmSlot, brief},
         },
     },
 };
 
 mod decimal;
+mod lent;
 mod map;
 mod optional;
 mod text;
@@ -41,6 +42,8 @@ pub(super) struct Survey<'p> {
     room: usize,
     /// It forgets all previous values somewhere.
     resets: bool,
+    /// Slots of operations that are left to the interpreter.
+    lent: Vec<u32>,
 }
 
 impl<'p> Survey<'p> {
@@ -48,8 +51,10 @@ impl<'p> Survey<'p> {
     pub fn of(program: &'p Program) -> Option<Survey<'p>> {
         let mut survey = Survey::new(program)?;
         let bits = survey.block(&program.root)?;
-        let can_reset = !survey.resets || survey.warm.can_be_forgotten();
-        (bits == 0 && can_reset).then_some(survey)
+        let can_reset = !survey.resets || survey.warm.can_be_forgotten() && survey.lent.is_empty();
+        // A slot has a tag, which the interpreter knows, or is warm.
+        let apart = survey.lent.iter().all(|slot| survey.warm.slots[*slot as usize].tag == UNDEFINED);
+        (bits == 0 && can_reset && apart).then_some(survey)
     }
 
     /// Bits that a block of such a program takes.
@@ -61,7 +66,7 @@ impl<'p> Survey<'p> {
         let slots = program.bank.as_ref().map(|bank| bank.slots as usize).filter(|slots| *slots <= MAX_SLOTS)?;
         let warm =
             Warm { slots: vec![WarmSlot::default(); slots].into(), fresh: vec![0; slots].into(), ..Warm::default() };
-        Some(Survey { program, warm, room: 0, resets: false })
+        Some(Survey { program, warm, room: 0, resets: false, lent: Vec::new() })
     }
 
     /// Bytes that there must be room for, for [`Direction::Encode`].
@@ -133,6 +138,12 @@ impl<'p> Survey<'p> {
                 self.resets = true;
                 Some(0)
             }
+            OpKind::Action(kernel, bits) if core::ptr::eq(*kernel, &BITS) => {
+                (*bits as u32).checked_add((bits >> 32) as u32)
+            }
+            OpKind::Test(kernel) if core::ptr::eq(*kernel, &TAKE_BIT) => Some(1),
+            OpKind::Unbox { body, .. } => self.block(body),
+            OpKind::Map { .. } | OpKind::SetText(..) | OpKind::Slice { .. } => self.lend(op),
             OpKind::Region { dialect, argument, body } if core::ptr::eq(*dialect, &SEGMENT) => {
                 let bits = self.block(body)?;
                 self.room += bits.div_ceil(7).max(1) as usize;
