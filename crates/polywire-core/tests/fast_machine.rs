@@ -329,6 +329,17 @@ const OPERATORS: &[&str] = &[
     "<increment/>",
 ];
 
+/// Of decimals whose exponent and mantissa have no operators of their own.
+const WHOLE: &[&str] = &[
+    "",
+    "<copy/>",
+    "<copy value=\"10\"/>",
+    "<delta/>",
+    "<delta value=\"0.5\"/>",
+    "<default value=\"10\"/>",
+    "<constant value=\"10\"/>",
+];
+
 /// A feed of one template or a few.
 fn feed(random: &mut Random) -> String {
     let count = if random.one_in(3) { 3 } else { 1 };
@@ -340,15 +351,15 @@ fn template(random: &mut Random, id: usize) -> String {
     let reset = if random.one_in(5) { " reset=\"Y\"" } else { "" };
     let fields = (0..1 + random.below(12)).map(|i| {
         let presence = if random.one_in(2) { " presence=\"optional\"" } else { "" };
-        if random.one_in(10) {
-            return format!("<decimal name=\"d{i}\"{presence}/>");
+        if random.one_in(5) {
+            let operator = random.choose(WHOLE);
+            let operator = if random.one_in(6) && !presence.is_empty() { "<default/>" } else { operator };
+            return format!("<decimal name=\"d{i}\"{presence}>{operator}</decimal>");
         }
         if random.one_in(3) {
             let exponent = if random.one_in(4) { "<constant value=\"1\"/>" } else { random.choose(OPERATORS) };
             // A mantissa's bit is there if the decimal is, so that those behind it are at no known place.
-            let known = &["", "<delta/>"];
-            let any = presence.is_empty() || random.one_in(12);
-            let mantissa = random.choose(if any { OPERATORS } else { known });
+            let mantissa = random.choose(OPERATORS);
             let parts = format!("<exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa>");
             return format!("<decimal name=\"d{i}\"{presence}>{parts}</decimal>");
         }

@@ -87,6 +87,9 @@ impl State {
                     _ if slot.tag == UNDEFINED => {}
                     UNDEFINED if slot.may_be_fresh => {
                         self.values[at] = *fresh;
+                        if let Some(mantissa) = slot.mantissa {
+                            self.values[mantissa as usize] = wanted.fresh[mantissa as usize];
+                        }
                         if !self.begin_text(slot) {
                             return false;
                         }
@@ -121,12 +124,15 @@ impl State {
             return;
         }
         let Some(warm) = &self.warmth.wanted else { return };
-        let slots = warm.slots.iter().zip(&warm.fresh).zip(&mut self.tags).zip(self.values.iter());
+        let values: &[u64] = &self.values;
+        let slots = warm.slots.iter().zip(&warm.fresh).zip(&mut self.tags).zip(values);
         for (((slot, fresh), tag), value) in slots {
             if slot.may_be_empty && *value == EMPTY_WORD {
                 *tag = EMPTY;
             } else if slot.tag != UNDEFINED {
                 let is_fresh = slot.may_be_fresh && slot.initial.is_none() && value == fresh;
+                let is_fresh =
+                    is_fresh && slot.mantissa.is_none_or(|at| values.get(at as usize) == warm.fresh.get(at as usize));
                 *tag = if is_fresh { UNDEFINED } else { slot.tag };
             }
         }
@@ -190,6 +196,8 @@ pub(crate) struct WarmSlot {
     pub text: Option<u32>,
     /// The text that it begins with: to have it has the same effect as to have none yet.
     pub initial: Option<Box<[u8]>>,
+    /// The slot of the mantissa, where this is that of a decimal's exponent.
+    pub mantissa: Option<u32>,
 }
 
 impl Warm {

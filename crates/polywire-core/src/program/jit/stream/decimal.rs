@@ -64,8 +64,11 @@ impl<'e> Emit<'e, '_> {
             Some(int) => {
                 let [there, value] = self.decode_optional(&int);
                 self.code.def_var(self.words[0], value);
-                let some = self.code.create_block();
-                self.code.ins().brif(there, some, &[], done, &[]);
+                let (some, none) = (self.code.create_block(), self.code.create_block());
+                self.code.ins().brif(there, some, &[], none, &[]);
+                self.code.switch_to_block(none);
+                self.leave_bits_out(mantissa);
+                self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(some);
                 there
             }
@@ -86,7 +89,15 @@ impl<'e> Emit<'e, '_> {
         self.set(there, Scalar::Bool);
     }
 
-    fn check_exponent(&mut self, exponent: Value) {
+    /// Leaves out the bits of a mantissa that is not there.
+    pub(in super::super) fn leave_bits_out(&mut self, mantissa: &Field) {
+        if mantissa.bits() > 0 {
+            self.leave_bit_out();
+        }
+    }
+
+    /// Leaves if it is no exponent.
+    pub(super) fn check_exponent(&mut self, exponent: Value) {
         let (outside, unwind) = (self.outside(exponent, -MOST, MOST), self.unwind);
         self.or_else(outside, unwind);
     }

@@ -70,7 +70,7 @@ impl<'e> Emit<'e, '_> {
         self.found(there, value, found);
     }
 
-    fn denull(&mut self, signed: bool, wire: Value) -> Value {
+    pub(super) fn denull(&mut self, signed: bool, wire: Value) -> Value {
         if !signed {
             return self.code.ins().iadd_imm_s(wire, -1);
         }
@@ -198,7 +198,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// The absence of an integer or text.
+    /// The absence of an integer, a decimal or a text.
     pub(in super::super) fn encode_absent(&mut self, field: &Field) {
         let zero = self.constant(0);
         match field.operator {
@@ -228,7 +228,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// A value or difference that makes way for zero; leaves if there is no room for that.
-    fn write_nullable(&mut self, signed: bool, value: Value) {
+    pub(super) fn write_nullable(&mut self, signed: bool, value: Value) {
         let unwind = self.unwind;
         let (largest, moved) = match signed {
             true => (i64::MAX, self.code.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, value, 0)),
