@@ -157,6 +157,9 @@ impl<'e> Emit<'e, '_> {
                 self.call_routine(op, *routine, frame, shims::too_deep_input as *const u8);
             }
             OpKind::TestField(field) => self.decode_test(op, field),
+            OpKind::Octets { place, field, bound, .. } if self.direct => {
+                self.get_octets(op, *place, field.as_deref(), *bound, frame);
+            }
             OpKind::Fail(_) if self.direct => self.give_up(),
             OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => {
                 self.decode_by_interpreter(op, frame)

@@ -199,6 +199,9 @@ impl<'e> Emit<'e, '_> {
             OpKind::Octets { field: None, .. } | OpKind::TestField(_) => {
                 unreachable!("the verifier refuses decode operations here")
             }
+            OpKind::Octets { place, field: Some(field), bound, .. } if self.direct => {
+                self.put_octets(*place, field, *bound, frame);
+            }
             OpKind::Fail(_) if self.direct => self.give_up(),
             OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => self.encode_by_interpreter(op, frame),
             OpKind::Store(_)
@@ -359,7 +362,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// First element and number of elements of what has a length.
-    fn slice(&mut self, place: Place, frame: Value) -> (Value, Value) {
+    pub(super) fn slice(&mut self, place: Place, frame: Value) -> (Value, Value) {
         let (base, offset, node) = self.place(place, frame).expect("the verifier refuses sinks");
         let kind = &self.layout().node(node).kind;
         let words = match kind {

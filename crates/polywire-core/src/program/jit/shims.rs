@@ -10,7 +10,7 @@ use crate::{
     program::{
         Check, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, State, Status,
         TextKernel,
-        interp::{self, op as interpret},
+        interp::{self, fields::set_octets, op as interpret},
     },
 };
 
@@ -299,6 +299,26 @@ pub(super) unsafe extern "C" fn resize(
         warm_input(state, rest, |input| sequence_begin(input, program, op, sequence, count, &mut first))
     };
     if status == Status::Ok { first } else { core::ptr::null_mut() }
+}
+
+/// Gives a sequence or array its octets, in a message that is read without a context: 1, or 0 if anything is wrong.
+pub(super) unsafe extern "C" fn set_octets_warm(
+    state: *mut State,
+    program: *const Program,
+    op: *const Op,
+    at: *mut u8,
+    data: *const u8,
+    len: u64,
+) -> u64 {
+    // SAFETY: as the module says.
+    unsafe {
+        let (program, op) = (&*program, &*op);
+        let OpKind::Octets { place: Place::At { node, .. }, bound, overflow, .. } = &op.kind else { return 0 };
+        let bytes = core::slice::from_raw_parts(data, len as usize);
+        let target = (&*program.layout, *node, at);
+        let status = warm_input(state, &[], |input| set_octets(input, target, bytes, (*bound, overflow)));
+        u64::from(status == Status::Ok)
+    }
 }
 
 /// Cuts a sequence to what stays of `count` elements, or finds an array incomplete.

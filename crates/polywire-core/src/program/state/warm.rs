@@ -98,7 +98,12 @@ impl State {
                     tag if tag != slot.tag => return false,
                     _ => {
                         if let Some(text) = slot.text {
-                            self.values[at] = brief(self.text(text));
+                            let text = self.text(text);
+                            // What was let pass, or put there by another program, may be none.
+                            if !slot.octets && core::str::from_utf8(text).is_err() {
+                                return false;
+                            }
+                            self.values[at] = brief(text);
                         }
                     }
                 }
@@ -194,6 +199,8 @@ pub(crate) struct WarmSlot {
     pub may_be_empty: bool,
     /// The text that it has in brief.
     pub text: Option<u32>,
+    /// That need not be UTF-8.
+    pub octets: bool,
     /// The text that it begins with: to have it has the same effect as to have none yet.
     pub initial: Option<Box<[u8]>>,
     /// The slot of the mantissa, where this is that of a decimal's exponent.

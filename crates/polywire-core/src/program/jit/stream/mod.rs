@@ -16,10 +16,12 @@ use crate::{
     },
 };
 
+mod calls;
 mod decimal;
 mod gaps;
 mod lent;
 mod map;
+mod octets;
 mod optional;
 mod text;
 mod whole;
@@ -124,12 +126,18 @@ impl<'p> Survey<'p> {
                 let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
                 // One that might be absent is asked for before it is put anywhere.
                 let asked = self.program.direction == Direction::Encode || !field.optional;
-                self.text(field).filter(|_| bounded && asked && self.is_own_text(*place))
+                let is_text = field.kind != FieldKind::Bytes;
+                self.text(field).filter(|_| bounded && asked && is_text && self.is_own_text(*place))
             }
             OpKind::Text { place, form: TextForm::Pending, bound, utf16_bound, overflow, .. } => {
                 let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
                 (bounded && self.is_own_text(*place)).then_some(0)
             }
+            OpKind::Octets { field: Some(field), .. } => {
+                let asked = self.program.direction == Direction::Encode || !field.optional;
+                self.text(field).filter(|_| asked && field.kind == FieldKind::Bytes)
+            }
+            OpKind::Octets { field: None, .. } => Some(0),
             OpKind::Sequence { place, source, element, bound, overflow, .. } => {
                 let encodes = self.program.direction == Direction::Encode;
                 let counted = encodes || matches!(source, Source::Count | Source::Fixed(_));
@@ -202,8 +210,13 @@ impl<'p> Survey<'p> {
 
     fn text(&mut self, field: &Field) -> Option<u32> {
         let refers = matches!(field.operator, Operator::None | Operator::Constant | Operator::Default | Operator::Copy);
-        let known = matches!(field.kind, FieldKind::Ascii | FieldKind::Unicode);
-        (refers && known).then_some(())?;
+        let initial = field.initial_bytes().unwrap_or_default();
+        let sound = match field.kind {
+            FieldKind::Ascii => initial.is_ascii(),
+            FieldKind::Unicode => core::str::from_utf8(initial).is_ok(),
+            _ => true,
+        };
+        (refers && sound).then_some(())?;
         self.keep(field, text::HEAD)?;
         Some(field.bits())
     }
@@ -217,13 +230,15 @@ impl<'p> Survey<'p> {
         let initial = field.initial_bytes().filter(|_| field.kind.is_text());
         let own = self.fresh(field);
         let text = field.kind.is_text().then_some(field.text);
+        let octets = field.kind == FieldKind::Bytes;
         let mantissa = (field.kind == FieldKind::Decimal).then_some(field.text);
         let may_be_empty = field.optional && field.operator != Operator::Delta;
         let (slot, fresh) =
             (self.warm.slots.get_mut(field.slot as usize)?, self.warm.fresh.get_mut(field.slot as usize)?);
         if slot.tag == UNDEFINED {
             let initial = initial.map(Into::into);
-            *slot = WarmSlot { tag: field.tag, may_be_fresh: own.is_some(), may_be_empty, text, initial, mantissa };
+            *slot =
+                WarmSlot { tag: field.tag, may_be_fresh: own.is_some(), may_be_empty, text, octets, initial, mantissa };
             *fresh = own.unwrap_or(0);
         } else {
             // Two fields that begin otherwise have no word that stands for no value.
@@ -232,7 +247,8 @@ impl<'p> Survey<'p> {
             (may_be_empty == slot.may_be_empty).then_some(())?;
         }
         // Two types in one slot are never both there.
-        (slot.tag == field.tag && slot.text == text && slot.mantissa == mantissa).then_some(())?;
+        let is_same = slot.text == text && slot.octets == octets && slot.mantissa == mantissa;
+        (slot.tag == field.tag && is_same).then_some(())?;
         mantissa.map_or(Some(()), |_| self.keep_mantissa(field))
     }
 

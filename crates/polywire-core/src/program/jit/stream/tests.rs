@@ -170,3 +170,39 @@ fn decimals_of_two_operators_need_no_context() {
         }
     }
 }
+
+/// Texts or octets for a number: brief, longer and long, and mostly as they were.
+fn text(value: i64) -> String {
+    match value {
+        10 => String::from("ten"),
+        70 => String::new(),
+        value => format!("{value}").repeat(if value < 0 { 30 } else { 2 }),
+    }
+}
+
+#[test]
+fn texts_and_octets_need_no_context() {
+    for (is_optional, presence) in presences() {
+        for operator in
+            ["", "<copy/>", "<copy value=\"V\"/>", "<default value=\"V\"/>", "<default/>", "<constant value=\"V\"/>"]
+        {
+            if operator == "<default/>" && !is_optional {
+                continue;
+            }
+            let is_constant = operator.contains("constant");
+            for (element, initial) in
+                [("string", "ten"), ("string charset=\"unicode\"", "ten"), ("byteVector", "74656e")]
+            {
+                let (name, operator) = (element.split(' ').next().unwrap(), operator.replace('V', initial));
+                let field = format!("<{element} name=\"t\"{presence}>{operator}</{name}>");
+                carried(is_optional, &field, is_constant, |record, value| {
+                    let value = value.map(text).map_or(Value::Absent, |text| match name {
+                        "string" => Value::Text(text),
+                        _ => Value::Bytes(text.into_bytes()),
+                    });
+                    record.set("t", value).unwrap();
+                });
+            }
+        }
+    }
+}
