@@ -5,7 +5,7 @@ mod common;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{backends, mutated, random_limits, seeds};
+use common::{backends, mutated, random_limits, random_record, seeds};
 use polywire_core::{
     codec::{
         DynDecoder, DynEncoder, Options,
@@ -16,7 +16,10 @@ use polywire_core::{
     },
     layout::{Record, Shape, Value, ValueRef},
     program::{Backend, Limits, State, io::CodecError},
-    schema::{Def, DefKind, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
+    schema::{
+        Def, DefKind, Member, Schema, SchemaBuilder, Type,
+        arbitrary::{Random, random_schema},
+    },
 };
 
 /// A text that is compared by a function.
@@ -309,6 +312,40 @@ fn streams_are_the_same() {
         }
     }
     assert!(carried > 100 && refused > 500, "{carried} carried, {refused} refused, {errors} not written");
+}
+
+/// Maps, unions, structures that may be absent, octets, recursion: all that a template can be derived from.
+#[test]
+fn streams_of_any_type_are_the_same() {
+    let (mut carried, mut refused) = (0, 0);
+    for seed in seeds(120) {
+        let mut random = Random::new(seed);
+        let Ok(shape) = Shape::of(&random_schema(seed, 3 + seed as usize % 9)) else { continue };
+        if DynEncoder::new(&Fast::default(), &Options::default(), &shape).is_err() {
+            continue;
+        }
+        let make = |backend| Ends::new(&Fast::default(), &shape, Limits::default(), backend);
+        let mut ends: Vec<Ends> = backends().into_iter().map(make).collect();
+        let records = [(); 3].map(|()| random_record(&mut random, &shape));
+        for step in 0..12 {
+            let record = random.choose(&records).clone();
+            let keep = !random.one_in(4);
+            let context = || format!("seed {seed}, step {step}, {record:?}");
+            if random.one_in(9) {
+                ends.iter_mut().flat_map(|end| [&mut end.writer, &mut end.reader]).for_each(State::reset);
+            }
+            let written = ends.iter_mut().map(|end| end.write(&record, keep)).collect();
+            let Ok(bytes) = all_the_same(written, context) else { continue };
+            let bad = mutated(&mut random, &bytes);
+            let read: Vec<Read> = ends.iter_mut().map(|end| end.read(&bad, false)).collect();
+            refused += usize::from(all_the_same(read, || format!("{bad:x?}, {}", context())).is_err());
+            let read: Vec<Read> = ends.iter_mut().map(|end| end.read(&bytes, keep)).collect();
+            let read = all_the_same(read, || format!("{bytes:x?}, {}", context()));
+            assert!(read.is_ok_and(|(_, back)| back == record), "{}", context());
+            carried += 1;
+        }
+    }
+    assert!(carried > 300 && refused > 100, "{carried} carried, {refused} refused");
 }
 
 const OPERATORS: &[&str] = &[

@@ -658,7 +658,7 @@ impl Executable {
         unsafe {
             let written = super::jit::encode_stream(entry, out.as_mut_ptr().add(start), room, value, state);
             if written > room.min(limits.message_bytes) {
-                state.roll_back_values();
+                state.roll_back_warm();
                 self.0.ahead.store((2 * room).min(MAX_MORE_AHEAD), Ordering::Relaxed);
                 self.stumble();
                 return false;
@@ -667,7 +667,7 @@ impl Executable {
         }
         self.walk();
         if !keep {
-            state.roll_back_values();
+            state.roll_back_warm();
         }
         true
     }
@@ -694,13 +694,13 @@ impl Executable {
         // SAFETY: as in `decode_direct`, and the state is warm.
         let taken = unsafe { super::jit::decode_stream(entry, bytes, value, state) };
         if taken > bytes.len() {
-            state.roll_back_values();
+            state.roll_back_warm();
             self.stumble();
             return None;
         }
         self.walk();
         if !keep {
-            state.roll_back_values();
+            state.roll_back_warm();
         }
         Some(taken)
     }

@@ -177,7 +177,7 @@ impl<'e> Emit<'e, '_> {
                     |emit| emit.encode_block(otherwise, frame),
                 );
             }
-            OpKind::Action(_, argument) if self.direct => self.forget(*argument),
+            OpKind::Action(kernel, argument) if self.direct => self.put_action(kernel, *argument),
             OpKind::Action(kernel, argument) => {
                 let argument = self.constant(*argument as i64);
                 self.call_status(op, kernel.put as *const u8, &[self.context, argument]);
@@ -222,6 +222,9 @@ impl<'e> Emit<'e, '_> {
             Some(index) => index,
             None => self.constant(0),
         };
+        if self.direct {
+            return self.lend_encode([program, address, frame, index]);
+        }
         self.call_status(op, shims::encode_op as *const u8, &[self.context, program, address, frame, index]);
     }
 

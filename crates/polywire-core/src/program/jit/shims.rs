@@ -97,6 +97,62 @@ pub(super) unsafe extern "C" fn encode_op(
     unsafe { interpret::encode(&*program, &*op, &mut *output, frame, index) }
 }
 
+/// The same for a message that is read without a context, of which the bytes from `at` to `end` are left: where the operation's end, or null.
+pub(super) unsafe extern "C" fn decode_lent(
+    state: *mut State,
+    program: *const Program,
+    op: *const Op,
+    frame: *mut u8,
+    accumulator: u64,
+    scalar: u64,
+    at: *const u8,
+    end: *const u8,
+) -> *const u8 {
+    // SAFETY: as the module says, and whoever called the code holds the limits.
+    unsafe {
+        let limits = &*((*state).limits_at as *const Limits);
+        let rest = core::slice::from_raw_parts(at, end.offset_from(at) as usize);
+        let mut input = Input::new(rest, limits);
+        input.memory_left = (*state).memory_left;
+        (*state).lend();
+        input.state = Some(&mut *state);
+        let status = decode_op(&raw mut input, program, op, frame, accumulator, scalar);
+        let (memory_left, used) = (input.memory_left, input.position());
+        (*state).memory_left = memory_left;
+        if status == Status::Ok { at.add(used) } else { core::ptr::null() }
+    }
+}
+
+/// The same for a message that is written without a context, into `room` bytes.
+pub(super) unsafe extern "C" fn encode_lent(
+    state: *mut State,
+    program: *const Program,
+    op: *const Op,
+    frame: *const u8,
+    index: u64,
+    at: *mut u8,
+    room: u64,
+) -> *mut u8 {
+    // SAFETY: as the module says, and whoever called the code holds the limits.
+    unsafe {
+        let limits = &*((*state).limits_at as *const Limits);
+        let mut bytes = core::mem::take(&mut (*state).lent);
+        bytes.clear();
+        (*state).lend();
+        let mut output = Output::new(&mut bytes, limits);
+        output.state = Some(&mut *state);
+        let status = encode_op(&raw mut output, program, op, frame, index);
+        let status = output.finish(status);
+        let fits = status == Status::Ok && bytes.len() as u64 <= room;
+        if fits {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
+        }
+        let behind = if fits { at.add(bytes.len()) } else { core::ptr::null_mut() };
+        (*state).lent = bytes;
+        behind
+    }
+}
+
 /// 1 if the value is no literal.
 pub(super) unsafe extern "C" fn no_literal(value: i64, node: *const EnumNode) -> u64 {
     // SAFETY: as the module says.

@@ -79,6 +79,8 @@ pub struct State {
     /// Where a field's value is between operations.
     pub(crate) words: [u64; 4],
     pub(crate) pending: Vec<u8>,
+    /// What the interpreter has written for machine code.
+    pub(crate) lent: Vec<u8>,
     texts: Vec<Text>,
     text_bytes: usize,
     text_limit: usize,
@@ -152,6 +154,7 @@ impl State {
             map: bits::Map::default(),
             words: [0; 4],
             pending: Vec::new(),
+            lent: Vec::new(),
             texts: vec![Text::default(); bank.texts as usize],
             text_bytes: 0,
             text_limit: TEXT_BYTES,
@@ -219,12 +222,17 @@ impl State {
         self.saved_tags.copy_from_slice(&self.tags);
         self.map = bits::Map::default();
         self.tags_at = self.tags.as_mut_ptr() as usize;
-        self.begin_values();
+        self.keep_values();
+        self.begin_message();
     }
 
-    /// Before a message that changes no tag: one of a program that the state is warm for.
-    fn begin_values(&mut self) {
+    /// Keeps the values as they are before a message.
+    fn keep_values(&mut self) {
         keep(&mut self.saved_values, &self.values);
+    }
+
+    /// Before a message.
+    fn begin_message(&mut self) {
         while let Some((_, bytes)) = self.saved_texts.pop() {
             self.spare.push(bytes);
         }
@@ -237,11 +245,14 @@ impl State {
     pub(crate) fn roll_back(&mut self) {
         core::mem::swap(&mut self.tags, &mut self.saved_tags);
         self.roll_back_values();
+        self.roll_back_texts();
     }
 
-    /// The same after [`State::begin_warm`].
-    pub(crate) fn roll_back_values(&mut self) {
+    fn roll_back_values(&mut self) {
         core::mem::swap(&mut self.values, &mut self.saved_values);
+    }
+
+    fn roll_back_texts(&mut self) {
         while let Some((slot, bytes)) = self.saved_texts.pop() {
             if let Some(text) = self.texts.get_mut(slot as usize) {
                 self.text_bytes = self.text_bytes - text.bytes.len() + bytes.len();

@@ -13,11 +13,15 @@ pub(super) struct Warmth {
     is_warm: bool,
     /// No slot has a tag.
     is_fresh: bool,
+    /// The message began with what stands for no value in all slots, so that they were not kept.
+    began_fresh: bool,
+    /// Tags were kept, because the message may change some.
+    is_lent: bool,
 }
 
 impl Default for Warmth {
     fn default() -> Warmth {
-        Warmth { wanted: None, is_warm: false, is_fresh: true }
+        Warmth { wanted: None, is_warm: false, is_fresh: true, began_fresh: false, is_lent: false }
     }
 }
 
@@ -33,12 +37,36 @@ impl State {
     #[inline]
     pub(crate) fn begin_warm(&mut self, wanted: &Arc<Warm>, limits: &Limits) -> bool {
         let is_warm = self.warmth.is_warm && self.warmth.wanted.as_ref().is_some_and(|warm| Arc::ptr_eq(warm, wanted));
+        (self.warmth.began_fresh, self.warmth.is_lent) = (false, false);
         if !is_warm && !self.warm_up(wanted) {
             return false;
         }
         self.limits_at = core::ptr::from_ref(limits) as usize;
-        self.begin_values();
+        if !self.warmth.began_fresh {
+            self.keep_values();
+        }
+        self.begin_message();
         true
+    }
+
+    /// Takes back what a message changed after [`State::begin_warm`].
+    pub(crate) fn roll_back_warm(&mut self) {
+        match &self.warmth.wanted {
+            Some(wanted) if self.warmth.began_fresh => wanted.begin(&mut self.values),
+            _ => self.roll_back_values(),
+        }
+        if self.warmth.is_lent {
+            core::mem::swap(&mut self.tags, &mut self.saved_tags);
+        }
+        self.roll_back_texts();
+    }
+
+    /// Before the interpreter does an operation of a message that is otherwise done without tags: its slots, which are its own, have some.
+    pub(crate) fn lend(&mut self) {
+        if !core::mem::replace(&mut self.warmth.is_lent, true) {
+            self.saved_tags.copy_from_slice(&self.tags);
+            self.warmth.is_fresh = false;
+        }
     }
 
     /// Gives slots without a value what stands for that, and texts in brief; false if a slot has what the program does not expect.
@@ -48,6 +76,7 @@ impl State {
         self.cool();
         self.warmth.is_fresh = is_fresh;
         if is_fresh && wanted.may_be_fresh {
+            self.warmth.began_fresh = true;
             wanted.begin(&mut self.values);
             if !wanted.texts.iter().all(|slot| self.begin_text(&wanted.slots[*slot as usize])) {
                 return false;

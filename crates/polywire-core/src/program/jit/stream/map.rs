@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     layout::Scalar,
-    program::{Block, Order, State},
+    program::{ActionKernel, Block, Order, State, state::BITS},
 };
 
 /// The last bytes' bits.
@@ -192,8 +192,39 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
+    /// Puts bits that are known, or forgets previous values.
+    pub(in super::super) fn put_action(&mut self, kernel: &ActionKernel, argument: u64) {
+        if !core::ptr::eq(kernel, &BITS) {
+            return self.forget(argument);
+        }
+        for _ in 0..argument as u32 {
+            self.next_bit();
+        }
+        if argument >> 32 != 0 {
+            let bit = self.next_bit();
+            self.set_bit(bit);
+        }
+    }
+
+    /// Makes sure of bits that are known, or forgets previous values.
+    pub(in super::super) fn get_action(&mut self, kernel: &ActionKernel, argument: u64) {
+        if !core::ptr::eq(kernel, &BITS) {
+            return self.forget(argument);
+        }
+        let unwind = self.unwind;
+        for _ in 0..argument as u32 {
+            let bit = self.take_bit();
+            self.or_else(bit, unwind);
+        }
+        if argument >> 32 != 0 {
+            let bit = self.take_bit();
+            let zero = self.code.ins().icmp_imm_s(IntCC::Equal, bit, 0);
+            self.or_else(zero, unwind);
+        }
+    }
+
     /// Forgets all previous values but that of the slot that is named.
-    pub(in super::super) fn forget(&mut self, kept: u64) {
+    fn forget(&mut self, kept: u64) {
         let (state, kept) = (self.state(), self.constant(kept as i64));
         self.call(forget as *const u8, &[state, kept], None);
     }

@@ -10,7 +10,7 @@ use crate::{
     program::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
-            Operator, RESET, SEGMENT, UNDEFINED,
+            BITS, Operator, RESET, SEGMENT, TAKE_BIT, UNDEFINED,
             warm::{EMPTY_WORD, NO_TEXT, Warm, WarmSlot, brief},
         },
     },
@@ -19,6 +19,7 @@ use crate::{
 mod calls;
 mod decimal;
 mod gaps;
+mod lent;
 mod map;
 mod octets;
 mod optional;
@@ -40,6 +41,22 @@ const MAX_SLOTS: usize = 1 << 16;
 /// Bytes that an integer takes at most.
 const INTEGER: usize = 10;
 
+/// What belongs to a slot beside its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Second {
+    Mantissa(u32),
+    Text(u32),
+}
+
+impl Second {
+    fn of(field: &Field) -> Option<Second> {
+        match &field.kind {
+            FieldKind::Decimal => Some(Second::Mantissa(field.text)),
+            kind => kind.is_text().then_some(Second::Text(field.text)),
+        }
+    }
+}
+
 /// What is to be known of a program that can do without a context.
 pub(super) struct Survey<'p> {
     program: &'p Program,
@@ -48,8 +65,11 @@ pub(super) struct Survey<'p> {
     room: usize,
     /// Where it forgets all previous values, the slots whose values stay.
     kept: Vec<u32>,
-    /// Slots of mantissas, and those of the exponents that they go with.
-    mantissas: BTreeMap<u32, u32>,
+    /// Slots of mantissas, and of texts, and the slots that they go with.
+    seconds: BTreeMap<Second, u32>,
+    /// Slots of operations that are left to the interpreter.
+    lent: Vec<u32>,
+    lent_seconds: Vec<Second>,
 }
 
 impl<'p> Survey<'p> {
@@ -57,8 +77,8 @@ impl<'p> Survey<'p> {
     pub fn of(program: &'p Program) -> Option<Survey<'p>> {
         let mut survey = Survey::new(program)?;
         let bits = survey.block(&program.root)?;
-        let can_reset = survey.kept.is_empty() || survey.warm.can_be_forgotten();
-        (bits == 0 && can_reset && survey.mantissas_stand_alone()).then_some(survey)
+        let can_reset = survey.kept.is_empty() || survey.warm.can_be_forgotten() && survey.lent.is_empty();
+        (bits == 0 && can_reset && survey.stand_apart()).then_some(survey)
     }
 
     /// Bits that a block of such a program takes.
@@ -70,7 +90,15 @@ impl<'p> Survey<'p> {
         let slots = program.bank.as_ref().map(|bank| bank.slots as usize).filter(|slots| *slots <= MAX_SLOTS)?;
         let warm =
             Warm { slots: vec![WarmSlot::default(); slots].into(), fresh: vec![0; slots].into(), ..Warm::default() };
-        Some(Survey { program, warm, room: 0, kept: Vec::new(), mantissas: BTreeMap::new() })
+        Some(Survey {
+            program,
+            warm,
+            room: 0,
+            kept: Vec::new(),
+            seconds: BTreeMap::new(),
+            lent_seconds: Vec::new(),
+            lent: Vec::new(),
+        })
     }
 
     /// Bytes that there must be room for, for [`Direction::Encode`].
@@ -155,6 +183,12 @@ impl<'p> Survey<'p> {
                 self.kept.push(*kept as u32);
                 Some(0)
             }
+            OpKind::Action(kernel, bits) if core::ptr::eq(*kernel, &BITS) => {
+                (*bits as u32).checked_add((bits >> 32) as u32)
+            }
+            OpKind::Test(kernel) if core::ptr::eq(*kernel, &TAKE_BIT) => Some(1),
+            OpKind::Unbox { body, .. } => self.block(body),
+            OpKind::Map { .. } | OpKind::SetText(..) | OpKind::Slice { .. } => self.lend(op),
             OpKind::Region { dialect, argument, body } if core::ptr::eq(*dialect, &SEGMENT) => {
                 let bits = self.block(body)?;
                 self.room += bits.div_ceil(7).max(1) as usize;
@@ -250,7 +284,7 @@ impl<'p> Survey<'p> {
         // Two types in one slot are never both there.
         let is_same = slot.text == text && slot.octets == octets && slot.mantissa == mantissa;
         (slot.tag == field.tag && is_same).then_some(())?;
-        mantissa.map_or(Some(()), |_| self.keep_mantissa(field))
+        self.keep_second(field)
     }
 
     /// A word that has the same effect as no value; none if there is no such word.
@@ -263,26 +297,38 @@ impl<'p> Survey<'p> {
         }
     }
 
-    /// Notes the slot of a decimal's mantissa: it has no tag, and is worth what the exponent is.
-    fn keep_mantissa(&mut self, field: &Field) -> Option<()> {
-        let fresh = self.warm.fresh.get_mut(field.text as usize)?;
-        let value = whole::fresh(field)[1];
-        match self.mantissas.insert(field.text, field.slot) {
-            None => *fresh = value,
-            Some(exponent) if exponent == field.slot => {
-                let is_same = *fresh == value;
-                self.warm.slots.get_mut(field.slot as usize)?.may_be_fresh &= is_same;
-            }
-            Some(_) => return None,
+    /// Notes what belongs to a field's slot: it is nobody else's.
+    fn keep_second(&mut self, field: &Field) -> Option<()> {
+        let Some(second) = Second::of(field) else { return Some(()) };
+        let is_first = match self.seconds.insert(second, field.slot) {
+            Some(slot) => (slot == field.slot).then_some(false)?,
+            None => true,
+        };
+        let Second::Mantissa(at) = second else { return Some(()) };
+        // It has no tag, and is worth what the exponent is.
+        let (fresh, value) = (self.warm.fresh.get_mut(at as usize)?, whole::fresh(field)[1]);
+        if is_first {
+            *fresh = value;
         }
+        let is_same = *fresh == value;
+        self.warm.slots.get_mut(field.slot as usize)?.may_be_fresh &= is_same;
         Some(())
     }
 
-    /// True if no field takes the slot of a mantissa for its own, and none is kept without it.
-    fn mantissas_stand_alone(&self) -> bool {
+    /// True if no mantissa's slot is another field's, or kept without the exponent, and what is left to the interpreter stays away from what is not: a slot has
+    /// a tag, which the interpreter knows, or is warm.
+    fn stand_apart(&self) -> bool {
         let slot = |at: &u32| self.warm.slots.get(*at as usize);
-        self.mantissas.keys().all(|at| slot(at).is_some_and(|slot| slot.tag == UNDEFINED))
+        let is_mantissa = |at: &u32| self.seconds.contains_key(&Second::Mantissa(*at));
+        let is_free = |at: &u32| slot(at).is_some_and(|slot| slot.tag == UNDEFINED);
+        let own = |second: &Second| match second {
+            Second::Mantissa(at) => is_free(at),
+            Second::Text(_) => true,
+        };
+        self.seconds.keys().all(own)
             && self.kept.iter().all(|at| slot(at).is_none_or(|slot| slot.mantissa.is_none()))
+            && self.lent.iter().all(|at| is_free(at) && !is_mantissa(at))
+            && self.lent_seconds.iter().all(|second| !self.seconds.contains_key(second) && own(second))
     }
 
     fn is_optional(&self, place: Place) -> bool {

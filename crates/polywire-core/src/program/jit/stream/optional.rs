@@ -3,7 +3,10 @@
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 use cranelift_frontend::Variable;
 
-use super::super::{emit::Emit, integers::Int};
+use super::{
+    super::{emit::Emit, integers::Int},
+    map::Bit,
+};
 use crate::{
     layout::Scalar,
     program::{
@@ -204,15 +207,24 @@ impl<'e> Emit<'e, '_> {
         match field.operator {
             Operator::None | Operator::Delta => self.write_entity(false, zero),
             Operator::Constant => drop(self.next_bit()),
-            Operator::Default => {
+            _ => {
                 let bit = self.next_bit();
-                if field.initial.is_some() {
-                    self.set_bit(bit);
-                    self.write_entity(false, zero);
-                }
+                self.encode_none(field, bit);
+            }
+        }
+    }
+
+    /// The absence of a field with a bit that says more than that it is there.
+    pub(super) fn encode_none(&mut self, field: &Field, bit: Bit) {
+        let zero = self.constant(0);
+        match field.operator {
+            Operator::Default if field.initial.is_none() => {}
+            Operator::Default => {
+                self.set_bit(bit);
+                self.write_entity(false, zero);
             }
             _ => {
-                let (bit, done) = (self.next_bit(), self.code.create_block());
+                let done = self.code.create_block();
                 let (values, at) = (self.stream().values, 8 * field.slot as i32);
                 let previous = self.load(types::I64, values, at);
                 let same = self.code.ins().icmp_imm_s(IntCC::Equal, previous, EMPTY_WORD as i64);

@@ -218,6 +218,11 @@ fn numbers_that_may_be_absent_need_no_context() {
         carried_by(Ends::of(&codec, &schema), true, "numbers", false, |record, value| {
             record.set("w", value.unwrap_or(7) as f64 / 4.0).unwrap();
             match value {
+                // No decimal: its bits take the place.
+                Some(11) if !has_bits => {
+                    record.set("x", 1.0 / 3.0).unwrap();
+                    record.set("y", 1.0f32 / 3.0).unwrap();
+                }
                 Some(value) => {
                     record.set("x", value as f64 / 100.0).unwrap();
                     record.set("y", value as f32 / 8.0).unwrap();
