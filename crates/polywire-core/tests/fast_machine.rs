@@ -22,6 +22,10 @@ use polywire_core::{
     },
 };
 
+/// Words that stand for absence, and for no value.
+const MARK: i64 = 3 << 61;
+const NO_NUMBER: i64 = 0x5B1D_27E4_93A6_C80F;
+
 /// A text that is compared by a function.
 const LONG: &str = "more than sixteen bytes";
 
@@ -414,7 +418,7 @@ fn template(random: &mut Random, id: usize) -> String {
         }
         let narrow = ["int8", "uInt8", "int32", "uInt32"];
         let wide = ["int64", "uInt64"];
-        let is_wide = random.one_in(12) || presence.is_empty() && random.one_in(3);
+        let is_wide = random.one_in(3);
         let ty = random.choose(if is_wide { &wide[..] } else { &narrow });
         let mut operators = OPERATORS.to_vec();
         if !presence.is_empty() {
@@ -443,7 +447,9 @@ fn number(random: &mut Random) -> i64 {
     match random.below(30) {
         0 => random.bits() as i64,
         1 => *random.choose(&[i64::MAX, i64::MIN, 255, 127, -128, i64::from(u32::MAX), -1]),
-        2..10 => random.below(100) as i64,
+        // Words that machine code has for what is not there, and their neighbours.
+        2 => *random.choose(&[MARK, MARK + 1, MARK - 1, NO_NUMBER, NO_NUMBER + 1, NO_NUMBER - 1]),
+        3..10 => random.below(100) as i64,
         _ => 1,
     }
 }

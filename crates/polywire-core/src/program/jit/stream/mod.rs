@@ -11,7 +11,7 @@ use crate::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
             BITS, Operator, RESET, SEGMENT, TAKE_BIT, UNDEFINED,
-            warm::{EMPTY_WORD, NO_TEXT, Warm, WarmSlot, brief},
+            warm::{EMPTY_WORD, NO_NUMBER, NO_TEXT, Warm, WarmSlot, brief},
         },
     },
 };
@@ -31,9 +31,6 @@ mod tests;
 
 pub(super) use map::Segment;
 pub(super) use optional::optional;
-
-/// What stands for no value where there is no initial value: none of those that 32 bits hold, nor is what follows it.
-pub(super) const NO_NUMBER: u64 = 1 << 62;
 
 /// Slots up to which their distances are part of instructions.
 const MAX_SLOTS: usize = 1 << 16;
@@ -352,12 +349,14 @@ impl<'p> Survey<'p> {
 /// A word that has the same effect as no value; none if there is no such word.
 fn fresh_number(field: &Field) -> Option<u64> {
     let int = Int::of_any(field)?;
+    // What stands for absence is no value.
+    let word = |word: u64| (!field.optional || word != EMPTY_WORD).then_some(word);
     match (field.operator, field.initial_int()) {
         (Operator::Delta, initial) => Some(initial.unwrap_or(0)),
-        (Operator::Copy, Some(initial)) => Some(initial),
+        (Operator::Copy, Some(initial)) => word(initial),
         // One less than what it says; what is the least of all words cannot be one more than another.
-        (Operator::Increment, Some(initial)) => (!int.is_least(initial)).then_some(initial.wrapping_sub(1)),
+        (Operator::Increment, Some(initial)) => word(initial.wrapping_sub(1)).filter(|_| !int.is_least(initial)),
         _ if field.optional => Some(EMPTY_WORD),
-        _ => int.is_narrow().then_some(NO_NUMBER),
+        _ => Some(NO_NUMBER),
     }
 }

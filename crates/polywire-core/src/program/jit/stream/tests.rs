@@ -190,6 +190,31 @@ fn decimals_of_two_operators_need_no_context() {
 }
 
 #[test]
+fn integers_need_no_context() {
+    let operators = [
+        "",
+        "<copy/>",
+        "<copy value=\"10\"/>",
+        "<delta/>",
+        "<increment/>",
+        "<increment value=\"10\"/>",
+        "<default value=\"10\"/>",
+    ];
+    for (is_optional, presence) in presences() {
+        for (ty, operator) in ["int32", "int64", "uInt64"].iter().flat_map(|ty| operators.iter().map(move |o| (ty, o)))
+        {
+            let field = format!("<{ty} name=\"i\"{presence}>{operator}</{ty}>");
+            carried(is_optional, &field, false, |record, value| match value {
+                Some(value) if *ty == "int32" => record.set("i", value as i32).unwrap(),
+                Some(value) if *ty == "int64" => record.set("i", value << 40).unwrap(),
+                Some(value) => record.set("i", value.unsigned_abs() << 40 | 1).unwrap(),
+                None => record.set("i", Value::Absent).unwrap(),
+            });
+        }
+    }
+}
+
+#[test]
 fn numbers_that_may_be_absent_need_no_context() {
     let mut types = SchemaBuilder::new();
     let plain = |name: &str| Member::new(name, Type::Uint32);
