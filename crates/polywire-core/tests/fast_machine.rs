@@ -405,13 +405,26 @@ fn template(random: &mut Random, id: usize) -> String {
                 "<copy value=\"eight by\"/>",
                 "<default value=\"ab\"/>",
                 "<constant value=\"1\"/>",
+                "<delta/>",
+                "<delta value=\"eight by\"/>",
+                "<tail/>",
+                "<tail value=\"a\"/>",
             ]);
             let operator = if random.one_in(6) && !presence.is_empty() { "<default/>" } else { operator };
             return format!("<string name=\"s{i}\" charset=\"{charset}\"{presence}>{operator}</string>");
         }
         if random.one_in(6) {
-            let operators =
-                ["", "<copy/>", "<copy value=\"01\"/>", "<default value=\"0080\"/>", "<constant value=\"01\"/>"];
+            let operators = [
+                "",
+                "<copy/>",
+                "<copy value=\"01\"/>",
+                "<default value=\"0080\"/>",
+                "<constant value=\"01\"/>",
+                "<delta/>",
+                "<delta value=\"0102\"/>",
+                "<tail/>",
+                "<tail value=\"01\"/>",
+            ];
             let operator = random.choose(&operators);
             let operator = if random.one_in(6) && !presence.is_empty() { "<default/>" } else { operator };
             return format!("<byteVector name=\"b{i}\"{presence}>{operator}</byteVector>");

@@ -221,14 +221,14 @@ pub(super) unsafe extern "C" fn find_counted(at: *const u8, end: *const u8, len:
 }
 
 /// A text in a message, or its absence, and what is behind.
-struct Parsed<'m> {
-    text: Option<&'m [u8]>,
-    behind: &'m [u8],
+pub(super) struct Parsed<'m> {
+    pub text: Option<&'m [u8]>,
+    pub behind: &'m [u8],
 }
 
 /// A text of 7-bit characters, the last of which has its stop bit yet. One that begins with a NUL is not only its bytes, and so is left to others.
 #[inline]
-fn parse_ascii(rest: &[u8], nullable: bool) -> Option<Parsed<'_>> {
+pub(super) fn parse_ascii(rest: &[u8], nullable: bool) -> Option<Parsed<'_>> {
     if nullable && rest.first() == Some(&0x80) {
         return Some(Parsed { text: None, behind: &rest[1..] });
     }
@@ -244,7 +244,7 @@ fn parse_ascii(rest: &[u8], nullable: bool) -> Option<Parsed<'_>> {
 
 /// Bytes behind their number.
 #[inline]
-fn parse_counted(rest: &[u8], nullable: bool) -> Option<Parsed<'_>> {
+pub(super) fn parse_counted(rest: &[u8], nullable: bool) -> Option<Parsed<'_>> {
     let (len, rest) = match rest.split_first()? {
         (byte, rest) if byte & 0x80 != 0 => (u64::from(byte & 0x7F), rest),
         _ => long_length(rest)?,
@@ -268,7 +268,7 @@ fn long_length(bytes: &[u8]) -> Option<(u64, &[u8])> {
 
 /// # Safety
 /// The bytes from `at` to `end` are there.
-unsafe fn rest<'m>(at: *const u8, end: *const u8) -> &'m [u8] {
+pub(super) unsafe fn rest<'m>(at: *const u8, end: *const u8) -> &'m [u8] {
     // SAFETY: as the caller promises.
     unsafe { core::slice::from_raw_parts(at, end.offset_from(at) as usize) }
 }

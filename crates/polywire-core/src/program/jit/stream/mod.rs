@@ -1,5 +1,5 @@
 //! Messages of streams without a context, as hand-written code would have them: previous values at known places, presence maps in registers, each bit at its
-//! known position, texts by functions that know their form. It serves a [*warm* state](crate::program::state::warm), and leaves whatever is not ordinary to the
+//! known position (`gaps` has what is done where one is left out), texts by functions that know their form. It serves a [*warm* state](crate::program::state::warm), and leaves whatever is not ordinary to the
 //! function with a context.
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
@@ -17,6 +17,7 @@ use crate::{
 };
 
 mod calls;
+mod combined;
 mod decimal;
 mod gaps;
 mod lent;
@@ -241,15 +242,15 @@ impl<'p> Survey<'p> {
     }
 
     fn text(&mut self, field: &Field) -> Option<u32> {
-        let refers = matches!(field.operator, Operator::None | Operator::Constant | Operator::Default | Operator::Copy);
         let initial = field.initial_bytes().unwrap_or_default();
         let sound = match field.kind {
             FieldKind::Ascii => initial.is_ascii(),
             FieldKind::Unicode => core::str::from_utf8(initial).is_ok(),
             _ => true,
         };
-        (refers && sound).then_some(())?;
-        self.keep(field, text::HEAD)?;
+        sound.then_some(())?;
+        let difference = if field.operator == Operator::Delta { INTEGER } else { 0 };
+        self.keep(field, text::HEAD + difference)?;
         Some(field.bits())
     }
 

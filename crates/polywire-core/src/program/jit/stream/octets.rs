@@ -8,6 +8,7 @@ use cranelift_frontend::Variable;
 use super::{
     super::{emit::Emit, shims},
     calls,
+    combined::is_combined,
 };
 use crate::{
     layout::Kind,
@@ -46,7 +47,10 @@ impl<'e> Emit<'e, '_> {
     ) {
         let [data, len] = [(); 2].map(|()| self.code.declare_var(types::I64));
         let found = Found { data, len };
-        match field {
+        if let Some(field) = field.filter(|field| is_combined(field)) {
+            self.test_text(field);
+        }
+        match field.filter(|field| !is_combined(field)) {
             Some(field) => self.find_octets(field, found),
             None => {
                 let (state, word) = (self.state(), self.word());

@@ -270,9 +270,16 @@ fn text(value: i64) -> String {
 #[test]
 fn texts_and_octets_need_no_context() {
     for (is_optional, presence) in presences() {
-        for operator in
-            ["", "<copy/>", "<copy value=\"V\"/>", "<default value=\"V\"/>", "<default/>", "<constant value=\"V\"/>"]
-        {
+        for operator in [
+            "",
+            "<copy/>",
+            "<copy value=\"V\"/>",
+            "<default value=\"V\"/>",
+            "<default/>",
+            "<constant value=\"V\"/>",
+            "<delta/>",
+            "<delta value=\"V\"/>",
+        ] {
             if operator == "<default/>" && !is_optional {
                 continue;
             }
@@ -290,6 +297,30 @@ fn texts_and_octets_need_no_context() {
                     record.set("t", value).unwrap();
                 });
             }
+        }
+    }
+}
+
+#[test]
+fn tails_need_no_context() {
+    for (is_optional, presence) in presences() {
+        for (operator, (name, charset)) in ["<tail/>", "<tail value=\"30\"/>"].iter().flat_map(|operator| {
+            [("string", ""), ("string", " charset=\"unicode\""), ("byteVector", "")].map(|kind| (operator, kind))
+        }) {
+            let field = format!("<{name} name=\"t\"{charset}{presence}>{operator}</{name}>");
+            // A tail makes nothing shorter.
+            carried(is_optional, &field, false, |record, value| {
+                let value = value.map(|value| format!("{:09}", value + 50));
+                record
+                    .set(
+                        "t",
+                        value.map_or(Value::Absent, |text| match name {
+                            "string" => Value::Text(text),
+                            _ => Value::Bytes(text.into_bytes()),
+                        }),
+                    )
+                    .unwrap();
+            });
         }
     }
 }

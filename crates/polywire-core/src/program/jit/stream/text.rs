@@ -8,6 +8,7 @@ use cranelift_frontend::Variable;
 use super::{
     super::{emit::Emit, encode::PAGE, shims},
     calls,
+    combined::is_combined,
 };
 use crate::{
     layout::{Kind, Scalar, Words},
@@ -96,6 +97,7 @@ impl<'e> Emit<'e, '_> {
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(done);
             }
+            Operator::Tail | Operator::Delta => self.put_combined(field, data, len),
             _ => self.write_text(field, data, len),
         }
     }
@@ -235,14 +237,19 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// A text without its operator.
-    fn write_text(&mut self, field: &Field, data: Value, len: Value) {
+    /// Makes sure of room for bytes. There is room for all else.
+    pub(super) fn room_for_bytes(&mut self, len: Value) {
         let unwind = self.unwind;
         let (position, capacity) = (self.position(), self.code.use_var(self.end));
         let wanted = self.code.ins().iadd(position, len);
         let wanted = self.code.ins().iadd_imm_s(wanted, self.room_wanted);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
         self.or_else(full, unwind);
+    }
+
+    /// A text without its operator.
+    fn write_text(&mut self, field: &Field, data: Value, len: Value) {
+        self.room_for_bytes(len);
         let here = self.here();
         let function = if field.kind == FieldKind::Ascii {
             calls::write_ascii as *const u8
@@ -261,6 +268,7 @@ impl<'e> Emit<'e, '_> {
         let one = self.constant(1);
         match field.operator {
             Operator::None => self.read_pending(field, there),
+            Operator::Delta => self.read_combined(field, there),
             Operator::Constant => {
                 self.load_pending(field.initial_bytes());
                 let bit = if field.optional { self.take_bit() } else { one };
@@ -282,6 +290,9 @@ impl<'e> Emit<'e, '_> {
     }
 
     fn test_sent(&mut self, field: &Field, there: Variable) {
+        if field.operator == Operator::Tail {
+            return self.read_combined(field, there);
+        }
         self.read_pending(field, there);
         if field.operator == Operator::Copy {
             let (state, slots, some) = (self.state(), self.slots(field), self.code.use_var(there));
@@ -290,7 +301,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     fn test_left_out(&mut self, field: &'e Field, there: Variable) {
-        let known = if field.operator == Operator::Copy {
+        let known = if matches!(field.operator, Operator::Copy | Operator::Tail) {
             let (state, slots) = (self.state(), self.slots(field));
             let there = self.call(calls::previous_pending as *const u8, &[state, slots], Some(types::I64));
             there.expect("it returns a word")
@@ -333,6 +344,10 @@ impl<'e> Emit<'e, '_> {
 
     /// A string from a field that is always there.
     pub(in super::super) fn get_text(&mut self, place: Place, field: &'e Field, bound: u32, frame: Value) {
+        if is_combined(field) {
+            self.test_text(field);
+            return self.take_pending(place, bound, frame);
+        }
         let Some(target) = self.target(place, frame) else { return };
         let initial = field.initial_bytes().unwrap_or_default();
         match field.operator {
