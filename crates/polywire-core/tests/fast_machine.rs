@@ -147,6 +147,7 @@ fn templates(random: &mut Random, schema: &Schema) -> (TemplateSet, BTreeMap<Str
             field.operator.kind = OperatorKind::Default;
             field.operator.initial = Some(Initial::Int(-2));
         }
+        FieldType::Decimal if random.one_in(3) => (field.operator, field.mantissa) = (Default::default(), None),
         _ => {}
     };
     let choose = |path: &str, field: &mut Field| {

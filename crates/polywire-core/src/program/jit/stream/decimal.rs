@@ -24,14 +24,14 @@ use crate::{
     },
 };
 
-/// Exponent and mantissa of a number that is made here: the exponent has an operator with an expectation, and an escape is left out.
+/// Exponent and mantissa of a number that is made here: the exponent has an operator with an expectation or none, and an escape is left out.
 pub(super) fn parts(field: &Field) -> Option<[&Field; 2]> {
     let FieldKind::Float { decimal, bits, .. } = &field.kind else { return None };
     let FieldKind::Split(parts) = &decimal.kind else { return None };
     let [exponent, mantissa] = &**parts;
     let expected = match exponent.operator {
         Operator::Constant | Operator::Default => places(exponent).is_some(),
-        Operator::Copy => true,
+        Operator::Copy | Operator::None => true,
         _ => false,
     };
     let escaped = |bits: &Field| bits.operator == Operator::Default && bits.initial.is_none();
@@ -135,6 +135,7 @@ impl<'e> Emit<'e, '_> {
                 self.or_else(inexact, raw);
                 present.into_iter().for_each(|bit| self.set_bit(bit));
             }
+            (Operator::None, _) => self.other_exponent((exponent, expected), (bits, *single), (value, None), raw),
             (_, changed) => self.rarely(inexact, |emit| {
                 emit.other_exponent((exponent, expected), (bits, *single), (value, changed), raw);
             }),
@@ -161,8 +162,10 @@ impl<'e> Emit<'e, '_> {
 
     /// A number that is no decimal: the exponent is absent, and the bits take the mantissa's place.
     fn encode_raw(&mut self, (exponent, bit): (&Field, Option<Bit>), bits: Value) {
-        if let (Some(bit), Operator::Copy | Operator::Default) = (bit, exponent.operator) {
-            self.encode_none(exponent, bit);
+        match (exponent.operator, bit) {
+            (Operator::Copy | Operator::Default, Some(bit)) => self.encode_none(exponent, bit),
+            (Operator::None, _) => self.encode_absent(exponent),
+            _ => {}
         }
         let escaped = self.next_bit();
         self.set_bit(escaped);
@@ -201,6 +204,10 @@ impl<'e> Emit<'e, '_> {
     fn expected_power(&mut self, exponent: &Field) -> (Value, Value, Option<Value>) {
         if let (Operator::Constant | Operator::Default, Some(places)) = (exponent.operator, places(exponent)) {
             return (self.constant(-(places as i64)), self.code.ins().f64const(POWERS[places]), None);
+        }
+        if exponent.operator == Operator::None {
+            // It is found anew each time.
+            return (self.constant(i64::MAX), self.code.ins().f64const(POWERS[0]), None);
         }
         let values = self.stream().values;
         let expected = self.load(types::I64, values, 8 * exponent.slot as i32);
@@ -374,6 +381,9 @@ impl<'e> Emit<'e, '_> {
                 self.or_else(absent, raw);
             }
             return self.left_out(exponent, raw);
+        }
+        if exponent.operator == Operator::None {
+            return self.read_exponent(exponent, raw);
         }
         let power = self.code.declare_var(types::F64);
         let changed = self.take_bit();

@@ -68,6 +68,8 @@ pub(super) struct Survey<'p> {
     /// Slots of operations that are left to the interpreter.
     lent: Vec<u32>,
     lent_seconds: Vec<Second>,
+    /// Slots of exponents without an operator: what is there would be a hint.
+    unused: Vec<u32>,
 }
 
 impl<'p> Survey<'p> {
@@ -95,6 +97,7 @@ impl<'p> Survey<'p> {
             kept: Vec::new(),
             seconds: BTreeMap::new(),
             lent_seconds: Vec::new(),
+            unused: Vec::new(),
             lent: Vec::new(),
         })
     }
@@ -213,6 +216,9 @@ impl<'p> Survey<'p> {
                 let [exponent, mantissa] = decimal::parts(field)?;
                 self.keep(exponent, INTEGER)?;
                 self.number(mantissa)?;
+                if exponent.operator == Operator::None {
+                    self.unused.push(exponent.slot);
+                }
             }
             _ => return None,
         }
@@ -326,6 +332,7 @@ impl<'p> Survey<'p> {
         self.seconds.keys().all(own)
             && self.kept.iter().all(|at| slot(at).is_none_or(|slot| slot.mantissa.is_none()))
             && self.lent.iter().all(|at| is_free(at) && !is_mantissa(at))
+            && self.unused.iter().all(|at| is_free(at) && !self.lent.contains(at))
             && self.lent_seconds.iter().all(|second| !self.seconds.contains_key(second) && own(second))
     }
 

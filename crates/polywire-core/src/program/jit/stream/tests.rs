@@ -228,7 +228,7 @@ fn numbers_that_may_be_absent_need_no_context() {
     ];
     let root = types.add(Def::structure("T", members));
     let schema = types.finish(Type::Def(root)).unwrap();
-    for has_bits in [false, true] {
+    for (has_bits, has_operators) in [(false, true), (true, true), (false, false)] {
         let choose = |_: &str, field: &mut Field| {
             // Mantissas then have bits, which are left out where there are none.
             if has_bits && field.ty == FieldType::Decimal {
@@ -237,6 +237,9 @@ fn numbers_that_may_be_absent_need_no_context() {
                     initial: Some(Initial::Int(10)),
                     ..delta
                 });
+            }
+            if !has_operators && field.ty == FieldType::Decimal {
+                (field.operator, field.mantissa) = (Operator::default(), None);
             }
         };
         let codec = Fast::new(TemplateSet::for_schema_with(&schema, choose).unwrap());
