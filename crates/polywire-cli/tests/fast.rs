@@ -350,7 +350,7 @@ fn a_study_says_what_a_recording_is_worth() {
     assert!(plain.iter().all(|delivered| (200..360).contains(delivered)), "{found}");
 
     // No more than there is time for.
-    let brief = ["study", "day", "--framing", "none", "--quiet", "-o", "day.md", "--seconds", "0.1"];
+    let brief = ["study", "day", "--framing", "none", "--quiet", "-o", "day.md", "--seconds", "0.2"];
     let table = fast(&folder, &brief).with(0).out;
     assert!(table.starts_with("400 messages") && table.contains("written again they are the same bytes"), "{table}");
     let page = folder.read("day.md");

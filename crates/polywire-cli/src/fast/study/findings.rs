@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use polywire_instrument::report::svg::{self, Bars};
+use polywire_instrument::{
+    netsim::PROFILES,
+    report::svg::{self, Bars},
+};
 use serde::Serialize;
 
 use super::{formats::FormatFigures, links::LinkFigures};
@@ -56,7 +59,9 @@ impl Findings {
             self.rate_hz
         );
         for (link, figures) in self.by_link() {
-            text += &format!("\n### {link}\n\n{}", markdown(&of_topics(figures)));
+            let profile = PROFILES.iter().find(|profile| profile.name == link);
+            let says = profile.map_or(String::new(), |profile| format!("`{}`\n\n", profile.text));
+            text += &format!("\n### {link}\n\n{says}{}", markdown(&of_topics(figures)));
         }
         text + &format!("\n![Delivered, and bytes a message, by wire and link](<{picture}>)\n")
     }

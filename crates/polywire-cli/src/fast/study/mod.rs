@@ -54,7 +54,7 @@ pub struct Study {
     #[arg(long = "link", value_name = "LINK", default_values = ["lossy-30", "delay=20ms,jitter=uniform:20ms,reorder=10%,duplicate=20%,loss=10%"])]
     links: Vec<NamedLink>,
     /// Messages a second over the links, on each topic
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rate: u32,
     /// Time that a link may take: so many messages are published at most
     #[arg(long, value_name = "SECONDS", default_value = "10")]
