@@ -178,6 +178,8 @@ fn feeds_with_resets_on_a_warm_path() {
             <sequence name="levels">
                 <length name="n"/>
                 <string name="symbol"><copy/></string>
+                <byteVector name="key"><copy/></byteVector>
+                <decimal name="limit" presence="optional"><copy/></decimal>
                 <int64 name="size" presence="optional"/>
                 <decimal name="price" presence="optional"/>
             </sequence>
@@ -193,6 +195,7 @@ fn feeds_with_resets_on_a_warm_path() {
     for i in 0..5 {
         let level = |name: &str| format!("Quotes.levels[{i}].{name}");
         records[1].set(&level("symbol"), "a symbol with a long name").unwrap();
+        records[1].set(&level("key"), Value::Bytes(vec![i as u8 / 2; 20])).unwrap();
         if i % 2 == 0 {
             records[1].set(&level("size"), i as i64).unwrap();
             records[1].set(&level("price.exponent"), -2).unwrap();

@@ -4,7 +4,7 @@ mod fast_support;
 
 use fast_support::{Feed, backends, digits, hex, template};
 use polywire_core::{
-    codec::{BuildError, DynEncoder, LowerError, Options, fast::Fast, fast::template::TemplateSet},
+    codec::{BuildError, DynDecoder, DynEncoder, LowerError, Options, fast::Fast, fast::template::TemplateSet},
     layout::{Record, Shape},
     program::{Backend, FaultKind},
     schema::{Def, Member, Schema, SchemaBuilder, Type},
@@ -162,6 +162,46 @@ fn reportable_errors() {
     }
     unwritable("<string name='v'/>", r#"{"v":"ü"}"#, NotAscii);
     unwritable("<decimal name='v'/>", r#"{"v":{"exponent":64,"mantissa":1}}"#, DecimalRange);
+}
+
+/// What was let pass once is no text when it is repeated, either.
+#[test]
+fn invalid_text_that_was_let_pass_is_replaced_each_time() {
+    for (inside, first) in [
+        ("<string charset='unicode' name='v'><copy/></string>", "E0 81 82 C3 C3"),
+        ("<string charset='unicode' name='v' presence='optional'><copy/></string>", "E0 81 83 C3 C3"),
+    ] {
+        for backend in backends() {
+            let mut feed = Feed::try_new(&template(inside), "deviations=ignore", backend).unwrap();
+            for message in [first].into_iter().chain(["80"; 100]) {
+                assert_eq!(
+                    feed.decode(&hex(message)).unwrap(),
+                    "{\"v\":\"\u{fffd}\u{fffd}\"}",
+                    "{inside}, {message}, {backend:?}"
+                );
+            }
+        }
+    }
+}
+
+/// A text that nobody reads is a text all the same.
+#[test]
+fn texts_that_nobody_reads_are_looked_at() {
+    for backend in backends() {
+        let xml = template("<string charset='unicode' name='v' presence='optional'><copy/></string><uInt32 name='n'/>");
+        let set = TemplateSet::parse(&xml).unwrap();
+        let mut types = SchemaBuilder::new();
+        let root = types.add(Def::structure("T", vec![Member::new("n", Type::Uint32)]));
+        let shape = Shape::of(&types.finish(Type::Def(root)).unwrap()).unwrap();
+        let decoder =
+            DynDecoder::with_backend(&Fast::new(set), &Options::default(), shape.schema(), &shape, backend).unwrap();
+        let (mut state, mut record) = (decoder.state().unwrap(), Record::new(&shape));
+        for (message, is_well) in [("E0 81 83 C3 BC 85", true), ("A0 83 C3 C3 85", false), ("80 85", true)] {
+            let outcome = decoder.decode_with(&mut state, true, &hex(message), &mut record);
+            assert_eq!(outcome.is_ok(), is_well, "{message}, {backend:?}");
+            state.mend();
+        }
+    }
 }
 
 /// The largest values of nullable integers take a bit more than the type has; increments wrap, and that is no error.

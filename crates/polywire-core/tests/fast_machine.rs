@@ -5,7 +5,7 @@ mod common;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{backends, mutated, random_limits, seeds};
+use common::{backends, mutated, random_limits, random_record, seeds};
 use polywire_core::{
     codec::{
         DynDecoder, DynEncoder, Options,
@@ -16,11 +16,18 @@ use polywire_core::{
     },
     layout::{Record, Shape, Value, ValueRef},
     program::{Backend, Limits, State, io::CodecError},
-    schema::{Def, DefKind, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
+    schema::{
+        Def, DefKind, Member, Schema, SchemaBuilder, Type,
+        arbitrary::{Random, random_schema},
+    },
 };
 
 /// A text that is compared by a function.
 const LONG: &str = "more than sixteen bytes";
+
+fn octets(bound: u32) -> Type {
+    Type::Sequence { element: Type::Uint8.into(), bound }
+}
 
 const KINDS: &[Type] = &[
     Type::Bool,
@@ -39,7 +46,10 @@ const KINDS: &[Type] = &[
 ];
 
 fn members(random: &mut Random, count: usize) -> Vec<Member> {
-    (0..count).map(|i| Member::new(format!("m{i}"), random.choose(KINDS).clone())).collect()
+    let octets = [octets(0), octets(5), Type::Array { element: Type::Uint8.into(), dims: vec![3] }];
+    let kind =
+        |random: &mut Random| if random.one_in(9) { random.choose(&octets) } else { random.choose(KINDS) }.clone();
+    (0..count).map(|i| Member::new(format!("m{i}"), kind(random))).collect()
 }
 
 /// A structure of plain members, and in every other one a sequence of such.
@@ -68,7 +78,7 @@ fn leaves(schema: &Schema, record: &Record) -> Vec<(String, Type)> {
     let mut leaves = Vec::new();
     for member in schema.members(*root) {
         match &member.ty {
-            Type::Sequence { element, .. } | Type::Array { element, .. } => {
+            Type::Sequence { element, .. } | Type::Array { element, .. } if **element != Type::Uint8 => {
                 let Type::Def(entry) = schema.resolve(element) else { unreachable!("elements are structures") };
                 let ValueRef::List(entries) = record.get(&member.name).unwrap() else {
                     unreachable!("it is a sequence")
@@ -114,8 +124,8 @@ fn templates(random: &mut Random, schema: &Schema) -> (TemplateSet, BTreeMap<Str
             let may = field.operator.kind != OperatorKind::None;
             field.operator.initial = (needed || may && random.one_in(3)).then_some(Initial::Int(1));
         }
-        FieldType::Ascii | FieldType::Unicode => {
-            if random.one_in(2) {
+        FieldType::Ascii | FieldType::Unicode | FieldType::Bytes => {
+            if field.ty != FieldType::Bytes && random.one_in(2) {
                 field.ty = FieldType::Ascii;
             }
             field.operator.kind = *random.choose(&text);
@@ -142,6 +152,9 @@ fn templates(random: &mut Random, schema: &Schema) -> (TemplateSet, BTreeMap<Str
 /// Sets a member to its constant.
 fn settle(record: &mut Record, name: &str, ty: &Type, constant: &Initial) {
     match constant {
+        Initial::Bytes(bytes) if matches!(ty, Type::Sequence { .. } | Type::Array { .. }) => {
+            drop(record.set(name, Value::Bytes(bytes.to_vec())));
+        }
         // It may be longer than the member's bound: then nothing can be written.
         Initial::Bytes(text) => drop(record.set(name, str::from_utf8(text).unwrap())),
         _ => set_integer(record, name, ty, 1),
@@ -182,6 +195,16 @@ fn change(random: &mut Random, record: &mut Record, name: &str, ty: &Type, last:
         Type::String { bound: 0 } => record
             .set(name, *random.choose(&["a", "a", "", "fourteen bytes", "fourteen bytez", LONG, "three", "\u{e9}"])),
         Type::String { .. } => record.set(name, *random.choose(&["a", "a", "twelve bytes", "b", ""])),
+        Type::Array { .. } => {
+            record.set(name, Value::Bytes(random.choose(&[[1, 2, 3], [0, 0, 0], [0x80; 3]]).to_vec()))
+        }
+        Type::Sequence { bound, .. } => {
+            let octets: &[&[u8]] = &[b"a", b"a", &[0], &[0x80, 0xFF], b"", b"seven b", b"eight by", LONG.as_bytes()];
+            // Nobody can have more than a bound.
+            let octets = random.choose(octets);
+            let len = if *bound == 0 { octets.len() } else { octets.len().min(*bound as usize) };
+            record.set(name, Value::Bytes(octets[..len].to_vec()))
+        }
         _ => return set_integer(record, name, ty, v),
     }
     .unwrap();
@@ -282,6 +305,40 @@ fn streams_are_the_same() {
     assert!(carried > 100 && refused > 500, "{carried} carried, {refused} refused, {errors} not written");
 }
 
+/// Maps, unions, structures that may be absent, octets, recursion: all that a template can be derived from.
+#[test]
+fn streams_of_any_type_are_the_same() {
+    let (mut carried, mut refused) = (0, 0);
+    for seed in seeds(120) {
+        let mut random = Random::new(seed);
+        let Ok(shape) = Shape::of(&random_schema(seed, 3 + seed as usize % 9)) else { continue };
+        if DynEncoder::new(&Fast::default(), &Options::default(), &shape).is_err() {
+            continue;
+        }
+        let make = |backend| Ends::new(&Fast::default(), &shape, Limits::default(), backend);
+        let mut ends: Vec<Ends> = backends().into_iter().map(make).collect();
+        let records = [(); 3].map(|()| random_record(&mut random, &shape));
+        for step in 0..12 {
+            let record = random.choose(&records).clone();
+            let keep = !random.one_in(4);
+            let context = || format!("seed {seed}, step {step}, {record:?}");
+            if random.one_in(9) {
+                ends.iter_mut().flat_map(|end| [&mut end.writer, &mut end.reader]).for_each(State::reset);
+            }
+            let written = ends.iter_mut().map(|end| end.write(&record, keep)).collect();
+            let Ok(bytes) = all_the_same(written, context) else { continue };
+            let bad = mutated(&mut random, &bytes);
+            let read: Vec<Read> = ends.iter_mut().map(|end| end.read(&bad, false)).collect();
+            refused += usize::from(all_the_same(read, || format!("{bad:x?}, {}", context())).is_err());
+            let read: Vec<Read> = ends.iter_mut().map(|end| end.read(&bytes, keep)).collect();
+            let read = all_the_same(read, || format!("{bytes:x?}, {}", context()));
+            assert!(read.is_ok_and(|(_, back)| back == record), "{}", context());
+            carried += 1;
+        }
+    }
+    assert!(carried > 300 && refused > 100, "{carried} carried, {refused} refused");
+}
+
 const OPERATORS: &[&str] = &[
     "<copy/>",
     "<copy value=\"1\"/>",
@@ -290,6 +347,17 @@ const OPERATORS: &[&str] = &[
     "",
     "<increment value=\"1\"/>",
     "<increment/>",
+];
+
+/// Of decimals whose exponent and mantissa have no operators of their own.
+const WHOLE: &[&str] = &[
+    "",
+    "<copy/>",
+    "<copy value=\"10\"/>",
+    "<delta/>",
+    "<delta value=\"0.5\"/>",
+    "<default value=\"10\"/>",
+    "<constant value=\"10\"/>",
 ];
 
 /// A feed of one template or a few.
@@ -303,15 +371,15 @@ fn template(random: &mut Random, id: usize) -> String {
     let reset = if random.one_in(5) { " reset=\"Y\"" } else { "" };
     let fields = (0..1 + random.below(12)).map(|i| {
         let presence = if random.one_in(2) { " presence=\"optional\"" } else { "" };
-        if random.one_in(10) {
-            return format!("<decimal name=\"d{i}\"{presence}/>");
+        if random.one_in(5) {
+            let operator = random.choose(WHOLE);
+            let operator = if random.one_in(6) && !presence.is_empty() { "<default/>" } else { operator };
+            return format!("<decimal name=\"d{i}\"{presence}>{operator}</decimal>");
         }
         if random.one_in(3) {
             let exponent = if random.one_in(4) { "<constant value=\"1\"/>" } else { random.choose(OPERATORS) };
             // A mantissa's bit is there if the decimal is, so that those behind it are at no known place.
-            let known = &["", "<delta/>"];
-            let any = presence.is_empty() || random.one_in(12);
-            let mantissa = random.choose(if any { OPERATORS } else { known });
+            let mantissa = random.choose(OPERATORS);
             let parts = format!("<exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa>");
             return format!("<decimal name=\"d{i}\"{presence}>{parts}</decimal>");
         }
@@ -327,6 +395,13 @@ fn template(random: &mut Random, id: usize) -> String {
             ]);
             let operator = if random.one_in(6) && !presence.is_empty() { "<default/>" } else { operator };
             return format!("<string name=\"s{i}\" charset=\"{charset}\"{presence}>{operator}</string>");
+        }
+        if random.one_in(6) {
+            let operators =
+                ["", "<copy/>", "<copy value=\"01\"/>", "<default value=\"0080\"/>", "<constant value=\"01\"/>"];
+            let operator = random.choose(&operators);
+            let operator = if random.one_in(6) && !presence.is_empty() { "<default/>" } else { operator };
+            return format!("<byteVector name=\"b{i}\"{presence}>{operator}</byteVector>");
         }
         let narrow = ["int8", "uInt8", "int32", "uInt32"];
         let wide = ["int64", "uInt64"];
@@ -389,6 +464,10 @@ fn feeds_are_the_same() {
                     let exponent = if random.one_in(10) { random.below(160) as i32 - 80 } else { 1 };
                     record.set(&format!("{name}.exponent"), exponent).unwrap();
                     record.set(&format!("{name}.mantissa"), number(&mut random)).unwrap();
+                } else if member.name.starts_with('b') {
+                    let octets: &[&[u8]] =
+                        &[&[1], &[1], &[1], &[], &[0, 0x80], b"seven b", b"eight by", LONG.as_bytes()];
+                    record.set(&name, Value::Bytes(random.choose(octets).to_vec())).unwrap();
                 } else if member.name.starts_with('s') {
                     let texts =
                         ["1", "1", "1", "", "a", "ab", "seven b", "eight by", "longer than a word", "\u{e9}", "\0"];

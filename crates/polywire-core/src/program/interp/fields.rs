@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use super::{Failed, decode, encode, from_word, ok};
 use crate::{
-    layout::{Kind, Scalar},
+    layout::{Kind, Layout, NodeId, Scalar},
     program::{
         Elements, FaultKind, Field, Input, Output, Overflow, Place, Status,
         state::{self, Out},
@@ -43,19 +43,33 @@ impl decode::Run<'_, '_> {
             ok(get_pending(self.input, field))?;
         }
         let Place::At { offset, node } = place else { return Ok(()) };
-        let at = frame.wrapping_add(offset as usize);
-        // SAFETY: the verifier found a sequence or array of octets at the place.
-        let mut elements = unsafe { Elements::new(&self.program.layout, node, at, Scalar::U8) };
+        let target = (&*self.program.layout, node, frame.wrapping_add(offset as usize));
         let pending = core::mem::take(&mut self.input.state().pending);
-        let room = elements.spare(self.input, pending.len()).map(|room| {
-            room[..pending.len()].copy_from_slice(&pending);
-        });
-        let len = pending.len();
+        // SAFETY: the verifier found a sequence or array of octets at the place.
+        let status = unsafe { set_octets(self.input, target, &pending, (bound, overflow)) };
         self.input.state().pending = pending;
-        room.map_err(|_| Failed)?;
-        elements.take(len);
-        ok(elements.finish(self.input, |count| decode::keep(count, bound, overflow).map_err(|()| bound)))
+        ok(status)
     }
+}
+
+/// Gives a sequence or array its octets, as many of them as it may have.
+///
+/// # Safety
+/// It is a live value of the node, one of octets, and nobody else refers to it.
+pub(crate) unsafe fn set_octets(
+    input: &mut Input<'_>,
+    (layout, node, at): (&Layout, NodeId, *mut u8),
+    bytes: &[u8],
+    (bound, overflow): (u32, &Overflow),
+) -> Status {
+    // SAFETY: as the caller promises.
+    let mut elements = unsafe { Elements::new(layout, node, at, Scalar::U8) };
+    match elements.spare(input, bytes.len()) {
+        Ok(room) => room[..bytes.len()].copy_from_slice(bytes),
+        Err(status) => return status,
+    }
+    elements.take(bytes.len());
+    elements.finish(input, |count| decode::keep(count, bound, overflow).map_err(|()| bound))
 }
 
 /// Reads a mandatory string, or bytes.

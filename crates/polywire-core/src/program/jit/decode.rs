@@ -128,6 +128,12 @@ impl<'e> Emit<'e, '_> {
                     |emit| emit.decode_block(otherwise, frame),
                 );
             }
+            OpKind::Test(_) if self.direct => {
+                let bit = self.take_bit();
+                let bit = self.code.ins().icmp_imm_s(IntCC::NotEqual, bit, 0);
+                let bit = self.code.ins().uextend(types::I64, bit);
+                self.set(bit, Scalar::Bool);
+            }
             OpKind::Test(kernel) => {
                 let word = self.word();
                 self.call_status(op, kernel.test as *const u8, &[self.context, word]);
@@ -136,7 +142,7 @@ impl<'e> Emit<'e, '_> {
                 let value = self.code.ins().uextend(types::I64, value);
                 self.set(value, Scalar::Bool);
             }
-            OpKind::Action(_, argument) if self.direct => self.forget(*argument),
+            OpKind::Action(kernel, argument) if self.direct => self.get_action(kernel, *argument),
             OpKind::Action(kernel, argument) => {
                 let argument = self.constant(*argument as i64);
                 self.call_status(op, kernel.get as *const u8, &[self.context, argument]);
@@ -151,6 +157,9 @@ impl<'e> Emit<'e, '_> {
                 self.call_routine(op, *routine, frame, shims::too_deep_input as *const u8);
             }
             OpKind::TestField(field) => self.decode_test(op, field),
+            OpKind::Octets { place, field, bound, .. } if self.direct => {
+                self.get_octets(op, *place, field.as_deref(), *bound, frame);
+            }
             OpKind::Fail(_) if self.direct => self.give_up(),
             OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => {
                 self.decode_by_interpreter(op, frame)
@@ -184,6 +193,9 @@ impl<'e> Emit<'e, '_> {
         };
         let scalar = self.accumulator.map_or(Scalar::U64, |a| a.scalar) as i64;
         let scalar = self.constant(scalar);
+        if self.direct {
+            return self.lend_decode([program, address, frame, accumulator, scalar]);
+        }
         let arguments = [self.context, program, address, frame, accumulator, scalar];
         self.call_status(op, shims::decode_op as *const u8, &arguments);
     }

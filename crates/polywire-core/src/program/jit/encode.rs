@@ -177,7 +177,7 @@ impl<'e> Emit<'e, '_> {
                     |emit| emit.encode_block(otherwise, frame),
                 );
             }
-            OpKind::Action(_, argument) if self.direct => self.forget(*argument),
+            OpKind::Action(kernel, argument) if self.direct => self.put_action(kernel, *argument),
             OpKind::Action(kernel, argument) => {
                 let argument = self.constant(*argument as i64);
                 self.call_status(op, kernel.put as *const u8, &[self.context, argument]);
@@ -199,6 +199,9 @@ impl<'e> Emit<'e, '_> {
             OpKind::Octets { field: None, .. } | OpKind::TestField(_) => {
                 unreachable!("the verifier refuses decode operations here")
             }
+            OpKind::Octets { place, field: Some(field), bound, .. } if self.direct => {
+                self.put_octets(*place, field, *bound, frame);
+            }
             OpKind::Fail(_) if self.direct => self.give_up(),
             OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => self.encode_by_interpreter(op, frame),
             OpKind::Store(_)
@@ -219,6 +222,9 @@ impl<'e> Emit<'e, '_> {
             Some(index) => index,
             None => self.constant(0),
         };
+        if self.direct {
+            return self.lend_encode([program, address, frame, index]);
+        }
         self.call_status(op, shims::encode_op as *const u8, &[self.context, program, address, frame, index]);
     }
 
@@ -356,7 +362,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// First element and number of elements of what has a length.
-    fn slice(&mut self, place: Place, frame: Value) -> (Value, Value) {
+    pub(super) fn slice(&mut self, place: Place, frame: Value) -> (Value, Value) {
         let (base, offset, node) = self.place(place, frame).expect("the verifier refuses sinks");
         let kind = &self.layout().node(node).kind;
         let words = match kind {

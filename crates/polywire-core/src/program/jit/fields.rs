@@ -79,6 +79,7 @@ impl<'e> Emit<'e, '_> {
         if self.direct {
             return match (&field.kind, optional(field)) {
                 (FieldKind::Split(parts), _) => self.decode_decimal(op, parts),
+                (FieldKind::Decimal, _) => self.decode_whole(field),
                 (FieldKind::Int { .. }, Some(int)) => self.test_optional(&int),
                 (FieldKind::Int { .. }, None) => self.test_present(op, field),
                 _ => self.test_text(field),
@@ -140,7 +141,11 @@ impl<'e> Emit<'e, '_> {
         if self.direct {
             return match (&field.kind, present) {
                 (FieldKind::Split(parts), true) => self.encode_decimal(op, parts),
-                (FieldKind::Split(parts), false) => self.encode_put_field(op, &parts[0], false),
+                (FieldKind::Decimal, true) => self.encode_whole(field),
+                (FieldKind::Split(parts), false) => {
+                    self.encode_absent(&parts[0]);
+                    self.leave_bits_out(&parts[1]);
+                }
                 _ => self.encode_absent(field),
             };
         }

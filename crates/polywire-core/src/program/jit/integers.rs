@@ -177,15 +177,20 @@ impl Emit<'_, '_> {
             return;
         }
         let wrong = if int.signed {
-            let (a, b) = (self.code.ins().bxor(base, sum), self.code.ins().bxor(delta, sum));
-            let both = self.code.ins().band(a, b);
-            self.code.ins().icmp_imm_s(IntCC::SignedLessThan, both, 0)
+            self.overflows(base, delta, sum)
         } else {
             let below = self.code.ins().icmp(IntCC::UnsignedLessThan, sum, base);
             let negative = self.code.ins().icmp_imm_s(IntCC::SignedLessThan, delta, 0);
             self.code.ins().bxor(below, negative)
         };
         self.or_else(wrong, slow);
+    }
+
+    /// 1 if the sum of two signed integers is out of 64 bits.
+    pub(super) fn overflows(&mut self, base: Value, delta: Value, sum: Value) -> Value {
+        let (a, b) = (self.code.ins().bxor(base, sum), self.code.ins().bxor(delta, sum));
+        let both = self.code.ins().band(a, b);
+        self.code.ins().icmp_imm_s(IntCC::SignedLessThan, both, 0)
     }
 
     /// Accumulator from a mandatory integer; false if it is none that can be inlined.

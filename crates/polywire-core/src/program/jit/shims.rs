@@ -10,7 +10,7 @@ use crate::{
     program::{
         Check, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, State, Status,
         TextKernel,
-        interp::{self, op as interpret},
+        interp::{self, fields::set_octets, op as interpret},
     },
 };
 
@@ -95,6 +95,62 @@ pub(super) unsafe extern "C" fn encode_op(
 ) -> Status {
     // SAFETY: as the module says.
     unsafe { interpret::encode(&*program, &*op, &mut *output, frame, index) }
+}
+
+/// The same for a message that is read without a context, of which the bytes from `at` to `end` are left: where the operation's end, or null.
+pub(super) unsafe extern "C" fn decode_lent(
+    state: *mut State,
+    program: *const Program,
+    op: *const Op,
+    frame: *mut u8,
+    accumulator: u64,
+    scalar: u64,
+    at: *const u8,
+    end: *const u8,
+) -> *const u8 {
+    // SAFETY: as the module says, and whoever called the code holds the limits.
+    unsafe {
+        let limits = &*((*state).limits_at as *const Limits);
+        let rest = core::slice::from_raw_parts(at, end.offset_from(at) as usize);
+        let mut input = Input::new(rest, limits);
+        input.memory_left = (*state).memory_left;
+        (*state).lend();
+        input.state = Some(&mut *state);
+        let status = decode_op(&raw mut input, program, op, frame, accumulator, scalar);
+        let (memory_left, used) = (input.memory_left, input.position());
+        (*state).memory_left = memory_left;
+        if status == Status::Ok { at.add(used) } else { core::ptr::null() }
+    }
+}
+
+/// The same for a message that is written without a context, into `room` bytes.
+pub(super) unsafe extern "C" fn encode_lent(
+    state: *mut State,
+    program: *const Program,
+    op: *const Op,
+    frame: *const u8,
+    index: u64,
+    at: *mut u8,
+    room: u64,
+) -> *mut u8 {
+    // SAFETY: as the module says, and whoever called the code holds the limits.
+    unsafe {
+        let limits = &*((*state).limits_at as *const Limits);
+        let mut bytes = core::mem::take(&mut (*state).lent);
+        bytes.clear();
+        (*state).lend();
+        let mut output = Output::new(&mut bytes, limits);
+        output.state = Some(&mut *state);
+        let status = encode_op(&raw mut output, program, op, frame, index);
+        let status = output.finish(status);
+        let fits = status == Status::Ok && bytes.len() as u64 <= room;
+        if fits {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
+        }
+        let behind = if fits { at.add(bytes.len()) } else { core::ptr::null_mut() };
+        (*state).lent = bytes;
+        behind
+    }
 }
 
 /// 1 if the value is no literal.
@@ -243,6 +299,26 @@ pub(super) unsafe extern "C" fn resize(
         warm_input(state, rest, |input| sequence_begin(input, program, op, sequence, count, &mut first))
     };
     if status == Status::Ok { first } else { core::ptr::null_mut() }
+}
+
+/// Gives a sequence or array its octets, in a message that is read without a context: 1, or 0 if anything is wrong.
+pub(super) unsafe extern "C" fn set_octets_warm(
+    state: *mut State,
+    program: *const Program,
+    op: *const Op,
+    at: *mut u8,
+    data: *const u8,
+    len: u64,
+) -> u64 {
+    // SAFETY: as the module says.
+    unsafe {
+        let (program, op) = (&*program, &*op);
+        let OpKind::Octets { place: Place::At { node, .. }, bound, overflow, .. } = &op.kind else { return 0 };
+        let bytes = core::slice::from_raw_parts(data, len as usize);
+        let target = (&*program.layout, *node, at);
+        let status = warm_input(state, &[], |input| set_octets(input, target, bytes, (*bound, overflow)));
+        u64::from(status == Status::Ok)
+    }
 }
 
 /// Cuts a sequence to what stays of `count` elements, or finds an array incomplete.

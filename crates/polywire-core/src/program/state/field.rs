@@ -240,7 +240,7 @@ impl Field {
         }
     }
 
-    pub(super) fn initial_decimal(&self) -> Option<(i64, i64)> {
+    pub(crate) fn initial_decimal(&self) -> Option<(i64, i64)> {
         match &self.initial {
             Some(Initial::Decimal { exponent, mantissa }) => Some((*exponent, *mantissa)),
             _ => None,

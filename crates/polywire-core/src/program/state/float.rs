@@ -17,8 +17,39 @@ const PLACES: usize = 15;
 pub(crate) fn decompose(bits: u64, single: bool, hint: Option<i64>) -> Option<(i64, i64)> {
     let value = if single { f64::from(f32::from_bits(bits as u32)) } else { f64::from_bits(bits) };
     let hinted = hint.and_then(places).and_then(|places| at(value, bits, single, places));
-    // Few numbers have a decimal at all if the hint has none and the most places have none.
-    hinted.or_else(|| (0..=PLACES).find_map(|places| at(value, bits, single, places)))
+    hinted.or_else(|| match single {
+        true => shortest_single(value, bits),
+        false => shortest(value, bits),
+    })
+}
+
+/// The decimal of a double with the fewest places.
+fn shortest(value: f64, bits: u64) -> Option<(i64, i64)> {
+    let exponent = (bits >> 52 & 0x7FF) as i64 - 1023;
+    // So many that the mantissa has at most 50 bits: then decimals lie further apart than doubles, and one of fewer places is one of these, too.
+    let sure = ((49 - exponent) * 1233 >> 12).clamp(0, PLACES as i64) as usize;
+    let Some((_, mut mantissa)) = at(value, bits, false, sure) else {
+        return (sure + 1..=PLACES).find_map(|places| at(value, bits, false, places));
+    };
+    let mut places = sure;
+    while places > 0 && mantissa % 10 == 0 {
+        (places, mantissa) = (places - 1, mantissa / 10);
+    }
+    Some((-(places as i64), mantissa))
+}
+
+/// The same of a float. With each place more the decimal is at least as near.
+fn shortest_single(value: f64, bits: u64) -> Option<(i64, i64)> {
+    let most = (0..=PLACES).rev().find(|places| (-EXACT..=EXACT).contains(&(value * POWERS[*places])))?;
+    let (mut least, mut found) = (0, at(value, bits, true, most)?);
+    while least < -found.0 as usize {
+        let middle = (least + -found.0 as usize) / 2;
+        match at(value, bits, true, middle) {
+            Some(shorter) => found = shorter,
+            None => least = middle + 1,
+        }
+    }
+    Some(found)
 }
 
 /// The mantissa of a double with this exponent, if they are exactly the double.
@@ -94,6 +125,26 @@ mod tests {
             }
         }
         assert!(exact > total * 7 / 10, "{exact}");
+    }
+
+    #[test]
+    fn the_shortest_is_found_as_by_trying_all() {
+        let mut random = crate::schema::arbitrary::Random::new(11);
+        for i in 0..400_000 {
+            let value = match i % 5 {
+                0 => f64::from_bits(random.bits()),
+                1 => random.bits() as i64 as f64 / POWERS[i % 20],
+                2 => (random.bits() as i64 >> 11) as f64 / POWERS[i % 17],
+                3 => (random.bits() as i32 >> (i % 31)) as f64 / POWERS[i % 13],
+                _ => f64::from_bits(random.bits() & !0 << (i % 52)),
+            };
+            let bits = value.to_bits();
+            let all = (0..=PLACES).find_map(|places| at(value, bits, false, places));
+            assert_eq!(shortest(value, bits), all, "{value}");
+            let (single, bits) = (value as f32, u64::from((value as f32).to_bits()));
+            let all = (0..=PLACES).find_map(|places| at(single.into(), bits, true, places));
+            assert_eq!(shortest_single(single.into(), bits), all, "{single}");
+        }
     }
 
     #[test]

@@ -248,7 +248,7 @@ impl Functions {
 
 /// The seven low bits of each byte side by side.
 #[inline]
-pub(super) fn gather(bytes: u64) -> u64 {
+pub(crate) fn gather(bytes: u64) -> u64 {
     let x = bytes & 0x7F7F_7F7F_7F7F_7F7F;
     let x = (x & 0x007F_007F_007F_007F) | (x & 0x7F00_7F00_7F00_7F00) >> 1;
     let x = (x & 0x0000_3FFF_0000_3FFF) | (x & 0x3FFF_0000_3FFF_0000) >> 2;
@@ -271,7 +271,7 @@ fn put_bytes(output: &mut Output<'_>, value: u128, count: u32) -> Status {
 
 /// The low 56 bits as eight groups of seven.
 #[inline]
-pub(super) fn spread(value: u64) -> u64 {
+pub(crate) fn spread(value: u64) -> u64 {
     let x = (value & 0x0FFF_FFFF) | (value & 0x00FF_FFFF_F000_0000) << 4;
     let x = (x & 0x0000_3FFF_0000_3FFF) | (x & 0x0FFF_C000_0FFF_C000) << 2;
     (x & 0x007F_007F_007F_007F) | (x & 0x3F80_3F80_3F80_3F80) << 1

@@ -79,6 +79,8 @@ pub struct State {
     /// Where a field's value is between operations.
     pub(crate) words: [u64; 4],
     pub(crate) pending: Vec<u8>,
+    /// What the interpreter has written for machine code.
+    pub(crate) lent: Vec<u8>,
     texts: Vec<Text>,
     text_bytes: usize,
     text_limit: usize,
@@ -152,6 +154,7 @@ impl State {
             map: bits::Map::default(),
             words: [0; 4],
             pending: Vec::new(),
+            lent: Vec::new(),
             texts: vec![Text::default(); bank.texts as usize],
             text_bytes: 0,
             text_limit: TEXT_BYTES,

@@ -15,11 +15,13 @@ pub(super) struct Warmth {
     is_fresh: bool,
     /// The message began with what stands for no value in all slots, so that they were not kept.
     began_fresh: bool,
+    /// Tags were kept, because the message may change some.
+    is_lent: bool,
 }
 
 impl Default for Warmth {
     fn default() -> Warmth {
-        Warmth { wanted: None, is_warm: false, is_fresh: true, began_fresh: false }
+        Warmth { wanted: None, is_warm: false, is_fresh: true, began_fresh: false, is_lent: false }
     }
 }
 
@@ -35,7 +37,7 @@ impl State {
     #[inline]
     pub(crate) fn begin_warm(&mut self, wanted: &Arc<Warm>, limits: &Limits) -> bool {
         let is_warm = self.warmth.is_warm && self.warmth.wanted.as_ref().is_some_and(|warm| Arc::ptr_eq(warm, wanted));
-        self.warmth.began_fresh = !is_warm && self.warmth.is_fresh && wanted.may_be_fresh;
+        (self.warmth.began_fresh, self.warmth.is_lent) = (false, false);
         if !is_warm && !self.warm_up(wanted) {
             return false;
         }
@@ -53,7 +55,18 @@ impl State {
             Some(wanted) if self.warmth.began_fresh => wanted.begin(&mut self.values),
             _ => self.roll_back_values(),
         }
+        if self.warmth.is_lent {
+            core::mem::swap(&mut self.tags, &mut self.saved_tags);
+        }
         self.roll_back_texts();
+    }
+
+    /// Before the interpreter does an operation of a message that is otherwise done without tags: its slots, which are its own, have some.
+    pub(crate) fn lend(&mut self) {
+        if !core::mem::replace(&mut self.warmth.is_lent, true) {
+            self.saved_tags.copy_from_slice(&self.tags);
+            self.warmth.is_fresh = false;
+        }
     }
 
     /// Gives slots without a value what stands for that, and texts in brief; false if a slot has what the program does not expect.
@@ -63,6 +76,7 @@ impl State {
         self.cool();
         self.warmth.is_fresh = is_fresh;
         if is_fresh && wanted.may_be_fresh {
+            self.warmth.began_fresh = true;
             wanted.begin(&mut self.values);
             if !wanted.texts.iter().all(|slot| self.begin_text(&wanted.slots[*slot as usize])) {
                 return false;
@@ -73,6 +87,9 @@ impl State {
                     _ if slot.tag == UNDEFINED => {}
                     UNDEFINED if slot.may_be_fresh => {
                         self.values[at] = *fresh;
+                        if let Some(mantissa) = slot.mantissa {
+                            self.values[mantissa as usize] = wanted.fresh[mantissa as usize];
+                        }
                         if !self.begin_text(slot) {
                             return false;
                         }
@@ -81,7 +98,12 @@ impl State {
                     tag if tag != slot.tag => return false,
                     _ => {
                         if let Some(text) = slot.text {
-                            self.values[at] = brief(self.text(text));
+                            let text = self.text(text);
+                            // What was let pass, or put there by another program, may be none.
+                            if !slot.octets && core::str::from_utf8(text).is_err() {
+                                return false;
+                            }
+                            self.values[at] = brief(text);
                         }
                     }
                 }
@@ -107,12 +129,15 @@ impl State {
             return;
         }
         let Some(warm) = &self.warmth.wanted else { return };
-        let slots = warm.slots.iter().zip(&warm.fresh).zip(&mut self.tags).zip(self.values.iter());
+        let values: &[u64] = &self.values;
+        let slots = warm.slots.iter().zip(&warm.fresh).zip(&mut self.tags).zip(values);
         for (((slot, fresh), tag), value) in slots {
             if slot.may_be_empty && *value == EMPTY_WORD {
                 *tag = EMPTY;
             } else if slot.tag != UNDEFINED {
                 let is_fresh = slot.may_be_fresh && slot.initial.is_none() && value == fresh;
+                let is_fresh =
+                    is_fresh && slot.mantissa.is_none_or(|at| values.get(at as usize) == warm.fresh.get(at as usize));
                 *tag = if is_fresh { UNDEFINED } else { slot.tag };
             }
         }
@@ -174,8 +199,12 @@ pub(crate) struct WarmSlot {
     pub may_be_empty: bool,
     /// The text that it has in brief.
     pub text: Option<u32>,
+    /// That need not be UTF-8.
+    pub octets: bool,
     /// The text that it begins with: to have it has the same effect as to have none yet.
     pub initial: Option<Box<[u8]>>,
+    /// The slot of the mantissa, where this is that of a decimal's exponent.
+    pub mantissa: Option<u32>,
 }
 
 impl Warm {

@@ -1,7 +1,7 @@
 //! Decimals, as words or as floating-point numbers with an exponent that mostly stays.
 
 use cranelift_codegen::ir::{
-    InstBuilder, MemFlagsData, Value,
+    Block as CodeBlock, InstBuilder, MemFlagsData, Value,
     condcodes::{FloatCC, IntCC},
     types,
 };
@@ -9,6 +9,7 @@ use cranelift_frontend::Variable;
 
 use super::{
     super::{emit::Emit, integers::Int},
+    map::Bit,
     optional::optional,
 };
 use crate::{
@@ -18,6 +19,7 @@ use crate::{
         state::{
             Operator, decompose,
             float::{EXACT, POWERS},
+            warm::EMPTY_WORD,
         },
     },
 };
@@ -64,8 +66,11 @@ impl<'e> Emit<'e, '_> {
             Some(int) => {
                 let [there, value] = self.decode_optional(&int);
                 self.code.def_var(self.words[0], value);
-                let some = self.code.create_block();
-                self.code.ins().brif(there, some, &[], done, &[]);
+                let (some, none) = (self.code.create_block(), self.code.create_block());
+                self.code.ins().brif(there, some, &[], none, &[]);
+                self.code.switch_to_block(none);
+                self.leave_bits_out(mantissa);
+                self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(some);
                 there
             }
@@ -86,7 +91,15 @@ impl<'e> Emit<'e, '_> {
         self.set(there, Scalar::Bool);
     }
 
-    fn check_exponent(&mut self, exponent: Value) {
+    /// Leaves out the bits of a mantissa that is not there.
+    pub(in super::super) fn leave_bits_out(&mut self, mantissa: &Field) {
+        if mantissa.bits() > 0 {
+            self.leave_bit_out();
+        }
+    }
+
+    /// Leaves if it is no exponent.
+    pub(super) fn check_exponent(&mut self, exponent: Value) {
         let (outside, unwind) = (self.outside(exponent, -MOST, MOST), self.unwind);
         self.or_else(outside, unwind);
     }
@@ -112,19 +125,18 @@ impl<'e> Emit<'e, '_> {
             exact = self.code.ins().band(exact, known);
         }
 
-        let value = self.code.declare_var(types::I64);
+        let (value, accumulator) = (self.code.declare_var(types::I64), self.accumulator);
         self.code.def_var(value, whole);
         let bit = (exponent.bits() > 0).then(|| self.next_bit());
+        let (start, raw, done) = (self.bits_done(), self.cold(), self.code.create_block());
         let inexact = self.code.ins().bxor_imm_s(exact, 1);
         match (exponent.operator, bit) {
             (Operator::Constant, present) => {
-                let unwind = self.unwind;
-                self.or_else(inexact, unwind);
+                self.or_else(inexact, raw);
                 present.into_iter().for_each(|bit| self.set_bit(bit));
             }
             (_, changed) => self.rarely(inexact, |emit| {
-                changed.into_iter().for_each(|bit| emit.set_bit(bit));
-                emit.other_exponent((exponent, expected), (bits, *single), value);
+                emit.other_exponent((exponent, expected), (bits, *single), (value, changed), raw);
             }),
         }
         let whole = self.code.use_var(value);
@@ -133,15 +145,46 @@ impl<'e> Emit<'e, '_> {
         if escape.is_some() {
             self.next_bit();
         }
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(raw);
+        if escape.is_some() && mantissa.bits() == 0 {
+            self.set_bits_done(start);
+            self.encode_raw((exponent, bit), bits);
+            self.code.ins().jump(done, &[]);
+        } else {
+            let unwind = self.unwind;
+            self.code.ins().jump(unwind, &[]);
+        }
+        self.code.switch_to_block(done);
+        self.accumulator = accumulator;
     }
 
-    /// Another exponent than is expected: it is written, and kept; a number that is no decimal is left to others.
-    fn other_exponent(&mut self, (field, expected): (&Field, Value), (bits, single): (Value, bool), whole: Variable) {
+    /// A number that is no decimal: the exponent is absent, and the bits take the mantissa's place.
+    fn encode_raw(&mut self, (exponent, bit): (&Field, Option<Bit>), bits: Value) {
+        if let (Some(bit), Operator::Copy | Operator::Default) = (bit, exponent.operator) {
+            self.encode_none(exponent, bit);
+        }
+        let escaped = self.next_bit();
+        self.set_bit(escaped);
+        self.write_nullable(false, bits);
+    }
+
+    /// Another exponent than is expected: it is written, and kept. A number that is no decimal goes to `raw`.
+    fn other_exponent(
+        &mut self,
+        (field, expected): (&Field, Value),
+        (bits, single): (Value, bool),
+        (whole, bit): (Variable, Option<Bit>),
+        raw: CodeBlock,
+    ) {
         let Some(int) = Int::of_any(field) else { return };
         let (single, word) = (self.constant(single.into()), self.word());
         let initial = self.constant(field.initial_int().map_or(i64::MAX, |initial| initial as i64));
         let arguments = [bits, single, expected, initial, word];
-        self.call_or_leave(any_decimal as *const u8, &arguments);
+        let found = self.call(any_decimal as *const u8, &arguments, Some(types::I64)).expect("it returns a word");
+        let none = self.code.ins().icmp_imm_s(IntCC::Equal, found, 0);
+        self.or_else(none, raw);
+        bit.into_iter().for_each(|bit| self.set_bit(bit));
         let (exponent, mantissa) = (self.load_word(0), self.load_word(8));
         self.code.def_var(whole, mantissa);
         if field.operator == Operator::Copy {
@@ -183,12 +226,16 @@ impl<'e> Emit<'e, '_> {
         self.load(types::F64, at, 0)
     }
 
-    /// The power of ten that an exponent which was left out stands for; leaves if there is none.
-    fn left_out(&mut self, exponent: &Field) -> Value {
-        let (_, power, known) = self.expected_power(exponent);
+    /// The power of ten that an exponent which was left out stands for. Goes to `raw` if it was absent before, and leaves if there is none.
+    fn left_out(&mut self, exponent: &Field, raw: CodeBlock) -> Value {
+        let (expected, power, known) = self.expected_power(exponent);
         if let Some(known) = known {
-            let (unknown, unwind) = (self.code.ins().bxor_imm_s(known, 1), self.unwind);
-            self.or_else(unknown, unwind);
+            let unknown = self.code.ins().bxor_imm_s(known, 1);
+            self.unless(unknown, |emit| {
+                let absent = emit.code.ins().icmp_imm_s(IntCC::Equal, expected, EMPTY_WORD as i64);
+                let unwind = emit.unwind;
+                emit.code.ins().brif(absent, raw, &[], unwind, &[]);
+            });
         }
         power
     }
@@ -219,10 +266,11 @@ impl<'e> Emit<'e, '_> {
     pub(in super::super) fn decode_float(&mut self, op: &Op, field: &Field) {
         let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
         let Some([exponent, mantissa]) = parts(field) else { return };
-        let power = self.read_power(exponent);
+        let (value, raw, done) = (self.code.declare_var(types::I64), self.cold(), self.code.create_block());
+        let power = self.read_power(exponent, raw);
+        let (start, unwind) = (self.bits_done(), self.unwind);
         self.decode_int(op, mantissa);
         let whole = self.accumulator().value;
-        let unwind = self.unwind;
         if escape.is_some() {
             let escaped = self.take_bit();
             self.or_else(escaped, unwind);
@@ -230,44 +278,78 @@ impl<'e> Emit<'e, '_> {
         let large = self.outside(whole, -(1 << 53), 1 << 53);
         self.or_else(large, unwind);
         let bits = self.compose(whole, power, *single);
+        self.code.def_var(value, bits);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(raw);
+        if escape.is_some() && mantissa.bits() == 0 {
+            self.set_bits_done(start);
+            let bits = self.decode_raw(*single);
+            self.code.def_var(value, bits);
+            self.code.ins().jump(done, &[]);
+        } else {
+            self.code.ins().jump(unwind, &[]);
+        }
+        self.code.switch_to_block(done);
+        let bits = self.code.use_var(value);
         self.set(bits, field.scalar());
     }
 
-    /// The power of ten that the exponent which comes next stands for.
-    fn read_power(&mut self, exponent: &Field) -> Value {
-        let unwind = self.unwind;
+    /// The bits of a number that is no decimal.
+    fn decode_raw(&mut self, single: bool) -> Value {
+        let (unwind, escaped) = (self.unwind, self.take_bit());
+        let none = self.code.ins().icmp_imm_s(IntCC::Equal, escaped, 0);
+        self.or_else(none, unwind);
+        let wire = self.read_entity(unwind, false, None);
+        let none = self.code.ins().icmp_imm_s(IntCC::Equal, wire, 0);
+        self.or_else(none, unwind);
+        let bits = self.code.ins().iadd_imm_s(wire, -1);
+        if single {
+            let large = self.outside(bits, 0, u32::MAX.into());
+            self.or_else(large, unwind);
+        }
+        bits
+    }
+
+    /// The power of ten that the exponent which comes next stands for; goes to `raw` if there is none.
+    fn read_power(&mut self, exponent: &Field, raw: CodeBlock) -> Value {
         if exponent.operator == Operator::Constant {
             if exponent.optional {
                 let there = self.take_bit();
                 let absent = self.code.ins().icmp_imm_s(IntCC::Equal, there, 0);
-                self.or_else(absent, unwind);
+                self.or_else(absent, raw);
             }
-            return self.left_out(exponent);
+            return self.left_out(exponent, raw);
         }
         let power = self.code.declare_var(types::F64);
         let changed = self.take_bit();
         self.branch(
             changed,
             |emit| {
-                let read = emit.read_exponent(exponent);
+                let read = emit.read_exponent(exponent, raw);
                 emit.code.def_var(power, read);
             },
             |emit| {
-                let expected = emit.left_out(exponent);
+                let expected = emit.left_out(exponent, raw);
                 emit.code.def_var(power, expected);
             },
         );
         self.code.use_var(power)
     }
 
-    fn read_exponent(&mut self, field: &Field) -> Value {
+    fn read_exponent(&mut self, field: &Field, raw: CodeBlock) -> Value {
         let unwind = self.unwind;
-        let Some(int) = Int::of_any(field) else { return self.left_out(field) };
+        let Some(int) = Int::of_any(field) else { return self.left_out(field, raw) };
         let mut value = self.read_entity(unwind, true, None);
         if field.optional {
             // Zero is absence, and one stands for zero. What is above has no power in the table.
-            let out = self.code.ins().icmp_imm_s(IntCC::Equal, value, 0);
-            self.or_else(out, unwind);
+            let absent = self.code.ins().icmp_imm_s(IntCC::Equal, value, 0);
+            self.unless(absent, |emit| {
+                if field.operator == Operator::Copy {
+                    let empty = emit.constant(EMPTY_WORD as i64);
+                    emit.set_slot(&int, empty);
+                }
+                emit.code.ins().jump(raw, &[]);
+            });
             let above = self.code.ins().icmp_imm_s(IntCC::SignedGreaterThan, value, 0);
             let above = self.code.ins().uextend(types::I64, above);
             value = self.code.ins().isub(value, above);
@@ -279,16 +361,16 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-/// The decimal that a number is written as, if its exponent is not the expected one, exponent and mantissa; 0 if there is none. What is none of the expected
+/// The decimal that a number is written as, which has not the expected exponent: exponent and mantissa; 0 if there is none. What is none of the expected
 /// exponents says that there is no previous one.
 unsafe extern "C" fn any_decimal(bits: u64, single: u64, expected: i64, initial: i64, words: *mut [i64; 2]) -> u64 {
     let hint = if (-MOST..=MOST).contains(&expected) { expected } else { initial };
     match decompose(bits, single != 0, Some(hint)) {
-        Some((exponent, mantissa)) if exponent != expected => {
+        Some(decimal) => {
             // SAFETY: machine code gives two words.
-            unsafe { *words = [exponent, mantissa] };
+            unsafe { *words = decimal.into() };
             1
         }
-        _ => 0,
+        None => 0,
     }
 }

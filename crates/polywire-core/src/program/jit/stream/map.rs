@@ -6,17 +6,21 @@ use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 
 use cranelift_frontend::Variable;
 
-use super::{super::emit::Emit, Survey};
+use super::{
+    super::emit::Emit,
+    Survey,
+    gaps::{Gaps, has_gaps},
+};
 use crate::{
     layout::Scalar,
-    program::{Block, Order, State},
+    program::{ActionKernel, Block, Order, State, state::BITS},
 };
 
 /// The last bytes' bits.
 const STOPS: i64 = 0x8080_8080_8080_8080_u64 as i64;
 
 /// Bits of a map in a word of eight bytes.
-const WORD: u32 = 56;
+pub(super) const WORD: u32 = 56;
 
 /// A bit of a map that is being written, in its word.
 #[derive(Clone, Copy)]
@@ -25,14 +29,16 @@ pub(in super::super) struct Bit(u64);
 /// The presence map of what is being made.
 pub(in super::super) struct Segment {
     /// Bits that it has at most, and those that were taken or put.
-    bits: u32,
-    done: u32,
+    pub(super) bits: u32,
+    pub(super) done: u32,
     /// Writing: the bits that are not in the room yet, as they will be in their bytes.
     word: Variable,
     /// Writing: where the room begins.
-    start: Value,
+    pub(super) start: Value,
     /// Reading: all words, the map's first byte lowest.
     words: Vec<Value>,
+    /// Where bits may be left out.
+    pub(super) gaps: Option<Gaps>,
 }
 
 impl<'e> Emit<'e, '_> {
@@ -40,7 +46,8 @@ impl<'e> Emit<'e, '_> {
     pub(in super::super) fn put_segment(&mut self, bits: u32, body: &'e Block, frame: Value) {
         let (start, none, word) = (self.position(), self.constant(0), self.code.declare_var(types::I64));
         self.code.def_var(word, none);
-        let outer = self.segment.replace(Segment { bits, done: 0, word, start, words: Vec::new() });
+        let gaps = has_gaps(body).then(|| self.mark_gaps(bits));
+        let outer = self.segment.replace(Segment { bits, done: 0, word, start, words: Vec::new(), gaps });
         self.advance(bytes(bits).into());
         self.encode_block(body, frame);
         self.accumulator = None;
@@ -113,6 +120,7 @@ impl<'e> Emit<'e, '_> {
         let here = self.map_at(segment.start, 8 * full);
         let (moved, done) = (self.code.create_block(), self.code.create_block());
         let behind = self.code.append_block_param(moved, types::I64);
+        self.end_with_gaps(segment, (word, last), moved);
         if full > 0 {
             let empty = self.code.ins().icmp_imm_s(IntCC::Equal, word, 0);
             self.unless(empty, |emit| {
@@ -162,14 +170,14 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(self.position, position);
     }
 
-    fn map_at(&mut self, start: Value, offset: u32) -> Value {
+    pub(super) fn map_at(&mut self, start: Value, offset: u32) -> Value {
         let base = self.code.use_var(self.base);
         let at = self.code.ins().iadd(base, start);
         self.code.ins().iadd_imm_s(at, i64::from(offset))
     }
 
     /// Stores the low bytes of a word, the highest of them first.
-    fn store_groups(&mut self, word: Value, len: u32, at: Value) {
+    pub(super) fn store_groups(&mut self, word: Value, len: u32, at: Value) {
         let up = self.code.ins().ishl_imm_u(word, i64::from(64 - 8 * len));
         let word = self.code.ins().bswap(up);
         let mut offset = 0;
@@ -184,8 +192,39 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
+    /// Puts bits that are known, or forgets previous values.
+    pub(in super::super) fn put_action(&mut self, kernel: &ActionKernel, argument: u64) {
+        if !core::ptr::eq(kernel, &BITS) {
+            return self.forget(argument);
+        }
+        for _ in 0..argument as u32 {
+            self.next_bit();
+        }
+        if argument >> 32 != 0 {
+            let bit = self.next_bit();
+            self.set_bit(bit);
+        }
+    }
+
+    /// Makes sure of bits that are known, or forgets previous values.
+    pub(in super::super) fn get_action(&mut self, kernel: &ActionKernel, argument: u64) {
+        if !core::ptr::eq(kernel, &BITS) {
+            return self.forget(argument);
+        }
+        let unwind = self.unwind;
+        for _ in 0..argument as u32 {
+            let bit = self.take_bit();
+            self.or_else(bit, unwind);
+        }
+        if argument >> 32 != 0 {
+            let bit = self.take_bit();
+            let zero = self.code.ins().icmp_imm_s(IntCC::Equal, bit, 0);
+            self.or_else(zero, unwind);
+        }
+    }
+
     /// Forgets all previous values but that of the slot that is named.
-    pub(in super::super) fn forget(&mut self, kept: u64) {
+    fn forget(&mut self, kept: u64) {
         let (state, kept) = (self.state(), self.constant(kept as i64));
         self.call(forget as *const u8, &[state, kept], None);
     }
@@ -194,16 +233,22 @@ impl<'e> Emit<'e, '_> {
     pub(in super::super) fn get_segment(&mut self, bits: u32, body: &'e Block, frame: Value) {
         let (words, start) = (self.map_words(bits), self.position());
         let word = self.code.declare_var(types::I64);
-        let outer = self.segment.replace(Segment { bits, done: 0, word, start, words });
+        let gaps = has_gaps(body).then(|| self.gather_bits(&words));
+        let outer = self.segment.replace(Segment { bits, done: 0, word, start, words, gaps });
         self.decode_inner(body, frame);
         self.segment = outer;
     }
 
     /// The next bit of the map, as a truth value.
     pub(in super::super) fn take_bit(&mut self) -> Value {
-        let Some(Segment { done, words, .. }) = &mut self.segment else { return self.constant(0) };
-        let (word, bit) = (words[(*done / WORD) as usize], *done % WORD);
+        let Some(Segment { done, words, gaps, .. }) = &mut self.segment else { return self.constant(0) };
+        let (index, at) = (*done, (*done / WORD) as usize);
         *done += 1;
+        if let Some(Gaps::Closed(words)) = gaps {
+            let word = words[at];
+            return self.closed_bit(word, index);
+        }
+        let (word, bit) = (words[at], index % WORD);
         let place = 8 * (bit / 7) + 6 - bit % 7;
         if place < 31 {
             return self.code.ins().band_imm_s(word, 1 << place);
@@ -311,7 +356,7 @@ impl<'e> Emit<'e, '_> {
 }
 
 /// Bytes of a map.
-fn bytes(bits: u32) -> u32 {
+pub(super) fn bytes(bits: u32) -> u32 {
     bits.div_ceil(7).max(1)
 }
 
@@ -321,7 +366,7 @@ fn surplus(bits: u32, word: u32) -> u64 {
 }
 
 /// Ends a map of `len` bytes, the last of which say nothing, and gives how many at its end are too many.
-unsafe extern "C" fn end_long(at: *mut u8, len: u64) -> u64 {
+pub(super) unsafe extern "C" fn end_long(at: *mut u8, len: u64) -> u64 {
     // SAFETY: machine code gives the room that it has written the map into.
     let map = unsafe { core::slice::from_raw_parts_mut(at, len as usize) };
     let last = map.iter().rposition(|byte| *byte != 0).unwrap_or(0);

@@ -2,7 +2,7 @@
 //! known position, texts by functions that know their form. It serves a [*warm* state](crate::program::state::warm), and leaves whatever is not ordinary to the
 //! function with a context.
 
-use alloc::vec;
+use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 use super::integers::Int;
 use crate::{
@@ -10,16 +10,24 @@ use crate::{
     program::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
-            Operator, RESET, SEGMENT, UNDEFINED,
+            BITS, Operator, RESET, SEGMENT, TAKE_BIT, UNDEFINED,
             warm::{EMPTY_WORD, NO_TEXT, Warm, WarmSlot, brief},
         },
     },
 };
 
+mod calls;
 mod decimal;
+mod gaps;
+mod lent;
 mod map;
+mod octets;
 mod optional;
 mod text;
+mod whole;
+
+#[cfg(test)]
+mod tests;
 
 pub(super) use map::Segment;
 pub(super) use optional::optional;
@@ -39,8 +47,12 @@ pub(super) struct Survey<'p> {
     warm: Warm,
     /// Bytes of an encoded message at most, without what texts have and with each sequence's element once.
     room: usize,
-    /// It forgets all previous values somewhere.
-    resets: bool,
+    /// Where it forgets all previous values, the slots whose values stay.
+    kept: Vec<u32>,
+    /// Slots of mantissas, and those of the exponents that they go with.
+    mantissas: BTreeMap<u32, u32>,
+    /// Slots of operations that are left to the interpreter.
+    lent: Vec<u32>,
 }
 
 impl<'p> Survey<'p> {
@@ -48,8 +60,10 @@ impl<'p> Survey<'p> {
     pub fn of(program: &'p Program) -> Option<Survey<'p>> {
         let mut survey = Survey::new(program)?;
         let bits = survey.block(&program.root)?;
-        let can_reset = !survey.resets || survey.warm.can_be_forgotten();
-        (bits == 0 && can_reset).then_some(survey)
+        let can_reset = survey.kept.is_empty() || survey.warm.can_be_forgotten() && survey.lent.is_empty();
+        // A slot has a tag, which the interpreter knows, or is warm.
+        let apart = survey.lent.iter().all(|slot| survey.warm.slots[*slot as usize].tag == UNDEFINED);
+        (bits == 0 && can_reset && apart && survey.mantissas_stand_alone()).then_some(survey)
     }
 
     /// Bits that a block of such a program takes.
@@ -61,7 +75,7 @@ impl<'p> Survey<'p> {
         let slots = program.bank.as_ref().map(|bank| bank.slots as usize).filter(|slots| *slots <= MAX_SLOTS)?;
         let warm =
             Warm { slots: vec![WarmSlot::default(); slots].into(), fresh: vec![0; slots].into(), ..Warm::default() };
-        Some(Survey { program, warm, room: 0, resets: false })
+        Some(Survey { program, warm, room: 0, kept: Vec::new(), mantissas: BTreeMap::new(), lent: Vec::new() })
     }
 
     /// Bytes that there must be room for, for [`Direction::Encode`].
@@ -112,12 +126,18 @@ impl<'p> Survey<'p> {
                 let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
                 // One that might be absent is asked for before it is put anywhere.
                 let asked = self.program.direction == Direction::Encode || !field.optional;
-                self.text(field).filter(|_| bounded && asked && self.is_own_text(*place))
+                let is_text = field.kind != FieldKind::Bytes;
+                self.text(field).filter(|_| bounded && asked && is_text && self.is_own_text(*place))
             }
             OpKind::Text { place, form: TextForm::Pending, bound, utf16_bound, overflow, .. } => {
                 let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
                 (bounded && self.is_own_text(*place)).then_some(0)
             }
+            OpKind::Octets { field: Some(field), .. } => {
+                let asked = self.program.direction == Direction::Encode || !field.optional;
+                self.text(field).filter(|_| asked && field.kind == FieldKind::Bytes)
+            }
+            OpKind::Octets { field: None, .. } => Some(0),
             OpKind::Sequence { place, source, element, bound, overflow, .. } => {
                 let encodes = self.program.direction == Direction::Encode;
                 let counted = encodes || matches!(source, Source::Count | Source::Fixed(_));
@@ -129,10 +149,16 @@ impl<'p> Survey<'p> {
             OpKind::Switch { arms, otherwise } => self.longest(arms.iter().map(|(_, block)| block).chain([otherwise])),
             OpKind::Union { arms, none, .. } => self.longest(arms.iter().chain([none])),
             OpKind::Select { body, .. } => self.block(body),
-            OpKind::Action(kernel, _) if core::ptr::eq(*kernel, &RESET) => {
-                self.resets = true;
+            OpKind::Action(kernel, kept) if core::ptr::eq(*kernel, &RESET) => {
+                self.kept.push(*kept as u32);
                 Some(0)
             }
+            OpKind::Action(kernel, bits) if core::ptr::eq(*kernel, &BITS) => {
+                (*bits as u32).checked_add((bits >> 32) as u32)
+            }
+            OpKind::Test(kernel) if core::ptr::eq(*kernel, &TAKE_BIT) => Some(1),
+            OpKind::Unbox { body, .. } => self.block(body),
+            OpKind::Map { .. } | OpKind::SetText(..) | OpKind::Slice { .. } => self.lend(op),
             OpKind::Region { dialect, argument, body } if core::ptr::eq(*dialect, &SEGMENT) => {
                 let bits = self.block(body)?;
                 self.room += bits.div_ceil(7).max(1) as usize;
@@ -171,19 +197,26 @@ impl<'p> Survey<'p> {
             FieldKind::Split(parts) => parts,
             kind if kind.is_text() => return self.text(field),
             FieldKind::Int { .. } => return self.number(field),
+            FieldKind::Decimal => {
+                self.keep(field, 2 * INTEGER)?;
+                return Some(field.bits());
+            }
             _ => return None,
         };
         let [exponent, mantissa] = &**parts;
-        // What is not there has no mantissa, and so takes no bit for it.
-        let known = !exponent.optional || mantissa.bits() == 0;
-        let (exponent, mantissa) = (self.number(exponent)?, self.number(mantissa)?);
-        known.then_some(exponent + mantissa)
+        // What is not there has no mantissa: its bit is left out.
+        Some(self.number(exponent)? + self.number(mantissa)?)
     }
 
     fn text(&mut self, field: &Field) -> Option<u32> {
         let refers = matches!(field.operator, Operator::None | Operator::Constant | Operator::Default | Operator::Copy);
-        let known = matches!(field.kind, FieldKind::Ascii | FieldKind::Unicode);
-        (refers && known).then_some(())?;
+        let initial = field.initial_bytes().unwrap_or_default();
+        let sound = match field.kind {
+            FieldKind::Ascii => initial.is_ascii(),
+            FieldKind::Unicode => core::str::from_utf8(initial).is_ok(),
+            _ => true,
+        };
+        (refers && sound).then_some(())?;
         self.keep(field, text::HEAD)?;
         Some(field.bits())
     }
@@ -194,22 +227,18 @@ impl<'p> Survey<'p> {
         if !field.has_slot() {
             return Some(());
         }
+        let initial = field.initial_bytes().filter(|_| field.kind.is_text());
+        let own = self.fresh(field);
+        let text = field.kind.is_text().then_some(field.text);
+        let octets = field.kind == FieldKind::Bytes;
+        let mantissa = (field.kind == FieldKind::Decimal).then_some(field.text);
+        let may_be_empty = field.optional && field.operator != Operator::Delta;
         let (slot, fresh) =
             (self.warm.slots.get_mut(field.slot as usize)?, self.warm.fresh.get_mut(field.slot as usize)?);
-        let initial = field.initial_bytes().filter(|_| field.kind.is_text());
-        let own = match field.kind.is_text() {
-            true => Some(match initial {
-                Some(initial) => brief(initial),
-                None if field.optional => EMPTY_WORD,
-                None => NO_TEXT,
-            }),
-            false => fresh_number(field),
-        };
-        let text = field.kind.is_text().then_some(field.text);
-        let may_be_empty = field.optional && field.operator != Operator::Delta;
         if slot.tag == UNDEFINED {
             let initial = initial.map(Into::into);
-            *slot = WarmSlot { tag: field.tag, may_be_fresh: own.is_some(), may_be_empty, text, initial };
+            *slot =
+                WarmSlot { tag: field.tag, may_be_fresh: own.is_some(), may_be_empty, text, octets, initial, mantissa };
             *fresh = own.unwrap_or(0);
         } else {
             // Two fields that begin otherwise have no word that stands for no value.
@@ -218,7 +247,41 @@ impl<'p> Survey<'p> {
             (may_be_empty == slot.may_be_empty).then_some(())?;
         }
         // Two types in one slot are never both there.
-        (slot.tag == field.tag).then_some(())
+        let is_same = slot.text == text && slot.octets == octets && slot.mantissa == mantissa;
+        (slot.tag == field.tag && is_same).then_some(())?;
+        mantissa.map_or(Some(()), |_| self.keep_mantissa(field))
+    }
+
+    /// A word that has the same effect as no value; none if there is no such word.
+    fn fresh(&self, field: &Field) -> Option<u64> {
+        match (&field.kind, field.initial_bytes()) {
+            (FieldKind::Decimal, _) => Some(whole::fresh(field)[0]),
+            (kind, Some(initial)) if kind.is_text() => Some(brief(initial)),
+            (kind, None) if kind.is_text() => Some(if field.optional { EMPTY_WORD } else { NO_TEXT }),
+            _ => fresh_number(field),
+        }
+    }
+
+    /// Notes the slot of a decimal's mantissa: it has no tag, and is worth what the exponent is.
+    fn keep_mantissa(&mut self, field: &Field) -> Option<()> {
+        let fresh = self.warm.fresh.get_mut(field.text as usize)?;
+        let value = whole::fresh(field)[1];
+        match self.mantissas.insert(field.text, field.slot) {
+            None => *fresh = value,
+            Some(exponent) if exponent == field.slot => {
+                let is_same = *fresh == value;
+                self.warm.slots.get_mut(field.slot as usize)?.may_be_fresh &= is_same;
+            }
+            Some(_) => return None,
+        }
+        Some(())
+    }
+
+    /// True if no field takes the slot of a mantissa for its own, and none is kept without it.
+    fn mantissas_stand_alone(&self) -> bool {
+        let slot = |at: &u32| self.warm.slots.get(*at as usize);
+        self.mantissas.keys().all(|at| slot(at).is_some_and(|slot| slot.tag == UNDEFINED))
+            && self.kept.iter().all(|at| slot(at).is_none_or(|slot| slot.mantissa.is_none()))
     }
 
     fn is_optional(&self, place: Place) -> bool {

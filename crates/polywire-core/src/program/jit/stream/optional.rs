@@ -3,7 +3,10 @@
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 use cranelift_frontend::Variable;
 
-use super::super::{emit::Emit, integers::Int};
+use super::{
+    super::{emit::Emit, integers::Int},
+    map::Bit,
+};
 use crate::{
     layout::Scalar,
     program::{
@@ -70,7 +73,7 @@ impl<'e> Emit<'e, '_> {
         self.found(there, value, found);
     }
 
-    fn denull(&mut self, signed: bool, wire: Value) -> Value {
+    pub(super) fn denull(&mut self, signed: bool, wire: Value) -> Value {
         if !signed {
             return self.code.ins().iadd_imm_s(wire, -1);
         }
@@ -198,21 +201,30 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// The absence of an integer or text.
+    /// The absence of an integer, a decimal or a text.
     pub(in super::super) fn encode_absent(&mut self, field: &Field) {
         let zero = self.constant(0);
         match field.operator {
             Operator::None | Operator::Delta => self.write_entity(false, zero),
             Operator::Constant => drop(self.next_bit()),
-            Operator::Default => {
+            _ => {
                 let bit = self.next_bit();
-                if field.initial.is_some() {
-                    self.set_bit(bit);
-                    self.write_entity(false, zero);
-                }
+                self.encode_none(field, bit);
+            }
+        }
+    }
+
+    /// The absence of a field with a bit that says more than that it is there.
+    pub(super) fn encode_none(&mut self, field: &Field, bit: Bit) {
+        let zero = self.constant(0);
+        match field.operator {
+            Operator::Default if field.initial.is_none() => {}
+            Operator::Default => {
+                self.set_bit(bit);
+                self.write_entity(false, zero);
             }
             _ => {
-                let (bit, done) = (self.next_bit(), self.code.create_block());
+                let done = self.code.create_block();
                 let (values, at) = (self.stream().values, 8 * field.slot as i32);
                 let previous = self.load(types::I64, values, at);
                 let same = self.code.ins().icmp_imm_s(IntCC::Equal, previous, EMPTY_WORD as i64);
@@ -228,7 +240,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// A value or difference that makes way for zero; leaves if there is no room for that.
-    fn write_nullable(&mut self, signed: bool, value: Value) {
+    pub(super) fn write_nullable(&mut self, signed: bool, value: Value) {
         let unwind = self.unwind;
         let (largest, moved) = match signed {
             true => (i64::MAX, self.code.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, value, 0)),

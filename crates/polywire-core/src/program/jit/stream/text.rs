@@ -1,12 +1,14 @@
 //! Texts of which neither the form nor the previous value needs a context.
 
-use alloc::string::String;
 use core::mem::offset_of;
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
 use cranelift_frontend::Variable;
 
-use super::super::{emit::Emit, encode::PAGE};
+use super::{
+    super::{emit::Emit, encode::PAGE, shims},
+    calls,
+};
 use crate::{
     layout::{Kind, Scalar, Words},
     program::{
@@ -14,8 +16,7 @@ use crate::{
         io::SHORT_TEXT,
         state::{
             Operator, Text,
-            integer::plain::{read_unsigned, write_unsigned},
-            warm::{BRIEF, EMPTY_WORD, LONG},
+            warm::{BRIEF, LONG},
         },
     },
 };
@@ -41,9 +42,14 @@ impl<'e> Emit<'e, '_> {
     /// A string as a field. There is room for all but its bytes.
     pub(in super::super) fn put_text(&mut self, place: Place, field: &'e Field, bound: u32, frame: Value) {
         let Some(target) = self.target(place, frame) else { return };
-        let unwind = self.unwind;
         let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
         let len = self.load(types::I64, target.base, target.offset + target.words.len as i32);
+        self.put_bytes((data, len), field, bound);
+    }
+
+    /// Bytes as a field.
+    pub(super) fn put_bytes(&mut self, (data, len): (Value, Value), field: &'e Field, bound: u32) {
+        let unwind = self.unwind;
         if bound > 0 {
             let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, i64::from(bound));
             self.or_else(long, unwind);
@@ -79,7 +85,7 @@ impl<'e> Emit<'e, '_> {
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(other);
                 let (state, slots) = (self.state(), self.slots(field));
-                let answer = self.call(note_text as *const u8, &[state, slots, data, len], Some(types::I64));
+                let answer = self.call(calls::note_text as *const u8, &[state, slots, data, len], Some(types::I64));
                 let answer = answer.expect("it returns a word");
                 let same = self.code.ins().icmp_imm_s(IntCC::Equal, answer, 0);
                 self.or_else(same, done);
@@ -210,7 +216,7 @@ impl<'e> Emit<'e, '_> {
         self.or_else(longer, other);
         if known.len() > SHORT {
             let (known, len) = (self.address(known), self.constant(known.len() as i64));
-            let differs = self.call(differ as *const u8, &[data, known, len], Some(types::I64));
+            let differs = self.call(calls::differ as *const u8, &[data, known, len], Some(types::I64));
             return self.or_else(differs.expect("it returns a word"), other);
         }
         let mut differs: Option<Value> = None;
@@ -238,8 +244,11 @@ impl<'e> Emit<'e, '_> {
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
         self.or_else(full, unwind);
         let here = self.here();
-        let function =
-            if field.kind == FieldKind::Ascii { write_ascii as *const u8 } else { write_counted as *const u8 };
+        let function = if field.kind == FieldKind::Ascii {
+            calls::write_ascii as *const u8
+        } else {
+            calls::write_counted as *const u8
+        };
         let nullable = self.constant(field.optional.into());
         let arguments = [here, data, len, nullable];
         let behind = self.call_or_leave(function, &arguments);
@@ -276,14 +285,14 @@ impl<'e> Emit<'e, '_> {
         self.read_pending(field, there);
         if field.operator == Operator::Copy {
             let (state, slots, some) = (self.state(), self.slots(field), self.code.use_var(there));
-            self.call_well(keep_pending as *const u8, &[state, slots, some]);
+            self.call_well(calls::keep_pending as *const u8, &[state, slots, some]);
         }
     }
 
     fn test_left_out(&mut self, field: &'e Field, there: Variable) {
         let known = if field.operator == Operator::Copy {
             let (state, slots) = (self.state(), self.slots(field));
-            let there = self.call(previous_pending as *const u8, &[state, slots], Some(types::I64));
+            let there = self.call(calls::previous_pending as *const u8, &[state, slots], Some(types::I64));
             there.expect("it returns a word")
         } else {
             self.load_pending(field.initial_bytes());
@@ -295,9 +304,14 @@ impl<'e> Emit<'e, '_> {
     /// What is pending from a text without its operator, and whether it is there.
     fn read_pending(&mut self, field: &Field, there: Variable) {
         let (state, here, end) = (self.state(), self.here(), self.code.use_var(self.end));
-        let form = u64::from(field.kind == FieldKind::Ascii) << 1 | u64::from(field.optional);
+        let charset = match field.kind {
+            FieldKind::Ascii => calls::ASCII,
+            FieldKind::Unicode => calls::UNICODE,
+            _ => 0,
+        };
+        let form = charset | if field.optional { calls::NULLABLE } else { 0 };
         let (form, word) = (self.constant(form as i64), self.word());
-        let behind = self.call_or_leave(read_pending as *const u8, &[state, here, end, form, word]);
+        let behind = self.call_or_leave(calls::read_pending as *const u8, &[state, here, end, form, word]);
         let some = self.load_word(0);
         self.code.def_var(there, some);
         self.move_to(behind);
@@ -307,14 +321,14 @@ impl<'e> Emit<'e, '_> {
     fn load_pending(&mut self, known: Option<&'e [u8]>) {
         let known = known.unwrap_or_default();
         let (state, known, len) = (self.state(), self.address(known), self.constant(known.len() as i64));
-        self.call(load_pending as *const u8, &[state, known, len], None);
+        self.call(calls::load_pending as *const u8, &[state, known, len], None);
     }
 
     /// A string from what is pending.
     pub(in super::super) fn take_pending(&mut self, place: Place, bound: u32, frame: Value) {
         let Some(target) = self.target(place, frame) else { return };
         let (state, string, bound) = (self.state(), self.string(target), self.constant(bound.into()));
-        self.call_well(take_pending as *const u8, &[state, string, bound]);
+        self.call_well(calls::take_pending as *const u8, &[state, string, bound]);
     }
 
     /// A string from a field that is always there.
@@ -331,7 +345,7 @@ impl<'e> Emit<'e, '_> {
                     |emit| {
                         emit.read_text(target, field, bound);
                         if field.operator == Operator::Copy {
-                            emit.on_previous(keep_text as *const u8, target, field, bound);
+                            emit.on_previous(calls::keep_text as *const u8, target, field, bound);
                         }
                     },
                     |emit| match field.operator {
@@ -349,7 +363,7 @@ impl<'e> Emit<'e, '_> {
         self.take_previous(target, field, bound, other);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(other);
-        self.on_previous(load_text as *const u8, target, field, bound);
+        self.on_previous(calls::load_text as *const u8, target, field, bound);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
     }
@@ -373,13 +387,13 @@ impl<'e> Emit<'e, '_> {
         let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, wanted);
         self.rarely(small, |emit| {
             let (state, string, wanted) = (emit.state(), emit.string(target), emit.constant(wanted));
-            emit.call_well(grow as *const u8, &[state, string, wanted]);
+            emit.call_well(calls::grow as *const u8, &[state, string, wanted]);
         });
         let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
         let len = self.constant(known.len() as i64);
         if known.len() > SHORT {
             let known = self.address(known);
-            self.call(super::super::shims::copy as *const u8, &[known, data, len], None);
+            self.call(shims::copy as *const u8, &[known, data, len], None);
         } else {
             for (scalar, at, word) in pieces(known) {
                 let word = self.constant(word as i64);
@@ -394,7 +408,11 @@ impl<'e> Emit<'e, '_> {
     fn read_text(&mut self, target: Target, field: &Field, bound: u32) {
         let (here, end) = (self.here(), self.code.use_var(self.end));
         let (state, string, bound) = (self.state(), self.string(target), self.constant(bound.into()));
-        let function = if field.kind == FieldKind::Ascii { read_ascii as *const u8 } else { read_counted as *const u8 };
+        let function = if field.kind == FieldKind::Ascii {
+            calls::read_ascii as *const u8
+        } else {
+            calls::read_counted as *const u8
+        };
         let arguments = [state, here, end, string, bound];
         let behind = self.call_or_leave(function, &arguments);
         self.move_to(behind);
@@ -408,8 +426,8 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// A field's slot and text slot, for the functions below.
-    fn slots(&mut self, field: &Field) -> Value {
+    /// A field's slot and text slot, for what is called.
+    pub(super) fn slots(&mut self, field: &Field) -> Value {
         self.constant((u64::from(field.slot) << 32 | u64::from(field.text)) as i64)
     }
 
@@ -434,309 +452,6 @@ fn pieces(text: &[u8]) -> impl Iterator<Item = (Scalar, i32, u64)> {
         let word = text[at..at + size].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         (scalar, at as i32, word)
     })
-}
-
-// The functions below are called by machine code of verified programs only: with the state, with strings of a live value, and with bytes that
-// are there or may be written. None unwinds. What is not ordinary they leave as it is.
-
-/// Keeps a text as the previous one: 0 if it is that already, 1 if not, 2 if there is no room for it.
-unsafe extern "C" fn note_text(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
-    // SAFETY: as above.
-    let (state, text) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
-    if state.warm_text(split(slots)) == Some(text) {
-        return 0;
-    }
-    if state.set_warm_text(split(slots), text).is_ok() { 1 } else { 2 }
-}
-
-/// The same of a string that was read: 0, or 1 if there is no room.
-unsafe extern "C" fn keep_text(state: *mut State, slots: u64, string: *const String, _: u64) -> u64 {
-    // SAFETY: as above.
-    let (state, string) = unsafe { (&mut *state, &*string) };
-    state.set_warm_text(split(slots), string.as_bytes()).is_err().into()
-}
-
-/// The previous text once more: 0, or 1 if the string has no room for it.
-unsafe extern "C" fn load_text(state: *mut State, slots: u64, string: *mut String, bound: u64) -> u64 {
-    // SAFETY: as above.
-    let (state, string) = unsafe { (&mut *state, &mut *string) };
-    let mut left = state.memory_left;
-    let filled = state.warm_text(split(slots)).is_some_and(|text| fill(&mut left, string, text, bound));
-    state.memory_left = left;
-    u64::from(!filled)
-}
-
-fn split(slots: u64) -> (u32, u32) {
-    ((slots >> 32) as u32, slots as u32)
-}
-
-/// Makes a text pending.
-unsafe extern "C" fn load_pending(state: *mut State, data: *const u8, len: u64) {
-    // SAFETY: as above.
-    unsafe { (*state).set_pending(core::slice::from_raw_parts(data, len as usize)) }
-}
-
-/// Keeps what is pending, or that nothing is there: 0, or 1 if there is no room for it.
-unsafe extern "C" fn keep_pending(state: *mut State, slots: u64, there: u64) -> u64 {
-    // SAFETY: as above.
-    let state = unsafe { &mut *state };
-    if there == 0 {
-        state.set_value((slots >> 32) as u32, EMPTY_WORD);
-        return 0;
-    }
-    let pending = core::mem::take(&mut state.pending);
-    let kept = state.set_warm_text(split(slots), &pending);
-    state.pending = pending;
-    kept.is_err().into()
-}
-
-/// Makes the previous text pending: 1, or 0 if there is none.
-unsafe extern "C" fn previous_pending(state: *mut State, slots: u64) -> u64 {
-    // SAFETY: as above.
-    let state = unsafe { &mut *state };
-    let mut pending = core::mem::take(&mut state.pending);
-    pending.clear();
-    let previous = state.warm_text(split(slots));
-    previous.into_iter().for_each(|text| pending.extend_from_slice(text));
-    let there = previous.is_some();
-    state.pending = pending;
-    there.into()
-}
-
-/// A string from what is pending: 0, or 1 if that is not ordinary.
-unsafe extern "C" fn take_pending(state: *mut State, string: *mut String, bound: u64) -> u64 {
-    // SAFETY: as above.
-    let (state, string) = unsafe { (&mut *state, &mut *string) };
-    let is_text = core::str::from_utf8(&state.pending).is_ok();
-    u64::from(!(is_text && fill(&mut state.memory_left, string, &state.pending, bound)))
-}
-
-/// Makes a text pending, of 7-bit characters or behind its length, which might be absent or not, and says whether it is there; gives where it ends, or null.
-unsafe extern "C" fn read_pending(
-    state: *mut State,
-    at: *const u8,
-    end: *const u8,
-    form: u64,
-    there: *mut u64,
-) -> *const u8 {
-    let (is_ascii, nullable) = (form & 2 != 0, form & 1 != 0);
-    // SAFETY: as above.
-    let (state, rest) = unsafe { (&mut *state, rest(at, end)) };
-    let is_null = nullable && rest.first() == Some(&0x80);
-    // SAFETY: as above.
-    unsafe { *there = u64::from(!is_null) };
-    if is_null {
-        return rest[1..].as_ptr();
-    }
-    if is_ascii {
-        let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else { return core::ptr::null() };
-        let is_empty = if nullable { rest[..=last] == [0, 0x80] } else { rest[0] == 0x80 };
-        if !is_empty && rest[0] & 0x7F == 0 {
-            return core::ptr::null();
-        }
-        state.set_pending(if is_empty { &[] } else { &rest[..=last] });
-        state.pending.last_mut().into_iter().for_each(|byte| *byte &= 0x7F);
-        return rest[last + 1..].as_ptr();
-    }
-    // SAFETY: as above.
-    let (len, behind) = unsafe { read_length(at, end) };
-    let text = match len.checked_sub(nullable.into()) {
-        Some(len) if !behind.is_null() => {
-            // SAFETY: it is within the message.
-            unsafe { self::rest(behind, end) }.get(..usize::try_from(len).unwrap_or(usize::MAX))
-        }
-        _ => None,
-    };
-    text.map_or(core::ptr::null(), |text| {
-        state.set_pending(text);
-        text.as_ptr_range().end
-    })
-}
-
-/// A text of 7-bit characters, none of them in front a NUL: where it ends, or null.
-unsafe extern "C" fn write_ascii(at: *mut u8, data: *const u8, len: u64, nullable: u64) -> *mut u8 {
-    // SAFETY: as above.
-    unsafe {
-        let text = core::slice::from_raw_parts(data, len as usize);
-        let Some(last) = text.len().checked_sub(1) else {
-            // Where it might be absent, that is what the shortest of all texts says.
-            *at = 0;
-            let behind = at.add(nullable as usize);
-            *behind = 0x80;
-            return behind.add(1);
-        };
-        if text[0] == 0 || !text.is_ascii() {
-            return core::ptr::null_mut();
-        }
-        copy(text, at);
-        *at.add(last) |= 0x80;
-        at.add(text.len())
-    }
-}
-
-/// Bytes behind their number: where they end, or null.
-unsafe extern "C" fn write_counted(at: *mut u8, data: *const u8, len: u64, nullable: u64) -> *mut u8 {
-    if len > u32::MAX.into() {
-        return core::ptr::null_mut();
-    }
-    // SAFETY: as above.
-    unsafe {
-        let behind = write_unsigned(at, len + nullable);
-        copy(core::slice::from_raw_parts(data, len as usize), behind);
-        behind.add(len as usize)
-    }
-}
-
-/// The mirror of [`write_ascii`].
-unsafe extern "C" fn read_ascii(
-    state: *mut State,
-    at: *const u8,
-    end: *const u8,
-    string: *mut String,
-    bound: u64,
-) -> *const u8 {
-    // SAFETY: as above.
-    let (state, rest, string) = unsafe { (&mut *state, rest(at, end), &mut *string) };
-    let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else { return core::ptr::null() };
-    let text = &rest[..=last];
-    let is_empty = text == [0x80];
-    // What begins with a NUL is not only its bytes.
-    let is_plain = is_empty || text[0] & 0x7F != 0;
-    let len = if is_empty { 0 } else { text.len() };
-    if !is_plain || !make_room(&mut state.memory_left, string, len, bound) {
-        return core::ptr::null();
-    }
-    // SAFETY: there is room, and without the stop bit all are 7-bit characters.
-    unsafe {
-        let bytes = string.as_mut_vec();
-        bytes.set_len(0);
-        if !is_empty {
-            copy(text, bytes.as_mut_ptr());
-            *bytes.as_mut_ptr().add(last) &= 0x7F;
-            bytes.set_len(text.len());
-        }
-    }
-    text.as_ptr_range().end
-}
-
-/// The mirror of [`write_counted`], of UTF-8.
-unsafe extern "C" fn read_counted(
-    state: *mut State,
-    at: *const u8,
-    end: *const u8,
-    string: *mut String,
-    bound: u64,
-) -> *const u8 {
-    // SAFETY: as above.
-    unsafe {
-        let (len, behind) = read_length(at, end);
-        if behind.is_null() {
-            return behind;
-        }
-        let text = rest(behind, end).get(..usize::try_from(len).unwrap_or(usize::MAX));
-        match text.filter(|text| {
-            core::str::from_utf8(text).is_ok() && fill(&mut (*state).memory_left, &mut *string, text, bound)
-        }) {
-            Some(text) => text.as_ptr_range().end,
-            None => core::ptr::null(),
-        }
-    }
-}
-
-/// A length, and where it ends, or null.
-///
-/// # Safety
-/// The bytes from `at` to `end` are there.
-unsafe fn read_length(at: *const u8, end: *const u8) -> (u64, *const u8) {
-    let mut len = 0;
-    // SAFETY: as the caller promises.
-    unsafe {
-        match rest(at, end).first() {
-            None => (0, core::ptr::null()),
-            Some(byte) if byte & 0x80 != 0 => (u64::from(byte & 0x7F), at.add(1)),
-            Some(_) => {
-                let behind = read_unsigned(at, end, &mut len);
-                (len, behind)
-            }
-        }
-    }
-}
-
-/// # Safety
-/// The bytes from `at` to `end` are there.
-unsafe fn rest<'m>(at: *const u8, end: *const u8) -> &'m [u8] {
-    // SAFETY: as the caller promises.
-    unsafe { core::slice::from_raw_parts(at, end.offset_from(at) as usize) }
-}
-
-/// Puts UTF-8 into a string, if memory and bound allow it.
-fn fill(memory_left: &mut usize, string: &mut String, text: &[u8], bound: u64) -> bool {
-    let fits = make_room(memory_left, string, text.len(), bound);
-    if fits {
-        // SAFETY: there is room, and the text is UTF-8: that is what callers give.
-        unsafe {
-            let bytes = string.as_mut_vec();
-            copy(text, bytes.as_mut_ptr());
-            bytes.set_len(text.len());
-        }
-    }
-    fits
-}
-
-/// Makes room for a text, as [`Input::set_text`](crate::program::Input::set_text) does.
-fn make_room(memory_left: &mut usize, string: &mut String, len: usize, bound: u64) -> bool {
-    let room = len.max(SHORT_TEXT);
-    let allowed = bound == 0 || len as u64 <= bound;
-    if !allowed || string.capacity() >= room {
-        return allowed;
-    }
-    string.clear();
-    let affordable = memory_left.checked_sub(room).filter(|_| string.try_reserve(room).is_ok());
-    *memory_left = affordable.unwrap_or(*memory_left);
-    affordable.is_some()
-}
-
-/// The same for machine code: 0, or 1 if there is no memory.
-unsafe extern "C" fn grow(state: *mut State, string: *mut String, len: u64) -> u64 {
-    // SAFETY: as above.
-    unsafe { u64::from(!make_room(&mut (*state).memory_left, &mut *string, len as usize, 0)) }
-}
-
-/// Copies bytes, mostly few.
-///
-/// # Safety
-/// There is room for them.
-#[inline]
-unsafe fn copy(text: &[u8], to: *mut u8) {
-    let (from, len) = (text.as_ptr(), text.len());
-    // SAFETY: as the caller promises; pieces overlap where the length is no power of two.
-    unsafe {
-        match len {
-            0 => {}
-            1 => *to = *from,
-            2..=3 => {
-                let (first, last) = (from.cast::<[u8; 2]>().read(), from.add(len - 2).cast::<[u8; 2]>().read());
-                to.cast::<[u8; 2]>().write(first);
-                to.add(len - 2).cast::<[u8; 2]>().write(last);
-            }
-            4..=7 => {
-                let (first, last) = (from.cast::<[u8; 4]>().read(), from.add(len - 4).cast::<[u8; 4]>().read());
-                to.cast::<[u8; 4]>().write(first);
-                to.add(len - 4).cast::<[u8; 4]>().write(last);
-            }
-            8..=16 => {
-                let (first, last) = (from.cast::<[u8; 8]>().read(), from.add(len - 8).cast::<[u8; 8]>().read());
-                to.cast::<[u8; 8]>().write(first);
-                to.add(len - 8).cast::<[u8; 8]>().write(last);
-            }
-            _ => core::ptr::copy_nonoverlapping(from, to, len),
-        }
-    }
-}
-
-unsafe extern "C" fn differ(a: *const u8, b: *const u8, len: u64) -> u64 {
-    // SAFETY: as above; both are of this length.
-    unsafe { u64::from(core::slice::from_raw_parts(a, len as usize) != core::slice::from_raw_parts(b, len as usize)) }
 }
 
 #[cfg(test)]

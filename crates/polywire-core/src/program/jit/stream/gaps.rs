@@ -1,0 +1,228 @@
+//! Bits that are left out of a presence map, because what they are about depends on something that is not there: those of an absent decimal's mantissa. In a
+//! map with such bits each has its place all the same: where one is missing, the reader moves all behind it, and the writer does when the map is done.
+
+use alloc::vec::Vec;
+
+use cranelift_codegen::ir::{InstBuilder, StackSlot, Value, condcodes::IntCC, types};
+use cranelift_frontend::Variable;
+
+use super::{
+    super::emit::Emit,
+    map::{Segment, WORD, bytes, end_long},
+};
+use crate::program::{
+    Block, Field, FieldKind, OpKind,
+    passes::inner_blocks,
+    state::{
+        SEGMENT,
+        integer::{gather, spread},
+    },
+};
+
+/// True if bits may be left out of the map around a block.
+pub(super) fn has_gaps(block: &Block) -> bool {
+    block.0.iter().any(|op| match &op.kind {
+        OpKind::TestField(field) | OpKind::PutField { field, .. } => gap(field),
+        OpKind::Region { dialect, .. } if core::ptr::eq(*dialect, &SEGMENT) => false,
+        kind => {
+            let mut found = false;
+            inner_blocks(kind, &mut |inner| found |= has_gaps(inner));
+            found
+        }
+    })
+}
+
+/// True if a field takes fewer bits where it is absent.
+fn gap(field: &Field) -> bool {
+    matches!(&field.kind, FieldKind::Split(parts) if field.optional && parts[1].bits() > 0)
+}
+
+/// What is kept of a map that may have gaps.
+pub(super) enum Gaps {
+    /// Writing: where there are some. Of each word of [`WORD`] bits the first bit is highest.
+    Marked(StackSlot),
+    /// Reading: the map's bits side by side, likewise.
+    Closed(Vec<Variable>),
+}
+
+/// The bit of such a word at an index of the map.
+fn mask(index: u32) -> u64 {
+    1 << (WORD - 1 - index % WORD)
+}
+
+impl Emit<'_, '_> {
+    /// Writing: nothing is marked yet.
+    pub(super) fn mark_gaps(&mut self, bits: u32) -> Gaps {
+        Gaps::Marked(self.slot(bits.div_ceil(WORD)))
+    }
+
+    /// Reading: words of groups, the first lowest, as bits side by side.
+    pub(super) fn gather_bits(&mut self, words: &[Value]) -> Gaps {
+        let gathered = words.iter().map(|word| {
+            let groups = self.code.ins().bswap(*word);
+            let groups = self.code.ins().band_imm_s(groups, 0x7F7F_7F7F_7F7F_7F7F);
+            let pairs = self.closer(groups, 0x007F_007F_007F_007F, 1);
+            let fours = self.closer(pairs, 0x0000_3FFF_0000_3FFF, 2);
+            let bits = self.closer(fours, 0x0FFF_FFFF, 4);
+            let variable = self.code.declare_var(types::I64);
+            self.code.def_var(variable, bits);
+            variable
+        });
+        Gaps::Closed(gathered.collect())
+    }
+
+    /// What is above each low part moves down to it.
+    fn closer(&mut self, groups: Value, low: i64, by: i64) -> Value {
+        let own = self.code.ins().band_imm_s(groups, low);
+        let above = self.code.ins().bxor(groups, own);
+        let above = self.code.ins().ushr_imm_u(above, by);
+        self.code.ins().bor(own, above)
+    }
+
+    /// Reading: the bit at an index, as a truth value.
+    pub(super) fn closed_bit(&mut self, word: Variable, index: u32) -> Value {
+        let word = self.code.use_var(word);
+        let down = self.code.ins().ushr_imm_u(word, i64::from(mask(index).trailing_zeros()));
+        self.code.ins().band_imm_s(down, 1)
+    }
+
+    /// Leaves a bit out of the map: the next one is for what is not there.
+    pub(in super::super) fn leave_bit_out(&mut self) {
+        let Some(Segment { bits, done, gaps: Some(gaps), .. }) = &self.segment else { return };
+        let (bits, index) = (*bits, *done);
+        match gaps {
+            Gaps::Marked(slot) => {
+                let (slot, at) = (*slot, (index / WORD * 8) as i32);
+                let marked = self.code.ins().stack_load(types::I64, types::I64, slot, at);
+                let marked = self.code.ins().bor_imm_s(marked, mask(index) as i64);
+                self.code.ins().stack_store(types::I64, marked, slot, at);
+                self.next_bit();
+            }
+            Gaps::Closed(words) => {
+                let words = words.clone();
+                self.open(&words, bits, index);
+            }
+        }
+    }
+
+    /// Reading: moves all bits from an index on; leaves if one falls off the end, because nobody would ask for it.
+    fn open(&mut self, words: &[Variable], bits: u32, index: u32) {
+        let (first, unwind) = ((index / WORD) as usize, self.unwind);
+        if let Some(last) = words.last() {
+            let last = self.code.use_var(*last);
+            let surplus = self.code.ins().band_imm_s(last, mask(bits - 1) as i64);
+            self.or_else(surplus, unwind);
+        }
+        let mut carry = None;
+        for (i, variable) in words.iter().enumerate().skip(first) {
+            let word = self.code.use_var(*variable);
+            let behind = if i == first { 2 * mask(index) - 1 } else { (1 << WORD) - 1 };
+            let moved = self.code.ins().band_imm_s(word, behind as i64);
+            let kept = self.code.ins().bxor(word, moved);
+            let lowest = self.code.ins().band_imm_s(word, 1);
+            let moved = self.code.ins().ushr_imm_u(moved, 1);
+            let mut open = self.code.ins().bor(kept, moved);
+            if let Some(carry) = carry.replace(lowest) {
+                let top = self.code.ins().ishl_imm_u(carry, i64::from(WORD) - 1);
+                open = self.code.ins().bor(open, top);
+            }
+            self.code.def_var(*variable, open);
+        }
+    }
+
+    /// Writing: ends a map that has gaps, whose last bytes are a word yet, and goes to `moved` with what is cut from its end.
+    pub(super) fn end_with_gaps(
+        &mut self,
+        segment: &Segment,
+        (word, last): (Value, u32),
+        moved: cranelift_codegen::ir::Block,
+    ) {
+        let Some(Gaps::Marked(slot)) = segment.gaps else { return };
+        let (total, count) = (bytes(segment.bits), segment.bits.div_ceil(WORD));
+        let loaded = (0..count).map(|i| self.code.ins().stack_load(types::I64, types::I64, slot, 8 * i as i32));
+        let loaded: Vec<Value> = loaded.collect();
+        let any = loaded.into_iter().reduce(|any, more| self.code.ins().bor(any, more));
+        let Some(any) = any else { return };
+        let (start, here) = (self.map_at(segment.start, 0), self.map_at(segment.start, total - last));
+        let some = self.code.ins().icmp_imm_s(IntCC::NotEqual, any, 0);
+        self.unless(some, |emit| {
+            emit.store_groups(word, last, here);
+            let (len, gaps) = (emit.constant(total.into()), emit.slot_address(slot));
+            let cut = emit.call(close as *const u8, &[start, len, gaps], Some(types::I64));
+            emit.jump(moved, &[cut.expect("it returns a word")]);
+        });
+        self.release(slot);
+    }
+}
+
+/// Leaves bits out of a map of `len` bytes, ends it, and gives how many bytes at its end are too many.
+unsafe extern "C" fn close(at: *mut u8, len: u64, gaps: *const u64) -> u64 {
+    // SAFETY: machine code gives the room that it has written the map into, and a word for each eight bytes of it.
+    unsafe {
+        let (map, gaps) = (
+            core::slice::from_raw_parts_mut(at, len as usize),
+            core::slice::from_raw_parts(gaps, len.div_ceil(8) as usize),
+        );
+        close_gaps(map, gaps);
+        end_long(at, len)
+    }
+}
+
+/// Behind the last bit there are zeros.
+fn close_gaps(map: &mut [u8], gaps: &[u64]) {
+    let ([gaps], 0..=8) = (gaps, map.len()) else { return close_long(map, gaps) };
+    let mut groups = [0; 8];
+    groups[..map.len()].copy_from_slice(map);
+    let (mut bits, mut gaps) = (gather(u64::from_be_bytes(groups)), *gaps);
+    // The last of them first: those in front stay where they are.
+    while gaps != 0 {
+        let gap = gaps & gaps.wrapping_neg();
+        let behind = gap - 1;
+        bits = bits & !(gap | behind) | (bits & behind) << 1;
+        gaps ^= gap;
+    }
+    map.copy_from_slice(&spread(bits).to_be_bytes()[..map.len()]);
+}
+
+/// The same bit by bit.
+fn close_long(map: &mut [u8], gaps: &[u64]) {
+    let mut to = 0;
+    for index in 0..7 * map.len() {
+        let is_gap = gaps.get(index / WORD as usize).is_some_and(|gaps| gaps & mask(index as u32) != 0);
+        if !is_gap {
+            let bit = map[index / 7] >> (6 - index % 7) & 1;
+            map[to / 7] = map[to / 7] & !(0x40 >> (to % 7)) | bit << (6 - to % 7);
+            to += 1;
+        }
+    }
+    for index in to..7 * map.len() {
+        map[index / 7] &= !(0x40 >> (index % 7));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_maps_close_as_short_ones_do() {
+        let mut random = crate::schema::arbitrary::Random::new(3);
+        for _ in 0..1000 {
+            let len = 1 + random.below(8);
+            let map: Vec<u8> = (0..len).map(|_| random.bits() as u8 & 0x7F).collect();
+            let gaps = [random.bits() & random.bits() & ((1 << WORD) - 1) & !((1 << (WORD - 7 * len as u32)) - 1)];
+            let [mut short, mut long] = [map.clone(), map.clone()];
+            close_gaps(&mut short, &gaps);
+            close_long(&mut long, &gaps);
+            assert_eq!(short, long, "{map:x?} without {gaps:x?}");
+        }
+    }
+
+    #[test]
+    fn bits_move_across_words() {
+        let mut map = [0; 10];
+        map[8] = 0x40;
+        close_gaps(&mut map, &[mask(3), 0]);
+        assert_eq!(map, [0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
+    }
+}

@@ -1,0 +1,106 @@
+//! Operations that are left to the interpreter: what is rare and long, as maps are, whose fields take no bits of what is around them.
+
+use alloc::vec::Vec;
+
+use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC};
+
+use super::{
+    super::{emit::Emit, shims},
+    Survey,
+};
+use crate::program::{Block, Field, Op, OpKind, TextForm, Wire, passes, state::SEGMENT};
+
+impl Survey<'_> {
+    /// The bits of an operation that the interpreter can do, which are none.
+    pub(super) fn lend(&mut self, op: &Op) -> Option<u32> {
+        self.lend_op(op, false)?;
+        Some(0)
+    }
+
+    fn lend_op(&mut self, op: &Op, in_segment: bool) -> Option<()> {
+        if let Some(field) = field(&op.kind) {
+            (in_segment || field.bits() == 0).then_some(())?;
+            field.each(&mut |part| {
+                if part.has_slot() {
+                    self.lent.push(part.slot);
+                }
+            });
+        }
+        let in_segment = match &op.kind {
+            // What they do is not only their own.
+            OpKind::Action(..) | OpKind::Test(_) | OpKind::Call { .. } => return None,
+            OpKind::Region { dialect, .. } => in_segment || core::ptr::eq(*dialect, &SEGMENT),
+            _ => in_segment,
+        };
+        let mut blocks: Vec<&Block> = Vec::new();
+        passes::inner_blocks(&op.kind, &mut |block| blocks.push(block));
+        blocks.into_iter().flat_map(|block| &block.0).try_for_each(|op| self.lend_op(op, in_segment))
+    }
+}
+
+/// The field that an operation reads or writes.
+fn field(kind: &OpKind) -> Option<&Field> {
+    match kind {
+        OpKind::Put(Wire::Field(field)) | OpKind::Get(Wire::Field(field)) => Some(field),
+        OpKind::TestField(field) | OpKind::PutField { field, .. } => Some(field),
+        OpKind::Text { form: TextForm::Field(field), .. } | OpKind::Octets { field: Some(field), .. } => Some(field),
+        _ => None,
+    }
+}
+
+impl Emit<'_, '_> {
+    /// Has the interpreter do an operation, of which are given program, address, frame, accumulator and the accumulator's scalar.
+    pub(in super::super) fn lend_decode(&mut self, [program, op, frame, accumulator, scalar]: [Value; 5]) {
+        let (state, here, base) = (self.state(), self.here(), self.code.use_var(self.base));
+        let end = self.code.use_var(self.end);
+        let end = self.code.ins().iadd(base, end);
+        let arguments = [state, program, op, frame, accumulator, scalar, here, end];
+        let behind = self.call_or_leave(shims::decode_lent as *const u8, &arguments);
+        self.move_to(behind);
+    }
+
+    /// The same of program, address, frame and index.
+    pub(in super::super) fn lend_encode(&mut self, [program, op, frame, index]: [Value; 4]) {
+        let (unwind, position, capacity) = (self.unwind, self.position(), self.code.use_var(self.end));
+        let wanted = self.code.ins().iadd_imm_s(position, self.room_wanted);
+        let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
+        self.or_else(full, unwind);
+        let (state, here, room) = (self.state(), self.here(), self.code.ins().isub(capacity, wanted));
+        let arguments = [state, program, op, frame, index, here, room];
+        let behind = self.call_or_leave(shims::encode_lent as *const u8, &arguments);
+        self.move_to(behind);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::Survey;
+    use crate::{
+        codec::{DynDecoder, DynEncoder, Options, fast::FAST},
+        layout::Shape,
+        program::Backend,
+        schema::{Def, Member, SchemaBuilder, Type},
+    };
+
+    #[test]
+    fn maps_and_structures_that_may_be_absent_need_no_context() {
+        let mut types = SchemaBuilder::new();
+        let point = types.add(Def::structure("Point", vec![Member::new("x", Type::Int32)]));
+        let members = vec![
+            Member::new("names", Type::map(Type::string(), Type::Int32)),
+            Member::new("point", Type::Def(point)).as_optional(),
+            Member::new("number", Type::Int32),
+        ];
+        let root = types.add(Def::structure("Root", members));
+        let schema = types.finish(Type::Def(root)).unwrap();
+        let (shape, options) = (Shape::of(&schema).unwrap(), Options::default());
+        let encoder = DynEncoder::with_backend(&FAST, &options, &shape, Backend::Interpreter).unwrap();
+        let decoder = DynDecoder::with_backend(&FAST, &options, &schema, &shape, Backend::Interpreter).unwrap();
+        for executable in [encoder.executable(), decoder.executable()] {
+            let survey = Survey::of(executable.program()).expect("it needs none");
+            assert_eq!(survey.lent.len(), 2, "the slots of the map's keys and values");
+        }
+    }
+}

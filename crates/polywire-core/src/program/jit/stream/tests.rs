@@ -1,0 +1,208 @@
+//! What goes without a context: all of these do, with any values that are not out of the ordinary, and say what the interpreter says.
+
+use alloc::{format, string::String, sync::Arc, vec::Vec};
+use core::ptr::NonNull;
+
+use crate::{
+    codec::{
+        Codec, Options,
+        fast::{Fast, template::TemplateSet},
+    },
+    layout::{Record, Shape, Value},
+    program::{Backend, Executable, Limits, Program, State, jit, passes, state::warm::Warm},
+};
+
+/// A program's function without a context, and a state that it keeps.
+struct Direct {
+    code: jit::Code,
+    warm: Arc<Warm>,
+    state: State,
+}
+
+impl Direct {
+    /// Fails if there is none.
+    fn new(program: &Program) -> Direct {
+        let bank = program.bank.clone().unwrap();
+        let warm = jit::warm(program).expect("it needs no context");
+        let code = jit::compile(&Arc::new(program.clone())).unwrap();
+        Direct { code, warm: Arc::new(warm), state: State::new(&bank) }
+    }
+
+    fn begin(&mut self, limits: &Limits) -> NonNull<u8> {
+        self.state.memory_left = limits.memory_bytes;
+        assert!(self.state.begin_warm(&self.warm, limits));
+        NonNull::new(self.code.direct().cast_mut()).unwrap()
+    }
+}
+
+/// Ends of a stream of a feed, with and without a context.
+struct Ends {
+    shape: Arc<Shape>,
+    encoder: Direct,
+    decoder: Direct,
+    reference: Executable,
+    writer: State,
+    back: Record,
+}
+
+impl Ends {
+    fn new(fields: &str) -> Ends {
+        let xml = format!("<templates><template id=\"1\" name=\"T\">{fields}</template></templates>");
+        let (codec, schema) = Fast::feed(TemplateSet::parse(&xml).unwrap()).unwrap();
+        let (shape, options) = (Shape::of(&schema).unwrap(), Options::default());
+        let encode = passes::prepare(codec.lower_encode(&options, &schema, shape.layout()).unwrap());
+        let decode = passes::prepare(codec.lower_decode(&options, &schema, &schema, shape.layout()).unwrap());
+        // It verifies them.
+        let reference = Executable::prepared(encode.clone(), Backend::Interpreter).unwrap();
+        Executable::prepared(decode.clone(), Backend::Interpreter).unwrap();
+        let (encoder, decoder) = (Direct::new(&encode), Direct::new(&decode));
+        let writer = reference.state().unwrap();
+        Ends { back: Record::new(&shape), shape, encoder, decoder, reference, writer }
+    }
+
+    /// Fails if a message is not carried, or looks otherwise than it should.
+    fn carry(&mut self, record: &Record, what: &str) {
+        let limits = Limits::default();
+        let (mut bytes, mut expected): (Vec<u8>, _) = (Vec::with_capacity(4096), Vec::new());
+        // SAFETY: the record is of the shape that the programs were verified for, and the room is there.
+        unsafe {
+            let entry = self.encoder.begin(&limits);
+            let room = bytes.capacity();
+            let start = bytes.as_mut_ptr();
+            let written = jit::encode_stream(entry, start, room, record.as_ptr(), &mut self.encoder.state);
+            assert!(written <= room, "{what}: not written without a context");
+            bytes.set_len(written);
+            self.reference.encode_with(&mut self.writer, true, record.as_ptr(), &mut expected, &limits).unwrap();
+        }
+        assert_eq!(bytes, expected, "{what}");
+        let entry = self.decoder.begin(&limits);
+        // SAFETY: likewise.
+        let taken = unsafe { jit::decode_stream(entry, &bytes, self.back.as_mut_ptr(), &mut self.decoder.state) };
+        assert_eq!(taken, bytes.len(), "{what}: {bytes:x?} not read without a context");
+        assert_eq!(self.back, *record, "{what}: {bytes:x?}");
+    }
+}
+
+/// Runs of values for a field, its presence included.
+fn values(is_optional: bool) -> Vec<Option<i64>> {
+    let mut values = [10, 10, 10, 11, 70, 10, -3, 100_000, 100_000, 10].map(Some).to_vec();
+    if is_optional {
+        values.extend([None, None, Some(10), Some(11), None, Some(10), Some(10)]);
+    }
+    values
+}
+
+/// Carries a stream of a field between two others, whose values say whether bits are where they should be.
+fn carried(is_optional: bool, field: &str, is_constant: bool, set: impl Fn(&mut Record, Option<i64>)) {
+    let fields = format!("<uInt32 name=\"a\"><copy/></uInt32>{field}<uInt32 name=\"z\"><increment/></uInt32>");
+    let mut ends = Ends::new(&fields);
+    let mut record = Record::new(&ends.shape);
+    for (step, value) in values(is_optional).into_iter().enumerate() {
+        record.set("a", step as u32 / 3).unwrap();
+        record.set("z", step as u32 + u32::from(step > 4)).unwrap();
+        set(&mut record, value.map(|value| if is_constant { 10 } else { value }));
+        ends.carry(&record, &format!("step {step} of {fields}"));
+    }
+}
+
+/// The attribute that makes a field optional or not.
+fn presences() -> [(bool, &'static str); 2] {
+    [(false, ""), (true, " presence=\"optional\"")]
+}
+
+#[test]
+fn whole_decimals_need_no_context() {
+    for (is_optional, presence) in presences() {
+        for operator in [
+            "",
+            "<copy/>",
+            "<copy value=\"10\"/>",
+            "<delta/>",
+            "<delta value=\"0.5\"/>",
+            "<default value=\"10\"/>",
+            "<default/>",
+            "<constant value=\"10\"/>",
+        ] {
+            if operator == "<default/>" && !is_optional {
+                continue;
+            }
+            let field = format!("<decimal name=\"d\"{presence}>{operator}</decimal>");
+            carried(is_optional, &field, operator.contains("constant"), |record, value| match value {
+                // What is ten is the initial value: its mantissa has no zeros.
+                Some(value) => {
+                    let (exponent, mantissa) = if value == 10 { (1, 1) } else { (-(value % 3) as i32, value) };
+                    record.set("d.exponent", exponent).unwrap();
+                    record.set("d.mantissa", mantissa).unwrap();
+                }
+                None => record.set("d", Value::Absent).unwrap(),
+            });
+        }
+    }
+}
+
+#[test]
+fn decimals_of_two_operators_need_no_context() {
+    let exponents = ["", "<copy/>", "<copy value=\"1\"/>", "<delta/>", "<increment/>", "<default value=\"1\"/>"];
+    let mantissas = ["", "<copy value=\"1\"/>", "<delta/>", "<increment value=\"1\"/>", "<default value=\"1\"/>"];
+    for (is_optional, presence) in presences() {
+        for (exponent, mantissa) in exponents.iter().flat_map(|a| mantissas.iter().map(move |b| (a, b))) {
+            let part = |name: &str| {
+                format!(
+                    "<decimal name=\"{name}\"{presence}><exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa></decimal>"
+                )
+            };
+            // There are more bits than a byte of the map has, and one decimal is about bits behind those of another.
+            let fields: String =
+                (0..if exponent == mantissa { 40 } else { 4 }).map(|i| part(&format!("d{i}"))).collect();
+            carried(is_optional, &fields, false, |record, value| {
+                for i in 0..40 {
+                    let name = format!("d{i}");
+                    // Those of a stream are not all there, or all absent.
+                    let there = value.filter(|value| !is_optional || (value + i) % 3 != 0);
+                    let _ = match there {
+                        Some(value) => record
+                            .set(&format!("{name}.exponent"), (value % 3) as i32)
+                            .and_then(|()| record.set(&format!("{name}.mantissa"), value + i / 2)),
+                        None => record.set(&name, Value::Absent),
+                    };
+                }
+            });
+        }
+    }
+}
+
+/// Texts or octets for a number: brief, longer and long, and mostly as they were.
+fn text(value: i64) -> String {
+    match value {
+        10 => String::from("ten"),
+        70 => String::new(),
+        value => format!("{value}").repeat(if value < 0 { 30 } else { 2 }),
+    }
+}
+
+#[test]
+fn texts_and_octets_need_no_context() {
+    for (is_optional, presence) in presences() {
+        for operator in
+            ["", "<copy/>", "<copy value=\"V\"/>", "<default value=\"V\"/>", "<default/>", "<constant value=\"V\"/>"]
+        {
+            if operator == "<default/>" && !is_optional {
+                continue;
+            }
+            let is_constant = operator.contains("constant");
+            for (element, initial) in
+                [("string", "ten"), ("string charset=\"unicode\"", "ten"), ("byteVector", "74656e")]
+            {
+                let (name, operator) = (element.split(' ').next().unwrap(), operator.replace('V', initial));
+                let field = format!("<{element} name=\"t\"{presence}>{operator}</{name}>");
+                carried(is_optional, &field, is_constant, |record, value| {
+                    let value = value.map(text).map_or(Value::Absent, |text| match name {
+                        "string" => Value::Text(text),
+                        _ => Value::Bytes(text.into_bytes()),
+                    });
+                    record.set("t", value).unwrap();
+                });
+            }
+        }
+    }
+}
