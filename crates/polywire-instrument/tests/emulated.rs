@@ -8,6 +8,7 @@ use std::{
 
 use polywire::{
     Config, Message, Node, NodeError, NodeEvent, Publisher, Sample, Subscriber,
+    coding::Discovered,
     engine::{Disconnect, Engine as _, EngineError, Event},
     schema::arbitrary::Random,
 };
@@ -158,6 +159,25 @@ fn a_packet_meets_the_same_fate_in_each_run() {
     assert!((80..180).contains(&first.len()), "{} of 200 came", first.len());
     assert_eq!(run(&NETWORK), first);
     assert_ne!(run(&ANOTHER), first);
+}
+
+/// What is taken to be repeated: announcements, answers, and the schema that a subscriber without a type asks for.
+#[test]
+fn a_link_that_loses_everything_brings_nodes_together() {
+    let (a, b, endpoint) = (node(), node(), "emulated/deaf loss=100%");
+    let publisher = publisher(&a, "r", "cdr", endpoint);
+    let any = Discovered::new().expect("a shape");
+    let any = b.subscribe_of("r", Some(&format!("auto@{endpoint}")), any).expect("subscriber").open();
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    for book in books(10) {
+        assert_eq!(publisher.publish(&book).expect("published").peers, 1);
+    }
+    assert!(a.flush(SOON) && any.try_recv().is_none());
+    drop(any);
+    let until = Instant::now() + SOON;
+    while publisher.publish(&Book::default()).expect("published").peers > 0 {
+        assert!(Instant::now() < until, "nobody subscribes any more");
+    }
 }
 
 #[test]
