@@ -27,7 +27,7 @@ pub(crate) fn decompose(bits: u64, single: bool, hint: Option<i64>) -> Option<(i
 fn shortest(value: f64, bits: u64) -> Option<(i64, i64)> {
     let exponent = (bits >> 52 & 0x7FF) as i64 - 1023;
     // So many that the mantissa has at most 50 bits: then decimals lie further apart than doubles, and one of fewer places is one of these, too.
-    let sure = ((49 - exponent) * 1233 >> 12).clamp(0, PLACES as i64) as usize;
+    let sure = (((49 - exponent) * 1233) >> 12).clamp(0, PLACES as i64) as usize;
     let Some((_, mut mantissa)) = at(value, bits, false, sure) else {
         return (sure + 1..=PLACES).find_map(|places| at(value, bits, false, places));
     };
