@@ -28,9 +28,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod pair;
+
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -43,8 +45,9 @@ use polywire::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, DatagramDecoder, DatagramEncoder, Frame, FrameError, Start},
 };
-use polywire_core::netsim::{Fate, Link, Model};
+use polywire_core::netsim::{BadModel, Fate, Model};
 
+use self::pair::{Bell, Due, Letter, Pair, Side};
 use super::{Plan, Shared};
 
 const EXAMPLE: &str = "test delay=5ms,loss=30%";
@@ -79,7 +82,7 @@ impl Emulated {
         if name.is_empty() {
             return Err(wrong("the network has no name".into()));
         }
-        model.trim().parse().map_err(|error: polywire_core::netsim::BadModel| wrong(error.to_string()))
+        model.trim().parse().map_err(|error: BadModel| wrong(error.to_string()))
     }
 }
 
@@ -117,7 +120,7 @@ impl Engine for Emulated {
         let (others, met) = enter(&port.member);
         for (seed, other) in (met..).zip(&others) {
             let plan =
-                Plan { there: model.clone(), back: model.clone(), seed: self.seed ^ seed << 32, ..Plan::default() };
+                Plan { there: model.clone(), back: model.clone(), seed: self.seed ^ (seed << 32), ..Plan::default() };
             meet(&port.member, other, Shared::new(plan).map_err(failed("emulate a link"))?);
         }
         Ok(port)
@@ -159,8 +162,7 @@ fn leave(member: &Arc<Member>) {
 }
 
 fn meet(a: &Arc<Member>, b: &Arc<Member>, network: Shared) {
-    let mail = [a, b].map(|member| Mailbox { bell: member.bell.clone(), mail: Mutex::default() });
-    let pair = Arc::new(Pair { network, mailboxes: mail });
+    let pair = Arc::new(Pair::new(network, [a, b].map(|member| member.bell.clone())));
     let at_a = Arc::new(End::new(a, b, &pair, Side::First));
     let at_b = Arc::new(End::new(b, a, &pair, Side::Second));
     // A port that has closed meanwhile is gone for the other one.
@@ -508,7 +510,7 @@ impl End {
     /// Whoever flushes at the other port waits for this.
     fn drained(&self) {
         self.sink.drained();
-        self.pair.mailbox(self.side.other()).bell.ring();
+        self.pair.ring(self.side.other());
     }
 
     fn answered(&self, channel: ChannelId, answer: &Answer) {
@@ -523,160 +525,6 @@ impl End {
     fn stats(&self) -> LinkStats {
         let EndState { sent, dropped, .. } = *lock(&self.state);
         LinkStats { link: self.info.clone(), sent, dropped, queued_bytes: self.pair.under_way_bytes(self.side.other()) }
-    }
-}
-
-/// Which of the two ports of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    /// The one that opened later, whose packets go there.
-    First,
-    /// The one that was there, whose packets go back.
-    Second,
-}
-
-impl Side {
-    fn other(self) -> Side {
-        match self {
-            Side::First => Side::Second,
-            Side::Second => Side::First,
-        }
-    }
-}
-
-/// The links between two ports, and what arrives in any case.
-struct Pair {
-    network: Shared,
-    /// For each side what is posted to it.
-    mailboxes: [Mailbox; 2],
-}
-
-struct Mailbox {
-    bell: Arc<Bell>,
-    mail: Mutex<Mail>,
-}
-
-#[derive(Default)]
-struct Mail {
-    /// Each with the time before which it is not read.
-    letters: VecDeque<(u64, Letter)>,
-    /// What came last is being handed over.
-    busy: bool,
-}
-
-/// Both ports belong to nodes of this process, which post as many of them as they have channels, subscribers and documents.
-enum Letter {
-    Announce(ChannelId, Start, Announcement),
-    Retire(ChannelId),
-    Answer(ChannelId, Answer),
-    Want(Id128),
-    Supply(Id128, Option<Vec<u8>>),
-    Down,
-}
-
-/// What is to be handed over now.
-enum Due {
-    Letter(Letter),
-    Packet(Vec<u8>),
-    /// Nothing before then.
-    In(Option<Duration>),
-}
-
-impl Pair {
-    /// Sends a packet to this side; none if there is no room for it.
-    fn push(&self, to: Side, packet: Vec<u8>, limit: usize) -> Option<Fate> {
-        let fate = {
-            let mut state = self.network.state();
-            // By a clock that is read while nobody else sends, for times must not go back.
-            let now = self.network.now();
-            let link = way(&mut state, to);
-            let under_way = link.under_way_bytes();
-            if under_way > 0 && under_way + packet.len() > limit {
-                return None;
-            }
-            link.push(now, packet)
-        };
-        self.mailbox(to).bell.ring();
-        Some(fate)
-    }
-
-    fn post(&self, to: Side, letter: Letter, at: u64) {
-        let mailbox = self.mailbox(to);
-        lock(&mailbox.mail).letters.push_back((at.max(self.network.now()), letter));
-        mailbox.bell.ring();
-    }
-
-    /// What comes next at this side.
-    fn due(&self, side: Side) -> Due {
-        let mut mail = lock(&self.mailbox(side).mail);
-        let mut state = self.network.state();
-        let (now, link) = (self.network.now(), way(&mut state, side));
-        let (arrives, posted) = (link.next(), mail.letters.front().map(|(at, _)| *at));
-        let letter = posted.filter(|posted| *posted <= now && arrives.is_none_or(|at| at > *posted));
-        mail.busy = true;
-        if letter.is_some()
-            && let Some((_, letter)) = mail.letters.pop_front()
-        {
-            return Due::Letter(letter);
-        }
-        if let Some(arrival) = link.pop(now) {
-            return Due::Packet(arrival.packet);
-        }
-        mail.busy = false;
-        let next = arrives.into_iter().chain(posted).min();
-        Due::In(next.map(|at| Duration::from_nanos(at.saturating_sub(now))))
-    }
-
-    /// Everything for this side has arrived and was handed over.
-    fn is_idle(&self, side: Side) -> bool {
-        let mail = lock(&self.mailbox(side).mail);
-        !mail.busy && mail.letters.is_empty() && way(&mut self.network.state(), side).under_way() == 0
-    }
-
-    fn under_way_bytes(&self, to: Side) -> usize {
-        way(&mut self.network.state(), to).under_way_bytes()
-    }
-
-    fn mailbox(&self, side: Side) -> &Mailbox {
-        let [first, second] = &self.mailboxes;
-        if side == Side::First { first } else { second }
-    }
-}
-
-/// The link that leads to this side.
-fn way(state: &mut super::State, to: Side) -> &mut Link {
-    match to {
-        Side::First => &mut state.links.back,
-        Side::Second => &mut state.links.there,
-    }
-}
-
-/// Wakes those who wait for something to happen at a port.
-#[derive(Default)]
-struct Bell {
-    rings: Mutex<u64>,
-    rung: Condvar,
-}
-
-impl Bell {
-    fn ring(&self) {
-        *lock(&self.rings) += 1;
-        self.rung.notify_all();
-    }
-
-    /// How often it rang so far.
-    fn rings(&self) -> u64 {
-        *lock(&self.rings)
-    }
-
-    /// Until it has rung more often than that, or for so long.
-    fn wait(&self, seen: u64, time: Option<Duration>) {
-        let quiet = |rings: &mut u64| *rings == seen;
-        let rings = lock(&self.rings);
-        match time {
-            Some(time) => drop(self.rung.wait_timeout_while(rings, time, quiet)),
-            None => drop(self.rung.wait_while(rings, quiet)),
-        }
     }
 }
 
