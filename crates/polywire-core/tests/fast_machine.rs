@@ -22,6 +22,10 @@ use polywire_core::{
     },
 };
 
+/// Words that stand for absence, and for no value.
+const MARK: i64 = 3 << 61;
+const NO_NUMBER: i64 = 0x5B1D_27E4_93A6_C80F;
+
 /// A text that is compared by a function.
 const LONG: &str = "more than sixteen bytes";
 
@@ -49,7 +53,12 @@ fn members(random: &mut Random, count: usize) -> Vec<Member> {
     let octets = [octets(0), octets(5), Type::Array { element: Type::Uint8.into(), dims: vec![3] }];
     let kind =
         |random: &mut Random| if random.one_in(9) { random.choose(&octets) } else { random.choose(KINDS) }.clone();
-    (0..count).map(|i| Member::new(format!("m{i}"), kind(random))).collect()
+    let member = |random: &mut Random, i: usize| {
+        let member = Member::new(format!("m{i}"), kind(random));
+        let may_be_absent = matches!(member.ty, Type::Float32 | Type::Float64) && random.one_in(2) || random.one_in(12);
+        if may_be_absent { member.as_optional() } else { member }
+    };
+    (0..count).map(|i| member(random, i)).collect()
 }
 
 /// A structure of plain members, and in every other one a sequence of such.
@@ -187,6 +196,10 @@ fn change(random: &mut Random, record: &mut Record, name: &str, ty: &Type, last:
     };
     let v = *last;
     let odd = random.one_in(40);
+    // What is always there stays.
+    if random.one_in(6) && record.set(name, Value::Absent).is_ok() {
+        return;
+    }
     match ty {
         Type::Float32 if odd => record.set(name, f32::from_bits(random.bits() as u32 & 0x7F7F_FFFF)),
         Type::Float32 => record.set(name, (v as i16) as f32 / 4.0),
@@ -405,7 +418,7 @@ fn template(random: &mut Random, id: usize) -> String {
         }
         let narrow = ["int8", "uInt8", "int32", "uInt32"];
         let wide = ["int64", "uInt64"];
-        let is_wide = random.one_in(12) || presence.is_empty() && random.one_in(3);
+        let is_wide = random.one_in(3);
         let ty = random.choose(if is_wide { &wide[..] } else { &narrow });
         let mut operators = OPERATORS.to_vec();
         if !presence.is_empty() {
@@ -434,7 +447,9 @@ fn number(random: &mut Random) -> i64 {
     match random.below(30) {
         0 => random.bits() as i64,
         1 => *random.choose(&[i64::MAX, i64::MIN, 255, 127, -128, i64::from(u32::MAX), -1]),
-        2..10 => random.below(100) as i64,
+        // Words that machine code has for what is not there, and their neighbours.
+        2 => *random.choose(&[MARK, MARK + 1, MARK - 1, NO_NUMBER, NO_NUMBER + 1, NO_NUMBER - 1]),
+        3..10 => random.below(100) as i64,
         _ => 1,
     }
 }

@@ -35,7 +35,7 @@ impl<'e> Emit<'e, '_> {
         match &field.kind {
             FieldKind::Float { .. } if self.direct => self.decode_float(op, field),
             FieldKind::Bits { bits, .. } if self.direct => {
-                self.decode_int(op, bits);
+                self.decode_field(op, bits);
                 let bits = self.accumulator().value;
                 self.set(bits, field.scalar());
             }
@@ -80,6 +80,8 @@ impl<'e> Emit<'e, '_> {
             return match (&field.kind, optional(field)) {
                 (FieldKind::Split(parts), _) => self.decode_decimal(op, parts),
                 (FieldKind::Decimal, _) => self.decode_whole(field),
+                (FieldKind::Float { .. }, _) => self.test_float(op, field),
+                (FieldKind::Bits { bits, .. }, _) => self.decode_test(op, bits),
                 (FieldKind::Int { .. }, Some(int)) => self.test_optional(&int),
                 (FieldKind::Int { .. }, None) => self.test_present(op, field),
                 _ => self.test_text(field),
@@ -108,9 +110,7 @@ impl<'e> Emit<'e, '_> {
     pub(super) fn encode_field(&mut self, op: &Op, field: &Field, value: Value) {
         match &field.kind {
             FieldKind::Float { .. } if self.direct => self.encode_float(op, field, value),
-            FieldKind::Bits { bits, .. } if self.direct => {
-                self.encode_int(op, bits, value);
-            }
+            FieldKind::Bits { bits, .. } if self.direct => self.encode_field(op, bits, value),
             _ => {
                 if let Some(int) = optional(field).filter(|_| self.direct) {
                     self.encode_present(&int, value);
@@ -142,6 +142,8 @@ impl<'e> Emit<'e, '_> {
             return match (&field.kind, present) {
                 (FieldKind::Split(parts), true) => self.encode_decimal(op, parts),
                 (FieldKind::Decimal, true) => self.encode_whole(field),
+                (FieldKind::Float { .. }, false) => self.encode_no_float(field),
+                (FieldKind::Bits { bits, .. }, false) => self.encode_absent(bits),
                 (FieldKind::Split(parts), false) => {
                     self.encode_absent(&parts[0]);
                     self.leave_bits_out(&parts[1]);

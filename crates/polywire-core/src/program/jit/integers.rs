@@ -10,7 +10,7 @@ use crate::{
     layout::Scalar,
     program::{
         Field, FieldKind, Op,
-        state::{Operator, integer::Functions},
+        state::{Operator, integer::Functions, warm::NO_NUMBER},
     },
 };
 
@@ -158,6 +158,15 @@ impl Emit<'_, '_> {
         }
     }
 
+    /// Leaves if a long number is the word that stands for none in its slot, or the one behind it.
+    pub(super) fn not_a_mark(&mut self, slow: CodeBlock, int: &Int, value: Value, mark: u64) {
+        if !int.is_narrow() {
+            let distance = self.code.ins().iadd_imm_s(value, (mark as i64).wrapping_neg());
+            let near = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, distance, 1);
+            self.or_else(near, slow);
+        }
+    }
+
     /// One more than the previous value; leaves at the largest.
     pub(super) fn incremented(&mut self, slow: CodeBlock, int: &Int) -> Value {
         let previous = self.slot_value(int);
@@ -236,6 +245,11 @@ impl Emit<'_, '_> {
         self.code.ins().brif(bit, there, &[], left_out, &[]);
         self.code.switch_to_block(there);
         let value = self.read_entity(parts.slow, int.signed, Some(int));
+        // Without a context there may be no value, which is none of its numbers.
+        let may_have_none = self.direct && int.initial.is_none() && int.operator != Operator::Default;
+        if may_have_none {
+            self.not_a_mark(parts.slow, int, value, NO_NUMBER);
+        }
         if int.operator != Operator::Default {
             self.set_slot(int, value);
             self.set_tag(parts, int);
@@ -256,9 +270,9 @@ impl Emit<'_, '_> {
                 self.slot_value(int)
             }
         };
-        // Without a context there may be no value, which is none of its numbers.
-        if self.direct && int.initial.is_none() && int.operator != Operator::Default {
+        if may_have_none {
             self.within(parts.slow, int, value);
+            self.not_a_mark(parts.slow, int, value, NO_NUMBER);
         }
         self.code.def_var(parts.value, value);
     }
@@ -362,6 +376,9 @@ impl Emit<'_, '_> {
     }
 
     fn encode_with_bit(&mut self, parts: &Parts, int: &Int, value: Value) {
+        if self.direct && int.initial.is_none() && int.operator != Operator::Default {
+            self.not_a_mark(parts.slow, int, value, NO_NUMBER);
+        }
         let expected = match int.operator {
             Operator::Default => self.constant(int.initial.unwrap_or(0)),
             Operator::Increment => {

@@ -96,6 +96,8 @@ impl State {
                     }
                     EMPTY if slot.may_be_empty => self.values[at] = EMPTY_WORD,
                     tag if tag != slot.tag => return false,
+                    // A number that looks like none.
+                    _ if slot.text.is_none() && matches!(self.values[at], EMPTY_WORD | NO_NUMBER) => return false,
                     _ => {
                         if let Some(text) = slot.text {
                             let text = self.text(text);
@@ -172,8 +174,12 @@ pub(crate) const BRIEF: usize = 7;
 /// What stands for a text that there is not, in brief.
 pub(crate) const NO_TEXT: u64 = u64::MAX - 1;
 
-/// What stands for absence: no number of 32 bits, and no text in brief.
+/// What stands for absence: no number of 32 bits, and no text in brief. A longer number that is the same, or one more, is left to a program that asks for tags.
 pub(crate) const EMPTY_WORD: u64 = 3 << 61;
+
+/// What stands for no value where there is no initial value, likewise: none of those that 32 bits hold, nor is what follows it; a number that nobody has, nor
+/// a floating-point number that anybody has, but by chance.
+pub(crate) const NO_NUMBER: u64 = 0x5B1D_27E4_93A6_C80F;
 
 /// What a program that asks for no tags wants of a state.
 #[derive(Clone, Debug, Default)]

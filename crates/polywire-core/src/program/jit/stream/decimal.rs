@@ -36,7 +36,7 @@ pub(super) fn parts(field: &Field) -> Option<[&Field; 2]> {
     };
     let escaped = |bits: &Field| bits.operator == Operator::Default && bits.initial.is_none();
     let plain = expected && Int::of_any(exponent).is_some() && Int::of(mantissa).is_some();
-    (plain && !field.optional && bits.iter().all(|bits| escaped(bits))).then_some([exponent, mantissa])
+    (plain && bits.iter().all(|bits| escaped(bits))).then_some([exponent, mantissa])
 }
 
 /// Decimal places of an exponent that is known.
@@ -294,11 +294,66 @@ impl<'e> Emit<'e, '_> {
         self.set(bits, field.scalar());
     }
 
+    /// Accumulator from whether a number is there, which waits in the words then.
+    pub(in super::super) fn test_float(&mut self, op: &Op, field: &Field) {
+        let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
+        let Some((int, [_, mantissa])) = parts(field).and_then(|parts| Some((optional(parts[0])?, parts))) else {
+            return;
+        };
+        let [some, exponent] = self.decode_optional(&int);
+        let (word, absent) = (self.words[0], self.code.ins().icmp_imm_s(IntCC::Equal, some, 0));
+        let there = self.code.declare_var(types::I64);
+        self.code.def_var(there, some);
+        self.branch(
+            absent,
+            |emit| {
+                emit.leave_bits_out(mantissa);
+                let none = emit.constant(0);
+                emit.code.def_var(word, none);
+            },
+            |emit| {
+                let power = emit.power_of(exponent);
+                emit.decode_int(op, mantissa);
+                let whole = emit.accumulator().value;
+                let (large, unwind) = (emit.outside(whole, -(1 << 53), 1 << 53), emit.unwind);
+                emit.or_else(large, unwind);
+                let bits = emit.compose(whole, power, *single);
+                emit.code.def_var(word, bits);
+            },
+        );
+        if escape.is_some() {
+            let (escaped, unwind) = (self.take_bit(), self.unwind);
+            self.rarely(escaped, |emit| {
+                emit.or_else(some, unwind);
+                let (bits, one) = (emit.raw_bits(*single), emit.constant(1));
+                emit.code.def_var(word, bits);
+                emit.code.def_var(there, one);
+            });
+        }
+        let there = self.code.use_var(there);
+        self.set(there, Scalar::Bool);
+    }
+
+    /// The absence of a number.
+    pub(in super::super) fn encode_no_float(&mut self, field: &Field) {
+        let FieldKind::Float { bits: escape, .. } = &field.kind else { return };
+        let Some([exponent, mantissa]) = parts(field) else { return };
+        self.encode_absent(exponent);
+        self.leave_bits_out(mantissa);
+        escape.iter().for_each(|bits| self.encode_absent(bits));
+    }
+
     /// The bits of a number that is no decimal.
     fn decode_raw(&mut self, single: bool) -> Value {
         let (unwind, escaped) = (self.unwind, self.take_bit());
         let none = self.code.ins().icmp_imm_s(IntCC::Equal, escaped, 0);
         self.or_else(none, unwind);
+        self.raw_bits(single)
+    }
+
+    /// The same when it is known that they are there.
+    fn raw_bits(&mut self, single: bool) -> Value {
+        let unwind = self.unwind;
         let wire = self.read_entity(unwind, false, None);
         let none = self.code.ins().icmp_imm_s(IntCC::Equal, wire, 0);
         self.or_else(none, unwind);

@@ -34,7 +34,11 @@ pub(super) fn has_gaps(block: &Block) -> bool {
 
 /// True if a field takes fewer bits where it is absent.
 fn gap(field: &Field) -> bool {
-    matches!(&field.kind, FieldKind::Split(parts) if field.optional && parts[1].bits() > 0)
+    match &field.kind {
+        FieldKind::Split(parts) => field.optional && parts[1].bits() > 0,
+        FieldKind::Float { decimal, .. } => gap(decimal),
+        _ => false,
+    }
 }
 
 /// What is kept of a map that may have gaps.

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC};
 
 use super::{
     super::{emit::Emit, shims},
-    Survey,
+    Second, Survey,
 };
 use crate::program::{Block, Field, Op, OpKind, TextForm, Wire, passes, state::SEGMENT};
 
@@ -23,6 +23,7 @@ impl Survey<'_> {
             field.each(&mut |part| {
                 if part.has_slot() {
                     self.lent.push(part.slot);
+                    self.lent_seconds.extend(Second::of(part));
                 }
             });
         }

@@ -11,7 +11,7 @@ use crate::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
             BITS, Operator, RESET, SEGMENT, TAKE_BIT, UNDEFINED,
-            warm::{EMPTY_WORD, NO_TEXT, Warm, WarmSlot, brief},
+            warm::{EMPTY_WORD, NO_NUMBER, NO_TEXT, Warm, WarmSlot, brief},
         },
     },
 };
@@ -32,14 +32,27 @@ mod tests;
 pub(super) use map::Segment;
 pub(super) use optional::optional;
 
-/// What stands for no value where there is no initial value: none of those that 32 bits hold, nor is what follows it.
-pub(super) const NO_NUMBER: u64 = 1 << 62;
-
 /// Slots up to which their distances are part of instructions.
 const MAX_SLOTS: usize = 1 << 16;
 
 /// Bytes that an integer takes at most.
 const INTEGER: usize = 10;
+
+/// What belongs to a slot beside its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Second {
+    Mantissa(u32),
+    Text(u32),
+}
+
+impl Second {
+    fn of(field: &Field) -> Option<Second> {
+        match &field.kind {
+            FieldKind::Decimal => Some(Second::Mantissa(field.text)),
+            kind => kind.is_text().then_some(Second::Text(field.text)),
+        }
+    }
+}
 
 /// What is to be known of a program that can do without a context.
 pub(super) struct Survey<'p> {
@@ -49,10 +62,11 @@ pub(super) struct Survey<'p> {
     room: usize,
     /// Where it forgets all previous values, the slots whose values stay.
     kept: Vec<u32>,
-    /// Slots of mantissas, and those of the exponents that they go with.
-    mantissas: BTreeMap<u32, u32>,
+    /// Slots of mantissas, and of texts, and the slots that they go with.
+    seconds: BTreeMap<Second, u32>,
     /// Slots of operations that are left to the interpreter.
     lent: Vec<u32>,
+    lent_seconds: Vec<Second>,
 }
 
 impl<'p> Survey<'p> {
@@ -61,9 +75,7 @@ impl<'p> Survey<'p> {
         let mut survey = Survey::new(program)?;
         let bits = survey.block(&program.root)?;
         let can_reset = survey.kept.is_empty() || survey.warm.can_be_forgotten() && survey.lent.is_empty();
-        // A slot has a tag, which the interpreter knows, or is warm.
-        let apart = survey.lent.iter().all(|slot| survey.warm.slots[*slot as usize].tag == UNDEFINED);
-        (bits == 0 && can_reset && apart && survey.mantissas_stand_alone()).then_some(survey)
+        (bits == 0 && can_reset && survey.stand_apart()).then_some(survey)
     }
 
     /// Bits that a block of such a program takes.
@@ -75,7 +87,15 @@ impl<'p> Survey<'p> {
         let slots = program.bank.as_ref().map(|bank| bank.slots as usize).filter(|slots| *slots <= MAX_SLOTS)?;
         let warm =
             Warm { slots: vec![WarmSlot::default(); slots].into(), fresh: vec![0; slots].into(), ..Warm::default() };
-        Some(Survey { program, warm, room: 0, kept: Vec::new(), mantissas: BTreeMap::new(), lent: Vec::new() })
+        Some(Survey {
+            program,
+            warm,
+            room: 0,
+            kept: Vec::new(),
+            seconds: BTreeMap::new(),
+            lent_seconds: Vec::new(),
+            lent: Vec::new(),
+        })
     }
 
     /// Bytes that there must be room for, for [`Direction::Encode`].
@@ -107,7 +127,14 @@ impl<'p> Survey<'p> {
             | OpKind::Fail(_) => Some(0),
             OpKind::Put(Wire::Word(..)) | OpKind::Get(Wire::Word(..)) => Some(0),
             OpKind::Put(Wire::Field(field)) | OpKind::Get(Wire::Field(field)) => self.number(field),
-            OpKind::TestField(field) | OpKind::PutField { field, .. } => self.waiting(field),
+            OpKind::TestField(field) => self.waiting(field),
+            OpKind::PutField { field, present } => {
+                let waits = match field.kind {
+                    FieldKind::Split(_) | FieldKind::Decimal => *present || field.optional,
+                    _ => !present && field.optional,
+                };
+                self.waiting(field).filter(|_| waits)
+            }
             OpKind::If { then, otherwise } => {
                 // A bit that only one of them takes would be at no known place.
                 let taken = self.block(then)? + self.block(otherwise)?;
@@ -197,6 +224,11 @@ impl<'p> Survey<'p> {
             FieldKind::Split(parts) => parts,
             kind if kind.is_text() => return self.text(field),
             FieldKind::Int { .. } => return self.number(field),
+            FieldKind::Bits { bits, .. } => return self.waiting(bits),
+            FieldKind::Float { .. } => {
+                let [exponent, _] = decimal::parts(field)?;
+                return self.number(field).filter(|_| field.optional && optional(exponent).is_some());
+            }
             FieldKind::Decimal => {
                 self.keep(field, 2 * INTEGER)?;
                 return Some(field.bits());
@@ -249,7 +281,7 @@ impl<'p> Survey<'p> {
         // Two types in one slot are never both there.
         let is_same = slot.text == text && slot.octets == octets && slot.mantissa == mantissa;
         (slot.tag == field.tag && is_same).then_some(())?;
-        mantissa.map_or(Some(()), |_| self.keep_mantissa(field))
+        self.keep_second(field)
     }
 
     /// A word that has the same effect as no value; none if there is no such word.
@@ -262,26 +294,38 @@ impl<'p> Survey<'p> {
         }
     }
 
-    /// Notes the slot of a decimal's mantissa: it has no tag, and is worth what the exponent is.
-    fn keep_mantissa(&mut self, field: &Field) -> Option<()> {
-        let fresh = self.warm.fresh.get_mut(field.text as usize)?;
-        let value = whole::fresh(field)[1];
-        match self.mantissas.insert(field.text, field.slot) {
-            None => *fresh = value,
-            Some(exponent) if exponent == field.slot => {
-                let is_same = *fresh == value;
-                self.warm.slots.get_mut(field.slot as usize)?.may_be_fresh &= is_same;
-            }
-            Some(_) => return None,
+    /// Notes what belongs to a field's slot: it is nobody else's.
+    fn keep_second(&mut self, field: &Field) -> Option<()> {
+        let Some(second) = Second::of(field) else { return Some(()) };
+        let is_first = match self.seconds.insert(second, field.slot) {
+            Some(slot) => (slot == field.slot).then_some(false)?,
+            None => true,
+        };
+        let Second::Mantissa(at) = second else { return Some(()) };
+        // It has no tag, and is worth what the exponent is.
+        let (fresh, value) = (self.warm.fresh.get_mut(at as usize)?, whole::fresh(field)[1]);
+        if is_first {
+            *fresh = value;
         }
+        let is_same = *fresh == value;
+        self.warm.slots.get_mut(field.slot as usize)?.may_be_fresh &= is_same;
         Some(())
     }
 
-    /// True if no field takes the slot of a mantissa for its own, and none is kept without it.
-    fn mantissas_stand_alone(&self) -> bool {
+    /// True if no mantissa's slot is another field's, or kept without the exponent, and what is left to the interpreter stays away from what is not: a slot has
+    /// a tag, which the interpreter knows, or is warm.
+    fn stand_apart(&self) -> bool {
         let slot = |at: &u32| self.warm.slots.get(*at as usize);
-        self.mantissas.keys().all(|at| slot(at).is_some_and(|slot| slot.tag == UNDEFINED))
+        let is_mantissa = |at: &u32| self.seconds.contains_key(&Second::Mantissa(*at));
+        let is_free = |at: &u32| slot(at).is_some_and(|slot| slot.tag == UNDEFINED);
+        let own = |second: &Second| match second {
+            Second::Mantissa(at) => is_free(at),
+            Second::Text(_) => true,
+        };
+        self.seconds.keys().all(own)
             && self.kept.iter().all(|at| slot(at).is_none_or(|slot| slot.mantissa.is_none()))
+            && self.lent.iter().all(|at| is_free(at) && !is_mantissa(at))
+            && self.lent_seconds.iter().all(|second| !self.seconds.contains_key(second) && own(second))
     }
 
     fn is_optional(&self, place: Place) -> bool {
@@ -305,12 +349,14 @@ impl<'p> Survey<'p> {
 /// A word that has the same effect as no value; none if there is no such word.
 fn fresh_number(field: &Field) -> Option<u64> {
     let int = Int::of_any(field)?;
+    // What stands for absence is no value.
+    let word = |word: u64| (!field.optional || word != EMPTY_WORD).then_some(word);
     match (field.operator, field.initial_int()) {
         (Operator::Delta, initial) => Some(initial.unwrap_or(0)),
-        (Operator::Copy, Some(initial)) => Some(initial),
+        (Operator::Copy, Some(initial)) => word(initial),
         // One less than what it says; what is the least of all words cannot be one more than another.
-        (Operator::Increment, Some(initial)) => (!int.is_least(initial)).then_some(initial.wrapping_sub(1)),
+        (Operator::Increment, Some(initial)) => word(initial.wrapping_sub(1)).filter(|_| !int.is_least(initial)),
         _ if field.optional => Some(EMPTY_WORD),
-        _ => int.is_narrow().then_some(NO_NUMBER),
+        _ => Some(NO_NUMBER),
     }
 }

@@ -17,8 +17,7 @@ use crate::{
 
 /// An integer that can be made here.
 pub(in super::super) fn optional(field: &Field) -> Option<Int> {
-    let refers = matches!(field.operator, Operator::Copy | Operator::Increment);
-    Int::of_any(field).filter(|int| field.optional && (!refers || int.is_narrow()))
+    Int::of_any(field).filter(|_| field.optional)
 }
 
 /// A value that is being read, and whether there is one.
@@ -104,6 +103,7 @@ impl<'e> Emit<'e, '_> {
         self.find_nullable(int, wire, found);
         if int.operator != Operator::Default {
             let (there, value) = (self.code.use_var(found.there), self.code.use_var(found.value));
+            self.not_a_mark(self.unwind, int, value, EMPTY_WORD);
             let empty = self.constant(EMPTY_WORD as i64);
             let word = self.code.ins().select(there, value, empty);
             self.set_slot(int, word);
@@ -125,6 +125,7 @@ impl<'e> Emit<'e, '_> {
             self.code.ins().brif(there, some, &[], done, &[]);
             self.code.switch_to_block(some);
             let next = self.incremented(unwind, int);
+            self.not_a_mark(unwind, int, next, EMPTY_WORD);
             self.set_slot(int, next);
             self.code.def_var(found.value, next);
             self.code.ins().jump(done, &[]);
@@ -178,6 +179,9 @@ impl<'e> Emit<'e, '_> {
             }
             _ => {
                 let bit = self.next_bit();
+                if int.operator != Operator::Default {
+                    self.not_a_mark(unwind, int, value, EMPTY_WORD);
+                }
                 let expected = match (int.operator, int.initial) {
                     (Operator::Default, Some(initial)) => Some(self.constant(initial)),
                     (Operator::Default, None) => None,

@@ -6,10 +6,14 @@ use core::ptr::NonNull;
 use crate::{
     codec::{
         Codec, Options,
-        fast::{Fast, template::TemplateSet},
+        fast::{
+            Fast,
+            template::{Field, FieldType, Initial, Operator, OperatorKind, TemplateSet},
+        },
     },
     layout::{Record, Shape, Value},
     program::{Backend, Executable, Limits, Program, State, jit, passes, state::warm::Warm},
+    schema::{Def, Member, Schema, SchemaBuilder, Type},
 };
 
 /// A program's function without a context, and a state that it keeps.
@@ -49,9 +53,13 @@ impl Ends {
     fn new(fields: &str) -> Ends {
         let xml = format!("<templates><template id=\"1\" name=\"T\">{fields}</template></templates>");
         let (codec, schema) = Fast::feed(TemplateSet::parse(&xml).unwrap()).unwrap();
-        let (shape, options) = (Shape::of(&schema).unwrap(), Options::default());
-        let encode = passes::prepare(codec.lower_encode(&options, &schema, shape.layout()).unwrap());
-        let decode = passes::prepare(codec.lower_decode(&options, &schema, &schema, shape.layout()).unwrap());
+        Ends::of(&codec, &schema)
+    }
+
+    fn of(codec: &Fast, schema: &Schema) -> Ends {
+        let (shape, options) = (Shape::of(schema).unwrap(), Options::default());
+        let encode = passes::prepare(codec.lower_encode(&options, schema, shape.layout()).unwrap());
+        let decode = passes::prepare(codec.lower_decode(&options, schema, schema, shape.layout()).unwrap());
         // It verifies them.
         let reference = Executable::prepared(encode.clone(), Backend::Interpreter).unwrap();
         Executable::prepared(decode.clone(), Backend::Interpreter).unwrap();
@@ -95,7 +103,17 @@ fn values(is_optional: bool) -> Vec<Option<i64>> {
 /// Carries a stream of a field between two others, whose values say whether bits are where they should be.
 fn carried(is_optional: bool, field: &str, is_constant: bool, set: impl Fn(&mut Record, Option<i64>)) {
     let fields = format!("<uInt32 name=\"a\"><copy/></uInt32>{field}<uInt32 name=\"z\"><increment/></uInt32>");
-    let mut ends = Ends::new(&fields);
+    carried_by(Ends::new(&fields), is_optional, &fields, is_constant, set);
+}
+
+/// The same of any fields between `a` and `z`.
+fn carried_by(
+    mut ends: Ends,
+    is_optional: bool,
+    fields: &str,
+    is_constant: bool,
+    set: impl Fn(&mut Record, Option<i64>),
+) {
     let mut record = Record::new(&ends.shape);
     for (step, value) in values(is_optional).into_iter().enumerate() {
         record.set("a", step as u32 / 3).unwrap();
@@ -168,6 +186,75 @@ fn decimals_of_two_operators_need_no_context() {
                 }
             });
         }
+    }
+}
+
+#[test]
+fn integers_need_no_context() {
+    let operators = [
+        "",
+        "<copy/>",
+        "<copy value=\"10\"/>",
+        "<delta/>",
+        "<increment/>",
+        "<increment value=\"10\"/>",
+        "<default value=\"10\"/>",
+    ];
+    for (is_optional, presence) in presences() {
+        for (ty, operator) in ["int32", "int64", "uInt64"].iter().flat_map(|ty| operators.iter().map(move |o| (ty, o)))
+        {
+            let field = format!("<{ty} name=\"i\"{presence}>{operator}</{ty}>");
+            carried(is_optional, &field, false, |record, value| match value {
+                Some(value) if *ty == "int32" => record.set("i", value as i32).unwrap(),
+                Some(value) if *ty == "int64" => record.set("i", value << 40).unwrap(),
+                Some(value) => record.set("i", value.unsigned_abs() << 40 | 1).unwrap(),
+                None => record.set("i", Value::Absent).unwrap(),
+            });
+        }
+    }
+}
+
+#[test]
+fn numbers_that_may_be_absent_need_no_context() {
+    let mut types = SchemaBuilder::new();
+    let plain = |name: &str| Member::new(name, Type::Uint32);
+    let number = |name: &str, ty: Type| Member::new(name, ty).as_optional();
+    let members = vec![
+        plain("a"),
+        number("x", Type::Float64),
+        number("y", Type::Float32),
+        Member::new("w", Type::Float64),
+        plain("z"),
+    ];
+    let root = types.add(Def::structure("T", members));
+    let schema = types.finish(Type::Def(root)).unwrap();
+    for has_bits in [false, true] {
+        let choose = |_: &str, field: &mut Field| {
+            // Mantissas then have bits, which are left out where there are none.
+            if has_bits && field.ty == FieldType::Decimal {
+                field.mantissa = field.mantissa.take().map(|delta| Operator {
+                    kind: OperatorKind::Copy,
+                    initial: Some(Initial::Int(10)),
+                    ..delta
+                });
+            }
+        };
+        let codec = Fast::new(TemplateSet::for_schema_with(&schema, choose).unwrap());
+        carried_by(Ends::of(&codec, &schema), true, "numbers", false, |record, value| {
+            record.set("w", value.unwrap_or(7) as f64 / 4.0).unwrap();
+            match value {
+                // No decimal: its bits take the place.
+                Some(11) if !has_bits => {
+                    record.set("x", 1.0 / 3.0).unwrap();
+                    record.set("y", 1.0f32 / 3.0).unwrap();
+                }
+                Some(value) => {
+                    record.set("x", value as f64 / 100.0).unwrap();
+                    record.set("y", value as f32 / 8.0).unwrap();
+                }
+                None => ["x", "y"].iter().for_each(|name| record.set(name, Value::Absent).unwrap()),
+            }
+        });
     }
 }
 

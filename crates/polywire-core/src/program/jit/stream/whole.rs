@@ -3,12 +3,15 @@
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 use cranelift_frontend::Variable;
 
-use super::{super::emit::Emit, NO_NUMBER};
+use super::super::emit::Emit;
 use crate::{
     layout::Scalar,
     program::{
         Field,
-        state::{Operator, warm::EMPTY_WORD},
+        state::{
+            Operator,
+            warm::{EMPTY_WORD, NO_NUMBER},
+        },
     },
 };
 
