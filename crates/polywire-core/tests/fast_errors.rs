@@ -29,6 +29,43 @@ fn unwritable(inside: &str, value: &str, kind: FaultKind) {
     }
 }
 
+/// Both ends may know the template by other means than a message's id.
+#[test]
+fn the_first_template_may_be_known() {
+    let one = template("<uInt32 name='v'/>");
+    let two =
+        "<templates><template name='A' id='7'><uInt32 name='v'/></template><template name='B' id='8'/></templates>";
+    for backend in backends() {
+        for (xml, option, value) in [(&*one, "id=1", "{\"v\":1}"), (two, "id=7", "{\"A\":{\"v\":1}}")] {
+            let mut feed = Feed::new(xml, backend);
+            assert_eq!(feed.refused("80 81"), Some(FaultKind::NoPrevious), "{xml}, {backend:?}");
+            let mut feed = Feed::try_new(xml, option, backend).expect("it lowers");
+            assert_eq!(feed.decode(&hex("80 81")).as_deref(), Ok(value), "{xml}, {backend:?}");
+            feed.reader.reset();
+            assert_eq!(feed.decode(&hex("80 81")).as_deref(), Ok(value), "{xml}, {backend:?}");
+            // An id is taken nevertheless, and holds from then on.
+            if option == "id=7" {
+                assert_eq!(feed.decode(&hex("C0 88")).as_deref(), Ok("{\"B\":{}}"));
+                assert_eq!(feed.decode(&hex("80")).as_deref(), Ok("{\"B\":{}}"));
+                assert_eq!(feed.decode(&hex("C0 87 81")).as_deref(), Ok(value));
+            }
+            // Written, it is left out.
+            let (codec, _) = Fast::feed(TemplateSet::parse(xml).expect("templates")).expect("a type");
+            let options: Options = option.parse().expect("an option");
+            let encoder = DynEncoder::with_backend(&codec, &options, &feed.shape, backend).expect("it lowers");
+            let mut bytes = Vec::new();
+            encoder.encode(&feed.record(value), &mut bytes).expect("it encodes");
+            assert_eq!(digits(&bytes), "80 81", "{xml}, {backend:?}");
+        }
+    }
+    for (option, reason) in
+        [("id=2", "no template has the id 2"), ("id=4294967296", "a number of 32 bits, not '4294967296'")]
+    {
+        let error = Feed::try_new(&one, option, Backend::Interpreter).err().expect(option);
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
 #[test]
 fn dynamic_errors() {
     refused(

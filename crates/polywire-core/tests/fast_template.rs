@@ -58,6 +58,40 @@ fn all_of_a_document_is_read() {
     assert_eq!(TemplateSet::parse(&set.to_xml()).unwrap(), set, "{}", set.to_xml());
 }
 
+/// Documents from before the specification 1.1, whose elements are the same.
+#[test]
+fn the_older_namespace_is_read_as_far_as_it_means_the_same() {
+    let inside = r#"<template name="Tick" id="1" dictionary="template"><typeRef name="Order"/>
+          <string name="SecurityID" id="48"><copy/></string>
+          <decimal name="px"><exponent><default value="-2"/></exponent><mantissa><delta/></mantissa></decimal>
+          <sequence name="entries"><length name="n"/><int64 name="size" presence="optional"><delta/></int64></sequence>
+          <templateRef/>
+        </template>"#;
+    let older = r#"xmlns="http://www.fixprotocol.org/ns/template-definition" ns="urn:n" templateNs="urn:t""#;
+    let newer = r#"xmlns="http://www.fixprotocol.org/ns/fast/td/1.1" ns="urn:n" templateNs="urn:t""#;
+    let document = |namespace: &str| format!("<templates {namespace}>\n{inside}\n</templates>");
+    let set = TemplateSet::parse(&document(older)).unwrap();
+    assert_eq!(set, TemplateSet::parse(&document(newer)).unwrap());
+    assert!(set.to_xml().contains("http://www.fixprotocol.org/ns/fast/td/1.1"), "{}", set.to_xml());
+    assert_eq!(TemplateSet::parse(&document(&format!("{older} version=\"2.26\""))).unwrap(), set);
+    assert_eq!(refused(&document(&format!("{newer} version=\"2.26\""))).code, StaticCode::S1);
+
+    let single =
+        TemplateSet::parse(r#"<template xmlns="http://www.fixprotocol.org/ns/template-definition" name="T"/>"#);
+    assert_eq!(single.unwrap().templates.len(), 1);
+    // What only older documents have is named.
+    let vector = document(older).replace("<templateRef/>", "\n<uInt32Vector name=\"v\"/>");
+    let error = refused(&vector);
+    assert_eq!((error.code, error.line), (StaticCode::S1, 7), "{error}");
+    assert!(error.to_string().contains("there is no instruction 'uInt32Vector'"), "{error}");
+    // Another namespace is none of templates.
+    assert!(
+        refused(&document(&older.replace("template-definition", "templates")))
+            .to_string()
+            .contains("no template document")
+    );
+}
+
 #[test]
 fn every_static_error_has_its_name_and_place() {
     let cases = [

@@ -234,6 +234,22 @@ impl Dynamic {
     }
 }
 
+/// Records of a shape that is there already, which records to be published may have.
+///
+/// ```
+/// use polywire::{coding::Dynamic, Message, Shape};
+/// # #[derive(Default, polywire::Message)]
+/// # struct Pump { id: u32 }
+/// let shape = Shape::of(Pump::shape().schema())?;
+/// assert!(std::sync::Arc::ptr_eq(Dynamic::from(shape.clone()).shape(), &shape));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl From<Arc<Shape>> for Dynamic {
+    fn from(shape: Arc<Shape>) -> Dynamic {
+        Dynamic(shape)
+    }
+}
+
 impl Coding for Dynamic {
     type Value = Record;
     type Encoder = DynEncoder;

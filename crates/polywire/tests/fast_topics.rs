@@ -1,7 +1,5 @@
 //! FAST as one topic among others: streams of deltas over every kind of engine, with whatever a link, a queue, a restart or a stranger does to them.
 
-mod lossy;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -323,66 +321,6 @@ fn a_queue_that_drops_costs_messages_and_nothing_else() {
         let told: Vec<_> = std::iter::from_fn(|| events.try_recv()).collect();
         let undecodable = told.iter().any(|event| matches!(event, NodeEvent::Undecodable { .. }));
         assert_eq!(undecodable, subscription.undecodable() > 0, "{overflow} {mode}");
-    }
-}
-
-/// With `--nocapture` it prints what came of it.
-#[test]
-fn over_links_that_lose_repeat_overtake_and_damage() {
-    static LOSSY: lossy::Lossy = lossy::Lossy;
-    let (all, node) = (books(1000), || Node::builder().engine(&LOSSY).build());
-    let links = [
-        ("loss=30%", 0.4),
-        ("delay=20ms,jitter=uniform:20ms,reorder=10%,duplicate=20%,loss=10%", 0.6),
-        ("wan-high,corrupt=5%", 0.4),
-        ("delay=15ms,loss=2%,down=1500ms..3500ms", 0.5),
-    ];
-    for (model, least) in links {
-        let (a, b) = (node(), node());
-        let endpoint = format!("lossy/topics {model}");
-        let topics: Vec<_> = ["fast:key=20", "cdr", "json", "fast:key=0", "fast:mode=chained,key=20"]
-            .iter()
-            .map(|wire| {
-                let publisher = publisher(&a, wire, wire, &endpoint);
-                let subscriber = subscribe(&b, wire, &endpoint);
-                publisher.wait_for_subscribers(1, SOON);
-                (publisher, subscriber)
-            })
-            .collect();
-        let late = {
-            for book in &all[..500] {
-                topics.iter().for_each(|(publisher, _)| publish(publisher, book));
-                thread::sleep(Duration::from_micros(200));
-            }
-            subscribe(&b, "fast:key=20", &endpoint)
-        };
-        for book in &all[500..] {
-            topics.iter().for_each(|(publisher, _)| publish(publisher, book));
-            thread::sleep(Duration::from_micros(200));
-        }
-        a.flush(SOON);
-        let read = |subscriber: &Subscriber<Book>| {
-            let samples: Vec<_> = std::iter::from_fn(|| subscriber.try_recv()).collect();
-            samples.iter().for_each(|sample| check(sample, &all));
-            let numbers: std::collections::BTreeSet<u64> = samples.iter().map(|sample| sample.value.number).collect();
-            let bytes =
-                samples.iter().map(|sample| sample.info.bytes).sum::<usize>() as f64 / samples.len().max(1) as f64;
-            (numbers.len() as f64 / all.len() as f64, bytes)
-        };
-        let all = [0, 1, 2, 3, 4].map(|i| topics.get(i).map(|(_, subscriber)| read(subscriber)).unwrap_or_default());
-        for ((publisher, _), (delivered, bytes)) in topics.iter().zip(all) {
-            println!("{model:<68} {:<26} {:>5.1} % {bytes:>6.1} bytes each", publisher.topic(), 100.0 * delivered);
-        }
-        let [fast, cdr, _json, asked, chained] = all;
-        assert!(fast.0 > least, "{model}: {} delivered", fast.0);
-        assert!(fast.0 <= cdr.0 + 0.1 && fast.1 * 3.0 < cdr.1, "{model}: {fast:?} {cdr:?}");
-        // Key frames on request alone: half of the requests are lost, and it works nevertheless.
-        assert!(asked.0 > 0.3, "{model}: {} delivered", asked.0);
-        // A chain on such a link is what the anchors are for; it delivers little, but nothing wrong.
-        assert!(chained.0 < fast.0, "{model}: {} delivered", chained.0);
-        let (joined, _) = read(&late);
-        assert!(joined > least / 2.0 - 0.1 && joined <= 0.51, "{model}: {joined} delivered");
-        assert!(topics[0].1.undecodable() > 0, "{model}: what cannot be read is counted");
     }
 }
 

@@ -42,7 +42,7 @@ impl Codec {
         let (fast, schema) = Fast::feed(feed.templates()?).with_context(|| feed.template.display().to_string())?;
         let shape: Arc<Shape> = Shape::of(&schema)?;
         let options = Options::default();
-        let with = options.clone().with("deviations", &feed.deviations);
+        let with = feed.options();
         let root = match schema.root() {
             Type::Def(id) => Some(schema.def(*id)),
             _ => None,

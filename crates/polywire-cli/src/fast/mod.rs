@@ -5,6 +5,7 @@ mod decode;
 mod encode;
 mod learn;
 mod line;
+mod messages;
 mod study;
 
 use std::{
@@ -15,9 +16,12 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
-use polywire::codec::fast::{
-    framing::{Framing, FramingError},
-    template::{TemplateLimits, TemplateSet},
+use polywire::codec::{
+    Options,
+    fast::{
+        framing::{Framing, FramingError},
+        template::{TemplateLimits, TemplateSet},
+    },
 };
 
 use crate::{
@@ -62,6 +66,9 @@ struct Feed {
     /// Deviations from the specification, R1 to R9: `reject` ends there, `ignore` reads what can be read
     #[arg(long, value_name = "WHAT", default_value = "reject", value_parser = ["reject", "ignore"])]
     deviations: String,
+    /// The template of messages before any that names one; a document's only template may be without an id then
+    #[arg(long, value_name = "ID")]
+    template_id: Option<u32>,
     /// Bytes in front of the messages of each frame, which are not FAST: a sequence number, a channel
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     preamble: usize,
@@ -98,10 +105,22 @@ impl Feed {
         let file = File::open(&self.template).with_context(|| format!("cannot read {name}"))?;
         file.take(limit + 1).read_to_string(&mut xml).with_context(|| format!("cannot read {name}"))?;
         let mut set = TemplateSet::parse(&xml).with_context(|| format!("{name}"))?;
+        if let (Some(id), [only]) = (self.template_id, &mut set.templates[..]) {
+            only.id.get_or_insert(id);
+        }
         if self.reset == Reset::Never {
             set.templates.iter_mut().for_each(|template| template.reset = false);
         }
         Ok(set)
+    }
+
+    /// What the codec has to be told.
+    fn options(&self) -> Options {
+        let options = Options::default().with("deviations", &self.deviations);
+        match self.template_id {
+            Some(id) => options.with("id", &id.to_string()),
+            None => options,
+        }
     }
 
     fn out(&self, input: Option<&Path>) -> anyhow::Result<Output> {

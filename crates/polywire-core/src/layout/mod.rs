@@ -444,7 +444,7 @@ fn behind_pointers(nodes: &[Node]) -> Vec<usize> {
         known[at] = Some(bytes);
         bytes
     }
-    let mut known = vec![None; nodes.len()];
+    let mut known = alloc::vec![None; nodes.len()];
     (0..nodes.len()).map(|at| of(nodes, NodeId(at as u32), &mut known)).collect()
 }
 

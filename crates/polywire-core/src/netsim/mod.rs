@@ -56,6 +56,7 @@ pub struct Link {
     queue: VecDeque<(u64, usize)>,
     queued: usize,
     under_way: BinaryHeap<Reverse<UnderWay>>,
+    under_way_bytes: usize,
     /// The latest arrival so far, where order is kept.
     latest: u64,
     /// The packet that went in last of those that came out.
@@ -156,6 +157,7 @@ impl Link {
             queue: VecDeque::new(),
             queued: 0,
             under_way: BinaryHeap::new(),
+            under_way_bytes: 0,
             latest: 0,
             newest: 0,
             pushed: 0,
@@ -230,6 +232,7 @@ impl Link {
             return None;
         }
         let Reverse(UnderWay { arrival, .. }) = self.under_way.pop()?;
+        self.under_way_bytes -= arrival.packet.len();
         self.stats.delivered += 1;
         self.stats.delivered_bytes += arrival.packet.len() as u64;
         self.stats.delay_ns += u128::from(arrival.at - arrival.sent_at);
@@ -241,6 +244,20 @@ impl Link {
     /// Packets under way.
     pub fn under_way(&self) -> usize {
         self.under_way.len()
+    }
+
+    /// Their bytes: what whoever drives the link keeps in memory for it.
+    ///
+    /// ```
+    /// use polywire_core::netsim::Link;
+    /// let mut link = Link::new(&"delay=1ms,duplicate=100%".parse().unwrap(), 1);
+    /// link.push(0, vec![0; 100]);
+    /// assert_eq!((link.under_way(), link.under_way_bytes()), (2, 200));
+    /// while link.pop(2_000_000).is_some() {}
+    /// assert_eq!(link.under_way_bytes(), 0);
+    /// ```
+    pub fn under_way_bytes(&self) -> usize {
+        self.under_way_bytes
     }
 
     /// What became of all packets so far.
@@ -314,6 +331,7 @@ impl Link {
 
     fn enqueue(&mut self, arrival: Arrival, copy: u64) {
         let rank = arrival.number * 2 + copy;
+        self.under_way_bytes += arrival.packet.len();
         self.under_way.push(Reverse(UnderWay { arrival, rank }));
     }
 }

@@ -1,5 +1,5 @@
 //! The emulated link between real processes: a UDP forwarder that does everything a [`Model`] says, and a TCP proxy that does what a stream can meet: rate, delay,
-//! jitter and blackouts.
+//! jitter and blackouts. Between nodes of one process it is an engine ([`Emulated`]).
 //!
 //! Packets of one direction meet the same fate in every run with the same seed and model, counted packet by packet; what hangs on time (the queue, blackouts)
 //! hangs on when they come.
@@ -26,6 +26,7 @@
 mod capture;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
 mod devices;
+mod engine;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
 pub mod hosts;
 mod tcp;
@@ -49,6 +50,7 @@ use polywire_core::netsim::{Duplex, Model, Stats};
 use capture::Capture;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
 pub use devices::Device;
+pub use engine::Emulated;
 
 /// What a link does.
 #[derive(Default)]

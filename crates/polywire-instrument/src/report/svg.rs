@@ -57,6 +57,35 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
+/// Bars below each other, each picture under its title.
+///
+/// ```
+/// use polywire_instrument::report::svg::{self, Bars};
+///
+/// let bars = |value| Bars {
+///     labels: vec!["cdr".into()],
+///     parts: vec![("bytes".into(), vec![value])],
+///     intervals: Vec::new(),
+///     text: Box::new(|value| format!("{value:.0} B")),
+/// };
+/// let svg = svg::column(&[("before", &bars(56.0)), ("after", &bars(48.0))]);
+/// assert!(svg.starts_with("<svg ") && svg.find("56 B") < svg.find("after") && svg.contains("48 B"));
+/// ```
+pub fn column(pictures: &[(&str, &Bars)]) -> String {
+    const TITLE: f64 = 24.0;
+    let mut svg = open(pictures.iter().map(|(_, bars)| TITLE + bars.height()).sum());
+    let mut y = 0.0;
+    for (title, bars) in pictures {
+        text(&mut svg, 8.0, y + 17.0, "start", title);
+        let _ = write!(svg, "<g transform=\"translate(0 {:.0})\">{}</g>", y + TITLE, bars.draw());
+        y += TITLE + bars.height();
+    }
+    svg + "</svg>"
+}
+
+/// From one bar to the next.
+const ROW: f64 = 22.0;
+
 impl Bars {
     /// The picture.
     ///
@@ -73,13 +102,12 @@ impl Bars {
     /// assert!(svg.starts_with("<svg ") && svg.contains("167 B") && svg.contains("&lt;json&gt;"));
     /// ```
     pub fn draw(&self) -> String {
-        const ROW: f64 = 22.0;
         let left = 16.0 + 7.0 * self.labels.iter().map(|label| label.chars().count().min(48)).max().unwrap_or(0) as f64;
-        let legend = if self.parts.len() > 1 { 24.0 } else { 4.0 };
+        let legend = self.legend_height();
         let total = |i: usize| self.parts.iter().map(|(_, values)| values.get(i).copied().unwrap_or(0.0)).sum::<f64>();
         let most = (0..self.labels.len()).map(total).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
         let scale = (WIDTH - left - 90.0) / most;
-        let mut svg = open(legend + ROW * self.labels.len() as f64 + 8.0);
+        let mut svg = open(self.height());
         if self.parts.len() > 1 {
             self.legend(&mut svg, left);
         }
@@ -105,6 +133,14 @@ impl Bars {
             text(&mut svg, x + 5.0, y + 15.0, "start", &(self.text)(total(i)));
         }
         svg + "</svg>"
+    }
+
+    fn height(&self) -> f64 {
+        self.legend_height() + ROW * self.labels.len() as f64 + 8.0
+    }
+
+    fn legend_height(&self) -> f64 {
+        if self.parts.len() > 1 { 24.0 } else { 4.0 }
     }
 
     fn legend(&self, svg: &mut String, left: f64) {

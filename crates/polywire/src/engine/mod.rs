@@ -90,6 +90,7 @@ use polywire_core::{
 };
 
 pub use options::{EngineOptions, Overflow};
+pub use stream::Aligned;
 
 /// The engines built in, in the order in which tools list them.
 pub static ENGINES: &[&dyn Engine] = &[

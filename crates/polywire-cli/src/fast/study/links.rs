@@ -1,146 +1,215 @@
-//! A recording's messages as a topic over links that lose, in virtual time.
+//! A recording's messages as topics beside each other over links that lose: two nodes, in real time.
 
-use anyhow::Context as _;
-use polywire::{
-    Record,
-    codec::{
-        DynDecoder, DynEncoder, find,
-        stream::{Mode, StreamReader, StreamWriter},
+use std::{
+    env, fs,
+    path::PathBuf,
+    process,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    envelope::{ChannelId, Envelope, Id128},
-    frame::{DatagramDecoder, DatagramEncoder, Frame, Limits},
+    thread,
+    time::{Duration, Instant},
 };
-use polywire_instrument::netsim::Duplex;
+
+use anyhow::{Context as _, ensure};
+use indicatif::ProgressBar;
+use polywire::{
+    DynPublisher, Node, Record, Subscription,
+    coding::{Bytes, Dynamic},
+};
+use polywire_instrument::link::Emulated;
 use serde::Serialize;
 
-use super::{NamedLink, formats::ends};
-use crate::fast::codec::Codec;
+use super::NamedLink;
+use crate::fast::Feed;
 
-const CHANNEL: ChannelId = ChannelId(1);
-const SECOND: u64 = 1_000_000_000;
-/// Requests for key frames are made and answered no more often than that.
-const PAUSE: u64 = SECOND / 20;
-/// The run's chances.
-const SEED: u64 = 1;
+/// Its seed decides what becomes of each packet.
+static NETWORK: Emulated = Emulated::new(1);
 
-/// What became of the messages on a link.
+/// How long the subscribers may take to be there, and the link to deliver what was sent.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What became of a topic's messages on a link.
 #[derive(Debug, Serialize)]
 pub struct LinkFigures {
     pub link: String,
     pub wire: &'static str,
     pub sent: usize,
-    pub delivered: usize,
-    /// Delivered with another value than was sent; or what came whole could not be read.
-    pub wrong: usize,
     /// Of a message, on average, without what frames it.
     pub bytes: f64,
+    pub delivered: usize,
+    /// Came, and could not be read: what they refer to is missing.
+    pub undecodable: u64,
+    /// Delivered with another value than was published under their number.
+    pub wrong: usize,
 }
 
-/// Everything that the runs share.
+/// Everything that the links share.
 pub struct Links {
-    fast: (DynEncoder, DynDecoder),
-    plain: (DynEncoder, DynDecoder),
-    key: u64,
-    gap: u64,
+    templates: Templates,
+    /// Behind the templates in the wires of FAST.
+    options: String,
+    messages: Arc<Vec<Record>>,
+    gap: Duration,
 }
 
 impl Links {
-    pub fn new(codec: &Codec, key: u64, rate: u32) -> anyhow::Result<Links> {
-        let plain = ends(find("cdr").context("it is in the table")?, codec.record().shape())?;
-        Ok(Links { fast: codec.ends(), plain, key, gap: SECOND / u64::from(rate) })
+    /// To send these messages, so many a second, with a key frame at least each `key` of them.
+    pub fn new(feed: &Feed, messages: Vec<Record>, key: u64, rate: u32) -> anyhow::Result<Links> {
+        let (templates, options) = (Templates::new(feed)?, format!("key={key},{}", feed.options()));
+        let gap = Duration::from_secs(1) / rate;
+        Ok(Links { templates, options, messages: Arc::new(messages), gap })
     }
 
-    /// Sends the messages over a link: as a chain, with anchors, as plain CDR.
-    pub fn over(&self, link: &NamedLink, messages: &[&Record]) -> anyhow::Result<[LinkFigures; 3]> {
-        Ok([
-            self.run(link, "fast:mode=chained", Some(Mode::Chained), messages)?,
-            self.run(link, "fast:mode=anchored", Some(Mode::Anchored), messages)?,
-            self.run(link, "cdr", None, messages)?,
-        ])
+    /// Messages that go over each link, on each topic.
+    pub fn messages(&self) -> usize {
+        self.messages.len()
     }
 
-    fn run(
-        &self,
-        NamedLink { name, model }: &NamedLink,
-        wire: &'static str,
-        mode: Option<Mode>,
-        messages: &[&Record],
-    ) -> anyhow::Result<LinkFigures> {
-        let (encoder, decoder) = if mode.is_some() { &self.fast } else { &self.plain };
-        let state = || encoder.state().zip(decoder.state()).context("FAST keeps a state");
-        let mut stream = match mode {
-            Some(mode) => {
-                let (writing, reading) = state()?;
-                Some((StreamWriter::new(writing, mode, self.key), StreamReader::new(reading)))
+    /// Publishes the messages on all topics, turn by turn, from one node to another.
+    pub fn over(&self, link: &NamedLink, bar: &ProgressBar) -> anyhow::Result<Vec<LinkFigures>> {
+        let node = || Node::builder().engine(&NETWORK).build();
+        let (from, to) = (node(), node());
+        let topics = self.topics(&from, &to, &format!("emulated/study {}", link.name))?;
+        self.publish(&topics, bar)?;
+        ensure!(from.flush(PATIENCE), "the link '{}' has not delivered everything within a minute", link.name);
+        Ok(topics.iter().map(|topic| topic.figures(link)).collect())
+    }
+
+    fn topics(&self, from: &Node, to: &Node, endpoint: &str) -> anyhow::Result<Vec<Topic>> {
+        let fast = |mode| format!("fast:template={},mode={mode},{}", self.templates.0.display(), self.options);
+        let wires = [
+            ("fast:mode=chained", fast("chained")),
+            ("fast:mode=anchored", fast("anchored")),
+            ("cdr", "cdr".into()),
+            ("json", "json".into()),
+        ];
+        let open =
+            |(name, wire): (_, String)| Topic::open(name, &format!("{wire}@{endpoint}"), [from, to], &self.messages);
+        wires.into_iter().map(open).collect()
+    }
+
+    fn publish(&self, topics: &[Topic], bar: &ProgressBar) -> anyhow::Result<()> {
+        let mut due = Instant::now();
+        for message in self.messages.iter() {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            for topic in topics {
+                topic.publisher.publish(message).with_context(|| format!("topic '{}'", topic.name))?;
             }
-            None => None,
-        };
-        let mut frames = (DatagramEncoder::new(Id128([1; 16]), 1, Limits::default()), DatagramDecoder::default());
-        let mut link = Duplex::new(model, SEED);
-        let (mut asks_from, mut answers_from) = (0, 0);
-        let mut back = messages.first().map(|first| Record::new(first.shape())).context("there are messages")?;
-        let (mut bytes, mut delivered, mut wrong) = (0, 0, 0);
-        let mut came = vec![false; messages.len()];
-        let (mut now, mut next) = (0, 0);
-        while next < messages.len() || link.next().is_some() {
-            if let Some(message) = messages.get(next) {
-                next += 1;
-                let mut payload = Vec::new();
-                let anchor = match &mut stream {
-                    Some((writer, _)) => writer
-                        .write(next as u64, |state, keep| encoder.encode_with(state, keep, message, &mut payload))?,
-                    None => {
-                        encoder.encode(message, &mut payload)?;
-                        None
-                    }
-                };
-                bytes += payload.len();
-                let envelope = Envelope { anchor, ..Envelope::data(CHANNEL, next as u64, 0) };
-                let mut datagram = Vec::new();
-                frames.0.begin(&mut datagram);
-                frames.0.data(&envelope, &payload, &mut datagram)?;
-                frames.0.finish(&mut datagram);
-                link.there.push(now, datagram);
-                now += self.gap;
-            } else {
-                now = now.max(link.next().unwrap_or(now));
-            }
-            while let Some(arrival) = link.there.pop(now) {
-                // What was damaged on its way is known by its checksum.
-                let Ok(datagram) = frames.1.open(&arrival.packet) else { continue };
-                for frame in datagram {
-                    let Ok(Frame::Data(envelope, payload)) = frame else { continue };
-                    let read = match &mut stream {
-                        Some((_, reader)) => {
-                            let decode = |state: &mut _, keep| decoder.decode_with(state, keep, payload, &mut back);
-                            match reader.read(envelope.sequence, envelope.anchor, decode) {
-                                Err(polywire::codec::stream::StreamError::Decode(_)) => Some(false),
-                                read => read.ok().map(|_| true),
-                            }
-                        }
-                        None => Some(decoder.decode(payload, &mut back).is_ok()),
-                    };
-                    let Some(is_read) = read else { continue };
-                    let at = envelope.sequence as usize - 1;
-                    let is_right = is_read && messages.get(at).is_some_and(|sent| **sent == back);
-                    wrong += usize::from(!is_right);
-                    // What comes twice is delivered once.
-                    delivered += usize::from(!std::mem::replace(&mut came[at], true) && is_right);
-                }
-                let wants_key = stream.as_ref().is_some_and(|(_, reader)| reader.wants_key());
-                if wants_key && arrival.at >= asks_from {
-                    link.back.push(now, vec![1]);
-                    asks_from = arrival.at + PAUSE;
-                }
-            }
-            while link.back.pop(now).is_some() {
-                if let Some((writer, _)) = stream.as_mut().filter(|_| now >= answers_from) {
-                    writer.ask_for_key();
-                    answers_from = now + PAUSE;
-                }
-            }
+            bar.inc(1);
+            due += self.gap;
         }
-        let bytes = bytes as f64 / messages.len() as f64;
-        Ok(LinkFigures { link: name.clone(), wire, sent: messages.len(), delivered, wrong, bytes })
+        Ok(())
     }
+}
+
+/// A topic: its publisher at one node, its subscriber at the other, and what both have counted.
+struct Topic {
+    name: &'static str,
+    publisher: DynPublisher,
+    sent: Arc<Sent>,
+    received: Arc<Mutex<Received>>,
+    subscription: Subscription,
+    _beside: Subscription,
+}
+
+impl Topic {
+    fn open(
+        name: &'static str,
+        wire: &str,
+        [from, to]: [&Node; 2],
+        messages: &Arc<Vec<Record>>,
+    ) -> anyhow::Result<Topic> {
+        let shape = messages.first().context("there are messages")?.shape();
+        let coding = || Dynamic::from(shape.clone());
+        let (received, sent) = (Arc::new(Mutex::new(Received::new(messages))), Arc::new(Sent::default()));
+        let (taking, counting) = (received.clone(), sent.clone());
+        let subscription = to
+            .subscribe_of(name, Some(wire), coding())?
+            .on_message_inline(move |record, info| lock(&taking).take(info.sequence, record));
+        // What is published is counted beside the publisher, as it leaves.
+        let _beside = from
+            .subscribe_of(name, Some(wire), Bytes::default())?
+            .on_message_inline(move |_, info| counting.count(info.bytes));
+        let publisher = from.publisher_of(name, Some(wire), coding())?;
+        let there = publisher.wait_for_subscribers(2, PATIENCE);
+        ensure!(there == 2, "topic '{name}': {there} of 2 subscribers can read it");
+        Ok(Topic { name, publisher, sent, received, subscription, _beside })
+    }
+
+    fn figures(&self, link: &NamedLink) -> LinkFigures {
+        let (sent, bytes) = self.sent.total();
+        let Received { delivered, wrong, .. } = *lock(&self.received);
+        let undecodable = self.subscription.undecodable();
+        let bytes = bytes as f64 / sent.max(1) as f64;
+        LinkFigures { link: link.name.clone(), wire: self.name, sent, bytes, delivered, undecodable, wrong }
+    }
+}
+
+/// What left the publisher.
+#[derive(Default)]
+struct Sent {
+    messages: AtomicUsize,
+    bytes: AtomicU64,
+}
+
+impl Sent {
+    fn count(&self, bytes: usize) {
+        self.messages.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn total(&self) -> (usize, u64) {
+        (self.messages.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// What came to the subscriber, compared with what was published.
+struct Received {
+    messages: Arc<Vec<Record>>,
+    /// Which came: one that comes twice is delivered once.
+    came: Vec<bool>,
+    delivered: usize,
+    wrong: usize,
+}
+
+impl Received {
+    fn new(messages: &Arc<Vec<Record>>) -> Received {
+        Received { messages: messages.clone(), came: vec![false; messages.len()], delivered: 0, wrong: 0 }
+    }
+
+    /// Messages are counted from 1.
+    fn take(&mut self, sequence: u64, record: &Record) {
+        let at = usize::try_from(sequence).ok().and_then(|sequence| sequence.checked_sub(1));
+        let published = at.and_then(|at| self.messages.get(at).zip(self.came.get_mut(at)));
+        match published {
+            Some((published, came)) if published == record => {
+                self.delivered += usize::from(!std::mem::replace(came, true));
+            }
+            _ => self.wrong += 1,
+        }
+    }
+}
+
+/// The templates as a file that a wire can name: without what the command line changed of them, or a name that means something in a wire.
+struct Templates(PathBuf);
+
+impl Templates {
+    fn new(feed: &Feed) -> anyhow::Result<Templates> {
+        let path = env::temp_dir().join(format!("polywire-study-{}.xml", process::id()));
+        fs::write(&path, feed.templates()?.to_xml()).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Templates(path))
+    }
+}
+
+impl Drop for Templates {
+    fn drop(&mut self) {
+        // Whoever cleans the folder for temporary files finds what is left.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

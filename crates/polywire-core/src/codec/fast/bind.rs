@@ -24,10 +24,14 @@ use crate::{
 
 type Bound<T> = Result<T, LowerError>;
 
-/// Binds a set of templates to a type. Of several templates with an id, the type is a union that their ids select.
-pub(super) fn bind(set: &TemplateSet, schema: &Schema, policy: Policy) -> Bound<Plans> {
+/// Binds a set of templates to a type. Of several templates with an id, the type is a union that their ids select. `first` is the id of messages
+/// before any that has one.
+pub(super) fn bind(set: &TemplateSet, schema: &Schema, policy: Policy, first: Option<u32>) -> Bound<Plans> {
+    if let Some(unknown) = first.filter(|id| set.with_id(*id).is_none()) {
+        return Err(LowerError::Option(format!("no template has the id {unknown}")));
+    }
     let mut slots = Slots::new(policy);
-    let id = slots.template_id();
+    let id = slots.template_id(first);
     let mut binder = Binder {
         set,
         schema,

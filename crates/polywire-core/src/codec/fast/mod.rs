@@ -86,6 +86,11 @@ static OPTIONS: &[OptionSpec] = &[
         values: &["FILE"],
         help: "templates in XML instead of those derived from the type (default); a topic's subscribers fetch them",
     },
+    OptionSpec {
+        name: "id",
+        values: &["N"],
+        help: "the template of messages before any that names one: none (default), for a first message has to; or the one with this id",
+    },
 ];
 
 static PROPERTIES: Properties = Properties {
@@ -128,7 +133,9 @@ impl Fast {
             Some("ignore") => Policy::Ignore,
             Some(other) => return Err(LowerError::Option(format!("'deviations' is not '{other}'"))),
         };
-        bind::bind(&*self.templates(schema)?, schema, policy)
+        let first = options.value("id").map(|text| text.parse::<u32>().map_err(|_| text)).transpose();
+        let first = first.map_err(|text| LowerError::Option(format!("'id' is a number of 32 bits, not '{text}'")))?;
+        bind::bind(&*self.templates(schema)?, schema, policy, first)
     }
 }
 

@@ -204,10 +204,13 @@ impl Slots {
         *self.texts.entry((dictionary.into(), key.clone())).or_insert(next)
     }
 
-    /// The field of template ids: a mandatory copy in the global dictionary, under a key that nobody can write.
-    pub fn template_id(&mut self) -> Arc<Field> {
+    /// The field of template ids: a mandatory copy in the global dictionary, under a key that nobody can write. The specification lets both ends know the
+    /// template by other means, too: then `first` is what the copy begins with.
+    pub fn template_id(&mut self, first: Option<u32>) -> Arc<Field> {
         let field = template::Field { name: Name::local(" id"), ..template::Field::new("", FieldType::U32) };
-        Arc::new(self.field(&field.with(OperatorKind::Copy), &Scope::default()))
+        let mut field = field.with(OperatorKind::Copy);
+        field.operator.initial = first.map(|id| template::Initial::Int(id.into()));
+        Arc::new(self.field(&field, &Scope::default()))
     }
 
     /// A field of a template.

@@ -78,7 +78,7 @@ impl State {
         if is_fresh && wanted.may_be_fresh {
             self.warmth.began_fresh = true;
             wanted.begin(&mut self.values);
-            if !wanted.texts.iter().all(|slot| self.begin_text(&wanted.slots[*slot as usize])) {
+            if !self.begin_texts(wanted) {
                 return false;
             }
         } else {
@@ -124,6 +124,11 @@ impl State {
         self.set_text(text, initial).is_ok()
     }
 
+    /// Gives all slots their initial texts.
+    fn begin_texts(&mut self, wanted: &Warm) -> bool {
+        wanted.texts.iter().all(|slot| self.begin_text(&wanted.slots[*slot as usize]))
+    }
+
     /// Gives slots that got their value in a warm state their tag; from now on tags may change.
     pub(super) fn cool(&mut self) {
         self.warmth.is_fresh = false;
@@ -145,13 +150,15 @@ impl State {
         }
     }
 
-    /// Forgets all values of a warm state but that of one slot.
-    pub(crate) fn forget_warm(&mut self, kept: u32) {
+    /// Forgets all values of a warm state but that of one slot; false if there is no room for the texts that it begins with.
+    pub(crate) fn forget_warm(&mut self, kept: u32) -> bool {
+        let Some(wanted) = self.warmth.wanted.take() else { return true };
         let value = self.value(kept);
-        if let Some(wanted) = &self.warmth.wanted {
-            wanted.begin(&mut self.values);
-            self.set_value(kept, value);
-        }
+        wanted.begin(&mut self.values);
+        self.set_value(kept, value);
+        let begun = self.begin_texts(&wanted);
+        self.warmth.wanted = Some(wanted);
+        begun
     }
 
     /// The text of a slot, if it has one.
@@ -217,7 +224,7 @@ impl Warm {
     /// With what is asked before messages, when all slots are known.
     pub fn settled(mut self) -> Warm {
         self.texts = (0..).zip(&self.slots).filter(|(_, slot)| slot.initial.is_some()).map(|(at, _)| at).collect();
-        self.may_be_fresh = self.are_optional();
+        self.may_be_fresh = self.can_be_forgotten();
         self
     }
 
@@ -227,14 +234,9 @@ impl Warm {
         values[..count].copy_from_slice(&self.fresh[..count]);
     }
 
-    /// True if no slot needs a value.
-    fn are_optional(&self) -> bool {
-        self.slots.iter().all(|slot| slot.may_be_fresh || slot.tag == UNDEFINED)
-    }
-
-    /// True if all values can be forgotten between two fields.
+    /// True if no slot needs a value, so that all of them can be forgotten between two fields.
     pub fn can_be_forgotten(&self) -> bool {
-        self.are_optional() && self.slots.iter().all(|slot| slot.initial.is_none())
+        self.slots.iter().all(|slot| slot.may_be_fresh || slot.tag == UNDEFINED)
     }
 }
 

@@ -108,14 +108,21 @@ fn pad(header: usize) -> usize {
     (ALIGN - header % ALIGN) % ALIGN
 }
 
-/// A place for payloads that do not lie aligned where they were received.
-#[derive(Default)]
-pub(crate) struct Aligned(Vec<u64>);
+/// A place for payloads that do not lie aligned where they were received: [`LinkSink::message`](super::super::LinkSink::message) wants them so.
+///
+/// ```
+/// use polywire::engine::Aligned;
+/// let (mut aligned, received) = (Aligned::default(), b"head payload");
+/// let payload = aligned.place(&received[5..]);
+/// assert!(payload == b"payload" && payload.as_ptr().addr() % 8 == 0);
+/// ```
+#[derive(Debug, Default)]
+pub struct Aligned(Vec<u64>);
 
 impl Aligned {
     /// The payload, at an address divisible by 8.
     #[inline]
-    pub(crate) fn place<'a>(&'a mut self, payload: &'a [u8]) -> &'a [u8] {
+    pub fn place<'a>(&'a mut self, payload: &'a [u8]) -> &'a [u8] {
         if payload.as_ptr().addr().is_multiple_of(ALIGN) {
             return payload;
         }

@@ -24,7 +24,7 @@ use polywire_core::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockAddr, Socket};
 
-pub(crate) use inbox::Aligned;
+pub use inbox::Aligned;
 
 use self::{
     link::Link,

@@ -29,6 +29,9 @@ pub(crate) use value::range;
 /// The namespace of template definitions.
 pub const NAMESPACE: &str = "http://www.fixprotocol.org/ns/fast/td/1.1";
 
+/// What it was before the specification 1.1. What such documents say they say with the same elements, and what they have beside those is refused by name.
+pub const NAMESPACE_BEFORE: &str = "http://www.fixprotocol.org/ns/template-definition";
+
 /// What a template document may ask for. Documents from strangers are held to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TemplateLimits {

@@ -10,8 +10,8 @@ use alloc::{
 use roxmltree::{Document, Node, ParsingOptions};
 
 use super::{
-    Dictionary, Field, FieldType, Group, Initial, Instruction, NAMESPACE, Name, Operator, OperatorKind, Sequence,
-    StaticCode, Template, TemplateError, TemplateLimits, TemplateSet, value,
+    Dictionary, Field, FieldType, Group, Initial, Instruction, NAMESPACE, NAMESPACE_BEFORE, Name, Operator,
+    OperatorKind, Sequence, StaticCode, Template, TemplateError, TemplateLimits, TemplateSet, value,
 };
 
 type Read<T> = Result<T, TemplateError>;
@@ -82,7 +82,10 @@ impl<'d> Reader<'d> {
         match root.tag_name().name() {
             _ if !ours(root) => return Err(self.wrong(root, StaticCode::S1, "it is no template document")),
             "templates" => {
-                self.allow(root, &["ns", "templateNs", "dictionary"])?;
+                // The publisher's own count of the document's versions, in the older namespace alone.
+                let known = ["ns", "templateNs", "dictionary", "version"];
+                let is_older = root.tag_name().namespace() == Some(NAMESPACE_BEFORE);
+                self.allow(root, if is_older { &known } else { &known[..3] })?;
                 let context = self.inherit(root, &context)?;
                 for element in children(root) {
                     self.template_of(element, &context, &mut set)?;
@@ -436,11 +439,11 @@ impl TagName for Node<'_, '_> {
     }
 }
 
-/// Documents without a namespace are common, and so are those that say 1.2.
+/// Documents without a namespace are common, and so are those that say 1.2, or what was said before 1.1.
 fn ours(element: Node<'_, '_>) -> bool {
     match element.tag_name().namespace() {
-        None => true,
-        Some(namespace) => namespace == NAMESPACE || namespace.starts_with("http://www.fixprotocol.org/ns/fast/td/"),
+        None | Some(NAMESPACE | NAMESPACE_BEFORE) => true,
+        Some(namespace) => namespace.starts_with("http://www.fixprotocol.org/ns/fast/td/"),
     }
 }
 

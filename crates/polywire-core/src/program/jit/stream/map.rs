@@ -226,7 +226,7 @@ impl<'e> Emit<'e, '_> {
     /// Forgets all previous values but that of the slot that is named.
     fn forget(&mut self, kept: u64) {
         let (state, kept) = (self.state(), self.constant(kept as i64));
-        self.call(forget as *const u8, &[state, kept], None);
+        self.call_well(forget as *const u8, &[state, kept]);
     }
 
     /// Reads a segment whose presence map has at most so many bits.
@@ -374,10 +374,10 @@ pub(super) unsafe extern "C" fn end_long(at: *mut u8, len: u64) -> u64 {
     (map.len() - 1 - last) as u64
 }
 
-/// Forgets all previous values but that of one slot.
-unsafe extern "C" fn forget(state: *mut State, kept: u64) {
+/// Forgets all previous values but that of one slot: 0, or 1 if that cannot be done.
+unsafe extern "C" fn forget(state: *mut State, kept: u64) -> u64 {
     // SAFETY: machine code gives the state.
-    unsafe { (*state).forget_warm(kept as u32) }
+    unsafe { u64::from(!(*state).forget_warm(kept as u32)) }
 }
 
 /// The first bytes of fewer than eight, the first lowest.
