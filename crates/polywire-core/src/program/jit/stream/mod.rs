@@ -319,8 +319,8 @@ impl<'p> Survey<'p> {
         Some(())
     }
 
-    /// True if no mantissa's slot is another field's, or kept without the exponent, and what is left to the interpreter stays away from what is not: a slot has
-    /// a tag, which the interpreter knows, or is warm.
+    /// True if no mantissa's slot is another field's, none that is kept has more than its value, and what is left to the interpreter stays away from what is
+    /// not: a slot has a tag, which the interpreter knows, or is warm.
     fn stand_apart(&self) -> bool {
         let slot = |at: &u32| self.warm.slots.get(*at as usize);
         let is_mantissa = |at: &u32| self.seconds.contains_key(&Second::Mantissa(*at));
@@ -330,7 +330,7 @@ impl<'p> Survey<'p> {
             Second::Text(_) => true,
         };
         self.seconds.keys().all(own)
-            && self.kept.iter().all(|at| slot(at).is_none_or(|slot| slot.mantissa.is_none()))
+            && self.kept.iter().all(|at| slot(at).is_none_or(|slot| slot.mantissa.is_none() && slot.text.is_none()))
             && self.lent.iter().all(|at| is_free(at) && !is_mantissa(at))
             && self.unused.iter().all(|at| is_free(at) && !self.lent.contains(at))
             && self.lent_seconds.iter().all(|second| !self.seconds.contains_key(second) && own(second))
