@@ -29,6 +29,8 @@ pub(crate) use float::decompose;
 pub(crate) use get::{get, get_int};
 pub use octets::{OCTET, OCTETS};
 pub(crate) use put::{Out, put, put_int};
+#[cfg(feature = "jit")]
+pub(crate) use put::{differing_end, replaced};
 
 /// The slots that a program's fields refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

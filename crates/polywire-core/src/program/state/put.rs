@@ -357,16 +357,11 @@ fn text(output: &mut Output<'_>, field: &Field, value: Option<&[u8]>) -> Put {
             let known = base(output, field)?;
             let state = output.state();
             let base = if known { state.text(field.text) } else { initial.unwrap_or_default() };
-            let front = base.iter().zip(value).take_while(|(a, b)| a == b).count();
-            let back = base.iter().rev().zip(value.iter().rev()).take_while(|(a, b)| a == b).count();
-            let (subtracted, rest) = match front >= back {
-                true => ((base.len() - front) as i128, &value[front..]),
-                false => (-((base.len() - back) as i128) - 1, &value[..value.len() - back]),
-            };
+            let (subtracted, rest) = replaced(base, value);
             if i32::try_from(subtracted).is_err() {
                 return Err(output.fail(FaultKind::Subtraction, 0, subtracted as u64));
             }
-            difference(output, field.optional, subtracted)?;
+            difference(output, field.optional, subtracted.into())?;
             bytes(output, field, Some(rest), false)?;
             assign_text(output, field, value)
         }
@@ -403,13 +398,32 @@ fn tail(output: &mut Output<'_>, field: &Field, value: &[u8]) -> Put {
     let assigned = output.state().tag(field.slot) == field.tag;
     let state = output.state();
     let base = if assigned { state.text(field.text) } else { field.initial_bytes().unwrap_or_default() };
-    let common = match base.len().cmp(&value.len()) {
-        core::cmp::Ordering::Equal => base.iter().zip(value).take_while(|(a, b)| a == b).count(),
-        core::cmp::Ordering::Less => 0,
-        // A tail cannot make a value shorter.
-        core::cmp::Ordering::Greater => return Err(output.fail(FaultKind::NotEncodable, 0, value.len() as u64)),
-    };
-    bytes(output, field, Some(&value[common..]), field.optional)
+    match differing_end(base, value) {
+        Some(end) => bytes(output, field, Some(end), field.optional),
+        None => Err(output.fail(FaultKind::NotEncodable, 0, value.len() as u64)),
+    }
+}
+
+/// The end of a value that differs from the base; none if the value is shorter, which a tail cannot say.
+pub(crate) fn differing_end<'v>(base: &[u8], value: &'v [u8]) -> Option<&'v [u8]> {
+    match base.len() == value.len() {
+        true => Some(&value[common(base.iter(), value.iter())..]),
+        false => (base.len() < value.len()).then_some(value),
+    }
+}
+
+/// How many bytes go from the base's end, or from its front if it is negative and one off, and what takes their place.
+pub(crate) fn replaced<'v>(base: &[u8], value: &'v [u8]) -> (i64, &'v [u8]) {
+    let front = common(base.iter(), value.iter());
+    let back = common(base.iter().rev(), value.iter().rev());
+    match front >= back {
+        true => ((base.len() - front) as i64, &value[front..]),
+        false => (-((base.len() - back) as i64) - 1, &value[..value.len() - back]),
+    }
+}
+
+fn common<'b>(a: impl Iterator<Item = &'b u8>, b: impl Iterator<Item = &'b u8>) -> usize {
+    a.zip(b).take_while(|(a, b)| a == b).count()
 }
 
 fn bytes(output: &mut Output<'_>, field: &Field, value: Option<&[u8]>, nullable: bool) -> Put {

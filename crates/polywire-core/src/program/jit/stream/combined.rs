@@ -11,8 +11,9 @@ use super::{
 use crate::program::{
     Field, FieldKind, State,
     state::{
-        Operator,
+        Operator, differing_end,
         integer::plain::{read_signed, write_signed},
+        replaced,
         warm::EMPTY_WORD,
     },
 };
@@ -66,7 +67,8 @@ unsafe extern "C" fn put(state: *mut State, field: *const Field, data: *const u8
         return at;
     }
     let base = base(state, field);
-    let part = if is_delta { difference(base, value) } else { tail(base, value).map(|tail| (0, tail)) };
+    let part = if is_delta { Some(replaced(base, value)) } else { differing_end(base, value).map(|end| (0, end)) };
+    let part = part.filter(|(subtracted, _)| i32::try_from(*subtracted).is_ok());
     let Some((subtracted, part)) = part else { return core::ptr::null_mut() };
     let nullable = !is_delta && field.optional;
     // SAFETY: there is room for as many bytes, and what stands in front of them.
@@ -91,29 +93,6 @@ unsafe extern "C" fn put(state: *mut State, field: *const Field, data: *const u8
 fn base<'s>(state: &'s State, field: &'s Field) -> &'s [u8] {
     let previous = state.warm_text((field.slot, field.text));
     previous.unwrap_or_else(|| field.initial_bytes().unwrap_or_default())
-}
-
-/// The end that differs; a tail cannot make a value shorter.
-fn tail<'v>(base: &[u8], value: &'v [u8]) -> Option<&'v [u8]> {
-    match base.len() == value.len() {
-        true => Some(&value[common(base.iter(), value.iter())..]),
-        false => (base.len() < value.len()).then_some(value),
-    }
-}
-
-/// How many bytes go from the end, or from the front if it is negative and one off, and what takes their place.
-fn difference<'v>(base: &[u8], value: &'v [u8]) -> Option<(i64, &'v [u8])> {
-    let front = common(base.iter(), value.iter());
-    let back = common(base.iter().rev(), value.iter().rev());
-    let (subtracted, part) = match front >= back {
-        true => ((base.len() - front) as i64, &value[front..]),
-        false => (-((base.len() - back) as i64) - 1, &value[..value.len() - back]),
-    };
-    i32::try_from(subtracted).is_ok().then_some((subtracted, part))
-}
-
-fn common<'b>(a: impl Iterator<Item = &'b u8>, b: impl Iterator<Item = &'b u8>) -> usize {
-    a.zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// Makes pending what a part and the previous bytes are together, which is kept, and says whether it is there; gives where the part ends, or null.
