@@ -161,7 +161,7 @@ impl Plan {
     ///
     /// # Safety
     /// As of [`Plan::resize`].
-    unsafe fn lengthen(&self, id: NodeId, sequence: *mut u8, len: usize) -> Result<*mut u8, OutOfMemory> {
+    pub(super) unsafe fn lengthen(&self, id: NodeId, sequence: *mut u8, len: usize) -> Result<*mut u8, OutOfMemory> {
         let What::Sequence { element } = self.place(id).what else { return Err(OutOfMemory) };
         let of = self.place(element);
         // SAFETY: as the caller promises; the count is raised when an element is there.
@@ -254,7 +254,7 @@ impl Plan {
     ///
     /// # Safety
     /// As of [`Plan::select`].
-    unsafe fn choose(
+    pub(super) unsafe fn choose(
         &self,
         id: NodeId,
         union: *mut u8,

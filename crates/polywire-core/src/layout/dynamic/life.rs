@@ -88,7 +88,7 @@ impl Plan {
                 }
                 What::Optional { .. } => self.make_absent(at),
                 What::Union { cases, fresh: (discriminator, case), .. } => {
-                    let payload = self.select(id, at, *discriminator, *case)?;
+                    let payload = self.choose(id, at, *discriminator, *case)?;
                     if let Some(case) = case {
                         self.reset(cases[*case as usize], payload)?;
                     }
@@ -195,7 +195,7 @@ impl Plan {
                 What::Union { cases, payload, .. } => {
                     let front = from.cast::<RawUnion>().read();
                     let case = Some(front.case).filter(|c| *c != NO_CASE);
-                    let value = self.select(id, to, front.discriminator, case)?;
+                    let value = self.choose(id, to, front.discriminator, case)?;
                     if let Some(case) = case {
                         self.copy(cases[case as usize], from.add(*payload), value)?;
                     }
@@ -234,7 +234,7 @@ impl Plan {
             if of.plain {
                 return self.assign(id, to, source.pointer, source.len);
             }
-            let first = self.resize(id, to, source.len)?;
+            let first = self.lengthen(id, to, source.len)?;
             (0..source.len)
                 .try_for_each(|i| self.copy(element, source.pointer.add(i * of.size), first.add(i * of.size)))
         }

@@ -129,9 +129,7 @@ impl<'e> Emit<'e, '_> {
                 );
             }
             OpKind::Test(_) if self.direct => {
-                let bit = self.take_bit();
-                let bit = self.code.ins().icmp_imm_s(IntCC::NotEqual, bit, 0);
-                let bit = self.code.ins().uextend(types::I64, bit);
+                let bit = self.take_flag();
                 self.set(bit, Scalar::Bool);
             }
             OpKind::Test(kernel) => {

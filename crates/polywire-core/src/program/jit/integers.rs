@@ -68,6 +68,11 @@ impl Int {
         self.range.is_some()
     }
 
+    /// True if its slot may have no value, which a word stands for without a context.
+    fn may_have_none(&self) -> bool {
+        self.initial.is_none() && self.operator != Operator::Default
+    }
+
     /// True for the number that no other is one less than, as words go.
     pub(super) fn is_least(&self, word: u64) -> bool {
         self.range.is_none() && word == if self.signed { i64::MIN as u64 } else { 0 }
@@ -246,7 +251,7 @@ impl Emit<'_, '_> {
         self.code.switch_to_block(there);
         let value = self.read_entity(parts.slow, int.signed, Some(int));
         // Without a context there may be no value, which is none of its numbers.
-        let may_have_none = self.direct && int.initial.is_none() && int.operator != Operator::Default;
+        let may_have_none = self.direct && int.may_have_none();
         if may_have_none {
             self.not_a_mark(parts.slow, int, value, NO_NUMBER);
         }
@@ -376,7 +381,7 @@ impl Emit<'_, '_> {
     }
 
     fn encode_with_bit(&mut self, parts: &Parts, int: &Int, value: Value) {
-        if self.direct && int.initial.is_none() && int.operator != Operator::Default {
+        if self.direct && int.may_have_none() {
             self.not_a_mark(parts.slow, int, value, NO_NUMBER);
         }
         let expected = match int.operator {

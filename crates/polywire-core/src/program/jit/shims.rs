@@ -108,18 +108,15 @@ pub(super) unsafe extern "C" fn decode_lent(
     at: *const u8,
     end: *const u8,
 ) -> *const u8 {
-    // SAFETY: as the module says, and whoever called the code holds the limits.
+    // SAFETY: as the module says.
     unsafe {
-        let limits = &*((*state).limits_at as *const Limits);
         let rest = core::slice::from_raw_parts(at, end.offset_from(at) as usize);
-        let mut input = Input::new(rest, limits);
-        input.memory_left = (*state).memory_left;
         (*state).lend();
-        input.state = Some(&mut *state);
-        let status = decode_op(&raw mut input, program, op, frame, accumulator, scalar);
-        let (memory_left, used) = (input.memory_left, input.position());
-        (*state).memory_left = memory_left;
-        if status == Status::Ok { at.add(used) } else { core::ptr::null() }
+        warm_input(state, rest, |input| {
+            input.state = Some(&mut *state);
+            let status = decode_op(input, program, op, frame, accumulator, scalar);
+            if status == Status::Ok { at.add(input.position()) } else { core::ptr::null() }
+        })
     }
 }
 
@@ -273,13 +270,14 @@ pub(super) unsafe extern "C" fn sequence_begin(
 /// # Safety
 /// The bytes are there, and whoever called the code holds the limits.
 unsafe fn warm_input<R>(state: *mut State, rest: &[u8], run: impl FnOnce(&mut Input<'_>) -> R) -> R {
-    // SAFETY: as the caller promises.
-    let (limits, memory_left) = unsafe { (&*((*state).limits_at as *const Limits), &mut (*state).memory_left) };
-    let mut input = Input::new(rest, limits);
-    input.memory_left = *memory_left;
-    let result = run(&mut input);
-    *memory_left = input.memory_left;
-    result
+    // SAFETY: as the caller promises; nothing of the state is borrowed meanwhile, so that the input may have it.
+    unsafe {
+        let mut input = Input::new(rest, &*((*state).limits_at as *const Limits));
+        input.memory_left = (*state).memory_left;
+        let result = run(&mut input);
+        (*state).memory_left = input.memory_left;
+        result
+    }
 }
 
 /// The same for a message that is read without a context, of which `left` bytes from `at` on are left: null if anything is wrong.

@@ -247,7 +247,7 @@ pub(super) fn parse_ascii(rest: &[u8], nullable: bool) -> Option<Parsed<'_>> {
 pub(super) fn parse_counted(rest: &[u8], nullable: bool) -> Option<Parsed<'_>> {
     let (len, rest) = match rest.split_first()? {
         (byte, rest) if byte & 0x80 != 0 => (u64::from(byte & 0x7F), rest),
-        _ => long_length(rest)?,
+        _ => number(read_unsigned, rest)?,
     };
     if nullable && len == 0 {
         return Some(Parsed { text: None, behind: rest });
@@ -256,13 +256,19 @@ pub(super) fn parse_counted(rest: &[u8], nullable: bool) -> Option<Parsed<'_>> {
     Some(Parsed { text: Some(text), behind })
 }
 
-/// A length of several bytes, and what is behind it.
-fn long_length(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let (ends, mut len) = (bytes.as_ptr_range(), 0);
+/// What a number's function reads of the bytes that there are, and what is behind it.
+pub(super) fn number(
+    read: unsafe extern "C" fn(*const u8, *const u8, *mut u64) -> *const u8,
+    bytes: &[u8],
+) -> Option<(u64, &[u8])> {
+    let (ends, mut value) = (bytes.as_ptr_range(), 0);
+    if bytes.is_empty() {
+        return None;
+    }
     // SAFETY: the ends are those of the bytes; what comes back is null or between them.
     unsafe {
-        let behind = read_unsigned(ends.start, ends.end, &mut len);
-        (!behind.is_null()).then(|| (len, rest(behind, ends.end)))
+        let behind = read(ends.start, ends.end, &mut value);
+        (!behind.is_null()).then(|| (value, rest(behind, ends.end)))
     }
 }
 

@@ -6,7 +6,7 @@ use cranelift_frontend::Variable;
 
 use super::{
     super::emit::Emit,
-    calls::{Parsed, parse_ascii, parse_counted, rest, write_ascii, write_counted},
+    calls::{Parsed, number, parse_ascii, parse_counted, rest, write_ascii, write_counted},
 };
 use crate::program::{
     Field, FieldKind, State,
@@ -119,7 +119,8 @@ fn read<'m>(state: &mut State, field: &Field, mut rest: &'m [u8]) -> Option<(boo
     let is_delta = field.operator == Operator::Delta;
     let mut subtracted = 0;
     if is_delta {
-        (subtracted, rest) = signed(rest)?;
+        let (word, behind) = number(read_signed, rest)?;
+        (subtracted, rest) = (word as i64, behind);
         if field.optional && subtracted == 0 {
             return Some((false, rest));
         }
@@ -153,14 +154,4 @@ fn read<'m>(state: &mut State, field: &Field, mut rest: &'m [u8]) -> Option<(boo
     let is_kept = is_well && is_text && state.set_warm_text((field.slot, field.text), &pending).is_ok();
     state.pending = pending;
     is_kept.then_some((true, behind))
-}
-
-/// An integer, and what is behind it.
-fn signed(bytes: &[u8]) -> Option<(i64, &[u8])> {
-    let (ends, mut value) = (bytes.as_ptr_range(), 0);
-    // SAFETY: the ends are those of the bytes; what comes back is null or between them.
-    unsafe {
-        let behind = (!bytes.is_empty()).then(|| read_signed(ends.start, ends.end, &mut value))?;
-        (!behind.is_null()).then(|| (value as i64, rest(behind, ends.end)))
-    }
 }

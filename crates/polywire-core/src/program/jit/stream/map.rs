@@ -257,6 +257,13 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().band_imm_s(down, 1)
     }
 
+    /// The same as zero or one.
+    pub(in super::super) fn take_flag(&mut self) -> Value {
+        let bit = self.take_bit();
+        let bit = self.code.ins().icmp_imm_s(IntCC::NotEqual, bit, 0);
+        self.code.ins().uextend(types::I64, bit)
+    }
+
     /// The map's words, and past it. Leaves if it is longer than it may be, or says more than anybody asks for.
     fn map_words(&mut self, bits: u32) -> Vec<Value> {
         let count = bytes(bits).div_ceil(8);

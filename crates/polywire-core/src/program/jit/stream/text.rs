@@ -271,9 +271,7 @@ impl<'e> Emit<'e, '_> {
             Operator::Delta => self.read_combined(field, there),
             Operator::Constant => {
                 self.load_pending(field.initial_bytes());
-                let bit = if field.optional { self.take_bit() } else { one };
-                let bit = self.code.ins().icmp_imm_s(IntCC::NotEqual, bit, 0);
-                let bit = self.code.ins().uextend(types::I64, bit);
+                let bit = if field.optional { self.take_flag() } else { one };
                 self.code.def_var(there, bit);
             }
             _ => {

@@ -93,9 +93,7 @@ impl Emit<'_, '_> {
         let there = self.code.declare_var(types::I64);
         match field.operator {
             Operator::Constant => {
-                let bit = if field.optional { self.take_bit() } else { self.constant(1) };
-                let bit = self.code.ins().icmp_imm_s(IntCC::NotEqual, bit, 0);
-                let bit = self.code.ins().uextend(types::I64, bit);
+                let bit = if field.optional { self.take_flag() } else { self.constant(1) };
                 self.code.def_var(there, bit);
                 self.set_initial(field);
             }
