@@ -11,7 +11,7 @@ use alloc::{
 };
 
 use super::{
-    names::{self, Flat, flatten},
+    names::{self, Flat, Unfolding},
     plan::{Any, Group, Item, Map, Plan, Plans, Presence, Scope, Sequence, Slots, Union},
     template::{self, FieldType, Instruction, Name, Template, TemplateSet},
 };
@@ -42,7 +42,9 @@ pub(super) fn bind(set: &TemplateSet, schema: &Schema, policy: Policy, first: Op
         references: BTreeMap::new(),
         any: BTreeMap::new(),
         path: Vec::new(),
+        unfolding: Unfolding::new(set),
         steps: 0,
+        depth: 0,
     };
     let (root, id) = match names::message(set, schema) {
         Some(template) => {
@@ -59,6 +61,9 @@ pub(super) fn bind(set: &TemplateSet, schema: &Schema, policy: Policy, first: Op
 /// Fields that a type may have in all, so that a small schema cannot make a large program.
 const MAX_STEPS: usize = 1 << 17;
 
+/// Values inside each other, which bounds the stack. A program's blocks nest no deeper.
+const MAX_DEPTH: usize = 128;
+
 struct Binder<'a> {
     set: &'a TemplateSet,
     schema: &'a Schema,
@@ -69,7 +74,9 @@ struct Binder<'a> {
     references: BTreeMap<(Name, DefId), usize>,
     any: BTreeMap<DefId, usize>,
     path: Vec<String>,
+    unfolding: Unfolding<'a>,
     steps: usize,
+    depth: usize,
 }
 
 impl<'a> Binder<'a> {
@@ -136,7 +143,7 @@ impl<'a> Binder<'a> {
 
     /// The only value of a group or element.
     fn single(&mut self, ty: &'a Type, instructions: &'a [Instruction], scope: &Scope) -> Bound<Plan> {
-        let flat = flatten(self.set, instructions, scope).map_err(|what| self.wrong(what))?;
+        let flat = self.unfolding.flatten(instructions, scope).map_err(|what| self.wrong(what))?;
         let mut flat = flat.iter();
         let Some(first) = flat.next() else { return Err(self.wrong("there is no field for the value")) };
         let (plan, presence, took) = self.value((ty, false), first, flat.clone().next())?;
@@ -150,7 +157,7 @@ impl<'a> Binder<'a> {
     fn structure(&mut self, id: DefId, instructions: &'a [Instruction], scope: &Scope, own: bool) -> Bound<Group> {
         let members = self.schema.members(id);
         let by_name: BTreeMap<&str, &Member> = members.iter().map(|member| (&*member.name, *member)).collect();
-        let flat = flatten(self.set, instructions, scope).map_err(|what| self.wrong(what))?;
+        let flat = self.unfolding.flatten(instructions, scope).map_err(|what| self.wrong(what))?;
         let (mut items, mut at, mut met) = (Vec::new(), 0, BTreeSet::new());
         while let Some(field) = flat.get(at) {
             self.step()?;
@@ -198,11 +205,27 @@ impl<'a> Binder<'a> {
     /// A value: its plan, how its absence is said, and whether the next instruction is part of it.
     fn value(
         &mut self,
-        (ty, absent): (&'a Type, bool),
+        ty: (&'a Type, bool),
         flat: &Flat<'a>,
         next: Option<&Flat<'a>>,
     ) -> Bound<(Plan, Presence, bool)> {
         self.step()?;
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            let what = format!("more than {MAX_DEPTH} values are inside each other: a template may refer to itself");
+            return Err(self.wrong(what));
+        }
+        let value = self.value_within(ty, flat, next)?;
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn value_within(
+        &mut self,
+        (ty, absent): (&'a Type, bool),
+        flat: &Flat<'a>,
+        next: Option<&Flat<'a>>,
+    ) -> Bound<(Plan, Presence, bool)> {
         let schema = self.schema;
         let ty = schema.resolve(ty);
         match flat.instruction {
@@ -252,10 +275,7 @@ impl<'a> Binder<'a> {
         if let Some(index) = self.references.get(&(name.clone(), id)) {
             return Ok(Plan::Refer(*index));
         }
-        let set = self.set;
-        let Some(template) = set.named(name) else {
-            return Err(self.wrong(format!("[D8] there is no template '{name}'")));
-        };
+        let template = self.unfolding.named(name).map_err(|what| self.wrong(what))?;
         let index = self.referred.len();
         self.references.insert((name.clone(), id), index);
         self.referred.push(None);

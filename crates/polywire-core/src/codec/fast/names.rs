@@ -1,7 +1,7 @@
 //! Which instructions a structure has, and what they are called in a schema.
 
 use alloc::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     format,
     string::{String, ToString},
     vec::Vec,
@@ -9,7 +9,7 @@ use alloc::{
 
 use super::{
     plan::Scope,
-    template::{Field, FieldType, Instruction, Template, TemplateSet},
+    template::{Field, FieldType, Instruction, Name, Template, TemplateSet},
 };
 use crate::{
     codec::lower::scalar_of,
@@ -29,60 +29,88 @@ pub(super) struct Flat<'a> {
 /// Templates that refer to each other, one inside another.
 const MAX_REFERENCES: usize = 32;
 
-/// Instructions that references may unfold to.
-const MAX_INSTRUCTIONS: usize = 1 << 16;
+/// Instructions that references may unfold to, those that are nothing but references among them, for all of a type.
+const MAX_INSTRUCTIONS: usize = 1 << 18;
 
-/// The instructions with those of static references in their place.
-pub(super) fn flatten<'a>(
-    set: &'a TemplateSet,
-    instructions: &'a [Instruction],
-    scope: &Scope,
-) -> Result<Vec<Flat<'a>>, String> {
-    let (mut flat, mut taken) = (Vec::new(), BTreeSet::new());
-    unfold(set, instructions, scope, 0, &mut flat)?;
-    for field in &mut flat {
-        let wanted = identifier(&field.name);
-        // Escapes are never asked for by name, and keep theirs.
-        let mut name = wanted.clone();
-        let mut count = 1;
-        while !taken.insert(name.clone()) {
-            count += 1;
-            name = format!("{wanted}_{count}");
-        }
-        field.name = name;
-    }
-    Ok(flat)
+/// Puts the instructions of templates in place of references to them.
+pub(super) struct Unfolding<'a> {
+    templates: BTreeMap<&'a Name, &'a Template>,
+    instructions: usize,
 }
 
-fn unfold<'a>(
-    set: &'a TemplateSet,
-    instructions: &'a [Instruction],
-    scope: &Scope,
-    depth: usize,
-    flat: &mut Vec<Flat<'a>>,
-) -> Result<(), String> {
-    if depth > MAX_REFERENCES {
-        return Err("templates refer to each other without end".to_string());
+impl<'a> Unfolding<'a> {
+    pub fn new(set: &'a TemplateSet) -> Unfolding<'a> {
+        // Of two with one name, which only sets have that no document made, the first is meant.
+        let templates = set.templates.iter().rev().map(|template| (&template.name, template)).collect();
+        Unfolding { templates, instructions: 0 }
     }
-    for instruction in instructions {
-        let name = match instruction {
-            Instruction::Static(name) => {
-                let template = set.named(name).ok_or_else(|| format!("[D8] there is no template '{name}'"))?;
-                let scope = Scope { template: name.clone(), type_ref: None }.of_type(&template.type_ref);
-                unfold(set, &template.instructions, &scope, depth + 1, flat)?;
-                continue;
-            }
-            Instruction::Field(field) => &field.name.local,
-            Instruction::Group(group) => &group.name.local,
-            Instruction::Sequence(sequence) => &sequence.name.local,
-            Instruction::Dynamic => "message",
-        };
-        if flat.len() >= MAX_INSTRUCTIONS {
-            return Err("references unfold to too many instructions".to_string());
+
+    /// The template with a name.
+    pub fn named(&self, name: &Name) -> Result<&'a Template, String> {
+        self.templates.get(name).copied().ok_or_else(|| format!("[D8] there is no template '{name}'"))
+    }
+
+    /// The instructions with those of static references in their place.
+    pub fn flatten(&mut self, instructions: &'a [Instruction], scope: &Scope) -> Result<Vec<Flat<'a>>, String> {
+        let (mut flat, mut taken) = (Vec::new(), BTreeMap::new());
+        self.unfold(instructions, scope, 0, &mut flat)?;
+        for field in &mut flat {
+            // Escapes are never asked for by name, and keep theirs.
+            field.name = unique(&mut taken, identifier(&field.name));
         }
-        flat.push(Flat { instruction, scope: scope.clone(), name: name.to_string() });
+        Ok(flat)
     }
-    Ok(())
+
+    fn unfold(
+        &mut self,
+        instructions: &'a [Instruction],
+        scope: &Scope,
+        depth: usize,
+        flat: &mut Vec<Flat<'a>>,
+    ) -> Result<(), String> {
+        if depth > MAX_REFERENCES {
+            return Err("templates refer to each other without end".to_string());
+        }
+        for instruction in instructions {
+            self.instructions += 1;
+            if self.instructions > MAX_INSTRUCTIONS {
+                return Err("references unfold to too many instructions".to_string());
+            }
+            let name = match instruction {
+                Instruction::Static(name) => {
+                    let template = self.named(name)?;
+                    let scope = Scope { template: name.clone(), type_ref: None }.of_type(&template.type_ref);
+                    self.unfold(&template.instructions, &scope, depth + 1, flat)?;
+                    continue;
+                }
+                Instruction::Field(field) => &field.name.local,
+                Instruction::Group(group) => &group.name.local,
+                Instruction::Sequence(sequence) => &sequence.name.local,
+                Instruction::Dynamic => "message",
+            };
+            flat.push(Flat { instruction, scope: scope.clone(), name: name.to_string() });
+        }
+        Ok(())
+    }
+}
+
+/// A name that is nobody's yet: with a number where it is. `taken` says where numbers go on.
+pub(super) fn unique(taken: &mut BTreeMap<String, usize>, wanted: String) -> String {
+    let Some(count) = taken.get(&wanted) else {
+        taken.insert(wanted.clone(), 1);
+        return wanted;
+    };
+    let mut count = *count;
+    let name = loop {
+        count += 1;
+        let name = format!("{wanted}_{count}");
+        if !taken.contains_key(&name) {
+            break name;
+        }
+    };
+    taken.insert(name.clone(), 1);
+    taken.insert(wanted, count);
+    name
 }
 
 /// A name as schemas have them.

@@ -1,9 +1,14 @@
 //! The type of a foreign feed: a schema made of its templates alone.
 
-use alloc::{collections::BTreeSet, format, string::String, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    format,
+    string::String,
+    vec::Vec,
+};
 
 use super::{
-    names::{Flat, flatten, identifier},
+    names::{Flat, Unfolding, identifier, unique},
     plan::Scope,
     template::{FieldType, Instruction, Template, TemplateSet},
 };
@@ -15,10 +20,12 @@ use crate::{
 /// The type of messages of a set's templates.
 pub(super) fn schema(set: &TemplateSet) -> Result<Schema, LowerError> {
     let numbered: Vec<&Template> = set.templates.iter().filter(|template| template.id.is_some()).collect();
-    let mut maker = Maker { set, types: SchemaBuilder::new(), names: BTreeSet::new(), decimal: None, any: None };
+    let unfolding = Unfolding::new(set);
+    let mut maker =
+        Maker { unfolding, types: SchemaBuilder::new(), names: BTreeMap::new(), decimal: None, any: None, depth: 0 };
     let root = match numbered[..] {
         [] => return Err(LowerError::Option("no template has an id, so there are no messages".into())),
-        [template] if !refers_dynamically(set, template) => maker.template(template)?,
+        [template] if !refers_dynamically(&maker.unfolding, template) => maker.template(template)?,
         _ => maker.any(&numbered)?,
     };
     maker
@@ -28,34 +35,42 @@ pub(super) fn schema(set: &TemplateSet) -> Result<Schema, LowerError> {
 }
 
 /// A template that holds messages of any template makes even a single one a union.
-fn refers_dynamically(set: &TemplateSet, template: &Template) -> bool {
-    fn within(set: &TemplateSet, instructions: &[Instruction], depth: usize) -> bool {
-        instructions.iter().any(|instruction| match instruction {
-            Instruction::Dynamic => true,
-            Instruction::Field(_) => false,
-            Instruction::Group(group) => within(set, &group.instructions, depth),
-            Instruction::Sequence(sequence) => within(set, &sequence.instructions, depth),
-            Instruction::Static(name) => {
-                depth < 32 && set.named(name).is_some_and(|template| within(set, &template.instructions, depth + 1))
+fn refers_dynamically<'a>(unfolding: &Unfolding<'a>, template: &'a Template) -> bool {
+    let (mut met, mut open) = (BTreeSet::from([&template.name]), Vec::from([&template.instructions]));
+    while let Some(instructions) = open.pop() {
+        for instruction in instructions {
+            match instruction {
+                Instruction::Dynamic => return true,
+                Instruction::Field(_) => {}
+                Instruction::Group(group) => open.push(&group.instructions),
+                Instruction::Sequence(sequence) => open.push(&sequence.instructions),
+                Instruction::Static(name) if met.insert(name) => {
+                    open.extend(unfolding.named(name).map(|template| &template.instructions));
+                }
+                Instruction::Static(_) => {}
             }
-        })
+        }
     }
-    within(set, &template.instructions, 0)
+    false
 }
 
+/// Groups and sequences inside each other, which bounds the stack. A schema is no deeper.
+const MAX_DEPTH: usize = 64;
+
 struct Maker<'a> {
-    set: &'a TemplateSet,
+    unfolding: Unfolding<'a>,
     types: SchemaBuilder,
-    names: BTreeSet<String>,
+    names: BTreeMap<String, usize>,
     decimal: Option<DefId>,
     any: Option<DefId>,
+    depth: usize,
 }
 
 impl<'a> Maker<'a> {
     fn any(&mut self, templates: &[&'a Template]) -> Result<DefId, LowerError> {
         let id = self.types.add(Def::structure("", Vec::new()));
         self.any = Some(id);
-        self.names.insert("Message".into());
+        self.unique("Message");
         let (mut cases, mut taken) = (Vec::new(), BTreeSet::new());
         for template in templates {
             let name = identifier(&template.name.local);
@@ -78,12 +93,18 @@ impl<'a> Maker<'a> {
 
     fn structure(&mut self, name: &str, instructions: &'a [Instruction], scope: &Scope) -> Result<DefId, LowerError> {
         let name = self.unique(name);
-        let flat = flatten(self.set, instructions, scope);
-        let flat = flat.map_err(|what| LowerError::Unsupported { path: name.clone(), what })?;
+        let wrong = |what| LowerError::Unsupported { path: name.clone(), what };
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            let what = "groups and sequences are nested too deeply, or a template refers to itself, for which there must be a type";
+            return Err(wrong(format!("{what}: at most {MAX_DEPTH}")));
+        }
+        let flat = self.unfolding.flatten(instructions, scope).map_err(wrong)?;
         let id = self.types.add(Def::structure("", Vec::new()));
         let members =
             flat.iter().map(|field| self.member(&name, field)).collect::<Result<Vec<Member>, LowerError>>()?;
         self.types.replace(id, Def::structure(name, members));
+        self.depth -= 1;
         Ok(id)
     }
 
@@ -145,11 +166,6 @@ impl<'a> Maker<'a> {
     }
 
     fn unique(&mut self, wanted: &str) -> String {
-        let (mut name, mut count) = (String::from(wanted), 1);
-        while !self.names.insert(name.clone()) {
-            count += 1;
-            name = format!("{wanted}_{count}");
-        }
-        name
+        unique(&mut self.names, wanted.into())
     }
 }

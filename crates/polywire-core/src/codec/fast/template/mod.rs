@@ -20,7 +20,9 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 use core::fmt;
 
+mod endless;
 mod read;
+mod scan;
 mod value;
 mod write;
 
@@ -324,6 +326,8 @@ pub enum StaticCode {
     S5,
     /// A static reference to a template that is not there.
     D8,
+    /// Static references that lead back to where they stand.
+    Endless,
     /// It asks for more than [`TemplateLimits`].
     Limit,
 }

@@ -11,7 +11,8 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use super::{
     Dictionary, Field, FieldType, Group, Initial, Instruction, NAMESPACE, NAMESPACE_BEFORE, Name, Operator,
-    OperatorKind, Sequence, StaticCode, Template, TemplateError, TemplateLimits, TemplateSet, value,
+    OperatorKind, Sequence, StaticCode, Template, TemplateError, TemplateLimits, TemplateSet, endless::endless,
+    scan::scan, value,
 };
 
 type Read<T> = Result<T, TemplateError>;
@@ -22,39 +23,46 @@ pub(super) fn read(xml: &str, limits: &TemplateLimits) -> Read<TemplateSet> {
     if xml.len() > limits.bytes {
         return Err(nowhere(StaticCode::Limit, format!("the document has more than {} bytes", limits.bytes)));
     }
-    // Elements inside each other cost stack in the parser, so they are counted first. Document types are refused: nobody needs entities.
-    if nesting(xml) > limits.depth + 8 {
-        return Err(nowhere(StaticCode::Limit, "elements are nested too deeply".to_string()));
-    }
-    let document = Document::parse_with_options(xml, ParsingOptions { allow_dtd: false, ..Default::default() });
+    scan(xml, limits).map_err(|(at, what)| {
+        let before = &xml[..at];
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() as u32 + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() as u32 + 1;
+        TemplateError { code: StaticCode::Limit, line, column, what }
+    })?;
+    // Document types are refused: nobody needs entities.
+    let nodes_limit = u32::try_from(limits.instructions.saturating_mul(NODES)).unwrap_or(u32::MAX);
+    let document =
+        Document::parse_with_options(xml, ParsingOptions { allow_dtd: false, nodes_limit, ..Default::default() });
     let document = document.map_err(|error| {
         let at = error.pos();
-        TemplateError { code: StaticCode::S1, line: at.row, column: at.col, what: error.to_string() }
+        let code = if error == roxmltree::Error::NodesLimitReached { StaticCode::Limit } else { StaticCode::S1 };
+        TemplateError { code, line: at.row, column: at.col, what: error.to_string() }
     })?;
-    let mut reader = Reader { document: &document, limits, instructions: 0, initial_bytes: 0 };
+    let mut reader = Reader {
+        document: &document,
+        limits,
+        names: BTreeSet::new(),
+        ids: BTreeSet::new(),
+        instructions: 0,
+        initial_bytes: 0,
+    };
     let set = reader.templates(document.root_element())?;
     reader.check_references(&set)?;
+    reader.check_ends(&set)?;
     Ok(set)
 }
 
-/// Most tags that are open at a time, or more.
-fn nesting(xml: &str) -> usize {
-    let (mut depth, mut deepest) = (0usize, 0);
-    let bytes = xml.as_bytes();
-    for (i, byte) in bytes.iter().enumerate() {
-        match (byte, bytes.get(i + 1)) {
-            (b'<', Some(b'/')) | (b'/', Some(b'>')) => depth = depth.saturating_sub(1),
-            (b'<', Some(next)) if next.is_ascii_alphabetic() || *next == b'_' || !next.is_ascii() => depth += 1,
-            _ => {}
-        }
-        deepest = deepest.max(depth);
-    }
-    deepest
-}
+/// Nodes of the document for each instruction that is allowed: the parts of a field, and what is between them.
+const NODES: usize = 16;
+
+/// Bytes of a name: what inherits one has a copy.
+const MAX_NAME: usize = 255;
 
 struct Reader<'d> {
     document: &'d Document<'d>,
     limits: &'d TemplateLimits,
+    names: BTreeSet<Name>,
+    ids: BTreeSet<u32>,
     instructions: usize,
     initial_bytes: usize,
 }
@@ -103,11 +111,11 @@ impl<'d> Reader<'d> {
             return Err(self.wrong(element, StaticCode::S1, what));
         }
         let template = self.template(element, context)?;
-        if set.named(&template.name).is_some() {
+        if !self.names.insert(template.name.clone()) {
             let what = format!("the template '{}' is there twice", template.name);
             return Err(self.wrong(element, StaticCode::S1, what));
         }
-        if template.id.is_some_and(|id| set.with_id(id).is_some()) {
+        if template.id.is_some_and(|id| !self.ids.insert(id)) {
             return Err(self.wrong(element, StaticCode::S1, "the template's id is there twice"));
         }
         if set.templates.len() >= self.limits.templates {
@@ -361,6 +369,7 @@ impl<'d> Reader<'d> {
         match children(element).find(|child| child.tag_name().name() == "typeRef") {
             None => Ok(None),
             Some(child) => {
+                self.check_name(child, "name").and_then(|()| self.check_name(child, "ns"))?;
                 let namespace = child.attribute("ns").unwrap_or(&context.namespace);
                 Ok(name(namespace, &self.required(child, "name")?))
             }
@@ -391,6 +400,9 @@ impl<'d> Reader<'d> {
 
     /// Attributes of other namespaces are for others.
     fn allow(&self, element: Element<'d>, known: &[&str]) -> Read<()> {
+        ["name", "ns", "templateNs", "dictionary", "key", "typeRef"]
+            .into_iter()
+            .try_for_each(|attribute| self.check_name(element, attribute))?;
         let mut own = element.attributes().filter(|attribute| attribute.namespace().is_none());
         match own.find(|attribute| !known.contains(&attribute.name())) {
             None => Ok(()),
@@ -421,6 +433,29 @@ impl<'d> Reader<'d> {
             }
         }
         Ok(())
+    }
+
+    /// A type may contain itself, and so may templates, but not such that they never end.
+    fn check_ends(&self, set: &TemplateSet) -> Read<()> {
+        let Some(index) = endless(set) else { return Ok(()) };
+        let mut templates = self.document.descendants().filter(|element| element.has_tag_name_of("template"));
+        let element = templates.nth(index).unwrap_or(self.document.root_element());
+        let name = set.templates.get(index).map_or_else(String::new, |template| template.name.to_string());
+        let what = format!(
+            "the template '{name}' refers to itself without end: a reference that leads back must stand alone in a group or sequence"
+        );
+        Err(self.wrong(element, StaticCode::Endless, what))
+    }
+
+    /// Names are limited: many elements inherit the same one.
+    fn check_name(&self, element: Element<'d>, attribute: &str) -> Read<()> {
+        match element.attribute(attribute) {
+            Some(name) if name.len() > MAX_NAME => {
+                let what = format!("'{attribute}' has {} bytes, allowed are {MAX_NAME}", name.len());
+                Err(self.wrong(element, StaticCode::Limit, what))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn wrong(&self, element: Node<'_, '_>, code: StaticCode, what: impl Into<String>) -> TemplateError {
