@@ -2,6 +2,7 @@
 
 use crate::{
     common::{mutated, random_record},
+    reused::was_written,
     seed,
 };
 use polywire_core::{
@@ -19,13 +20,20 @@ use polywire_core::{
     layout::{Record, Shape},
     program::{Backend, FaultKind, Limits},
     schema::{
-        DefKind, Type,
+        Case, Def, DefId, DefKind, Member, Schema, SchemaBuilder, Type,
         arbitrary::{Random, random_schema},
     },
 };
 use std::{collections::BTreeMap, sync::OnceLock};
 
-const LIMITS: Limits = Limits { message_bytes: 1 << 20, memory_bytes: 1 << 20, elements: 10_000, depth: 32 };
+const LIMITS: Limits = Limits {
+    message_bytes: 1 << 20,
+    memory_bytes: 1 << 20,
+    expansion: 64,
+    free_bytes: 1 << 16,
+    elements: 10_000,
+    depth: 32,
+};
 
 /// Documents that have, all together, every type with every operator that goes with it.
 const DOCUMENTS: &[&str] = &[
@@ -54,6 +62,9 @@ const WORDS: &[&str] = &[
     "<sequence name='q'>",
     "<length name='l'><delta/></length>",
     "<templateRef name='A'/>",
+    "<templateRef name='T'/>",
+    "<templateRef name='B'/>",
+    "<sequence name='q'><templateRef name='A'/></sequence>",
     "<templateRef/>",
     "<copy value='-1'/>",
     "<increment/>",
@@ -105,6 +116,80 @@ pub fn read_template(input: &[u8]) {
         encoder.encode(&read, &mut again).expect("what was decoded can be encoded");
         assert_eq!(again, bytes, "{xml}");
     }
+}
+
+/// Types that contain themselves: by sequences, by optionals, by unions, and one through the other.
+fn recursive_types() -> &'static [Schema] {
+    static TYPES: OnceLock<Vec<Schema>> = OnceLock::new();
+    TYPES.get_or_init(|| {
+        let number = || Member::new("n", Type::Uint32);
+        let next = |ty| Member { external: true, ..Member::new("next", ty).as_optional() };
+        let finish = |types: SchemaBuilder, node: DefId| {
+            let mut types = types;
+            let root = types.add(Def::structure("Root", vec![number(), Member::new("top", Type::Def(node))]));
+            types.finish(Type::Def(root)).expect("it is a schema")
+        };
+        let tree = |member: &dyn Fn(Type) -> Member| {
+            let mut types = SchemaBuilder::new();
+            let node = types.add(Def::structure("Node", vec![]));
+            types.replace(node, Def::structure("Node", vec![number(), member(Type::Def(node))]));
+            finish(types, node)
+        };
+        let mutual = || {
+            let mut types = SchemaBuilder::new();
+            let node = types.add(Def::structure("Node", vec![]));
+            let list = Member::new("list", Type::sequence(Type::Def(node)));
+            let inside = types.add(Def::structure("Inside", vec![list, Member::new("t", Type::string())]));
+            let cases = vec![Case::new([0], "leaf", Type::Int64), Case::new([1], "inside", Type::Def(inside))];
+            types.replace(node, Def::union("Node", Type::Int32, cases));
+            finish(types, node)
+        };
+        vec![tree(&|ty| Member::new("next", Type::sequence(ty))), tree(&next), mutual()]
+    })
+}
+
+/// The number of a type that contains itself, and templates for it with references where there were none.
+pub fn recursive_text(random: &mut Random) -> Vec<u8> {
+    let number = random.below(recursive_types().len());
+    let set = TemplateSet::for_schema(&recursive_types()[number]).expect("it has templates");
+    let names: Vec<String> = set.templates.iter().map(|template| template.name.local.clone()).collect();
+    let mut text = set.to_xml();
+    for _ in 0..random.below(4) {
+        let ends: Vec<usize> = text.match_indices('>').map(|(at, _)| at + 1).collect();
+        let at = *random.choose(&ends);
+        let name = random.choose(&names);
+        let word = match random.below(6) {
+            0 | 1 => format!("<templateRef name='{name}'/>"),
+            2 => format!("<sequence name='next'><templateRef name='{name}'/></sequence>"),
+            3 => format!("<group name='top'><templateRef name='{name}'/></group>"),
+            4 => "<uInt32 name='c'><constant value='1'/></uInt32>".to_owned(),
+            _ => format!("</template><template name='{name}_'><templateRef name='{name}'/>"),
+        };
+        text.insert_str(at, &word);
+    }
+    let text = if random.one_in(6) { mutated(random, text.as_bytes()) } else { text.into_bytes() };
+    [vec![number as u8], text].concat()
+}
+
+/// Templates that lead back are refused, or are those of a type that contains itself, on the stack of an ordinary thread.
+pub fn bind_recursive(input: &[u8]) {
+    let Some((number, text)) = input.split_first() else { return };
+    let Ok(set) = TemplateSet::parse(&String::from_utf8_lossy(text)) else { return };
+    let schema = recursive_types()[usize::from(*number) % recursive_types().len()].clone();
+    let bind = move || {
+        let _ = Fast::feed(set.clone());
+        let (codec, none, shape) = (Fast::new(set), Options::default(), Shape::of(&schema).expect("a shape"));
+        let encoder = DynEncoder::with_backend(&codec, &none, &shape, Backend::Interpreter);
+        let decoder = DynDecoder::with_backend(&codec, &none, &schema, &shape, Backend::Auto);
+        let (Ok(encoder), Ok(decoder)) = (encoder, decoder) else { return };
+        let (record, mut bytes) = (random_record(&mut Random::new(1), &shape), Vec::new());
+        if encoder.encode(&record, &mut bytes).is_ok() {
+            let mut read = Record::new(&shape);
+            assert_eq!(decoder.decode(&bytes, &mut read), Ok(bytes.len()));
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(bind).expect("a thread can be had");
+    thread.join().expect("it does not panic");
 }
 
 struct Feed {
@@ -169,16 +254,27 @@ pub fn decode_feed(input: &[u8]) {
     let mut ends: Vec<_> = feed
         .decoders
         .iter()
-        .map(|decoder| (decoder.clone().with_limits(LIMITS), decoder.state().expect("it is stateful")))
+        .map(|decoder| {
+            let state = decoder.state().expect("it is stateful");
+            (decoder.clone().with_limits(LIMITS), state, Record::new(decoder.shape()))
+        })
         .collect();
     while let Some((length, after)) = rest.split_first() {
         let (message, after) = after.split_at(usize::from(*length).min(after.len()));
         rest = after;
         let outcomes: Vec<_> = ends
             .iter_mut()
-            .map(|(decoder, state)| {
-                let mut record = Record::new(decoder.shape());
-                let outcome = decoder.decode_with(state, true, message, &mut record);
+            .map(|(decoder, state, record)| {
+                // Over what the messages before left: that makes no difference.
+                let (mut fresh, mut other) = (Record::new(decoder.shape()), state.clone());
+                let expected = decoder.decode_with(&mut other, true, message, &mut fresh);
+                let outcome = decoder.decode_with(state, true, message, record);
+                was_written(&format!("{record:?}{fresh:?}"), message);
+                match (&expected, &outcome) {
+                    (Ok(_), Ok(_)) => assert_eq!(format!("{fresh:?}"), format!("{record:?}"), "of {message:02x?}"),
+                    (Err(error), _) if error.kind == FaultKind::Limit => {}
+                    _ => assert_eq!(expected, outcome, "of {message:02x?}"),
+                }
                 state.mend();
                 outcome
                     .map(|taken| (taken, format!("{record:?}")))

@@ -6,6 +6,7 @@ mod compressors;
 mod feeds;
 mod layouts;
 mod messages;
+mod reused;
 mod sources;
 
 use polywire_core::schema::arbitrary::Random;
@@ -32,12 +33,14 @@ pub static TARGETS: &[Target] = &[
     Target { name: "datagram", generate: messages::datagram_bytes, run: messages::read_datagram },
     Target { name: "decode", generate: messages::message_bytes, run: messages::decode },
     Target { name: "evolved", generate: messages::message_bytes, run: messages::decode_evolved },
+    Target { name: "reused", generate: messages::message_bytes, run: reused::decode_again },
     Target { name: "evolve", generate: messages::seed_bytes, run: messages::evolve },
     Target { name: "transcode", generate: messages::seed_bytes, run: messages::transcode },
     Target { name: "unpack", generate: compressors::packed_bytes, run: compressors::unpack },
     Target { name: "pack", generate: compressors::payload_bytes, run: compressors::pack },
     Target { name: "settings", generate: compressors::settings_bytes, run: compressors::configure },
     Target { name: "template", generate: feeds::template_text, run: feeds::read_template },
+    Target { name: "cycle", generate: feeds::recursive_text, run: feeds::bind_recursive },
     Target { name: "feed", generate: feeds::feed_bytes, run: feeds::decode_feed },
     Target { name: "framing", generate: feeds::framed_bytes, run: feeds::split },
     Target { name: "deltas", generate: feeds::link_bytes, run: feeds::deltas_over_a_link },

@@ -17,7 +17,14 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-const LIMITS: Limits = Limits { message_bytes: 1 << 20, memory_bytes: 1 << 20, elements: 10_000, depth: 32 };
+pub const LIMITS: Limits = Limits {
+    message_bytes: 1 << 20,
+    memory_bytes: 1 << 20,
+    expansion: 64,
+    free_bytes: 1 << 16,
+    elements: 10_000,
+    depth: 32,
+};
 
 pub fn seed_bytes(random: &mut Random) -> Vec<u8> {
     random.bits().to_le_bytes().to_vec()
@@ -113,14 +120,14 @@ fn all_wires() -> &'static [Wire] {
     WIRES.get_or_init(wires)
 }
 
-fn type_of(input: &[u8]) -> Option<(&'static Wire, Arc<Shape>)> {
+pub fn type_of(input: &[u8]) -> Option<(&'static Wire, Arc<Shape>)> {
     let wires = all_wires();
     let wire = &wires[usize::from(*input.get(8)?) % wires.len()];
     let seed = seed(input);
     Some((wire, Shape::of(&random_schema(seed, 1 + seed as usize % 9)).ok()?))
 }
 
-fn messages(input: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn messages(input: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = input.get(9..).unwrap_or_default();
     std::iter::from_fn(move || {
         let (length, after) = rest.split_first_chunk::<4>()?;
@@ -153,7 +160,7 @@ fn printed<E>(outcome: Result<(Record, usize), E>) -> Result<(String, usize), E>
     outcome.map(|(record, taken)| (format!("{record:?}"), taken))
 }
 
-fn agree<T: PartialEq + Debug>(outcomes: &[T]) {
+pub fn agree<T: PartialEq + Debug>(outcomes: &[T]) {
     assert!(outcomes.windows(2).all(|pair| pair[0] == pair[1]), "the outcomes differ: {outcomes:#?}");
 }
 

@@ -1,0 +1,132 @@
+//! Values that are decoded into again and again, over whatever the messages before them left.
+
+use crate::{
+    common::{Wire, backends, random_record},
+    messages::{LIMITS, agree, messages, type_of},
+    seed,
+};
+use polywire_core::{
+    codec::DynDecoder,
+    layout::{Record, Shape, ValueRef},
+    program::{FaultKind, io::CodecError},
+    schema::arbitrary::{Random, random_evolution},
+};
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::Arc,
+};
+
+/// Fills what it gives with a pattern, so that memory that nobody wrote is seen.
+struct Filling;
+
+const PATTERN: u8 = 0xA5;
+
+// SAFETY: the system's allocator does the work; a pattern is written into what it gave.
+unsafe impl GlobalAlloc for Filling {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let block = System.alloc(layout);
+            if !block.is_null() {
+                block.write_bytes(PATTERN, layout.size());
+            }
+            block
+        }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Filling = Filling;
+
+/// Refuses a value of memory that nobody wrote. Of a byte or two the pattern may be meant.
+pub fn was_written(printed: &str, message: &[u8]) {
+    let numbers = [
+        i32::from_ne_bytes([PATTERN; 4]).to_string(),
+        u32::from_ne_bytes([PATTERN; 4]).to_string(),
+        i64::from_ne_bytes([PATTERN; 8]).to_string(),
+        u64::from_ne_bytes([PATTERN; 8]).to_string(),
+        format!("{:?}", f32::from_ne_bytes([PATTERN; 4])),
+        format!("{:?}", f64::from_ne_bytes([PATTERN; 8])),
+    ];
+    let found = numbers.iter().find(|number| printed.contains(number.as_str()));
+    assert!(found.is_none(), "{found:?} was never written: {printed} of {message:02x?}");
+}
+
+/// One of the back ends, and the value that it decodes into.
+struct End {
+    decoder: DynDecoder,
+    kept: Record,
+}
+
+type Outcome = Result<(usize, String), (FaultKind, String)>;
+
+fn decode(decoder: &DynDecoder, message: &[u8], record: &mut Record) -> Outcome {
+    let outcome = decoder.decode(message, record);
+    let printed = format!("{record:?}");
+    was_written(&printed, message);
+    outcome.map(|taken| (taken, printed)).map_err(|error: CodecError| (error.kind, error.to_string()))
+}
+
+/// What a value was before makes no difference to what it becomes, on any back end, nor to what comes when it grows.
+pub fn decode_again(input: &[u8]) {
+    let Some((wire, shape)) = type_of(input) else { return };
+    let (mut random, mut clean) = (Random::new(seed(input)), true);
+    let mut ends = ends(wire, &shape, &mut random);
+    for message in messages(input) {
+        let outcomes = ends.iter_mut().map(|End { decoder, kept }| {
+            let fresh = decode(decoder, message, &mut Record::new(decoder.shape()));
+            let reused = decode(decoder, message, kept);
+            match (&fresh, &reused) {
+                (Ok(fresh), Ok(reused)) => assert_eq!(fresh, reused, "{wire:?}: what was there before shows"),
+                // A value that has its memory needs none.
+                (Err((FaultKind::Limit, _)), _) => {}
+                (fresh, reused) => assert_eq!(fresh, reused, "{wire:?}: what was there before counts"),
+            }
+            reused
+        });
+        let outcomes: Vec<Outcome> = outcomes.collect();
+        // How far a message got that was refused is not the same, nor what it left of memory.
+        clean &= outcomes.iter().all(Result::is_ok);
+        if clean || !outcomes.iter().any(|outcome| matches!(outcome, Err((FaultKind::Limit, _)))) {
+            agree(&outcomes);
+        }
+        if outcomes.iter().all(Result::is_ok) {
+            agree(&ends.iter_mut().map(|end| grown(&mut end.kept)).collect::<Vec<_>>());
+        }
+    }
+}
+
+fn ends(wire: &Wire, shape: &Arc<Shape>, random: &mut Random) -> Vec<End> {
+    let reader = match random.one_in(2) {
+        true => Shape::of(&random_evolution(random.bits(), shape.schema())).unwrap_or_else(|_| shape.clone()),
+        false => shape.clone(),
+    };
+    let over = random_record(random, &reader);
+    let ends = backends().into_iter().filter_map(|backend| {
+        let decoder = DynDecoder::with_backend(wire.codec, &wire.options, shape.schema(), &reader, backend).ok()?;
+        Some(End { decoder: decoder.with_limits(LIMITS), kept: over.clone() })
+    });
+    ends.collect()
+}
+
+/// The value with two more elements in each of its sequences, which are fresh.
+fn grown(record: &mut Record) -> String {
+    let lists: Vec<(String, usize)> = record
+        .fields()
+        .iter()
+        .filter_map(|(member, value)| match value {
+            ValueRef::List(list) => Some((member.name.to_string(), list.len())),
+            _ => None,
+        })
+        .collect();
+    for (name, len) in lists {
+        // Arrays do not grow, nor do bounded sequences that are full.
+        let _ = record.resize(&name, len + 2);
+    }
+    format!("{record:?}")
+}
