@@ -23,7 +23,14 @@ const WIRES: [&str; 9] = [
 ];
 
 /// Far less than a count that lies would ask for.
-const LIMITS: Limits = Limits { message_bytes: 1 << 20, memory_bytes: 1 << 14, elements: 1000, depth: 12 };
+const LIMITS: Limits = Limits {
+    message_bytes: 1 << 20,
+    memory_bytes: 1 << 14,
+    expansion: 1024,
+    free_bytes: 1 << 14,
+    elements: 1000,
+    depth: 12,
+};
 
 /// One decoder for each back end, whose outcomes are the same.
 struct Reader(Vec<Decoder<Mixed>>);

@@ -57,7 +57,14 @@ fn whole() -> Whole {
 }
 
 /// A message may take this much memory: far less than a length that lies would ask for.
-const LIMITS: Limits = Limits { message_bytes: 1 << 16, memory_bytes: 1 << 14, elements: 1000, depth: 8 };
+const LIMITS: Limits = Limits {
+    message_bytes: 1 << 16,
+    memory_bytes: 1 << 14,
+    expansion: 1024,
+    free_bytes: 1 << 14,
+    elements: 1000,
+    depth: 8,
+};
 
 /// One decoder for each back end.
 struct Reader(Vec<Decoder<Whole>>);

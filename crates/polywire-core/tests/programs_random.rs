@@ -22,7 +22,14 @@ use std::sync::Arc;
 static GUARDING: Guarding = Guarding;
 
 /// Loops end soon: what takes no bytes is repeated at most so often.
-const LIMITS: Limits = Limits { message_bytes: 1 << 16, memory_bytes: 1 << 16, elements: 50, depth: 8 };
+const LIMITS: Limits = Limits {
+    message_bytes: 1 << 16,
+    memory_bytes: 1 << 16,
+    expansion: 64,
+    free_bytes: 1 << 12,
+    elements: 50,
+    depth: 8,
+};
 
 #[derive(Debug, Default)]
 struct Told {

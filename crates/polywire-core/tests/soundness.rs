@@ -211,3 +211,27 @@ fn records_take_whatever_is_stored() {
     assert!(record.try_clone_from(&copy).unwrap());
     assert_eq!(record, copy);
 }
+
+#[test]
+fn values_give_back_what_they_keep() {
+    let shape = Shape::of(Pump::shape().schema()).unwrap();
+    let limits = Limits { memory_bytes: 1 << 12, ..Limits::default() };
+    for (codec, bytes) in carried() {
+        let none = Options::default();
+        let derived = Decoder::<Pump>::with_backend(codec, &none, shape.schema(), BACKEND).unwrap().with_limits(limits);
+        let dynamic =
+            DynDecoder::with_backend(codec, &none, shape.schema(), &shape, BACKEND).unwrap().with_limits(limits);
+        let (mut value, mut record) = (pump(), Record::new(&shape));
+        for _ in 0..12 {
+            // What fresh ones ask for counts, too, so that the others give back theirs now and then.
+            derived.decode(&bytes, &mut Pump::default()).unwrap();
+            derived.decode(&bytes, &mut value).unwrap();
+            dynamic.decode(&bytes, &mut Record::new(&shape)).unwrap();
+            dynamic.decode(&bytes, &mut record).unwrap();
+            assert_eq!(value, pump(), "{}", codec.name());
+        }
+        let mut expected = Record::new(&shape);
+        dynamic.decode(&bytes, &mut expected).unwrap();
+        assert_eq!(record, expected, "{}", codec.name());
+    }
+}

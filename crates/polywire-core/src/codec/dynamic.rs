@@ -4,7 +4,7 @@ use alloc::{sync::Arc, vec::Vec};
 
 use super::{BuildError, Codec, Options, compile_decode, compile_encode};
 use crate::{
-    layout::{Record, Shape},
+    layout::{Growth, Record, Shape},
     program::{Backend, Executable, Limits, State, io::CodecError},
     schema::Schema,
 };
@@ -124,6 +124,7 @@ pub struct DynDecoder {
     executable: Executable,
     shape: Arc<Shape>,
     limits: Limits,
+    growth: Growth,
 }
 
 impl DynDecoder {
@@ -146,7 +147,7 @@ impl DynDecoder {
         backend: Backend,
     ) -> Result<DynDecoder, BuildError> {
         let executable = compile_decode(codec, options, writer, shape, backend)?;
-        Ok(DynDecoder { executable, shape: shape.clone(), limits: Limits::default() })
+        Ok(DynDecoder { executable, shape: shape.clone(), limits: Limits::default(), growth: Growth::default() })
     }
 
     /// The same decoder with other limits.
@@ -155,8 +156,8 @@ impl DynDecoder {
         self
     }
 
-    /// Reads one message into `record`, whose memory is used again, and gives how many bytes it took. After an error the record is valid,
-    /// but of no use.
+    /// Reads one message into `record`, whose memory is used again, as [`Decoder::decode`](super::Decoder::decode) does, and gives how many bytes
+    /// it took. After an error the record is valid, but of no use.
     ///
     /// # Panics
     /// As [`DynEncoder::encode`].
@@ -164,7 +165,7 @@ impl DynDecoder {
     pub fn decode(&self, bytes: &[u8], record: &mut Record) -> Result<usize, CodecError> {
         assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the decoder");
         // SAFETY: the program was made for the record's layout, and the record is borrowed mutably.
-        unsafe { self.executable.decode(bytes, record.as_mut_ptr(), &self.limits) }
+        unsafe { self.executable.decode_again(bytes, record.as_mut_ptr(), &self.limits, &self.growth) }
     }
 
     /// The state of a stream before its first message; none for a codec that is not stateful.
@@ -184,8 +185,9 @@ impl DynDecoder {
         record: &mut Record,
     ) -> Result<usize, CodecError> {
         assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the decoder");
+        let value = record.as_mut_ptr();
         // SAFETY: the program was made for the record's layout, and the record is borrowed mutably.
-        unsafe { self.executable.decode_with(state, keep, bytes, record.as_mut_ptr(), &self.limits) }
+        unsafe { self.executable.decode_again_with((state, keep), bytes, value, &self.limits, &self.growth) }
     }
 
     /// The shape of the records.

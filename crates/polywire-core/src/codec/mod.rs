@@ -33,8 +33,8 @@ use alloc::{
 use core::{fmt, marker::PhantomData, str::FromStr};
 
 use crate::{
-    layout::{Layout, Message, Shape, SharedBytes},
-    program::{Backend, Executable, Limits, Program, State, exec::ExecError, io::CodecError},
+    layout::{Growth, Layout, Message, Shape, SharedBytes},
+    program::{Backend, Direction, Executable, Limits, Program, State, exec::ExecError, io::CodecError},
     schema::Schema,
 };
 
@@ -159,10 +159,10 @@ pub trait Codec: Send + Sync {
         false
     }
 
-    /// The program that writes values of `schema`, which lie in memory as `layout` says.
+    /// The program that writes values of `schema`, which lie in memory as `layout` says: it must be of this very layout.
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError>;
 
-    /// The program that reads values of `writer` into values of `reader`, which lie in memory as `layout` says.
+    /// The program that reads values of `writer` into values of `reader`, which lie in memory as `layout` says, likewise.
     fn lower_decode(
         &self,
         options: &Options,
@@ -324,6 +324,9 @@ pub enum BuildError {
     /// The program cannot be run.
     #[error(transparent)]
     Exec(#[from] ExecError),
+    /// The codec made a program that works on other memory than the type's, or that goes the other way. That is a bug in the codec.
+    #[error("codec '{0}' made a program for another type, or of the other direction")]
+    Foreign(&'static str),
 }
 
 fn compile_encode(
@@ -334,7 +337,16 @@ fn compile_encode(
 ) -> Result<Executable, BuildError> {
     options.check(codec)?;
     let program = codec.lower_encode(options, shape.schema(), shape.layout())?;
+    admit(codec, &program, Direction::Encode, shape)?;
     Ok(Executable::new(program, backend)?)
+}
+
+/// Codecs are anybody's safe code, and the verifier holds a program to the layout that it says it is for. So that has to be the type's own.
+fn admit(codec: &dyn Codec, program: &Program, direction: Direction, shape: &Shape) -> Result<(), BuildError> {
+    match program.direction == direction && Arc::ptr_eq(&program.layout, shape.layout()) {
+        true => Ok(()),
+        false => Err(BuildError::Foreign(codec.name())),
+    }
 }
 
 fn compile_decode(
@@ -346,6 +358,7 @@ fn compile_decode(
 ) -> Result<Executable, BuildError> {
     options.check(codec)?;
     let program = codec.lower_decode(options, writer, shape.schema(), shape.layout())?;
+    admit(codec, &program, Direction::Decode, shape)?;
     Ok(Executable::new(program, backend)?)
 }
 
@@ -435,12 +448,14 @@ impl<T: Message> Encoder<T> {
 pub struct Decoder<T> {
     executable: Executable,
     limits: Limits,
+    growth: Growth,
     value: PhantomData<fn(&mut T)>,
 }
 
 impl<T> Clone for Decoder<T> {
     fn clone(&self) -> Self {
-        Decoder { executable: self.executable.clone(), limits: self.limits, value: PhantomData }
+        let growth = self.growth.clone();
+        Decoder { executable: self.executable.clone(), limits: self.limits, growth, value: PhantomData }
     }
 }
 
@@ -458,7 +473,7 @@ impl<T: Message> Decoder<T> {
         backend: Backend,
     ) -> Result<Decoder<T>, BuildError> {
         let executable = compile_decode(codec, options, writer, T::shape(), backend)?;
-        Ok(Decoder { executable, limits: Limits::default(), value: PhantomData })
+        Ok(Decoder { executable, limits: Limits::default(), growth: Growth::default(), value: PhantomData })
     }
 
     /// The same decoder with other limits.
@@ -468,11 +483,12 @@ impl<T: Message> Decoder<T> {
     }
 
     /// Reads one message into `value`, whose memory is used again, and gives how many bytes it took. After an error the value is valid,
-    /// but of no use.
+    /// but of no use. Once messages have asked this decoder for more than [`Limits::memory_bytes`] in all, the
+    /// value gives its memory back first.
     #[inline]
     pub fn decode(&self, bytes: &[u8], value: &mut T) -> Result<usize, CodecError> {
         // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
-        unsafe { self.executable.decode(bytes, core::ptr::from_mut(value).cast(), &self.limits) }
+        unsafe { self.executable.decode_again(bytes, core::ptr::from_mut(value).cast(), &self.limits, &self.growth) }
     }
 
     /// The state of a stream before its first message; none for a codec that is not stateful.
@@ -486,19 +502,80 @@ impl<T: Message> Decoder<T> {
     /// # Panics
     /// If the state is of another decoder, or the codec is not stateful.
     pub fn decode_with(&self, state: &mut State, keep: bool, bytes: &[u8], value: &mut T) -> Result<usize, CodecError> {
+        let value = core::ptr::from_mut(value).cast();
         // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
-        unsafe { self.executable.decode_with(state, keep, bytes, core::ptr::from_mut(value).cast(), &self.limits) }
+        unsafe { self.executable.decode_again_with((state, keep), bytes, value, &self.limits, &self.growth) }
     }
 
     /// As [`Decoder::decode`], of a message of which `value` may hold parts: its [`SharedStr`](crate::layout::SharedStr) and
     /// [`SharedBytes`] are then not copied, where the format has them as they are in memory.
     pub fn decode_shared(&self, message: &SharedBytes, value: &mut T) -> Result<usize, CodecError> {
+        let value = core::ptr::from_mut(value).cast();
         // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
-        unsafe { self.executable.decode_shared(message, core::ptr::from_mut(value).cast(), &self.limits) }
+        unsafe { self.executable.decode_again_shared(message, value, &self.limits, &self.growth) }
     }
 
     /// The program that runs.
     pub fn executable(&self) -> &Executable {
         &self.executable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        program::{Block, BriefKernel, OpKind, Output, Status, Wire, passes},
+        schema::{Def, Member, SchemaBuilder, Type},
+    };
+
+    fn briefs(block: &Block, found: &mut Vec<(&'static BriefKernel, u64)>) {
+        for op in &block.0 {
+            if let OpKind::Put(Wire::Brief(kernel, argument)) = op.kind {
+                found.push((kernel, argument));
+            }
+            passes::inner_blocks(&op.kind, &mut |inner| briefs(inner, found));
+        }
+    }
+
+    /// What machine code relies on, and the interpreter does not: it clears the room and cuts.
+    #[test]
+    fn brief_kernels_write_all_that_they_say() {
+        let types = [Type::Int8, Type::Uint8, Type::Int32, Type::Uint32, Type::Int64, Type::Uint64, Type::Float64];
+        let (mut schema, mut met) = (SchemaBuilder::new(), 0);
+        let literals = Def::enumeration("E", ["A", "B"]);
+        let literals = Type::Def(schema.add(literals));
+        let types = types.into_iter().chain([Type::Float32, Type::Bool, literals.clone(), Type::sequence(literals)]);
+        let member = |(i, ty): (usize, Type)| {
+            [Member::new(format!("m{i}"), ty.clone()), Member::new(format!("o{i}"), ty).as_optional()]
+        };
+        let root = schema.add(Def::structure("S", types.enumerate().flat_map(member).collect()));
+        let shape = Shape::of(&schema.finish(Type::Def(root)).unwrap()).unwrap();
+        for codec in CODECS {
+            let program = codec.lower_encode(&Options::default(), shape.schema(), shape.layout()).unwrap();
+            let mut found = Vec::new();
+            briefs(&program.root, &mut found);
+            for (kernel, argument) in found {
+                assert!(kernel.exact, "{kernel:?}");
+                let values = (0..64).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, !(1 << bit), (1 << bit) + 1]);
+                for value in values {
+                    let written = [0x00, 0xFF].map(|fill| {
+                        let (limits, mut bytes) = (Limits::default(), Vec::from([fill; 64]));
+                        bytes.clear();
+                        let mut output = Output::new(&mut bytes, &limits);
+                        let status = output.put_brief(|room| {
+                            let len = (kernel.put)(room, argument, value);
+                            assert!(len <= 32, "{kernel:?}: {len}");
+                            len
+                        });
+                        assert_eq!(output.finish(status), Status::Ok);
+                        bytes
+                    });
+                    assert_eq!(written[0], written[1], "{kernel:?}, {value}");
+                    met += 1;
+                }
+            }
+        }
+        assert!(met > 10_000, "there are such kernels: {met}");
     }
 }

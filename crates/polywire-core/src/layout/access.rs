@@ -32,6 +32,8 @@
 //!     let (Kind::Sequence(sequence), place) = at(0, pump) else { panic!("it is a sequence") };
 //!     let access: &dyn SequenceAccess = &*sequence.access;
 //!     access.assign(place, [1, 2, 3].as_ptr(), 3)?;
+//!     access.release(place);
+//!     access.assign(place, [1, 2, 3].as_ptr(), 3)?;
 //!     access.resize(place, 2)?;
 //!     assert_eq!(access.slice(place).1, 2);
 //!     let (Kind::Map(map), place) = at(1, pump) else { panic!("it is a map") };
@@ -105,6 +107,12 @@ pub unsafe trait SequenceAccess: Send + Sync {
     /// # Safety
     /// `sequence` as the module's rules say, and it shares.
     unsafe fn hold(&self, _sequence: *mut u8, _message: &SharedBytes, _range: Range<usize>) {}
+
+    /// Removes all elements, and gives back the memory that is kept for others.
+    ///
+    /// # Safety
+    /// `sequence` as the module's rules say.
+    unsafe fn release(&self, sequence: *mut u8);
 }
 
 /// Optional values.
@@ -129,6 +137,15 @@ pub unsafe trait OptionalAccess: Send + Sync {
     /// # Safety
     /// `optional` as the module's rules say.
     unsafe fn set_none(&self, optional: *mut u8);
+
+    /// Makes it absent, and gives back the memory of a value that is kept for the next.
+    ///
+    /// # Safety
+    /// `optional` as the module's rules say.
+    unsafe fn release(&self, optional: *mut u8) {
+        // SAFETY: as the caller promises.
+        unsafe { self.set_none(optional) }
+    }
 }
 
 /// What a union holds.
@@ -162,6 +179,12 @@ pub unsafe trait UnionAccess: Send + Sync {
     /// # Safety
     /// `union` as the module's rules say.
     unsafe fn select(&self, union: *mut u8, discriminator: i64, case: Option<u32>) -> Result<*mut u8, OutOfMemory>;
+
+    /// Gives back the memory of a value that is kept and not chosen.
+    ///
+    /// # Safety
+    /// `union` as the module's rules say.
+    unsafe fn release(&self, _union: *mut u8) {}
 }
 
 /// What became of an entry.
@@ -197,6 +220,12 @@ pub unsafe trait MapAccess: Send + Sync {
     /// # Safety
     /// `map` as the module's rules say.
     unsafe fn clear(&self, map: *mut u8);
+
+    /// Removes all entries, and gives back the memory that is kept for others.
+    ///
+    /// # Safety
+    /// `map` as the module's rules say.
+    unsafe fn release(&self, map: *mut u8);
 
     /// Makes a default key and value, lets `fill` write them, and inserts them if it says true.
     ///

@@ -235,6 +235,12 @@ macro_rules! maps {
                 let _ = guarded(|| map.clear());
             }
 
+            unsafe fn release(&self, map: *mut u8) {
+                // SAFETY: as above, and nobody else uses it.
+                let map = unsafe { &mut *map.cast::<$map<K, V $(, $extra)*>>() };
+                let _ = guarded(|| drop(mem::take(map)));
+            }
+
             unsafe fn insert(
                 &self,
                 map: *mut u8,
@@ -309,6 +315,12 @@ unsafe impl<T: MessageElement> SequenceAccess for VecAccess<T> {
             vec.set_len(len);
         }
         Ok(())
+    }
+
+    unsafe fn release(&self, sequence: *mut u8) {
+        // SAFETY: as above.
+        let old = mem::take(unsafe { &mut *sequence.cast::<Vec<T>>() });
+        let _ = guarded(|| drop(old));
     }
 }
 

@@ -19,6 +19,7 @@ mod dynamic;
 mod path;
 mod primitive;
 mod record;
+mod release;
 mod shape;
 mod shared;
 #[doc(hidden)]
@@ -31,6 +32,7 @@ pub use describe::{Describe, Described};
 pub use path::PathError;
 pub use primitive::{Char8, Char16, Float128};
 pub use record::{Record, RecordError};
+pub(crate) use release::Growth;
 pub use shape::{Message, MessageElement, MessageField, Shape, ShapeError};
 pub(crate) use shared::text_at;
 pub use shared::{SharedBytes, SharedStr};
@@ -199,7 +201,7 @@ pub struct SequenceNode {
 pub struct Words {
     /// Pointer to the first element.
     pub pointer: u32,
-    /// Number of elements allocated.
+    /// Number of elements that the length may be raised to in place: those allocated, of a record's sequence those initialised.
     pub capacity: u32,
     /// Number of elements in use.
     pub len: u32,

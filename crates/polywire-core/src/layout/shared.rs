@@ -263,6 +263,11 @@ unsafe impl SequenceAccess for SharedAccess {
         Ok(())
     }
 
+    unsafe fn release(&self, sequence: *mut u8) {
+        // SAFETY: as above.
+        unsafe { *sequence.cast::<SharedBytes>() = SharedBytes::default() };
+    }
+
     fn shares(&self) -> bool {
         true
     }

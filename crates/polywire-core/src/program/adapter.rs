@@ -62,7 +62,7 @@ impl Events {
     ) -> Status {
         self.text.clear();
         self.marks.clear();
-        let limits = Limits { message_bytes: input.limits().memory_bytes, ..*input.limits() };
+        let limits = Limits { message_bytes: input.limits().memory(input.message().len()), ..*input.limits() };
         let mut output = Output::new(&mut self.text, &limits);
         let status = write(input, &mut output, &mut Marks(&mut self.marks), &mut self.nodes);
         let status = output.finish(status);
@@ -88,7 +88,7 @@ impl Events {
 
     /// Adds a node, within the limits on memory: its index.
     pub fn add(nodes: &mut Vec<Node>, input: &mut Input<'_>, node: Node) -> Result<u32, Status> {
-        let limit = input.limits().memory_bytes;
+        let limit = input.limits().memory(input.message().len());
         let bytes = (nodes.len() + 1).saturating_mul(size_of::<Node>());
         match u32::try_from(nodes.len()) {
             Ok(index) if bytes <= limit => {

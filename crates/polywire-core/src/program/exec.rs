@@ -11,13 +11,14 @@ use core::{
 use super::{
     Direction, FaultKind, Program, State, Status,
     adapter::{Adapter, Events},
+    idle::Idle,
     interp,
     io::{CodecError, Input, Limits, Output},
     passes,
     verify::{VerifyError, verify},
     window::WINDOW,
 };
-use crate::layout::SharedBytes;
+use crate::layout::{Growth, SharedBytes};
 
 /// What machine code for fields of streams uses to handle several at once: `AVX-512`, `AVX2` or `none`. `POLYWIRE_SIMD=avx2` or `off` in the
 /// environment forbids more.
@@ -326,12 +327,28 @@ impl Executable {
     #[inline]
     pub unsafe fn decode(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
         // SAFETY: as the caller promises.
+        unsafe { self.decode_again(bytes, value, limits, &Growth::default()) }
+    }
+
+    /// The same of a value that has been decoded into before, and has grown by so much: it may give its memory back first.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    #[inline]
+    pub(crate) unsafe fn decode_again(
+        &self,
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+        growth: &Growth,
+    ) -> Result<usize, CodecError> {
+        // SAFETY: as the caller promises.
         #[cfg(feature = "jit")]
         if let Some(taken) = unsafe { self.decode_direct(bytes, value, limits) } {
             return Ok(taken);
         }
         // SAFETY: as the caller promises.
-        unsafe { self.decode_long(bytes, value, limits) }
+        unsafe { self.decode_long(bytes, value, limits, growth) }
     }
 
     /// The same as a message of a stream, whose state goes on with it if it ends well and is to be kept; else the state is as before. Where
@@ -350,15 +367,32 @@ impl Executable {
         value: *mut u8,
         limits: &Limits,
     ) -> Result<usize, CodecError> {
+        // SAFETY: as the caller promises.
+        unsafe { self.decode_again_with((state, keep), bytes, value, limits, &Growth::default()) }
+    }
+
+    /// As [`Executable::decode_again`], of a message of a stream.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    #[inline]
+    pub(crate) unsafe fn decode_again_with(
+        &self,
+        (state, keep): (&mut State, bool),
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+        growth: &Growth,
+    ) -> Result<usize, CodecError> {
         self.admit(state, Direction::Decode);
-        state.memory_left = limits.memory_bytes;
+        state.memory_left = limits.memory(bytes.len());
         #[cfg(feature = "jit")]
         // SAFETY: as the caller promises.
-        if let Some(taken) = unsafe { self.decode_stream(state, keep, bytes, value, limits) } {
+        if let Some(taken) = unsafe { self.decode_stream((state, keep), bytes, value, limits, growth) } {
             return Ok(taken);
         }
         // SAFETY: as the caller promises.
-        unsafe { self.decode_stream_long(state, keep, bytes, value, limits) }
+        unsafe { self.decode_stream_long((state, keep), bytes, value, limits, growth) }
     }
 
     /// # Safety
@@ -366,11 +400,11 @@ impl Executable {
     #[inline(never)]
     unsafe fn decode_stream_long(
         &self,
-        state: &mut State,
-        keep: bool,
+        (state, keep): (&mut State, bool),
         bytes: &[u8],
         value: *mut u8,
         limits: &Limits,
+        growth: &Growth,
     ) -> Result<usize, CodecError> {
         if state.is_broken() {
             let mut input = Input::new(bytes, limits);
@@ -383,7 +417,7 @@ impl Executable {
         input.memory_left = state.memory_left;
         input.state = Some(state);
         // SAFETY: as the caller promises.
-        match unsafe { self.decode_input(&mut input, value) } {
+        match unsafe { self.decode_input(&mut input, value, growth) } {
             Ok(len) => {
                 self.settle(state, keep);
                 Ok(len)
@@ -411,14 +445,29 @@ impl Executable {
         value: *mut u8,
         limits: &Limits,
     ) -> Result<usize, CodecError> {
+        // SAFETY: as the caller promises.
+        unsafe { self.decode_again_shared(message, value, limits, &Growth::default()) }
+    }
+
+    /// As [`Executable::decode_again`], of a message of which the value may hold parts.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    pub(crate) unsafe fn decode_again_shared(
+        &self,
+        message: &SharedBytes,
+        value: *mut u8,
+        limits: &Limits,
+        growth: &Growth,
+    ) -> Result<usize, CodecError> {
         // What a state or an adapter is needed for is not in the message as it is in memory.
         if self.0.program.bank.is_some() || self.0.adapter.is_some_and(|adapter| adapter.only_after.is_none()) {
             // SAFETY: as the caller promises.
-            return unsafe { self.decode(message, value, limits) };
+            return unsafe { self.decode_again(message, value, limits, growth) };
         }
         assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
         // SAFETY: as the caller promises.
-        unsafe { self.decode_or_adapt(&mut Input::of_shared(message, limits), value) }
+        unsafe { self.decode_or_adapt(&mut Input::of_shared(message, limits), value, growth) }
     }
 
     /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing it does not need.
@@ -496,19 +545,27 @@ impl Executable {
     /// # Safety
     /// As [`Executable::decode`].
     #[inline(never)]
-    unsafe fn decode_long(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
+    unsafe fn decode_long(
+        &self,
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+        growth: &Growth,
+    ) -> Result<usize, CodecError> {
         assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
         #[cfg(feature = "jit")]
         self.count_down();
         // SAFETY: as the caller promises.
         unsafe {
             if self.0.program.bank.is_some() {
-                return self.alone(|state| self.decode_with(state, false, bytes, value, limits));
+                return self.alone(|state| self.decode_again_with((state, false), bytes, value, limits, growth));
             }
             match self.0.adapter {
-                None => self.decode_input(&mut Input::new(bytes, limits), value),
-                Some(adapter) if adapter.only_after.is_none() => self.decode_events(adapter, bytes, value, limits),
-                Some(_) => self.decode_or_adapt(&mut Input::new(bytes, limits), value),
+                None => self.decode_input(&mut Input::new(bytes, limits), value, growth),
+                Some(adapter) if adapter.only_after.is_none() => {
+                    self.decode_events(adapter, bytes, value, limits, growth)
+                }
+                Some(_) => self.decode_or_adapt(&mut Input::new(bytes, limits), value, growth),
             }
         }
     }
@@ -518,13 +575,18 @@ impl Executable {
     /// # Safety
     /// As [`Executable::decode`].
     #[inline(never)]
-    unsafe fn decode_or_adapt(&self, input: &mut Input<'_>, value: *mut u8) -> Result<usize, CodecError> {
+    unsafe fn decode_or_adapt(
+        &self,
+        input: &mut Input<'_>,
+        value: *mut u8,
+        growth: &Growth,
+    ) -> Result<usize, CodecError> {
         // SAFETY: as the caller promises.
-        let decoded = unsafe { self.decode_input(input, value) };
+        let decoded = unsafe { self.decode_input(input, value, growth) };
         match (&decoded, self.0.adapter) {
             (Err(error), Some(adapter)) if adapter.only_after == Some(error.kind) => {
                 // SAFETY: as the caller promises.
-                unsafe { self.decode_events(adapter, input.message(), value, input.limits()) }
+                unsafe { self.decode_events(adapter, input.message(), value, input.limits(), growth) }
             }
             _ => decoded,
         }
@@ -541,6 +603,7 @@ impl Executable {
         bytes: &[u8],
         value: *mut u8,
         limits: &Limits,
+        growth: &Growth,
     ) -> Result<usize, CodecError> {
         Events::with(|events| {
             let mut input = Input::new(bytes, limits);
@@ -551,10 +614,11 @@ impl Executable {
             if status == Status::Failed {
                 return Err(CodecError::new(input.fault(), &self.0.program));
             }
-            // What the adapter wrote may be longer than the message, and was limited when it was written.
-            let inner = Limits { message_bytes: usize::MAX, ..*limits };
+            // What the adapter wrote may be longer than the message, and was limited when it was written. The value may cost what the message allows.
+            let memory = limits.memory(bytes.len());
+            let inner = Limits { message_bytes: usize::MAX, expansion: 0, free_bytes: memory, ..*limits };
             // SAFETY: as the caller promises.
-            let decoded = unsafe { self.decode_input(&mut Input::new(events.text(), &inner), value) };
+            let decoded = unsafe { self.decode_input(&mut Input::new(events.text(), &inner), value, growth) };
             decoded.map(|_| bytes.len()).map_err(|error| events.locate(error))
         })
     }
@@ -562,23 +626,42 @@ impl Executable {
     /// # Safety
     /// As [`Executable::decode`], and the program is a decode program.
     #[inline(always)]
-    unsafe fn decode_input(&self, input: &mut Input<'_>, value: *mut u8) -> Result<usize, CodecError> {
+    unsafe fn decode_input(&self, input: &mut Input<'_>, value: *mut u8, growth: &Growth) -> Result<usize, CodecError> {
         let (len, most) = (input.message().len(), input.limits().message_bytes);
         let status = if len > most {
             input.fail(FaultKind::Limit, most as u64, len as u64)
         } else {
+            let memory = input.memory_left;
             // SAFETY: the program is verified, and the value is as the caller promises.
-            unsafe {
+            let status = unsafe {
+                self.relieve(value, input.limits(), growth);
                 match self.entry() {
                     #[cfg(feature = "jit")]
                     Some(entry) => super::jit::decode(entry, input, value),
                     _ => interp::decode(&self.0.program, input, value),
                 }
+            };
+            if input.memory_left != memory {
+                growth.add(memory.saturating_sub(input.memory_left));
             }
+            status
         };
         match status {
             Status::Ok => Ok(input.position().min(len)),
             Status::Failed => Err(CodecError::new(input.fault(), &self.0.program)),
+        }
+    }
+
+    /// Takes back what a value keeps, if messages have made the decoder's values grow by more than one message may.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    #[inline(always)]
+    unsafe fn relieve(&self, value: *mut u8, limits: &Limits, growth: &Growth) {
+        if growth.bytes() > limits.memory_bytes {
+            growth.begin_anew();
+            // SAFETY: the value is one of the layout, and nobody else refers to it.
+            unsafe { self.0.program.layout.release(value) };
         }
     }
 
@@ -680,19 +763,23 @@ impl Executable {
     #[inline]
     unsafe fn decode_stream(
         &self,
-        state: &mut State,
-        keep: bool,
+        (state, keep): (&mut State, bool),
         bytes: &[u8],
         value: *mut u8,
         limits: &Limits,
+        growth: &Growth,
     ) -> Option<usize> {
         let entry = NonNull::new(self.0.stream.load(Ordering::Acquire))?;
         let warmth = self.0.warmth.as_ref()?;
         if bytes.len() > limits.message_bytes || state.is_broken() || !state.begin_warm(warmth, limits) {
             return None;
         }
+        let memory = state.memory_left;
         // SAFETY: as in `decode_direct`, and the state is warm.
         let taken = unsafe { super::jit::decode_stream(entry, bytes, value, state) };
+        if state.memory_left != memory {
+            self.note_growth(memory.saturating_sub(state.memory_left), limits, growth);
+        }
         if taken > bytes.len() {
             state.roll_back_warm();
             self.stumble();
@@ -703,6 +790,16 @@ impl Executable {
             state.roll_back_warm();
         }
         Some(taken)
+    }
+
+    /// The direct way asks for memory now and then, but never gives any back: the other one does.
+    #[cfg(feature = "jit")]
+    #[cold]
+    fn note_growth(&self, bytes: usize, limits: &Limits, growth: &Growth) {
+        growth.add(bytes);
+        if growth.bytes() > limits.memory_bytes {
+            self.pause();
+        }
     }
 
     /// After a message of a stream that was done with a context.
@@ -791,33 +888,5 @@ impl Executable {
     #[cfg(not(feature = "jit"))]
     fn entry(&self) -> Option<core::convert::Infallible> {
         None
-    }
-}
-
-/// A state that one user at a time may take.
-#[derive(Default)]
-struct Idle(AtomicPtr<State>);
-
-impl Idle {
-    fn take(&self) -> Option<Box<State>> {
-        let state = self.0.swap(core::ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: what is not null came from a box, and the swap has made it ours alone.
-        (!state.is_null()).then(|| unsafe { Box::from_raw(state) })
-    }
-
-    /// Gives a state back; one that somebody else gave back meanwhile goes.
-    fn put(&self, state: Option<Box<State>>) {
-        let state = state.map_or(core::ptr::null_mut(), Box::into_raw);
-        let other = self.0.swap(state, Ordering::AcqRel);
-        if !other.is_null() {
-            // SAFETY: as in `take`.
-            drop(unsafe { Box::from_raw(other) });
-        }
-    }
-}
-
-impl Drop for Idle {
-    fn drop(&mut self) {
-        drop(self.take());
     }
 }

@@ -10,12 +10,24 @@ use super::{PathId, Program, State, kernel::Room, say, window::Window};
 use crate::layout::SharedBytes;
 
 /// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64 MiB.
+///
+/// ```
+/// use polywire_core::program::Limits;
+/// let limits = Limits { memory_bytes: 1 << 28, expansion: 1024, free_bytes: 1 << 20, ..Limits::default() };
+/// assert_eq!((limits.memory(4), limits.memory(1 << 16), limits.memory(1 << 24)), (1 << 20, 1 << 26, 1 << 28));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a message, in and out.
     pub message_bytes: usize,
-    /// Bytes that decoding may allocate for a value, counted where something grows.
+    /// Bytes that decoding may allocate for a value, counted where something grows. A value that messages have made grow by more in all gives its
+    /// memory back before the next one.
     pub memory_bytes: usize,
+    /// Bytes that decoding may allocate for each byte of the message, once they are more than [`Limits::free_bytes`]. Elements without a byte on
+    /// the wire count as a byte of memory each.
+    pub expansion: usize,
+    /// Bytes that decoding any message may allocate.
+    pub free_bytes: usize,
     /// Elements of one sequence or entries of one map.
     pub elements: u32,
     /// Values of a recursive type inside each other, and brackets in text.
@@ -24,7 +36,22 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { message_bytes: 64 << 20, memory_bytes: 256 << 20, elements: 1 << 26, depth: 64 }
+        Limits {
+            message_bytes: 64 << 20,
+            memory_bytes: 256 << 20,
+            expansion: 1024,
+            free_bytes: 1 << 20,
+            elements: 1 << 26,
+            depth: 64,
+        }
+    }
+}
+
+impl Limits {
+    /// Bytes that decoding a message of so many bytes may allocate.
+    #[inline]
+    pub fn memory(&self, message: usize) -> usize {
+        message.saturating_mul(self.expansion).max(self.free_bytes).min(self.memory_bytes)
     }
 }
 
@@ -298,29 +325,30 @@ impl core::error::Error for CodecError {}
 /// ```
 /// use polywire_core::program::{Fault, FaultKind, Input, Limits, Status};
 /// let limits = Limits { depth: 1, memory_bytes: 40, ..Limits::default() };
-/// let mut input = Input::new(b"\x01\0\0\0text", &limits);
-/// assert_eq!((input.take(1), input.position(), input.padding(4)), (Ok(&[1][..]), 1, 3));
-/// input.align(4);
-/// assert_eq!((input.rest(), input.remaining(), input.message().len(), input.end()), (&b"text"[..], 4, 8, 8));
+/// Input::lend(b"\x01\0\0\0text", &limits, |input| {
+///     assert_eq!((input.take(1), input.position(), input.padding(4)), (Ok(&[1][..]), 1, 3));
+///     input.align(4);
+///     assert_eq!((input.rest(), input.remaining(), input.message().len(), input.end()), (&b"text"[..], 4, 8, 8));
 ///
-/// // A region ends earlier, and has an origin of its own.
-/// let end = input.limit_end(6).unwrap();
-/// let origin = input.replace_origin(4);
-/// assert_eq!(input.take(3), Err(Status::Failed));
-/// let fault: &Fault = input.fault().unwrap();
-/// assert_eq!((fault.kind, fault.expected, fault.got), (FaultKind::Truncated, 3, 2));
-/// assert_eq!(fault.kind.describe(), "the message ends too early");
-/// input.restore_end(end);
-/// input.replace_origin(origin);
-/// input.seek(8);
+///     // A region ends earlier, and has an origin of its own.
+///     let end = input.limit_end(6).unwrap();
+///     let origin = input.replace_origin(4);
+///     assert_eq!(input.take(3), Err(Status::Failed));
+///     let fault: &Fault = input.fault().unwrap();
+///     assert_eq!((fault.kind, fault.expected, fault.got), (FaultKind::Truncated, 3, 2));
+///     assert_eq!(fault.kind.describe(), "the message ends too early");
+///     input.restore_end(end);
+///     input.replace_origin(origin);
+///     input.seek(8);
 ///
-/// // Depth and memory have limits.
-/// assert_eq!((input.enter(), input.enter_levels(1)), (Status::Ok, Status::Failed));
-/// input.leave();
-/// let mut text = String::new();
-/// assert_eq!((input.set_text(&mut text, "text"), text.as_str()), (Status::Ok, "text"));
-/// assert_eq!(input.charge(input.limits().memory_bytes), Status::Failed);
-/// assert_eq!(input.fail(FaultKind::BadText, 0, 0), Status::Failed);
+///     // Depth and memory have limits.
+///     assert_eq!((input.enter(), input.enter_levels(1)), (Status::Ok, Status::Failed));
+///     input.leave();
+///     let mut text = String::new();
+///     assert_eq!((input.set_text(&mut text, "text"), text.as_str()), (Status::Ok, "text"));
+///     assert_eq!(input.charge(input.limits().memory_bytes), Status::Failed);
+///     assert_eq!(input.fail(FaultKind::BadText, 0, 0), Status::Failed);
+/// });
 /// ```
 #[repr(C)]
 pub struct Input<'a> {
@@ -343,15 +371,21 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
+    /// Lends `run` an input of `bytes` from the first, which is the origin of alignment. There is none to be had but lent: what a program gives
+    /// a kernel must be the same input after it, which a kernel with one of its own could replace.
+    pub fn lend<R>(bytes: &[u8], limits: &Limits, run: impl FnOnce(&mut Input<'_>) -> R) -> R {
+        run(&mut Input::new(bytes, limits))
+    }
+
     /// `bytes` from the first, which is the origin of alignment.
     #[inline]
-    pub fn new(bytes: &'a [u8], limits: &'a Limits) -> Input<'a> {
+    pub(crate) fn new(bytes: &'a [u8], limits: &'a Limits) -> Input<'a> {
         Input {
             base: bytes.as_ptr(),
             pos: 0,
             end: bytes.len(),
             origin: 0,
-            memory_left: limits.memory_bytes,
+            memory_left: limits.memory(bytes.len()),
             depth_left: limits.depth,
             tag: 0,
             len: bytes.len(),
@@ -414,19 +448,20 @@ impl<'a> Input<'a> {
 
     /// Comes back from [`Input::enter_levels`].
     pub fn leave_levels(&mut self, levels: u32) {
-        self.depth_left += levels;
+        self.depth_left = self.depth_left.saturating_add(levels).min(self.limits.depth);
     }
 
     /// Comes back from [`Input::enter`].
     pub fn leave(&mut self) {
-        self.depth_left += 1;
+        self.leave_levels(1);
     }
 
     /// Takes `bytes` from the budget for memory.
     pub fn charge(&mut self, bytes: usize) -> Status {
         if bytes > self.memory_left {
-            let (limit, asked) = (self.limits.memory_bytes, self.limits.memory_bytes - self.memory_left);
-            return self.fail(FaultKind::Limit, limit as u64, asked.saturating_add(bytes) as u64);
+            let limit = self.limits.memory(self.len);
+            let asked = limit.saturating_sub(self.memory_left).saturating_add(bytes);
+            return self.fail(FaultKind::Limit, limit as u64, asked as u64);
         }
         self.memory_left -= bytes;
         Status::Ok
@@ -444,16 +479,17 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Skips to the next multiple of `n`, a power of two, from the origin. The position may then lie behind the end.
+    /// Skips to the next multiple of `n`, a power of two up to 16, from the origin. The position may then lie behind the end.
     #[inline]
     pub fn align(&mut self, n: usize) {
-        self.pos = self.pos.wrapping_add(self.padding(n));
+        self.pos += self.padding(n);
     }
 
-    /// Bytes to the next multiple of `n`, a power of two, from the origin.
+    /// Bytes to the next multiple of `n`, a power of two up to 16, from the origin.
     #[inline]
     pub fn padding(&self, n: usize) -> usize {
-        self.pos.wrapping_sub(self.origin).wrapping_neg() & (n - 1)
+        // Machine code counts on a position not far behind the end, whatever a kernel asks for.
+        self.pos.wrapping_sub(self.origin).wrapping_neg() & n.wrapping_sub(1) & 15
     }
 
     /// Replaces a string's content, charging for what it grows by.
@@ -539,19 +575,22 @@ impl<'a> Input<'a> {
 /// ```
 /// use polywire_core::program::{FaultKind, Limits, Output, Status};
 /// let (limits, mut bytes) = (Limits { depth: 1, ..Limits::default() }, b"before".to_vec());
-/// let mut output = Output::new(&mut bytes, &limits);
-/// assert_eq!((output.reserve(16), output.put(b"a"), output.align(4)), (Status::Ok, Status::Ok, Status::Ok));
-/// assert_eq!((output.put_word(0x0201, 2), output.position()), (Status::Ok, 6));
-/// output.patch(1, b"b");
-/// *output.last().unwrap() = 3;
-/// assert_eq!((output.insert(4, 1), output.written()), (Status::Ok, &mut *b"ab\0\0\x01\x01\x03".to_vec()));
-/// output.truncate(4);
-/// assert_eq!(output.replace_origin(4), 0);
-/// assert_eq!((output.put_with(8, |room| { room[0] = 9; 1 }), output.position()), (Status::Ok, 5));
-/// assert_eq!(output.enter_levels(1), Status::Ok);
-/// output.leave_levels(1);
-/// assert_eq!((output.enter_levels(2), output.fault().unwrap().kind), (Status::Failed, FaultKind::TooDeep));
-/// assert_eq!(output.fail(FaultKind::Unrepresentable, 0, 0), Status::Failed);
+/// let status = Output::lend(&mut bytes, &limits, |output| {
+///     assert_eq!((output.reserve(16), output.put(b"a"), output.align(4)), (Status::Ok, Status::Ok, Status::Ok));
+///     assert_eq!((output.put_word(0x0201, 2), output.position()), (Status::Ok, 6));
+///     output.patch(1, b"b");
+///     *output.last().unwrap() = 3;
+///     assert_eq!((output.insert(4, 1), output.written()), (Status::Ok, &mut *b"ab\0\0\x01\x01\x03".to_vec()));
+///     output.truncate(4);
+///     assert_eq!(output.replace_origin(4), 0);
+///     assert_eq!((output.put_with(8, |room| { room[0] = 9; 1 }), output.position()), (Status::Ok, 5));
+///     assert_eq!(output.enter_levels(1), Status::Ok);
+///     output.leave_levels(1);
+///     assert_eq!((output.enter_levels(2), output.fault().unwrap().kind), (Status::Failed, FaultKind::TooDeep));
+///     output.fail(FaultKind::Unrepresentable, 0, 0)
+/// });
+/// assert_eq!((status, &bytes[..]), (Status::Failed, &b"before"[..]));
+/// assert_eq!((Output::lend(&mut bytes, &limits, |output| output.put(b"!")), &bytes[..]), (Status::Ok, &b"before!"[..]));
 /// ```
 #[repr(C)]
 pub struct Output<'a> {
@@ -573,9 +612,17 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
+    /// Lends `run` an output behind what is in `vector` already; that end is the origin of alignment. What is written is in the vector if `run`
+    /// ends well, and else the vector is as before. There is none to be had but lent, as there is no [`Input`].
+    pub fn lend(vector: &mut Vec<u8>, limits: &Limits, run: impl FnOnce(&mut Output<'_>) -> Status) -> Status {
+        let mut output = Output::new(vector, limits);
+        let status = run(&mut output);
+        output.finish(status)
+    }
+
     /// Writes behind what is in `vector` already; that end is the origin of alignment.
     #[inline]
-    pub fn new(vector: &'a mut Vec<u8>, limits: &'a Limits) -> Output<'a> {
+    pub(crate) fn new(vector: &'a mut Vec<u8>, limits: &'a Limits) -> Output<'a> {
         let start = vector.len();
         let mut output = Output {
             base: core::ptr::null_mut(),
@@ -647,7 +694,7 @@ impl<'a> Output<'a> {
 
     /// Comes back from [`Output::enter_levels`].
     pub fn leave_levels(&mut self, levels: u32) {
-        self.depth_left += levels;
+        self.depth_left = self.depth_left.saturating_add(levels).min(self.limits.depth);
     }
 
     /// Appends bytes.
@@ -679,9 +726,9 @@ impl<'a> Output<'a> {
         Status::Ok
     }
 
-    /// Appends zeros up to the next multiple of `n`, a power of two, from the origin.
+    /// Appends zeros up to the next multiple of `n`, a power of two up to 16, from the origin.
     pub fn align(&mut self, n: usize) -> Status {
-        let distance = (self.pos - self.origin).wrapping_neg() & (n - 1);
+        let distance = self.pos.wrapping_sub(self.origin).wrapping_neg() & n.wrapping_sub(1) & 15;
         self.put(&[0; 16][..distance])
     }
 
@@ -765,6 +812,15 @@ impl<'a> Output<'a> {
         Status::Ok
     }
 
+    /// The same of a kernel that need not keep its promise: what it leaves out is zero.
+    pub(crate) fn put_cleared(&mut self, write: impl FnOnce(&mut Room) -> usize) -> Status {
+        let write = |room: &mut Room| {
+            *room = Room::new();
+            write(room)
+        };
+        self.put_brief(write)
+    }
+
     /// Appends what is written into a [`Room`]: as many bytes as `write` gives, all of which it wrote.
     #[inline]
     pub(crate) fn put_brief(&mut self, write: impl FnOnce(&mut Room) -> usize) -> Status {
@@ -801,7 +857,7 @@ impl<'a> Output<'a> {
     /// Makes the bytes part of the vector, if the program ended well and they are not too many; else leaves the vector as it was and
     /// keeps the fault.
     #[inline]
-    pub fn finish(&mut self, mut status: Status) -> Status {
+    pub(crate) fn finish(&mut self, mut status: Status) -> Status {
         if status == Status::Ok && self.pos > self.limits.message_bytes {
             status = self.fail(FaultKind::Limit, self.limits.message_bytes as u64, self.pos as u64);
         }

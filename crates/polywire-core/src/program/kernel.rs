@@ -3,6 +3,9 @@
 //! They are `extern "C"` where machine code calls them directly. A kernel that answers [`Status::Failed`] has called [`Input::fail`] or
 //! [`Output::fail`] first. None may panic.
 //!
+//! Kernels are safe code, and a codec of anybody's may bring its own. So what a kernel or its form promises is never what keeps memory sound: the
+//! verifier checks forms, and what a kernel answers is checked or cut when it runs. A false promise makes wrong bytes or values, no more.
+//!
 //! ```
 //! use polywire_core::layout::Scalar;
 //! use polywire_core::program::{kernel::SymbolTable, Arm, Block, Input, Limits, MemberKey, MemberTable, Output, ScalarKernel, Status};
@@ -25,9 +28,10 @@
 //! }
 //!
 //! let (limits, mut bytes, mut value) = (Limits::default(), Vec::new(), 0);
-//! let mut output = Output::new(&mut bytes, &limits);
-//! assert_eq!(((INVERTED.put)(&mut output, 0xF0), output.written()), (Status::Ok, &mut [0x0F][..]));
-//! assert_eq!(((INVERTED.get)(&mut Input::new(&[0x0F], &limits), &mut value), value), (Status::Ok, 0xF0));
+//! let status = Output::lend(&mut bytes, &limits, |output| (INVERTED.put)(output, 0xF0));
+//! assert_eq!((status, &bytes[..]), (Status::Ok, &[0x0F][..]));
+//! let status = Input::lend(&bytes, &limits, |input| (INVERTED.get)(input, &mut value));
+//! assert_eq!((status, value), (Status::Ok, 0xF0));
 //! assert_eq!(format!("{INVERTED:?}"), "inverted");
 //!
 //! // What a kernel of names or ids is given.
@@ -99,23 +103,51 @@ pub struct WideKernel {
 }
 
 /// Where a [`BriefKernel`] writes.
-pub type Room = [MaybeUninit<[u8; 16]>; 2];
+///
+/// ```
+/// use polywire_core::program::kernel::Room;
+/// let mut room = Room::new();
+/// room.set([1; 16]);
+/// room.set_all([2; 32]);
+/// assert_eq!(size_of::<Room>(), 32);
+/// ```
+#[repr(transparent)]
+pub struct Room([MaybeUninit<[u8; 16]>; 2]);
+
+impl Room {
+    /// One full of zeros.
+    #[expect(clippy::new_without_default, reason = "it is lent, and made only to try a kernel")]
+    pub const fn new() -> Room {
+        Room([MaybeUninit::new([0; 16]); 2])
+    }
+
+    /// Writes the first sixteen bytes.
+    #[inline(always)]
+    pub fn set(&mut self, bytes: [u8; 16]) {
+        self.0[0].write(bytes);
+    }
+
+    /// Writes all bytes.
+    #[inline(always)]
+    pub fn set_all(&mut self, bytes: [u8; 32]) {
+        self.0.iter_mut().zip(bytes.as_chunks().0).for_each(|(half, bytes)| _ = half.write(*bytes));
+    }
+}
 
 /// A scalar that is written at once: it is never refused, depends on nothing written before, and needs no more room than a [`Room`] has.
 ///
 /// ```
-/// use core::mem::MaybeUninit;
 /// use polywire_core::{layout::Scalar, program::kernel::{BriefKernel, Room}};
 ///
 /// /// An octet behind a mark.
-/// static MARKED: BriefKernel = BriefKernel { name: "marked", scalar: Scalar::U8, put, form: None };
+/// static MARKED: BriefKernel = BriefKernel::new("marked", Scalar::U8, put, None);
 ///
 /// extern "C" fn put(room: &mut Room, mark: u64, value: u64) -> usize {
-///     room[0].write(u128::from(mark | value << 8).to_le_bytes());
+///     room.set(u128::from(mark | value << 8).to_le_bytes());
 ///     2
 /// }
 ///
-/// assert_eq!((MARKED.put)(&mut [MaybeUninit::uninit(); 2], 0xCC, 200), 2);
+/// assert_eq!((MARKED.put)(&mut Room::new(), 0xCC, 200), 2);
 /// ```
 pub struct BriefKernel {
     /// For dumps and documentation.
@@ -126,6 +158,21 @@ pub struct BriefKernel {
     pub put: extern "C" fn(&mut Room, u64, u64) -> usize,
     /// What `put` does, if machine code may do it by itself.
     pub form: Option<BriefForm>,
+    /// It writes all the bytes that it gives the number of, and these are in the room. It is true of kernels of this crate alone, which a test
+    /// tries; the room of any other is cleared before and what it gives is cut after.
+    pub(crate) exact: bool,
+}
+
+impl BriefKernel {
+    /// A kernel of these.
+    pub const fn new(
+        name: &'static str,
+        scalar: Scalar,
+        put: extern "C" fn(&mut Room, u64, u64) -> usize,
+        form: Option<BriefForm>,
+    ) -> BriefKernel {
+        BriefKernel { name, scalar, put, form, exact: false }
+    }
 }
 
 /// What [`BriefKernel::put`] does, where that is simple: first it writes the bytes of its argument, from the lowest on, as many as the highest byte says, which

@@ -84,6 +84,7 @@ use crate::layout::{Layout, NodeId, Scalar};
 
 pub mod adapter;
 pub mod exec;
+mod idle;
 pub mod interp;
 pub mod io;
 #[cfg(feature = "jit")]

@@ -28,7 +28,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Block, Direction, Op, OpKind, Program, TextForm, Wire};
+use super::{Block, Direction, Op, OpKind, Program, Source, TextForm, Wire};
 
 /// All passes in order.
 pub fn prepare(mut program: Program) -> Program {
@@ -129,6 +129,9 @@ fn fuse_block(block: &mut Block, mut known: Known) {
             _ => {
                 let inside = if restarts_origin(&op.kind) { Known::ORIGIN } else { Known::NOTHING };
                 inner_blocks_mut(&mut op.kind, &mut |block| fuse_block(block, inside));
+                if does_nothing(&op.kind) {
+                    continue;
+                }
                 match fixed_size(&op.kind) {
                     Some(size) => known.forward(size),
                     None => known = Known::NOTHING,
@@ -138,6 +141,11 @@ fn fuse_block(block: &mut Block, mut known: Known) {
         }
     }
     block.0 = fused;
+}
+
+/// An array of elements without a byte, which may be one of millions and inside each other: nobody pays for their number.
+fn does_nothing(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Sequence { source: Source::Fixed(_), element, bound: 0, .. } if element.0.is_empty())
 }
 
 fn restarts_origin(kind: &OpKind) -> bool {

@@ -10,13 +10,14 @@
 //! 6. calls name routines with the frame they expect, and cost as many levels as their blocks are nested; blocks nest to a limited depth,
 //!    and their operations are not too many;
 //! 7. who asks for the state of a stream has a bank, and fields are sound and keep to its slots; who takes a field's value has asked for it, and
-//!    for no other one since.
+//!    for no other one since;
+//! 8. kernels are of types that they can have, and what forms and leads say is within what machine code can do: kernels are anybody's safe code.
 
 use alloc::string::String;
 
 use super::{
-    ActionKernel, Block, Check, Direction, Field, FieldKind, Op, OpKind, Place, Program, Segment, Source, TextForm,
-    Wire,
+    ActionKernel, Arm, Block, Check, Direction, Field, FieldKind, Op, OpKind, Place, Program, ScalarKernel, Segment,
+    Source, TextForm, TextKernel, Wire,
     passes::{Cost, cost, levels, op_count},
     state::{BITS, OCTET, OCTETS, RESET, SEGMENT, TAKE_BIT},
 };
@@ -233,7 +234,13 @@ impl Verifier<'_> {
                     place => self.slice(*place, Scalar::U8, state)?,
                 }
             }
-            OpKind::Text { place, .. } | OpKind::SetText(place, _) => {
+            OpKind::Text { place, form, .. } => {
+                if let TextForm::Kernel(kernel) = form {
+                    text_kernel(kernel)?;
+                }
+                self.place(*place, state, |k| matches!(k, Kind::String { .. }))?;
+            }
+            OpKind::SetText(place, _) => {
                 self.place(*place, state, |k| matches!(k, Kind::String { .. }))?;
             }
             OpKind::Bulk { place, scalar, .. } => self.bulk(*place, *scalar, state)?,
@@ -315,6 +322,7 @@ impl Verifier<'_> {
             OpKind::Members { arms, table, .. } => {
                 require(arms.len() == table.keys().len(), "the table is of other members")?;
                 require(arms.iter().zip(table.keys()).all(|(a, k)| a.key == *k), "the table is of other members")?;
+                require(arms.iter().all(lead_fits), "a lead notes a bit that the cursor does not have")?;
                 for block in arms.iter().flat_map(|arm| [&arm.body, &arm.absent]) {
                     nested(block, State { accumulator: None, ..repeated.inside(state.frame) })?;
                 }
@@ -364,10 +372,17 @@ impl Verifier<'_> {
                 let fits = matches!(scalar, Scalar::I64 | Scalar::U64 | Scalar::F32 | Scalar::F64);
                 require(*index < 2 && fits, "a field's value is one of two words")
             }
-            Wire::Brief(..) => {
-                require(self.program.direction == Direction::Encode, "the operation is of the other direction")
+            Wire::Brief(kernel, argument) => {
+                require(self.program.direction == Direction::Encode, "the operation is of the other direction")?;
+                require(kernel.scalar != Scalar::F128, "a brief kernel's value has 64 bits")?;
+                // The bytes of a form's argument stand below the one that counts them.
+                require(kernel.form.is_none() || argument >> 56 <= 7, "a brief kernel's head is too long")
             }
-            _ => Ok(()),
+            Wire::Kernel(kernel) => scalar_kernel(kernel),
+            Wire::Symbol(kernel, _) => {
+                require(matches!(kernel.scalar, Scalar::I64 | Scalar::U64), "a symbol is an I64 or U64")
+            }
+            Wire::Fixed { .. } => Ok(()),
         }
     }
 
@@ -618,6 +633,25 @@ fn reads_inside(kind: &OpKind) -> bool {
 
 fn kernel_needs_bank(kernel: &ActionKernel) -> bool {
     core::ptr::eq(kernel, &BITS) || core::ptr::eq(kernel, &RESET)
+}
+
+/// What does not fit 64 bits has functions of its own, and nothing else has.
+fn scalar_kernel(kernel: &ScalarKernel) -> Verdict {
+    let wide = kernel.scalar == Scalar::F128;
+    require(kernel.wide.is_some() == wide, "a kernel has functions for 128 bits if its scalar has as many")?;
+    require(!wide || kernel.form.is_none(), "a scalar of 128 bits has no form")
+}
+
+/// Machine code writes a short text's head and sixteen bytes at once.
+fn text_kernel(kernel: &TextKernel) -> Verdict {
+    let fits = kernel.short.is_none_or(|short| (1..=4).contains(&short.head_len) && short.below > 0);
+    require(fits, "a short text's head has one to four bytes, and there are such texts")
+}
+
+/// A cursor has three words of bits.
+fn lead_fits(arm: &Arm) -> bool {
+    let note = arm.lead.as_ref().and_then(|lead| lead.note);
+    note.is_none_or(|bit| usize::from(bit) < 8 * size_of::<super::Cursor>())
 }
 
 enum Refused {

@@ -128,6 +128,8 @@ pub fn random_limits(random: &mut Random) -> Limits {
     Limits {
         message_bytes: *random.choose(&[0, 16, 100, 1 << 20]),
         memory_bytes: *random.choose(&[0, 32, 300, 1 << 20]),
+        expansion: *random.choose(&[0, 1, 16, 1024]),
+        free_bytes: *random.choose(&[0, 100, 1 << 20]),
         elements: *random.choose(&[0, 1, 3, 1 << 20]),
         depth: *random.choose(&[0, 1, 3, 64]),
     }

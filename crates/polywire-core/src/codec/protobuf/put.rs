@@ -38,7 +38,7 @@ const fn brief(
     number: NumberForm,
     unless_zero: bool,
 ) -> BriefKernel {
-    BriefKernel { name, scalar, put, form: Some(BriefForm { number, unless_zero }) }
+    BriefKernel { exact: true, ..BriefKernel::new(name, scalar, put, Some(BriefForm { number, unless_zero })) }
 }
 
 /// A tag's bytes, and in the highest byte how many they are.
@@ -54,7 +54,7 @@ pub(super) fn tag_word(tag: &[u8]) -> u64 {
 fn put_field(room: &mut Room, tag: u64, value: u128, bytes: usize) -> usize {
     let len = (tag >> 56) as usize;
     let word = u128::from(tag & 0xFF_FFFF_FFFF_FFFF) | value.wrapping_shl(8 * len as u32);
-    room[0].write(word.to_le_bytes());
+    room.set(word.to_le_bytes());
     len + bytes
 }
 

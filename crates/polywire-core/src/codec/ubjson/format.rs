@@ -184,9 +184,7 @@ fn decimal(room: &mut Room, value: u64) -> usize {
         let mut bytes = [0; 32];
         bytes[..3].copy_from_slice(&[b'H', b'i', text.len() as u8]);
         bytes.iter_mut().skip(3).zip(text.bytes()).for_each(|(to, from)| *to = from);
-        for (piece, half) in room.iter_mut().zip(bytes.as_chunks().0) {
-            piece.write(*half);
-        }
+        room.set_all(bytes);
         3 + text.len()
     })
 }

@@ -32,6 +32,11 @@ unsafe impl SequenceAccess for Access {
         // SAFETY: as above.
         unsafe { self.plan.assign(self.node, sequence, source, len) }
     }
+
+    unsafe fn release(&self, sequence: *mut u8) {
+        // SAFETY: as above.
+        unsafe { self.plan.empty(self.node, sequence) }
+    }
 }
 
 // SAFETY: the flag says what the payload is.
@@ -54,6 +59,11 @@ unsafe impl OptionalAccess for Access {
         // SAFETY: as above.
         unsafe { self.plan.make_absent(optional) }
     }
+
+    unsafe fn release(&self, optional: *mut u8) {
+        // SAFETY: as above.
+        unsafe { self.plan.empty(self.node, optional) }
+    }
 }
 
 // SAFETY: the case says what the payload is.
@@ -73,6 +83,11 @@ unsafe impl UnionAccess for Access {
     unsafe fn select(&self, union: *mut u8, discriminator: i64, case: Option<u32>) -> Result<*mut u8, OutOfMemory> {
         // SAFETY: as above.
         unsafe { self.plan.choose(self.node, union, discriminator, case) }
+    }
+
+    unsafe fn release(&self, union: *mut u8) {
+        // SAFETY: as above.
+        unsafe { self.plan.let_go(self.node, union) }
     }
 }
 
@@ -100,6 +115,11 @@ unsafe impl MapAccess for Access {
     unsafe fn clear(&self, map: *mut u8) {
         // SAFETY: as above.
         unsafe { self.plan.clear_map(map) }
+    }
+
+    unsafe fn release(&self, map: *mut u8) {
+        // SAFETY: as above.
+        unsafe { self.plan.empty(self.node, map) }
     }
 
     unsafe fn insert(
@@ -299,6 +319,24 @@ impl Plan {
             self.init(node, value)?;
             front.held = new;
             Ok(())
+        }
+    }
+
+    /// Ends a value of a case that is not chosen.
+    ///
+    /// # Safety
+    /// `union` holds a union of place `id`, which nobody else uses.
+    unsafe fn let_go(&self, id: NodeId, union: *mut u8) {
+        let What::Union { cases, payload, .. } = &self.place(id).what else { return };
+        // SAFETY: as the caller promises; the front says that nothing is held before what is held ends.
+        unsafe {
+            let front = &mut *union.cast::<RawUnion>();
+            if front.held == front.case {
+                return;
+            }
+            if let Some(old) = cases.get(mem::replace(&mut front.held, NO_CASE) as usize) {
+                self.end(*old, union.add(*payload));
+            }
         }
     }
 

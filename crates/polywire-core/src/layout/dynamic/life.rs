@@ -106,6 +106,18 @@ impl Plan {
         Ok(())
     }
 
+    /// Makes a sequence, a map or an optional empty, and gives back what it has allocated.
+    ///
+    /// # Safety
+    /// `at` holds one of these.
+    pub(in crate::layout) unsafe fn empty(&self, id: NodeId, at: *mut u8) {
+        // SAFETY: as the caller promises; none of the three is hollow with a box in it.
+        unsafe {
+            self.end(id, at);
+            self.hollow(id, at);
+        }
+    }
+
     /// Ends a value.
     ///
     /// # Safety

@@ -128,7 +128,8 @@ impl Plan {
             What::Enum { literals, .. } => Kind::Enum(EnumNode { repr: Scalar::I32, literals: literals.clone() }),
             What::String { .. } => Kind::String { words: string_words(), shared: false },
             What::Sequence { element } => {
-                let words = Some(Words { pointer: 0, capacity: WORD, len: 2 * WORD });
+                // Machine code may not raise the length past the elements that are initialised.
+                let words = Some(Words { pointer: 0, capacity: 3 * WORD, len: 2 * WORD });
                 Kind::Sequence(SequenceNode { element: *element, words, access: access() })
             }
             What::Array { element, len } => Kind::Array { element: *element, len: *len as u32 },

@@ -201,7 +201,7 @@ impl<'r> Run<'r, '_> {
             }
             Wire::Brief(kernel, argument) => {
                 let value = self.accumulator as u64;
-                ok(self.output.put_brief(|room| (kernel.put)(room, *argument, value)))
+                ok(self.output.put_cleared(|room| (kernel.put)(room, *argument, value)))
             }
             Wire::Symbol(kernel, table) => ok((kernel.put)(self.output, table, self.accumulator as u64)),
             Wire::Kernel(kernel) => ok((kernel.put)(self.output, self.accumulator as u64)),

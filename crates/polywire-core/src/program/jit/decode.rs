@@ -522,7 +522,8 @@ impl<'e> Emit<'e, '_> {
                 self.code.def_var(data, start);
                 let differs = self.code.ins().icmp(IntCC::NotEqual, len, count);
                 let many = self.beyond_limit(IntCC::UnsignedGreaterThan, count);
-                let bytes = self.code.ins().imul_imm_s(count, i64::from(min_wire));
+                // Elements without a byte are charged for where there are more of them than bytes.
+                let bytes = self.code.ins().imul_imm_s(count, i64::from(min_wire.max(1)));
                 let (end, position) = (self.code.use_var(self.end), self.position());
                 let after = self.code.ins().iadd(position, bytes);
                 let short = self.code.ins().icmp(IntCC::UnsignedGreaterThan, after, end);
@@ -650,7 +651,7 @@ impl<'e> Emit<'e, '_> {
     fn decode_present(&mut self, op: &'e Op, place: Place, body: &'e Block, frame: Value) {
         let value = match self.place(place, frame) {
             None => frame,
-            Some((base, offset, node)) if self.direct => self.make_present(base, offset, node),
+            Some((base, offset, node)) if self.direct => return self.make_present((base, offset, node), body),
             Some((.., node)) => {
                 let (program, at, word) = (self.address(self.program), self.place_address(place, frame), self.word());
                 let node = self.constant(i64::from(node.0));
@@ -663,26 +664,33 @@ impl<'e> Emit<'e, '_> {
         self.decode_inner(body, value);
     }
 
-    /// Without a context: the value of an optional.
-    fn make_present(&mut self, base: Value, offset: i32, node: crate::layout::NodeId) -> Value {
-        let Kind::Optional(optional) = &self.layout().node(node).kind else { return base };
+    /// Without a context: makes an optional present and decodes its value. The flag comes last: where the message ends before the value
+    /// is stored, nobody may take for one what was never written.
+    fn make_present(&mut self, (base, offset, node): (Value, i32, crate::layout::NodeId), body: &'e Block) {
+        let Kind::Optional(optional) = &self.layout().node(node).kind else {
+            unreachable!("the verifier admits optionals only")
+        };
         let make = |emit: &mut Self| {
             let (state, program) = (emit.state(), emit.address(emit.program));
             let at = emit.code.ins().iadd_imm_s(base, i64::from(offset));
             let node = emit.constant(i64::from(node.0));
             emit.call_or_leave(shims::set_some_warm as *const u8, &[state, program, node, at])
         };
-        let Some(words) = optional.flag else { return make(self) };
+        let Some(words) = optional.flag else {
+            let value = make(self);
+            return self.decode_inner(body, value);
+        };
         let (flag, payload) = (words.flag as i32, words.payload as i32);
-        // A number need not have been one before to be written over.
+        // A number that was never written need not be initialised first: it is written before the flag is set.
         if !matches!(self.layout().node(optional.inner).kind, Kind::Scalar(_)) {
             let state = self.load_scalar(Scalar::U8, base, offset + flag);
             let never = self.code.ins().icmp_imm_s(IntCC::Equal, state, 0);
             self.rarely(never, |emit| _ = make(emit));
         }
+        let value = self.code.ins().iadd_imm_s(base, i64::from(offset + payload));
+        self.decode_inner(body, value);
         let present = self.constant(1);
         self.store_scalar(Scalar::U8, present, base, offset + flag);
-        self.code.ins().iadd_imm_s(base, i64::from(offset + payload))
     }
 
     fn decode_clear(&mut self, op: &'e Op, place: Place, frame: Value) {

@@ -205,6 +205,11 @@ impl<'e> Emit<'e, '_> {
             }
             self.load_base();
             self.reload();
+            // A kernel may leave it as it is.
+            let (zero, word) = (self.constant(0), self.word);
+            for at in [0, 8] {
+                self.code.ins().stack_store(types::I64, zero, word, at);
+            }
         }
     }
 

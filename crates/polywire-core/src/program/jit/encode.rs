@@ -355,9 +355,17 @@ impl<'e> Emit<'e, '_> {
     /// A value by its kernel. There is room.
     pub(super) fn put_brief(&mut self, kernel: &'static BriefKernel, argument: u64, value: Value) {
         let (here, argument) = (self.here(), self.constant(argument as i64));
+        if !kernel.exact {
+            self.zeros(here, 0, size_of::<Room>() as u32);
+        }
         let len = self.call(kernel.put as *const u8, &[here, argument, value], Some(types::I64));
+        let mut len = len.expect("it returns a word");
+        if !kernel.exact {
+            let most = self.constant(size_of::<Room>() as i64);
+            len = self.code.ins().umin(len, most);
+        }
         let position = self.position();
-        let position = self.code.ins().iadd(position, len.expect("it returns a word"));
+        let position = self.code.ins().iadd(position, len);
         self.code.def_var(self.position, position);
     }
 

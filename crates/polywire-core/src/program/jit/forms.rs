@@ -307,7 +307,6 @@ impl<'e> Emit<'e, '_> {
         (argument, tag): (u64, u32),
         slot: StackSlot,
     ) -> InRegion {
-        let outer = self.code.declare_var(types::I64);
         let (slow, done) = (self.cold(), self.code.create_block());
         self.expect_tag(tag, slow);
         let (position, end) = (self.position(), self.code.use_var(self.end));
@@ -321,7 +320,6 @@ impl<'e> Emit<'e, '_> {
         let outside = self.code.ins().icmp(IntCC::UnsignedGreaterThan, inner, end);
         let unfit = self.code.ins().bor(long, outside);
         self.or_else(unfit, slow);
-        self.code.def_var(outer, end);
         self.set_end(inner);
         self.code.def_var(self.position, inside);
         self.code.ins().jump(done, &[]);
@@ -329,11 +327,10 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(slow);
         let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
         self.call_status(op, dialect.get_begin as *const u8, &[self.context, argument, cursor]);
-        let kept = self.code.ins().stack_load(types::I64, types::I64, slot, 0);
-        self.code.def_var(outer, kept);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
-        InRegion { outer: self.code.use_var(outer) }
+        // Whatever the kernel keeps in its cursor.
+        InRegion { outer: end }
     }
 
     /// Passes over what is left of it.

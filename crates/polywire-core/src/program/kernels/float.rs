@@ -3,10 +3,11 @@
 //! ```
 //! use polywire_core::program::{kernels::float::{self, Decimal, NotANumber}, Limits, Output};
 //! let (limits, mut bytes) = (Limits::default(), Vec::new());
-//! let mut output = Output::new(&mut bytes, &limits);
-//! float::put_f64(&mut output, 0.1);
-//! float::put_f32(&mut output, 0.1);
-//! assert_eq!(output.written(), b"0.10.1");
+//! Output::lend(&mut bytes, &limits, |output| {
+//!     float::put_f64(output, 0.1);
+//!     float::put_f32(output, 0.1)
+//! });
+//! assert_eq!(bytes, b"0.10.1");
 //! let text = b"-2.5e2,";
 //! let number: Decimal = float::decimal(text).unwrap_or_else(|_: NotANumber| panic!("it is a number"));
 //! assert_eq!((number.to_f64(text), number.to_f32(text), number.to_integer(text)), (-250.0, -250.0, Some(-250)));

@@ -5,33 +5,36 @@
 //! ```
 //! use polywire_core::program::{kernels::json::{self, Raw}, FaultKind, Input, Limits, Output, Status};
 //! let limits = Limits::default();
-//! let mut input = Input::new(br#" {"a\u0062": [1, true], "n": 2.5e0} "#, &limits);
-//! assert_eq!((json::expect(&mut input, b'{'), json::peek(&mut input)), (Status::Ok, Some(b'"')));
-//! let name: Raw = json::member_name(&mut input).unwrap();
-//! assert!(name.is_escaped() && name.chars().eq("ab".chars()) && name.bytes().len() == 7);
-//! assert_eq!(name.plain(&mut [0; 8]), Some(&b"ab"[..]));
-//! assert_eq!(json::skip(&mut input), Status::Ok);
-//! assert!(json::accept(&mut input, b','));
-//! let n = json::member_name(&mut input).unwrap();
-//! let mut text = String::new();
-//! assert_eq!((n.copy_to(&mut input, &mut text), text.as_str()), (Status::Ok, "n"));
-//! let (number, digits) = json::number(&mut input).unwrap();
-//! assert_eq!(number.to_f64(digits), 2.5);
-//! assert_eq!((json::expect(&mut input, b'}'), json::end(&mut input)), (Status::Ok, Status::Ok));
-//!
-//! let mut input = Input::new(b"null x", &limits);
-//! assert!(json::accept_word(&mut input, b"null") && json::string(&mut input).is_err());
-//! assert_eq!(json::unexpected(&mut input, b','), Status::Failed);
-//! assert_eq!(json::wrong_kind(&mut input), Status::Failed);
-//! assert_eq!(json::fail_at(&mut input, 1, FaultKind::Syntax, 0, 0), Status::Failed);
+//! Input::lend(br#" {"a\u0062": [1, true], "n": 2.5e0} "#, &limits, |input| {
+//!     assert_eq!((json::expect(input, b'{'), json::peek(input)), (Status::Ok, Some(b'"')));
+//!     let name: Raw = json::member_name(input).unwrap();
+//!     assert!(name.is_escaped() && name.chars().eq("ab".chars()) && name.bytes().len() == 7);
+//!     assert_eq!(name.plain(&mut [0; 8]), Some(&b"ab"[..]));
+//!     assert_eq!(json::skip(input), Status::Ok);
+//!     assert!(json::accept(input, b','));
+//!     let n = json::member_name(input).unwrap();
+//!     let mut text = String::new();
+//!     assert_eq!((n.copy_to(input, &mut text), text.as_str()), (Status::Ok, "n"));
+//!     let (number, digits) = json::number(input).unwrap();
+//!     assert_eq!(number.to_f64(digits), 2.5);
+//!     assert_eq!((json::expect(input, b'}'), json::end(input)), (Status::Ok, Status::Ok));
+//! });
+//! Input::lend(b"null x", &limits, |input| {
+//!     assert!(json::accept_word(input, b"null") && json::string(input).is_err());
+//!     assert_eq!(json::unexpected(input, b','), Status::Failed);
+//!     assert_eq!(json::wrong_kind(input), Status::Failed);
+//!     assert_eq!(json::fail_at(input, 1, FaultKind::Syntax, 0, 0), Status::Failed);
+//! });
 //!
 //! let mut bytes = Vec::new();
-//! let mut output = Output::new(&mut bytes, &limits);
-//! json::put_string(&mut output, "a\"b");
-//! assert_eq!(output.written(), br#""a\"b""#);
-//! output.truncate(0);
-//! output.put(b"[1]");
-//! assert_eq!((json::indent(&mut output, 0), output.written()), (Status::Ok, &mut *b"[\n  1\n]".to_vec()));
+//! Output::lend(&mut bytes, &limits, |output| {
+//!     json::put_string(output, "a\"b");
+//!     assert_eq!(output.written(), br#""a\"b""#);
+//!     output.truncate(0);
+//!     output.put(b"[1]");
+//!     json::indent(output, 0)
+//! });
+//! assert_eq!(bytes, b"[\n  1\n]");
 //! ```
 
 use alloc::string::String;

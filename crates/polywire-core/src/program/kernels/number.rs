@@ -3,10 +3,11 @@
 //! ```
 //! use polywire_core::program::{kernels::number, Limits, Output};
 //! let (limits, mut bytes) = (Limits::default(), Vec::new());
-//! let mut output = Output::new(&mut bytes, &limits);
-//! number::put_u64(&mut output, 1234567);
-//! number::put_i64(&mut output, -8);
-//! assert_eq!(output.written(), b"1234567-8");
+//! Output::lend(&mut bytes, &limits, |output| {
+//!     number::put_u64(output, 1234567);
+//!     number::put_i64(output, -8)
+//! });
+//! assert_eq!(bytes, b"1234567-8");
 //! ```
 
 use super::super::{Output, Status};

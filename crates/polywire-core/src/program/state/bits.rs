@@ -3,8 +3,6 @@
 //! A map is taken in words of 56 bits, the first bit on top, with a one behind the last: when nothing but that one is left, the next word is
 //! due. Writing gathers words of 56 bits behind a leading one, and puts them into room that was left in front.
 
-use core::mem::MaybeUninit;
-
 use super::{
     super::{ActionKernel, Cursor, FaultKind, Input, Output, RegionDialect, Status, TestKernel},
     Policy, integer,
@@ -202,7 +200,7 @@ extern "C" fn put_begin(output: &mut Output<'_>, argument: u64, cursor: &mut Cur
     let start = output.position() as u64;
     let begun = match bytes {
         0..=8 => output.put_brief(|room| {
-            room[0] = MaybeUninit::new([0; 16]);
+            room.set([0; 16]);
             bytes
         }),
         _ => output.put_with(bytes, |_| bytes),

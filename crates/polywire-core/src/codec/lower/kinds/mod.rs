@@ -144,7 +144,7 @@ pub struct Marks {
 #[inline(always)]
 pub fn marked(room: &mut Room, mark: u8, word: u64, bytes: u32) -> usize {
     let word = word.swap_bytes() >> (64 - 8 * bytes);
-    room[0].write((u128::from(mark) | u128::from(word) << 8).to_le_bytes());
+    room.set((u128::from(mark) | u128::from(word) << 8).to_le_bytes());
     1 + bytes as usize
 }
 

@@ -40,9 +40,9 @@ impl<F: Format> Kernels<F> {
     };
     /// The same, to be written at once.
     pub const BRIEF_SIGNED: &'static BriefKernel =
-        &BriefKernel { name: "signed", scalar: Scalar::I64, put: brief_signed::<F>, form: None };
+        &BriefKernel { exact: true, ..BriefKernel::new("signed", Scalar::I64, brief_signed::<F>, None) };
     pub const BRIEF_UNSIGNED: &'static BriefKernel =
-        &BriefKernel { name: "unsigned", scalar: Scalar::U64, put: brief_unsigned::<F>, form: None };
+        &BriefKernel { exact: true, ..BriefKernel::new("unsigned", Scalar::U64, brief_unsigned::<F>, None) };
     pub const SINGLE: &'static ScalarKernel = &ScalarKernel {
         name: "single",
         scalar: Scalar::F32,
