@@ -106,15 +106,15 @@ impl Train {
         let options: Options = options.parse()?;
         let bar = progress(self.input.as_deref(), false)?;
         let schema = self.ty.schema(terminal)?;
-        let mut source = Source::open(self.input.as_deref(), schema, &source::Options::default(), &bar)?;
+        let mut source = Source::open(self.input.as_deref(), schema, source::Options::default(), &bar)?;
         let (mut samples, mut bytes) = (Vec::new(), 0);
         let mut encoder: Option<DynEncoder> = None;
         while let Some(next) = source.next()? {
-            let value = match next {
-                Next::Message(message) => message.value,
+            let (value, place) = match next {
+                Next::Message(message) => (message.value, message.place),
                 Next::Bad(why) => {
                     bar.suspend(|| terminal.warning(&why));
-                    None
+                    continue;
                 }
             };
             let Some(value) = value else { continue };
@@ -124,7 +124,10 @@ impl Train {
                 None => Some(&*encoder.insert(DynEncoder::new(codec, &options, value.shape())?)),
             };
             let mut sample = Vec::new();
-            encoder.context("it was just made")?.encode(value, &mut sample)?;
+            if let Err(error) = encoder.context("it was just made")?.encode(value, &mut sample) {
+                bar.suspend(|| terminal.warning(&format!("{place}: {error}")));
+                continue;
+            }
             bytes += sample.len();
             samples.push(sample);
             bar.set_message(samples.len().to_string());

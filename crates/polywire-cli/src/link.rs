@@ -5,10 +5,7 @@ use std::{
     io::{self, BufRead, BufWriter, Write},
     net::{SocketAddr, ToSocketAddrs},
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -29,6 +26,7 @@ use crate::hosts::LinkHosts;
 use crate::{
     outcome::{self, Misuse, Outcome},
     seconds::Seconds,
+    stop::{self, Stop},
     terminal::{Terminal, columns},
 };
 
@@ -171,6 +169,7 @@ impl Link {
         if from.is_stream != to.is_stream {
             return Err(Misuse("both ends are of one kind: udp or tcp".into()).into());
         }
+        stop::hold()?;
         let seed = self.network.seed();
         let start = if from.is_stream { Emulator::tcp } else { Emulator::udp };
         let emulator = start(from.address, to.address, self.network.plan(seed)?)
@@ -190,23 +189,23 @@ impl Link {
 
     /// Shows what happens until it is to end.
     fn watch(&self, emulator: &Emulator, terminal: &Terminal) -> outcome::Result {
-        let (start, stopped) = (Instant::now(), stopped()?);
+        let (start, stop) = (Instant::now(), Stop::new()?);
         let every = self.network.every.0;
         let mut next = start + every;
         let mut before = emulator.stats();
         loop {
             let over = self.duration.is_some_and(|duration| start.elapsed() >= duration.0);
-            let ended = over || stopped.load(Ordering::Relaxed);
+            let ended = if over { Some(Outcome::Fine) } else { stop.outcome() };
             let due = Instant::now() >= next && !every.is_zero();
-            if ended || due {
+            if ended.is_some() || due {
                 let now = emulator.stats();
-                if now != before || ended {
+                if now != before || ended.is_some() {
                     show(start.elapsed(), &now, terminal)?;
                 }
                 (before, next) = (now, Instant::now() + every);
             }
-            if ended {
-                return Ok(if over { Outcome::Fine } else { Outcome::Interrupted });
+            if let Some(outcome) = ended {
+                return Ok(outcome);
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -231,14 +230,6 @@ fn take_changes(emulator: &Arc<Emulator>, colour: bool) {
             }
         }
     });
-}
-
-/// Set when the program is told to stop.
-pub fn stopped() -> anyhow::Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let set = flag.clone();
-    ctrlc::set_handler(move || set.store(true, Ordering::Relaxed))?;
-    Ok(flag)
 }
 
 fn fresh_seed() -> u64 {

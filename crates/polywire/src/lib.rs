@@ -51,7 +51,7 @@ pub use node::{Node, NodeError};
 pub use polywire_core::{
     codec, compress,
     envelope::{self, Kind},
-    frame, layout,
+    frame, framing, layout,
     layout::{Char8, Char16, Float128, Message, Record, Shape, SharedBytes, SharedStr},
     program, schema,
     schema::Schema,

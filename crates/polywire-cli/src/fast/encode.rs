@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use indicatif::ProgressBar;
-use polywire::codec::fast::framing::{Framing, Piece, Splitter, Step};
+use polywire::framing::{Framing, Piece, Splitter, Step};
 use serde::Serialize;
 
 use super::{
@@ -132,7 +132,8 @@ impl Work<'_> {
     }
 
     fn begin_frame(&mut self, line: &Line<'_>) -> anyhow::Result<()> {
-        if self.feed.reset == Reset::Packet {
+        // Without a framing the file is one frame, as for the decoding.
+        if self.feed.reset == Reset::Packet && self.framing != Framing::None {
             self.codec.reset();
         }
         let preamble = bytes("preamble", line.preamble.as_ref())?;

@@ -96,7 +96,7 @@ impl Learn {
     fn messages(&self, terminal: &Terminal) -> anyhow::Result<Vec<Record>> {
         let bar = progress(self.input.as_deref(), self.quiet)?;
         let schema = self.ty.schema(terminal)?;
-        let mut source = Source::open(self.input.as_deref(), schema, &source::Options::default(), &bar)?;
+        let mut source = Source::open(self.input.as_deref(), schema, source::Options::default(), &bar)?;
         let mut messages: Vec<Record> = Vec::new();
         while let Some(next) = source.next()?
             && messages.len() < MAX_MESSAGES

@@ -6,6 +6,7 @@ pub mod markdown;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
+    os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -187,6 +188,7 @@ impl Running {
         Ended {
             what: self.what.clone(),
             code: status.code(),
+            signal: status.signal(),
             out: join(&self.seen_out, &self.out),
             errors: join(&self.seen_errors, &self.errors),
         }
@@ -205,6 +207,7 @@ impl Drop for Running {
 pub struct Ended {
     what: String,
     pub code: Option<i32>,
+    signal: Option<i32>,
     pub out: String,
     pub errors: String,
 }
@@ -214,6 +217,11 @@ impl Ended {
     pub fn with(self, code: i32) -> Ended {
         assert_eq!(self.code, Some(code), "polywire {}\n{}\n{}", self.what, self.out, self.errors);
         self
+    }
+
+    /// The signal that ended it.
+    pub fn signal(&self) -> Option<i32> {
+        self.signal
     }
 
     /// Standard output as JSON.

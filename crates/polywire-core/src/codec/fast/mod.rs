@@ -44,7 +44,6 @@ mod bind;
 mod decode;
 mod derive;
 mod encode;
-pub mod framing;
 mod learn;
 mod lowering;
 mod names;
