@@ -29,6 +29,9 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! What happens on a node goes to the `log` crate's logger as well as to [`Node::events`], under targets that begin with `polywire`. The compiler of machine
+//! code, Cranelift, logs a line for each function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it out.
 
 mod chosen;
 pub mod coding;
