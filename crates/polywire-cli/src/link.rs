@@ -1,6 +1,7 @@
 //! `polywire link`
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     io::{self, BufRead, BufWriter, Write},
     net::{SocketAddr, ToSocketAddrs},
@@ -16,7 +17,7 @@ use clap::Args;
 use clap::Subcommand;
 use polywire_instrument::{
     link::{self, Change, Emulator, Plan},
-    netsim::{Model, PROFILES, Stats},
+    netsim::{Loss, Model, PROFILES, Stats},
     table::figure,
 };
 use serde_json::{Value, json};
@@ -172,8 +173,14 @@ impl Link {
         stop::hold()?;
         let seed = self.network.seed();
         let start = if from.is_stream { Emulator::tcp } else { Emulator::udp };
-        let emulator = start(from.address, to.address, self.network.plan(seed)?)
-            .with_context(|| format!("cannot listen at {}", from.address))?;
+        let plan = self.network.plan(seed)?;
+        if from.is_stream {
+            let models = [&plan.there, &plan.back].into_iter().chain(plan.changes.iter().map(|change| &change.model));
+            let without_effect: BTreeSet<String> = models.filter_map(without_effect).collect();
+            without_effect.iter().for_each(|text| terminal.warning(text));
+        }
+        let emulator =
+            start(from.address, to.address, plan).with_context(|| format!("cannot listen at {}", from.address))?;
         let emulator = Arc::new(emulator);
         let kind = if from.is_stream { "tcp" } else { "udp" };
         let (address, to) = (emulator.address(), to.address);
@@ -182,7 +189,7 @@ impl Link {
             false => terminal.line(&format!("{kind}/{address} -> {kind}/{to}, seed {seed}"))?,
         }
         if self.control {
-            take_changes(&emulator, terminal.colour);
+            take_changes(&emulator, from.is_stream, terminal.colour);
         }
         self.watch(&emulator, terminal)
     }
@@ -212,6 +219,24 @@ impl Link {
     }
 }
 
+/// What of a model a stream does not meet, in words for people.
+fn without_effect(model: &Model) -> Option<String> {
+    let parts = [
+        (model.loss != Loss::None, "loss"),
+        (model.duplicate > 0.0, "duplicate"),
+        (model.corrupt > 0.0, "corrupt"),
+        (model.reorder > 0.0, "reorder"),
+    ];
+    let names: Vec<&str> = parts.into_iter().filter_map(|(is_there, name)| is_there.then_some(name)).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "a stream loses nothing: {} of the model have no effect between tcp addresses; \
+             for TCP over lossy packets use `polywire link hosts`",
+            names.join(", ")
+        )
+    })
+}
+
 /// Lines of a script; empty ones and what is behind `#` are for people.
 fn changes(text: &str) -> Result<Vec<Change>, String> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim()).enumerate();
@@ -220,13 +245,17 @@ fn changes(text: &str) -> Result<Vec<Change>, String> {
 }
 
 /// A thread that waits for what somebody types; it does not keep the program.
-fn take_changes(emulator: &Arc<Emulator>, colour: bool) {
-    let emulator = emulator.clone();
+fn take_changes(emulator: &Arc<Emulator>, is_stream: bool, colour: bool) {
+    let (emulator, terminal) = (emulator.clone(), Terminal { json: false, colour, live: false });
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok).filter(|line| !line.trim().is_empty()) {
             match link::change(&line) {
-                Ok((way, model)) => emulator.set(way, &model),
-                Err(wrong) => Terminal { json: false, colour, live: false }.warning(&format!("'{line}': {wrong}")),
+                Ok((way, model)) => {
+                    let text = without_effect(&model).filter(|_| is_stream);
+                    text.iter().for_each(|text| terminal.warning(text));
+                    emulator.set(way, &model);
+                }
+                Err(wrong) => terminal.warning(&format!("'{line}': {wrong}")),
             }
         }
     });

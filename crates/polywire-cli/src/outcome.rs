@@ -2,6 +2,8 @@
 
 use std::{fmt, io, process::ExitCode};
 
+use polywire::{NodeError, engine::EngineError};
+
 /// What verbs give.
 pub type Result = anyhow::Result<Outcome>;
 
@@ -30,7 +32,7 @@ impl Outcome {
     /// The exit code that an error stands for.
     pub fn of(error: &anyhow::Error) -> Outcome {
         let mut causes = error.chain();
-        if error.is::<Misuse>() {
+        if error.is::<Misuse>() || error.chain().any(is_misuse) {
             Outcome::Misused
         } else if error.is::<Missed>() {
             Outcome::Missed
@@ -41,6 +43,16 @@ impl Outcome {
             Outcome::Failed
         }
     }
+}
+
+/// Topics and wires come from the command line, but some of what is wrong with them only the node finds.
+fn is_misuse(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let named = |error: &NodeError| match error {
+        NodeError::Topic(_) | NodeError::Wire(_) | NodeError::NoEndpoint(..) => true,
+        NodeError::Engine(error) => matches!(error, EngineError::Address { .. }),
+        _ => false,
+    };
+    cause.downcast_ref().is_some_and(named)
 }
 
 /// An error and its causes in one line. What a cause says is left out where the error in front of it says the same already.

@@ -64,6 +64,16 @@ fn the_same_seed_gives_the_same_bytes_and_a_comparison_finds_what_changed() {
     let shown = folder.run(&["bench", "compare", "a.json", "worse.json"]).with(1).out;
     assert!(shown.starts_with("worse  bytes") && shown.contains("2.00x"), "{shown}");
     folder.run(&["bench", "compare", "a.json", "a.json"]).with(0);
+    // What only differs in digits that are not shown is shown with them.
+    let mut closer: serde_json::Value = serde_json::from_str(&folder.read("a.json")).expect("JSON");
+    for (name, value) in [("before", 107.4), ("after", 107.0)] {
+        for part in ["value", "low", "high"] {
+            closer["cases"][0]["metrics"]["bytes"][part] = value.into();
+        }
+        folder.write(&format!("{name}.json"), &closer.to_string());
+    }
+    let shown = folder.run(&["bench", "compare", "before.json", "after.json"]).with(0).out;
+    assert!(shown.starts_with("better  bytes  107.4 -> 107  "), "{shown}");
     let mut failed: serde_json::Value = serde_json::from_str(&folder.read("a.json")).expect("JSON");
     failed["cases"][1]["problem"] = "no such host".into();
     folder.write("failed.json", &failed.to_string());

@@ -320,7 +320,7 @@ fn a_study_says_what_a_recording_is_worth() {
     let folder = folder();
     folder.write("day.json", &lines(false));
     fast(&folder, &["encode", "day.json", "-o", "day", "--framing", "none"]).with(0);
-    let links = ["--link", "delay=5ms", "--link", "lossy-30", "--rate", "1000", "--key", "50"];
+    let links = ["--link", "delay=5ms", "--link", "lossy-30", "--rate", "1000", "--key-interval", "50"];
     let study =
         [&["--json", "fast", "study", "day", "--template", "feed.xml", "--framing", "none"], &links[..]].concat();
     let found: serde_json::Value = serde_json::from_str(&folder.run(&study).with(0).out).expect("it is JSON");

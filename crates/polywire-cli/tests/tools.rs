@@ -205,6 +205,8 @@ fn every_shell_gets_completions() {
         for word in ["typeof", "completions", "wait-timeout"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
+        let json = folder.run(&["completions", shell, "--json"]).with(0).json();
+        assert_eq!((&json["shell"], &json["script"]), (&json!(shell), &json!(script)));
     }
 }
 
@@ -218,6 +220,13 @@ fn bad_arguments_have_their_own_exit_code() {
         (&["echo", "weather", "--wire", "jsn"], "did you mean 'json'?"),
         (&["echo", "weather", "--wire", "cdr@tpc/127.0.0.1:1"], "did you mean 'tcp'?"),
         (&["echo", "weather", "--timeout", "nan"], "at least 0 seconds"),
+        (&["echo", "weather", "--wire", "cdr@tcp/nowhere"], "write for example 'tcp/"),
+        (&["hz", "weather", "--wire", "tcp/127.0.0.1:99999"], "write for example 'tcp/"),
+        (&["list", "--wire", "tcp/127.0.0.1"], "write for example 'tcp/"),
+        (&["echo", "weather/*", "--wire", "unix/t.sock"], "names of topics have no '*'; name one topic in full"),
+        (&["hz", "weather/#", "--wire", "unix/t.sock"], "have no '#'"),
+        (&["typeof", "w?", "--wire", "unix/t.sock"], "have no '?'"),
+        (&["pub", "", "{}", "--idl", "weather.idl", "--type", "Wind", "--wire", "unix/t.sock"], "a topic needs a name"),
         (&["typeof"], "whose type?"),
         (&["ehco"], "a similar subcommand exists: 'echo'"),
     ] {

@@ -21,6 +21,7 @@ use serde::Deserialize;
 use crate::{
     engine::{EngineOptions, Overflow},
     suggest::hint,
+    topic::{self, TopicError},
     wire::{Wire, WireError},
 };
 
@@ -76,6 +77,9 @@ pub enum ConfigError {
         /// Ready to print: the key that was meant, if one is near.
         hint: String,
     },
+    /// A section is for a topic that cannot be.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
     /// A wire that is none.
     #[error("{key}: {source}")]
     Wire {
@@ -130,6 +134,7 @@ impl Config {
         })?;
         let mut topics = BTreeMap::new();
         for (name, topic) in file.topics {
+            topic::check(&name)?;
             let key = format!("topics.\"{name}\"");
             topics.insert(name, topic.check(&key)?);
         }
@@ -276,6 +281,14 @@ fn hint_for(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sections_of_topics_that_cannot_be_are_refused() {
+        for name in ["", "market/*", "market/#", "q?", "a\\tb"] {
+            let error = Config::parse(&format!("[topics.\"{name}\"]\nwire = 'json'")).expect_err(name);
+            assert!(matches!(error, ConfigError::Topic(_)), "{name}: {error}");
+        }
+    }
 
     #[test]
     fn a_whole_file() {

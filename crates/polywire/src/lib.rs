@@ -46,6 +46,7 @@ pub mod publisher;
 mod queue;
 pub mod subscriber;
 mod suggest;
+pub mod topic;
 pub mod wire;
 
 pub use config::Config;
