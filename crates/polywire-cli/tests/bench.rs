@@ -2,7 +2,10 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::Folder;
+use polywire_instrument::scenario::Mode;
 
 const SCENARIO: &str = "name = 'Two formats'
 seed = 3
@@ -93,9 +96,33 @@ fn exit_codes_are_those_of_gates() {
     assert!(missed.contains("MISSED: bytes at most 1"), "{missed}");
     assert!(folder.run(&["bench", "none.toml"]).with(2).out.contains("nowhere.idl"));
     assert!(folder.run(&["bench", "wrong.toml"]).with(3).errors.contains("nme"));
+    folder.write("slip.toml", &SCENARIO.replace("'json'", "'jsno'"));
+    assert!(folder.run(&["bench", "slip.toml"]).with(3).errors.contains("did you mean 'json'?"));
+    folder.write("slip.toml", &SCENARIO.replace("metric = 'bytes'", "metric = 'throughput_hz'"));
+    assert!(folder.run(&["bench", "slip.toml"]).with(3).errors.contains("does not measure 'throughput_hz'"));
     folder.run(&["bench", "nowhere.toml"]).with(3);
     folder.run(&["bench"]).with(3);
     folder.run(&["bench", "compare", "a.json", "b.json"]).with(2);
+}
+
+/// With another process, a compressor and a network, a case has every metric of its mode, and no other: criteria are checked against that.
+#[test]
+fn modes_measure_what_they_say() {
+    let folder = Folder::new();
+    for mode in Mode::ALL {
+        let head =
+            SCENARIO.split("[axes]").next().expect("a head").replace("seed = 3", &format!("mode = '{}'", mode.name()));
+        let axes = match mode {
+            Mode::Stages => "network = ['lan']\ncompressor = ['zlib']",
+            _ => "engine = ['tcp']\nrate_hz = [1000]",
+        };
+        folder.write("mode.toml", &format!("{head}[axes]\n{axes}\n"));
+        let json = folder.run(&["--json", "bench", "mode.toml"]).with(0).json();
+        let metrics = json["cases"][0]["metrics"].as_object().expect("figures");
+        let measured: BTreeSet<&str> = metrics.keys().map(String::as_str).collect();
+        let said: BTreeSet<&str> = mode.metrics().map(|(name, _)| name).collect();
+        assert_eq!(measured, said, "{}", mode.name());
+    }
 }
 
 #[test]

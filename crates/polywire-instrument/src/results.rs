@@ -190,7 +190,7 @@ fn verdicts(criteria: &[Criterion], cases: &[CaseResult]) -> Vec<Verdict> {
         let concerned = cases.iter().filter(|result| result.case.matches(&criterion.only));
         let found: Vec<Verdict> = concerned.map(|result| judge(criterion, result, cases)).collect();
         match found.is_empty() {
-            true => vec![verdict(criterion, "no case is so".into(), None, State::Missing)],
+            true => vec![verdict(criterion, "no case matches".into(), None, State::Missing)],
             false => found,
         }
     };

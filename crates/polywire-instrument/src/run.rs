@@ -45,11 +45,14 @@ pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Results
         progress(f64::from(done) / steps);
     };
     let prepare = |case: Case| {
-        let ready = Ready::new(scenario, &case);
+        let ready = match Ready::new(scenario, &case) {
+            Err(Error::Scenario(problem)) => return Err(Error::Scenario(problem)),
+            ready => ready,
+        };
         step();
-        Entry::new(case, ready)
+        Ok(Entry::new(case, ready))
     };
-    let mut entries: Vec<Entry> = cases.into_iter().map(prepare).collect();
+    let mut entries: Vec<Entry> = cases.into_iter().map(prepare).collect::<Result<_, Error>>()?;
     let mut random = Random::new(scenario.seed);
     for _ in 0..scenario.effort.repeats {
         for at in shuffled(entries.len(), &mut random) {

@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 use crate::{
     engine::{EngineOptions, Overflow},
-    suggest::hint,
+    suggest::{hint, unknown_name},
     topic::{self, TopicError},
     wire::{Wire, WireError},
 };
@@ -129,7 +129,7 @@ impl Config {
     /// ```
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         let file: File = toml::from_str(text).map_err(|error| {
-            let hint = hint_for(error.message());
+            let hint = unknown_name(error.message());
             ConfigError::Syntax { message: error.to_string().trim_end().to_owned(), hint }
         })?;
         let mut topics = BTreeMap::new();
@@ -266,15 +266,6 @@ fn overflow(key: &str, name: Option<&str>, patience_ms: Option<u64>) -> Result<O
             error(&format!("{key}.patience_ms"), format!("has no meaning with overflow = \"{name}\""))
         }
         (Some(name), _) => error(&format!("{key}.overflow"), format!("unknown policy '{name}'{}", hint(name, names))),
-    }
-}
-
-/// The parser names unknown keys in back quotes, and then the known ones.
-fn hint_for(message: &str) -> String {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    match (message.starts_with("unknown field"), quoted.next()) {
-        (true, Some(word)) => hint(word, quoted),
-        _ => String::new(),
     }
 }
 

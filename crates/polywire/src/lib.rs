@@ -45,7 +45,7 @@ mod packing;
 pub mod publisher;
 mod queue;
 pub mod subscriber;
-mod suggest;
+pub mod suggest;
 pub mod topic;
 pub mod wire;
 
