@@ -54,6 +54,24 @@ impl Terminal {
         Ok(self.line(&serde_json::to_string(value)?)?)
     }
 
+    /// Standard output for what is written piece by piece, of whole characters each. On a terminal it cannot be steered by them.
+    pub fn out(&self) -> Box<dyn Write> {
+        match io::stdout().is_terminal() {
+            true => Box::new(Visible(io::stdout())),
+            false => Box::new(io::stdout()),
+        }
+    }
+
+    /// Diagnostics on standard error, by a function that renders them with colour or without. What they quote cannot steer the terminal.
+    pub fn diagnostics(&self, render: impl Fn(bool) -> String) {
+        let plain = render(false);
+        let text = match visible(&plain) {
+            Cow::Borrowed(_) if self.colour => render(true),
+            shown => shown.into_owned(),
+        };
+        let _ = write!(io::stderr(), "{text}");
+    }
+
     pub fn error(&self, text: &str) {
         self.say("error", "1;31", text);
     }
@@ -69,6 +87,18 @@ impl Terminal {
             true => writeln!(io::stderr(), "\u{1b}[{tint}m{word}:\u{1b}[0m {text}"),
             false => writeln!(io::stderr(), "{word}: {text}"),
         };
+    }
+}
+
+struct Visible<W>(W);
+
+impl<W: Write> Write for Visible<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write_all(visible(&String::from_utf8_lossy(bytes)).as_bytes()).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -159,6 +189,13 @@ mod tests {
         let json = format!("\"{}\"", hostile.replace(['\u{1b}', '\u{7}', '\r'], ""));
         let read = |text: &str| serde_json::from_str::<String>(text).expect("JSON");
         assert_eq!(read(&visible(&json)), read(&json));
+    }
+
+    #[test]
+    fn neither_can_what_is_written_piece_by_piece() {
+        let mut out = Visible(Vec::new());
+        out.write_all("{\"s\":\"\u{9b}2J\"}\n".as_bytes()).expect("written");
+        assert_eq!(out.0, b"{\"s\":\"\\u009b2J\"}\n");
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Decode {
         }
         let bar = feed.bar(self.input.as_deref())?;
         let mut cutter = Cutter::open(&self.recorded, self.input.as_deref(), &bar)?;
-        let out = feed.out(self.input.as_deref())?;
+        let out = feed.out(self.input.as_deref(), Some(terminal))?;
         let mut lines = Lines { verb: &self, framing, out, bar, terminal, summary: Summary::default() };
         let done = cutter.run(&mut lines);
         let Lines { mut out, bar, mut summary, .. } = lines;

@@ -54,7 +54,7 @@ impl Encode {
         let bar = self.feed.bar(self.input.as_deref())?;
         let (name, from) = open(self.input.as_deref())?;
         let lines = Box::new(BufReader::with_capacity(1 << 20, bar.wrap_read(from)));
-        let out = self.feed.out(self.input.as_deref())?;
+        let out = self.feed.out(self.input.as_deref(), None)?;
         let capture = Splitter::new(Framing::Pcap);
         let mut work =
             Work { feed: &self.feed, framing, codec, out, bar, capture, frame: None, summary: Summary::default() };

@@ -128,9 +128,10 @@ impl Feed {
         }
     }
 
-    fn out(&self, input: Option<&Path>) -> anyhow::Result<Output> {
+    /// What is written to, with the terminal where that is text.
+    fn out(&self, input: Option<&Path>, text: Option<&Terminal>) -> anyhow::Result<Output> {
         let out: Box<dyn Write> = match &self.output {
-            None => Box::new(io::stdout()),
+            None => text.map_or_else(|| Box::new(io::stdout()) as Box<dyn Write>, Terminal::out),
             Some(path) if input.is_some_and(|input| same_file(input, path)) => {
                 return Err(Misuse(format!("{} would be written while it is read", path.display())).into());
             }

@@ -98,7 +98,7 @@ impl Transcode {
         let schema = self.ty.schema(terminal)?;
         let bar = self.bar()?;
         let mut source = Source::open(self.input.as_deref(), schema, self.options()?, &bar)?;
-        let out = Counting { out: BufWriter::with_capacity(1 << 20, self.out()?), bytes: 0 };
+        let out = Counting { out: BufWriter::with_capacity(1 << 20, self.out(terminal)?), bytes: 0 };
         let mut target = Target::new(format, framing, out)?;
         let mut summary = Summary::default();
         let done = self.copy(&mut source, &mut target, &mut summary, &bar, terminal);
@@ -171,8 +171,8 @@ impl Transcode {
         }
     }
 
-    fn out(&self) -> anyhow::Result<Box<dyn Write>> {
-        let Some(path) = &self.output else { return Ok(Box::new(io::stdout())) };
+    fn out(&self, terminal: &Terminal) -> anyhow::Result<Box<dyn Write>> {
+        let Some(path) = &self.output else { return Ok(terminal.out()) };
         if self.input.as_deref().is_some_and(|input| same_file(input, path)) {
             return Err(Misuse(format!("{} would be written while it is read", path.display())).into());
         }
