@@ -1,19 +1,20 @@
 //! A file of foreign messages: a part of it at a time, cut into frames, or into messages that say themselves where they end.
 
-use std::io::Read;
+use std::io::{BufRead, ErrorKind};
 
 use anyhow::{Context as _, anyhow};
-use polywire::framing::{Framing, FramingError, Piece, Splitter, Step};
+use polywire::{
+    framing::{Framing, FramingError, Piece, Splitter, Step},
+    program::io::{CodecError, FaultKind},
+};
 
-/// Bytes that are read at once.
-const CHUNK: usize = 256 << 10;
 /// Bytes of a message that nothing frames.
 pub const MESSAGE_BYTES: usize = 64 << 20;
 
 /// A file, a part of it at a time.
 pub struct Input {
     pub name: String,
-    from: Box<dyn Read>,
+    from: Box<dyn BufRead>,
     buffer: Vec<u8>,
     /// What of the buffer is done with.
     at: usize,
@@ -23,11 +24,11 @@ pub struct Input {
 }
 
 impl Input {
-    pub fn new(name: String, from: Box<dyn Read>) -> Input {
+    pub fn new(name: String, from: Box<dyn BufRead>) -> Input {
         Input { name, from, buffer: Vec::new(), at: 0, read: 0, ended: false }
     }
 
-    /// Reads until so many bytes are there; false if the file has no more.
+    /// Reads until so many bytes are there, and what comes with them; false if the file has no more.
     pub fn fill(&mut self, need: usize) -> anyhow::Result<bool> {
         if self.rest().len() >= need {
             return Ok(true);
@@ -35,8 +36,13 @@ impl Input {
         self.buffer.drain(..self.at);
         self.at = 0;
         while self.buffer.len() < need && !self.ended {
-            let mut part = self.from.by_ref().take(CHUNK as u64);
-            let count = part.read_to_end(&mut self.buffer).with_context(|| format!("cannot read {}", self.name))?;
+            let more = match self.from.fill_buf() {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                read => read.with_context(|| format!("cannot read {}", self.name))?,
+            };
+            let count = more.len();
+            self.buffer.extend_from_slice(more);
+            self.from.consume(count);
             self.read += count as u64;
             self.ended = count == 0;
         }
@@ -85,6 +91,11 @@ impl Input {
     pub fn failed(&self, offset: u64, what: &str) -> anyhow::Error {
         anyhow!("{}: byte {offset}: {what}", self.name)
     }
+}
+
+/// Whether what is wrong may be that the bytes are only the beginning of a message: it ends too early, or says that more follows than does.
+pub fn may_be_cut(error: &CodecError) -> bool {
+    matches!(error.kind, FaultKind::Truncated | FaultKind::BadLength)
 }
 
 /// What stands between the bounds that a framing tells.

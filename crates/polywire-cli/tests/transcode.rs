@@ -191,6 +191,21 @@ fn bare_payloads_of_every_codec_there_and_back() {
     }
 }
 
+/// More than is read at once, so that messages are cut in all places.
+#[test]
+fn messages_that_say_where_they_end_are_cut_out_of_a_large_file() {
+    let folder = Folder::new();
+    folder.write("many.json", &lines(20_000));
+    let plain = transcode(&folder, &[&["many.json", "--quiet"][..], &WEATHER].concat()).with(0).out;
+    for (codec, _) in BARE.iter().filter(|(_, framings)| framings.contains(&"none")) {
+        let to = [&["many.json", "--to", codec, "--to-framing", "none", "-o", "bare", "-q"][..], &WEATHER].concat();
+        transcode(&folder, &to).with(0);
+        assert!(std::fs::metadata(folder.path().join("bare")).expect("a file").len() > 1 << 20 || *codec == "fast");
+        let back = transcode(&folder, &[&["bare", "--from", codec, "--quiet"][..], &WEATHER].concat()).with(0);
+        assert!(back.out == plain, "{codec}");
+    }
+}
+
 /// Written by hand: three messages each, of which the second is not of the type.
 #[test]
 fn a_payload_that_cannot_be_read_is_named_and_the_rest_is_read() {

@@ -1,6 +1,7 @@
 //! A recording, cut into messages.
 
 use std::{
+    io::BufReader,
     ops::ControlFlow::{self, Break, Continue},
     path::Path,
 };
@@ -13,15 +14,14 @@ use polywire::{
     program::io::{CodecError, FaultKind},
 };
 
-use super::{
-    Feed, Reset,
-    codec::{Codec, may_be_cut},
-    open,
-};
+use super::{Feed, Reset, codec::Codec, open};
 use crate::{
-    cut::{Frame, Input, Part, Parts},
+    cut::{Frame, Input, Part, Parts, may_be_cut},
     outcome::Misuse,
 };
+
+/// Bytes that are read at once.
+const CHUNK: usize = 256 << 10;
 
 const NO_BYTES: &str = "a template without any field makes messages of no bytes";
 
@@ -93,7 +93,7 @@ impl Cutter<'_> {
     pub fn open<'a>(recorded: &'a Recorded, input: Option<&Path>, bar: &ProgressBar) -> anyhow::Result<Cutter<'a>> {
         let (framing, codec) = (recorded.framing()?, Codec::new(&recorded.feed)?);
         let (name, from) = open(input)?;
-        let input = Input::new(name, Box::new(bar.wrap_read(from)));
+        let input = Input::new(name, Box::new(BufReader::with_capacity(CHUNK, bar.wrap_read(from))));
         Ok(Cutter { recorded, framing, codec, parts: Parts::new(input, framing, recorded.port), messages: 0 })
     }
 

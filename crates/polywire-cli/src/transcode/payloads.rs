@@ -7,7 +7,6 @@ use polywire::{
     codec::DynDecoder,
     envelope::{Announcement, ChannelId, Envelope, Id128},
     framing::Framing,
-    program::io::CodecError,
 };
 use polywire_idl::Compiler;
 
@@ -16,7 +15,7 @@ use super::{
     source::{Foreign, Message, Next, Place},
 };
 use crate::{
-    cut::{Input, MESSAGE_BYTES, Part, Parts},
+    cut::{Input, MESSAGE_BYTES, Part, Parts, may_be_cut},
     outcome::Misuse,
     unknown::unknown_member,
 };
@@ -177,7 +176,7 @@ impl Payloads {
         }
         self.number += 1;
         let offset = input.offset();
-        let read = input.message(|bytes| decoder.decode(bytes, record), |_: &CodecError| true)?;
+        let read = input.message(|bytes| decoder.decode(bytes, record), may_be_cut)?;
         let used = match &read {
             Ok(used) => Some(*used),
             Err(_) => self.pass_over()?,
@@ -218,7 +217,7 @@ impl Payloads {
     /// Bytes of a message that does not fit the type; none where it is broken.
     fn pass_over(&mut self) -> anyhow::Result<Option<usize>> {
         let Ends::Itself(Some((decoder, record))) = &mut self.ends else { return Ok(None) };
-        let read = self.parts.input.message(|bytes| decoder.decode(bytes, record), |_: &CodecError| true)?;
+        let read = self.parts.input.message(|bytes| decoder.decode(bytes, record), may_be_cut)?;
         Ok(read.ok())
     }
 }
