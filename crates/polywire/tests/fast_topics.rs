@@ -453,7 +453,7 @@ fn a_feed_is_published_by_its_template_alone() {
     let error = refused("fast:template=/nowhere.xml@inproc/feed-none");
     assert!(error.starts_with("template document '/nowhere.xml': "), "{error}");
     let error = refused("fast:key_interval=often@inproc/feed-none");
-    assert!(error.contains("option 'key' has the value 'often'; allowed: N"), "{error}");
+    assert!(error.contains("option 'key_interval' has the value 'often'; allowed: N"), "{error}");
 }
 
 /// A peer by hand, which subscribes to nothing and publishes on topic `r`.
