@@ -94,7 +94,9 @@ fn exit_codes_are_those_of_gates() {
     folder.write("none.toml", &SCENARIO.replace("weather.idl", "nowhere.idl"));
     let missed = folder.run(&["bench", "missed.toml"]).with(1).out;
     assert!(missed.contains("MISSED: bytes at most 1"), "{missed}");
-    assert!(folder.run(&["bench", "none.toml"]).with(2).out.contains("nowhere.idl"));
+    assert!(folder.run(&["bench", "none.toml"]).with(3).errors.contains("cannot read nowhere.idl"));
+    folder.write("none.toml", &SCENARIO.replace("idl = 'weather.idl'", "text = 'struct Report { doubel x; };'"));
+    assert!(folder.run(&["bench", "none.toml"]).with(2).out.contains("did you mean 'double'?"));
     assert!(folder.run(&["bench", "wrong.toml"]).with(3).errors.contains("nme"));
     folder.write("slip.toml", &SCENARIO.replace("'json'", "'jsno'"));
     assert!(folder.run(&["bench", "slip.toml"]).with(3).errors.contains("did you mean 'json'?"));

@@ -140,6 +140,13 @@ fn a_dictionary_is_trained_and_used_by_files_and_topics() {
         folder.run(&[&arguments[..], &WEATHER].concat())
     };
     assert!(train("9").with(3).errors.contains("from 256"));
+    for (codec, expected) in
+        [("jsn", "did you mean 'json'?"), ("json+lz4", "leave out +lz4"), ("json:x", "no option 'x'")]
+    {
+        let train = ["dict", "train", "many.json", "--codec", codec, "-o", "x"];
+        let refused = folder.run(&[&train[..], &WEATHER].concat()).with(3);
+        assert!(refused.errors.contains(expected), "{codec}: {}", refused.errors);
+    }
     let trained = train("2048").with(0).json();
     assert_eq!(trained["samples"], 1750);
     for worth in trained["worth"].as_array().expect("a list") {
@@ -189,6 +196,19 @@ fn bare_payloads_of_every_codec_there_and_back() {
             assert_eq!(transcode(&folder, &from).with(0).out, plain, "{codec} {framing}");
         }
     }
+}
+
+#[test]
+fn payloads_of_fast_are_read_by_the_templates_of_a_file() {
+    let folder = Folder::new();
+    folder.write("wind.idl", "struct Wind { unsigned short direction_deg; };");
+    let template = "<template name='Wind' id='1'><uInt16 name='direction_deg'><copy value='270'/></uInt16></template>";
+    folder.write("wind.xml", template);
+    // Presence maps with bits for the template and for the field; without that, the initial value.
+    std::fs::write(folder.path().join("wind"), b"\0\x02\xc0\x81\0\x04\xe0\x81\x02\x8f").expect("written");
+    let from = ["wind", "--from", "fast:template=wind.xml", "--framing", "len2be", "--idl", "wind.idl", "--quiet"];
+    let read = transcode(&folder, &from).with(0);
+    assert_eq!(read.out, "{\"direction_deg\":270}\n{\"direction_deg\":271}\n");
 }
 
 /// More than is read at once, so that messages are cut in all places.

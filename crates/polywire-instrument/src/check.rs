@@ -1,5 +1,7 @@
 //! Names in a scenario, checked before anything is measured: a slip must not become a case that is left out.
 
+use std::{fs::File, path::Path};
+
 use polywire::{
     Schema, Wire,
     codec::{self, CODECS, Options},
@@ -47,7 +49,7 @@ fn codec(text: &str) -> Result<(), String> {
     let wire = wire(&plain)?;
     let options: Options = wire.codec.options.parse().map_err(|error| format!("codec '{text}': {error}"))?;
     let codec = codec::find(&wire.codec.name).ok_or_else(|| format!("a codec is expected, not '{text}'"))?;
-    options.check(codec).map_err(|error| format!("codec '{text}': {error}"))
+    options.check(codec).map_err(|error| error.to_string())
 }
 
 fn compressor(text: &str) -> Result<(), String> {
@@ -57,7 +59,7 @@ fn compressor(text: &str) -> Result<(), String> {
     }
     let choice = wire(&format!("cdr+{text}"))?.compressor.ok_or("a compressor is expected")?;
     let compressor = compress::find(&choice.name).ok_or_else(|| format!("there is no compressor '{text}'"))?;
-    Settings::parse(&choice.options, compressor).map(|_| ()).map_err(|error| format!("compressor '{text}': {error}"))
+    Settings::parse(&choice.options, compressor).map(|_| ()).map_err(|error| error.to_string())
 }
 
 fn engine(text: &str) -> Result<(), String> {
@@ -85,6 +87,23 @@ fn wire(text: &str) -> Result<Wire, String> {
 fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     let hint = hint(name, known.iter().copied());
     format!("there is no {what} '{name}'{hint}; there are {}", known.join(", "))
+}
+
+/// Files that the scenario names can be read: cases of one that cannot are not merely left out.
+pub fn files(scenario: &Scenario) -> Result<(), Error> {
+    let axes = &scenario.axes;
+    let replayed = axes.values.iter().filter_map(|text| text.strip_prefix("replay:"));
+    let templates = axes.codec.iter().filter_map(|text| templates::split(text)).map(|(which, _)| which);
+    let dictionaries = axes.compressor.iter().flat_map(|text| text.split([':', ',']));
+    let dictionaries = dictionaries.filter_map(|setting| setting.strip_prefix("dict="));
+    let named = replayed.chain(templates.filter(|which| *which != templates::LEARNED)).chain(dictionaries);
+    let readers = scenario.types.iter().filter_map(|spec| spec.reader.as_deref());
+    let types = scenario.types.iter().chain(readers).filter_map(|spec| spec.idl.as_deref());
+    for file in named.map(Path::new).chain(types) {
+        File::open(scenario.folder.join(file))
+            .map_err(|error| Error::Scenario(format!("cannot read {}: {error}", file.display())))?;
+    }
+    Ok(())
 }
 
 /// A criterion: its metric is measured in the scenario's mode, and its cases are there.

@@ -8,7 +8,7 @@ use std::{
 use polywire::schema::arbitrary::Random;
 
 use crate::{
-    Case, CaseResult, Error, Measure, Results, Scenario,
+    Case, CaseResult, Error, Measure, Results, Scenario, check,
     emulated::histogram,
     live::{Ddsperf, Live, engines},
     scenario::Mode,
@@ -37,6 +37,7 @@ const QUANTILES: &[(&str, f64)] = &[
 pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Results, Error> {
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let start = Instant::now();
+    check::files(scenario)?;
     let cases = scenario.cases()?;
     let steps = (cases.len() * (scenario.effort.repeats + 1)) as f64;
     let mut done = 0;

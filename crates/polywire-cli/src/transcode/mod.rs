@@ -1,6 +1,6 @@
 //! `polywire transcode`
 
-mod format;
+pub mod format;
 mod frames;
 mod payloads;
 pub mod source;
