@@ -43,7 +43,7 @@ pub enum Columns {
     /// The candidates.
     #[default]
     Candidates,
-    /// The first candidate's times, and what they are to the second, a yardstick, and to the quickest of the others; the same for [`NEW_VALUE`], if it is there. Encoding and
+    /// The first candidate's times, as multiples of those of the second, a yardstick, and of the quickest of the others; the same for [`NEW_VALUE`], if it is there. Encoding and
     /// decoding are in one line.
     Ratios,
 }

@@ -43,10 +43,10 @@ pub const MEASUREMENTS: &[Measurement] = &[
 
 const FASTLIB: &str = "fastlib";
 
-const NOTE: &str = "Times of a derived type, by machine code; what they are to hand-written CDR of the same type; and how long the quickest peer of the format takes, as a multiple of \
-                    ours: above 1 ours is quicker. Decoding is shown into one value, used again, as a subscriber does, and into a new value for each message, as \
-                    peers do but for Fast CDR and fastlib. FAST is a stream by the derived template; fastlib reads alone, and gives values to a visitor. \
-                    `roxmltree alone` makes a tree from which nothing is taken.";
+const NOTE: &str = "Times are of a derived type, by machine code. `times hand-written` compares with hand-written CDR of the same type. `best peer takes` is the time of the format's fastest peer \
+                    as a multiple of ours: above 1 ours is faster. `decode` is into one value, used again, as subscribers do; `to a new value` makes a value for each message, as all peers \
+                    do but Fast CDR, fastlib and `prost clear and merge`. FAST is a stream with the derived template; fastlib only reads, and gives values to a visitor. \
+                    `roxmltree alone` builds a tree and takes nothing from it.";
 
 fn table<T: Mirrored>(effort: Effort) -> Group {
     let subject = Subject::<T>::new();
