@@ -65,6 +65,8 @@ class Checks:
         if not name.startswith(self.arguments.only):
             return
         self.cases.append(name)
+        if not values:
+            self.failures[name] = "there are no values"
         for value in values:
             self.compared += 1
             try:
@@ -75,7 +77,6 @@ class Checks:
             except Exception as error:  # a library may raise anything
                 self.failures[name] = f"{type(error).__name__}: {error}\n    value: {value!r:.{LONGEST}}"
                 return
-
 
     def missing(self, what):
         """Its cases are left out; POLYWIRE_TEST_REQUIRE=all makes that an error."""

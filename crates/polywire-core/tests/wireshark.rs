@@ -1,7 +1,12 @@
 //! The Wireshark dissector `docs/wireshark/polywire.lua` shows the frames of `spec/frame.md`'s examples as they are meant, however they are
 //! cut into segments.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 #[path = "common/tools.rs"]
 mod tools;
@@ -45,7 +50,10 @@ fn capture(there: &[u8], back: &[u8], size: usize) -> Vec<u8> {
 
 /// What tshark shows of fields, a line for each packet that has any.
 fn dissected(file: &[u8], fields: &[&str]) -> Vec<String> {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("frames-{}.pcap", std::process::id()));
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    fs::create_dir_all(folder).unwrap();
+    let path = folder.join(format!("frames-{}-{}.pcap", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
     fs::write(&path, file).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/wireshark/polywire.lua");
     let mut tshark = Command::new("tshark");
