@@ -121,7 +121,7 @@ pub fn nothing_came(topic: &str, place: &str, timeout: &str, node: &Node) -> Mis
     let others: Vec<String> = node.discovered().iter().map(|source| source.announcement.topic.clone()).collect();
     let why = match (node.links(), others.iter().any(|other| other == topic)) {
         (0, _) => "nobody else is there; start a publisher with the same wire".to_owned(),
-        (_, true) => "its publisher is there and says nothing".to_owned(),
+        (_, true) => "its publisher is connected but has sent nothing".to_owned(),
         (_, false) if others.is_empty() => "nobody publishes there".to_owned(),
         (_, false) => format!("there are the topics {}", others.join(", ")),
     };

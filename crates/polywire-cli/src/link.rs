@@ -33,8 +33,8 @@ use crate::{
 
 /// Puts an emulated network between two processes
 ///
-/// Who would connect to TO connects to FROM instead. Datagrams (udp/ADDRESS) are lost, repeated, delayed, damaged and reordered as the model says; of streams
-/// (tcp/ADDRESS) rate, delay, jitter and blackouts are. With the same seed the same packets are lost again.
+/// Programs connect to FROM instead of TO, and everything between them passes through the emulated link. The model can lose, repeat, delay, damage and
+/// reorder datagrams (udp/ADDRESS). For streams (tcp/ADDRESS) it applies rate, delay, jitter and blackouts. The same seed loses the same packets again.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = models())]
 pub struct Link {

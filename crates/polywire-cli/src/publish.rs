@@ -60,7 +60,7 @@ pub struct Pub {
     /// File with a message a line
     #[arg(short, long, value_name = "FILE", conflicts_with = "value")]
     file: Option<PathBuf>,
-    /// Messages per second; as fast as they come without
+    /// Messages per second. Without it each value is published as soon as it is read
     #[arg(short, long, value_name = "HZ", value_parser = seconds::rate)]
     rate: Option<f64>,
     /// Ends after so many messages
