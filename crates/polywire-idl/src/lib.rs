@@ -38,6 +38,7 @@ mod keywords;
 mod lex;
 mod parse;
 mod pp;
+mod ros;
 mod source;
 
 pub use diag::{Diagnostic, Diagnostics, Location, Note, Severity};
@@ -203,7 +204,10 @@ impl Compiler {
     /// `wrong` is the first byte of the file that is not UTF-8.
     fn parse(&self, name: &str, text: &str, dialect: Dialect, wrong: Option<usize>) -> Result<Document, Diagnostics> {
         let mut reporter = Reporter::new(self.limits.diagnostics);
-        let items = self.items(name, text, dialect, &mut reporter);
+        let items = match dialect {
+            Dialect::Ros => ros::read(name, text, &mut reporter, self),
+            _ => self.items(name, text, dialect, &mut reporter),
+        };
         // Behind the sources of the macros that were given, which definitions of ROS 2 do not have.
         let file = if dialect == Dialect::Ros { 0 } else { self.definitions.len() as u32 };
         if let Some(at) = wrong {
