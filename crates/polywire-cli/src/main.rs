@@ -3,6 +3,7 @@
 mod bench;
 mod bw;
 mod codecs;
+mod compat;
 mod completions;
 mod demo;
 #[cfg(feature = "zstd")]
@@ -70,6 +71,7 @@ enum Verb {
     Typeof(type_of::Typeof),
     #[command(subcommand)]
     Idl(idl::Idl),
+    Compat(compat::Compat),
     Codecs(codecs::Codecs),
     Transcode(transcode::Transcode),
     #[command(subcommand)]
@@ -102,6 +104,7 @@ impl Verb {
             Verb::List(verb) => verb.run(terminal),
             Verb::Typeof(verb) => verb.run(terminal),
             Verb::Idl(verb) => verb.run(terminal),
+            Verb::Compat(verb) => verb.run(terminal),
             Verb::Codecs(verb) => verb.run(terminal),
             Verb::Transcode(verb) => verb.run(terminal),
             Verb::Fast(verb) => verb.run(terminal),
