@@ -284,6 +284,18 @@ fn random_definitions_of_ros() {
 }
 
 #[test]
+fn definitions_of_ros_are_limited() {
+    let limits = Limits { tokens: 30, source_bytes: 100, ..Limits::default() };
+    let compiler = Compiler::new().limits(limits);
+    let of = |text: &str| compiler.parse_str("p/msg/M.msg", text);
+    assert!(of(&"\n".repeat(10)).is_ok());
+    assert_says(&of(&"\n".repeat(11)).unwrap_err(), "larger than the limit of 10 lines");
+    assert_says(&of(&"#".repeat(101)).unwrap_err(), "larger than the limit of 100 bytes");
+    let members: String = (0..70_000).map(|i| format!("int8 a{i}\n")).collect();
+    assert_says(&Compiler::new().parse_str("p/msg/M.msg", &members).unwrap_err(), "more than the limit of");
+}
+
+#[test]
 fn packages_without_end_end() {
     let loader = |path: &str| {
         let number: u32 = path

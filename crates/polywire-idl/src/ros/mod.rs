@@ -26,9 +26,17 @@ pub(crate) fn read(name: &str, text: &str, reporter: &mut Reporter, compiler: &C
     let shown = if text.len() > compiler.limits.source_bytes { "" } else { text };
     let file = reporter.sources.add(path.clone(), shown, Dialect::Ros);
     let roots = place.root.iter().cloned().chain(compiler.include_dirs.iter().map(|dir| normalise(dir))).collect();
-    let (items, bytes) = (Vec::new(), 0);
-    let mut reader =
-        Reader { reporter, compiler, roots, items, done: HashSet::new(), open: Vec::new(), files: 0, bytes };
+    let mut reader = Reader {
+        reporter,
+        compiler,
+        roots,
+        items: Vec::new(),
+        done: HashSet::new(),
+        open: Vec::new(),
+        files: 0,
+        bytes: 0,
+        lines: 0,
+    };
     let start = Span { file, start: 0, end: 0 };
     if place.package.is_none() {
         let kind = place.kind;
@@ -37,7 +45,7 @@ pub(crate) fn read(name: &str, text: &str, reporter: &mut Reporter, compiler: &C
         );
         reader.reporter.warning(start, message);
     }
-    if reader.has_room(text.len(), start) {
+    if reader.has_room(text, start) {
         reader.file(file, &place);
     }
     reader.items
@@ -92,16 +100,23 @@ struct Reader<'a> {
     open: Vec<String>,
     files: usize,
     bytes: usize,
+    lines: usize,
 }
 
+/// As many as the same member has in IDL: the type, the name and the semicolon.
+const TOKENS_OF_A_LINE: usize = 3;
+
 impl Reader<'_> {
-    fn has_room(&mut self, bytes: usize, span: Span) -> bool {
-        self.bytes = self.bytes.saturating_add(bytes);
-        let limit = self.compiler.limits.source_bytes;
-        if self.bytes > limit {
-            self.reporter.error(span, format!("the files together are larger than the limit of {limit} bytes"));
-        }
-        self.bytes <= limit
+    /// Counts a file's bytes and lines.
+    fn has_room(&mut self, text: &str, span: Span) -> bool {
+        let limits = &self.compiler.limits;
+        self.bytes = self.bytes.saturating_add(text.len());
+        self.lines = self.lines.saturating_add(text.lines().count());
+        let wanted =
+            [(self.bytes, limits.source_bytes, "bytes"), (self.lines, limits.tokens / TOKENS_OF_A_LINE, "lines")];
+        let Some((_, limit, what)) = wanted.into_iter().find(|(got, limit, _)| got > limit) else { return true };
+        self.reporter.error(span, format!("the files together are larger than the limit of {limit} {what}"));
+        false
     }
 
     fn file(&mut self, file: u32, place: &Place) {
@@ -216,7 +231,7 @@ impl Reader<'_> {
                         let message = format!("'{path}' is not UTF-8 at byte {at}; it is read as Latin-1");
                         self.reporter.warning(span, message);
                     }
-                    return self.has_room(text.len(), span).then_some((path, text));
+                    return self.has_room(&text, span).then_some((path, text));
                 }
                 Ok(None) => tried.push(path),
                 Err(error) => {
