@@ -3,6 +3,7 @@
 mod bench;
 mod bw;
 mod codecs;
+mod compat;
 mod completions;
 mod cut;
 mod demo;
@@ -72,6 +73,7 @@ enum Verb {
     Typeof(type_of::Typeof),
     #[command(subcommand)]
     Idl(idl::Idl),
+    Compat(compat::Compat),
     Codecs(codecs::Codecs),
     Transcode(transcode::Transcode),
     #[command(subcommand)]
@@ -104,6 +106,7 @@ impl Verb {
             Verb::List(verb) => verb.run(terminal),
             Verb::Typeof(verb) => verb.run(terminal),
             Verb::Idl(verb) => verb.run(terminal),
+            Verb::Compat(verb) => verb.run(terminal),
             Verb::Codecs(verb) => verb.run(terminal),
             Verb::Transcode(verb) => verb.run(terminal),
             Verb::Fast(verb) => verb.run(terminal),

@@ -72,7 +72,7 @@ fn schema(spec: &TypeSpec, fields: usize, folder: &Path) -> Result<Schema, Error
 
 fn pick(document: &Document, name: Option<&str>) -> Result<Schema, Error> {
     let only = || {
-        let names: Vec<&str> = document.topic_types().map(|def| def.name.as_str()).collect();
+        let names: Vec<&str> = document.own_topic_types().map(|def| def.name.as_str()).collect();
         match names.as_slice() {
             [name] => Ok((*name).to_owned()),
             many => Err(Error::Type(format!("which type? say name = one of {}", many.join(", ")))),
