@@ -1,5 +1,6 @@
-//! Codecs of somebody else's, in safe code alone. Whatever they say of themselves, the worst that can come of it is wrong bytes, wrong values and
-//! errors: never memory that is not theirs, nor memory that nobody wrote.
+//! Codecs of somebody else's, in safe code alone. Whatever they say of themselves, the worst that
+//! can come of it is wrong bytes, wrong values and errors: never memory that is not theirs, nor
+//! memory that nobody wrote.
 #![forbid(unsafe_code)]
 
 use polywire_core::{

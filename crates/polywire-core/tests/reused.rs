@@ -1,5 +1,5 @@
-//! Values that are decoded into again and again: what earlier messages left behind is never seen, both back ends leave the same, and memory is
-//! given back.
+//! Values that are decoded into again and again: what earlier messages left behind is never seen,
+//! both back ends leave the same, and memory is given back.
 
 mod common;
 
@@ -19,7 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Fills what it gives with a pattern, so that what was never written is seen, and counts what a thread holds.
+/// Fills what it gives with a pattern, so that what was never written is seen, and counts what a
+/// thread holds.
 struct Filling;
 
 const PATTERN: u8 = 0xA5;
@@ -122,7 +123,8 @@ fn an_error_leaves_no_number_that_was_never_written() {
     assert!(refused > 10_000, "wrong messages are refused: {refused}");
 }
 
-/// Values that are a byte, too, of which a pattern could be one: then both back ends leave the same.
+/// Values that are a byte, too, of which a pattern could be one: then both back ends leave the
+/// same.
 #[test]
 fn an_error_leaves_the_same_on_both_back_ends() {
     for (ty, value) in
@@ -201,7 +203,8 @@ fn elements_without_a_byte_are_paid_for_every_time() {
     }
 }
 
-/// A member that the reader does not have: its elements are passed over, each of them an array of what has no byte.
+/// A member that the reader does not have: its elements are passed over, each of them an array of
+/// what has no byte.
 #[test]
 fn what_has_no_byte_takes_no_time() {
     let many = Type::Array { element: Box::new(Type::Def(DefId(0))), dims: [1 << 20].into() };
@@ -339,7 +342,8 @@ fn values_give_back_what_many_messages_left() {
             dynamic.decode(&bytes, &mut record).unwrap();
             assert_eq!(value, Notes { mine: "kept".into(), ..sent }, "{wire:?}, {backend:?}, message {i}");
             let kept = HELD.get().saturating_sub(start);
-            // Two values, each of what all messages may ask for and one more; and what the codec's adapter keeps.
+            // Two values, each of what all messages may ask for and one more; and what the codec's
+            // adapter keeps.
             assert!(kept < 2 * 2 * KEPT.memory_bytes + (1 << 19), "{wire:?}, {backend:?}, message {i}: {kept}");
         }
         assert_eq!(record.str("either.Text").is_ok(), matches!(value.either, Either::Text(_)));

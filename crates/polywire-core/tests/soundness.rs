@@ -223,7 +223,8 @@ fn values_give_back_what_they_keep() {
             DynDecoder::with_backend(codec, &none, shape.schema(), &shape, BACKEND).unwrap().with_limits(limits);
         let (mut value, mut record) = (pump(), Record::new(&shape));
         for _ in 0..12 {
-            // What fresh ones ask for counts, too, so that the others give back theirs now and then.
+            // What fresh ones ask for counts, too, so that the others give back theirs now and
+            // then.
             derived.decode(&bytes, &mut Pump::default()).unwrap();
             derived.decode(&bytes, &mut value).unwrap();
             dynamic.decode(&bytes, &mut Record::new(&shape)).unwrap();

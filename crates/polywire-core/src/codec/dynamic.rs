@@ -156,8 +156,9 @@ impl DynDecoder {
         self
     }
 
-    /// Reads one message into `record`, whose memory is used again, as [`Decoder::decode`](super::Decoder::decode) does, and gives how many bytes
-    /// it took. After an error the record is valid, but of no use.
+    /// Reads one message into `record`, whose memory is used again, as
+    /// [`Decoder::decode`](super::Decoder::decode) does, and gives how many bytes it took. After an
+    /// error the record is valid, but of no use.
     ///
     /// # Panics
     /// As [`DynEncoder::encode`].

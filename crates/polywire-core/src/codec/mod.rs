@@ -159,10 +159,12 @@ pub trait Codec: Send + Sync {
         false
     }
 
-    /// The program that writes values of `schema`, which lie in memory as `layout` says: it must be of this very layout.
+    /// The program that writes values of `schema`, which lie in memory as `layout` says: it must be
+    /// of this very layout.
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError>;
 
-    /// The program that reads values of `writer` into values of `reader`, which lie in memory as `layout` says, likewise.
+    /// The program that reads values of `writer` into values of `reader`, which lie in memory as
+    /// `layout` says, likewise.
     fn lower_decode(
         &self,
         options: &Options,
@@ -324,7 +326,8 @@ pub enum BuildError {
     /// The program cannot be run.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// The codec made a program that works on other memory than the type's, or that goes the other way. That is a bug in the codec.
+    /// The codec made a program that works on other memory than the type's, or that goes the other
+    /// way. That is a bug in the codec.
     #[error("codec '{0}' made a program for another type, or of the other direction")]
     Foreign(&'static str),
 }
@@ -341,7 +344,8 @@ fn compile_encode(
     Ok(Executable::new(program, backend)?)
 }
 
-/// Codecs are anybody's safe code, and the verifier holds a program to the layout that it says it is for. So that has to be the type's own.
+/// Codecs are anybody's safe code, and the verifier holds a program to the layout that it says it
+/// is for. So that has to be the type's own.
 fn admit(codec: &dyn Codec, program: &Program, direction: Direction, shape: &Shape) -> Result<(), BuildError> {
     match program.direction == direction && Arc::ptr_eq(&program.layout, shape.layout()) {
         true => Ok(()),
@@ -483,8 +487,8 @@ impl<T: Message> Decoder<T> {
     }
 
     /// Reads one message into `value`, whose memory is used again, and gives how many bytes it took. After an error the value is valid,
-    /// but of no use. Once messages have asked this decoder for more than [`Limits::memory_bytes`] in all, the
-    /// value gives its memory back first.
+    /// but of no use. Once messages have asked this decoder for more than [`Limits::memory_bytes`]
+    /// in all, the value gives its memory back first.
     #[inline]
     pub fn decode(&self, bytes: &[u8], value: &mut T) -> Result<usize, CodecError> {
         // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.

@@ -201,7 +201,8 @@ pub struct SequenceNode {
 pub struct Words {
     /// Pointer to the first element.
     pub pointer: u32,
-    /// Number of elements that the length may be raised to in place: those allocated, of a record's sequence those initialised.
+    /// Number of elements that the length may be raised to in place: those allocated, of a record's
+    /// sequence those initialised.
     pub capacity: u32,
     /// Number of elements in use.
     pub len: u32,

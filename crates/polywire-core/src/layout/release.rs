@@ -1,15 +1,18 @@
 //! Values that give back what they keep.
 //!
-//! A value that is decoded into again and again keeps the memory of what it once held: that is why steady messages need no allocation. Each
-//! message is held to its limits, but many different ones could make a value grow without end. So a decoder counts what messages ask for, and when
-//! that is more than a single message may have, the value that it is given next gives its memory back before it is decoded into.
+//! A value that is decoded into again and again keeps the memory of what it once held: that is why
+//! steady messages need no allocation. Each message is held to its limits, but many different ones
+//! could make a value grow without end. So a decoder counts what messages ask for, and when that is
+//! more than a single message may have, the value that it is given next gives its memory back
+//! before it is decoded into.
 
 use alloc::string::String;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Kind, Layout, NodeId, SharedStr};
 
-/// Bytes that the values of a decoder have grown by since one of them gave its memory back. A copy of a decoder counts for itself.
+/// Bytes that the values of a decoder have grown by since one of them gave its memory back. A copy
+/// of a decoder counts for itself.
 #[derive(Debug, Default)]
 pub(crate) struct Growth(AtomicUsize);
 
@@ -39,7 +42,8 @@ impl Growth {
 }
 
 impl Layout {
-    /// Gives back what a value keeps, but for what it cannot be without. It is valid then, and another value.
+    /// Gives back what a value keeps, but for what it cannot be without. It is valid then, and
+    /// another value.
     ///
     /// # Safety
     /// `value` is a live value of the layout, which nobody else refers to.
@@ -52,7 +56,8 @@ impl Layout {
     /// # Safety
     /// At `at` is a live value of the node, which nobody else refers to.
     unsafe fn release_node(&self, id: NodeId, at: *mut u8) {
-        // SAFETY: as the caller promises; what is inside is of the nodes that the layout says, where it says.
+        // SAFETY: as the caller promises; what is inside is of the nodes that the layout says,
+        // where it says.
         unsafe {
             match &self.node(id).kind {
                 Kind::Scalar(_) | Kind::Enum(_) => {}

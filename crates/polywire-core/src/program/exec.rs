@@ -330,7 +330,8 @@ impl Executable {
         unsafe { self.decode_again(bytes, value, limits, &Growth::default()) }
     }
 
-    /// The same of a value that has been decoded into before, and has grown by so much: it may give its memory back first.
+    /// The same of a value that has been decoded into before, and has grown by so much: it may give
+    /// its memory back first.
     ///
     /// # Safety
     /// As [`Executable::decode`].
@@ -614,7 +615,8 @@ impl Executable {
             if status == Status::Failed {
                 return Err(CodecError::new(input.fault(), &self.0.program));
             }
-            // What the adapter wrote may be longer than the message, and was limited when it was written. The value may cost what the message allows.
+            // What the adapter wrote may be longer than the message, and was limited when it was
+            // written. The value may cost what the message allows.
             let memory = limits.memory(bytes.len());
             let inner = Limits { message_bytes: usize::MAX, expansion: 0, free_bytes: memory, ..*limits };
             // SAFETY: as the caller promises.
@@ -652,7 +654,8 @@ impl Executable {
         }
     }
 
-    /// Takes back what a value keeps, if messages have made the decoder's values grow by more than one message may.
+    /// Takes back what a value keeps, if messages have made the decoder's values grow by more than
+    /// one message may.
     ///
     /// # Safety
     /// As [`Executable::decode`].

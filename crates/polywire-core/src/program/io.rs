@@ -20,11 +20,11 @@ use crate::layout::SharedBytes;
 pub struct Limits {
     /// Bytes of a message, in and out.
     pub message_bytes: usize,
-    /// Bytes that decoding may allocate for a value, counted where something grows. A value that messages have made grow by more in all gives its
-    /// memory back before the next one.
+    /// Bytes that decoding may allocate for a value, counted where something grows. A value that
+    /// messages have made grow by more in all gives its memory back before the next one.
     pub memory_bytes: usize,
-    /// Bytes that decoding may allocate for each byte of the message, once they are more than [`Limits::free_bytes`]. Elements without a byte on
-    /// the wire count as a byte of memory each.
+    /// Bytes that decoding may allocate for each byte of the message, once they are more than
+    /// [`Limits::free_bytes`]. Elements without a byte on the wire count as a byte of memory each.
     pub expansion: usize,
     /// Bytes that decoding any message may allocate.
     pub free_bytes: usize,
@@ -371,8 +371,9 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Lends `run` an input of `bytes` from the first, which is the origin of alignment. There is none to be had but lent: what a program gives
-    /// a kernel must be the same input after it, which a kernel with one of its own could replace.
+    /// Lends `run` an input of `bytes` from the first, which is the origin of alignment. There is
+    /// none to be had but lent: what a program gives a kernel must be the same input after it,
+    /// which a kernel with one of its own could replace.
     pub fn lend<R>(bytes: &[u8], limits: &Limits, run: impl FnOnce(&mut Input<'_>) -> R) -> R {
         run(&mut Input::new(bytes, limits))
     }
@@ -479,7 +480,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Skips to the next multiple of `n`, a power of two up to 16, from the origin. The position may then lie behind the end.
+    /// Skips to the next multiple of `n`, a power of two up to 16, from the origin. The position
+    /// may then lie behind the end.
     #[inline]
     pub fn align(&mut self, n: usize) {
         self.pos += self.padding(n);
@@ -612,8 +614,9 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Lends `run` an output behind what is in `vector` already; that end is the origin of alignment. What is written is in the vector if `run`
-    /// ends well, and else the vector is as before. There is none to be had but lent, as there is no [`Input`].
+    /// Lends `run` an output behind what is in `vector` already; that end is the origin of
+    /// alignment. What is written is in the vector if `run` ends well, and else the vector is as
+    /// before. There is none to be had but lent, as there is no [`Input`].
     pub fn lend(vector: &mut Vec<u8>, limits: &Limits, run: impl FnOnce(&mut Output<'_>) -> Status) -> Status {
         let mut output = Output::new(vector, limits);
         let status = run(&mut output);

@@ -3,8 +3,9 @@
 //! They are `extern "C"` where machine code calls them directly. A kernel that answers [`Status::Failed`] has called [`Input::fail`] or
 //! [`Output::fail`] first. None may panic.
 //!
-//! Kernels are safe code, and a codec of anybody's may bring its own. So what a kernel or its form promises is never what keeps memory sound: the
-//! verifier checks forms, and what a kernel answers is checked or cut when it runs. A false promise makes wrong bytes or values, no more.
+//! Kernels are safe code, and a codec of anybody's may bring its own. So what a kernel or its form
+//! promises is never what keeps memory sound: the verifier checks forms, and what a kernel answers
+//! is checked or cut when it runs. A false promise makes wrong bytes or values, no more.
 //!
 //! ```
 //! use polywire_core::layout::Scalar;
@@ -158,8 +159,9 @@ pub struct BriefKernel {
     pub put: extern "C" fn(&mut Room, u64, u64) -> usize,
     /// What `put` does, if machine code may do it by itself.
     pub form: Option<BriefForm>,
-    /// It writes all the bytes that it gives the number of, and these are in the room. It is true of kernels of this crate alone, which a test
-    /// tries; the room of any other is cleared before and what it gives is cut after.
+    /// It writes all the bytes that it gives the number of, and these are in the room. It is true
+    /// of kernels of this crate alone, which a test tries; the room of any other is cleared before
+    /// and what it gives is cut after.
     pub(crate) exact: bool,
 }
 

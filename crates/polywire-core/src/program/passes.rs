@@ -143,7 +143,8 @@ fn fuse_block(block: &mut Block, mut known: Known) {
     block.0 = fused;
 }
 
-/// An array of elements without a byte, which may be one of millions and inside each other: nobody pays for their number.
+/// An array of elements without a byte, which may be one of millions and inside each other: nobody
+/// pays for their number.
 fn does_nothing(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Sequence { source: Source::Fixed(_), element, bound: 0, .. } if element.0.is_empty())
 }

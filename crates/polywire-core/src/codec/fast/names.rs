@@ -29,7 +29,8 @@ pub(super) struct Flat<'a> {
 /// Templates that refer to each other, one inside another.
 const MAX_REFERENCES: usize = 32;
 
-/// Instructions that references may unfold to, those that are nothing but references among them, for all of a type.
+/// Instructions that references may unfold to, those that are nothing but references among them,
+/// for all of a type.
 const MAX_INSTRUCTIONS: usize = 1 << 18;
 
 /// Puts the instructions of templates in place of references to them.

@@ -328,7 +328,8 @@ impl Plan {
     /// `union` holds a union of place `id`, which nobody else uses.
     unsafe fn let_go(&self, id: NodeId, union: *mut u8) {
         let What::Union { cases, payload, .. } = &self.place(id).what else { return };
-        // SAFETY: as the caller promises; the front says that nothing is held before what is held ends.
+        // SAFETY: as the caller promises; the front says that nothing is held before what is held
+        // ends.
         unsafe {
             let front = &mut *union.cast::<RawUnion>();
             if front.held == front.case {

@@ -664,8 +664,9 @@ impl<'e> Emit<'e, '_> {
         self.decode_inner(body, value);
     }
 
-    /// Without a context: makes an optional present and decodes its value. The flag comes last: where the message ends before the value
-    /// is stored, nobody may take for one what was never written.
+    /// Without a context: makes an optional present and decodes its value. The flag comes last:
+    /// where the message ends before the value is stored, nobody may take for one what was never
+    /// written.
     fn make_present(&mut self, (base, offset, node): (Value, i32, crate::layout::NodeId), body: &'e Block) {
         let Kind::Optional(optional) = &self.layout().node(node).kind else {
             unreachable!("the verifier admits optionals only")
@@ -681,7 +682,8 @@ impl<'e> Emit<'e, '_> {
             return self.decode_inner(body, value);
         };
         let (flag, payload) = (words.flag as i32, words.payload as i32);
-        // A number that was never written need not be initialised first: it is written before the flag is set.
+        // A number that was never written need not be initialised first: it is written before the
+        // flag is set.
         if !matches!(self.layout().node(optional.inner).kind, Kind::Scalar(_)) {
             let state = self.load_scalar(Scalar::U8, base, offset + flag);
             let never = self.code.ins().icmp_imm_s(IntCC::Equal, state, 0);

@@ -4,8 +4,9 @@ use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 use super::{Instruction, Name, TemplateSet};
 
-/// A template whose static references lead back to it, by its index, such that its instructions never end. A reference that stands alone in a
-/// group or sequence is where a type may contain itself, and is not followed: it is unfolded once.
+/// A template whose static references lead back to it, by its index, such that its instructions
+/// never end. A reference that stands alone in a group or sequence is where a type may contain
+/// itself, and is not followed: it is unfolded once.
 pub(super) fn endless(set: &TemplateSet) -> Option<usize> {
     let index: BTreeMap<&Name, usize> = set.templates.iter().enumerate().map(|(i, t)| (&t.name, i)).collect();
     let refers = set.templates.iter().map(|template| {

@@ -52,7 +52,8 @@ pub(super) fn read(xml: &str, limits: &TemplateLimits) -> Read<TemplateSet> {
     Ok(set)
 }
 
-/// Nodes of the document for each instruction that is allowed: the parts of a field, and what is between them.
+/// Nodes of the document for each instruction that is allowed: the parts of a field, and what is
+/// between them.
 const NODES: usize = 16;
 
 /// Bytes of a name: what inherits one has a copy.

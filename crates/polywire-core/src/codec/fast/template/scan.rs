@@ -1,5 +1,5 @@
-//! What a document may ask of the XML parser, which has no limits of its own: its time grows with the square of an element's attributes and of
-//! the namespaces, its stack with the depth.
+//! What a document may ask of the XML parser, which has no limits of its own: its time grows with
+//! the square of an element's attributes and of the namespaces, its stack with the depth.
 
 use alloc::{format, string::String};
 
@@ -11,10 +11,12 @@ const MAX_ATTRIBUTES: usize = 64;
 /// Namespaces of a document.
 const MAX_NAMESPACES: usize = 256;
 
-/// Elements around groups and sequences: the document, the template, a field and its operator, and what is for others.
+/// Elements around groups and sequences: the document, the template, a field and its operator, and
+/// what is for others.
 const AROUND: usize = 8;
 
-/// Looks over a document for what is too much: the byte where it is, and what it is. Whatever else is wrong with it is left to the parser.
+/// Looks over a document for what is too much: the byte where it is, and what it is. Whatever else
+/// is wrong with it is left to the parser.
 pub(super) fn scan(xml: &str, limits: &TemplateLimits) -> Result<(), (usize, String)> {
     let (bytes, mut at, mut depth, mut namespaces) = (xml.as_bytes(), 0, 0usize, 0);
     while let Some(tag) = find(bytes, at, b"<") {
