@@ -65,7 +65,7 @@ impl CompilerArgs {
     /// Compiles a file. What is wrong with it is shown on standard error.
     pub fn document(&self, path: &Path, terminal: &Terminal) -> anyhow::Result<Document> {
         self.parse(path).map_err(|errors| {
-            eprint!("{}", errors.render(terminal.colour));
+            terminal.diagnostics(|colour| errors.render(colour));
             anyhow!("{}: {}", path.display(), count(errors.errors(), "error"))
         })
     }

@@ -6,7 +6,7 @@ use polywire::{Schema, Shape, coding::Dynamic, schema::SchemaLimits};
 use polywire_idl::{Compiler, Dialect, Document};
 
 use crate::{
-    Error,
+    Error, check,
     scenario::{Case, Scenario, TypeSpec},
 };
 
@@ -33,6 +33,7 @@ impl Subject {
             Some(reader) => self::schema(&inherit(reader, spec), case.fields, &scenario.folder)?,
             None => schema.clone(),
         };
+        check::members(spec, &schema)?;
         let coding = Dynamic::of(&schema).map_err(|error| Error::Type(error.to_string()))?;
         let reader = Shape::of(&reader).map_err(|error| Error::Type(error.to_string()))?;
         Ok(Subject { shape: coding.shape().clone(), reader, coding })
