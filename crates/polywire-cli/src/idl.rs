@@ -119,7 +119,7 @@ impl Check {
             warnings += found.warnings();
             match terminal.json {
                 true => all.extend(found.iter().map(describe)),
-                false => eprint!("{}", found.render(terminal.colour)),
+                false => terminal.diagnostics(|colour| found.render(colour)),
             }
         }
         // What is wrong comes first, whichever file it is in.
@@ -139,7 +139,7 @@ impl Check {
 impl Translate {
     fn run(&self, emitter: &Emitter, terminal: &Terminal) -> outcome::Result {
         let document = self.compiler.document(&self.file, terminal)?;
-        eprint!("{}", document.warnings().render(terminal.colour));
+        terminal.diagnostics(|colour| document.warnings().render(colour));
         let named = |name: &String| {
             let schema = document.schema(name);
             schema.map_err(|error| Misuse(format!("{}: {error}", self.file.display())))

@@ -21,10 +21,10 @@ fn the_exit_code_is_the_verdict() {
     let folder = Folder::new();
     folder.write("other.idl", "module weather { struct Report { string station; string temperature_c; }; };");
     for (arguments, code) in [
-        (&["compat", "weather.idl", "weather.idl"][..], 0),
-        (&["compat", "weather.idl", "newer.idl", "--direction", "backward"], 0),
-        (&["compat", "weather.idl", "newer.idl", "--direction", "forward"], 1),
-        (&["compat", "weather.idl", "newer.idl"], 1),
+        (&["compat", "weather.idl", "weather.idl", "--format", "cdr"][..], 0),
+        (&["compat", "weather.idl", "newer.idl", "--format", "cdr", "--direction", "backward"], 0),
+        (&["compat", "weather.idl", "newer.idl", "--format", "cdr", "--direction", "forward"], 1),
+        (&["compat", "weather.idl", "newer.idl", "--format", "cdr,json"], 1),
         (&["compat", "weather.idl", "other.idl", "--type", "Report"], 1),
         (&["compat", "weather.idl", "gone.idl"], 2),
         (&["compat", "weather.idl"], 3),
@@ -87,7 +87,7 @@ fn formats_differ_without_the_schema() {
         );
     }
     // The same type is the same, whatever is known of the writer.
-    folder.run(&["compat", "weather.idl", "weather.idl", "--without-schema", "--strict"]).with(0);
+    folder.run(&["compat", "weather.idl", "weather.idl", "--type", "Report", "--without-schema", "--strict"]).with(0);
 }
 
 #[test]

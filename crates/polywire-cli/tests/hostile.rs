@@ -31,6 +31,21 @@ fn announce(mut to: &TcpStream, topic: &str) {
     to.write_all(&bytes).expect("written");
 }
 
+fn steers(c: char) -> bool {
+    (c.is_control() && c != '\n') || c == '\u{202e}'
+}
+
+#[test]
+fn nor_does_a_file_that_a_diagnostic_quotes() {
+    let folder = Folder::new();
+    folder.write("bad.idl", "struct A { doubel x; }; // \u{1b}[2J\u{9b}2J\u{202e}\n");
+    for arguments in [&["idl", "check", "bad.idl"][..], &["typeof", "--idl", "bad.idl"]] {
+        let errors = folder.run(arguments).with(2).errors;
+        assert!(errors.contains("struct A { doubel x; };") && errors.contains(r"\u202e"), "{errors:?}");
+        assert!(!errors.contains(steers), "{errors:?}");
+    }
+}
+
 #[test]
 fn names_from_strangers_do_not_steer_the_terminal() {
     for (verb, topic, code) in [("list", STEERS, 0), ("echo", "pumps", 2)] {
@@ -45,7 +60,6 @@ fn names_from_strangers_do_not_steer_the_terminal() {
         let ended = running.end();
         assert_eq!(ended.code, Some(code), "{ended:?}");
         let shown = format!("{}{}", ended.out, ended.errors);
-        let steers = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
         assert!(!shown.contains(steers), "{shown:?}");
         assert!(shown.contains(r"T\u001b]0;owned\u0007\u001b[2J\u009b2J\u000d\u202e"), "{shown}");
         assert!(!shown.lines().any(|line| line.starts_with("error: all is lost")), "{shown}");
