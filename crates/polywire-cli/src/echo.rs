@@ -18,7 +18,7 @@ use crate::{
     outcome::{self, Missed, Outcome},
     seconds::Seconds,
     terminal::Terminal,
-    text::{JsonText, field, readable},
+    text::{JsonText, field, readable, utc},
     topic::{WireArgs, place},
     types::TypeArgs,
     watch::Watch,
@@ -201,9 +201,10 @@ impl Printer<'_> {
         let mut text = readable(value);
         if self.echo.info {
             let (info, announced) = (&sample.info, &sample.info.source.announcement);
+            let (time, bytes) = (utc(info.timestamp_ns), info.bytes);
             let head = format!(
-                "# {} of writer {}: {}, {} bytes of {}\n",
-                info.sequence, announced.writer, announced.type_name, info.bytes, announced.codec
+                "# {} of writer {} at {time}: {}, {bytes} bytes of {}\n",
+                info.sequence, announced.writer, announced.type_name, announced.codec
             );
             text.insert_str(0, &head);
         }

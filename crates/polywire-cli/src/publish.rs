@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::Args;
 use polywire::{
-    Node, PublishError, PublisherOf,
+    PublishError, PublisherOf,
     coding::{Coding, Dynamic, KeyHash},
     engine::Sent,
 };
@@ -111,7 +111,6 @@ impl Pub {
         let bytes = metered.bytes.clone();
         let reader = DynDecoder::new(&JSON, &Options::default(), &schema, metered.inner.shape())?;
         let publisher = node.publisher_of(&self.topic, Some(&wire.to_string()), metered)?;
-        flush_when_interrupted(&node)?;
 
         let subscribers = self.wait(&publisher, &mut watch, terminal, &place(&wire))?;
         let mut summary =
@@ -234,17 +233,6 @@ impl Pub {
         }
         Ok(())
     }
-}
-
-/// Ctrl-C drains, too.
-fn flush_when_interrupted(node: &Node) -> anyhow::Result<()> {
-    let node = node.clone();
-    let end = move || {
-        node.flush(Duration::from_secs(1));
-        node.close();
-        std::process::exit(Outcome::Interrupted as i32);
-    };
-    ctrlc::set_handler(end).context("cannot listen for Ctrl-C")
 }
 
 /// Lines with their numbers.
