@@ -1,7 +1,7 @@
 //! Typed publish/subscribe in which the wire is a run-time choice.
 //!
-//! Define a type once; how it travels (format and engine) is one string, per topic, and can change while the system runs. Writers and readers may
-//! have different versions of the type.
+//! Define a type once. How it travels, format and engine, is one string per topic. The format can change while the system runs; the engine is chosen
+//! when a publisher or subscriber is opened. Writers and readers may have different versions of the type.
 //!
 //! ```
 //! use std::time::Duration;

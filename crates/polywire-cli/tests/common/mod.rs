@@ -2,6 +2,8 @@
 #![allow(dead_code)] // Each test file uses a part.
 
 pub mod markdown;
+#[path = "../../../polywire-core/tests/common/tools.rs"]
+pub mod tools;
 
 use std::{
     fs,
@@ -230,21 +232,14 @@ impl Ended {
     }
 }
 
-/// True where network namespaces may be made. Where not, that is said, or is a failure: [`skipped`].
+/// True where network namespaces may be made. Where not, that is said, or is a failure: [`tools::missing`].
 pub fn hosts_are_permitted() -> bool {
     let tried = Folder::new().run(&["link", "hosts", "-b", "true"]);
     let permitted = tried.code == Some(0);
     if !permitted {
-        let why = format!("this machine permits no network namespaces: {}", tried.errors.trim());
-        skipped("hosts of `polywire link hosts`", &why, std::env::var("POLYWIRE_TEST_REQUIRE").ok().as_deref());
+        tools::missing(&format!("permission for network namespaces ({})", tried.errors.trim()));
     }
     permitted
-}
-
-/// Says what is not tested, past the harness, which keeps back what passing tests print. Where `POLYWIRE_TEST_REQUIRE` is `all`, that is a failure.
-pub fn skipped(what: &str, why: &str, required: Option<&str>) {
-    assert!(required != Some("all"), "{what} must be tested, for POLYWIRE_TEST_REQUIRE is all, but {why}");
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {what}: {why}");
 }
 
 /// A report of the weather, by number.

@@ -38,8 +38,11 @@ fn runs(what: &str, command: &mut Command) -> bool {
 pub fn missing(what: &str) {
     let required = env::var_os("POLYWIRE_TEST_REQUIRE").is_some_and(|value| value == "all");
     assert!(!required, "{what} is missing, and POLYWIRE_TEST_REQUIRE=all asks for it");
+    skipped(&format!("{what} is missing"));
+}
+
+/// Says why a test or a part of it is left out, past the capture of the test runner, which shows `eprintln` of failed tests only.
+pub fn skipped(why: &str) {
     let thread = std::thread::current();
-    let test = thread.name().unwrap_or("a test");
-    // `eprintln` would be shown for tests that fail alone.
-    let _ = writeln!(io::stderr(), "SKIPPED {test}: {what} is missing");
+    let _ = writeln!(io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));
 }
