@@ -18,6 +18,7 @@ mod list;
 mod outcome;
 mod publish;
 mod rate;
+mod reach;
 mod seconds;
 mod terminal;
 mod text;
