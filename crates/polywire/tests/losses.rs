@@ -129,7 +129,7 @@ fn what_a_cut_link_loses_is_counted_at_both_ends() {
         received += 1;
     }
     assert_eq!(received + readings.lost(), u64::from(published), "{} lost", readings.lost());
-    assert!(readings.lost() > 20, "{} lost", readings.lost());
+    assert!(readings.lost() > 0, "what the cuts took was not lost");
     // The sender knows of no fewer: what it published to nobody, and what was not confirmed.
     let unconfirmed = |event| match event {
         NodeEvent::Engine { event: Event::Unconfirmed { count, .. }, .. } => Some(count),
