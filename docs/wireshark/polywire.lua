@@ -14,7 +14,7 @@ local LONGEST_FRAME = 256 * 1024 * 1024
 
 local CONTROL = {
   [0x01] = "Hello", [0x02] = "Announce", [0x03] = "Answer", [0x04] = "Retire", [0x05] = "Position",
-  [0x06] = "Want", [0x07] = "Document", [0x08] = "Heartbeat", [0x09] = "Bye",
+  [0x06] = "Want", [0x07] = "Document", [0x08] = "Heartbeat", [0x09] = "Bye", [0x40] = "Taken",
 }
 local KINDS = { [0] = "Data", [1] = "Dispose", [2] = "Unregister", [3] = "Request", [4] = "Reply" }
 local ANSWERS = { [0] = "Accept", [1] = "Decline", [2] = "Refuse", [3] = "Accept in part", [4] = "Renew" }
@@ -46,7 +46,9 @@ local f = {
   compressor = ProtoField.string("polywire.compressor", "Compressor"),
   answer = ProtoField.string("polywire.answer", "Answer"),
   reason = ProtoField.string("polywire.reason", "Reason"),
+  subscribers = ProtoField.uint32("polywire.subscribers", "Subscribers"),
   lost = ProtoField.uint64("polywire.lost", "Lost messages"),
+  taken = ProtoField.uint64("polywire.taken", "Messages taken"),
   document = ProtoField.bytes("polywire.document", "Document"),
   bytes = ProtoField.bytes("polywire.bytes", "Bytes"),
   payload = ProtoField.bytes("polywire.payload", "Payload"),
@@ -177,10 +179,20 @@ end
 control[0x03] = function(reader)
   local id = reader:add_small(f.channel)
   local range = reader:range(1)
-  local answer = ANSWERS[range:uint()] or "unknown answer"
+  local number = range:uint()
+  local answer = ANSWERS[number] or "unknown answer"
   reader.tree:add(f.answer, range, answer)
-  if reader:rest() > 0 then reader:add_text(f.reason) end
-  return string.format("%s %d", answer, id)
+  if number == 2 or number == 3 then reader:add_text(f.reason) end
+  local said = string.format("%s %d", answer, id)
+  while reader:rest() > 0 do
+    local extension, size = reader:varint():tonumber(), reader:varint():tonumber()
+    if extension == 2 then
+      said = string.format("%s for %d", said, reader:add_small(f.subscribers))
+    else
+      reader:add_bytes(f.extensions, size)
+    end
+  end
+  return said
 end
 
 control[0x04] = function(reader)
@@ -210,6 +222,10 @@ end
 
 control[0x08] = function() return "Heartbeat" end
 control[0x09] = function() return "Bye" end
+
+control[0x40] = function(reader)
+  return string.format("Taken %s", tostring(reader:add_varint(f.taken)))
+end
 
 -- Bit `number` of the head.
 local function has(head, number)
@@ -265,6 +281,7 @@ local function dissect_frame(range, head_at, pinfo, root, direction, place)
   local first_pass = not pinfo.visited
   local fine, said = pcall(function()
     if head >= 0x80 then return dissect_data(reader, head, direction, first_pass, place, pinfo, root) end
+    if not control[head] and head >= 0x40 and head % 2 == 0 then return "unknown frame, may be passed over" end
     if not control[head] then error("the head is unknown", 0) end
     return control[head](reader, direction, first_pass)
   end)

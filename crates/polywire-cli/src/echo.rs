@@ -97,6 +97,10 @@ impl Echo {
             }
         }
         watch.poll(terminal);
+        watch.lost = subscriber.lost();
+        if watch.lost > 0 {
+            terminal.warning(&format!("topic '{}': {} of its messages were lost", self.topic, watch.lost));
+        }
         self.end(printed, &watch, &node, &place(&wire))
     }
 

@@ -20,6 +20,7 @@ mod list;
 mod outcome;
 mod publish;
 mod rate;
+mod reach;
 mod seconds;
 mod stop;
 mod terminal;

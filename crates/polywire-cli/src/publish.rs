@@ -29,6 +29,7 @@ use serde::Serialize;
 
 use crate::{
     outcome::{self, Missed, Outcome},
+    reach::Reach,
     seconds::{self, Seconds},
     terminal::Terminal,
     topic::{WireArgs, place},
@@ -97,8 +98,13 @@ struct Summary {
     bytes: u64,
     /// Messages that the overflow policy kept from a subscriber.
     dropped: u64,
+    /// Messages that a subscriber may not have got, as a link broke: unconfirmed on it, or published before it was back.
+    lost: u64,
     bad_lines: u64,
+    /// Those that the last message went to.
     subscribers: usize,
+    #[serde(skip)]
+    reach: Reach,
 }
 
 impl Pub {
@@ -112,9 +118,17 @@ impl Pub {
         let reader = DynDecoder::new(&JSON, &Options::default(), &schema, metered.inner.shape())?;
         let publisher = node.publisher_of(&self.topic, Some(&wire.to_string()), metered)?;
 
-        let subscribers = self.wait(&publisher, &mut watch, terminal, &place(&wire))?;
-        let mut summary =
-            Summary { topic: self.topic.clone(), messages: 0, bytes: 0, dropped: 0, bad_lines: 0, subscribers };
+        self.wait(&publisher, &mut watch, terminal, &place(&wire))?;
+        let mut summary = Summary {
+            topic: self.topic.clone(),
+            messages: 0,
+            bytes: 0,
+            dropped: 0,
+            lost: 0,
+            bad_lines: 0,
+            subscribers: 0,
+            reach: Reach::default(),
+        };
         let mut pace = Pace::new(self.rate);
         let mut record = publisher.fresh();
         while self.count.is_none_or(|count| summary.messages < count) {
@@ -122,8 +136,10 @@ impl Pub {
             match self.fits(&schema, &reader, &line, &mut record) {
                 Ok(()) => {
                     pace.wait();
-                    summary.dropped += self.send(&publisher, &record)?.dropped as u64;
+                    let sent = self.send(&publisher, &record)?;
+                    summary.dropped += sent.dropped as u64;
                     summary.messages += 1;
+                    summary.reach.add(&sent, watch.broken);
                 }
                 Err(error) => {
                     summary.bad_lines += 1;
@@ -136,8 +152,15 @@ impl Pub {
             watch.poll(terminal);
         }
         summary.bytes = bytes.load(Ordering::Relaxed);
-        let drained = publisher.flush(DRAIN);
+        let mut drained = publisher.flush(DRAIN);
         watch.poll(terminal);
+        if !drained && watch.broken > 0 {
+            // What was on a link that broke is counted; the others have theirs.
+            drained = publisher.flush(DRAIN);
+        }
+        summary.reach.end(publisher.wait_for_subscribers(0, Duration::ZERO), summary.messages, watch.broken);
+        summary.subscribers = summary.reach.last();
+        summary.lost = summary.reach.unheard() + watch.unconfirmed;
         // Says goodbye: whoever reads to the end of the link has everything.
         drop(publisher);
         node.close();
@@ -148,7 +171,7 @@ impl Pub {
         Ok(match (watch.mismatches > 0, summary.bad_lines > 0) {
             (true, _) => Outcome::Failed,
             (false, true) if self.strict => Outcome::Failed,
-            (false, bad) if bad || summary.dropped > 0 => Outcome::Missed,
+            (false, bad) if bad || summary.dropped + summary.lost > 0 => Outcome::Missed,
             _ => Outcome::Fine,
         })
     }
@@ -189,13 +212,13 @@ impl Pub {
         watch: &mut Watch,
         terminal: &Terminal,
         place: &str,
-    ) -> anyhow::Result<usize> {
+    ) -> anyhow::Result<()> {
         let until = Instant::now() + self.wait_timeout.0;
         loop {
             let there = publisher.wait_for_subscribers(self.wait, Duration::from_millis(50));
             watch.poll(terminal);
             if there >= self.wait {
-                return Ok(there);
+                return Ok(());
             }
             if Instant::now() >= until {
                 let (topic, wanted) = (&self.topic, self.wait);
@@ -223,8 +246,14 @@ impl Pub {
                 summary.bytes,
                 count(summary.subscribers, "subscriber")
             );
+            if let Some((least, most)) = summary.reach.range() {
+                text.push_str(&format!(" at the end, {least} to {most} before"));
+            }
             if summary.dropped > 0 {
                 text.push_str(&format!("; {} dropped", summary.dropped));
+            }
+            if summary.lost > 0 {
+                text.push_str(&format!("; up to {} lost, as a link broke", summary.lost));
             }
             if summary.bad_lines > 0 {
                 text.push_str(&format!("; {} left out", count(summary.bad_lines as usize, "bad line")));

@@ -19,12 +19,24 @@ pub struct Watch {
     pub undecodable: u64,
     /// Messages that were lost.
     pub lost: u64,
+    /// Links that broke.
+    pub broken: u64,
+    /// Messages sent over them that the other end had not confirmed.
+    pub unconfirmed: u64,
 }
 
 impl Watch {
     /// Makes this before anything else on the node, so that nothing is missed.
     pub fn new(node: &Node) -> Watch {
-        Watch { events: node.events(), said: BTreeSet::new(), mismatches: 0, undecodable: 0, lost: 0 }
+        Watch {
+            events: node.events(),
+            said: BTreeSet::new(),
+            mismatches: 0,
+            undecodable: 0,
+            lost: 0,
+            broken: 0,
+            unconfirmed: 0,
+        }
     }
 
     /// Tells what has happened since.
@@ -36,6 +48,12 @@ impl Watch {
                 NodeEvent::Lost { total, .. } => self.lost = *total,
                 // Who was called went before it said anything; it is called again.
                 NodeEvent::Engine { event: Event::Rejected { reason: Disconnect::Lost(_), .. }, .. } => continue,
+                NodeEvent::Engine { event: Event::Unconfirmed { count, .. }, .. } => self.unconfirmed += count,
+                NodeEvent::Engine { event: Event::Disconnected { reason, .. }, .. } => {
+                    self.broken += u64::from(!matches!(reason, Disconnect::Bye | Disconnect::Closed));
+                    continue;
+                }
+                NodeEvent::Engine { event: Event::Withheld { .. }, .. } => {}
                 NodeEvent::Engine { event: Event::Unreachable { .. } | Event::Rejected { .. }, .. } => {}
                 _ => continue,
             }

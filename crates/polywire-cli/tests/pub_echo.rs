@@ -201,3 +201,58 @@ fn a_configuration_gives_the_wire() {
     let bad = folder.run(&["echo", "weather", "--config", "bad.toml"]).with(2);
     assert!(bad.errors.contains("did you mean 'wire'?"), "{}", bad.errors);
 }
+
+/// The first process on an address relays between the others.
+#[test]
+fn a_killed_relay_loses_nothing_unsaid() {
+    const MESSAGES: usize = 6000;
+    let folder = Folder::new();
+    let wire = ["--wire", "cdr@unix/t.sock"];
+    let mut relay = folder.start(&[&["echo", "other", "-v"], &wire[..]].concat());
+    relay.error_after(": listening on ");
+    let mut reader = folder.start(&[&["echo", "weather", "--info", "--timeout", "5"], &wire[..]].concat());
+    let (value, count) = (report(1), MESSAGES.to_string());
+    let rate = ["--count", &count, "--rate", "2000", "--wait-timeout", "100", "--json"];
+    let writer = folder.start(&[&PUB[..], &wire, &rate, &[value.as_str()]].concat());
+    let first: Value = serde_json::from_str(&reader.line()).expect("JSON");
+    (1..1000).for_each(|_| drop(reader.line()));
+    relay.child.kill().expect("killed");
+    let published = writer.end().with(1).json();
+    let lost = &published["lost"];
+    assert!(lost.as_u64().is_some_and(|lost| lost > 0), "{published}");
+    assert_eq!((&published["messages"], &published["dropped"]), (&json!(MESSAGES), &json!(0)));
+    let reader = reader.end().with(1);
+    let received = reader.out.lines().count() as u64;
+    let (_, told) = reader.errors.rsplit_once("topic 'weather': ").expect("the losses are told");
+    let missed: u64 = told.split_once(" of its messages were lost").expect("how many").0.parse().expect("a number");
+    assert_eq!(received + missed, MESSAGES as u64, "{}", reader.errors);
+    assert!(missed > 0 && first["sequence"] == json!(1));
+}
+
+#[test]
+fn the_last_line_counts_the_subscribers_that_there_are() {
+    let folder = Folder::new();
+    let wire = ["--wire", "cdr@unix/t.sock"];
+    let echo = ["echo", "weather", "--timeout", "5", "--count"];
+    let value = report(1);
+    let publish = |more: &[&str]| {
+        folder.start(&[&PUB[..], &wire, &["--rate", "100", "--wait-timeout", "100"], more, &[value.as_str()]].concat())
+    };
+    // Two of them, one behind the other.
+    let both = [0; 2].map(|_| folder.start(&[&echo[..], &["20"], &wire[..]].concat()));
+    let published = publish(&["--count", "20", "--wait", "2"]).end().with(0);
+    assert!(published.out.ends_with(", to 2 subscribers\n"), "{}", published.out);
+    both.into_iter().for_each(|echo| drop(echo.end().with(0)));
+    // One that leaves before the end.
+    let leaves = folder.start(&[&echo[..], &["2"], &wire[..]].concat());
+    let published = publish(&["--count", "100"]).end().with(0);
+    assert!(published.out.ends_with(", to 0 subscribers at the end, 0 to 1 before\n"), "{}", published.out);
+    leaves.end().with(0);
+    // One that comes when another has left.
+    let publishing = publish(&["--count", "500", "--wait", "0"]);
+    folder.run(&[&echo[..], &["1"], &wire[..]].concat()).with(0);
+    let late = folder.start(&[&echo[..], &["1000"], &wire[..]].concat());
+    let published = publishing.end().with(0);
+    assert!(published.out.ends_with(", to 1 subscriber at the end, 0 to 1 before\n"), "{}", published.out);
+    late.end().with(1);
+}

@@ -211,6 +211,16 @@ impl Id128 {
     /// Sixteen zero bytes: names nothing.
     pub const ZERO: Id128 = Id128([0; 16]);
 
+    /// Names a document by the hash of its bytes.
+    ///
+    /// ```
+    /// use polywire_core::{envelope::Id128, schema::DocumentHash};
+    /// assert_eq!(Id128::of_document(b"abc").0, DocumentHash::of(b"abc").to_bytes());
+    /// ```
+    pub fn of_document(bytes: &[u8]) -> Id128 {
+        Id128(crate::schema::DocumentHash::of(bytes).to_bytes())
+    }
+
     /// True for [`Id128::ZERO`].
     pub fn is_zero(&self) -> bool {
         *self == Id128::ZERO

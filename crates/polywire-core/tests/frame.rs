@@ -222,13 +222,18 @@ fn strangers_are_refused_by_name() {
 
 #[test]
 fn what_a_version_does_not_know_is_refused_by_name() {
-    let cases: [(&[u8], FrameError); 12] = [
+    let cases: [(&[u8], FrameError); 17] = [
         (&[0], FrameError::Empty),
         (&[1, 0x2A], FrameError::UnknownFrame { head: 0x2A }),
         (&[3, 0x87, 1, 0], FrameError::UnknownKind { number: 7 }),
         (&[3, 0x80, 2, 0], FrameError::UnknownChannel(ChannelId(2))),
         (&[3, 0x03, 1, 9], FrameError::UnknownAnswer { number: 9 }),
         (&[2, 0x04, 9], FrameError::UnknownChannel(ChannelId(9))),
+        (&[1, 0x43], FrameError::UnknownFrame { head: 0x43 }),
+        (&[5, 0x03, 1, 0, 7, 0], FrameError::UnknownExtension { id: 7 }),
+        (&[6, 0x03, 1, 0, 2, 1, 0], FrameError::Number { field: "count of subscribers", offset: 3 }),
+        (&[7, 0x03, 1, 0, 2, 2, 0x80, 0], FrameError::Number { field: "count of subscribers", offset: 3 }),
+        (&[4, 0x03, 1, 1, 2], FrameError::Extension { offset: 3 }),
         (&[2, 0x08, 0], FrameError::Trailing { offset: 1, left: 1 }),
         (&[2, 0x80, 1], FrameError::Truncated { field: "time stamp", offset: 2 }),
         (&[5, 0x80, 1, 0x80, 0x80, 0], FrameError::Number { field: "time stamp", offset: 2 }),
@@ -289,12 +294,17 @@ fn every_control_frame_reads_back() {
     let (mut decoder, encoder) = greeted(Limits::default());
     let frames = [
         Frame::Answer { channel: ChannelId(300), answer: Answer::Decline },
-        Frame::Answer { channel: ChannelId(1), answer: Answer::Partial("one of two".into()) },
+        Frame::Answer { channel: ChannelId(1), answer: Answer::Partial(1, "one of two".into()) },
+        Frame::Answer { channel: ChannelId(1), answer: Answer::Partial(300, "some of them".into()) },
+        Frame::Answer { channel: ChannelId(1), answer: Answer::Accept(1) },
+        Frame::Answer { channel: ChannelId(1), answer: Answer::Accept(u32::MAX) },
+        Frame::Answer { channel: ChannelId(1), answer: Answer::Renew(2) },
         Frame::Want { document: Id128([1; 16]) },
         Frame::Document { document: Id128([2; 16]), bytes: Some(b"doc") },
         Frame::Document { document: Id128([2; 16]), bytes: None },
         Frame::Heartbeat,
         Frame::Bye,
+        Frame::Taken { messages: u64::MAX },
     ];
     for frame in frames {
         let mut out = Vec::new();
@@ -304,6 +314,17 @@ fn every_control_frame_reads_back() {
         }
         assert_eq!(decoder.step(&out), Ok(Step::Frame { frame, used: out.len() }));
     }
+}
+
+#[test]
+fn what_a_later_version_may_add_is_passed_over() {
+    let (mut decoder, _) = greeted(Limits::default());
+    let frame = Frame::Unknown { head: 0x44 };
+    assert_eq!(decoder.step(&[3, 0x44, 9, 9]), Ok(Step::Frame { frame, used: 4 }));
+    // An answer with an extension that nobody knows yet, behind the one that is known.
+    let frame = Frame::Answer { channel: ChannelId(1), answer: Answer::Accept(3) };
+    let bytes = [9, 0x03, 1, 0, 2, 1, 3, 8, 1, 0xFF];
+    assert_eq!(decoder.step(&bytes), Ok(Step::Frame { frame, used: bytes.len() }));
 }
 
 #[test]

@@ -47,9 +47,10 @@ fn stream_examples() -> Vec<(&'static str, Frame<'static>)> {
     vec![
         ("hello", Frame::Hello(hello())),
         ("announce", Frame::Announce { channel, start: Start::default(), announcement: Box::new(announcement()) }),
-        ("accept", Frame::Answer { channel, answer: Answer::Accept }),
+        ("accept", Frame::Answer { channel, answer: Answer::Accept(1) }),
+        ("accept-three", Frame::Answer { channel, answer: Answer::Accept(3) }),
         ("refuse", Frame::Answer { channel, answer: Answer::Refuse("no".into()) }),
-        ("renew", Frame::Answer { channel, answer: Answer::Renew }),
+        ("renew", Frame::Answer { channel, answer: Answer::Renew(1) }),
         ("data", Frame::Data(Envelope::data(channel, 1, 1000), b"hi")),
         (
             "dispose",
@@ -63,6 +64,7 @@ fn stream_examples() -> Vec<(&'static str, Frame<'static>)> {
             ),
         ),
         ("position", Frame::Position { channel, start: last, lost: 3 }),
+        ("taken", Frame::Taken { messages: 300 }),
         ("key", Frame::Data(Envelope { anchor: Some(8), ..Envelope::data(channel, 8, 1_000_001_000) }, b"hi")),
         ("anchored", Frame::Data(Envelope { anchor: Some(8), ..Envelope::data(channel, 9, 1_000_001_000) }, b"hi")),
     ]

@@ -73,7 +73,7 @@ fn it_shows_the_examples_of_the_specification() {
     }
     let join = |names: &[&str]| names.iter().flat_map(|name| example(name)).collect::<Vec<u8>>();
     let there = join(&["hello", "announce", "data", "dispose", "position", "key", "anchored"]);
-    let back = join(&["hello", "accept", "refuse", "renew"]);
+    let back = join(&["hello", "accept", "accept-three", "refuse", "renew", "taken"]);
     // In one segment, and cut so that frames and their lengths are apart.
     for size in [1000, 7] {
         let file = capture(&there, &back, size);
@@ -81,7 +81,7 @@ fn it_shows_the_examples_of_the_specification() {
         let trimmed = |field: &str| all(field).split(',').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
         assert_eq!(
             trimmed("polywire.frame"),
-            "Hello Announce Data Dispose Position Data Data Hello Answer Answer Answer",
+            "Hello Announce Data Dispose Position Data Data Hello Answer Answer Answer Answer Taken",
             "{size}"
         );
         // The announcement's start, the messages, and the position.
@@ -91,8 +91,9 @@ fn it_shows_the_examples_of_the_specification() {
         assert_eq!(trimmed("polywire.payload"), "6869 6869 6869", "{size}");
         assert_eq!(
             (trimmed("polywire.answer"), trimmed("polywire.reason")),
-            ("Accept Refuse Renew".into(), "no".into())
+            ("Accept Accept Refuse Renew".into(), "no".into())
         );
+        assert_eq!((trimmed("polywire.subscribers"), trimmed("polywire.taken")), ("3".into(), "300".into()), "{size}");
         assert_eq!(trimmed("polywire.lost"), "3", "{size}");
         assert!(all("polywire.time").contains("00:00:01.000001000 UTC"), "{size}");
     }

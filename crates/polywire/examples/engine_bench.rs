@@ -246,7 +246,7 @@ impl Sink for NodeSink {
 
 impl LinkSink for Peer {
     fn announced(&self, channel: ChannelId, _: Start, _: &Announcement) {
-        self.node.port().answer(self.link, channel, Answer::Accept);
+        self.node.port().answer(self.link, channel, Answer::Accept(1));
     }
 
     fn message(&self, _: &Envelope<'_>, payload: &[u8]) {

@@ -187,6 +187,7 @@ struct EngineTable {
     keepalive_s: Option<u64>,
     linger_ms: Option<u64>,
     peers: Option<usize>,
+    unix_mode: Option<u32>,
     frame_bytes: Option<usize>,
 }
 
@@ -212,6 +213,7 @@ impl EngineTable {
         options.receive_buffer = positive("engine.receive_buffer", self.receive_buffer)?;
         options.write_bytes = positive("engine.write_bytes", self.write_bytes)?.unwrap_or(options.write_bytes);
         options.peers = positive("engine.peers", self.peers)?.unwrap_or(options.peers);
+        options.unix_mode = unix_mode(self.unix_mode)?.unwrap_or(options.unix_mode);
         options.no_delay = self.no_delay.unwrap_or(options.no_delay);
         options.burst = self.burst.unwrap_or(options.burst);
         let frame_bytes = positive("engine.frame_bytes", self.frame_bytes)?;
@@ -249,6 +251,17 @@ fn positive(key: &str, value: Option<usize>) -> Result<Option<usize>, ConfigErro
     match value {
         Some(0) => Err(ConfigError::Value { key: key.into(), reason: "must be larger than 0".into() }),
         value => Ok(value),
+    }
+}
+
+fn unix_mode(mode: Option<u32>) -> Result<Option<u32>, ConfigError> {
+    match mode {
+        // A decimal number, as likely as not: 660 is 0o1224.
+        Some(mode) if mode > 0o777 || mode & 0o600 != 0o600 => {
+            let reason = format!("0o{mode:o} is none: 0o600 to 0o777 with read and write for the owner, as 0o660");
+            Err(ConfigError::Value { key: "engine.unix_mode".into(), reason })
+        }
+        mode => Ok(mode),
     }
 }
 
@@ -292,6 +305,7 @@ mod tests {
             overflow = "drop-oldest"
             gather_us = 10
             write_bytes = 512
+            unix_mode = 0o660
             [topics."a/b"]
             wire = "json"
             queue = 3
@@ -301,7 +315,7 @@ mod tests {
         .expect("valid");
         assert_eq!(config.engine.overflow, Overflow::DropOldest);
         assert_eq!(config.engine.gather, Duration::from_micros(10));
-        assert_eq!(config.engine.write_bytes, 512);
+        assert_eq!((config.engine.write_bytes, config.engine.unix_mode), (512, 0o660));
         assert_eq!(config.wire_of("a/b").expect("a wire").to_string(), "json@tcp/127.0.0.1:7447");
         assert_eq!(config.wire_of("other").expect("a wire").to_string(), "cdr@tcp/127.0.0.1:7447");
         let overflow = config.topics["a/b"].overflow;
@@ -318,6 +332,8 @@ mod tests {
             ("[engine]\noverflow = 'drop-newest'\npatience_ms = 1", "has no meaning"),
             ("[engine]\nqueue_bytes = 0", "larger than 0"),
             ("[engine]\nwrite_bytes = 0", "larger than 0"),
+            ("[engine]\nunix_mode = 660", "0o1224 is none"),
+            ("[engine]\nunix_mode = 0o444", "read and write for the owner"),
             ("[engine]\nqueue_bytes = -1", "invalid value"),
             ("[engine]\nqueue_bytes = 99999999999999999999", "line 2"),
             ("[engine]\nreconnect_min_ms = 9000", "larger than engine.reconnect_max_ms"),

@@ -94,6 +94,16 @@ impl fmt::Display for engine::Event {
             engine::Event::Dropped { link, topic, count } => {
                 write!(f, "{count} messages for {} dropped, the last of topic '{topic}'", link.address)
             }
+            engine::Event::Unconfirmed { link, count } => {
+                write!(
+                    f,
+                    "{} to {} broke: {count} messages may be lost, the peer has not confirmed them",
+                    link.id, link.address
+                )
+            }
+            engine::Event::Withheld { link, topic, reason, total } => {
+                write!(f, "topic '{topic}' is not passed on from or to {}: {reason} ({total} so far)", link.address)
+            }
         }
     }
 }

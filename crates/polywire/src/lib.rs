@@ -40,6 +40,7 @@ pub mod config;
 mod delta;
 pub mod engine;
 pub mod events;
+mod missing;
 pub mod node;
 mod packing;
 pub mod publisher;

@@ -23,6 +23,7 @@ use crate::{
     delta::Arriving,
     engine::{Held, Overflow},
     events::NodeEvent,
+    missing::{Follow, Writers},
     node::{Inner, Node, NodeError, PortEntry, Route, Slot, Source},
     queue::Queue,
     wire::{Choice, Wire},
@@ -446,6 +447,8 @@ struct RouteOf<C: Coding> {
     assumed: Assumed,
     /// Values hold parts of messages.
     shares: bool,
+    /// Who writes; none where messages may overtake each other, so that a gap in their numbers says nothing.
+    writers: Option<Arc<Writers>>,
 }
 
 impl<C: Coding> RouteOf<C> {
@@ -459,14 +462,17 @@ impl<C: Coding> RouteOf<C> {
             node: Arc::downgrade(subscribe.node.inner()),
             assumed: subscribe.assumed.clone(),
             shares: subscribe.coding.shares(),
+            writers: subscribe.entry.is_ordered().then(Arc::default),
         })
     }
 
     #[cold]
     fn tell_lost(&self, count: u64) {
-        let total = self.counts.lost.fetch_add(count, Ordering::Relaxed) + count;
+        let add = |before: u64| Some(before.saturating_add(count));
+        let before = self.counts.lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).unwrap_or(u64::MAX);
+        let total = before.saturating_add(count);
         // At each new power of two.
-        if (total - count).checked_ilog2() != total.checked_ilog2()
+        if before.checked_ilog2() != total.checked_ilog2()
             && let Some(node) = self.node.upgrade()
         {
             node.tell(&NodeEvent::Lost { topic: self.topic.clone(), total });
@@ -498,7 +504,7 @@ impl<C: Coding> Route for RouteOf<C> {
         let source = Arc::new(source.clone());
         let announced = &source.announcement;
         if let Some(decoder) = self.coding.any_decoder() {
-            return Ok(Arc::new(SlotOf { route, decoder, stream: None, source: source.clone() }));
+            return Ok(SlotOf::open(route, decoder, None, source.clone()));
         }
         let foreign = announced.codec.is_empty();
         let named = if foreign { &self.assumed.codec.name } else { &announced.codec };
@@ -517,7 +523,7 @@ impl<C: Coding> Route for RouteOf<C> {
         let decoder = self.coding.decoder(codec, &options, writer).map_err(|e| e.to_string())?;
         // Who announces nothing says nothing of key frames either: each message is taken for one.
         let stream = C::reader_state(&decoder).filter(|_| !foreign).map(Arriving::new);
-        Ok(Arc::new(SlotOf { route, decoder, stream, source: source.clone() }))
+        Ok(SlotOf::open(route, decoder, stream, source.clone()))
     }
 }
 
@@ -528,9 +534,31 @@ struct SlotOf<C: Coding> {
     /// Of a format whose messages refer to others.
     stream: Option<Arriving>,
     source: Arc<Source>,
+    follow: Option<Follow>,
 }
 
 impl<C: Coding> SlotOf<C> {
+    fn open(
+        route: Arc<RouteOf<C>>,
+        decoder: C::Decoder,
+        stream: Option<Arriving>,
+        source: Arc<Source>,
+    ) -> Arc<dyn Slot> {
+        let follow = route.writers.as_ref().and_then(|writers| Follow::new(writers, &source.announcement));
+        Arc::new(SlotOf { route, decoder, stream, source, follow })
+    }
+
+    /// A message came, whatever it says.
+    #[inline]
+    fn came(&self, sequence: u64) {
+        if let Some(follow) = &self.follow {
+            let missing = follow.came(sequence);
+            if missing > 0 {
+                self.route.tell_lost(missing);
+            }
+        }
+    }
+
     #[inline]
     fn decode(
         &self,
@@ -560,6 +588,7 @@ impl<C: Coding> SlotOf<C> {
 impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
+        self.came(envelope.sequence);
         if let Some(id) = envelope.extensions.not_understood(&[]) {
             return self.route.tell_undecodable(&format!("extension {id} must be understood and is not"));
         }
@@ -604,17 +633,30 @@ impl<C: Coding> Slot for SlotOf<C> {
         self.stream.as_ref().is_some_and(Arriving::wants_key)
     }
 
-    fn undecodable(&self, reason: &dyn ToString) {
+    fn undecodable(&self, sequence: u64, reason: &dyn ToString) {
+        self.came(sequence);
         self.route.tell_undecodable(reason);
     }
 
-    fn lost(&self, count: u64) {
-        self.route.tell_lost(count);
+    fn lost(&self, sequence: u64, count: u64) {
+        let count = self.follow.as_ref().map_or(count, |follow| follow.told(sequence, count));
+        if count > 0 {
+            self.route.tell_lost(count);
+        }
     }
 
     fn drained(&self) {
         if let Delivery::Queued(queue) = &self.route.delivery {
             queue.wake();
+        }
+    }
+}
+
+impl<C: Coding> Drop for SlotOf<C> {
+    fn drop(&mut self) {
+        let missing = self.follow.as_ref().map_or(0, Follow::end);
+        if missing > 0 {
+            self.route.tell_lost(missing);
         }
     }
 }

@@ -133,7 +133,7 @@ fn deltas_are_small_and_true_beside_other_topics() {
                 let publisher = publisher(&b, &topic, wire, &at_b);
                 let beside = subscribe(&b, &topic, &at_b);
                 let old = a.subscriber_on::<OldBook>(&topic, &format!("auto@{at_a}")).expect("subscriber");
-                assert!(publisher.wait_for_subscribers(2, SOON) >= 2, "{at_a}");
+                assert_eq!(publisher.wait_for_subscribers(3, SOON), 3, "{at_a}");
                 (publisher, [there, beside], old, *mode)
             })
             .collect();
@@ -225,7 +225,7 @@ fn the_format_changes_while_deltas_flow() {
         let there = subscribe(&a, "r", &at_a);
         let publisher = publisher(&b, "r", "cdr", &at_b);
         let beside = subscribe(&b, "r", &at_b);
-        assert!(publisher.wait_for_subscribers(2, SOON) >= 2, "{at_a}");
+        assert_eq!(publisher.wait_for_subscribers(2, SOON), 2, "{at_a}");
         for (i, book) in all.iter().enumerate() {
             if i % 10 == 5 {
                 publisher.set_wire(wires[i / 10 % wires.len()]).expect("another wire");
@@ -429,7 +429,7 @@ fn a_feed_is_published_by_its_template_alone() {
         let any = Discovered::new().expect("a shape");
         let any = a.subscribe_of(topic, Some(&format!("auto@{at_a}")), any).expect("subscriber").open();
         let raw = a.subscribe_of(topic, Some(&format!("auto@{at_a}")), Bytes::default()).expect("subscriber").open();
-        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+        assert_eq!(publisher.wait_for_subscribers(2, SOON), 2);
         let mut sizes = Vec::new();
         for seq in 1..=20_u32 {
             let mut record = publisher.fresh();
@@ -517,7 +517,7 @@ fn a_peer_that_sends_nonsense_gets_few_requests_and_no_value_is_wrong() {
     };
     let mut channel = Default::default();
     peer.send(|encoder, out| channel = encoder.announce(&announcement, Start::default(), out).expect("fits"));
-    assert_eq!(peer.answers(1), [(1, Answer::Renew)], "who opens a stream asks for a key frame");
+    assert_eq!(peer.answers(1), [(1, Answer::Renew(1))], "who opens a stream asks for a key frame");
     let encoder = Encoder::<Book>::new(&FAST, &Options::default()).expect("it lowers");
     let (mut random, mut state) = (Random::new(1), encoder.state().expect("it is stateful"));
     let mut sequence = 0;

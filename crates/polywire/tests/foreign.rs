@@ -150,7 +150,7 @@ fn a_writer_without_schema_and_format_is_read_as_the_topic_says() {
     let node = Node::builder().engine(Box::leak(Box::new(engine))).build();
     let subscriber = node.subscriber_on::<Newer>("t", "xcdr2:header@foreign-a/here").expect("subscriber");
     engine.writes("", "");
-    assert_eq!(engine.last_answer(), Some(Answer::Accept));
+    assert_eq!(engine.last_answer(), Some(Answer::Accept(1)));
 
     let whole = Newer { id: 1, value: 0.5, unit: "bar".into() };
     engine.sends(1, &encoded(&cdr::XCDR2, "be,header", &whole));

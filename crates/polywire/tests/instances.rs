@@ -79,7 +79,7 @@ fn ends_of_instances_arrive_with_their_keys() {
             let publisher = a.publisher_on::<Track>("t", &format!("{codec}@{at_a}")).expect("publisher");
             let new = b.subscriber_on::<Track>("t", &format!("auto@{at_b}")).expect("subscriber");
             let old = b.subscriber_on::<OldTrack>("t", &format!("auto@{at_b}")).expect("subscriber");
-            assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{at_a}");
+            assert_eq!(publisher.wait_for_subscribers(2, SOON), 2, "{at_a}");
             publisher.publish(&track()).expect("published");
             publisher.dispose(&key()).expect("disposed");
             publisher.unregister(&key()).expect("unregistered");

@@ -77,7 +77,7 @@ fn callbacks_may_keep_parts() {
         let keep = |to: mpsc::Sender<View>| move |view: &View, _: &polywire::Info| drop(to.send(view.clone()));
         let _queued = subscribe().on_message(keep(queued.0)).expect("a thread");
         let _inline = subscribe().on_message_inline(keep(inline.0));
-        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{at_a}");
+        assert_eq!(publisher.wait_for_subscribers(2, SOON), 2, "{at_a}");
         (0..40).for_each(|number| {
             publisher.publish(&picture(number)).expect("published");
         });

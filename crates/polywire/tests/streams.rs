@@ -18,10 +18,13 @@ use polywire::engine::{
 };
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
-    frame::{Answer, FrameError, Hello, Limits, Start, StreamEncoder},
+    frame::{Answer, Frame, FrameError, Hello, Limits, Start, Step, StreamDecoder, StreamEncoder},
 };
 
 const SOON: Duration = Duration::from_secs(10);
+
+/// What nodes have for whoever wants a document.
+const DOCUMENT: &[u8] = &[9; 1 << 20];
 
 /// A node that accepts every channel and notes what comes.
 #[derive(Default)]
@@ -31,6 +34,7 @@ struct Node {
     count: AtomicU64,
     lost: AtomicU64,
     accepted: AtomicU64,
+    announced: AtomicU64,
     events: Mutex<Option<mpsc::Sender<Event>>>,
 }
 
@@ -91,7 +95,8 @@ impl Sink for NodeSink {
 impl LinkSink for Peer {
     fn announced(&self, channel: ChannelId, _: Start, _: &Announcement) {
         let Some(node) = self.0.upgrade() else { return };
-        node.port().answer(self.1, channel, Answer::Accept);
+        node.announced.fetch_add(1, Ordering::SeqCst);
+        node.port().answer(self.1, channel, Answer::Accept(1));
     }
 
     fn message(&self, envelope: &Envelope<'_>, payload: &[u8]) {
@@ -112,7 +117,11 @@ impl LinkSink for Peer {
     }
 
     fn retired(&self, _: ChannelId) {}
-    fn wanted(&self, _: Id128) {}
+    fn wanted(&self, document: Id128) {
+        let Some(node) = self.0.upgrade() else { return };
+        node.port().supply(self.1, document, Some(DOCUMENT));
+    }
+
     fn supplied(&self, _: Id128, _: Option<&[u8]>) {}
     fn drained(&self) {}
     fn down(&self) {}
@@ -274,13 +283,171 @@ fn no_more_peers_than_allowed() {
     let mut options = options();
     options.peers = 2;
     let (node, events) = listening(options);
-    let _kept = [stranger(&node), stranger(&node)];
+    let (mut idle, _busy) = (stranger(&node), publishing(&node, "busy"));
     for _ in 0..2 {
         find(&events, |event| matches!(event, Event::Connected(_)).then_some(()));
     }
-    let mut third = stranger(&node);
+    node.wait(&node.announced, 1);
+    // One that neither publishes nor subscribes makes room.
+    let _third = publishing(&node, "third");
+    assert_eq!(disconnected(&events), Disconnect::Displaced);
+    assert!(is_closed(&mut idle));
+    node.wait(&node.announced, 2);
+    // Others do not.
+    let mut fourth = stranger(&node);
     assert_eq!(rejected(&events), Disconnect::TooMany(2));
-    assert!(is_closed(&mut third));
+    assert!(is_closed(&mut fourth));
+}
+
+/// A publisher by hand.
+fn publishing(node: &Node, topic: &str) -> TcpStream {
+    let mut stream = stranger(node);
+    stream.write_all(&announcements(&[topic])).expect("announces");
+    stream
+}
+
+/// Announcements of channels 1 and on.
+fn announcements(topics: &[&str]) -> Vec<u8> {
+    let (mut encoder, mut out) = (StreamEncoder::default(), Vec::new());
+    for topic in topics {
+        let announcement = Announcement { topic: (*topic).into(), ..Announcement::default() };
+        encoder.announce(&announcement, Start::default(), &mut out).expect("fits");
+    }
+    out
+}
+
+/// Reads frames from a peer's end until one is as wanted.
+fn read_until<T>(stream: &mut TcpStream, wanted: impl Fn(&Frame<'_>) -> Option<T>) -> T {
+    stream.set_read_timeout(Some(SOON)).expect("a time-out");
+    let (mut decoder, mut input, mut buffer) = (StreamDecoder::default(), Vec::new(), [0; 4096]);
+    loop {
+        let count = stream.read(&mut buffer).expect("more comes");
+        assert!(count > 0, "the node closed the link");
+        input.extend_from_slice(&buffer[..count]);
+        while let Step::Frame { frame, used } = decoder.step(&input).expect("frames") {
+            if let Some(found) = wanted(&frame) {
+                return found;
+            }
+            input.drain(..used);
+        }
+    }
+}
+
+#[test]
+fn idle_peers_lock_nobody_out() {
+    let mut options = options();
+    options.peers = 4;
+    let (node, _events) = listening(options);
+    let idle: Vec<_> = (0..40).map(|_| stranger(&node)).collect();
+    let (peer, _peer_events) = Node::open("tcp-connect", &node.address(), EngineOptions::default());
+    let channel = peer.announce("t");
+    assert_eq!(peer.wait(&peer.accepted, 1), 1);
+    peer.publish(channel, 1, b"heard");
+    assert_eq!(node.wait(&node.count, 1), 1);
+    drop(idle);
+}
+
+#[test]
+fn what_is_taken_is_confirmed() {
+    let (node, _events) = listening(options());
+    let mut stream = publishing(&node, "t");
+    stream.write_all(&[4, 0x80, 1, 0, b'x'].repeat(300)).expect("sends");
+    let confirmed = |frame: &Frame<'_>| match frame {
+        Frame::Taken { messages: 300 } => Some(()),
+        Frame::Taken { messages } => {
+            assert!(*messages < 300);
+            None
+        }
+        _ => None,
+    };
+    read_until(&mut stream, confirmed);
+}
+
+#[test]
+fn what_a_broken_link_had_not_confirmed_is_told() {
+    let (node, events) = listening(options());
+    let channel = node.announce("t");
+    for (confirmed, expected) in [(2, Some(5)), (7, None)] {
+        let before = node.accepted.load(Ordering::SeqCst);
+        let mut stream = stranger(&node);
+        stream.write_all(&[3, 3, 1, 0]).expect("accepts");
+        node.wait(&node.accepted, before + 1);
+        (1..=7).for_each(|sequence| assert_eq!(node.publish(channel, 10 * before + sequence, b"x").subscribers, 1));
+        let mut taken = vec![2, 0x40, confirmed];
+        // An answer behind it is seen when it is.
+        taken.extend([3, 3, 1, 0]);
+        stream.write_all(&taken).expect("confirms");
+        node.wait(&node.accepted, before + 2);
+        stream.shutdown(Shutdown::Both).expect("breaks");
+        let told = find(&events, |event| match event {
+            Event::Unconfirmed { count, .. } => Some(Some(count)),
+            Event::Disconnected { .. } => Some(None),
+            _ => None,
+        });
+        assert_eq!(told, expected);
+        if told.is_some() {
+            disconnected(&events);
+        }
+    }
+}
+
+#[test]
+fn documents_that_nobody_reads_cost_little() {
+    let (node, _events) = listening(options());
+    let mut stream = stranger(&node);
+    let want: Vec<u8> = [17, 6].into_iter().chain([7; 16]).collect();
+    const WANTED: usize = 64;
+    stream.write_all(&want.repeat(WANTED)).expect("asks");
+    let until = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < until {
+        let queued: usize = node.port().links().iter().map(|link| link.queued_bytes).sum();
+        assert!(queued <= 3 << 20, "{queued} bytes wait");
+        thread::sleep(Duration::from_millis(10));
+    }
+    // All of them come once they are read.
+    stream.set_read_timeout(Some(SOON)).expect("a time-out");
+    let (mut left, mut buffer) = (WANTED * DOCUMENT.len(), vec![0; 1 << 16]);
+    while left > 0 {
+        let count = stream.read(&mut buffer).expect("more comes");
+        assert!(count > 0, "the node closed the link");
+        left = left.saturating_sub(count);
+    }
+}
+
+#[test]
+fn one_link_does_not_use_up_a_relays_channels() {
+    let mut few = options();
+    few.limits.channels = 8;
+    let (hub, events) = Node::open("tcp", "127.0.0.1:0", few);
+    let names: Vec<String> = (0..8).map(|i| format!("junk {i}")).collect();
+    let mut greedy = stranger(&hub);
+    greedy.write_all(&announcements(&names.iter().map(String::as_str).collect::<Vec<_>>())).expect("announces");
+    hub.wait(&hub.announced, 8);
+    let address = hub.address();
+    let (behind, _behind_events) = Node::open("tcp", &address, options());
+    let (a, _a_events) = Node::open("tcp", &address, options());
+    let channel = a.announce("t");
+    // The hub's own node and the one behind it.
+    let until = Instant::now() + SOON;
+    let mut sequence = 0;
+    while behind.count.load(Ordering::SeqCst) == 0 && Instant::now() < until {
+        sequence += 1;
+        a.publish(channel, sequence, b"x");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(behind.count.load(Ordering::SeqCst) > 0, "the newcomer's channel is relayed");
+    let (topic, reason) = find(&events, |event| match event {
+        Event::Withheld { topic, reason, total: 1, .. } => Some((topic, reason)),
+        _ => None,
+    });
+    assert_eq!(topic, "junk 7", "the newest of the link with the most");
+    assert!(reason.contains("no room"), "{reason}");
+    // Its writer hears that only the hub itself has it.
+    let answer = read_until(&mut greedy, |frame| match frame {
+        Frame::Answer { channel: ChannelId(8), answer: Answer::Partial(1, reason) } => Some(reason.clone()),
+        _ => None,
+    });
+    assert_eq!(answer, reason);
 }
 
 /// A subscriber by hand that accepts channel 1 and then never reads.

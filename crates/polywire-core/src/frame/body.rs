@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 
 use super::{Answer, Frame, FrameError, Hello, Limits, MAGIC, Start, VERSION, cursor::Cursor, varint};
-use crate::envelope::{Announcement, ChannelId, Envelope, Extensions, Id128, Kind};
+use crate::envelope::{Announcement, ChannelId, Envelope, Extensions, ExtensionsBuf, Id128, Kind};
 
 pub(super) const HELLO: u8 = 0x01;
 const ANNOUNCE: u8 = 0x02;
@@ -14,6 +14,9 @@ const WANT: u8 = 0x06;
 const DOCUMENT: u8 = 0x07;
 const HEARTBEAT: u8 = 0x08;
 const BYE: u8 = 0x09;
+const TAKEN: u8 = 0x40;
+/// From here on, heads that are even may be passed over by receivers that do not know them.
+const OPTIONAL: u8 = 0x40;
 
 /// Set in the head of data frames alone; the flags below and the message kind share its byte.
 pub(super) const DATA: u8 = 0x80;
@@ -28,6 +31,9 @@ const DECLINE: u8 = 1;
 const REFUSE: u8 = 2;
 const PARTIAL: u8 = 3;
 const RENEW: u8 = 4;
+
+/// The extension of an answer that says how many subscribers it speaks for.
+const SUBSCRIBERS: u32 = 2;
 
 /// Appends head and body. Data frames have [`put_data`].
 pub(super) fn put(frame: &Frame<'_>, out: &mut Vec<u8>) {
@@ -54,6 +60,11 @@ pub(super) fn put(frame: &Frame<'_>, out: &mut Vec<u8>) {
         }
         Frame::Heartbeat => out.push(HEARTBEAT),
         Frame::Bye => out.push(BYE),
+        Frame::Taken { messages } => {
+            out.push(TAKEN);
+            varint::put(out, *messages);
+        }
+        Frame::Unknown { .. } => unreachable!("what is not known is not written"),
     }
 }
 
@@ -74,6 +85,8 @@ pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Frame<'a>, F
         DOCUMENT => return parse_document(cursor, limits),
         HEARTBEAT => Frame::Heartbeat,
         BYE => Frame::Bye,
+        TAKEN => Frame::Taken { messages: cursor.number("count of messages")? },
+        head if head >= OPTIONAL && head % 2 == 0 => return Ok(Frame::Unknown { head }),
         head => return Err(FrameError::UnknownFrame { head }),
     };
     cursor.finish()?;
@@ -172,26 +185,54 @@ fn parse_configuration(cursor: &mut Cursor<'_>) -> Result<Option<Id128>, FrameEr
 fn put_answer(channel: ChannelId, answer: &Answer, out: &mut Vec<u8>) {
     put_channel(ANSWER, channel, out);
     match answer {
-        Answer::Accept => out.push(ACCEPT),
+        Answer::Accept(_) => out.push(ACCEPT),
         Answer::Decline => out.push(DECLINE),
-        Answer::Renew => out.push(RENEW),
-        Answer::Partial(reason) | Answer::Refuse(reason) => {
+        Answer::Renew(_) => out.push(RENEW),
+        Answer::Partial(_, reason) | Answer::Refuse(reason) => {
             out.push(if answer.accepts() { PARTIAL } else { REFUSE });
             varint::put(out, reason.len() as u64);
             out.extend_from_slice(reason.as_bytes());
         }
     }
+    let subscribers = answer.subscribers();
+    if subscribers > 1 {
+        let mut count = Vec::new();
+        varint::put(&mut count, u64::from(subscribers));
+        let mut extensions = ExtensionsBuf::default();
+        extensions.push(SUBSCRIBERS, &count);
+        out.extend_from_slice(extensions.as_extensions().bytes());
+    }
 }
 
 fn parse_answer(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Answer, FrameError> {
-    match cursor.byte("answer")? {
-        ACCEPT => Ok(Answer::Accept),
+    let number = cursor.byte("answer")?;
+    let reason = match number {
+        REFUSE | PARTIAL => String::from(cursor.text(limits.extension_bytes, "reason")?),
+        _ => String::new(),
+    };
+    let count = parse_subscribers(cursor, limits)?;
+    match number {
+        ACCEPT => Ok(Answer::Accept(count)),
         DECLINE => Ok(Answer::Decline),
-        REFUSE => Ok(Answer::Refuse(cursor.text(limits.extension_bytes, "reason")?.into())),
-        PARTIAL => Ok(Answer::Partial(cursor.text(limits.extension_bytes, "reason")?.into())),
-        RENEW => Ok(Answer::Renew),
+        REFUSE => Ok(Answer::Refuse(reason)),
+        PARTIAL => Ok(Answer::Partial(count, reason)),
+        RENEW => Ok(Answer::Renew(count)),
         number => Err(FrameError::UnknownAnswer { number }),
     }
+}
+
+/// The extensions behind an answer, of which one is known.
+fn parse_subscribers(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<u32, FrameError> {
+    let offset = cursor.offset();
+    let extensions = cursor.remaining_extensions(limits.extension_bytes)?;
+    if let Some(id) = extensions.not_understood(&[]) {
+        return Err(FrameError::UnknownExtension { id });
+    }
+    let Some((_, bytes)) = extensions.iter().find(|(id, _)| *id == SUBSCRIBERS) else { return Ok(1) };
+    let count = varint::split(bytes).filter(|(_, rest)| rest.is_empty());
+    // An acceptance is of one subscriber at least.
+    let count = count.and_then(|(count, _)| u32::try_from(count).ok()).filter(|count| *count > 0);
+    count.ok_or(FrameError::Number { field: "count of subscribers", offset })
 }
 
 fn parse_document<'a>(mut cursor: Cursor<'a>, limits: &Limits) -> Result<Frame<'a>, FrameError> {

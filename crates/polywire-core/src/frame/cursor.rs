@@ -83,6 +83,16 @@ impl<'a> Cursor<'a> {
         Extensions::parse(bytes).map_err(|e| FrameError::Extension { offset: start + e.offset })
     }
 
+    /// What is left, as extensions.
+    pub(super) fn remaining_extensions(&mut self, limit: usize) -> Result<Extensions<'a>, FrameError> {
+        let (bytes, start) = (self.rest(), self.at);
+        if bytes.len() > limit {
+            return Err(FrameError::TooLong { what: "extensions", got: bytes.len() as u64, limit });
+        }
+        self.at += bytes.len();
+        Extensions::parse(bytes).map_err(|e| FrameError::Extension { offset: start + e.offset })
+    }
+
     pub(super) fn finish(&self) -> Result<(), FrameError> {
         match self.rest().len() {
             0 => Ok(()),

@@ -116,6 +116,12 @@ pub enum FrameError {
         /// Where, from the frame's head.
         offset: usize,
     },
+    /// An extension of an answer that this version must understand and does not.
+    #[error("extension {id} of the answer must be understood and is not")]
+    UnknownExtension {
+        /// Its id, an odd one.
+        id: u32,
+    },
     /// A hello in mid-stream.
     #[error("a second hello")]
     SecondHello,

@@ -112,6 +112,16 @@ pub enum Frame<'a> {
     },
     /// Says that the sender is alive.
     Heartbeat,
+    /// Says how many messages the sender of this frame has taken from the link so far.
+    Taken {
+        /// Data frames since the link began.
+        messages: u64,
+    },
+    /// A frame of a later version that may be passed over.
+    Unknown {
+        /// Its head: even, and at least `40`.
+        head: u8,
+    },
     /// The sender closes in good order and sends nothing after it.
     Bye,
 }
@@ -138,38 +148,51 @@ pub struct Start {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Answer {
-    /// Send: a subscriber is here and can decode it.
-    Accept,
-    /// Send: some subscribers here can decode it; others cannot, for this reason.
-    Partial(String),
+    /// Send: so many subscribers are here and can decode it.
+    Accept(u32),
+    /// Send: so many subscribers here can decode it; others cannot, for this reason.
+    Partial(u32, String),
     /// Do not send: nobody here subscribes to the topic now.
     Decline,
     /// Do not send: a subscriber is here and cannot use it, for this reason.
     Refuse(String),
-    /// Send, and make the next message a key frame: somebody here has joined, or has lost one. What was said before about subscribers who cannot decode
-    /// the channel still holds.
-    Renew,
+    /// Send, and make the next message a key frame: one of so many subscribers here has joined, or has lost one. What was said before about subscribers
+    /// who cannot decode the channel still holds.
+    Renew(u32),
 }
 
 impl Answer {
     /// Whether messages are to be sent.
     pub fn accepts(&self) -> bool {
-        matches!(self, Answer::Accept | Answer::Partial(_) | Answer::Renew)
+        matches!(self, Answer::Accept(_) | Answer::Partial(..) | Answer::Renew(_))
+    }
+
+    /// Subscribers that the messages reach.
+    ///
+    /// ```
+    /// use polywire_core::frame::Answer;
+    /// assert_eq!((Answer::Accept(2).subscribers(), Answer::Decline.subscribers()), (2, 0));
+    /// ```
+    pub fn subscribers(&self) -> u32 {
+        match self {
+            Answer::Accept(count) | Answer::Partial(count, _) | Answer::Renew(count) => *count,
+            Answer::Decline | Answer::Refuse(_) => 0,
+        }
     }
 
     /// What holds of the channel after this answer, if `before` held: a request for a key frame is of the moment.
     ///
     /// ```
     /// use polywire_core::frame::Answer;
-    /// let partial = Answer::Partial("no member 'id'".into());
-    /// assert_eq!(Answer::Renew.lasting(Some(&partial)), partial);
-    /// assert_eq!(Answer::Renew.lasting(Some(&Answer::Decline)), Answer::Accept);
-    /// assert_eq!(Answer::Decline.lasting(Some(&partial)), Answer::Decline);
+    /// let partial = |count| Answer::Partial(count, "no member 'id'".into());
+    /// assert_eq!(Answer::Renew(2).lasting(Some(&partial(1))), partial(2));
+    /// assert_eq!(Answer::Renew(1).lasting(Some(&Answer::Decline)), Answer::Accept(1));
+    /// assert_eq!(Answer::Decline.lasting(Some(&partial(1))), Answer::Decline);
     /// ```
     pub fn lasting(&self, before: Option<&Answer>) -> Answer {
         match (self, before) {
-            (Answer::Renew, Some(before @ Answer::Partial(_))) => before.clone(),
-            (Answer::Renew, _) => Answer::Accept,
+            (Answer::Renew(count), Some(Answer::Partial(_, reason))) => Answer::Partial(*count, reason.clone()),
+            (Answer::Renew(count), _) => Answer::Accept(*count),
             (answer, _) => answer.clone(),
         }
     }
@@ -177,7 +200,7 @@ impl Answer {
     /// Why somebody cannot use the channel.
     pub fn reason(&self) -> Option<&str> {
         match self {
-            Answer::Partial(reason) | Answer::Refuse(reason) => Some(reason),
+            Answer::Partial(_, reason) | Answer::Refuse(reason) => Some(reason),
             _ => None,
         }
     }

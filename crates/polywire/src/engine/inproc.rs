@@ -24,7 +24,10 @@ use polywire_core::{
 
 use super::{
     Disconnect, Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Overflow, Port,
-    Properties, Sent, Sink, next_link_id, stream::Aligned,
+    Properties, Sent, Sink,
+    delivery::{Delivery, Holdable, Leaving, Missing, Notice, Outcome, start_of},
+    next_link_id,
+    stream::Aligned,
 };
 
 /// `inproc/NAME`.
@@ -110,20 +113,20 @@ struct Pipe {
 #[derive(Default)]
 struct PipeState {
     queue: VecDeque<Item>,
-    held: VecDeque<Arc<Message>>,
+    /// What the messages in `queue` take.
     bytes: usize,
-    wanted: BTreeMap<ChannelId, Option<bool>>,
-    lost: BTreeMap<ChannelId, (Start, u64)>,
-    /// Channels that end once nothing is held for them.
-    retiring: Vec<ChannelId>,
+    delivery: Delivery<Arc<Message>>,
     delivering: Option<ThreadId>,
-    sent: u64,
-    dropped: u64,
+    /// Messages delivered so far: tells a slow peer from one that takes nothing.
+    taken: u64,
+    /// The peer was waited for in vain.
+    stalled: bool,
     closed: bool,
 }
 
 enum Item {
-    Announce(ChannelId, Start, Announcement),
+    /// Boxed, as all items are as large as the largest, and most are messages.
+    Announce(ChannelId, Start, Box<Announcement>),
     Message(Arc<Message>),
     Position(ChannelId, Start, u64),
     Retire(ChannelId),
@@ -137,6 +140,16 @@ struct Message {
     envelope: Envelope<'static>,
     extensions: Vec<u8>,
     loan: Loan,
+}
+
+impl Holdable for Arc<Message> {
+    fn at(&self) -> (ChannelId, Start) {
+        (self.envelope.channel, start_of(&self.envelope))
+    }
+
+    fn size(&self) -> usize {
+        self.loan.payload().len() + self.extensions.len() + size_of::<Message>()
+    }
 }
 
 impl Port for InprocPort {
@@ -174,11 +187,7 @@ impl Port for InprocPort {
         let message = Arc::new(Message { envelope, extensions, loan });
         let mut sent = Sent::default();
         for peer in peers.iter() {
-            match peer.out.send(&message) {
-                Some(true) => sent.peers += 1,
-                Some(false) => sent.dropped += 1,
-                None => {}
-            }
+            peer.out.send(&message).count(&mut sent);
         }
         Ok(sent)
     }
@@ -362,56 +371,48 @@ impl Pipe {
 
     fn announce(&self, channel: ChannelId, start: Start, announcement: &Announcement) {
         let mut state = lock(&self.state);
-        state.wanted.insert(channel, None);
-        state.queue.push_back(Item::Announce(channel, start, announcement.clone()));
+        state.delivery.announce(channel, channel, announcement);
+        state.queue.push_back(Item::Announce(channel, start, Box::new(announcement.clone())));
     }
 
     fn retire(&self, channel: ChannelId) {
         let mut state = lock(&self.state);
-        state.retiring.push(channel);
+        state.delivery.retire(channel);
         state.finish_retiring();
     }
 
-    /// True if it was taken, false if dropped, none if it is not wanted.
-    fn send(&self, message: &Arc<Message>) -> Option<bool> {
-        let (envelope, size) = (&message.envelope, message.loan.payload().len());
+    fn send(&self, message: &Arc<Message>) -> Outcome {
+        let (envelope, size) = (&message.envelope, message.size());
         let mut state = lock(&self.state);
-        let wanted = *state.wanted.get(&envelope.channel).filter(|_| !state.closed)?;
-        let start = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
-        if wanted == Some(false) {
-            return None;
-        }
+        let Some(mut subscribers) = state.wanted(envelope) else { return Outcome::Unwanted };
+        let mut notice = None;
         if !state.has_room(size, self.limit) {
             state = self.make_room(state, size);
+            // Waiting gave the lock away: the channel may be gone or answered.
+            let Some(now) = state.wanted(envelope) else { return Outcome::Unwanted };
+            subscribers = now;
             if !state.has_room(size, self.limit) {
-                state.dropped += 1;
-                let lost = state.lost.entry(envelope.channel).or_default();
-                *lost = (start, lost.1 + 1);
-                self.tell_dropped(state, envelope.channel);
-                return Some(false);
+                state.delivery.drop_newest(envelope);
+                let notice = state.delivery.notice(Instant::now());
+                drop(state);
+                notice.into_iter().for_each(|notice| self.tell_dropped(notice));
+                return Outcome::Dropped;
             }
+            notice = state.delivery.notice(Instant::now());
         }
-        if let Some((start, lost)) = state.lost.remove(&envelope.channel) {
-            state.queue.push_back(Item::Position(envelope.channel, start, lost));
+        state.delivery.count_sent();
+        if state.delivery.must_hold(envelope.channel, subscribers) {
+            state.delivery.hold(message.clone());
+        } else if let Some((channel, missing)) = state.delivery.next(envelope.channel) {
+            state.push((message.clone(), channel, missing));
         }
-        state.sent += 1;
-        state.bytes += size;
-        if wanted.is_none() || !state.held.is_empty() {
-            state.held.push_back(message.clone());
-        } else {
-            state.queue.push_back(Item::Message(message.clone()));
-        }
-        Some(true)
+        drop(state);
+        notice.into_iter().for_each(|notice| self.tell_dropped(notice));
+        Outcome::Sent(subscribers)
     }
 
-    fn tell_dropped(&self, state: MutexGuard<'_, PipeState>, channel: ChannelId) {
-        let count = state.lost.get(&channel).map_or(0, |lost| lost.1);
-        drop(state);
-        // At the first, and ever more rarely while it goes on.
-        if count.is_power_of_two() {
-            let count = count.div_ceil(2);
-            self.sink.event(Event::Dropped { link: self.info.clone(), topic: String::new(), count });
-        }
+    fn tell_dropped(&self, (topic, count): Notice) {
+        self.sink.event(Event::Dropped { link: self.info.clone(), topic: (*topic).into(), count });
     }
 
     fn make_room<'a>(&'a self, mut state: MutexGuard<'a, PipeState>, size: usize) -> MutexGuard<'a, PipeState> {
@@ -426,9 +427,21 @@ impl Pipe {
             Overflow::Block { patience } => {
                 drop(state);
                 self.deliver();
-                let full = |state: &mut PipeState| !state.closed && !state.has_room(size, self.limit);
-                let waited = self.room.wait_timeout_while(lock(&self.state), patience, full);
-                waited.unwrap_or_else(PoisonError::into_inner).0
+                self.wait_for_room(size, patience)
+            }
+        }
+    }
+
+    fn wait_for_room(&self, size: usize, patience: Duration) -> MutexGuard<'_, PipeState> {
+        let mut state = lock(&self.state);
+        loop {
+            let taken = state.taken;
+            let full = |state: &mut PipeState| !state.closed && !state.stalled && !state.has_room(size, self.limit);
+            let waited = self.room.wait_timeout_while(state, patience, full).unwrap_or_else(PoisonError::into_inner);
+            state = waited.0;
+            if !waited.1.timed_out() || state.taken == taken {
+                state.stalled |= waited.1.timed_out();
+                return state;
             }
         }
     }
@@ -437,14 +450,13 @@ impl Pipe {
     fn deliver(&self) {
         let Some(receiver) = self.receiver.get() else { return };
         let mut state = lock(&self.state);
-        if state.delivering.is_some() || state.queue.is_empty() {
+        if state.delivering.is_some() || (state.queue.is_empty() && !state.delivery.has_untold()) {
             return;
         }
         state.delivering = Some(thread::current().id());
         let mut aligned = Aligned::default();
-        while let Some(item) = state.queue.pop_front() {
-            if let Item::Message(message) = &item {
-                state.bytes -= message.loan.payload().len();
+        while let Some(item) = state.pop(self.limit) {
+            if let Item::Message(_) = &item {
                 self.room.notify_all();
             }
             drop(state);
@@ -458,6 +470,9 @@ impl Pipe {
         }
         state.delivering = None;
         self.room.notify_all();
+        let notice = state.delivery.end_of_episode();
+        drop(state);
+        notice.into_iter().for_each(|notice| self.tell_dropped(notice));
     }
 
     fn hand_over(&self, item: Item, receiver: &dyn LinkSink, aligned: &mut Aligned) {
@@ -485,17 +500,9 @@ impl Pipe {
 
     fn answered(&self, channel: ChannelId, answer: &Answer) {
         let mut state = lock(&self.state);
-        let Some(wanted) = state.wanted.get_mut(&channel) else { return };
-        *wanted = Some(answer.accepts());
-        while let Some(message) = state.held.pop_front() {
-            match state.wanted.get(&message.envelope.channel) {
-                Some(None) => {
-                    state.held.push_front(message);
-                    break;
-                }
-                Some(Some(true)) => state.queue.push_back(Item::Message(message)),
-                _ => state.bytes -= message.loan.payload().len(),
-            }
+        state.delivery.answered(channel, answer);
+        for leaving in state.delivery.release() {
+            state.push(leaving);
         }
         state.finish_retiring();
         self.room.notify_all();
@@ -505,7 +512,8 @@ impl Pipe {
         let me = thread::current().id();
         let busy = |state: &mut PipeState| {
             let here = state.delivering == Some(me);
-            !state.closed && !here && (state.delivering.is_some() || !state.queue.is_empty() || !state.held.is_empty())
+            let waits = state.delivering.is_some() || !state.queue.is_empty() || state.delivery.is_holding();
+            !state.closed && !here && waits
         };
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
         let waited = self.room.wait_timeout_while(lock(&self.state), left, busy);
@@ -519,7 +527,6 @@ impl Pipe {
             if std::mem::replace(&mut state.closed, true) {
                 return;
             }
-            state.held.clear();
             state.queue.push_back(Item::Down);
         }
         self.room.notify_all();
@@ -528,48 +535,76 @@ impl Pipe {
 
     fn stats(&self) -> LinkStats {
         let state = lock(&self.state);
-        LinkStats { link: self.info.clone(), sent: state.sent, dropped: state.dropped, queued_bytes: state.bytes }
+        let (sent, dropped) = state.delivery.counts();
+        LinkStats { link: self.info.clone(), sent, dropped, queued_bytes: state.waiting_bytes() }
     }
 }
 
 impl PipeState {
+    fn wanted(&mut self, envelope: &Envelope<'_>) -> Option<u32> {
+        if self.closed {
+            return None;
+        }
+        self.delivery.wanted(envelope)
+    }
+
+    fn push(&mut self, (message, channel, missing): Leaving<Arc<Message>>) {
+        if let Some(Missing { start, lost }) = missing {
+            self.queue.push_back(Item::Position(channel, start, lost));
+        }
+        self.bytes += message.size();
+        self.queue.push_back(Item::Message(message));
+    }
+
+    /// The next item; what no message tells when there is none.
+    #[inline]
+    fn pop(&mut self, limit: usize) -> Option<Item> {
+        if self.queue.is_empty() && self.delivery.has_untold() {
+            let untold = self.delivery.take_untold();
+            self.queue.extend(untold.into_iter().map(|(id, missing)| Item::Position(id, missing.start, missing.lost)));
+        }
+        let item = self.queue.pop_front()?;
+        if let Item::Message(message) = &item {
+            self.bytes -= message.size();
+            self.taken += 1;
+            self.stalled &= self.waiting_bytes() > limit / 2;
+        }
+        Some(item)
+    }
+
     fn finish_retiring(&mut self) {
-        let held = &self.held;
-        let is_held = |channel: &ChannelId| held.iter().any(|message| message.envelope.channel == *channel);
-        let (later, now) = self.retiring.drain(..).partition::<Vec<_>, _>(is_held);
-        self.retiring = later;
-        for channel in now {
-            self.wanted.remove(&channel);
-            self.lost.remove(&channel);
-            self.queue.push_back(Item::Retire(channel));
+        for (id, missing) in self.delivery.ended() {
+            let position = missing.map(|Missing { start, lost }| Item::Position(id, start, lost));
+            self.queue.extend(position.into_iter().chain([Item::Retire(id)]));
         }
     }
 
+    fn waiting_bytes(&self) -> usize {
+        self.bytes + self.delivery.held_bytes()
+    }
+
     fn has_room(&self, size: usize, limit: usize) -> bool {
-        self.bytes == 0 || self.bytes.saturating_add(size) <= limit
+        let used = self.waiting_bytes();
+        used == 0 || used.saturating_add(size) <= limit
     }
 
     fn drop_oldest(&mut self) -> bool {
         let at = self.queue.iter().position(|item| matches!(item, Item::Message(_)));
-        let message = match at.and_then(|at| self.queue.remove(at).map(|item| (at, item))) {
-            Some((at, Item::Message(message))) => {
-                let envelope = &message.envelope;
-                let start = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
-                match at.checked_sub(1).and_then(|before| self.queue.get_mut(before)) {
-                    Some(Item::Position(channel, to, lost)) if *channel == envelope.channel => {
-                        (*to, *lost) = (start, *lost + 1);
-                    }
-                    _ => self.queue.insert(at, Item::Position(envelope.channel, start, 1)),
-                }
-                message
-            }
-            _ => match self.held.pop_front() {
-                Some(message) => message,
-                None => return false,
-            },
+        let Some((at, Item::Message(message))) = at.and_then(|at| Some((at, self.queue.remove(at)?))) else {
+            return self.delivery.drop_oldest_held();
         };
-        self.bytes -= message.loan.payload().len();
-        self.dropped += 1;
+        let (channel, start) = message.at();
+        // No message stands before it, so that one position a channel says it all.
+        let told = self.queue.iter_mut().take(at).find_map(|item| match item {
+            Item::Position(of, to, lost) if *of == channel => Some((to, lost)),
+            _ => None,
+        });
+        match told {
+            Some((to, lost)) => (*to, *lost) = (start, *lost + 1),
+            None => self.queue.insert(at, Item::Position(channel, start, 1)),
+        }
+        self.bytes -= message.size();
+        self.delivery.count_drop(channel);
         true
     }
 }
@@ -610,10 +645,10 @@ impl Loopback {
 
     /// Whether a message of the channel would go anywhere.
     pub(crate) fn wants(&self, channel: ChannelId) -> bool {
-        matches!(lock(&self.0.state).wanted.get(&channel), Some(None | Some(true)))
+        lock(&self.0.state).delivery.wants(channel)
     }
 
-    pub(crate) fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Option<bool> {
+    pub(crate) fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Outcome {
         let mut loan = Loan::new(Vec::with_capacity(payload.len()), 0);
         loan.buffer().extend_from_slice(payload);
         let extensions = envelope.extensions.bytes().to_vec();

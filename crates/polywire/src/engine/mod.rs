@@ -30,7 +30,7 @@
 //! impl LinkSink for Peer {
 //!     fn announced(&self, channel: ChannelId, _: Start, _: &Announcement) {
 //!         if let Some(port) = &*self.0.0.lock().unwrap() {
-//!             port.answer(self.1, channel, Answer::Accept);
+//!             port.answer(self.1, channel, Answer::Accept(1));
 //!         }
 //!     }
 //!     fn message(&self, _: &Envelope<'_>, payload: &[u8]) {
@@ -66,7 +66,7 @@
 //! assert_eq!(loan.payload(), b"abc");
 //! let sent: Sent = a.commit(&Envelope::data(channel, 1, 0), loan)?;
 //! a.settle();
-//! assert_eq!((sent.peers, sent.dropped), (1, 0));
+//! assert_eq!((sent.peers, sent.subscribers, sent.dropped), (1, 1, 0));
 //! assert_eq!(received.recv_timeout(Duration::from_secs(10)).unwrap(), b"abc");
 //! assert!(a.flush(Instant::now() + Duration::from_secs(10)));
 //! let links: Vec<LinkStats> = a.links();
@@ -75,6 +75,7 @@
 //! # Ok::<(), engine::EngineError>(())
 //! ```
 
+pub(crate) mod delivery;
 pub mod inproc;
 mod options;
 mod stream;
@@ -164,6 +165,9 @@ pub struct Local {
 ///
 /// *Interest.* Every channel is announced to every peer, at once or when it comes. Messages go to peers that answered [`Answer::Accept`]. A reliable engine
 /// holds messages for a peer that has not answered yet, within the bounds of its queue.
+///
+/// *Counting.* An answer says for how many subscribers it speaks; [`Sent::subscribers`] adds up those of the peers that a message goes to. What is dropped is
+/// counted, told to the peer by a position, and told here by [`Event::Dropped`]; what was on a link that broke, by [`Event::Unconfirmed`] where the engine knows it.
 ///
 /// *Blocking.* `commit` may block as long as [`Overflow::Block`] allows, and `flush` and `close` until their time is up. Nothing else blocks. No method
 /// calls the sink of the same port on the same thread while it holds a lock that another method needs: sinks publish, answer and close from inside their calls.
@@ -353,6 +357,10 @@ pub struct LinkStats {
 pub struct Sent {
     /// Peers it was sent to, queued for or is held for.
     pub peers: usize,
+    /// Those of them for which it is held, as they have not answered yet whether they want it.
+    pub held: usize,
+    /// Subscribers that it reaches through the others, by their answers. A relay counts all that is behind it.
+    pub subscribers: usize,
     /// Peers for which it was dropped.
     pub dropped: usize,
 }
@@ -397,6 +405,24 @@ pub enum Event {
         topic: String,
         /// How many since the last such event.
         count: u64,
+    },
+    /// A link broke, and the peer had not confirmed so many messages that were sent to it: it may not have got them.
+    Unconfirmed {
+        /// The link that was.
+        link: LinkInfo,
+        /// How many.
+        count: u64,
+    },
+    /// A channel is not passed on. Given at the first and then ever more rarely.
+    Withheld {
+        /// The link that it comes from, or the one that it should go to.
+        link: LinkInfo,
+        /// The channel's topic.
+        topic: String,
+        /// Why.
+        reason: String,
+        /// Channels of this port that were not passed on so far.
+        total: u64,
     },
 }
 
@@ -449,6 +475,12 @@ pub enum Disconnect {
     /// As many peers as the port takes are there.
     #[error("more than {0} peers")]
     TooMany(usize),
+    /// The port takes no more peers, and this one made room for another: it had neither announced nor accepted a channel, or too many came from its address.
+    #[error("made room for another peer")]
+    Displaced,
+    /// The peer asks for more than it reads.
+    #[error("the peer does not read the answers to what it asks")]
+    Unread,
 }
 
 /// Why a port cannot be opened or used.

@@ -47,8 +47,12 @@ pub struct EngineOptions {
     pub keepalive: Duration,
     /// How long closing waits for peers to take what was sent.
     pub linger: Duration,
-    /// Peers that a port takes at a time.
+    /// Peers that a port takes at a time. When they are there, a peer that has neither announced nor accepted a channel makes room for another, and one of an
+    /// address that has more of them than others.
     pub peers: usize,
+    /// Who may connect to a Unix-domain socket: the permissions of its file, whatever the process's mask is. `0o600`, this user alone, to begin with;
+    /// `0o660` lets the file's group in, `0o666` everybody on the machine. Systems other than Linux may not look at them: there the folder has to be closed to others.
+    pub unix_mode: u32,
     /// What a peer may ask of us.
     pub limits: Limits,
 }
@@ -86,6 +90,7 @@ impl Default for EngineOptions {
             keepalive: Duration::from_secs(15),
             linger: Duration::from_secs(1),
             peers: 1024,
+            unix_mode: 0o600,
             limits: Limits::default(),
         }
     }

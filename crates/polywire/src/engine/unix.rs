@@ -14,8 +14,12 @@
 //! ```
 
 use std::{
-    fs::{File, TryLockError},
+    fs::{File, Permissions, TryLockError},
     io,
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileTypeExt, PermissionsExt},
+    },
     path::Path,
     sync::Arc,
     thread,
@@ -68,12 +72,19 @@ impl Family for Files {
         set_buffers(&socket, options)?;
         // A file is there before anyone listens behind it: to another process that comes between, it would look abandoned.
         let _alone = alone_in_folder(address);
+        // On Linux the file is made with the permissions of the socket, less the process's mask.
+        let _ = permit_socket(&socket, options.unix_mode);
         if let Err(e) = socket.bind(address) {
             if e.kind() != io::ErrorKind::AddrInUse || !is_abandoned(address) {
                 return Err(e);
             }
             remove(address);
             socket.bind(address)?;
+        }
+        // Nobody can connect before the socket listens: there is no moment in which it is open to more.
+        if let Err(e) = permit_file(address, options.unix_mode) {
+            remove(address);
+            return Err(e);
         }
         socket.listen(1024)?;
         socket.set_nonblocking(true)?;
@@ -122,12 +133,26 @@ fn alone_in_folder(address: &SockAddr) -> Option<File> {
     }
 }
 
+fn permit_socket(socket: &Socket, mode: u32) -> io::Result<()> {
+    File::from(OwnedFd::from(socket.try_clone()?)).set_permissions(Permissions::from_mode(mode))
+}
+
+/// Sets the permissions of the file that was just bound, where they are not those already. A file that somebody put in its place is left alone.
+fn permit_file(address: &SockAddr, mode: u32) -> io::Result<()> {
+    let Some(path) = address.as_pathname() else { return Ok(()) };
+    let found = path.symlink_metadata()?;
+    if !found.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "another file has taken the socket's place"));
+    }
+    match found.permissions().mode() & 0o777 == mode {
+        true => Ok(()),
+        false => std::fs::set_permissions(path, Permissions::from_mode(mode)),
+    }
+}
+
 /// A socket file that a node left behind when it was killed: there, but nobody listens.
 fn is_abandoned(address: &SockAddr) -> bool {
-    let is_socket = |path: &Path| {
-        use std::os::unix::fs::FileTypeExt;
-        path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket())
-    };
+    let is_socket = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket());
     let refused = || {
         let caller = Socket::new(Domain::UNIX, Type::STREAM, None);
         caller.and_then(|caller| caller.connect(address)).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
@@ -147,6 +172,28 @@ mod tests {
     use std::sync::Barrier;
 
     use super::*;
+
+    #[test]
+    fn the_socket_is_open_to_whom_the_options_say_whatever_the_mask() {
+        let folder = std::env::temp_dir().join(format!("polywire-unix-mode-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let mode = |path: &Path| path.metadata().expect("a file").permissions().mode() & 0o777;
+        for (name, wanted) in [("own", None), ("group", Some(0o660)), ("all", Some(0o666))] {
+            let (path, mut options) = (folder.join(name), EngineOptions::default());
+            options.unix_mode = wanted.unwrap_or(options.unix_mode);
+            let address = SockAddr::unix(&path).expect("a short path");
+            let _listening = Files.listen(&address, &options).expect("it listens");
+            assert_eq!(mode(&path), wanted.unwrap_or(0o600), "{name}");
+        }
+        // As it is made, before its permissions are set by name.
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+        if cfg!(target_os = "linux") {
+            permit_socket(&socket, 0o600).expect("the system takes it");
+            socket.bind(&SockAddr::unix(folder.join("new")).expect("a short path")).expect("it is bound");
+            assert_eq!(mode(&folder.join("new")), 0o600);
+        }
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
 
     #[test]
     fn who_leaves_does_not_take_the_file_of_who_came() {

@@ -34,12 +34,13 @@ pub(crate) trait Slot: Send + Sync {
     /// `wire_bytes` is what the payload took before it was unpacked; `held` says where the payload may be held, if it may.
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>);
     /// A message came that nobody can read.
-    fn undecodable(&self, reason: &dyn ToString);
+    fn undecodable(&self, sequence: u64, reason: &dyn ToString);
     /// Whether messages may refer to others.
     fn is_stream(&self) -> bool;
     /// It cannot read what comes without a key frame.
     fn wants_key(&self) -> bool;
-    fn lost(&self, count: u64);
+    /// The sender dropped `count` messages up to this one; or, with 0, begins behind it.
+    fn lost(&self, sequence: u64, count: u64);
     /// Everything that came so far was delivered.
     fn drained(&self);
 }
@@ -252,8 +253,12 @@ impl Incoming {
         refusals: Vec<(Arc<dyn Route>, String)>,
     ) {
         let reason = refusals.first().map(|(_, reason)| cut(reason));
+        let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
         let answer = match slots.is_empty() {
-            false => reason.map_or(Answer::Accept, Answer::Partial),
+            false => match reason {
+                Some(reason) => Answer::Partial(count, reason),
+                None => Answer::Accept(count),
+            },
             true => reason.map_or(Answer::Decline, Answer::Refuse),
         };
         let renew = slots.iter().any(|(_, slot)| slot.wants_key());
@@ -272,9 +277,9 @@ impl Incoming {
             news
         };
         // A request for a key frame says by itself that all can read the channel.
-        let plain = news && (!renew || answer != Answer::Accept);
+        let plain = news && (!renew || !matches!(answer, Answer::Accept(_)));
         let told = !plain || entry.answer(self.link.id, channel, answer);
-        let told = told && (!renew || entry.answer(self.link.id, channel, Answer::Renew));
+        let told = told && (!renew || entry.answer(self.link.id, channel, Answer::Renew(count)));
         if !told && let Some(known) = self.lock().channels.get_mut(&channel) {
             known.told = None;
         }
@@ -283,7 +288,7 @@ impl Incoming {
     /// Asks for a key frame, unless that was done just now; or notes that none is wanted any more.
     #[cold]
     fn ask_for_key(&self, channel: ChannelId, wanted: bool) {
-        {
+        let count = {
             let mut state = self.lock();
             let Some(known) = state.channels.get_mut(&channel) else { return };
             if !wanted {
@@ -293,9 +298,10 @@ impl Incoming {
             if !known.asking.take(Instant::now()) {
                 return;
             }
-        }
+            u32::try_from(known.slots.len()).unwrap_or(u32::MAX)
+        };
         if let Some(entry) = self.entry.upgrade() {
-            entry.answer(self.link.id, channel, Answer::Renew);
+            entry.answer(self.link.id, channel, Answer::Renew(count));
         }
     }
 
@@ -317,7 +323,7 @@ impl Incoming {
             None => deliver(payload, held),
             Some(unpacking) => unpacking.unpack(payload, |unpacked| match unpacked {
                 Ok(unpacked) => deliver(unpacked, None),
-                Err(error) => slots.iter().for_each(|(_, slot)| slot.undecodable(&error)),
+                Err(error) => slots.iter().for_each(|(_, slot)| slot.undecodable(envelope.sequence, &error)),
             }),
         }
         if stream {
@@ -373,9 +379,9 @@ impl LinkSink for Incoming {
         self.pass(envelope, payload, Some(held));
     }
 
-    fn position(&self, channel: ChannelId, _: Start, lost: u64) {
-        let slots = self.slots(channel).filter(|_| lost > 0).unwrap_or_default();
-        slots.iter().for_each(|(_, slot)| slot.lost(lost));
+    fn position(&self, channel: ChannelId, start: Start, lost: u64) {
+        let slots = self.slots(channel).unwrap_or_default();
+        slots.iter().for_each(|(_, slot)| slot.lost(start.sequence, lost));
     }
 
     fn retired(&self, channel: ChannelId) {

@@ -16,7 +16,7 @@ use crate::{
     delta::Requests,
     engine::{
         Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Sent, Sink,
-        inproc::Loopback, next_link_id,
+        delivery::Outcome, inproc::Loopback, next_link_id,
     },
     events::NodeEvent,
 };
@@ -27,6 +27,8 @@ pub(crate) struct PortEntry {
     endpoint: String,
     /// Nothing is lost on the way, or dropped to make room, as long as peers take it.
     keeps_all: bool,
+    /// Messages of a writer come in its order.
+    is_ordered: bool,
     port: OnceLock<Arc<dyn Port>>,
     /// From publishers here to subscribers here.
     loopback: OnceLock<(LinkId, Loopback)>,
@@ -65,6 +67,7 @@ impl PortEntry {
             node: Arc::downgrade(node),
             endpoint: format!("{}/{address}", engine.name()),
             keeps_all: keeps_all(engine, local),
+            is_ordered: engine.properties().ordered,
             port: OnceLock::new(),
             loopback: OnceLock::new(),
             routes: Mutex::default(),
@@ -146,11 +149,10 @@ impl PortEntry {
     pub(crate) fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
         let here = match self.loopback().filter(|loopback| loopback.wants(envelope.channel)) {
             Some(loopback) => loopback.send(envelope, loan.payload()),
-            None => None,
+            None => Outcome::Unwanted,
         };
         let mut sent = self.port().commit(envelope, loan)?;
-        sent.peers += usize::from(here == Some(true));
-        sent.dropped += usize::from(here == Some(false));
+        here.count(&mut sent);
         Ok(sent)
     }
 
@@ -168,17 +170,21 @@ impl PortEntry {
         self.port().flush(deadline) && here
     }
 
-    /// Receivers that accepted the channel, after at least `least` have, or `timeout`.
+    /// Subscribers that the channel reaches by the answers of their nodes, after there are at least `least`, or `timeout`.
     pub(crate) fn wait_matched(&self, channel: ChannelId, least: usize, timeout: Duration) -> usize {
         let matched = |answers: &AllAnswers| {
             let by_link = answers.by_channel.get(&channel).map(|answers| answers.by_link.values());
-            by_link.map_or(0, |all| all.filter(|answer| answer.accepts()).count())
+            by_link.map_or(0, |all| all.map(|answer| answer.subscribers() as usize).sum())
         };
         let waited = self.answered.wait_timeout_while(lock(&self.answers), timeout, |all| matched(all) < least);
         matched(&waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
     // What subscribers use.
+
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.is_ordered
+    }
 
     pub(crate) fn add_route(&self, route: Arc<dyn Route>) {
         lock(&self.routes).push(route.clone());
@@ -229,7 +235,7 @@ impl PortEntry {
             }
             let known = answers.by_channel.entry(channel).or_default();
             let before = known.by_link.get(&link);
-            if *answer == Answer::Renew || (answer.accepts() && !before.is_some_and(Answer::accepts)) {
+            if matches!(answer, Answer::Renew(_)) || (answer.accepts() && !before.is_some_and(Answer::accepts)) {
                 known.requests.ask();
             }
             known.by_link.insert(link, answer.lasting(before));

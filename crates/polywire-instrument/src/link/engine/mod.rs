@@ -223,9 +223,13 @@ impl Port for EmulatedPort {
             return Err(EngineError::Channel(envelope.channel));
         }
         let mut sent = Sent::default();
-        for end in self.member.ends().iter().filter(|end| end.is_wanted(envelope.channel)) {
+        for end in self.member.ends().iter() {
+            let Some(subscribers) = end.wanted(envelope.channel) else { continue };
             match end.send_message(envelope, loan.payload())? {
-                true => sent.peers += 1,
+                true => {
+                    sent.peers += 1;
+                    sent.subscribers += subscribers as usize;
+                }
                 false => sent.dropped += 1,
             }
         }
@@ -392,8 +396,8 @@ struct End {
 
 #[derive(Default)]
 struct EndState {
-    /// What the other port said to our channels.
-    wanted: BTreeMap<ChannelId, bool>,
+    /// What the other port said to our channels: for how many subscribers it wants those that it does.
+    wanted: BTreeMap<ChannelId, u32>,
     /// Its channels that we have accepted.
     accepted: BTreeSet<ChannelId>,
     sent: u64,
@@ -454,7 +458,7 @@ impl End {
                 false => state.accepted.remove(&channel),
             }
         };
-        if is_known && answer == Answer::Renew {
+        if is_known && matches!(answer, Answer::Renew(_)) {
             let request = Frame::Answer { channel, answer };
             // One that there is no room for is lost, too.
             let _ = self.send(|encoder, out| {
@@ -514,12 +518,15 @@ impl End {
     }
 
     fn answered(&self, channel: ChannelId, answer: &Answer) {
-        lock(&self.state).wanted.insert(channel, answer.accepts());
+        match answer.subscribers() {
+            0 => lock(&self.state).wanted.remove(&channel),
+            subscribers => lock(&self.state).wanted.insert(channel, subscribers),
+        };
         self.sink.answered(channel, answer);
     }
 
-    fn is_wanted(&self, channel: ChannelId) -> bool {
-        lock(&self.state).wanted.get(&channel) == Some(&true)
+    fn wanted(&self, channel: ChannelId) -> Option<u32> {
+        lock(&self.state).wanted.get(&channel).copied()
     }
 
     fn stats(&self) -> LinkStats {

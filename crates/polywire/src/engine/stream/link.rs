@@ -5,7 +5,7 @@ use std::{
     net::Shutdown,
     sync::Arc,
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use polywire_core::{
@@ -16,14 +16,21 @@ use socket2::Socket;
 
 use super::{
     Aligned, Shared,
+    guests::{GuestId, Standing},
     inbox::Inbox,
     outbox::{Outbox, Payload},
     relay::Relayed,
 };
-use crate::engine::{Disconnect, Event, LinkInfo, LinkSink, LinkStats};
+use crate::engine::{Disconnect, EngineError, Event, LinkInfo, LinkSink, LinkStats};
 
 /// What is read at a time while frames are small.
 const READ_BYTES: usize = 128 << 10;
+/// Messages taken are confirmed so often at most, and after so long a pause at the latest.
+const CONFIRM_EVERY: Duration = Duration::from_millis(10);
+/// While messages come without such a pause, the clock is looked at after so many reads: it costs about what handing a message over does.
+const LOOK_EVERY: u32 = 8;
+/// How long a peer may leave answers and documents that it asked for unread while it asks for more.
+const REPLIES_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection whose ends know each other.
 pub(super) struct Link {
@@ -56,8 +63,8 @@ impl Link {
 impl Shared {
     /// Lives through a connection. True if the peer introduced itself. Of a caller that goes without having said a word nothing is told: it
     /// only looked whether someone listens, as nodes do before they take a path over, and tools that watch services.
-    pub(super) fn serve(self: &Arc<Self>, socket: Socket, address: String, calling: bool) -> bool {
-        let socket = Arc::new(socket);
+    pub(super) fn serve(self: &Arc<Self>, socket: Arc<Socket>, address: String, guest: Option<GuestId>) -> bool {
+        let (calling, guest) = (guest.is_none(), guest.unwrap_or_default());
         let number = self.stop.watch_stranger(&socket);
         let mut reader = Reader {
             socket: socket.clone(),
@@ -68,12 +75,14 @@ impl Shared {
         let peer = self.greet(&mut reader, calling);
         let served = match peer {
             Ok(peer) if self.stop.established(number) => {
-                self.live(reader, peer, address);
+                self.guests.rise(guest, Standing::Idle);
+                self.live(reader, peer, address, guest);
                 true
             }
             Ok(_) => false,
             Err(reason) => {
                 let only_looked = !calling && !reader.heard && matches!(reason, Disconnect::Lost(_));
+                let reason = if self.guests.is_displaced(guest) { Disconnect::Displaced } else { reason };
                 if !self.stop.is_set() && !only_looked {
                     self.sink.event(Event::Rejected { address, reason });
                 }
@@ -81,6 +90,7 @@ impl Shared {
             }
         };
         self.stop.forget(number);
+        self.guests.leave(guest);
         served
     }
 
@@ -114,14 +124,13 @@ impl Shared {
                 return Err(Disconnect::Silent);
             }
             socket.set_read_timeout(Some(left)).map_err(lost)?;
-            reader.read().map_err(|e| match e {
-                Disconnect::Lost(_) if Instant::now() >= deadline => Disconnect::Silent,
-                e => e,
-            })?;
+            if !reader.read()? {
+                return Err(Disconnect::Silent);
+            }
         }
     }
 
-    fn live(self: &Arc<Self>, mut reader: Reader, peer: Hello, address: String) {
+    fn live(self: &Arc<Self>, mut reader: Reader, peer: Hello, address: String, guest: GuestId) {
         let info = self.link_info(peer, address);
         let outbox = Outbox::new(reader.socket.clone(), &self.local.options);
         let link = Arc::new(Link { info: info.clone(), outbox, socket: reader.socket.clone() });
@@ -132,8 +141,17 @@ impl Shared {
         let sink = self.sink.link(&info);
         self.join_links(&link);
         self.sink.event(Event::Connected(info.clone()));
-        let mut receiver = Receiver { shared: self, link: &link, sink: &*sink, relayed: Relayed::default() };
+        let mut receiver = Receiver {
+            shared: self,
+            link: &link,
+            sink: &*sink,
+            relayed: Relayed::default(),
+            guest,
+            is_active: false,
+            taken: Taken::new(),
+        };
         let reason = receiver.run(&mut reader);
+        let reason = if self.guests.is_displaced(guest) { Disconnect::Displaced } else { reason };
         self.leave_links(&link);
         link.outbox.break_off();
         // It may hold the last reference to what users gave; it has no more to say.
@@ -141,6 +159,10 @@ impl Shared {
         let _ = flusher.join();
         sink.down();
         let reason = if self.stop.is_set() { Disconnect::Closed } else { reason };
+        let count = link.outbox.unconfirmed();
+        if count > 0 && !matches!(reason, Disconnect::Bye | Disconnect::Closed) {
+            self.sink.event(Event::Unconfirmed { link: info.clone(), count });
+        }
         self.sink.event(Event::Disconnected { link: info, reason });
     }
 
@@ -170,16 +192,19 @@ struct Reader {
 }
 
 impl Reader {
-    fn read(&mut self) -> Result<(), Disconnect> {
+    /// False if nothing came within the socket's time-out.
+    fn read(&mut self) -> Result<bool, Disconnect> {
         loop {
             match (&*self.socket).read(self.inbox.room()) {
                 Ok(0) => return Err(Disconnect::Lost("the peer closed without goodbye".into())),
                 Ok(count) => {
                     self.inbox.filled(count);
                     self.heard = true;
-                    return Ok(());
+                    return Ok(true);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // Not `TimedOut`, by which the system says that the peer does not answer its probes any more.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(e) => return Err(Disconnect::Lost(e.to_string())),
             }
         }
@@ -192,6 +217,66 @@ struct Receiver<'a> {
     link: &'a Link,
     sink: &'a dyn LinkSink,
     relayed: Relayed,
+    guest: GuestId,
+    /// It has announced or accepted a channel.
+    is_active: bool,
+    taken: Taken,
+}
+
+/// Messages taken from the link, and which of them the peer knows to be.
+struct Taken {
+    messages: u64,
+    confirmed: u64,
+    at: Instant,
+    /// The socket's time-out is set, as messages wait to be confirmed.
+    waits: bool,
+    /// Reads since the clock was looked at.
+    reads: u32,
+}
+
+impl Taken {
+    fn new() -> Self {
+        Taken { messages: 0, confirmed: 0, at: Instant::now(), waits: false, reads: 0 }
+    }
+
+    /// Confirms what was taken, now or within a short time: with a link that breaks, no more should be in doubt than has to be.
+    #[inline]
+    fn confirm(&mut self, link: &Link) {
+        if self.messages == self.confirmed {
+            return;
+        }
+        self.reads += 1;
+        if self.waits && self.reads < LOOK_EVERY {
+            return;
+        }
+        self.look(link);
+    }
+
+    fn look(&mut self, link: &Link) {
+        self.reads = 0;
+        let now = Instant::now();
+        if now.saturating_duration_since(self.at) >= CONFIRM_EVERY && link.outbox.confirm(self.messages) {
+            (self.confirmed, self.at) = (self.messages, now);
+        } else if !self.waits {
+            self.wait(link, Some(CONFIRM_EVERY));
+        }
+    }
+
+    /// Nothing came for a while.
+    #[cold]
+    fn idle(&mut self, link: &Link) {
+        if self.messages != self.confirmed {
+            self.look(link);
+        }
+        if self.messages == self.confirmed {
+            self.wait(link, None);
+        }
+    }
+
+    fn wait(&mut self, link: &Link, time: Option<Duration>) {
+        // Without a time-out, the last messages before a pause stay in doubt.
+        self.waits = link.socket.set_read_timeout(time).is_ok() && time.is_some();
+    }
 }
 
 impl Receiver<'_> {
@@ -206,10 +291,19 @@ impl Receiver<'_> {
             if reader.inbox.bytes().is_empty() {
                 reader.inbox.shrink(READ_BYTES);
             }
-            if let Err(reason) = reader.read() {
-                return reason;
+            if let Err(reason) = self.read(reader) {
+                return self.link.outbox.reason().unwrap_or(reason);
             }
         }
+    }
+
+    #[inline]
+    fn read(&mut self, reader: &mut Reader) -> Result<(), Disconnect> {
+        self.taken.confirm(self.link);
+        while !reader.read()? {
+            self.taken.idle(self.link);
+        }
+        Ok(())
     }
 
     /// Handles every whole frame; gives the bytes that the next one needs.
@@ -228,12 +322,17 @@ impl Receiver<'_> {
                             None => self.sink.message(&envelope, place),
                         }
                     }
+                    self.taken.messages += 1;
                     reader.inbox.learn(header);
                     reader.inbox.consume(used);
                 }
                 Step::Frame { frame, used } => {
                     self.handle(frame)?;
                     reader.inbox.consume(used);
+                    // Before the next one, so that little can be asked for before the answers leave.
+                    if !self.link.outbox.replies_leave(REPLIES_PATIENCE) {
+                        return Err(Disconnect::Unread);
+                    }
                 }
             }
         }
@@ -252,10 +351,14 @@ impl Receiver<'_> {
         let id = self.link.info.id;
         match frame {
             Frame::Announce { channel, start, announcement } => {
+                self.is_useful();
                 self.announced(channel, start, &announcement);
                 self.sink.announced(channel, start, &announcement);
             }
             Frame::Answer { channel, answer } => {
+                if answer.accepts() {
+                    self.is_useful();
+                }
                 if let Some(channel) = self.link.outbox.answered(channel, &answer)
                     && !self.shared.answered_there(id, channel, &answer)
                 {
@@ -276,13 +379,21 @@ impl Receiver<'_> {
             }
             Frame::Want { document } => self.sink.wanted(document),
             Frame::Document { document, bytes } => {
-                self.shared.supply_elsewhere(document, bytes);
+                self.shared.supply_elsewhere(id, document, bytes);
                 self.sink.supplied(document, bytes);
             }
+            Frame::Taken { messages } => self.link.outbox.confirmed(messages),
             Frame::Bye => return Err(Disconnect::Bye),
             _ => {}
         }
         Ok(())
+    }
+
+    /// The peer publishes or subscribes: others make room before it does.
+    fn is_useful(&mut self) {
+        if !std::mem::replace(&mut self.is_active, true) {
+            self.shared.guests.rise(self.guest, Standing::Active);
+        }
     }
 
     fn announced(
@@ -291,11 +402,13 @@ impl Receiver<'_> {
         start: polywire_core::frame::Start,
         announcement: &polywire_core::envelope::Announcement,
     ) {
-        let origin = Some((self.link.info.id, channel));
-        if self.shared.relays()
-            && let Ok(ours) = self.shared.open_channel(origin, announcement, start)
-        {
-            self.relayed.insert(channel, ours);
+        if !self.shared.relays() {
+            return;
+        }
+        match self.shared.open_channel(Some((self.link.info.id, channel)), announcement, start) {
+            Ok(ours) => self.relayed.insert(channel, ours),
+            Err(EngineError::Closed) => {}
+            Err(reason) => self.shared.withhold(&self.link.info, &announcement.topic, &reason.to_string()),
         }
     }
 }

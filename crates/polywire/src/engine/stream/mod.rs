@@ -3,6 +3,8 @@
 //! A port has one thread that listens or connects, and two a link: one reads and hands messages over, one writes what publishers could not write
 //! themselves. Publishing is a direct write on the publisher's thread whenever the link keeps up.
 
+mod fetches;
+mod guests;
 mod inbox;
 mod link;
 mod outbox;
@@ -13,7 +15,10 @@ mod threads;
 
 use std::{
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -27,8 +32,9 @@ use socket2::{SockAddr, Socket};
 pub use inbox::Aligned;
 
 use self::{
+    guests::Guests,
     link::Link,
-    outbox::{Outcome, Payload, Round},
+    outbox::{Payload, Round},
     relay::Channels,
     threads::{Stop, Threads},
 };
@@ -40,6 +46,8 @@ pub(super) const PROPERTIES: Properties =
 
 /// Room in front of a lent payload, enough for any header without extensions.
 const HEADROOM: usize = 64;
+/// Threads of connections that have made room may need a moment to end; so many are waited for.
+const LEAVING: usize = 64;
 /// Buffers kept for the next loans.
 const POOLED: usize = 16;
 /// A larger buffer is given back to the system.
@@ -90,11 +98,13 @@ pub(super) fn open(
     let shared = Arc::new(Shared {
         family,
         role,
+        listens: AtomicBool::new(false),
         endpoint: Mutex::new(endpoint.clone()),
         local: local.clone(),
         sink,
         links: RwLock::default(),
         channels: Mutex::default(),
+        guests: Guests::default(),
         stop: Stop::default(),
         threads: Threads::default(),
         pool: Mutex::default(),
@@ -117,12 +127,15 @@ struct StreamPort(Arc<Shared>);
 struct Shared {
     family: &'static dyn Family,
     role: Role,
+    /// Peers connect to us.
+    listens: AtomicBool,
     endpoint: Mutex<String>,
     local: Local,
     sink: Arc<dyn Sink>,
     /// Replaced whole, so that publishers keep theirs while they write. Changes only while `channels` is locked.
     links: RwLock<Arc<Vec<Arc<Link>>>>,
     channels: Mutex<Channels>,
+    guests: Guests,
     stop: Stop,
     threads: Threads,
     pool: Mutex<Vec<Vec<u8>>>,
@@ -226,7 +239,7 @@ impl Shared {
         while !self.stop.is_set() {
             match self.connect(addresses) {
                 Ok((socket, address)) => {
-                    let served = self.serve(socket, address, true);
+                    let served = self.serve(Arc::new(socket), address, None);
                     pause = if served { options.reconnect_min } else { pause };
                     told.clear();
                 }
@@ -263,6 +276,7 @@ impl Shared {
     }
 
     fn accept(self: &Arc<Self>, listener: &Listener) {
+        self.listens.store(true, Ordering::Release);
         self.stop.watch(&listener.socket);
         while !self.stop.is_set() {
             let mut fds = [PollFd::new(&*listener.socket, PollFlags::IN)];
@@ -281,16 +295,20 @@ impl Shared {
     }
 
     fn accepted(self: &Arc<Self>, socket: Socket, from: &SockAddr) {
-        let address = self.family.describe(from);
+        let (socket, address) = (Arc::new(socket), self.family.describe(from));
         let limit = self.local.options.peers;
-        if self.threads.count() > limit {
+        let room = self.threads.count() <= limit + LEAVING;
+        let Some(guest) = room.then(|| self.guests.admit(&socket, from, limit)).flatten() else {
             return self.sink.event(Event::Rejected { address, reason: Disconnect::TooMany(limit) });
-        }
+        };
         let (thread, name) = (self.clone(), self.thread_name("read"));
-        // Without a thread the socket is dropped and the peer sees it closed.
-        let _ = self.threads.start(name, move || {
-            thread.serve(socket, address, false);
+        let started = self.threads.start(name, move || {
+            thread.serve(socket, address, Some(guest));
         });
+        if started.is_err() {
+            // The socket is dropped and the peer sees it closed.
+            self.guests.leave(guest);
+        }
     }
 
     fn close(&self) {
@@ -325,11 +343,7 @@ impl Shared {
         let round = Round { pause, links: u32::try_from(links.len()).unwrap_or(u32::MAX) };
         for link in links.iter().filter(|link| Some(link.info.id) != from) {
             let (outcome, notice) = link.outbox.send(envelope, payload, round)?;
-            match outcome {
-                Outcome::Sent => sent.peers += 1,
-                Outcome::Dropped => sent.dropped += 1,
-                Outcome::Unwanted => {}
-            }
+            outcome.count(&mut sent);
             if let Some((topic, count)) = notice {
                 self.sink.event(Event::Dropped { link: link.info.clone(), topic: (*topic).into(), count });
             }

@@ -1,14 +1,14 @@
 //! The sending side of a link: written directly while the peer keeps up, gathered in bursts, queued when it does not.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
+    envelope::{Announcement, ChannelId, Envelope, Extensions},
     frame::{Answer, Frame, FrameError, Start, StreamEncoder},
 };
 use rustix::{
@@ -18,7 +18,10 @@ use rustix::{
 use socket2::Socket;
 
 use super::{pace::Pace, queue::Queue};
-use crate::engine::{EngineOptions, Loan, Overflow};
+use crate::engine::{
+    Disconnect, EngineOptions, Loan, Overflow,
+    delivery::{Delivery, Ended, Holdable, Missing, Notice, Outcome, start_of},
+};
 
 /// Bytes that the flusher writes before it lets others at the queue.
 const PUMP_BYTES: usize = 256 << 10;
@@ -26,8 +29,8 @@ const PUMP_BYTES: usize = 256 << 10;
 const AFTER_BURST: Duration = Duration::from_millis(2);
 /// Nothing is gathered for longer, however many links a port has.
 const LONGEST_GATHER: Duration = Duration::from_millis(5);
-/// Pause between two events about the same slow peer.
-const TELL_AGAIN: Duration = Duration::from_secs(1);
+/// Bytes of announcements, answers, documents and the like that may wait for a peer.
+const CONTROL_BYTES: usize = 16 << 20;
 
 /// One link's outgoing half.
 pub(super) struct Outbox {
@@ -51,12 +54,11 @@ pub(super) struct Round {
 
 struct State {
     encoder: StreamEncoder,
-    lanes: BTreeMap<ChannelId, Lane>,
+    /// The port's channels on this link.
+    delivery: Delivery<Held>,
+    /// The port's channel by the link's.
     ids: BTreeMap<ChannelId, ChannelId>,
     queue: Queue,
-    /// Messages of channels that the peer has not answered, and what follows them from the same writers.
-    held: VecDeque<Held>,
-    held_bytes: usize,
     scratch: Vec<u8>,
     pace: Pace,
     /// Links of the port, as of the last publication.
@@ -67,31 +69,16 @@ struct State {
     stalled: bool,
     /// Bytes that pumping has moved: tells a slow peer from one that takes nothing.
     written: u64,
+    /// Messages written or queued.
+    handed: u64,
+    /// Messages that the peer has taken, by its own word.
+    confirmed: u64,
     broken: bool,
-    tally: Tally,
+    /// Why we broke the link, if we did.
+    reason: Option<Disconnect>,
 }
 
-/// One of the port's channels on this link.
-struct Lane {
-    id: ChannelId,
-    writer: Id128,
-    topic: Arc<str>,
-    interest: Interest,
-    /// The last message that was not sent, if the one before the next was not.
-    skipped: Option<Start>,
-    /// Messages dropped since the last one sent.
-    lost: u64,
-    /// Ends once nothing is held for it.
-    retiring: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Interest {
-    Asked,
-    Wanted,
-    Unwanted,
-}
-
+/// A message of a channel that the peer has not answered, or of the same writer.
 struct Held {
     channel: ChannelId,
     envelope: Envelope<'static>,
@@ -99,41 +86,26 @@ struct Held {
     payload: Vec<u8>,
 }
 
-impl Held {
+impl Holdable for Held {
+    fn at(&self) -> (ChannelId, Start) {
+        (self.channel, start_of(&self.envelope))
+    }
+
     fn size(&self) -> usize {
         self.payload.len() + self.extensions.len() + size_of::<Held>()
     }
 }
 
-/// Counts for [`super::LinkStats`] and the events.
-#[derive(Clone, Debug, Default)]
+/// Counts for [`super::LinkStats`].
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Tally {
     pub(super) sent: u64,
     pub(super) dropped: u64,
     pub(super) queued_bytes: usize,
-    /// Dropped and not told by an event yet.
-    untold: u64,
-    /// When the last event went out, while messages are being dropped.
-    told: Option<Instant>,
-    last_topic: Option<Arc<str>>,
 }
 
 /// A message in the queue: the link's channel, and where that stands after it.
 type Mark = (ChannelId, Start);
-
-/// What became of a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// Written, queued or held.
-    Sent,
-    /// The peer does not want the channel.
-    Unwanted,
-    /// No room.
-    Dropped,
-}
-
-/// Messages dropped that an event is due for: the topic of the last one, and how many.
-pub(super) type Notice = (Arc<str>, u64);
 
 /// A payload, where it lies.
 pub(super) enum Payload<'a> {
@@ -156,19 +128,19 @@ impl Outbox {
     pub(super) fn new(socket: Arc<Socket>, options: &EngineOptions) -> Self {
         let state = State {
             encoder: StreamEncoder::new(options.limits),
-            lanes: BTreeMap::new(),
+            delivery: Delivery::default(),
             ids: BTreeMap::new(),
             queue: Queue::new(options.overflow == Overflow::DropOldest),
-            held: VecDeque::new(),
-            held_bytes: 0,
             scratch: Vec::new(),
             pace: Pace::new(),
             links: 1,
             full: false,
             stalled: false,
             written: 0,
+            handed: 0,
+            confirmed: 0,
             broken: false,
-            tally: Tally::default(),
+            reason: None,
         };
         let (work, room) = (Condvar::new(), Condvar::new());
         Outbox { socket, options: options.clone(), state: Mutex::new(state), work, room }
@@ -179,26 +151,16 @@ impl Outbox {
         let mut state = self.lock();
         let mut out = Vec::new();
         let id = state.encoder.announce(a, start, &mut out)?;
-        let lane = Lane {
-            id,
-            writer: a.writer,
-            topic: a.topic.as_str().into(),
-            interest: Interest::Asked,
-            skipped: None,
-            lost: 0,
-            retiring: false,
-        };
-        state.lanes.insert(channel, lane);
+        state.delivery.announce(channel, id, a);
         state.ids.insert(id, channel);
-        self.push_control(&mut state, &out);
+        self.push_control(&mut state, &out, false);
         Ok(())
     }
 
     /// Ends one of the port's channels, after what is held for it.
     pub(super) fn retire(&self, channel: ChannelId) {
         let mut state = self.lock();
-        let Some(lane) = state.lanes.get_mut(&channel) else { return };
-        lane.retiring = true;
+        state.delivery.retire(channel);
         self.finish_retiring(&mut state);
     }
 
@@ -206,11 +168,7 @@ impl Outbox {
     pub(super) fn answered(&self, id: ChannelId, answer: &Answer) -> Option<ChannelId> {
         let mut state = self.lock();
         let channel = *state.ids.get(&id)?;
-        let lane = state.lanes.get_mut(&channel)?;
-        lane.interest = if answer.accepts() { Interest::Wanted } else { Interest::Unwanted };
-        if lane.interest == Interest::Unwanted {
-            state.skip_held(channel);
-        }
+        state.delivery.answered(channel, answer);
         self.release(&mut state);
         self.room.notify_all();
         Some(channel)
@@ -227,37 +185,35 @@ impl Outbox {
         let size = payload.bytes().len();
         let mut state = self.lock();
         let mut notice = None;
-        if !state.wants(envelope) {
-            return Ok((Outcome::Unwanted, None));
-        }
+        let Some(mut subscribers) = state.wanted(envelope) else { return Ok((Outcome::Unwanted, None)) };
         if !state.has_room(size, &self.options) {
             state = self.make_room(state, size);
             // Waiting gave the lock away: the channel may be gone or answered.
-            if !state.wants(envelope) {
-                return Ok((Outcome::Unwanted, None));
-            }
+            let Some(now) = state.wanted(envelope) else { return Ok((Outcome::Unwanted, None)) };
+            subscribers = now;
             if !state.has_room(size, &self.options) {
-                state.drop_newest(envelope);
-                return Ok((Outcome::Dropped, state.notice(envelope.channel)));
+                state.delivery.drop_newest(envelope);
+                self.work.notify_one();
+                return Ok((Outcome::Dropped, state.delivery.notice(Instant::now())));
             }
-            notice = state.notice(envelope.channel);
+            notice = state.delivery.notice(Instant::now());
         }
-        state.tally.sent += 1;
+        state.delivery.count_sent();
         state.links = round.links;
-        if state.must_hold(envelope.channel) {
+        if state.delivery.must_hold(envelope.channel, subscribers) {
             state.hold(envelope, payload.bytes());
         } else {
-            self.dispatch(&mut state, envelope, payload, round.pause)?;
+            let unknown = FrameError::UnknownChannel(envelope.channel);
+            let (id, missing) = state.delivery.next(envelope.channel).ok_or(unknown)?;
+            let to = Envelope { channel: id, ..*envelope };
+            self.dispatch(&mut state, &to, missing, payload, round.pause)?;
         }
-        Ok((Outcome::Sent, notice))
+        Ok((Outcome::Sent(subscribers), notice))
     }
 
     /// The peer has to be told that `lost` messages up to `start` are missing.
     pub(super) fn lose(&self, channel: ChannelId, start: Start, lost: u64) {
-        let mut state = self.lock();
-        let Some(lane) = state.lanes.get_mut(&channel) else { return };
-        lane.skipped = Some(start);
-        lane.lost += lost;
+        self.lock().delivery.lose(channel, Missing { start, lost });
         self.work.notify_one();
     }
 
@@ -266,7 +222,58 @@ impl Outbox {
         let mut state = self.lock();
         let mut out = Vec::new();
         state.encoder.control(frame, &mut out);
-        self.push_control(&mut state, &out);
+        let reply = matches!(frame, Frame::Answer { .. } | Frame::Document { .. });
+        self.push_control(&mut state, &out, reply);
+    }
+
+    /// Tells the peer how many of its messages were taken. False, and nothing is sent, while frames cannot leave.
+    pub(super) fn confirm(&self, messages: u64) -> bool {
+        let mut state = self.lock();
+        if state.full {
+            return false;
+        }
+        let mut out = Vec::new();
+        state.encoder.control(&Frame::Taken { messages }, &mut out);
+        self.push_control(&mut state, &out, false);
+        true
+    }
+
+    /// The peer has taken so many messages.
+    pub(super) fn confirmed(&self, messages: u64) {
+        let mut state = self.lock();
+        state.confirmed = messages.clamp(state.confirmed, state.handed.max(state.confirmed));
+    }
+
+    /// Messages that the peer wanted and has not confirmed.
+    pub(super) fn unconfirmed(&self) -> u64 {
+        let state = self.lock();
+        state.handed.saturating_sub(state.confirmed) + state.delivery.held_and_wanted()
+    }
+
+    /// Waits while more of what the peer asked for waits than it should. False if the peer takes nothing for `patience`: the link is broken off then.
+    pub(super) fn replies_leave(&self, patience: Duration) -> bool {
+        let mut state = self.lock();
+        let (mut deadline, mut written) = (Instant::now() + patience, state.written);
+        while !state.broken && state.queue.reply_bytes() > self.options.limits.document_bytes {
+            if state.written != written {
+                (deadline, written) = (Instant::now() + patience, state.written);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                self.unread(&mut state);
+            } else if state.full {
+                state = wait_timeout(&self.room, state, left.min(Duration::from_millis(20)));
+            } else {
+                self.pump(&mut state, PUMP_BYTES);
+            }
+        }
+        // A link that broke by itself may still have received something.
+        state.reason.is_none()
+    }
+
+    /// Why this end broke the link off, if it did.
+    pub(super) fn reason(&self) -> Option<Disconnect> {
+        self.lock().reason.clone()
     }
 
     /// Ends everything; those who wait are woken.
@@ -280,7 +287,9 @@ impl Outbox {
     pub(super) fn run_flusher(&self, tell: impl Fn(Notice)) {
         let mut state = self.lock();
         while !state.broken {
-            if let Some(notice) = state.end_of_episode(&self.options) {
+            let caught_up = state.waiting_bytes() <= self.options.queue_bytes / 2;
+            let notice = if caught_up { state.delivery.end_of_episode() } else { None };
+            if let Some(notice) = notice {
                 drop(state);
                 tell(notice);
                 state = self.lock();
@@ -335,14 +344,12 @@ impl Outbox {
     /// Messages dropped at the end of what is queued would go untold until the next one.
     fn tell_lost(&self, state: &mut State) {
         let mut out = Vec::new();
-        let State { lanes, encoder, .. } = state;
-        for lane in lanes.values_mut().filter(|lane| lane.lost > 0 && lane.interest == Interest::Wanted) {
-            let start = lane.skipped.take().unwrap_or_default();
+        for (id, Missing { start, lost }) in state.delivery.take_untold() {
             // A position that the encoder does not take concerns a channel that is gone.
-            let _ = encoder.position(lane.id, start, std::mem::take(&mut lane.lost), &mut out);
+            let _ = state.encoder.position(id, start, lost, &mut out);
         }
         if !out.is_empty() {
-            self.push_control(state, &out);
+            self.push_control(state, &out, false);
         }
     }
 
@@ -356,14 +363,13 @@ impl Outbox {
     pub(super) fn flush(&self, deadline: Instant) -> bool {
         let mut state = self.lock();
         loop {
-            let lost = state.lanes.values().any(|lane| lane.lost > 0 && lane.interest == Interest::Wanted);
-            if state.broken || (state.queue.is_empty() && state.held.is_empty() && !lost) {
+            if state.broken || state.has_left() {
                 return !state.broken;
             }
             if !state.full {
                 self.pump(&mut state, PUMP_BYTES);
                 self.work.notify_one();
-                if state.queue.is_empty() && state.held.is_empty() && !lost {
+                if state.has_left() {
                     continue;
                 }
             }
@@ -377,20 +383,26 @@ impl Outbox {
 
     pub(super) fn tally(&self) -> Tally {
         let state = self.lock();
-        Tally { queued_bytes: state.queue.len() + state.held_bytes, ..state.tally.clone() }
+        let (sent, dropped) = state.delivery.counts();
+        Tally { sent, dropped, queued_bytes: state.waiting_bytes() }
     }
 
-    /// Encodes the message and writes it, or has it written soon.
+    /// Encodes the message, which names the link's channel, and writes it, or has it written soon.
     #[inline]
     fn dispatch(
         &self,
         state: &mut State,
         envelope: &Envelope<'_>,
+        missing: Option<Missing>,
         payload: &mut Payload<'_>,
         pause: Option<Duration>,
     ) -> Result<(), FrameError> {
         let now = Instant::now();
-        let (told, mark) = state.encode_header(envelope, payload.bytes().len())?;
+        let (told, mark) = match state.encode_header(envelope, missing, payload.bytes().len()) {
+            Ok(header) => header,
+            Err(error) => return self.refuse(state, error),
+        };
+        state.handed += 1;
         // Asked for each message, or the pace would take the time between two writes for a pause.
         let at_once = state.pace.at_once(now, pause, self.options.burst);
         let direct = at_once && state.queue.is_empty() && !state.full;
@@ -429,6 +441,16 @@ impl Outbox {
         Ok(())
     }
 
+    /// The message cannot be sent; what the peer has to hear of those before it is sent all the same.
+    #[cold]
+    fn refuse(&self, state: &mut State, error: FrameError) -> Result<(), FrameError> {
+        let position = std::mem::take(&mut state.scratch);
+        if !position.is_empty() {
+            self.push_control(state, &position, false);
+        }
+        Err(error)
+    }
+
     fn after_write(
         &self,
         state: &mut State,
@@ -451,12 +473,12 @@ impl Outbox {
         self.work.notify_one();
     }
 
-    fn push_control(&self, state: &mut State, frame: &[u8]) {
-        // A peer that asks for more than it reads gets nothing at all.
-        if state.queue.len() > self.options.queue_bytes.saturating_mul(2) + (64 << 20) {
-            return self.broke(state);
+    /// `reply` says that the peer asked for it.
+    fn push_control(&self, state: &mut State, frame: &[u8], reply: bool) {
+        if state.queue.control_bytes() > CONTROL_BYTES {
+            return self.unread(state);
         }
-        state.queue.push([frame, &[]], 0, None);
+        state.queue.push_control(frame, reply);
         if !state.full {
             self.pump(state, usize::MAX);
         }
@@ -480,7 +502,7 @@ impl Outbox {
             Err(_) => self.broke(state),
         }
         state.pace.wrote(began, Instant::now());
-        if state.queue.len() + state.held_bytes <= self.options.queue_bytes / 2 {
+        if state.waiting_bytes() <= self.options.queue_bytes / 2 {
             state.stalled = false;
             self.room.notify_all();
         }
@@ -494,6 +516,12 @@ impl Outbox {
                 other => return Ok(other?),
             }
         }
+    }
+
+    /// A peer that asks for more than it reads gets nothing at all.
+    fn unread(&self, state: &mut State) {
+        state.reason = Some(Disconnect::Unread);
+        self.broke(state);
     }
 
     /// The reader notices by itself, once nothing can be sent or received.
@@ -544,34 +572,24 @@ impl Outbox {
 
     /// Sends what is no longer held back by a channel without an answer.
     fn release(&self, state: &mut State) {
-        let mut waiting: Vec<Id128> = Vec::new();
-        for held in std::mem::take(&mut state.held) {
-            let Some(lane) = state.lanes.get(&held.channel) else { continue };
-            if lane.interest == Interest::Asked || waiting.contains(&lane.writer) {
-                waiting.push(lane.writer);
-                state.held.push_back(held);
-                continue;
-            }
-            state.held_bytes -= held.size();
+        for (held, id, missing) in state.delivery.release() {
             let extensions = Extensions::parse(&held.extensions).unwrap_or_default();
-            let envelope = Envelope { extensions, ..held.envelope };
+            let envelope = Envelope { channel: id, extensions, ..held.envelope };
             // It was accepted before; what cannot be written now is the link's trouble.
-            let _ = self.dispatch(state, &envelope, &mut Payload::Bytes(&held.payload), None);
+            let _ = self.dispatch(state, &envelope, missing, &mut Payload::Bytes(&held.payload), None);
         }
         self.finish_retiring(state);
+        if state.delivery.has_untold() {
+            self.work.notify_one();
+        }
     }
 
     fn finish_retiring(&self, state: &mut State) {
-        let held = |channel| state.held.iter().any(|held: &Held| held.channel == channel);
-        let done =
-            |(channel, lane): (&ChannelId, &Lane)| (lane.retiring && !held(*channel)).then_some((*channel, lane.id));
-        let done: Vec<_> = state.lanes.iter().filter_map(done).collect();
-        for (channel, id) in done {
-            state.lanes.remove(&channel);
+        for (id, missing) in state.delivery.ended() {
             state.ids.remove(&id);
             let mut out = Vec::new();
-            if state.encoder.retire(id, &mut out).is_ok() {
-                self.push_control(state, &out);
+            if state.encode_end((id, missing), &mut out).is_ok() {
+                self.push_control(state, &out, false);
             }
         }
     }
@@ -582,126 +600,73 @@ impl Outbox {
 }
 
 impl State {
-    fn wants(&mut self, envelope: &Envelope<'_>) -> bool {
+    #[inline]
+    fn wanted(&mut self, envelope: &Envelope<'_>) -> Option<u32> {
         if self.broken {
-            return false;
+            return None;
         }
-        match self.lanes.get_mut(&envelope.channel) {
-            None => false,
-            Some(lane) if lane.interest == Interest::Unwanted => {
-                lane.skipped = Some(start_of(envelope));
-                lane.lost = 0;
-                false
-            }
-            Some(_) => true,
-        }
+        self.delivery.wanted(envelope)
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.queue.len() + self.delivery.held_bytes()
+    }
+
+    /// Nothing waits.
+    fn has_left(&self) -> bool {
+        self.queue.is_empty() && !self.delivery.is_holding() && !self.delivery.has_untold()
     }
 
     /// A message larger than the queue is taken when nothing else waits.
     #[inline]
     fn has_room(&self, size: usize, options: &EngineOptions) -> bool {
-        let used = self.queue.len() + self.held_bytes;
+        let used = self.waiting_bytes();
         used == 0 || used.saturating_add(size) <= options.queue_bytes
     }
 
-    fn must_hold(&self, channel: ChannelId) -> bool {
-        let Some(lane) = self.lanes.get(&channel) else { return false };
-        if self.held.is_empty() {
-            return lane.interest == Interest::Asked;
-        }
-        let same_writer = |held: &Held| self.lanes.get(&held.channel).is_some_and(|other| other.writer == lane.writer);
-        lane.interest == Interest::Asked || self.held.iter().any(same_writer)
-    }
-
     fn hold(&mut self, envelope: &Envelope<'_>, payload: &[u8]) {
-        let held = Held {
+        self.delivery.hold(Held {
             channel: envelope.channel,
             envelope: Envelope { extensions: Extensions::default(), ..*envelope },
             extensions: envelope.extensions.bytes().to_vec(),
             payload: payload.to_vec(),
-        };
-        self.held_bytes += held.size();
-        self.held.push_back(held);
-    }
-
-    fn skip_held(&mut self, channel: ChannelId) {
-        let last = self.held.iter().rev().find(|held| held.channel == channel).map(|held| start_of(&held.envelope));
-        if let (Some(lane), Some(last)) = (self.lanes.get_mut(&channel), last) {
-            lane.skipped = Some(last);
-        }
-        self.forget_held(channel);
-    }
-
-    fn forget_held(&mut self, channel: ChannelId) {
-        let freed: usize = self.held.iter().filter(|held| held.channel == channel).map(Held::size).sum();
-        self.held.retain(|held| held.channel != channel);
-        self.held_bytes -= freed;
+        });
     }
 
     /// Puts everything that goes in front of the payload into `scratch`. The first bytes, as many as it says, are a frame of their own.
     #[inline]
-    fn encode_header(&mut self, envelope: &Envelope<'_>, payload: usize) -> Result<(usize, Mark), FrameError> {
+    fn encode_header(
+        &mut self,
+        envelope: &Envelope<'_>,
+        missing: Option<Missing>,
+        payload: usize,
+    ) -> Result<(usize, Mark), FrameError> {
         self.scratch.clear();
-        let lane = self.lanes.get_mut(&envelope.channel).ok_or(FrameError::UnknownChannel(envelope.channel))?;
-        if let Some(start) = lane.skipped.take() {
-            self.encoder.position(lane.id, start, std::mem::take(&mut lane.lost), &mut self.scratch)?;
+        if let Some(Missing { start, lost }) = missing {
+            self.encoder.position(envelope.channel, start, lost, &mut self.scratch)?;
         }
         let told = self.scratch.len();
-        self.encoder.data(&Envelope { channel: lane.id, ..*envelope }, payload, &mut self.scratch)?;
-        Ok((told, (lane.id, start_of(envelope))))
+        self.encoder.data(envelope, payload, &mut self.scratch)?;
+        Ok((told, (envelope.channel, start_of(envelope))))
+    }
+
+    fn encode_end(&mut self, (id, missing): Ended, out: &mut Vec<u8>) -> Result<(), FrameError> {
+        if let Some(Missing { start, lost }) = missing {
+            self.encoder.position(id, start, lost, out)?;
+        }
+        self.encoder.retire(id, out)
     }
 
     fn drop_oldest(&mut self) -> bool {
-        if let Some(held) = self.held.pop_front() {
-            self.held_bytes -= held.size();
-            if let Some(lane) = self.lanes.get_mut(&held.channel) {
-                lane.skipped = Some(start_of(&held.envelope));
-                lane.lost += 1;
-            }
-        } else if !self.queue.drop_oldest() {
-            return false;
+        if self.delivery.drop_oldest_held() {
+            return true;
         }
-        self.count_drop();
+        let Some(id) = self.queue.drop_oldest() else { return false };
+        self.handed -= 1;
+        let channel = self.ids.get(&id).copied().unwrap_or_default();
+        self.delivery.count_drop(channel);
         true
     }
-
-    fn drop_newest(&mut self, envelope: &Envelope<'_>) {
-        if let Some(lane) = self.lanes.get_mut(&envelope.channel) {
-            lane.skipped = Some(start_of(envelope));
-            lane.lost += 1;
-        }
-        self.count_drop();
-    }
-
-    /// What to tell while messages are being dropped: the first, then now and then.
-    fn notice(&mut self, channel: ChannelId) -> Option<Notice> {
-        if self.tally.untold == 0 || self.tally.told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
-            return None;
-        }
-        let topic = self.lanes.get(&channel)?.topic.clone();
-        self.tally.told = Some(Instant::now());
-        self.tally.last_topic = Some(topic.clone());
-        Some((topic, std::mem::take(&mut self.tally.untold)))
-    }
-
-    fn count_drop(&mut self) {
-        self.tally.dropped += 1;
-        self.tally.untold += 1;
-    }
-
-    /// What to tell once the peer has caught up.
-    fn end_of_episode(&mut self, options: &EngineOptions) -> Option<Notice> {
-        if self.tally.untold == 0 || self.queue.len() + self.held_bytes > options.queue_bytes / 2 {
-            return None;
-        }
-        self.tally.told = None;
-        let topic = self.tally.last_topic.clone().unwrap_or_else(|| "".into());
-        Some((topic, std::mem::take(&mut self.tally.untold)))
-    }
-}
-
-fn start_of(envelope: &Envelope<'_>) -> Start {
-    Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns }
 }
 
 fn is_full(error: &io::Error) -> bool {
@@ -710,4 +675,170 @@ fn is_full(error: &io::Error) -> bool {
 
 fn wait_timeout<'a>(condvar: &Condvar, guard: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
     condvar.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner).0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, thread};
+
+    use polywire_core::{
+        envelope::Id128,
+        frame::{Hello, Limits, Step, StreamDecoder},
+    };
+    use socket2::{Domain, Type};
+
+    use super::*;
+
+    /// A link's outgoing half, and the peer's socket.
+    fn outbox(change: impl FnOnce(&mut EngineOptions)) -> (Outbox, Socket) {
+        let mut options = EngineOptions::default();
+        options.limits = Limits { document_bytes: 64 << 10, ..Limits::default() };
+        change(&mut options);
+        let (here, there) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("sockets");
+        (Outbox::new(Arc::new(here), &options), there)
+    }
+
+    fn document() -> Frame<'static> {
+        Frame::Document { document: Id128::ZERO, bytes: Some(&[7; 4096]) }
+    }
+
+    fn announce(outbox: &Outbox, writer: u8) -> ChannelId {
+        let channel = ChannelId(u32::from(writer));
+        let announcement = Announcement { writer: Id128([writer; 16]), topic: "t".into(), ..Announcement::default() };
+        outbox.announce(channel, Start::default(), &announcement).expect("fits");
+        channel
+    }
+
+    fn send(outbox: &Outbox, channel: ChannelId, sequence: u64, size: usize) -> Result<Outcome, FrameError> {
+        let payload = vec![0; size];
+        let envelope = Envelope::data(channel, sequence, 0);
+        outbox.send(&envelope, &mut Payload::Bytes(&payload), Round::default()).map(|(outcome, _)| outcome)
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_its_answers_is_waited_for_and_then_cut_off() {
+        let (outbox, mut there) = outbox(|_| {});
+        there.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
+        let crowd = || {
+            while outbox.lock().queue.reply_bytes() <= 64 << 10 {
+                outbox.control(&document());
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| outbox.run_flusher(|_| {}));
+            crowd();
+            // One that reads, however late, is served on.
+            let late = scope.spawn(move || {
+                thread::sleep(Duration::from_millis(50));
+                let mut left: usize = 256 << 10;
+                while left > 0 {
+                    left = left.saturating_sub(there.read(&mut [0; 4096]).expect("there is more"));
+                }
+                there
+            });
+            assert!(outbox.replies_leave(Duration::from_secs(10)));
+            // What it does not read does not leave.
+            (0..64).for_each(|_| outbox.control(&document()));
+            let _there = late.join().expect("no panic");
+            // The socket's buffer takes some more first.
+            let mut rounds = 0;
+            while outbox.replies_leave(Duration::from_millis(200)) {
+                rounds += 1;
+                assert!(rounds < 100, "it is never cut off");
+                crowd();
+            }
+            assert_eq!(outbox.reason(), Some(Disconnect::Unread));
+        });
+    }
+
+    #[test]
+    fn a_link_that_broke_by_itself_is_still_read() {
+        let (outbox, there) = outbox(|_| {});
+        drop(there);
+        outbox.control(&document());
+        assert!(outbox.lock().broken && outbox.replies_leave(Duration::ZERO));
+        assert_eq!(outbox.reason(), None);
+    }
+
+    #[test]
+    fn what_waits_for_a_peer_beside_messages_is_bounded() {
+        let (outbox, _there) = outbox(|options| options.send_buffer = Some(16 << 10));
+        let frame = document();
+        let most = 2 * CONTROL_BYTES / 4096;
+        let cut = (0..most).position(|_| {
+            outbox.control(&frame);
+            outbox.reason().is_some()
+        });
+        assert!(cut.is_some(), "{most} documents wait");
+        assert!(outbox.lock().queue.control_bytes() <= CONTROL_BYTES + 8192);
+    }
+
+    #[test]
+    fn what_is_not_confirmed_is_known() {
+        let (outbox, there) = outbox(|_| {});
+        let (a, b) = (announce(&outbox, 1), announce(&outbox, 2));
+        outbox.answered(a, &Answer::Accept(1));
+        (1..=5).for_each(|sequence| assert_eq!(send(&outbox, a, sequence, 10), Ok(Outcome::Sent(1))));
+        assert_eq!(send(&outbox, b, 1, 10), Ok(Outcome::Sent(0)), "held, and perhaps not wanted");
+        assert_eq!(outbox.unconfirmed(), 5);
+        outbox.confirmed(3);
+        outbox.confirmed(2);
+        assert_eq!(outbox.unconfirmed(), 2);
+        outbox.confirmed(u64::MAX);
+        assert_eq!(outbox.unconfirmed(), 0, "nobody confirms more than was sent");
+        outbox.answered(b, &Answer::Accept(1));
+        assert_eq!(outbox.unconfirmed(), 1);
+        drop(there);
+        (6..=9).for_each(|sequence| drop(send(&outbox, a, sequence, 10)));
+        assert_eq!(outbox.unconfirmed(), 2, "the one that found the link broken");
+    }
+
+    /// Sequence numbers that come, and how many are told to be missing.
+    fn read(there: &Socket, sequences: usize) -> (Vec<u64>, u64) {
+        let (mut decoder, mut hello, mut input) = (StreamDecoder::default(), Vec::new(), Vec::new());
+        StreamEncoder::default().hello(&Hello { node: Id128::ZERO, incarnation: 1 }, &mut hello);
+        assert!(decoder.step(&hello).is_ok());
+        let (mut came, mut lost) = (Vec::new(), 0);
+        let mut buffer = [0; 4096];
+        while came.len() < sequences {
+            let count = (&mut &*there).read(&mut buffer).expect("there is more");
+            input.extend_from_slice(&buffer[..count]);
+            while let Step::Frame { frame, used } = decoder.step(&input).expect("frames") {
+                match frame {
+                    Frame::Data(envelope, _) => came.push(envelope.sequence),
+                    Frame::Position { lost: more, .. } => lost += more,
+                    _ => {}
+                }
+                input.drain(..used);
+            }
+        }
+        (came, lost)
+    }
+
+    #[test]
+    fn messages_dropped_behind_held_ones_leave_the_numbers_right() {
+        let small = |options: &mut EngineOptions| {
+            (options.queue_bytes, options.overflow) = (3 * (500 + size_of::<Held>()), Overflow::DropNewest);
+        };
+        let (outbox, there) = outbox(small);
+        let channel = announce(&outbox, 1);
+        let outcomes: Vec<_> = (1..=5).map(|sequence| send(&outbox, channel, sequence, 490)).collect();
+        assert_eq!(outcomes.iter().filter(|outcome| **outcome == Ok(Outcome::Sent(0))).count(), 3);
+        assert_eq!(outcomes.last(), Some(&Ok(Outcome::Dropped)));
+        outbox.answered(channel, &Answer::Accept(1));
+        assert_eq!(send(&outbox, channel, 6, 490), Ok(Outcome::Sent(1)));
+        assert_eq!(read(&there, 4), (vec![1, 2, 3, 6], 2));
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_sent_takes_no_loss_with_it() {
+        let (outbox, there) = outbox(|options| options.limits.frame_bytes = 1000);
+        let channel = announce(&outbox, 1);
+        outbox.answered(channel, &Answer::Accept(1));
+        assert_eq!(send(&outbox, channel, 1, 10), Ok(Outcome::Sent(1)));
+        outbox.lose(channel, Start { sequence: 3, timestamp_ns: 0 }, 2);
+        assert!(matches!(send(&outbox, channel, 4, 2000), Err(FrameError::TooLong { .. })));
+        assert_eq!(send(&outbox, channel, 4, 10), Ok(Outcome::Sent(1)));
+        assert_eq!(read(&there, 2), (vec![1, 4], 2));
+    }
 }

@@ -22,7 +22,26 @@ pub(super) struct Queue {
     front_sent: usize,
     /// Dropped and not told yet, by channel.
     lost: BTreeMap<ChannelId, (Start, u64)>,
+    /// Bytes taken out of `bytes` so far.
+    taken: u64,
+    /// The frames in `bytes` that are no messages.
+    control: VecDeque<Control>,
+    control_bytes: usize,
+    reply_bytes: usize,
 }
+
+/// Frames in a row that are no messages.
+#[derive(Debug)]
+struct Control {
+    /// What [`Queue::taken`] is when they have left.
+    end: u64,
+    len: usize,
+    /// The peer asked for them.
+    reply: bool,
+}
+
+/// Frames that are no messages are counted together up to so many bytes.
+const TOGETHER: usize = 4 << 10;
 
 /// A frame in the queue.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +71,32 @@ impl Queue {
         }
     }
 
+    /// Adds a frame that is no message; `reply` says that the peer asked for it.
+    pub(super) fn push_control(&mut self, frame: &[u8], reply: bool) {
+        let before = self.taken + self.bytes.len() as u64;
+        self.push([frame, &[]], 0, None);
+        let (end, len) = (before + frame.len() as u64, frame.len());
+        match self.control.back_mut() {
+            Some(last) if last.end == before && last.reply == reply && last.len < TOGETHER => {
+                last.end = end;
+                last.len += len;
+            }
+            _ => self.control.push_back(Control { end, len, reply }),
+        }
+        self.control_bytes += len;
+        self.reply_bytes += if reply { len } else { 0 };
+    }
+
+    /// Bytes that wait and are no messages.
+    pub(super) fn control_bytes(&self) -> usize {
+        self.urgent.len() + self.control_bytes
+    }
+
+    /// Those that the peer asked for, about.
+    pub(super) fn reply_bytes(&self) -> usize {
+        self.urgent.len() + self.reply_bytes
+    }
+
     /// Writes until all has left or `write` takes no more; its errors end the attempt, at most about `most` bytes go.
     pub(super) fn pump(&mut self, most: usize, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
         let mut left = most;
@@ -71,6 +116,7 @@ impl Queue {
 
     fn advance(&mut self, sent: usize) {
         drop(self.bytes.drain(..sent));
+        self.count_taken(sent);
         let Some(marks) = &mut self.marks else { return };
         self.front_sent += sent;
         while let Some(mark) = marks.front().filter(|mark| mark.len <= self.front_sent) {
@@ -79,26 +125,36 @@ impl Queue {
         }
     }
 
-    /// Takes the oldest message out, and frames that must stay out of the way. False where there is none.
-    pub(super) fn drop_oldest(&mut self) -> bool {
+    fn count_taken(&mut self, bytes: usize) {
+        self.taken += bytes as u64;
+        while let Some(gone) = self.control.pop_front_if(|control| control.end <= self.taken) {
+            self.control_bytes -= gone.len;
+            self.reply_bytes -= if gone.reply { gone.len } else { 0 };
+        }
+    }
+
+    /// Takes the oldest message out, and frames that must stay out of the way. Gives its channel; none where there is no message.
+    pub(super) fn drop_oldest(&mut self) -> Option<ChannelId> {
         while let Some(mark) = self.marks.as_mut().and_then(VecDeque::pop_front) {
             let started = std::mem::take(&mut self.front_sent);
             let left = mark.len - started;
             match mark.message {
                 Some((channel, start)) if started == 0 => {
                     drop(self.bytes.drain(..left));
+                    self.count_taken(left);
                     let lost = self.lost.entry(channel).or_default();
                     *lost = (start, lost.1 + 1);
-                    return true;
+                    return Some(channel);
                 }
                 _ => {
                     // A frame half sent has to be the next that leaves: nothing is urgent yet, or it would not be half sent.
                     self.tell_lost();
                     self.urgent.extend(self.bytes.drain(..left));
+                    self.count_taken(left);
                 }
             }
         }
-        false
+        None
     }
 
     /// Tells the receiver what is missing, and what the next message of each channel is relative to.
@@ -168,13 +224,13 @@ mod tests {
                 0 if channels.len() < 5 => {
                     let start = Start { sequence, timestamp_ns: 0 };
                     channels.push(encoder.announce(&Announcement::default(), start, &mut out).expect("fits"));
-                    queue.push([&out, &[]], 0, None);
+                    queue.push_control(&out, dice.roll(2) == 0);
                 }
                 1 if channels.len() > 3 => {
                     encoder.retire(channels.remove(0), &mut out).expect("open");
-                    queue.push([&out, &[]], 0, None);
+                    queue.push_control(&out, false);
                 }
-                2 | 3 => dropped += u64::from(queue.drop_oldest()),
+                2 | 3 => dropped += u64::from(queue.drop_oldest().is_some()),
                 4 | 5 => {
                     let mut budget = dice.roll(60) as usize;
                     let pumped = queue.pump(usize::MAX, |bytes| match bytes.len().min(budget) {
@@ -202,7 +258,34 @@ mod tests {
             Ok(bytes.len())
         });
         assert!(rest.is_ok() && queue.is_empty(), "seed {seed}");
+        assert_eq!((queue.control_bytes(), queue.reply_bytes(), queue.control.len()), (0, 0, 0), "seed {seed}");
         assert_eq!(read(&wire, seed), (sequence - dropped, dropped), "seed {seed}");
+    }
+
+    #[test]
+    fn what_is_no_message_is_counted_while_it_waits() {
+        for droppable in [false, true] {
+            let mut queue = Queue::new(droppable);
+            queue.push([&[1; 10], &[2; 90]], 0, None);
+            (0..100).for_each(|_| queue.push_control(&[3; 50], true));
+            queue.push_control(&[4; 7], false);
+            assert_eq!((queue.control_bytes(), queue.reply_bytes()), (5007, 5000));
+            assert!(queue.control.len() < 4, "many small ones cost little");
+            let mut written = 0;
+            let mut pump = |most: usize| {
+                let _ = queue.pump(usize::MAX, |bytes| match most - written {
+                    0 => Err(io::ErrorKind::WouldBlock.into()),
+                    left => {
+                        written += left.min(bytes.len());
+                        Ok(left.min(bytes.len()))
+                    }
+                });
+                (queue.control_bytes(), queue.reply_bytes())
+            };
+            assert_eq!(pump(100), (5007, 5000));
+            assert_eq!(pump(5100), (7, 0));
+            assert_eq!(pump(5107), (0, 0));
+        }
     }
 
     /// Messages that came and messages told as lost.

@@ -1,0 +1,569 @@
+//! What a sender knows of each channel on one link, whatever carries the messages: whether the peer wants it, what is held until the peer has answered, and
+//! what was lost. No socket, no thread, no lock, no clock.
+//!
+//! Order holds per writer: while one channel of a writer waits for its answer, the writer's other channels wait, too.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope, Id128},
+    frame::{Answer, Start},
+};
+
+use super::Sent;
+
+/// Pause between two events about the same slow peer.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
+
+/// The channels of a link's sender, and the messages that it holds.
+#[derive(Debug)]
+pub(super) struct Delivery<M> {
+    lanes: BTreeMap<ChannelId, Lane>,
+    held: VecDeque<Held<M>>,
+    held_bytes: usize,
+    /// Lanes that end; most of the time there are none to look for.
+    retiring: usize,
+    /// Some lane may have a loss that the peer has not heard of.
+    lossy: bool,
+    tally: Tally,
+}
+
+/// A message that can be held.
+pub(super) trait Holdable {
+    /// Its channel, and where the channel stands after it.
+    fn at(&self) -> (ChannelId, Start);
+    /// Bytes that holding it costs.
+    fn size(&self) -> usize;
+}
+
+/// One channel.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// The channel as the peer knows it.
+    pub(super) id: ChannelId,
+    writer: Id128,
+    topic: Arc<str>,
+    interest: Interest,
+    /// What is missing before the next message that leaves.
+    missing: Option<Missing>,
+    /// What is missing behind the last message held.
+    missing_behind: Option<Missing>,
+    /// Messages held.
+    held: usize,
+    /// Ends once nothing is held for it.
+    retiring: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Interest {
+    Asked,
+    /// For so many subscribers.
+    Wanted(u32),
+    Unwanted,
+}
+
+/// Messages that do not leave: up to `start`, and how many of them the peer wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Missing {
+    pub(super) start: Start,
+    pub(super) lost: u64,
+}
+
+#[derive(Debug)]
+enum Held<M> {
+    Message(M),
+    /// Dropped between two messages that are held.
+    Missing(ChannelId, Missing),
+}
+
+/// Counts for [`super::LinkStats`] and the events.
+#[derive(Debug, Default)]
+struct Tally {
+    sent: u64,
+    dropped: u64,
+    /// Dropped and not told by an event yet.
+    untold: u64,
+    /// When the last event went out, while messages are being dropped.
+    told: Option<Instant>,
+    last_topic: Option<Arc<str>>,
+}
+
+/// What became of a message for one peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Written, queued or held: for so many subscribers, 0 while the peer has not answered.
+    Sent(u32),
+    /// The peer does not want the channel.
+    Unwanted,
+    /// No room.
+    Dropped,
+}
+
+/// Messages dropped that an event is due for: the topic of the last one, and how many.
+pub(super) type Notice = (Arc<str>, u64);
+
+/// A message that leaves: on which channel as the peer knows it, and what the peer has to hear before it.
+pub(super) type Leaving<M> = (M, ChannelId, Option<Missing>);
+
+/// A channel that has ended: the peer's id for it, and what is missing at its end.
+pub(super) type Ended = (ChannelId, Option<Missing>);
+
+impl<M> Default for Delivery<M> {
+    fn default() -> Self {
+        let (lanes, held) = (BTreeMap::new(), VecDeque::new());
+        Delivery { lanes, held, held_bytes: 0, retiring: 0, lossy: false, tally: Tally::default() }
+    }
+}
+
+impl<M: Holdable> Delivery<M> {
+    /// The peer is asked whether it wants a channel, which it knows as `id`.
+    pub(super) fn announce(&mut self, channel: ChannelId, id: ChannelId, a: &Announcement) {
+        let lane = Lane {
+            id,
+            writer: a.writer,
+            topic: a.topic.as_str().into(),
+            interest: Interest::Asked,
+            missing: None,
+            missing_behind: None,
+            held: 0,
+            retiring: false,
+        };
+        self.lanes.insert(channel, lane);
+    }
+
+    /// The peer's answer. What it does not want is no longer held; call [`Delivery::release`] then.
+    pub(super) fn answered(&mut self, channel: ChannelId, answer: &Answer) {
+        let Some(lane) = self.lanes.get_mut(&channel) else { return };
+        lane.interest = match answer.accepts() {
+            true => Interest::Wanted(answer.subscribers().max(1)),
+            false => Interest::Unwanted,
+        };
+        if lane.interest == Interest::Unwanted {
+            self.skip_held(channel);
+        }
+    }
+
+    /// The messages that nothing holds back any more, in order.
+    pub(super) fn release(&mut self) -> Vec<Leaving<M>> {
+        let (mut leaving, mut waiting) = (Vec::new(), BTreeSet::<Id128>::new());
+        for held in std::mem::take(&mut self.held) {
+            let channel = held.channel();
+            let Some(lane) = self.lanes.get_mut(&channel) else { continue };
+            if lane.interest == Interest::Asked || waiting.contains(&lane.writer) {
+                waiting.insert(lane.writer);
+                self.held.push_back(held);
+                continue;
+            }
+            match held {
+                Held::Missing(_, missing) => lane.miss(missing),
+                Held::Message(message) => {
+                    lane.held -= 1;
+                    self.held_bytes -= message.size();
+                    leaving.push((message, lane.id, lane.missing.take()));
+                }
+            }
+            self.behind(channel);
+        }
+        leaving
+    }
+
+    /// Whether the peer wants a message: for how many subscribers, 0 while it has not answered. One that it does not want is noted as skipped.
+    #[inline]
+    pub(super) fn wanted(&mut self, envelope: &Envelope<'_>) -> Option<u32> {
+        let lane = self.lanes.get_mut(&envelope.channel)?;
+        match lane.interest {
+            Interest::Wanted(subscribers) => Some(subscribers),
+            Interest::Asked => Some(0),
+            Interest::Unwanted => {
+                lane.missing = Some(Missing { start: start_of(envelope), lost: 0 });
+                None
+            }
+        }
+    }
+
+    /// As [`Delivery::wanted`], before there is a message.
+    pub(super) fn wants(&self, channel: ChannelId) -> bool {
+        self.lanes.get(&channel).is_some_and(|lane| lane.interest != Interest::Unwanted)
+    }
+
+    /// Whether a message has to wait for an answer about this channel, or about another one of the same writer; `subscribers` is what
+    /// [`Delivery::wanted`] gave.
+    #[inline]
+    pub(super) fn must_hold(&self, channel: ChannelId, subscribers: u32) -> bool {
+        subscribers == 0 || (!self.held.is_empty() && self.holds_writer_of(channel))
+    }
+
+    fn holds_writer_of(&self, channel: ChannelId) -> bool {
+        let writer = self.lanes.get(&channel).map(|lane| lane.writer);
+        self.lanes.values().any(|other| other.held > 0 && Some(other.writer) == writer)
+    }
+
+    pub(super) fn hold(&mut self, message: M) {
+        let (channel, _) = message.at();
+        let Some(lane) = self.lanes.get_mut(&channel) else { return };
+        if let Some(missing) = lane.missing_behind.take() {
+            self.held.push_back(Held::Missing(channel, missing));
+        }
+        lane.held += 1;
+        self.held_bytes += message.size();
+        self.held.push_back(Held::Message(message));
+    }
+
+    /// Drops the oldest message held. False where there is none.
+    pub(super) fn drop_oldest_held(&mut self) -> bool {
+        while let Some(held) = self.held.pop_front() {
+            let channel = held.channel();
+            let Some(lane) = self.lanes.get_mut(&channel) else { continue };
+            self.lossy = true;
+            match held {
+                Held::Missing(_, missing) => lane.miss(missing),
+                Held::Message(message) => {
+                    lane.held -= 1;
+                    lane.miss(Missing { start: message.at().1, lost: 1 });
+                    self.held_bytes -= message.size();
+                    self.behind(channel);
+                    self.count_drop(channel);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Drops a message that is neither held nor sent.
+    pub(super) fn drop_newest(&mut self, envelope: &Envelope<'_>) {
+        self.lose(envelope.channel, Missing { start: start_of(envelope), lost: 1 });
+        self.count_drop(envelope.channel);
+    }
+
+    /// Messages of a channel were lost, after all that is held for it.
+    pub(super) fn lose(&mut self, channel: ChannelId, missing: Missing) {
+        let Some(lane) = self.lanes.get_mut(&channel) else { return };
+        self.lossy |= missing.lost > 0;
+        match lane.held {
+            0 => lane.miss(missing),
+            _ => add(&mut lane.missing_behind, missing),
+        }
+    }
+
+    /// The channel ends as soon as nothing is held for it: [`Delivery::ended`].
+    pub(super) fn retire(&mut self, channel: ChannelId) {
+        if let Some(lane) = self.lanes.get_mut(&channel) {
+            self.retiring += usize::from(!std::mem::replace(&mut lane.retiring, true));
+        }
+    }
+
+    /// Takes out the channels that have ended.
+    pub(super) fn ended(&mut self) -> Vec<Ended> {
+        if self.retiring == 0 {
+            return Vec::new();
+        }
+        let gone = self.lanes.extract_if(.., |_, lane| lane.retiring && lane.held == 0);
+        let gone: Vec<Ended> = gone.map(|(_, lane)| (lane.id, lane.untold())).collect();
+        self.retiring -= gone.len();
+        gone
+    }
+
+    /// Where the next message of a channel goes: as the peer knows it, and with what the peer has to hear before it.
+    #[inline]
+    pub(super) fn next(&mut self, channel: ChannelId) -> Option<(ChannelId, Option<Missing>)> {
+        let lane = self.lanes.get_mut(&channel)?;
+        Some((lane.id, lane.missing.take()))
+    }
+
+    /// What no message will tell for now: losses at the end of what was sent.
+    pub(super) fn take_untold(&mut self) -> Vec<(ChannelId, Missing)> {
+        if !self.lossy {
+            return Vec::new();
+        }
+        let untold = |lane: &mut Lane| {
+            let missing = lane.untold()?;
+            lane.missing = None;
+            Some((lane.id, missing))
+        };
+        let untold = self.lanes.values_mut().filter_map(untold).collect();
+        self.lossy = !self.held.is_empty() || self.lanes.values().any(Lane::is_lossy);
+        untold
+    }
+
+    #[inline]
+    pub(super) fn has_untold(&self) -> bool {
+        self.lossy && self.lanes.values().any(|lane| lane.untold().is_some())
+    }
+
+    pub(super) fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Messages held although the peer wants their channel.
+    pub(super) fn held_and_wanted(&self) -> u64 {
+        let wanted = |lane: &&Lane| matches!(lane.interest, Interest::Wanted(_));
+        self.lanes.values().filter(wanted).map(|lane| lane.held as u64).sum()
+    }
+
+    #[inline]
+    pub(super) fn count_sent(&mut self) {
+        self.tally.sent += 1;
+    }
+
+    pub(super) fn count_drop(&mut self, channel: ChannelId) {
+        self.tally.dropped += 1;
+        self.tally.untold += 1;
+        if let Some(lane) = self.lanes.get(&channel) {
+            self.tally.last_topic = Some(lane.topic.clone());
+        }
+    }
+
+    /// Messages sent, and messages dropped.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.tally.sent, self.tally.dropped)
+    }
+
+    /// What to tell while messages are being dropped: the first, then now and then.
+    pub(super) fn notice(&mut self, now: Instant) -> Option<Notice> {
+        let recently = |told: Instant| now.saturating_duration_since(told) < TELL_AGAIN;
+        if self.tally.untold == 0 || self.tally.told.is_some_and(recently) {
+            return None;
+        }
+        self.tally.told = Some(now);
+        self.tally.take()
+    }
+
+    /// What to tell once the peer has caught up.
+    pub(super) fn end_of_episode(&mut self) -> Option<Notice> {
+        if self.tally.untold == 0 {
+            return None;
+        }
+        self.tally.told = None;
+        self.tally.take()
+    }
+
+    /// Nothing of the channel is held any more: what is missing behind it is missing before the next message.
+    fn behind(&mut self, channel: ChannelId) {
+        if let Some(lane) = self.lanes.get_mut(&channel).filter(|lane| lane.held == 0)
+            && let Some(missing) = lane.missing_behind.take()
+        {
+            lane.miss(missing);
+        }
+    }
+
+    fn skip_held(&mut self, channel: ChannelId) {
+        let mut last = None;
+        self.held.retain(|held| {
+            let (of, start) = held.at();
+            if of == channel {
+                last = Some(start);
+                self.held_bytes -= held.size();
+            }
+            of != channel
+        });
+        let Some(lane) = self.lanes.get_mut(&channel) else { return };
+        lane.held = 0;
+        let behind = lane.missing_behind.take().map(|missing| missing.start);
+        let start = behind.or(last).or(lane.missing.map(|missing| missing.start));
+        lane.missing = start.map(|start| Missing { start, lost: 0 });
+    }
+}
+
+impl Outcome {
+    #[inline]
+    pub(crate) fn count(self, sent: &mut Sent) {
+        match self {
+            Outcome::Sent(subscribers) => {
+                sent.peers += 1;
+                sent.held += usize::from(subscribers == 0);
+                sent.subscribers += subscribers as usize;
+            }
+            Outcome::Dropped => sent.dropped += 1,
+            Outcome::Unwanted => {}
+        }
+    }
+}
+
+impl Lane {
+    fn miss(&mut self, missing: Missing) {
+        add(&mut self.missing, missing);
+    }
+
+    fn is_lossy(&self) -> bool {
+        self.missing.is_some_and(|missing| missing.lost > 0)
+    }
+
+    fn untold(&self) -> Option<Missing> {
+        let wanted = matches!(self.interest, Interest::Wanted(_)) && self.held == 0;
+        self.missing.filter(|missing| wanted && missing.lost > 0)
+    }
+}
+
+impl<M: Holdable> Held<M> {
+    fn at(&self) -> (ChannelId, Start) {
+        match self {
+            Held::Message(message) => message.at(),
+            Held::Missing(channel, missing) => (*channel, missing.start),
+        }
+    }
+
+    fn channel(&self) -> ChannelId {
+        self.at().0
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Held::Message(message) => message.size(),
+            Held::Missing(..) => 0,
+        }
+    }
+}
+
+impl Tally {
+    fn take(&mut self) -> Option<Notice> {
+        let topic = self.last_topic.clone().unwrap_or_else(|| "".into());
+        Some((topic, std::mem::take(&mut self.untold)))
+    }
+}
+
+fn add(to: &mut Option<Missing>, more: Missing) {
+    let lost = to.map_or(0, |before| before.lost).saturating_add(more.lost);
+    *to = Some(Missing { start: more.start, lost });
+}
+
+/// Where a channel stands after a message.
+pub(super) fn start_of(envelope: &Envelope<'_>) -> Start {
+    Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ChannelId = ChannelId(1);
+    const B: ChannelId = ChannelId(2);
+
+    /// Channel and sequence number.
+    type Note = (ChannelId, u64);
+
+    impl Holdable for Note {
+        fn at(&self) -> (ChannelId, Start) {
+            (self.0, at(self.1))
+        }
+
+        fn size(&self) -> usize {
+            10
+        }
+    }
+
+    fn at(sequence: u64) -> Start {
+        Start { sequence, timestamp_ns: 0 }
+    }
+
+    fn missing(sequence: u64, lost: u64) -> Option<Missing> {
+        Some(Missing { start: at(sequence), lost })
+    }
+
+    /// Channels of these writers, none answered yet.
+    fn asked(writers: &[u8]) -> Delivery<Note> {
+        let mut delivery = Delivery::default();
+        for (channel, writer) in (1..).map(ChannelId).zip(writers) {
+            let topic = format!("topic {channel}");
+            let announcement = Announcement { topic, writer: Id128([*writer; 16]), ..Announcement::default() };
+            delivery.announce(channel, ChannelId(channel.0 + 10), &announcement);
+        }
+        delivery
+    }
+
+    /// What leaves, each with what is missing before it.
+    fn release(delivery: &mut Delivery<Note>) -> Vec<(Note, Option<Missing>)> {
+        let left = delivery.release();
+        assert!(left.iter().all(|(note, id, _)| id.0 == note.0.0 + 10));
+        left.into_iter().map(|(note, _, missing)| (note, missing)).collect()
+    }
+
+    #[test]
+    fn an_unanswered_channel_holds_back_its_writer_and_nobody_else() {
+        let mut delivery = asked(&[1, 1, 2]);
+        delivery.hold((A, 1));
+        [B, ChannelId(3)].iter().for_each(|channel| delivery.answered(*channel, &Answer::Accept(1)));
+        assert!(delivery.must_hold(A, 0) && delivery.must_hold(B, 1));
+        assert!(!delivery.must_hold(ChannelId(3), 1), "another writer's");
+        delivery.hold((B, 2));
+        assert!(release(&mut delivery).is_empty());
+        delivery.answered(A, &Answer::Accept(1));
+        assert_eq!(release(&mut delivery), [((A, 1), None), ((B, 2), None)]);
+        assert_eq!((delivery.held_bytes(), delivery.must_hold(B, 1)), (0, false));
+    }
+
+    #[test]
+    fn held_messages_that_make_room_are_counted_and_told() {
+        let mut delivery = asked(&[1]);
+        (1..=4).for_each(|sequence| delivery.hold((A, sequence)));
+        assert!(delivery.drop_oldest_held() && delivery.drop_oldest_held());
+        assert_eq!(delivery.counts(), (0, 2));
+        assert_eq!(delivery.notice(Instant::now()), Some(("topic 1".into(), 2)));
+        delivery.answered(A, &Answer::Accept(1));
+        assert_eq!(release(&mut delivery), [((A, 3), missing(2, 2)), ((A, 4), None)]);
+    }
+
+    #[test]
+    fn what_is_dropped_behind_held_messages_is_told_behind_them() {
+        let mut delivery = asked(&[1]);
+        delivery.hold((A, 1));
+        delivery.drop_newest(&Envelope::data(A, 2, 0));
+        delivery.drop_newest(&Envelope::data(A, 3, 0));
+        delivery.hold((A, 4));
+        delivery.drop_newest(&Envelope::data(A, 5, 0));
+        delivery.answered(A, &Answer::Accept(1));
+        assert_eq!(release(&mut delivery), [((A, 1), None), ((A, 4), missing(3, 2))]);
+        assert!(delivery.has_untold());
+        assert_eq!(delivery.take_untold(), [(ChannelId(11), missing(5, 1).expect("some"))]);
+        assert!(!delivery.has_untold());
+    }
+
+    #[test]
+    fn what_nobody_wants_is_skipped_and_not_lost() {
+        let mut delivery = asked(&[1]);
+        (1..=3).for_each(|sequence| delivery.hold((A, sequence)));
+        delivery.drop_newest(&Envelope::data(A, 4, 0));
+        delivery.answered(A, &Answer::Decline);
+        assert!(release(&mut delivery).is_empty() && !delivery.has_untold());
+        assert_eq!(delivery.wanted(&Envelope::data(A, 5, 0)), None);
+        delivery.answered(A, &Answer::Accept(3));
+        assert_eq!(delivery.wanted(&Envelope::data(A, 6, 0)), Some(3));
+        assert_eq!(delivery.next(A), Some((ChannelId(11), missing(5, 0))));
+        assert_eq!(delivery.next(A), Some((ChannelId(11), None)));
+    }
+
+    #[test]
+    fn a_channel_ends_after_what_is_held_and_tells_its_losses() {
+        let mut delivery = asked(&[1]);
+        delivery.hold((A, 1));
+        delivery.drop_newest(&Envelope::data(A, 2, 0));
+        delivery.retire(A);
+        assert_eq!(delivery.ended(), []);
+        delivery.answered(A, &Answer::Accept(1));
+        assert_eq!(release(&mut delivery), [((A, 1), None)]);
+        assert_eq!(delivery.ended(), [(ChannelId(11), missing(2, 1))]);
+        assert_eq!(delivery.next(A), None);
+    }
+
+    #[test]
+    fn drops_are_told_at_first_then_rarely_and_when_they_end() {
+        let (mut delivery, now) = (asked(&[1]), Instant::now());
+        let drop_one = |delivery: &mut Delivery<Note>| delivery.drop_newest(&Envelope::data(A, 1, 0));
+        drop_one(&mut delivery);
+        assert_eq!(delivery.notice(now), Some(("topic 1".into(), 1)));
+        (0..3).for_each(|_| drop_one(&mut delivery));
+        assert_eq!(delivery.notice(now + TELL_AGAIN / 2), None);
+        assert_eq!(delivery.notice(now + TELL_AGAIN), Some(("topic 1".into(), 3)));
+        drop_one(&mut delivery);
+        assert_eq!(delivery.end_of_episode(), Some(("topic 1".into(), 1)));
+        assert_eq!(delivery.end_of_episode(), None);
+    }
+}
