@@ -159,7 +159,8 @@ pub trait Codec: Send + Sync {
         false
     }
 
-    /// The program that writes values of `schema`, which lie in memory as `layout` says.
+    /// The program that writes values of `schema`, which lie in memory as `layout` says. Schemas come here
+    /// [with flat arrays](Schema::with_flat_arrays): an array's elements are no arrays, neither in the type nor in memory.
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError>;
 
     /// The program that reads values of `writer` into values of `reader`, which lie in memory as `layout` says.
@@ -333,7 +334,7 @@ fn compile_encode(
     backend: Backend,
 ) -> Result<Executable, BuildError> {
     options.check(codec)?;
-    let program = codec.lower_encode(options, shape.schema(), shape.layout())?;
+    let program = codec.lower_encode(options, &shape.schema().with_flat_arrays(), shape.layout())?;
     Ok(Executable::new(program, backend)?)
 }
 
@@ -345,7 +346,8 @@ fn compile_decode(
     backend: Backend,
 ) -> Result<Executable, BuildError> {
     options.check(codec)?;
-    let program = codec.lower_decode(options, writer, shape.schema(), shape.layout())?;
+    let (writer, reader) = (writer.with_flat_arrays(), shape.schema().with_flat_arrays());
+    let program = codec.lower_decode(options, &writer, &reader, shape.layout())?;
     Ok(Executable::new(program, backend)?)
 }
 

@@ -7,7 +7,7 @@ use super::{
     encode::MAX_RANK,
     marks::{
         self, ARRAY, CASE, CLOSE, EXPECT, FIELDS, FLAG_BITS, KEY_NAMED, MAP, MATRICES, MEMBERS, NAMED, NULL, SHAPE,
-        SKIP, TEXT, UNION,
+        SKIP, TEXT, UNION, UNION_OF_64,
     },
     quoted,
     scalars::{self, Form},
@@ -120,7 +120,9 @@ impl DecodeDialect for Dialect {
         let writer = walk.writer();
         let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
         let head = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
-        walk.emit(OpKind::Get(Wire::Symbol(&UNION, head)));
+        // A string of one digit is a number of 64 bits here, and a character elsewhere.
+        let kernel = if matches!(union.wire, Scalar::I64 | Scalar::U64) { &UNION_OF_64 } else { &UNION };
+        walk.emit(OpKind::Get(Wire::Symbol(kernel, head)));
         walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
             walk.emit(OpKind::Get(Wire::Symbol(&CASE, symbols::only(&case.member.name))));
             walk.case_value(case)

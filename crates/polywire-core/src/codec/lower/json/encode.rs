@@ -262,7 +262,7 @@ impl Dialect {
             return Ok(());
         }
         walk.emit(OpKind::Convert(union.wire));
-        walk.emit(OpKind::Put(Wire::Kernel(scalars::kernel(ty, union.wire, Form::Value))));
+        walk.emit(OpKind::Put(Wire::Kernel(scalars::kernel(ty, union.wire, self.0.form))));
         Ok(())
     }
 }
