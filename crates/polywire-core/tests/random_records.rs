@@ -7,8 +7,9 @@ use polywire_core::layout::{
     access::{Inserted, Selected},
 };
 use polywire_core::schema::{
-    Case, DefKind, Schema, Type, array_shape,
+    Case, DefKind, Schema, Type,
     arbitrary::{Random, random_schema},
+    array_shape,
 };
 use std::{
     alloc::{GlobalAlloc, System},

@@ -176,6 +176,27 @@ fn floats_are_floats_to_yaml_1_1_too() {
     assert!(YAML.write(&rows, "").contains("rows:\n  - [1.0e+16,-1.0e-20,0.5]"), "{}", YAML.write(&rows, ""));
 }
 
+/// A decimal keeps its two parts, also where an exponent needs a point.
+#[test]
+fn decimals_keep_their_parts() {
+    #[derive(Message, Debug, PartialEq, Clone, Default)]
+    struct Decimal {
+        exponent: i32,
+        mantissa: i64,
+    }
+    #[derive(Message, Debug, PartialEq, Clone, Default)]
+    struct Trade {
+        price: Decimal,
+        levels: Vec<Decimal>,
+    }
+    for (exponent, mantissa, text) in [(-2, 9950, "99.50"), (0, 26, "26"), (3, 26, "26.e+3"), (-30, -1, "-1.e-30")] {
+        let decimal = Decimal { exponent, mantissa };
+        let value = Trade { price: decimal.clone(), levels: vec![decimal] };
+        assert_golden(YAML, "", &value, &format!("price: {text}\nlevels: [{text}]"));
+        assert_golden(FLOW, "", &value, &format!("{{price: {text},levels: [{text}]}}"));
+    }
+}
+
 /// What YAML 1.1 takes for strings and YAML 1.2 for numbers stands for either: PyYAML writes such strings without quotes.
 #[test]
 fn numbers_of_yaml_1_2_alone_may_be_strings() {
@@ -208,7 +229,8 @@ fn numbers_of_yaml_1_2_alone_may_be_strings() {
 #[test]
 fn aliases_repeat_what_they_stand_for() {
     let place = Place { latitude_deg: 48.5, name: "a".into(), tags: vec!["x".into(), "x".into()] };
-    let expected = Report { station: "x".into(), places: vec![place.clone(), place.clone()], inner: place, ..Report::default() };
+    let expected =
+        Report { station: "x".into(), places: vec![place.clone(), place.clone()], inner: place, ..Report::default() };
     for text in [
         // As PyYAML writes objects that are shared.
         "station: x\nplaces:\n- &id001\n  latitude_deg: 48.5\n  name: a\n  tags:\n  - x\n  - x\n- *id001\ninner: *id001\n",
@@ -217,7 +239,11 @@ fn aliases_repeat_what_they_stand_for() {
          inner: {latitude_deg: 48.5, name: a, tags: *t }\nunknown: {*k : *p }",
     ] {
         for format in [YAML, FLOW] {
-            assert_eq!(format.read(text.as_bytes(), report).unwrap_or_else(|e| panic!("{text}: {e}")), expected, "{text}");
+            assert_eq!(
+                format.read(text.as_bytes(), report).unwrap_or_else(|e| panic!("{text}: {e}")),
+                expected,
+                "{text}"
+            );
         }
     }
     // Errors inside have the alias's place.

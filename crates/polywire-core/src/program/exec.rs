@@ -522,7 +522,7 @@ impl Executable {
         // SAFETY: as the caller promises.
         let decoded = unsafe { self.decode_input(input, value) };
         match (&decoded, self.0.adapter) {
-            (Err(error), Some(adapter)) if adapter.only_after == Some(error.kind) => {
+            (Err(error), Some(adapter)) if adapter.only_after.is_some_and(|kinds| kinds.contains(&error.kind)) => {
                 // SAFETY: as the caller promises.
                 unsafe { self.decode_events(adapter, input.message(), value, input.limits()) }
             }

@@ -178,7 +178,8 @@ pub fn element_name(name: &str) -> String {
         // What comes behind the digits is an underscore, or is written with one in front.
         let behind = name.get(at + 6..).and_then(|rest| rest.chars().next());
         let joins = behind.is_some_and(|c| c == '_' || !plain(at + 6, c));
-        let begins_escape = c == '_' && joins && text::escape_code(&[&name.as_bytes()[at..at + 6], b"_"].concat()).is_some();
+        let begins_escape =
+            c == '_' && joins && text::escape_code(&[&name.as_bytes()[at..at + 6], b"_"].concat()).is_some();
         match plain(at, c) && !begins_escape {
             true => written.push(c),
             false => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| written.push_str(&format!("_x{unit:04X}_"))),

@@ -594,14 +594,14 @@ fn get_field(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Stat
 pub(super) static UNION: SymbolKernel =
     SymbolKernel { name: "json union", scalar: Scalar::I64, get: get_union::<false>, put: put_symbol };
 
-/// The same of a union whose discriminator is an integer of 64 bits, which may be a string of its digits.
-pub(super) static UNION_OF_64: SymbolKernel =
-    SymbolKernel { name: "json union of 64 bits", scalar: Scalar::I64, get: get_union::<true>, put: put_symbol };
+/// The same of a union whose discriminator is an integer, which may be a string of its digits.
+pub(super) static UNION_OF_INTEGER: SymbolKernel =
+    SymbolKernel { name: "json union of integer", scalar: Scalar::I64, get: get_union::<true>, put: put_symbol };
 
 const DISCRIMINATOR: &[u8] = b"$discriminator";
 
-extern "C" fn get_union<const OF_64: bool>(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    match union_head(input, table, OF_64) {
+extern "C" fn get_union<const INTEGER: bool>(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    match union_head(input, table, INTEGER) {
         Ok(value) => {
             *word = value as u64;
             Status::Ok
@@ -610,7 +610,7 @@ extern "C" fn get_union<const OF_64: bool>(input: &mut Input<'_>, table: &Symbol
     }
 }
 
-fn union_head(input: &mut Input<'_>, table: &SymbolTable, of_64: bool) -> Result<i64, Status> {
+fn union_head(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Result<i64, Status> {
     if !json::accept(input, b'{') {
         return Err(json::wrong_kind(input));
     }
@@ -628,21 +628,21 @@ fn union_head(input: &mut Input<'_>, table: &SymbolTable, of_64: bool) -> Result
         input.seek(start);
         return label.ok_or_else(|| input.fail(FaultKind::UnknownCase, 0, 0));
     }
-    let value = discriminator(input, table, of_64)?;
+    let value = discriminator(input, table, integer)?;
     if !json::accept(input, b',') && json::peek(input) != Some(b'}') {
         return Err(json::unexpected(input, b'}'));
     }
     Ok(value)
 }
 
-fn discriminator(input: &mut Input<'_>, table: &SymbolTable, of_64: bool) -> Result<i64, Status> {
+fn discriminator(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Result<i64, Status> {
     if json::accept_word(input, b"true") {
         return Ok(1);
     }
     if json::accept_word(input, b"false") {
         return Ok(0);
     }
-    if json::peek(input) == Some(b'"') && !of_64 {
+    if json::peek(input) == Some(b'"') && !integer {
         return name_value(input, |name| {
             let character = || {
                 let mut chars = core::str::from_utf8(name).ok()?.chars();
@@ -657,6 +657,26 @@ fn discriminator(input: &mut Input<'_>, table: &SymbolTable, of_64: bool) -> Res
         input.seek(start);
         input.fail(FaultKind::OutOfRange, 64, 0)
     })
+}
+
+/// The end of a union. A discriminator behind the case's member is too late, and no other member may be there.
+pub(super) static UNION_END: ActionKernel = ActionKernel { name: "json union end", get: get_union_end, put: put_close };
+
+extern "C" fn get_union_end(input: &mut Input<'_>, _: u64) -> Status {
+    if !json::accept(input, b',') {
+        return json::expect(input, b'}');
+    }
+    json::peek(input);
+    let start = input.position();
+    let mut buffer = [0; 64];
+    match json::member_name(input) {
+        Ok(name) => {
+            let late = name.plain(&mut buffer) == Some(DISCRIMINATOR);
+            input.seek(start);
+            input.fail(if late { FaultKind::UnknownCase } else { FaultKind::UnknownMember }, 0, 0)
+        }
+        Err(status) => status,
+    }
 }
 
 /// The name of a union's case, the only one in the table, and its colon.

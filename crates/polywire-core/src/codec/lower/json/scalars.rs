@@ -274,7 +274,8 @@ fn quoted_number<R>(
     let text = json::string(input)?;
     let (mut buffer, mut room) = ([0; 64], [0; 512]);
     let plain = text.plain(&mut buffer).map(|text| float::plain_number(text, &mut room));
-    let number = plain.and_then(|text| Some((float::decimal(text).ok().filter(|number| number.len == text.len())?, text)));
+    let number =
+        plain.and_then(|text| Some((float::decimal(text).ok().filter(|number| number.len == text.len())?, text)));
     match number.map(|(number, text)| value(&number, text)) {
         Some(Ok(value)) => Ok(value),
         Some(Err(bits)) => Err(out_of_range(input, start, bits)),

@@ -62,7 +62,8 @@ fn is_number_to_1_1(text: &str) -> bool {
     let (mantissa, exponent) = unsigned.split_once(['e', 'E']).map_or((unsigned, None), |(m, e)| (m, Some(e)));
     match mantissa.split_once('.') {
         Some((whole, fraction)) => {
-            let signed = exponent.is_none_or(|e| e.strip_prefix(['-', '+']).is_some_and(|e| all(e, u8::is_ascii_digit)));
+            let signed =
+                exponent.is_none_or(|e| e.strip_prefix(['-', '+']).is_some_and(|e| all(e, u8::is_ascii_digit)));
             let some = !whole.is_empty() || (!fraction.is_empty() && unsigned.len() == text.len());
             some && digits(whole) && digits(fraction) && signed
         }
@@ -154,12 +155,15 @@ mod tests {
     /// Found out with PyYAML 6: `type(yaml.safe_load(text))`.
     #[test]
     fn yaml_1_1_has_fewer_numbers() {
-        for text in ["1", "-12", "+3", "0", "017", "0x1F", "1.5", "1.", "1.5e+3", "1.e-3", ".5", ".5e+3", "-0", "+1.5e-3"] {
+        for text in
+            ["1", "-12", "+3", "0", "017", "0x1F", "1.5", "1.", "1.5e+3", "1.e-3", ".5", ".5e+3", "-0", "+1.5e-3"]
+        {
             assert!(is_number_to_1_1(text), "{text}");
         }
-        for text in
-            ["0o7", "1e3", "1e+3", "1E5", "12e03", "1.5e3", ".5e3", "08", "089", "-.5", "+.5", "+1e3", "0o", "x", "-", "."]
-        {
+        for text in [
+            "0o7", "1e3", "1e+3", "1E5", "12e03", "1.5e3", ".5e3", "08", "089", "-.5", "+.5", "+1e3", "0o", "x", "-",
+            ".",
+        ] {
             assert!(!is_number_to_1_1(text), "{text}");
         }
     }

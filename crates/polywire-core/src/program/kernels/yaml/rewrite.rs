@@ -215,7 +215,8 @@ impl Writer<'_, '_> {
     /// A number, `null`, `true` or `false`. YAML 1.1 takes a number with an exponent for one only if it has a point, and a sign behind the `e`.
     fn number(&mut self, at: usize, len: usize) -> Status {
         let text = self.output.written().get(at..at + len).unwrap_or_default();
-        let exponent = text.iter().position(|b| *b == b'e').filter(|_| text.first().is_some_and(|b| *b != b't' && *b != b'f'));
+        let exponent =
+            text.iter().position(|b| *b == b'e').filter(|_| text.first().is_some_and(|b| *b != b't' && *b != b'f'));
         let Some(mantissa) = exponent else { return self.copy(at, len) };
         let has_point = text[..mantissa].contains(&b'.');
         let has_sign = matches!(text.get(mantissa + 1), Some(b'+' | b'-'));
