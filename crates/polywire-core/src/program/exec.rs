@@ -578,7 +578,7 @@ impl Executable {
         };
         match status {
             Status::Ok => Ok(input.position().min(len)),
-            Status::Failed => Err(CodecError::new(input.fault(), &self.0.program)),
+            Status::Failed => Err(CodecError::of_message(input, &self.0.program)),
         }
     }
 

@@ -6,7 +6,7 @@
 use alloc::{format, string::String, vec::Vec};
 use core::{fmt, marker::PhantomData};
 
-use super::{PathId, Program, State, kernel::Room, say, window::Window};
+use super::{PathId, Program, State, kernel::Room, say, window::Window, words};
 use crate::layout::SharedBytes;
 
 /// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64 MiB.
@@ -53,7 +53,7 @@ pub enum FaultKind {
     Trailing,
     /// A boolean is neither 0 nor 1.
     BadBool,
-    /// A number is no literal of the enum.
+    /// A number or name is no literal of the enum.
     UnknownLiteral,
     /// A discriminator selects no case.
     UnknownCase,
@@ -136,7 +136,7 @@ impl FaultKind {
             FaultKind::Truncated => "the message ends too early",
             FaultKind::Trailing => "bytes are left over",
             FaultKind::BadBool => "a boolean is neither 0 nor 1",
-            FaultKind::UnknownLiteral => "the number is no literal of the enum",
+            FaultKind::UnknownLiteral => "the enum has no such literal",
             FaultKind::UnknownCase => "the discriminator selects no case",
             FaultKind::OutOfRange => "the number does not fit the type",
             FaultKind::BadText => "the text is not valid Unicode",
@@ -148,7 +148,7 @@ impl FaultKind {
             FaultKind::DuplicateMember => "the member is there twice",
             FaultKind::UnknownMember => "a member that must be understood is unknown",
             FaultKind::Syntax => "the syntax of the format is violated",
-            FaultKind::WrongKind => "the value is of another kind than the type",
+            FaultKind::WrongKind => "the value is not of the type",
             FaultKind::TooDeep => "values are nested too deeply",
             FaultKind::Limit => "it takes more than the limits allow",
             FaultKind::OutOfMemory => "memory could not be allocated",
@@ -255,14 +255,24 @@ pub struct CodecError {
     pub expected: u64,
     /// As the kind says.
     pub got: u64,
+    /// What was expected in words, such as a range or the names of literals; empty where the numbers say it.
+    pub expected_words: String,
+    /// What came instead, of a message that is text: the word or number that stands there.
+    pub got_words: String,
 }
 
 impl CodecError {
+    /// An error that its kind and two numbers say.
+    pub(crate) fn plain(kind: FaultKind, offset: usize, expected: u64, got: u64) -> CodecError {
+        let (path, expected_words, got_words) = (String::new(), String::new(), String::new());
+        CodecError { kind, path, offset, expected, got, expected_words, got_words }
+    }
+
     /// A fault in what is of no type.
     pub(crate) fn without_path(fault: Option<&Fault>) -> CodecError {
         let unknown = Fault::new(FaultKind::Syntax, 0, 0, 0);
         let Fault { kind, offset, expected, got, .. } = *fault.unwrap_or(&unknown);
-        CodecError { kind, path: String::new(), offset, expected, got }
+        CodecError::plain(kind, offset, expected, got)
     }
 
     #[cold]
@@ -270,13 +280,18 @@ impl CodecError {
         // A program that fails has set its fault; a codec's kernel may have forgotten to.
         let unknown = Fault::new(FaultKind::Syntax, 0, 0, 0);
         let fault = fault.unwrap_or(&unknown);
-        CodecError {
-            kind: fault.kind,
-            path: fault.path(program),
-            offset: fault.offset,
-            expected: fault.expected,
-            got: fault.got,
-        }
+        let plain = CodecError::plain(fault.kind, fault.offset, fault.expected, fault.got);
+        CodecError { path: fault.path(program), ..plain }
+    }
+
+    /// The same of a message, with words for what was expected and what came.
+    #[cold]
+    pub(crate) fn of_message(input: &Input<'_>, program: &Program) -> CodecError {
+        let error = CodecError::new(input.fault(), program);
+        let Some(Fault { named: true, path, kind, .. }) = input.fault().copied() else { return error };
+        let (expected_words, got_words) =
+            (words::expected(program, path, kind), words::got(input.message(), error.offset, kind));
+        CodecError { expected_words, got_words, ..error }
     }
 }
 
@@ -286,8 +301,12 @@ impl fmt::Display for CodecError {
             write!(f, "{}: ", self.path)?;
         }
         write!(f, "{} (byte {}", self.kind.describe(), self.offset)?;
-        say::numbers(f, self.kind, self.expected, self.got)?;
-        write!(f, ")")
+        say::numbers(f, self)?;
+        write!(f, ")")?;
+        match words::nearest(&self.expected_words, &self.got_words) {
+            Some(name) => write!(f, "; did you mean '{name}'?"),
+            None => Ok(()),
+        }
     }
 }
 
