@@ -104,12 +104,12 @@ fn unknown_names_list_those_there_are() {
         (
             "json",
             r#"{"mode":"AUTOMATC"}"#,
-            r#"mode: the enum has no such literal (byte 8, expected IDLE, MANUAL, AUTOMATIC, got "AUTOMATC"); did you mean 'AUTOMATIC'?"#,
+            r#"mode: the enum has no such literal (byte 8, expected Idle, Manual, Automatic, got "AUTOMATC"); did you mean 'Automatic'?"#,
         ),
         (
             "json",
             r#"{"mode":9}"#,
-            "mode: the enum has no such literal (byte 9, expected IDLE, MANUAL, AUTOMATIC, got 9)",
+            "mode: the enum has no such literal (byte 9, expected Idle, Manual, Automatic, got 9)",
         ),
         (
             "json",
@@ -119,7 +119,7 @@ fn unknown_names_list_those_there_are() {
         (
             "xml",
             "<Plant.Pump><mode>off</mode></Plant.Pump>",
-            "mode: the enum has no such literal (byte 17, expected IDLE, MANUAL, AUTOMATIC, got off)",
+            "mode: the enum has no such literal (byte 17, expected Idle, Manual, Automatic, got off)",
         ),
         (
             "xml",
@@ -165,7 +165,7 @@ fn binary_formats_say_what_is_expected() {
         (
             "cbor",
             b"\xA1\x64mode\x09",
-            "mode: the enum has no such literal (byte 7, expected IDLE, MANUAL, AUTOMATIC, got 9)",
+            "mode: the enum has no such literal (byte 7, expected Idle, Manual, Automatic, got 9)",
         ),
         (
             "ubjson",

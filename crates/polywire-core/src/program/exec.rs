@@ -549,7 +549,7 @@ impl Executable {
                 false => (adapter.run)(&self.0.program, &mut input, events),
             };
             if status == Status::Failed {
-                return Err(CodecError::new(input.fault(), &self.0.program));
+                return Err(CodecError::of_message(&input, &self.0.program));
             }
             // What the adapter wrote may be longer than the message, and was limited when it was written.
             let inner = Limits { message_bytes: usize::MAX, ..*limits };

@@ -288,9 +288,16 @@ impl CodecError {
     #[cold]
     pub(crate) fn of_message(input: &Input<'_>, program: &Program) -> CodecError {
         let error = CodecError::new(input.fault(), program);
-        let Some(Fault { named: true, path, kind, .. }) = input.fault().copied() else { return error };
-        let (expected_words, got_words) =
-            (words::expected(program, path, kind), words::got(input.message(), error.offset, kind));
+        let expected_words = match input.fault() {
+            Some(Fault { named: true, path, kind, .. }) => words::expected(program, *path, *kind),
+            _ => String::new(),
+        };
+        // A number that is given says it; what stands at the offset may be behind it.
+        let is_mark = matches!(error.kind, FaultKind::WrongKind | FaultKind::Forbidden);
+        let got_words = match error.got == 0 || is_mark {
+            true => words::got(input.message(), error.offset, error.kind),
+            false => String::new(),
+        };
         CodecError { expected_words, got_words, ..error }
     }
 }

@@ -129,7 +129,9 @@ fn token(rest: &str) -> String {
     let first = rest.chars().next().unwrap_or(' ');
     let len = match first {
         quote @ ('"' | '\'') => closing(rest, quote),
-        '{' | '[' | ']' | '}' | ',' | ':' => 1,
+        '{' | '[' => 1,
+        // Something is missing here, or was wrong before.
+        ']' | '}' | ',' | ':' => 0,
         _ => rest.char_indices().skip(1).find(|(_, c)| ends_word(*c)).map_or(rest.len(), |(at, _)| at),
     };
     let whole = rest.get(..len).unwrap_or_default().trim_end();
