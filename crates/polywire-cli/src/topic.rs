@@ -1,6 +1,6 @@
 //! The topic that a verb is about: where it is, and by which configuration.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use polywire::codec::{self, CODECS, Options};
@@ -11,8 +11,13 @@ use polywire::{
     wire::{Endpoint, Names},
 };
 
+use crate::stop;
+
 /// Where topics are unless something else is said.
 pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
+
+/// How long what was published may take to leave when the process is told to end.
+const DRAIN: Duration = Duration::from_secs(1);
 
 /// How and where messages travel.
 #[derive(Args, Clone, Debug)]
@@ -26,14 +31,21 @@ pub struct WireArgs {
 }
 
 impl WireArgs {
-    /// A node with the configuration given, and the wire of the topic on it.
+    /// A node with the configuration given, and the wire of the topic on it. When the process is told to end, what was published leaves first.
     pub fn open(&self, topic: &str) -> anyhow::Result<(Node, Wire)> {
         let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
         let wire = self.wire_of(&config, topic);
         if let Some(configured) = config.wire_of(topic).filter(|_| self.wire.is_none()) {
             check(&configured).map_err(anyhow::Error::msg)?;
         }
-        Ok((Node::builder().config(config).build(), wire))
+        stop::hold()?;
+        let node = Node::builder().config(config).build();
+        let ending = node.clone();
+        stop::after(move || {
+            ending.flush(DRAIN);
+            ending.close();
+        })?;
+        Ok((node, wire))
     }
 
     /// The command line's word counts more than the file's.

@@ -110,7 +110,9 @@ fn written_otherwise(seed: u64, schema: &Schema) -> Option<Schema> {
     let mut writer = Writer { random: Random::new(seed ^ 0xA5A5), schema, builder: SchemaBuilder::new(), aliases: 0 };
     let count = schema.defs().len() as u32;
     // All ids are known before any definition is written. The last comes first.
-    (0..count).for_each(|_| drop(writer.builder.add(Def::structure("", vec![]))));
+    for _ in 0..count {
+        writer.builder.add(Def::structure("", vec![]));
+    }
     for id in 0..count {
         let def = writer.def(schema.def(DefId(id)).clone());
         writer.builder.replace(moved(schema, DefId(id)), def);

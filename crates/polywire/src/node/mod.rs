@@ -36,6 +36,7 @@ use crate::{
     publisher::{Publisher, PublisherOf},
     subscriber::{Subscribe, Subscriber},
     suggest::hint,
+    topic::{self, TopicError},
     wire::{Endpoint, Wire, WireError},
 };
 
@@ -95,6 +96,7 @@ pub(crate) struct Inner {
 /// # struct Pump { id: u32 }
 /// let node = Node::new();
 /// assert!(matches!(node.publisher::<Pump>("pumps"), Err(NodeError::NoWire(_))));
+/// assert!(matches!(node.subscriber::<Pump>("pumps/*"), Err(NodeError::Topic(_))));
 /// assert!(matches!(node.publisher_on::<Pump>("pumps", "cdr"), Err(NodeError::NoEndpoint(..))));
 /// let error = node.publisher_on::<Pump>("pumps", "jsn@inproc/node-doc").err().unwrap();
 /// assert_eq!(error.to_string(), "unknown codec 'jsn', did you mean 'json'?");
@@ -102,6 +104,9 @@ pub(crate) struct Inner {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
+    /// The topic's name is none.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
     /// No wire was given, neither in code nor in the configuration.
     #[error("topic '{0}' has no wire: give one in code, or in the configuration")]
     NoWire(String),
@@ -357,6 +362,7 @@ impl Node {
     }
 
     fn route(&self, topic: &str, wire: Option<&str>) -> Result<(Wire, Arc<PortEntry>), NodeError> {
+        topic::check(topic)?;
         let configured = self.0.config.wire_of(topic);
         let at = configured.as_ref().and_then(|wire| wire.endpoint.as_ref());
         let wire = match wire {
