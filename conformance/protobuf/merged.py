@@ -65,6 +65,10 @@ CASES = [
     ("map", pieces("points { key: 1 value { x: 1 } }") + REST + pieces("points { key: 2 value {} }"), value(points={"1": point(1.0), "2": point()})),
     ("entry", nested("points", "key: 1 value { x: 1 }", "value { y: 2 }") + REST, value(points={"1": point(1.0, 2.0)})),
     ("case", PLACE + pieces("choice { point { x: 1 } }") + ROW + CORNERS + pieces("choice { point { y: 2 } }"), value(choice={"point": point(1.0, 2.0)})),
+    ("case, first empty", PLACE + pieces("choice {}") + ROW + CORNERS + pieces("choice { point { y: 2 } }"), value(choice={"point": point(0.0, 2.0)})),
+    ("case, last empty", REST + pieces("choice {}"), value()),
+    ("wrapped array, first empty", REST + pieces("triple {}", "triple { values: [1, -2, 3] }"), value(triple=[1, -2, 3])),
+    ("wrapped array", REST + pieces("triple { values: 1 }", "id: 4", "triple { values: [-2, 3] }", "triple {}"), value(id=4, triple=[1, -2, 3])),
     ("other case", pieces("choice { point { x: 1 } }") + REST + pieces("choice { point { y: 2 } }"), value(choice={"point": point(0.0, 2.0)})),
 ]
 
@@ -72,10 +76,11 @@ CASES = [
 def text_of(value):
     def fields(message):
         for name, inside in message.items():
-            for one in inside if isinstance(inside, list) else [inside]:
+            for one in inside if isinstance(inside, list) and name != "triple" else [inside]:
                 if name == "points":
                     yield from (f"points {{ key: {key} value {{ {' '.join(fields(point))} }} }}" for key, point in one.items())
                 else:
+                    one = {"values": one} if name == "triple" else one
                     yield f"{name} {{ {' '.join(fields(one))} }}" if isinstance(one, dict) else f"{name}: {json.dumps(one)}"
 
     return " ".join(fields(value))

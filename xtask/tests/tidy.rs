@@ -128,6 +128,11 @@ fn crates_point_one_way(source: &Source) -> Vec<String> {
 }
 
 /// A file past 800 lines is two.
+/// An error whose message has its cause inside must not give it as source, too: whoever prints the chain would print it twice.
+fn causes_are_said_once(source: &Source) -> Vec<String> {
+    lines_with(source, &["{source}"]).filter(|line| line.starts_with("crates/") && line.contains("#[error(")).collect()
+}
+
 fn files_are_short(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
     (lines > 900).then(|| format!("{}: {lines} lines", source.path)).into_iter().collect()
@@ -171,6 +176,12 @@ fn engines_know_envelopes_never_schemas_or_codecs() {
 fn crates_depend_in_one_direction() {
     finds(crates_point_one_way, "crates/polywire-core/src/lib.rs", "use polywire_idl::Compiler;");
     hold(&[".rs"], crates_point_one_way);
+}
+
+#[test]
+fn errors_say_their_cause_once() {
+    hold(&[".rs"], causes_are_said_once);
+    finds(causes_are_said_once, "crates/polywire/src/a.rs", "#[error(\"{path}: {source}\")]");
 }
 
 #[test]

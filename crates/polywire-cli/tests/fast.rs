@@ -23,9 +23,9 @@ const SECOND: &[u8] = &[0x80, 0x81, 0x80];
 /// The second as many feeds have it: with the template's id, the number and the symbol, which are as they were.
 const SECOND_IN_FULL: &[u8] = &[0xf0, 0x81, 0x82, b'P', b'O', b'L', b'Y' | 0x80, 0x81, 0x80];
 
-const FIRST_LINE: &str = r#""template":"Quote","message":{"seq":1,"symbol":"POLY","px":{"exponent":-2,"mantissa":10025},"levels":[{"size":5},{}]}"#;
-const SECOND_LINE: &str =
-    r#""template":"Quote","message":{"seq":2,"symbol":"POLY","px":{"exponent":-2,"mantissa":10026},"levels":[]}"#;
+const FIRST_LINE: &str =
+    r#""template":"Quote","message":{"seq":1,"symbol":"POLY","px":100.25,"levels":[{"size":5},{}]}"#;
+const SECOND_LINE: &str = r#""template":"Quote","message":{"seq":2,"symbol":"POLY","px":100.26,"levels":[]}"#;
 
 fn folder() -> Folder {
     let folder = Folder::new();
@@ -54,6 +54,15 @@ fn there_and_back(folder: &Folder, name: &str, options: &[&str]) -> String {
     folder.read("lines.json")
 }
 
+/// A mantissa with so many places.
+fn places(mantissa: u32, places: u32) -> String {
+    let power = 10u32.pow(places);
+    match places {
+        0 => mantissa.to_string(),
+        _ => format!("{}.{:0width$}", mantissa / power, mantissa % power, width = places as usize),
+    }
+}
+
 /// A day of messages, as JSON lines; some share a frame.
 fn lines(framed: bool) -> String {
     let line = |i: u32| {
@@ -65,10 +74,9 @@ fn lines(framed: bool) -> String {
                     .map(|level| if level == 3 { "{}".into() } else { format!("{{\"size\":{}}}", i * level) })
                     .collect();
                 format!(
-                    "{{{frame}\"template\":\"Quote\",\"message\":{{\"seq\":{i},\"symbol\":\"S{}\",\"px\":{{\"exponent\":{},\"mantissa\":{}}},\"levels\":[{}]}}}}\n",
+                    "{{{frame}\"template\":\"Quote\",\"message\":{{\"seq\":{i},\"symbol\":\"S{}\",\"px\":{},\"levels\":[{}]}}}}\n",
                     i % 3,
-                    -i32::try_from(i % 4).expect("small"),
-                    1000 + i * i % 91,
+                    places(1000 + i * i % 91, i % 4),
                     levels.join(",")
                 )
             }
@@ -306,7 +314,8 @@ fn messages_may_lie_anywhere_in_a_long_file() {
     let levels = vec!["{}"; 200].join(",");
     let line = |seq: u32| {
         format!(
-            "{{\"template\":\"Quote\",\"message\":{{\"seq\":{seq},\"symbol\":\"POLY\",\"px\":{{\"exponent\":-2,\"mantissa\":{seq}}},\"levels\":[{levels}]}}}}\n"
+            "{{\"template\":\"Quote\",\"message\":{{\"seq\":{seq},\"symbol\":\"POLY\",\"px\":{},\"levels\":[{levels}]}}}}\n",
+            places(seq, 2)
         )
     };
     folder.write("long.json", &(1..=4000).map(line).collect::<String>());

@@ -2,7 +2,11 @@
 
 mod wire_support;
 
-use polywire_core::{codec::cbor::validate, layout::Message, program::Limits};
+use polywire_core::{
+    codec::cbor::validate,
+    layout::{Float128, Message},
+    program::Limits,
+};
 use polywire_derive::Message;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -51,6 +55,30 @@ one! {
     Texts BTreeMap<String, String>;
     Map BTreeMap<i64, i64>;
     Optional Option<bool>;
+    Quad Float128;
+}
+
+/// Byte strings may come in pieces (RFC 8949, section 3.2.3), also where they are a number.
+#[test]
+fn numbers_in_pieces() {
+    let quad = Float128::from(-1.5);
+    let octets = quad.to_bits().to_be_bytes();
+    let whole = [b"\x50", &octets[..]].concat();
+    check(&whole, Quad { value: quad }, true);
+    let pieces = [b"\x5F\x43", &octets[..3], b"\x40\x4D", &octets[3..], b"\xFF"].concat();
+    check(&pieces, Quad { value: quad }, false);
+    check(b"\xC2\x5F\x41\x01\x42\x00\x02\xFF", Unsigned { value: 0x1_0002 }, false);
+    check(b"\xC3\x5F\x40\x42\x00\xFF\xFF", Signed { value: -0x100 }, false);
+    for bad in [
+        [b"\x5F\x50", &octets[..], b"\x41\x00\xFF"].concat(),
+        [b"\x5F\x4F", &octets[..15], b"\xFF"].concat(),
+        b"\x5F\x61a\xFF".to_vec(),
+        [b"\x5F\x50", &octets[..]].concat(),
+    ] {
+        assert!(decode::<Quad>("cbor", &wrapped(&bad)).is_err(), "{}", hex(&bad));
+    }
+    let large = b"\xC2\x5F\x45\x01\x02\x03\x04\x05\x44\x06\x07\x08\x09\xFF";
+    assert!(decode::<Unsigned>("cbor", &wrapped(large)).is_err(), "nine octets");
 }
 
 /// As the one member of a map.

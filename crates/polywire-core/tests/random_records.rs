@@ -9,6 +9,7 @@ use polywire_core::layout::{
 use polywire_core::schema::{
     Case, DefKind, Schema, Type,
     arbitrary::{Random, random_schema},
+    array_shape,
 };
 use std::{
     alloc::{GlobalAlloc, System},
@@ -106,7 +107,8 @@ impl<'a> Filler<'a> {
                         self.fill(element, sequence.element, first.add(i * stride), depth + 1)?;
                     }
                 }
-                (Kind::Array { element: node, len }, Type::Array { element, .. }) => {
+                (Kind::Array { element: node, len }, Type::Array { .. }) => {
+                    let element = array_shape(self.schema, ty).0;
                     let stride = self.layout.node(*node).size as usize;
                     for i in 0..*len as usize {
                         self.fill(element, *node, at.add(i * stride), depth + 1)?;

@@ -159,3 +159,28 @@ fn py_ubjson_reads_and_writes_the_same() {
         assert_eq!(decode::<Mixed>("ubjson", bytes).as_ref(), Ok(value));
     }
 }
+
+/// `py-ubjson` 0.16.1 writes every NaN and infinity as `Z`: `dumpb({"value": float("nan")})` is `{U\x05valueZ}`.
+#[test]
+fn null_is_nan_where_a_float_must_be() {
+    #[derive(Message, Debug, PartialEq, Clone)]
+    struct Floats {
+        value: f64,
+        single: f32,
+        quad: Float128,
+        all: Vec<f64>,
+        optional: Option<f64>,
+        count: Option<u8>,
+    }
+    let text = b"{U\x05valueZU\x06singleZU\x04quadZU\x03all[D\x3F\xF0\0\0\0\0\0\0Z]U\x08optionalZU\x05countZ}";
+    let floats: Floats = decode("ubjson", text).unwrap();
+    assert!(floats.value.is_nan() && floats.single.is_nan() && floats.all[1].is_nan());
+    assert_eq!(floats.quad.to_bits(), Float128::from(f64::NAN).to_bits());
+    assert_eq!((floats.all[0], floats.optional, floats.count), (1.0, None, None));
+    #[derive(Message, Debug, PartialEq, Clone)]
+    struct Number {
+        value: i32,
+    }
+    let error = decode::<Number>("ubjson", b"{U\x05valueZ}").unwrap_err();
+    assert_eq!(error.kind, FaultKind::WrongKind);
+}

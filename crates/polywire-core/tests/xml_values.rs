@@ -2,7 +2,7 @@
 
 mod text_support;
 
-use polywire_core::program::FaultKind;
+use polywire_core::{program::FaultKind, schema::arbitrary::Random};
 use polywire_derive::Message;
 use text_support::{Format, assert_golden, assert_golden_record, everything};
 
@@ -137,6 +137,48 @@ fn through_a_tree() {
     }
 }
 
+/// Strings of what escapes are made of come back through both readers, each escape replaced once.
+#[test]
+fn escapes_are_replaced_once() {
+    const PIECES: [&str; 12] =
+        ["_", "x", "_x", "0", "005F", "0001", "_x005F_", "_x0000_", "_x0041_", "\u{1}", "\u{FFFF}", "ü&<"];
+    let mut random = Random::new(7);
+    let text = |random: &mut Random| (0..1 + random.below(6)).map(|_| *random.choose(&PIECES)).collect::<String>();
+    for _ in 0..5 {
+        let names = (0..500).map(|_| text(&mut random)).collect();
+        let value = Report { station: text(&mut random), names, ..Report::default() };
+        for options in ["", "members=attributes"] {
+            let text = XML.write(&value, options);
+            assert_eq!(XML.read(text.as_bytes(), Report::default).as_ref(), Ok(&value), "{text}");
+            assert_eq!(DOM.read(text.as_bytes(), Report::default).as_ref(), Ok(&value), "{text}");
+        }
+    }
+}
+
+/// An escape may come in pieces: it is looked for behind the parser.
+#[test]
+fn escapes_are_looked_for_in_parsed_text() {
+    for (text, meant) in [
+        ("_&#120;0001_", "\u{1}"),
+        ("&#x5F;x005F&#95;", "_"),
+        ("_x<![CDATA[00]]>01_", "\u{1}"),
+        ("_x00<!-- x -->01_x0002_", "\u{1}x0002_"),
+        ("_x0041_x0001_", "_x0041\u{1}"),
+        ("__x_x0001", "__x_x0001"),
+        ("_x00\r\n01_", "_x00\n01_"),
+        ("_x0001", "_x0001"),
+    ] {
+        for format in [XML, DOM] {
+            let whole = format!("<Geo.Report><station>{text}</station></Geo.Report>");
+            assert_eq!(format.read(whole.as_bytes(), Report::default).unwrap().station, meant, "{text}");
+        }
+    }
+    let attribute = "<Geo.Report station='_&#120;0001_ &#95;x005F_'/>";
+    for format in [XML, DOM] {
+        assert_eq!(format.read(attribute.as_bytes(), Report::default).unwrap().station, "\u{1} _");
+    }
+}
+
 #[test]
 fn what_is_not_there_is_the_default() {
     assert_eq!(read("<Geo.Report/>"), Report::default());
@@ -151,6 +193,7 @@ fn what_is_refused_and_where() {
     let cases = [
         (inside("<counts>1 x</counts>"), FaultKind::WrongKind, "counts", 22),
         (inside("<counts>1 2147483648</counts>"), FaultKind::OutOfRange, "counts", 22),
+        (inside("<grid>e3 0 0 0</grid>"), FaultKind::WrongKind, "grid", 18),
         (inside("<counts>1<!-- -->2</counts>"), FaultKind::Syntax, "counts", 20),
         (inside("<good>yes</good>"), FaultKind::WrongKind, "good", 17),
         (inside("<good><b/></good>"), FaultKind::WrongKind, "good", 18),

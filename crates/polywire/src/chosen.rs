@@ -55,7 +55,7 @@ impl Chosen {
             Some(path) => {
                 let failed = |error: LowerError| NodeError::Codec {
                     codec: codec.name().into(),
-                    source: LowerError::Option(format!("'{path}': {error}")).into(),
+                    cause: LowerError::Option(format!("'{path}': {error}")).into(),
                 };
                 Configured::Own(codec.configured(&read(path)?).map_err(failed)?)
             }
@@ -83,7 +83,7 @@ impl Chosen {
 /// Peers take no larger document.
 fn read(path: &str) -> Result<Vec<u8>, NodeError> {
     let limit = frame::Limits::default().document_bytes;
-    let failed = |source| NodeError::Template { path: path.into(), source };
+    let failed = |cause| NodeError::Template { path: path.into(), cause };
     let mut bytes = Vec::new();
     File::open(path).and_then(|file| file.take(limit as u64 + 1).read_to_end(&mut bytes)).map_err(failed)?;
     match bytes.len() {

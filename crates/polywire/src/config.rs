@@ -62,12 +62,12 @@ pub struct TopicConfig {
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{path}: {source}")]
+    #[error("{path}: {cause}")]
     Read {
         /// The file.
         path: String,
         /// What the system said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// It is no TOML, or has keys and values that mean nothing. The message shows the line.
     #[error("{message}{hint}")]
@@ -81,12 +81,12 @@ pub enum ConfigError {
     #[error(transparent)]
     Topic(#[from] TopicError),
     /// A wire that is none.
-    #[error("{key}: {source}")]
+    #[error("{key}: {cause}")]
     Wire {
         /// Where it stands.
         key: String,
         /// What is wrong with it.
-        source: WireError,
+        cause: WireError,
     },
     /// A number out of range, or settings that exclude each other.
     #[error("{key}: {reason}")]
@@ -112,8 +112,8 @@ impl Config {
     /// ```
     pub fn read(path: impl AsRef<Path>) -> Result<Config, ConfigError> {
         let path = path.as_ref();
-        let text = fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.display().to_string(), source })?;
+        let text =
+            fs::read_to_string(path).map_err(|cause| ConfigError::Read { path: path.display().to_string(), cause })?;
         Config::parse(&text)
     }
 
@@ -244,7 +244,7 @@ impl TopicTable {
 }
 
 fn wire(key: &str, text: Option<String>) -> Result<Option<Wire>, ConfigError> {
-    text.map(|text| text.parse()).transpose().map_err(|source| ConfigError::Wire { key: key.into(), source })
+    text.map(|text| text.parse()).transpose().map_err(|cause| ConfigError::Wire { key: key.into(), cause })
 }
 
 fn positive(key: &str, value: Option<usize>) -> Result<Option<usize>, ConfigError> {

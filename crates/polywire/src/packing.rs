@@ -60,7 +60,7 @@ impl Packing {
 /// Peers take no larger document.
 fn read(path: &str) -> Result<Vec<u8>, NodeError> {
     let limit = frame::Limits::default().document_bytes;
-    let failed = |source| NodeError::Dictionary { path: path.into(), source };
+    let failed = |cause| NodeError::Dictionary { path: path.into(), cause };
     let mut bytes = Vec::new();
     File::open(path).and_then(|file| file.take(limit as u64 + 1).read_to_end(&mut bytes)).map_err(failed)?;
     match bytes.len() {

@@ -352,7 +352,7 @@ impl<C: Coding> Announce<'_, C> {
         let packing = Packing::of(self.node, wire.compressor.as_ref())?;
         let chosen = self.node.codec(&wire.codec.name, &wire.codec.options)?;
         let codec = &*chosen.codec;
-        let failed = |source| NodeError::Codec { codec: codec.name().into(), source };
+        let failed = |cause| NodeError::Codec { codec: codec.name().into(), cause };
         let encoder = self.coding.encoder(codec, &chosen.options).map_err(failed)?;
         let schema = self.coding.schema();
         let announcement = Announcement {

@@ -160,7 +160,8 @@ pub trait Codec: Send + Sync {
     }
 
     /// The program that writes values of `schema`, which lie in memory as `layout` says: it must be
-    /// of this very layout.
+    /// of this very layout. Schemas come here [with flat arrays](Schema::with_flat_arrays): an
+    /// array's elements are no arrays, neither in the type nor in memory.
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError>;
 
     /// The program that reads values of `writer` into values of `reader`, which lie in memory as
@@ -339,7 +340,7 @@ fn compile_encode(
     backend: Backend,
 ) -> Result<Executable, BuildError> {
     options.check(codec)?;
-    let program = codec.lower_encode(options, shape.schema(), shape.layout())?;
+    let program = codec.lower_encode(options, &shape.schema().with_flat_arrays(), shape.layout())?;
     admit(codec, &program, Direction::Encode, shape)?;
     Ok(Executable::new(program, backend)?)
 }
@@ -361,7 +362,8 @@ fn compile_decode(
     backend: Backend,
 ) -> Result<Executable, BuildError> {
     options.check(codec)?;
-    let program = codec.lower_decode(options, writer, shape.schema(), shape.layout())?;
+    let (writer, reader) = (writer.with_flat_arrays(), shape.schema().with_flat_arrays());
+    let program = codec.lower_decode(options, &writer, &reader, shape.layout())?;
     admit(codec, &program, Direction::Decode, shape)?;
     Ok(Executable::new(program, backend)?)
 }

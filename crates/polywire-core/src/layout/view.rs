@@ -7,7 +7,7 @@ use super::{
     Char8, Char16, Float128, Kind, Layout, Message, NodeId, Scalar, Shape, access::Selected, describe::read_integer,
     shared::text_at,
 };
-use crate::schema::{BitField, Case, Def, DefId, DefKind, Flag, Member, Schema, Type};
+use crate::schema::{BitField, Case, Def, DefId, DefKind, Flag, Member, Schema, Type, array_shape};
 
 /// A borrowed value of any type.
 ///
@@ -390,13 +390,26 @@ impl<'a> ListRef<'a> {
     /// An element that is a list itself, in all dimensions but the last, or else where the element lies. `index` is in range.
     pub(super) fn row(&self, index: usize) -> Result<ListRef<'a>, Spot<'a>> {
         let (ty, node) = self.element;
-        let each = self.below.iter().fold(1usize, |n, d| n * *d as usize) * self.spot.layout.node(node).size as usize;
+        let (ty, node) = (self.spot.schema.resolve(ty), self.spot.layout.node(node));
+        // Where the type has arrays of arrays, memory has the innermost elements side by side.
+        let inner = match (ty, &node.kind) {
+            (Type::Array { element, dims }, kind) if !matches!(kind, Kind::Array { .. }) => Some((element, dims)),
+            _ => None,
+        };
+        let inside = inner.map_or(Vec::new(), |_| array_shape(self.spot.schema, ty).1);
+        let count = self.below.iter().chain(&inside).fold(1usize, |n, d| n * *d as usize);
+        let each = count * node.size as usize;
         // SAFETY: the layout says that elements lie side by side, and the index is in range.
         let at = unsafe { self.first.add(index * each) };
-        match self.below.split_first() {
-            Some((len, below)) => Ok(ListRef { len: *len as usize, below, first: at, ..*self }),
+        let row = |element, dims: &'a [u32]| {
+            let (len, below) = dims.split_first().map_or((0, &[][..]), |(len, below)| (*len as usize, below));
+            Ok(ListRef { element: (element, self.element.1), len, below, first: at, ..*self })
+        };
+        match inner {
+            _ if !self.below.is_empty() => row(self.element.0, self.below),
+            Some((element, dims)) => row(element, dims),
             // SAFETY: an element is a value of its node.
-            None => Err(unsafe { self.spot.part(ty, node, at) }),
+            None => Err(unsafe { self.spot.part(ty, self.element.1, at) }),
         }
     }
 }

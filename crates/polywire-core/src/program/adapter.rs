@@ -14,8 +14,8 @@ pub struct Adapter {
     pub name: &'static str,
     /// Reads a whole message and writes its events.
     pub run: fn(&Program, &mut Input<'_>, &mut Events) -> Status,
-    /// Only what the program has refused for this reason goes through it, and then to the program once more.
-    pub only_after: Option<FaultKind>,
+    /// Only what the program has refused for one of these reasons goes through it, and then to the program once more.
+    pub only_after: Option<&'static [FaultKind]>,
 }
 
 impl fmt::Debug for Adapter {

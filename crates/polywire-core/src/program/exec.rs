@@ -585,7 +585,7 @@ impl Executable {
         // SAFETY: as the caller promises.
         let decoded = unsafe { self.decode_input(input, value, growth) };
         match (&decoded, self.0.adapter) {
-            (Err(error), Some(adapter)) if adapter.only_after == Some(error.kind) => {
+            (Err(error), Some(adapter)) if adapter.only_after.is_some_and(|kinds| kinds.contains(&error.kind)) => {
                 // SAFETY: as the caller promises.
                 unsafe { self.decode_events(adapter, input.message(), value, input.limits(), growth) }
             }
@@ -613,7 +613,7 @@ impl Executable {
                 false => (adapter.run)(&self.0.program, &mut input, events),
             };
             if status == Status::Failed {
-                return Err(CodecError::new(input.fault(), &self.0.program));
+                return Err(CodecError::of_message(&input, &self.0.program));
             }
             // What the adapter wrote may be longer than the message, and was limited when it was
             // written. The value may cost what the message allows.
@@ -650,7 +650,7 @@ impl Executable {
         };
         match status {
             Status::Ok => Ok(input.position().min(len)),
-            Status::Failed => Err(CodecError::new(input.fault(), &self.0.program)),
+            Status::Failed => Err(CodecError::of_message(input, &self.0.program)),
         }
     }
 

@@ -6,7 +6,7 @@
 use alloc::{format, string::String, vec::Vec};
 use core::{fmt, marker::PhantomData};
 
-use super::{PathId, Program, State, kernel::Room, say, window::Window};
+use super::{PathId, Program, State, kernel::Room, say, window::Window, words};
 use crate::layout::SharedBytes;
 
 /// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64 MiB.
@@ -80,7 +80,7 @@ pub enum FaultKind {
     Trailing,
     /// A boolean is neither 0 nor 1.
     BadBool,
-    /// A number is no literal of the enum.
+    /// A number or name is no literal of the enum.
     UnknownLiteral,
     /// A discriminator selects no case.
     UnknownCase,
@@ -163,7 +163,7 @@ impl FaultKind {
             FaultKind::Truncated => "the message ends too early",
             FaultKind::Trailing => "bytes are left over",
             FaultKind::BadBool => "a boolean is neither 0 nor 1",
-            FaultKind::UnknownLiteral => "the number is no literal of the enum",
+            FaultKind::UnknownLiteral => "the enum has no such literal",
             FaultKind::UnknownCase => "the discriminator selects no case",
             FaultKind::OutOfRange => "the number does not fit the type",
             FaultKind::BadText => "the text is not valid Unicode",
@@ -175,7 +175,7 @@ impl FaultKind {
             FaultKind::DuplicateMember => "the member is there twice",
             FaultKind::UnknownMember => "a member that must be understood is unknown",
             FaultKind::Syntax => "the syntax of the format is violated",
-            FaultKind::WrongKind => "the value is of another kind than the type",
+            FaultKind::WrongKind => "the value is not of the type",
             FaultKind::TooDeep => "values are nested too deeply",
             FaultKind::Limit => "it takes more than the limits allow",
             FaultKind::OutOfMemory => "memory could not be allocated",
@@ -282,14 +282,24 @@ pub struct CodecError {
     pub expected: u64,
     /// As the kind says.
     pub got: u64,
+    /// What was expected in words, such as a range or the names of literals; empty where the numbers say it.
+    pub expected_words: String,
+    /// What came instead, of a message that is text: the word or number that stands there.
+    pub got_words: String,
 }
 
 impl CodecError {
+    /// An error that its kind and two numbers say.
+    pub(crate) fn plain(kind: FaultKind, offset: usize, expected: u64, got: u64) -> CodecError {
+        let (path, expected_words, got_words) = (String::new(), String::new(), String::new());
+        CodecError { kind, path, offset, expected, got, expected_words, got_words }
+    }
+
     /// A fault in what is of no type.
     pub(crate) fn without_path(fault: Option<&Fault>) -> CodecError {
         let unknown = Fault::new(FaultKind::Syntax, 0, 0, 0);
         let Fault { kind, offset, expected, got, .. } = *fault.unwrap_or(&unknown);
-        CodecError { kind, path: String::new(), offset, expected, got }
+        CodecError::plain(kind, offset, expected, got)
     }
 
     #[cold]
@@ -297,13 +307,25 @@ impl CodecError {
         // A program that fails has set its fault; a codec's kernel may have forgotten to.
         let unknown = Fault::new(FaultKind::Syntax, 0, 0, 0);
         let fault = fault.unwrap_or(&unknown);
-        CodecError {
-            kind: fault.kind,
-            path: fault.path(program),
-            offset: fault.offset,
-            expected: fault.expected,
-            got: fault.got,
-        }
+        let plain = CodecError::plain(fault.kind, fault.offset, fault.expected, fault.got);
+        CodecError { path: fault.path(program), ..plain }
+    }
+
+    /// The same of a message, with words for what was expected and what came.
+    #[cold]
+    pub(crate) fn of_message(input: &Input<'_>, program: &Program) -> CodecError {
+        let error = CodecError::new(input.fault(), program);
+        let expected_words = match input.fault() {
+            Some(Fault { named: true, path, kind, .. }) => words::expected(program, *path, *kind),
+            _ => String::new(),
+        };
+        // A number that is given says it; what stands at the offset may be behind it.
+        let is_mark = matches!(error.kind, FaultKind::WrongKind | FaultKind::Forbidden);
+        let got_words = match error.got == 0 || is_mark {
+            true => words::got(input.message(), error.offset, error.kind),
+            false => String::new(),
+        };
+        CodecError { expected_words, got_words, ..error }
     }
 }
 
@@ -313,8 +335,12 @@ impl fmt::Display for CodecError {
             write!(f, "{}: ", self.path)?;
         }
         write!(f, "{} (byte {}", self.kind.describe(), self.offset)?;
-        say::numbers(f, self.kind, self.expected, self.got)?;
-        write!(f, ")")
+        say::numbers(f, self)?;
+        write!(f, ")")?;
+        match words::nearest(&self.expected_words, &self.got_words) {
+            Some(name) => write!(f, "; did you mean '{name}'?"),
+            None => Ok(()),
+        }
     }
 }
 

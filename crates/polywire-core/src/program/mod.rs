@@ -97,6 +97,7 @@ pub mod slice;
 pub mod state;
 pub mod verify;
 mod window;
+mod words;
 
 pub use exec::{Backend, Executable, simd_level};
 pub use io::{CodecError, Fault, FaultKind, Input, Limits, Output, Status};

@@ -2,10 +2,18 @@
 
 use core::fmt;
 
-use super::FaultKind;
+use super::{CodecError, FaultKind};
 
-/// What was expected and what came, behind a comma; nothing where both are 0.
-pub(super) fn numbers(f: &mut fmt::Formatter<'_>, kind: FaultKind, expected: u64, got: u64) -> fmt::Result {
+/// What was expected and what came, behind a comma: in words, or as the kind's two numbers are meant.
+pub(super) fn numbers(f: &mut fmt::Formatter<'_>, error: &CodecError) -> fmt::Result {
+    let CodecError { kind, expected, got, expected_words, got_words, .. } = error;
+    let (expected, got) = (*expected, *got);
+    if !expected_words.is_empty() {
+        write!(f, ", expected {expected_words}")?;
+    }
+    if !got_words.is_empty() {
+        return write!(f, ", got {got_words}");
+    }
     match kind {
         FaultKind::Encapsulation => {
             write!(
@@ -17,9 +25,35 @@ pub(super) fn numbers(f: &mut fmt::Formatter<'_>, kind: FaultKind, expected: u64
             )
         }
         _ if expected == 0 && got == 0 => Ok(()),
-        FaultKind::Syntax if expected == 0 => write!(f, ", got {}", Byte(got)),
-        FaultKind::Syntax => write!(f, ", expected {}, got {}", Byte(expected), Byte(got)),
+        FaultKind::Truncated => write!(f, ", expected {} more, got {got}", Counted(expected, "byte")),
+        FaultKind::Trailing => write!(f, ", got {} more", Counted(got, "byte")),
+        FaultKind::Bound | FaultKind::Limit | FaultKind::TooDeep => {
+            write!(f, ", expected at most {expected}, got {got}")
+        }
+        FaultKind::Count => write!(f, ", expected {}, got {got}", Counted(expected, "element")),
+        FaultKind::OutOfRange if !expected_words.is_empty() || expected == 0 => write!(f, ", got {}", got as i64),
+        FaultKind::OutOfRange if got == 0 => write!(f, ", expected a number of {}", Counted(expected, "bit")),
+        FaultKind::OutOfRange => {
+            write!(f, ", expected a number of {}, got {}", Counted(expected, "bit"), got as i64)
+        }
+        FaultKind::UnknownLiteral | FaultKind::UnknownCase | FaultKind::BadBool => write!(f, ", got {}", got as i64),
+        FaultKind::Forbidden => write!(f, ", got {}", Byte(got)),
+        FaultKind::Syntax | FaultKind::WrongKind if expected == 0 => write!(f, ", got {}", Byte(got)),
+        FaultKind::WrongKind if !expected_words.is_empty() => write!(f, ", got {}", Byte(got)),
+        FaultKind::Syntax | FaultKind::WrongKind => {
+            write!(f, ", expected {}, got {}", Byte(expected), Byte(got))
+        }
         _ => write!(f, ", expected {expected}, got {got}"),
+    }
+}
+
+/// A number of things.
+struct Counted(u64, &'static str);
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counted(count, thing) = self;
+        write!(f, "{count} {thing}{}", if *count == 1 { "" } else { "s" })
     }
 }
 
@@ -62,10 +96,9 @@ mod tests {
     use alloc::string::{String, ToString};
 
     use super::*;
-    use crate::program::CodecError;
 
     fn said(kind: FaultKind, expected: u64, got: u64) -> String {
-        CodecError { kind, path: String::new(), offset: 7, expected, got }.to_string()
+        CodecError::plain(kind, 7, expected, got).to_string()
     }
 
     #[test]

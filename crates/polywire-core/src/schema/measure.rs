@@ -1,8 +1,8 @@
 //! Numbers of a type that every lowering needs.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
-use super::{DefId, DefKind, Schema, Type};
+use super::{Case, Def, DefId, DefKind, Member, Schema, Type};
 
 /// Smallest and largest value of an enum's literals: so many bits hold them, with or without a sign, and the integer that holds those
 /// bits, which has one.
@@ -59,6 +59,38 @@ pub fn array_shape<'a>(schema: &'a Schema, ty: &'a Type) -> (&'a Type, Vec<u32>)
 }
 
 impl Schema {
+    /// The same type, in which each array of arrays is one array of more dimensions. Codecs are given schemas of this form, so that types with the
+    /// same [hash](super::TypeHash) have the same bytes.
+    ///
+    /// ```
+    /// use polywire_core::schema::{Def, DefKind, Member, SchemaBuilder, Type};
+    /// let mut types = SchemaBuilder::new();
+    /// let row = types.add(Def::alias("Row", Type::array(Type::Bool, [3])));
+    /// let root = types.add(Def::structure("S", vec![Member::new("grid", Type::array(Type::Def(row), [2]))]));
+    /// let schema = types.finish(Type::Def(root)).unwrap();
+    /// let flat = schema.with_flat_arrays();
+    /// assert_eq!(flat.members(root)[0].ty, Type::array(Type::Bool, [2, 3]));
+    /// assert_eq!((flat.type_hash(), flat.with_flat_arrays()), (schema.type_hash(), flat));
+    /// ```
+    pub fn with_flat_arrays(&self) -> Schema {
+        let mut defs: Vec<Def> = Vec::new();
+        for (id, def) in self.defs().iter().enumerate() {
+            for (at, ty) in types_of(def).enumerate().filter(|(_, ty)| has_nested_array(self, ty)) {
+                if defs.is_empty() {
+                    defs = self.defs().to_vec();
+                }
+                if let Some(flat) = types_of_mut(&mut defs[id]).nth(at) {
+                    *flat = flat_type(self, ty);
+                }
+            }
+        }
+        match (defs.is_empty(), has_nested_array(self, self.root())) {
+            (true, false) => self.clone(),
+            (true, true) => Schema::from_checked(self.0.defs.clone(), flat_type(self, self.root())),
+            (false, _) => Schema::from_checked(defs, flat_type(self, self.root())),
+        }
+    }
+
     /// Bytes of an enum, a bitmask or a bitset where it is stored as an integer: 1, 2, 4 or 8. None for other definitions.
     pub fn holder_size(&self, id: DefId) -> Option<u8> {
         let bits = match &self.def(id).kind {
@@ -67,5 +99,59 @@ impl Schema {
             _ => return None,
         };
         Some(holder_bits(bits) / 8)
+    }
+}
+
+/// The types that a definition mentions, but for a union's discriminator and what a bit field is.
+fn types_of(def: &Def) -> impl Iterator<Item = &Type> {
+    let (members, cases, target) = match &def.kind {
+        DefKind::Struct { members, .. } => (&members[..], &[][..], None),
+        DefKind::Union { cases, .. } => (&[][..], &cases[..], None),
+        DefKind::Alias { target } => (&[][..], &[][..], Some(target)),
+        _ => (&[][..], &[][..], None),
+    };
+    members.iter().chain(cases.iter().map(|case: &Case| &case.member)).map(|m: &Member| &m.ty).chain(target)
+}
+
+/// The same, in the same order.
+fn types_of_mut(def: &mut Def) -> impl Iterator<Item = &mut Type> {
+    let (members, cases, target) = match &mut def.kind {
+        DefKind::Struct { members, .. } => (&mut members[..], &mut [][..], None),
+        DefKind::Union { cases, .. } => (&mut [][..], &mut cases[..], None),
+        DefKind::Alias { target } => (&mut [][..], &mut [][..], Some(target)),
+        _ => (&mut [][..], &mut [][..], None),
+    };
+    members.iter_mut().chain(cases.iter_mut().map(|case: &mut Case| &mut case.member)).map(|m| &mut m.ty).chain(target)
+}
+
+/// An array of arrays is somewhere in the type, typedefs of the elements followed.
+fn has_nested_array(schema: &Schema, ty: &Type) -> bool {
+    match ty {
+        Type::Array { element, .. } => {
+            matches!(schema.resolve(element), Type::Array { .. }) || has_nested_array(schema, element)
+        }
+        Type::Sequence { element, .. } => has_nested_array(schema, element),
+        Type::Map { key, value, .. } => has_nested_array(schema, key) || has_nested_array(schema, value),
+        _ => false,
+    }
+}
+
+fn flat_type(schema: &Schema, ty: &Type) -> Type {
+    match ty {
+        Type::Array { element, dims } => match schema.resolve(element) {
+            inner @ Type::Array { .. } => {
+                let (element, inner) = array_shape(schema, inner);
+                Type::array(flat_type(schema, element), [&dims[..], &inner].concat())
+            }
+            _ => Type::array(flat_type(schema, element), dims.clone()),
+        },
+        Type::Sequence { element, bound } => {
+            Type::Sequence { element: Box::new(flat_type(schema, element)), bound: *bound }
+        }
+        Type::Map { key, value, bound } => {
+            let (key, value) = (Box::new(flat_type(schema, key)), Box::new(flat_type(schema, value)));
+            Type::Map { key, value, bound: *bound }
+        }
+        other => other.clone(),
     }
 }

@@ -24,6 +24,7 @@ pub(super) const EMITTER: Emitter =
     Emitter { name: "proto", description: "proto3 messages for peers of the codec protobuf", emit };
 
 fn emit(schema: &Schema, _: &[Constant]) -> Result<String, EmitError> {
+    let schema = &schema.with_flat_arrays();
     let (package, names) = names(schema)?;
     let taken = names.values().cloned().collect();
     let mut writer = Writer { schema, names, taken, wrappers: BTreeMap::new(), def: String::new() };

@@ -17,6 +17,7 @@ pub(super) const EMITTER: Emitter =
 const MOST_ITEMS: u32 = 1000;
 
 fn emit(schema: &Schema, _: &[Constant]) -> Result<String, EmitError> {
+    let schema = &schema.with_flat_arrays();
     let mut writer = Writer { schema, out: String::new(), depth: 0 };
     let mut names = HashSet::new();
     writer.out.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");

@@ -468,7 +468,7 @@ pub enum Disconnect {
     Silent,
     /// The peer sent what is no frame, or more than it may.
     #[error("protocol error: {0}")]
-    Protocol(#[from] FrameError),
+    Protocol(FrameError),
     /// The connection leads back to where it came from.
     #[error("connected to itself")]
     Itself,
@@ -481,6 +481,13 @@ pub enum Disconnect {
     /// The peer asks for more than it reads.
     #[error("the peer does not read the answers to what it asks")]
     Unread,
+}
+
+// Not `#[from]`: the message has the cause inside, so it is no source as well.
+impl From<FrameError> for Disconnect {
+    fn from(cause: FrameError) -> Disconnect {
+        Disconnect::Protocol(cause)
+    }
 }
 
 /// Why a port cannot be opened or used.
@@ -500,14 +507,14 @@ pub enum EngineError {
         example: &'static str,
     },
     /// The system refused.
-    #[error("{endpoint}: cannot {action}: {source}")]
+    #[error("{endpoint}: cannot {action}: {cause}")]
     System {
         /// Engine and address.
         endpoint: String,
         /// `listen`, `start a thread`, ...
         action: &'static str,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A channel that this port did not give, or that has retired.
     #[error("channel {0} is not open on this port")]

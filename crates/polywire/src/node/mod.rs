@@ -120,31 +120,31 @@ pub enum NodeError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The codec cannot carry the type.
-    #[error("codec '{codec}': {source}")]
+    #[error("codec '{codec}': {cause}")]
     Codec {
         /// Its name.
         codec: String,
         /// Why.
-        source: BuildError,
+        cause: BuildError,
     },
     /// The compressor cannot be had as the wire has it.
     #[error(transparent)]
     Compressor(#[from] SettingsError),
     /// A dictionary cannot be read.
-    #[error("dictionary '{path}': {source}")]
+    #[error("dictionary '{path}': {cause}")]
     Dictionary {
         /// The file.
         path: String,
         /// What the system said, or what is wrong with it.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// Templates cannot be read.
-    #[error("template document '{path}': {source}")]
+    #[error("template document '{path}': {cause}")]
     Template {
         /// The file.
         path: String,
         /// What the system said, or what is wrong with it.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
@@ -410,7 +410,7 @@ impl Inner {
         document: Option<Id128>,
     ) -> Result<Chosen, NodeError> {
         let (codec, options) = self.listed_codec(name, options)?;
-        let failed = |source: LowerError| NodeError::Codec { codec: name.into(), source: source.into() };
+        let failed = |cause: LowerError| NodeError::Codec { codec: name.into(), cause: cause.into() };
         let unknown = |id| failed(LowerError::Option(format!("the document {id} that configures it is unknown")));
         let document = document.map(|id| self.documents.bytes(id).ok_or_else(|| unknown(id))).transpose()?;
         Chosen::announced(codec, options, document.as_deref()).map_err(failed)
@@ -425,7 +425,7 @@ impl Inner {
             let hint = hint(name, self.codecs.iter().map(|codec| codec.name()));
             NodeError::Wire(WireError::Unknown { what: "codec", name: name.into(), hint })
         })?;
-        let failed = |source: LowerError| NodeError::Codec { codec: name.into(), source: source.into() };
+        let failed = |cause: LowerError| NodeError::Codec { codec: name.into(), cause: cause.into() };
         let parsed: Options = options.parse().map_err(failed)?;
         parsed.check(codec).map_err(failed)?;
         Ok((codec, parsed))

@@ -1,17 +1,16 @@
 //! Lowering for decoding.
 
-use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
+use alloc::{boxed::Box, string::ToString, sync::Arc, vec, vec::Vec};
 
 use super::{
-    VALUE,
-    encode::symbols,
-    get,
+    VALUE, encode, get,
     kind::{Form, Forms},
     marks,
 };
 use crate::{
     codec::lower::{
         CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key as member_key, scalar_of,
+        symbols,
     },
     layout::{Kind, Scalar},
     program::{
@@ -110,15 +109,15 @@ impl DecodeDialect for Decode<'_> {
     }
 
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Result<(), LowerError> {
-        let labels = match &self.forms.schema.def(union.id).kind {
-            DefKind::Union { cases, .. } => {
-                cases.iter().filter_map(|case| Some((*case.labels.first()?, case.member.name.as_str().into())))
-            }
-            _ => return Err(walk.mismatch()),
+        let writer = walk.writer();
+        let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
+        let table = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
+        let kernel = match writer.resolve(union.discriminator) {
+            Type::Char8 | Type::Char16 => &marks::CHARACTER_SELECTOR,
+            _ => &marks::SELECTOR,
         };
-        let table = Arc::new(SymbolTable::new(labels, None));
         let body = walk.block(|walk| {
-            walk.emit(OpKind::Get(Wire::Symbol(&marks::SELECTOR, table)));
+            walk.emit(OpKind::Get(Wire::Symbol(kernel, table)));
             walk.union_arms(union, case)
         })?;
         walk.emit(OpKind::Region { dialect: &marks::DOCUMENT, argument: 0, body });
@@ -128,7 +127,7 @@ impl DecodeDialect for Decode<'_> {
 
 impl Decode<'_> {
     fn symbols(&self, walk: &DecodeWalk<'_>, id: DefId, slot: &Slot<'_>) -> Arc<SymbolTable> {
-        symbols(self.forms.schema, id, walk.default_literal(slot).map(i64::from))
+        encode::symbols(self.forms.schema, id, walk.default_literal(slot).map(i64::from))
     }
 
     fn elements(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {

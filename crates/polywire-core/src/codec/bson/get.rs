@@ -4,6 +4,7 @@ use alloc::string::String;
 
 use super::{decimal, kind};
 use crate::{
+    codec::lower::symbols::label_of,
     layout::{Float128, Scalar},
     program::{
         ActionKernel, FaultKind, Input, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel,
@@ -106,11 +107,25 @@ extern "C" fn integer_or_time(input: &mut Input<'_>, value: &mut u64) -> Status 
     }
 }
 
-/// What selects a union's case.
-pub(super) fn integer_or_boolean(input: &mut Input<'_>, value: &mut u64) -> Status {
-    match input.tag == u32::from(kind::BOOLEAN) {
-        true => boolean(input, value),
-        false => integer(input, value),
+/// What selects a union's case: it is a number, a boolean, a literal's name, or a character if the discriminator is one.
+pub(super) fn discriminator(input: &mut Input<'_>, table: &SymbolTable, is_char: bool, value: &mut u64) -> Status {
+    const BOOLEAN: u32 = kind::BOOLEAN as u32;
+    const STRING: u32 = kind::STRING as u32;
+    let start = input.position();
+    match input.tag {
+        BOOLEAN => boolean(input, value),
+        STRING => match string(input) {
+            Ok(text) if is_char => one_character(input, start, text, value),
+            Ok(name) => match label_of(table, name) {
+                Ok(number) => give(Ok(number as u64), value),
+                Err(kind) => {
+                    input.seek(start);
+                    input.fail(kind, 0, STRING.into())
+                }
+            },
+            Err(failed) => failed,
+        },
+        _ => integer(input, value),
     }
 }
 

@@ -1,12 +1,15 @@
 //! Kernels for what stands around values: documents, arrays, and the headers of their elements.
 
 use super::{
-    get::{integer_or_boolean, is_null, skip_value},
+    get::{discriminator, is_null, skip_value},
     kind::{self, MIN_DOCUMENT},
 };
-use crate::program::{
-    Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect, Status, SymbolKernel,
-    SymbolTable, TestKernel, kernels::scan::starts_with,
+use crate::{
+    layout::Scalar,
+    program::{
+        Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect, Status,
+        SymbolKernel, SymbolTable, TestKernel, kernels::scan::starts_with,
+    },
 };
 
 /// A document of members.
@@ -53,7 +56,11 @@ pub(super) static DOCUMENT: RegionDialect = RegionDialect {
 
 /// The discriminator of the union whose document comes next: the labels are those whose case's member says it.
 pub(super) static SELECTOR: SymbolKernel =
-    SymbolKernel { name: "bson selector", scalar: crate::layout::Scalar::I64, get: get_selector, put: put_nothing };
+    SymbolKernel { name: "bson selector", scalar: Scalar::I64, get: get_selector::<false>, put: put_nothing };
+
+/// The same where the discriminator is a character.
+pub(super) static CHARACTER_SELECTOR: SymbolKernel =
+    SymbolKernel { name: "bson selector", scalar: Scalar::I64, get: get_selector::<true>, put: put_nothing };
 
 /// Is it null?
 pub(super) static IS_NULL: TestKernel = TestKernel { name: "bson null", test: is_null };
@@ -263,14 +270,18 @@ fn document_length(len: usize) -> Option<[u8; 4]> {
 }
 
 /// Looks through a union's document, which is open, and leaves the position where it is.
-extern "C" fn get_selector(input: &mut Input<'_>, table: &SymbolTable, selected: &mut u64) -> Status {
+extern "C" fn get_selector<const CHARACTER: bool>(
+    input: &mut Input<'_>,
+    table: &SymbolTable,
+    selected: &mut u64,
+) -> Status {
     let start = input.position();
     let (mut named, mut members) = (None, 0u64);
     while input.remaining() > 0 {
         let Ok(name) = name(input) else { return Status::Failed };
         let name = &name[..name.len() - 1];
         if name == kind::DISCRIMINATOR.as_bytes() {
-            let status = integer_or_boolean(input, selected);
+            let status = discriminator(input, table, CHARACTER, selected);
             if status == Status::Ok {
                 input.seek(start);
             }

@@ -1,6 +1,6 @@
 //! A look at every byte of a document, whatever its type.
 
-use alloc::{string::String, vec::Vec};
+use alloc::vec::Vec;
 
 use super::kind::{self, MIN_DOCUMENT};
 use crate::program::{FaultKind, Limits, io::CodecError};
@@ -193,5 +193,5 @@ impl<'a> Walk<'a> {
 }
 
 fn fault(kind: FaultKind, offset: usize, expected: u64, got: u64) -> CodecError {
-    CodecError { kind, path: String::new(), offset, expected, got }
+    CodecError::plain(kind, offset, expected, got)
 }

@@ -38,6 +38,7 @@ impl kinds::Format for Format {
     const COUNTED: bool = false;
     const CLOSED: bool = false;
     const TYPED: bool = false;
+    const NULL_IS_NAN: bool = false;
     const SHORT_TEXT: Option<ShortText> = Some(ShortText { head: 0x60, head_len: 1, below: 0x18 });
     const MARKS: Marks = Marks { null: NULL, no: FALSE, yes: TRUE, single: SINGLE, double: DOUBLE, end: BREAK };
 
@@ -174,8 +175,9 @@ fn any_head(input: &mut Input<'_>, mut first: u8) -> Read<Head> {
             UNSIGNED => Head::Unsigned(argument),
             NEGATIVE => Head::Negative(argument),
             BYTES if tag == POSITIVE_BIGNUM || tag == NEGATIVE_BIGNUM => {
-                let octets = take(input, argument)?;
-                match (bignum(octets), tag == POSITIVE_BIGNUM) {
+                let number =
+                    if argument == OPEN { bignum_in_pieces(input)? } else { bignum(0, take(input, argument)?) };
+                match (number, tag == POSITIVE_BIGNUM) {
                     (Some(number), true) => Head::Unsigned(number),
                     (Some(number), false) => Head::Negative(number),
                     (None, _) => Head::Other,
@@ -227,11 +229,18 @@ fn simple(input: &mut Input<'_>, info: u8) -> Read<Head> {
     })
 }
 
-/// A number of any length, if it is not too large.
-fn bignum(octets: &[u8]) -> Option<u64> {
-    let leading = octets.iter().position(|octet| *octet != 0).unwrap_or(octets.len());
-    let octets = octets.get(leading..).filter(|octets| octets.len() <= 8)?;
-    Some(octets.iter().fold(0, |number, octet| number << 8 | u64::from(*octet)))
+/// A number of any length, of which the octets in front were read, if it is not too large.
+fn bignum(front: u64, octets: &[u8]) -> Option<u64> {
+    octets.iter().try_fold(front, |number, octet| Some(number.checked_mul(256)? | u64::from(*octet)))
+}
+
+#[cold]
+fn bignum_in_pieces(input: &mut Input<'_>) -> Read<Option<u64>> {
+    let mut number = Some(0);
+    while let Some(piece) = Format::piece(input, false)? {
+        number = number.and_then(|number| bignum(number, piece));
+    }
+    Ok(number)
 }
 
 /// A name in one piece. More are not put together: it would take memory, and nobody does it.

@@ -22,6 +22,7 @@ use crate::{
 
 /// Makes the templates of a type. `choose` may change each field, given its path: its operator, its initial value.
 pub(super) fn templates(schema: &Schema, choose: &mut dyn FnMut(&str, &mut Field)) -> Result<TemplateSet, LowerError> {
+    let schema = &schema.with_flat_arrays();
     let mut maker = Maker {
         schema,
         choose,

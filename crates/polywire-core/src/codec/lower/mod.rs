@@ -27,7 +27,7 @@ use alloc::{
 use crate::{
     layout::Scalar,
     program::{Op, OpKind, PathId, verify::MAX_OPS},
-    schema::{DefId, DefKind, Schema, Type},
+    schema::{DefId, DefKind, Member, Schema, Type},
 };
 
 pub mod decode;
@@ -178,6 +178,19 @@ pub fn enum_scalar(bit_bound: u8) -> Scalar {
         0..=8 => Scalar::I8,
         9..=16 => Scalar::I16,
         _ => Scalar::I32,
+    }
+}
+
+/// A decimal number kept as its two parts: a structure of `int32 exponent` and `int64 mantissa`, in this order, and nothing else.
+pub fn is_decimal(schema: &Schema, id: DefId) -> bool {
+    let is_part = |member: &Member, name: &str, ty: Type| {
+        member.name == name && *schema.resolve(&member.ty) == ty && !member.optional && !member.external
+    };
+    match schema.members(id)[..] {
+        [exponent, mantissa] => {
+            is_part(exponent, "exponent", Type::Int32) && is_part(mantissa, "mantissa", Type::Int64)
+        }
+        _ => false,
     }
 }
 

@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
 use crate::{
-    program::SymbolTable,
+    program::{FaultKind, SymbolTable},
     schema::{Case, Def, DefId, DefKind, Schema, Type},
 };
 
@@ -90,6 +90,16 @@ pub fn field(position: u8, width: u8, signed: bool) -> i64 {
 pub fn parts(field: i64) -> (u32, u64, bool) {
     let width = (field >> 8 & 0xFF).clamp(1, 64) as u32;
     ((field >> 16 & 63) as u32, u64::MAX >> (64 - width), field & 1 == 1)
+}
+
+/// The number of a literal in a table of [`union_head`]; why not, if there is none: a union of numbers has no names.
+pub fn label_of(table: &SymbolTable, literal: &[u8]) -> Result<i64, FaultKind> {
+    table.value_behind(LITERAL, literal).ok_or_else(|| {
+        match table.iter().any(|(_, name)| name.as_bytes().first() == Some(&LITERAL)) {
+            true => FaultKind::UnknownLiteral,
+            false => FaultKind::WrongKind,
+        }
+    })
 }
 
 /// Goes before names of literals, to keep them apart from those of cases.

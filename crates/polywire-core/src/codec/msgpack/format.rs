@@ -24,6 +24,7 @@ impl kinds::Format for Format {
     const COUNTED: bool = true;
     const CLOSED: bool = false;
     const TYPED: bool = false;
+    const NULL_IS_NAN: bool = false;
     const SHORT_TEXT: Option<ShortText> = Some(ShortText { head: 0xA0, head_len: 1, below: 0x20 });
     const MARKS: Marks = Marks { null: NIL, no: FALSE, yes: TRUE, single: SINGLE, double: DOUBLE, end: NIL };
 

@@ -20,8 +20,12 @@ use crate::program::{
     adapter::{Adapter, Events, Marks},
 };
 
-/// Puts fields together.
-pub(super) static MERGE: Adapter = Adapter { name: "merge", run, only_after: Some(marks::IN_PIECES) };
+/// Puts fields together. The first piece of a message may lack what a later one has: a union's case, the elements of an array, a member that must be there.
+pub(super) static MERGE: Adapter = Adapter {
+    name: "merge",
+    run,
+    only_after: Some(&[marks::IN_PIECES, FaultKind::UnknownCase, FaultKind::MissingMember]),
+};
 
 type Read<T = ()> = Result<T, Status>;
 

@@ -18,6 +18,7 @@ impl kinds::Format for Format {
     const COUNTED: bool = false;
     const CLOSED: bool = true;
     const TYPED: bool = true;
+    const NULL_IS_NAN: bool = true;
     const SHORT_TEXT: Option<ShortText> =
         Some(ShortText { head: u32::from_le_bytes([b'S', b'i', 0, 0]), head_len: 3, below: 0x80 });
     const MARKS: Marks = Marks { null: b'Z', no: b'F', yes: b'T', single: b'd', double: b'D', end: b'}' };

@@ -169,14 +169,18 @@ pub fn type_name(name: &str) -> String {
 /// A member's name as XML can have it: `_xHHHH_` stands for a UTF-16 unit that may not be where it is, and for an underscore that would begin such.
 pub fn element_name(name: &str) -> String {
     let mut written = String::new();
+    let plain = |at: usize, c: char| match c {
+        '_' | 'a'..='z' | 'A'..='Z' => true,
+        '0'..='9' | '-' | '.' => at > 0,
+        _ => false,
+    };
     for (at, c) in name.char_indices() {
-        let plain = match c {
-            '_' => text::escape_code(&name.as_bytes()[at..]).is_none(),
-            'a'..='z' | 'A'..='Z' => true,
-            '0'..='9' | '-' | '.' => at > 0,
-            _ => false,
-        };
-        match plain {
+        // What comes behind the digits is an underscore, or is written with one in front.
+        let behind = name.get(at + 6..).and_then(|rest| rest.chars().next());
+        let joins = behind.is_some_and(|c| c == '_' || !plain(at + 6, c));
+        let begins_escape =
+            c == '_' && joins && text::escape_code(&[&name.as_bytes()[at..at + 6], b"_"].concat()).is_some();
+        match plain(at, c) && !begins_escape {
             true => written.push(c),
             false => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| written.push_str(&format!("_x{unit:04X}_"))),
         }

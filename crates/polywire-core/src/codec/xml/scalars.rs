@@ -133,7 +133,7 @@ fn parse<N: Number>(text: &[u8]) -> Result<N, (FaultKind, u64)> {
         return Ok(N::of_f64(value));
     }
     let mut buffer = [0; 512];
-    let text = plain_number(text, &mut buffer);
+    let text = float::plain_number(text, &mut buffer);
     let number = float::decimal(text).ok().filter(|number| number.len == text.len());
     let number = number.ok_or((FaultKind::WrongKind, 0))?;
     N::of_decimal(&number, text).ok_or((FaultKind::OutOfRange, 8 * N::SIZE as u64))
@@ -142,7 +142,7 @@ fn parse<N: Number>(text: &[u8]) -> Result<N, (FaultKind, u64)> {
 /// An integer's text.
 pub(super) fn integer(text: &[u8]) -> Option<i128> {
     let mut buffer = [0; 512];
-    let text = plain_number(text, &mut buffer);
+    let text = float::plain_number(text, &mut buffer);
     let number = float::decimal(text).ok().filter(|number| number.len == text.len())?;
     number.to_integer(text)
 }
@@ -154,40 +154,6 @@ fn named_float(text: &[u8]) -> Option<f64> {
         b"-INF" => Some(f64::NEG_INFINITY),
         _ => None,
     }
-}
-
-/// The same number as the grammar of JSON has it, if it is one at all.
-fn plain_number<'a>(text: &'a [u8], buffer: &'a mut [u8; 512]) -> &'a [u8] {
-    let (negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] if digits.first() != Some(&b'-') => (false, digits),
-        digits => (false, digits),
-    };
-    let ordinary = matches!(digits, [b'0'] | [b'0', b'.', b'0'..=b'9', ..] | [b'1'..=b'9', ..]);
-    if (ordinary && text.first() != Some(&b'+') && !digits.contains(&b'.')) || digits.len() > buffer.len() - 4 {
-        return text;
-    }
-    let zeros = digits.iter().take_while(|b| **b == b'0').count();
-    let digits = &digits[zeros..];
-    let mut len = 0;
-    let mut push = |byte| {
-        buffer[len] = byte;
-        len += 1;
-    };
-    if negative {
-        push(b'-');
-    }
-    if !digits.first().is_some_and(u8::is_ascii_digit) && (zeros > 0 || digits.get(1).is_some_and(u8::is_ascii_digit)) {
-        push(b'0');
-    }
-    for (at, byte) in digits.iter().enumerate() {
-        // A point without digits behind it says nothing.
-        let lonely = *byte == b'.' && !digits.get(at + 1).is_some_and(u8::is_ascii_digit) && (at > 0 || zeros > 0);
-        if !lonely {
-            push(*byte);
-        }
-    }
-    &buffer[..len]
 }
 
 extern "C" fn put<N: Number>(output: &mut Output<'_>, word: u64) -> Status {
@@ -442,7 +408,7 @@ fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
     }
     let mut room = [0; 512];
     let exact = named_float(text).or_else(|| {
-        let text = plain_number(text, &mut room);
+        let text = float::plain_number(text, &mut room);
         let number = float::decimal(text).ok().filter(|number| number.len == text.len())?;
         number.to_exact_f64(text)
     });

@@ -1,33 +1,38 @@
 //! What comes in front of the program: the message as JSON. What we write ourselves is read by a reader of its own; all else by
 //! `saphyr-parser`, which passes the YAML test suite, event by event.
 
+use alloc::{collections::BTreeMap, vec::Vec};
+
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use crate::program::{
     FaultKind, Input, Output, Program, Status,
     adapter::{Adapter, Events, Marks},
-    kernels::{json, yaml},
+    kernels::{
+        json,
+        yaml::{self, Either},
+    },
 };
 
 pub(super) static EVENTS: Adapter = Adapter { name: "yaml events", run, only_after: None };
 
 fn run(_: &Program, input: &mut Input<'_>, events: &mut Events) -> Status {
-    rewrite(input, events)
+    rewrite(input, events, Either::Text)
 }
 
 /// Writes a message anew as the simpler text that the program reads.
-pub(super) fn rewrite(input: &mut Input<'_>, events: &mut Events) -> Status {
+pub(super) fn rewrite(input: &mut Input<'_>, events: &mut Events, either: Either) -> Status {
     events.write(input, |input, output, marks, _| {
         let text = match printable(input) {
             Ok(text) => text,
             Err(status) => return status,
         };
-        if let Some(status) = yaml::read(text, output, marks) {
+        if let Some(status) = yaml::read(text, either, output, marks) {
             return status;
         }
         output.truncate(0);
         marks.clear();
-        all_of_yaml(input, text, output, marks).err().unwrap_or(Status::Ok)
+        all_of_yaml(input, text, either, output, marks).err().unwrap_or(Status::Ok)
     })
 }
 
@@ -73,11 +78,28 @@ struct Writer<'w, 'i, 'o, 'e> {
     /// Nothing was written in the innermost collection yet.
     first: bool,
     places: Places<'w>,
+    either: Either,
+    anchors: Anchors,
+}
+
+/// Bytes of JSON that the aliases of a message may write, all together: what they repeat could be repeated again and again.
+const MAX_ALIASED: usize = 4 << 20;
+
+/// Where in the output nodes with an anchor stand.
+#[derive(Default)]
+struct Anchors {
+    /// By the parser's number: from, to.
+    known: BTreeMap<usize, (usize, usize)>,
+    /// Collections that have not ended: how deep they are, their number, where they begin.
+    open: Vec<(usize, usize, usize)>,
+    /// Bytes that aliases have written.
+    aliased: usize,
 }
 
 fn all_of_yaml(
     input: &mut Input<'_>,
     text: &str,
+    either: Either,
     output: &mut Output<'_>,
     marks: &mut Marks<'_>,
 ) -> Result<(), Status> {
@@ -87,7 +109,8 @@ fn all_of_yaml(
     }
     let levels = [Level::Element; yaml::MAX_DEPTH];
     let places = Places { text, index: 0, byte: 0 };
-    let mut writer = Writer { input, output, marks, levels, depth: 0, first: true, places };
+    let anchors = Anchors::default();
+    let mut writer = Writer { input, output, marks, levels, depth: 0, first: true, places, either, anchors };
     let mut documents = 0;
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| writer.wrong(&error))?;
@@ -117,13 +140,12 @@ fn parser_bytes(text: &str) -> usize {
 impl Writer<'_, '_, '_, '_> {
     fn event(&mut self, event: Event<'_>, span: &Span) -> Result<(), Status> {
         match event {
-            Event::Scalar(text, style, _, tag) => self.scalar(&text, style, tag.as_deref(), span),
-            Event::SequenceStart(_, tag) => self.open(b"[", Level::Element, tag.as_deref(), "seq", span),
-            Event::MappingStart(_, tag) => self.open(b"{", Level::Key, tag.as_deref(), "map", span),
+            Event::Scalar(text, style, anchor, tag) => self.scalar(&text, style, anchor, tag.as_deref(), span),
+            Event::SequenceStart(anchor, tag) => self.open(b"[", Level::Element, anchor, (tag.as_deref(), "seq"), span),
+            Event::MappingStart(anchor, tag) => self.open(b"{", Level::Key, anchor, (tag.as_deref(), "map"), span),
             Event::SequenceEnd => self.close(b"]"),
             Event::MappingEnd => self.close(b"}"),
-            // What an alias repeats could be repeated again and again.
-            Event::Alias(_) => Err(self.fail(span, FaultKind::Forbidden)),
+            Event::Alias(anchor) => self.alias(anchor, span),
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
                 Ok(())
             }
@@ -166,13 +188,23 @@ impl Writer<'_, '_, '_, '_> {
         Ok(())
     }
 
-    fn open(&mut self, bracket: &[u8], level: Level, tag: Option<&Tag>, kind: &str, span: &Span) -> Result<(), Status> {
+    fn open(
+        &mut self,
+        bracket: &[u8],
+        level: Level,
+        anchor: usize,
+        (tag, kind): (Option<&Tag>, &str),
+        span: &Span,
+    ) -> Result<(), Status> {
         if tag.is_some_and(|tag| !is_unspecific(tag) && !is_core(tag, kind)) {
             return Err(self.fail(span, FaultKind::Forbidden));
         }
         if self.begin(span)? {
             // Keys are scalars.
             return Err(self.fail(span, FaultKind::WrongKind));
+        }
+        if anchor > 0 {
+            self.anchors.open.push((self.depth, anchor, self.output.position()));
         }
         self.put(bracket)?;
         let Some(slot) = self.levels.get_mut(self.depth) else {
@@ -189,11 +221,52 @@ impl Writer<'_, '_, '_, '_> {
         self.depth = self.depth.saturating_sub(1);
         self.first = false;
         self.put(bracket)?;
+        if let Some((_, anchor, start)) = self.anchors.open.pop_if(|(depth, ..)| *depth == self.depth) {
+            self.keep_anchor(anchor, start)?;
+        }
         self.end()
     }
 
-    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&Tag>, span: &Span) -> Result<(), Status> {
+    /// Notes what an anchor stands for: all that was written from `start` on.
+    fn keep_anchor(&mut self, anchor: usize, start: usize) -> Result<(), Status> {
+        done(self.input.charge(ANCHOR_BYTES))?;
+        self.anchors.known.insert(anchor, (start, self.output.position()));
+        Ok(())
+    }
+
+    /// The node once more.
+    fn alias(&mut self, anchor: usize, span: &Span) -> Result<(), Status> {
         let is_key = self.begin(span)?;
+        // A node that its own alias is in has no end; an anchor at a key that looks like a number stands for no text.
+        let Some((start, end)) = self.anchors.known.get(&anchor).copied() else {
+            return Err(self.fail(span, FaultKind::Forbidden));
+        };
+        if is_key && self.output.written().get(start) != Some(&b'"') {
+            return Err(self.fail(span, FaultKind::WrongKind));
+        }
+        self.anchors.aliased = self.anchors.aliased.saturating_add(end - start);
+        if self.anchors.aliased > MAX_ALIASED {
+            let got = self.anchors.aliased as u64;
+            let at = self.places.byte_of(span.start.index());
+            self.input.seek(at.min(self.input.end()));
+            return Err(self.input.fail(FaultKind::Limit, MAX_ALIASED as u64, got));
+        }
+        let to = self.output.position();
+        done(self.output.put_with(end - start, |room| room.len()))?;
+        self.output.written().copy_within(start..end, to);
+        self.end()
+    }
+
+    fn scalar(
+        &mut self,
+        text: &str,
+        style: ScalarStyle,
+        anchor: usize,
+        tag: Option<&Tag>,
+        span: &Span,
+    ) -> Result<(), Status> {
+        let is_key = self.begin(span)?;
+        let start = self.output.position();
         let resolved = match tag {
             None => style == ScalarStyle::Plain,
             Some(tag) if is_unspecific(tag) || is_core(tag, "str") || is_core(tag, "binary") => false,
@@ -211,9 +284,16 @@ impl Writer<'_, '_, '_, '_> {
             }
             self.put(b"\"")?;
         } else if resolved && !is_key {
-            done(yaml::put_plain(self.output, text))?;
+            // A tag says that it is a number.
+            let either = if tag.is_some() { Either::Number } else { self.either };
+            done(yaml::put_plain(self.output, text, either))?;
         } else {
             done(json::put_string(self.output, text))?;
+        }
+        // What a key is as a value is known where it could be nothing but a string.
+        let same_as_value = !is_key || !resolved || text.starts_with(|c: char| c.is_alphabetic() && !is_word(text));
+        if anchor > 0 && same_as_value {
+            self.keep_anchor(anchor, start)?;
         }
         self.end()
     }
@@ -232,6 +312,14 @@ impl Writer<'_, '_, '_, '_> {
         let got = self.input.rest().first().copied().unwrap_or(0);
         self.input.fail(FaultKind::Syntax, 0, got.into())
     }
+}
+
+/// Memory that the note of an anchor takes.
+const ANCHOR_BYTES: usize = 64;
+
+/// A text without quotes that is null or a boolean.
+fn is_word(text: &str) -> bool {
+    ["null", "true", "false"].iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
 /// `!`: a string, mapping or sequence, whatever it looks like.
@@ -272,10 +360,7 @@ impl Places<'_> {
 
 #[cfg(test)]
 mod tests {
-    use alloc::{
-        string::{String, ToString},
-        vec::Vec,
-    };
+    use alloc::string::{String, ToString};
 
     use super::*;
     use crate::{
@@ -299,11 +384,11 @@ mod tests {
                 return status;
             }
             match simple {
-                true => yaml::read(text, output, marks).unwrap_or_else(|| {
+                true => yaml::read(text, Either::Number, output, marks).unwrap_or_else(|| {
                     known = false;
                     Status::Ok
                 }),
-                false => all_of_yaml(input, text, output, marks).err().unwrap_or(Status::Ok),
+                false => all_of_yaml(input, text, Either::Number, output, marks).err().unwrap_or(Status::Ok),
             }
         });
         let parsed = |text: &[u8]| {

@@ -88,7 +88,7 @@ impl Codec for Yaml {
     }
 }
 
-/// A YAML document as JSON: what the decoders read. It must be one document whose keys are scalars, without aliases and tags of its own.
+/// A YAML document as JSON: what the decoders read. It must be one document whose keys are scalars, without tags of its own.
 ///
 /// ```
 /// use polywire_core::{codec::yaml, program::Limits};
@@ -101,7 +101,7 @@ pub fn to_json(bytes: &[u8], limits: &Limits) -> Result<Vec<u8>, CodecError> {
     let mut input = Input::new(bytes, limits);
     let status = match bytes.len() > limits.message_bytes {
         true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
-        false => events::rewrite(&mut input, &mut events),
+        false => events::rewrite(&mut input, &mut events, yaml::Either::Number),
     };
     match status {
         Status::Ok => Ok(events.text().to_vec()),

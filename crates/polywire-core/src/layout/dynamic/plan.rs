@@ -6,7 +6,7 @@ use core::mem;
 use super::{MAX_BYTES, MAX_FIELDS, Place, Plan, RawMap, RawSequence, RawUnion, What};
 use crate::{
     layout::{Field, Float128, NodeId, Scalar, ShapeError},
-    schema::{DefId, DefKind, Literal, Schema, Type},
+    schema::{DefId, DefKind, Literal, Schema, Type, array_shape},
 };
 
 impl Plan {
@@ -90,9 +90,11 @@ impl Planner<'_> {
         let place = match ty {
             Type::String { .. } | Type::WString { .. } => string_place(fresh),
             Type::Sequence { element, .. } => of_type::<RawSequence>(What::Sequence { element: self.later(element) }),
-            Type::Array { element, dims } => {
+            // An array of arrays is one array, as its elements lie side by side.
+            Type::Array { .. } => {
+                let (element, dims) = array_shape(self.schema, ty);
                 let element = self.now(element, None)?;
-                self.array(element, dims)?
+                self.array(element, &dims)?
             }
             Type::Map { key, value, .. } => {
                 let (key, value) = (self.later(key), self.later(value));

@@ -127,6 +127,41 @@ pub fn decimal(bytes: &[u8]) -> Result<Decimal, NotANumber> {
     }
 }
 
+/// The same number as [`decimal`] reads it, if it is one at all: without a plus sign, zeros in front, and a point that has digits on one side only.
+pub fn plain_number<'a>(text: &'a [u8], buffer: &'a mut [u8; 512]) -> &'a [u8] {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] if digits.first() != Some(&b'-') => (false, digits),
+        digits => (false, digits),
+    };
+    let ordinary = matches!(digits, [b'0'] | [b'0', b'.', b'0'..=b'9', ..] | [b'1'..=b'9', ..]);
+    if (ordinary && text.first() != Some(&b'+') && !digits.contains(&b'.')) || digits.len() > buffer.len() - 4 {
+        return text;
+    }
+    let zeros = digits.iter().take_while(|b| **b == b'0').count();
+    let digits = &digits[zeros..];
+    let mut len = 0;
+    let mut push = |byte| {
+        buffer[len] = byte;
+        len += 1;
+    };
+    if negative {
+        push(b'-');
+    }
+    let only_behind_point = matches!(digits, [b'.', b'0'..=b'9', ..]);
+    if only_behind_point || (zeros > 0 && !digits.first().is_some_and(u8::is_ascii_digit)) {
+        push(b'0');
+    }
+    for (at, byte) in digits.iter().enumerate() {
+        // A point without digits behind it says nothing.
+        let lonely = *byte == b'.' && !digits.get(at + 1).is_some_and(u8::is_ascii_digit) && (at > 0 || zeros > 0);
+        if !lonely {
+            push(*byte);
+        }
+    }
+    &buffer[..len]
+}
+
 /// Fraction and exponent.
 #[inline]
 fn rest(bytes: &[u8], mut number: Decimal, whole: usize) -> Result<Decimal, NotANumber> {

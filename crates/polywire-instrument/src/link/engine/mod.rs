@@ -113,7 +113,7 @@ impl Engine for Emulated {
             state: Mutex::default(),
         });
         let running = member.clone();
-        let failed = |action| move |source| EngineError::System { endpoint: endpoint(address), action, source };
+        let failed = |action| move |cause| EngineError::System { endpoint: endpoint(address), action, cause };
         let thread = thread::Builder::new().name("emulated".into()).spawn(move || running.run());
         let thread = Mutex::new(Some(thread.map_err(failed("start a thread"))?));
         let port = Arc::new(EmulatedPort { member, thread });

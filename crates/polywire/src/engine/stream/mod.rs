@@ -110,7 +110,7 @@ pub(super) fn open(
         pool: Mutex::default(),
         distributed: Mutex::new(Instant::now()),
     });
-    let system = |action| move |source| EngineError::System { endpoint, action, source };
+    let system = |action| move |cause| EngineError::System { endpoint, action, cause };
     let listener = match role {
         Role::Connect => None,
         Role::Listen => Some(shared.listen(&addresses).map_err(system.clone()("listen"))?),

@@ -323,14 +323,23 @@ impl<'a> DecodeWalk<'a> {
 
     /// Emits a member's value: for one that the writer says is optional, where it is known to be there.
     pub fn member(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
+        self.member_as(member, |walk, slot| walk.value(&member.writer.ty, slot))
+    }
+
+    /// The same for a format that has a form of its own for the value: `fill` emits what reads it into the slot.
+    pub fn member_as(
+        &mut self,
+        member: &MemberIn<'_>,
+        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
+    ) -> Result<(), LowerError> {
         let step = self.paths.enter(&member.writer.name);
         let done = match member.reader {
             None if member.must_be_understood() => {
                 self.emit(OpKind::Fail(FaultKind::UnknownMember));
                 Ok(())
             }
-            None => self.value(&member.writer.ty, &Slot::SINK),
-            Some((reader, place)) => self.in_member(reader, place, |walk, slot| walk.value(&member.writer.ty, slot)),
+            None => fill(self, &Slot::SINK),
+            Some((reader, place)) => self.in_member(reader, place, fill),
         };
         self.paths.leave(step);
         done

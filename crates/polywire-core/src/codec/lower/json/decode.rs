@@ -3,17 +3,19 @@
 use alloc::{string::ToString, sync::Arc, vec::Vec};
 
 use super::{
-    Style,
+    Style, decimal,
     encode::MAX_RANK,
     marks::{
-        self, ARRAY, CASE, CLOSE, EXPECT, FIELDS, FLAG_BITS, KEY_NAMED, MAP, MATRICES, MEMBERS, NAMED, NULL, SHAPE,
-        SKIP, TEXT, UNION,
+        self, ARRAY, CASE, EXPECT, FIELDS, FLAG_BITS, KEY_NAMED, MAP, MATRICES, MEMBERS, NAMED, NULL, SHAPE, SKIP,
+        TEXT, UNION, UNION_END, UNION_OF_INTEGER,
     },
     quoted,
     scalars::{self, Form},
 };
 use crate::{
-    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, symbols},
+    codec::lower::{
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, is_decimal, symbols,
+    },
     layout::Scalar,
     program::{Arm, Lead, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
     schema::{DefId, DefKind, Type},
@@ -94,23 +96,12 @@ impl DecodeDialect for Dialect {
         Ok(())
     }
 
-    fn structure(&self, walk: &mut DecodeWalk<'_>, _: DefId, members: &[MemberIn<'_>]) -> Lowered {
-        // What the reader lacks is passed over like any name that nobody knows, unless it must be understood.
-        let known = members.iter().filter(|member| member.reader.is_some() || member.must_be_understood());
-        let arms = known.enumerate().map(|(i, member)| {
-            let name = [&quoted(&member.writer.name)[..], b":"].concat();
-            let body = walk.block(|walk| walk.member_unless(&NULL, member))?;
-            let absent = walk.block(|walk| walk.left_out(member))?;
-            let lead = match i {
-                0 => marks::first_lead(&name),
-                _ => Lead::new(&[b",", &*name].concat()),
-            };
-            Ok(Arm { key: key(member.writer.id, &name), lead: Some(lead), body, absent })
-        });
-        let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
-        let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
-        walk.emit(OpKind::Members { dialect: &MEMBERS, arms, table });
-        Ok(())
+    fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Lowered {
+        match is_decimal(walk.writer(), id) {
+            true if members.iter().all(|member| member.in_skipped) => skip(walk),
+            true => decimal::read(walk, members, |walk| object(walk, members)),
+            false => object(walk, members),
+        }
     }
 
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
@@ -120,14 +111,37 @@ impl DecodeDialect for Dialect {
         let writer = walk.writer();
         let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
         let head = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
-        walk.emit(OpKind::Get(Wire::Symbol(&UNION, head)));
+        let kernel = match writer.resolve(union.discriminator) {
+            Type::Char8 | Type::Char16 | Type::Bool | Type::Def(_) => &UNION,
+            _ => &UNION_OF_INTEGER,
+        };
+        walk.emit(OpKind::Get(Wire::Symbol(kernel, head)));
         walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
             walk.emit(OpKind::Get(Wire::Symbol(&CASE, symbols::only(&case.member.name))));
             walk.case_value(case)
         })?;
-        walk.emit(OpKind::Action(&CLOSE, b'}'.into()));
+        walk.emit(OpKind::Action(&UNION_END, 0));
         Ok(())
     }
+}
+
+fn object(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowered {
+    // What the reader lacks is passed over like any name that nobody knows, unless it must be understood.
+    let known = members.iter().filter(|member| member.reader.is_some() || member.must_be_understood());
+    let arms = known.enumerate().map(|(i, member)| {
+        let name = [&quoted(&member.writer.name)[..], b":"].concat();
+        let body = walk.block(|walk| walk.member_unless(&NULL, member))?;
+        let absent = walk.block(|walk| walk.left_out(member))?;
+        let lead = match i {
+            0 => marks::first_lead(&name),
+            _ => Lead::new(&[b",", &*name].concat()),
+        };
+        Ok(Arm { key: key(member.writer.id, &name), lead: Some(lead), body, absent })
+    });
+    let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
+    let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
+    walk.emit(OpKind::Members { dialect: &MEMBERS, arms, table });
+    Ok(())
 }
 
 impl Dialect {

@@ -3,13 +3,13 @@
 use alloc::{boxed::Box, string::ToString};
 
 use super::{
-    Style,
+    Style, decimal,
     marks::{CLOSE, FIELDS, FLAG_BITS, FLAG_NAMES, KEY_NAMED, NAMED, NUMBERED, ROWS, TEXT},
     quoted,
     scalars::{self, Form},
 };
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, symbols},
+    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, is_decimal, symbols},
     layout::{Kind, Scalar},
     program::{Block, OpKind, Overflow, Place, Source, TextForm, Wire},
     schema::{Case, Def, DefId, DefKind, Type, array_len},
@@ -96,7 +96,10 @@ impl EncodeDialect for Dialect {
         Ok(())
     }
 
-    fn structure(&self, walk: &mut EncodeWalk<'_>, _: DefId, members: &[MemberOut<'_>]) -> Lowered {
+    fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Lowered {
+        if is_decimal(walk.schema(), id) {
+            return decimal::write(walk, members, self.0.form);
+        }
         literal(walk, b"{");
         // Behind the first member that is always there, each brings the comma in front; before it, the one behind.
         let mut comma_in_front = false;
@@ -262,7 +265,7 @@ impl Dialect {
             return Ok(());
         }
         walk.emit(OpKind::Convert(union.wire));
-        walk.emit(OpKind::Put(Wire::Kernel(scalars::kernel(ty, union.wire, Form::Value))));
+        walk.emit(OpKind::Put(Wire::Kernel(scalars::kernel(ty, union.wire, self.0.form))));
         Ok(())
     }
 }

@@ -406,7 +406,9 @@ extern "C" fn get_symbol(input: &mut Input<'_>, table: &SymbolTable, word: &mut 
 }
 
 fn get_name(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    match name_value(input, |name| table.value(name).or(table.otherwise)) {
+    // A number in quotes is one that YAML may take for a string.
+    let number = |name: &[u8]| i64::try_from(super::scalars::integer_of_text(name)?).ok();
+    match name_value(input, |name| table.value(name).or_else(|| number(name)).or(table.otherwise)) {
         Ok(value) => {
             *word = value as u64;
             Status::Ok
@@ -590,12 +592,16 @@ fn get_field(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Stat
 /// The beginning of a union, up to the name of its case. The table has each case's name with its first label, and each literal of the
 /// discriminator's enum behind [`LITERAL`].
 pub(super) static UNION: SymbolKernel =
-    SymbolKernel { name: "json union", scalar: Scalar::I64, get: get_union, put: put_symbol };
+    SymbolKernel { name: "json union", scalar: Scalar::I64, get: get_union::<false>, put: put_symbol };
+
+/// The same of a union whose discriminator is an integer, which may be a string of its digits.
+pub(super) static UNION_OF_INTEGER: SymbolKernel =
+    SymbolKernel { name: "json union of integer", scalar: Scalar::I64, get: get_union::<true>, put: put_symbol };
 
 const DISCRIMINATOR: &[u8] = b"$discriminator";
 
-extern "C" fn get_union(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    match union_head(input, table) {
+extern "C" fn get_union<const INTEGER: bool>(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+    match union_head(input, table, INTEGER) {
         Ok(value) => {
             *word = value as u64;
             Status::Ok
@@ -604,12 +610,15 @@ extern "C" fn get_union(input: &mut Input<'_>, table: &SymbolTable, word: &mut u
     }
 }
 
-fn union_head(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status> {
+fn union_head(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Result<i64, Status> {
     if !json::accept(input, b'{') {
         return Err(json::wrong_kind(input));
     }
-    json::peek(input);
+    let empty = json::peek(input) == Some(b'}');
     let start = input.position();
+    if empty {
+        return Err(input.fail(FaultKind::UnknownCase, 0, 0));
+    }
     let name = json::member_name(input)?;
     let mut buffer = [0; 512];
     let plain = name.plain(&mut buffer);
@@ -619,21 +628,21 @@ fn union_head(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status>
         input.seek(start);
         return label.ok_or_else(|| input.fail(FaultKind::UnknownCase, 0, 0));
     }
-    let value = discriminator(input, table)?;
+    let value = discriminator(input, table, integer)?;
     if !json::accept(input, b',') && json::peek(input) != Some(b'}') {
         return Err(json::unexpected(input, b'}'));
     }
     Ok(value)
 }
 
-fn discriminator(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status> {
+fn discriminator(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Result<i64, Status> {
     if json::accept_word(input, b"true") {
         return Ok(1);
     }
     if json::accept_word(input, b"false") {
         return Ok(0);
     }
-    if json::peek(input) == Some(b'"') {
+    if json::peek(input) == Some(b'"') && !integer {
         return name_value(input, |name| {
             let character = || {
                 let mut chars = core::str::from_utf8(name).ok()?.chars();
@@ -650,12 +659,34 @@ fn discriminator(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Stat
     })
 }
 
+/// The end of a union. A discriminator behind the case's member is too late, and no other member may be there.
+pub(super) static UNION_END: ActionKernel = ActionKernel { name: "json union end", get: get_union_end, put: put_close };
+
+extern "C" fn get_union_end(input: &mut Input<'_>, _: u64) -> Status {
+    if !json::accept(input, b',') {
+        return json::expect(input, b'}');
+    }
+    json::peek(input);
+    let start = input.position();
+    let mut buffer = [0; 64];
+    match json::member_name(input) {
+        Ok(name) => {
+            let late = name.plain(&mut buffer) == Some(DISCRIMINATOR);
+            input.seek(start);
+            input.fail(if late { FaultKind::UnknownCase } else { FaultKind::UnknownMember }, 0, 0)
+        }
+        Err(status) => status,
+    }
+}
+
 /// The name of a union's case, the only one in the table, and its colon.
 pub(super) static CASE: SymbolKernel =
     SymbolKernel { name: "json case", scalar: Scalar::I64, get: get_case, put: put_symbol };
 
 extern "C" fn get_case(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    json::peek(input);
+    if json::peek(input) == Some(b'}') {
+        return input.fail(FaultKind::MissingMember, 0, 0);
+    }
     let start = input.position();
     let mut buffer = [0; 512];
     match json::member_name(input) {

@@ -11,6 +11,7 @@ use crate::{
     schema::Schema,
 };
 
+mod decimal;
 mod decode;
 mod encode;
 mod marks;

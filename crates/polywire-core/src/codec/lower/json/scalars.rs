@@ -197,13 +197,16 @@ fn read<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
     })
 }
 
-/// A number between quotes: an integer, or the name of what no number is.
+/// A number between quotes, or the name of what no number is.
 #[cold]
 fn named<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
-    if N::FLOAT {
-        return named_float(input).map(N::of_f64);
-    }
     let start = input.position();
+    if N::FLOAT {
+        return match named_float(input) {
+            Some(value) => Ok(N::of_f64(value)),
+            None => quoted_number(input, |number, text| N::of_decimal(number, text).ok_or(8 * N::SIZE as u32)),
+        };
+    }
     let number = quoted_integer(input)?;
     integer_of::<N>(number).ok_or_else(|| out_of_range(input, start, 8 * N::SIZE as u32))
 }
@@ -242,14 +245,45 @@ fn quoted_integer(input: &mut Input<'_>) -> Result<i128, Status> {
     let start = input.position();
     let text = json::string(input)?;
     let mut buffer = [0; 64];
-    let value = text.plain(&mut buffer).and_then(|text| {
-        let number = float::decimal(text).ok().filter(|number| number.len == text.len())?;
-        number.to_integer(text)
-    });
-    value.ok_or_else(|| {
+    text.plain(&mut buffer).and_then(integer_of_text).ok_or_else(|| {
         input.seek(start);
         json::wrong_kind(input)
     })
+}
+
+/// An integer's text; one that YAML has may have a plus sign, zeros in front, and octal digits behind `0o`.
+pub(super) fn integer_of_text(text: &[u8]) -> Option<i128> {
+    if let Some(digits) = text.strip_prefix(b"0o") {
+        let digits = core::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+        return u64::from_str_radix(digits, 8).ok().map(i128::from);
+    }
+    let mut room = [0; 512];
+    let text = float::plain_number(text, &mut room);
+    let number = float::decimal(text).ok().filter(|number| number.len == text.len())?;
+    number.to_integer(text)
+}
+
+/// A number between quotes, which may have a plus sign, zeros in front, or no digits on one side of the point. What does not fit gives the bits of
+/// the type.
+#[cold]
+fn quoted_number<R>(
+    input: &mut Input<'_>,
+    value: impl FnOnce(&float::Decimal, &[u8]) -> Result<R, u32>,
+) -> Result<R, Status> {
+    let start = input.position();
+    let text = json::string(input)?;
+    let (mut buffer, mut room) = ([0; 64], [0; 512]);
+    let plain = text.plain(&mut buffer).map(|text| float::plain_number(text, &mut room));
+    let number =
+        plain.and_then(|text| Some((float::decimal(text).ok().filter(|number| number.len == text.len())?, text)));
+    match number.map(|(number, text)| value(&number, text)) {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(bits)) => Err(out_of_range(input, start, bits)),
+        None => {
+            input.seek(start);
+            Err(json::wrong_kind(input))
+        }
+    }
 }
 
 extern "C" fn get_quoted<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Status {
@@ -304,13 +338,12 @@ fn float_name(value: f64) -> &'static [u8] {
     }
 }
 
+/// The name of what no number is, if one comes.
 #[cold]
-fn named_float(input: &mut Input<'_>) -> Result<f64, Status> {
+fn named_float(input: &mut Input<'_>) -> Option<f64> {
     let names = [(NAN, f64::NAN), (INFINITY, f64::INFINITY), (NEGATIVE_INFINITY, f64::NEG_INFINITY)];
-    match names.iter().find(|(name, _)| input.rest().starts_with(name)) {
-        Some((name, value)) => input.take(name.len()).map(|_| *value),
-        None => Err(json::wrong_kind(input)),
-    }
+    let (name, value) = names.iter().find(|(name, _)| input.rest().starts_with(name))?;
+    input.take(name.len()).ok().map(|_| *value)
 }
 
 fn get_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
@@ -567,7 +600,10 @@ fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
         });
         return match bits {
             Some(bits) => input.take(36).map(|_| bits),
-            None => named_float(input).map(exact),
+            None => match named_float(input) {
+                Some(value) => Ok(exact(value)),
+                None => quoted_number(input, |number, text| number.to_exact_f64(text).map(exact).ok_or(128)),
+            },
         };
     }
     let (number, text) = json::number(input)?;

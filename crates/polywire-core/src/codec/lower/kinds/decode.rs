@@ -1,6 +1,6 @@
 //! Lowering for decoding.
 
-use alloc::{sync::Arc, vec, vec::Vec};
+use alloc::{string::ToString, sync::Arc, vec, vec::Vec};
 
 use super::{
     Format, Style,
@@ -12,9 +12,10 @@ use super::{
 use crate::{
     codec::lower::{
         CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key as member_key, scalar_of,
+        symbols,
     },
     layout::Scalar,
-    program::{Arm, FaultKind, Lead, MemberTable, OpKind, Overflow, Place, Source, SymbolTable, TextForm, Wire},
+    program::{Arm, FaultKind, Lead, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
     schema::{DefId, DefKind, Type},
 };
 
@@ -197,10 +198,13 @@ fn row<F: Format>(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowere
 fn named_case<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
     let writer = walk.writer();
     let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
-    let labels = cases.iter().filter_map(|case| Some((*case.labels.first()?, case.member.name.as_str().into())));
-    let table = Arc::new(SymbolTable::new(labels, None));
+    let table = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
+    let kernel = match is_character(walk, union) {
+        true => Marks::<F>::CHARACTER_SELECTOR,
+        false => Marks::<F>::SELECTOR,
+    };
     let body = walk.block(|walk| {
-        walk.emit(OpKind::Get(Wire::Symbol(Marks::<F>::SELECTOR, table)));
+        walk.emit(OpKind::Get(Wire::Symbol(kernel, table)));
         walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
             let body = walk.block(|walk| walk.case_value(case))?;
             let absent = walk.block(|walk| {
@@ -216,10 +220,17 @@ fn named_case<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowe
     Ok(())
 }
 
+fn is_character(walk: &DecodeWalk<'_>, union: &UnionIn<'_>) -> bool {
+    matches!(walk.writer().resolve(union.discriminator), Type::Char8 | Type::Char16)
+}
+
 /// A union that is an array of its discriminator and its value.
 fn pair<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
+    let writer = walk.writer();
+    let table = symbols::union_head(writer, union.discriminator, &[], &str::to_string);
+    let kernel = if is_character(walk, union) { Marks::<F>::CHARACTER_LABEL } else { Marks::<F>::LABEL };
     let body = walk.block(|walk| {
-        walk.emit(OpKind::Get(Wire::Kernel(Marks::<F>::LABEL)));
+        walk.emit(OpKind::Get(Wire::Symbol(kernel, table)));
         walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
             walk.emit(OpKind::Action(Marks::<F>::SKIP, 0));
             walk.case_value(case)

@@ -4,6 +4,7 @@ use alloc::string::String;
 
 use super::{Format, Head, OPEN};
 use crate::{
+    codec::lower::symbols::label_of,
     layout::Float128,
     program::{FaultKind, Input, Status, SymbolTable},
 };
@@ -87,7 +88,7 @@ fn whole_unsigned(number: f64) -> Result<u64, FaultKind> {
 pub(super) extern "C" fn double<F: Format>(input: &mut Input<'_>, value: &mut u64) -> Status {
     let start = input.position();
     match F::head(input) {
-        Ok(head) => match double_of(head) {
+        Ok(head) => match double_of(or_nan::<F>(head)) {
             Ok(number) => give(value, number.to_bits()),
             Err(kind) => fail_at(input, start, kind),
         },
@@ -98,11 +99,20 @@ pub(super) extern "C" fn double<F: Format>(input: &mut Input<'_>, value: &mut u6
 pub(super) extern "C" fn single<F: Format>(input: &mut Input<'_>, value: &mut u64) -> Status {
     let start = input.position();
     match F::head(input) {
-        Ok(head) => match single_of(head) {
+        Ok(head) => match single_of(or_nan::<F>(head)) {
             Ok(number) => give(value, number.to_bits().into()),
             Err(kind) => fail_at(input, start, kind),
         },
         Err(failed) => failed,
+    }
+}
+
+/// A float's head, or what writers of the format put in its place.
+#[inline(always)]
+pub(super) fn or_nan<F: Format>(head: Head) -> Head {
+    match head {
+        Head::Null if F::NULL_IS_NAN => Head::Double(f64::NAN),
+        head => head,
     }
 }
 
@@ -154,6 +164,7 @@ pub(super) fn quad<F: Format>(input: &mut Input<'_>) -> Read<u128> {
     let start = input.position();
     match F::head(input)? {
         Head::Bytes(16) => fixed(input).map(u128::from_be_bytes),
+        Head::Bytes(OPEN) => quad_in_pieces::<F>(input, start),
         Head::Array(extent) if F::TYPED && extent.count == 16 => {
             let mut bytes = [0; 16];
             match F::plain(input, extent.kind, crate::layout::Scalar::U8, &mut bytes)? {
@@ -161,10 +172,25 @@ pub(super) fn quad<F: Format>(input: &mut Input<'_>) -> Read<u128> {
                 false => Err(wrong_kind(input, start)),
             }
         }
-        head => match double_of(head) {
+        head => match double_of(or_nan::<F>(head)) {
             Ok(number) => Ok(Float128::from(number).to_bits()),
             Err(kind) => Err(fail_at(input, start, kind)),
         },
+    }
+}
+
+/// Sixteen octets that come in pieces.
+#[cold]
+fn quad_in_pieces<F: Format>(input: &mut Input<'_>, start: usize) -> Read<u128> {
+    let (mut bytes, mut len) = ([0; 16], 0);
+    while let Some(piece) = F::piece(input, false)? {
+        let Some(room) = bytes.get_mut(len..len + piece.len()) else { return Err(wrong_kind(input, start)) };
+        room.copy_from_slice(piece);
+        len += piece.len();
+    }
+    match len {
+        16 => Ok(u128::from_be_bytes(bytes)),
+        _ => Err(wrong_kind(input, start)),
     }
 }
 
@@ -291,11 +317,16 @@ pub(super) extern "C" fn map<F: Format>(input: &mut Input<'_>, count: &mut u64) 
     }
 }
 
-/// What selects a union's case.
-pub(super) fn discriminator<F: Format>(input: &mut Input<'_>) -> Read<i64> {
+/// What selects a union's case: a number, a boolean, a literal's name, or a character if the discriminator is one.
+pub(super) fn discriminator<F: Format>(input: &mut Input<'_>, table: &SymbolTable, character: bool) -> Read<i64> {
     let start = input.position();
     match F::head(input)? {
         Head::Bool(bool) => Ok(bool.into()),
+        Head::Text(len) if len != OPEN => {
+            let text = take(input, len)?;
+            let label = if character { one_character(text).map(i64::from) } else { label_of(table, text) };
+            label.map_err(|kind| fail_at(input, start, kind))
+        }
         head => signed_of(head).map_err(|kind| fail_at(input, start, kind)),
     }
 }

@@ -78,23 +78,22 @@ impl<F: Format> Marks<F> {
     /// A union that is an array of its discriminator and its value, or null.
     pub const PAIR: &'static RegionDialect =
         &RegionDialect { get_begin: begin_pair::<F>, get_end: end_pair::<F>, ..*Self::UNION };
-    /// What selects the case of the union that comes next. It stays where it is.
+    /// What selects the case of the union that comes next. It stays where it is. The table is that of [`union_head`](crate::codec::lower::symbols::union_head).
     pub const SELECTOR: &'static SymbolKernel =
-        &SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector::<F>, put: put_no_symbol };
+        &SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector::<F, false>, put: put_no_symbol };
+    /// The same where the discriminator is a character.
+    pub const CHARACTER_SELECTOR: &'static SymbolKernel = &SymbolKernel { get: selector::<F, true>, ..*Self::SELECTOR };
     /// The discriminator that comes next. It stays where it is.
-    pub const LABEL: &'static ScalarKernel = &ScalarKernel {
-        name: "label",
-        scalar: Scalar::I64,
-        get: label::<F>,
-        put: put_no_scalar,
-        wide: None,
-        form: None,
-    };
+    pub const LABEL: &'static SymbolKernel = &SymbolKernel { name: "label", get: label::<F, false>, ..*Self::SELECTOR };
+    /// The same where the discriminator is a character.
+    pub const CHARACTER_LABEL: &'static SymbolKernel = &SymbolKernel { get: label::<F, true>, ..*Self::LABEL };
     pub const QUAD: &'static ScalarKernel = &ScalarKernel {
+        name: "long double",
         scalar: Scalar::F128,
+        get: get_no_word,
+        put: put_no_scalar,
         wide: Some(WideKernel { get: quad::<F>, put: put_no_wide }),
         form: None,
-        ..*Self::LABEL
     };
     /// Is it null? Then it is passed.
     pub const NULL: &'static TestKernel = &TestKernel { name: "null", test: null::<F> };
@@ -279,9 +278,13 @@ extern "C" fn end_pair<F: Format>(input: &mut Input<'_>, _: u64, cursor: &mut Cu
     end_row::<F>(input, 2, cursor)
 }
 
-extern "C" fn label<F: Format>(input: &mut Input<'_>, word: &mut u64) -> Status {
+extern "C" fn label<F: Format, const CHARACTER: bool>(
+    input: &mut Input<'_>,
+    table: &SymbolTable,
+    word: &mut u64,
+) -> Status {
     let start = input.position();
-    match discriminator::<F>(input) {
+    match discriminator::<F>(input, table, CHARACTER) {
         Ok(label) => {
             input.seek(start);
             give(word, label as u64)
@@ -291,9 +294,13 @@ extern "C" fn label<F: Format>(input: &mut Input<'_>, word: &mut u64) -> Status 
 }
 
 /// Looks through a union's map, and leaves the position where it is.
-extern "C" fn selector<F: Format>(input: &mut Input<'_>, table: &SymbolTable, selected: &mut u64) -> Status {
+extern "C" fn selector<F: Format, const CHARACTER: bool>(
+    input: &mut Input<'_>,
+    table: &SymbolTable,
+    selected: &mut u64,
+) -> Status {
     let (start, kind) = (input.position(), input.tag);
-    match select::<F>(input, table) {
+    match select::<F>(input, table, CHARACTER) {
         Ok(label) => {
             input.seek(start);
             input.tag = kind;
@@ -303,7 +310,8 @@ extern "C" fn selector<F: Format>(input: &mut Input<'_>, table: &SymbolTable, se
     }
 }
 
-fn select<F: Format>(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status> {
+fn select<F: Format>(input: &mut Input<'_>, table: &SymbolTable, character: bool) -> Result<i64, Status> {
+    let start = input.position();
     let mut cursor = Cursor::default();
     ok(begin_map::<F>(input, &mut cursor))?;
     let alone = cursor.0[0] == 1;
@@ -311,7 +319,7 @@ fn select<F: Format>(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, 
     while more::<F>(input, &mut cursor)? {
         let name = F::name(input)?;
         if name == Some(DISCRIMINATOR.as_bytes()) {
-            return discriminator::<F>(input);
+            return discriminator::<F>(input, table, character);
         }
         if let Some(label) = name.and_then(|name| table.value(name)) {
             (named, members) = (Some(label), members + 1);
@@ -324,7 +332,10 @@ fn select<F: Format>(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, 
     match named {
         Some(label) if members == 1 => Ok(label),
         Some(_) => Err(input.fail(FaultKind::DuplicateMember, 1, members)),
-        None => Err(input.fail(FaultKind::UnknownCase, 0, 0)),
+        None => {
+            input.seek(start);
+            Err(input.fail(FaultKind::UnknownCase, 0, 0))
+        }
     }
 }
 
@@ -408,6 +419,10 @@ extern "C" fn put_nothing(_: &mut Output<'_>, _: u64, _: &mut Cursor) -> Status 
 
 extern "C" fn put_no_action(_: &mut Output<'_>, _: u64) -> Status {
     Status::Ok
+}
+
+extern "C" fn get_no_word(input: &mut Input<'_>, _: &mut u64) -> Status {
+    input.fail(FaultKind::Unrepresentable, 0, 0)
 }
 
 extern "C" fn put_no_symbol(output: &mut Output<'_>, _: &SymbolTable, _: u64) -> Status {

@@ -39,6 +39,8 @@ pub trait Format: Sized + 'static {
     const CLOSED: bool;
     /// Arrays may say the kind of all their elements, which then lack it: [`Input::tag`] is that kind where one is read.
     const TYPED: bool;
+    /// Null is how writers of the format say NaN.
+    const NULL_IS_NAN: bool;
     /// How [`Format::put_text`] writes short ones, if that is simple.
     const SHORT_TEXT: Option<ShortText>;
 

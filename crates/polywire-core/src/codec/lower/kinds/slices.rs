@@ -2,7 +2,7 @@
 
 use super::{
     Extent, Format, Head, OPEN,
-    get::{double_of, fail_at, ok, pass_pieces, signed_of, single_of, take, unsigned_of, widen, wrong_kind},
+    get::{double_of, fail_at, ok, or_nan, pass_pieces, signed_of, single_of, take, unsigned_of, widen, wrong_kind},
 };
 use crate::{
     layout::Scalar,
@@ -149,7 +149,9 @@ fn counted<F: Format, T: Number>(
 #[inline(always)]
 fn number<F: Format, T: Number>(input: &mut Input<'_>) -> Result<T, Status> {
     let start = input.position();
-    T::of_head(F::head(input)?).map_err(|kind| fail_at(input, start, kind))
+    let head = F::head(input)?;
+    let head = if matches!(T::SCALAR, Scalar::F32 | Scalar::F64) { or_nan::<F>(head) } else { head };
+    T::of_head(head).map_err(|kind| fail_at(input, start, kind))
 }
 
 fn open_array<F: Format, T: Number>(

@@ -56,7 +56,7 @@ fn pseudo_attribute(input: &mut Input<'_>, which: usize) -> Result<(), Status> {
     let value = &rest[..len];
     let fits = match which {
         0 => value == b"1.0" || later_version(value),
-        1 => [&b"utf-8"[..], b"us-ascii"].iter().any(|known| value.eq_ignore_ascii_case(known)),
+        1 => ENCODINGS.iter().any(|known| value.eq_ignore_ascii_case(known)),
         _ => matches!(value, b"yes" | b"no"),
     };
     if !fits {
@@ -67,6 +67,24 @@ fn pseudo_attribute(input: &mut Input<'_>, which: usize) -> Result<(), Status> {
     input.pos += len + 1;
     Ok(())
 }
+
+/// Names of UTF-8 and of its part US-ASCII: those that IANA has registered (RFC 3629, RFC 1345), and UTF8, which many write.
+const ENCODINGS: &[&[u8]] = &[
+    b"utf-8",
+    b"utf8",
+    b"csutf8",
+    b"us-ascii",
+    b"ascii",
+    b"us",
+    b"iso646-us",
+    b"iso_646.irv:1991",
+    b"ansi_x3.4-1968",
+    b"ansi_x3.4-1986",
+    b"iso-ir-6",
+    b"ibm367",
+    b"cp367",
+    b"csascii",
+];
 
 /// A processor for 1.0 reads `1.x` by its own rules (section 2.8); but 1.1 has other characters, so that one is refused.
 fn later_version(value: &[u8]) -> bool {

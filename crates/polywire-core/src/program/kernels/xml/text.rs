@@ -276,6 +276,13 @@ pub fn escape_code(bytes: &[u8]) -> Option<u32> {
     [a, b, c, d].into_iter().try_fold(0, |code, digit| Some(code << 4 | char::from(*digit).to_digit(16)?))
 }
 
+/// `_xHHHH` with an underscore behind it, or with a character that is written as an escape and so begins with one.
+fn begins_escape(bytes: &[u8]) -> bool {
+    let Some((start, behind)) = bytes.split_at_checked(ESCAPE_LEN - 1) else { return false };
+    let is_escape = start.iter().enumerate().all(|(at, byte)| continues_escape(at, *byte));
+    is_escape && first_char(behind).is_some_and(|c| c == '_' || is_unspeakable(c))
+}
+
 /// The character that `_xHHHH_` stands for: one that XML cannot say, or an underscore.
 fn unspeakable(bytes: &[u8]) -> Option<char> {
     char::from_u32(escape_code(bytes)?).filter(|c| is_unspeakable(*c) || *c == '_')
@@ -310,6 +317,13 @@ impl<'a> Raw<'a> {
 
     /// The text that is meant, piece by piece.
     pub fn pieces(self, take: &mut dyn FnMut(&str)) {
+        let mut unescape = Unescape { held: [0; ESCAPE_LEN], len: 0, take };
+        self.parsed(&mut |piece| unescape.push(piece));
+        unescape.flush();
+    }
+
+    /// The text as an XML parser reports it, piece by piece: `_xHHHH_` stands as it is.
+    pub(super) fn parsed(self, take: &mut dyn FnMut(&str)) {
         pieces(self.bytes, self.attribute, false, take);
     }
 
@@ -372,10 +386,82 @@ fn grow(input: &mut Input<'_>, target: &mut String, len: usize) -> Status {
     }
 }
 
+/// Bytes of `_xHHHH_`.
+const ESCAPE_LEN: usize = 7;
+
+/// Replaces `_xHHHH_` in parsed text. The escape is a rule about the text behind the parser, so one may begin in one piece and end in another:
+/// a reference, a comment or the border of a CDATA section may stand inside.
+struct Unescape<'t> {
+    /// The beginning of what may become an escape.
+    held: [u8; ESCAPE_LEN],
+    len: usize,
+    take: &'t mut dyn FnMut(&str),
+}
+
+impl Unescape<'_> {
+    fn push(&mut self, piece: &str) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            if self.len == 0 {
+                let clean = rest.find('_').unwrap_or(rest.len());
+                let (before, from) = rest.split_at(clean);
+                (self.take)(before);
+                rest = from;
+            }
+            // Bytes of an escape are ASCII, so that the text is cut between characters.
+            let goes_on = |byte: &u8| self.len < ESCAPE_LEN && continues_escape(self.len, *byte);
+            match rest.as_bytes().first().filter(|byte| goes_on(byte)) {
+                Some(byte) => {
+                    self.held[self.len] = *byte;
+                    self.len += 1;
+                    rest = &rest[1..];
+                }
+                None => self.flush(),
+            }
+            if self.len == ESCAPE_LEN {
+                self.replace();
+            }
+        }
+    }
+
+    /// A whole escape is held.
+    fn replace(&mut self) {
+        match unspeakable(&self.held) {
+            Some(c) => {
+                (self.take)(c.encode_utf8(&mut [0; 4]));
+                self.len = 0;
+            }
+            // What it ends with may begin another.
+            None => {
+                self.len -= 1;
+                self.flush();
+                (self.held[0], self.len) = (b'_', 1);
+            }
+        }
+    }
+
+    /// What is held is no escape.
+    fn flush(&mut self) {
+        let held = self.held;
+        let text = core::str::from_utf8(&held[..self.len]).unwrap_or_default();
+        self.len = 0;
+        (self.take)(text);
+    }
+}
+
+/// The byte may stand at `at` in `_xHHHH_`.
+fn continues_escape(at: usize, byte: u8) -> bool {
+    match at {
+        0 | 6 => byte == b'_',
+        1 => byte == b'x',
+        _ => byte.is_ascii_hexdigit(),
+    }
+}
+
 fn pieces(bytes: &[u8], attribute: bool, literal: bool, take: &mut dyn FnMut(&str)) {
     let mut rest = bytes;
     let is_stop = |byte: &u8| match byte {
-        b'\r' | b'_' => true,
+        b'\r' => true,
         b'<' | b'&' => !literal,
         b'\n' | b'\t' => attribute,
         _ => false,
@@ -398,16 +484,6 @@ fn pieces(bytes: &[u8], attribute: bool, literal: bool, take: &mut dyn FnMut(&st
                 }
                 len
             }
-            b'_' => match unspeakable(from) {
-                Some(c) => {
-                    take(c.encode_utf8(&mut [0; 4]));
-                    7
-                }
-                None => {
-                    take("_");
-                    1
-                }
-            },
             b'\r' => {
                 take(if attribute { " " } else { "\n" });
                 1 + usize::from(from.get(1) == Some(&b'\n'))
@@ -433,12 +509,17 @@ pub fn put_attribute(output: &mut Output<'_>, text: &str) -> Status {
     put(output, text, true)
 }
 
+/// Writes what [`Raw::parsed`] gave, with the same meaning: `_xHHHH_` is not escaped once more.
+pub(super) fn put_parsed(output: &mut Output<'_>, text: &str, attribute: bool) -> Status {
+    put_escaped(output, text, attribute, false)
+}
+
 #[inline]
 fn put(output: &mut Output<'_>, text: &str, attribute: bool) -> Status {
     let bytes = text.as_bytes();
     let clean = scan::markup(bytes);
     if clean.len < bytes.len() || !clean.ascii {
-        return put_escaped(output, text, attribute);
+        return put_escaped(output, text, attribute, true);
     }
     if output.reserve(bytes.len()) == Status::Failed {
         return Status::Failed;
@@ -449,7 +530,7 @@ fn put(output: &mut Output<'_>, text: &str, attribute: bool) -> Status {
     Status::Ok
 }
 
-fn put_escaped(output: &mut Output<'_>, text: &str, attribute: bool) -> Status {
+fn put_escaped(output: &mut Output<'_>, text: &str, attribute: bool, underscores: bool) -> Status {
     let (bytes, mut done, mut at) = (text.as_bytes(), 0, 0);
     while let Some(byte) = bytes.get(at) {
         let instead: &[u8] = match byte {
@@ -461,7 +542,7 @@ fn put_escaped(output: &mut Output<'_>, text: &str, attribute: bool) -> Status {
             b'\n' if attribute => b"&#10;",
             b'\t' if attribute => b"&#9;",
             b'\n' | b'\t' => b"",
-            b'_' if escape_code(&bytes[at..]).is_some() => b"_x005F_",
+            b'_' if underscores && begins_escape(&bytes[at..]) => b"_x005F_",
             0xEF if bytes.get(at + 1) == Some(&0xBF) && bytes.get(at + 2) == Some(&0xBE) => b"_xFFFE_",
             0xEF if bytes.get(at + 1) == Some(&0xBF) && bytes.get(at + 2) == Some(&0xBF) => b"_xFFFF_",
             0..b' ' => {

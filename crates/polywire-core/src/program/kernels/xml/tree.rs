@@ -7,7 +7,7 @@ use super::{
         Output,
         adapter::{Events, Marks, Node},
     },
-    text::{inner, raw_at},
+    text::{inner, put_parsed, raw_at},
     *,
 };
 
@@ -182,12 +182,12 @@ fn end_tag(output: &mut Output<'_>, name: &[u8]) -> Status {
     if status == Status::Ok { output.put(b">") } else { status }
 }
 
-/// The text that is meant, written anew.
+/// The text as a parser reports it, written anew: who reads it replaces `_xHHHH_`, and that must not happen twice.
 fn put_pieces(output: &mut Output<'_>, bytes: &[u8], attribute: bool) -> Status {
     let mut status = Status::Ok;
-    raw_at(bytes, attribute).pieces(&mut |piece| {
+    raw_at(bytes, attribute).parsed(&mut |piece| {
         if status == Status::Ok {
-            status = if attribute { put_attribute(output, piece) } else { put_text(output, piece) };
+            status = put_parsed(output, piece, attribute);
         }
     });
     status

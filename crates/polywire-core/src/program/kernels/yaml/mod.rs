@@ -4,7 +4,7 @@ mod plain;
 mod rewrite;
 mod simple;
 
-pub use plain::{is_plain, put_plain};
+pub use plain::{Either, is_plain, put_plain};
 pub use rewrite::{block, flow};
 pub use simple::read;
 

@@ -24,8 +24,17 @@ fn is_word(text: &[u8]) -> bool {
     text.len() <= 8 && WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
+/// What a scalar without quotes becomes that is a number to YAML 1.2 and a string to YAML 1.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Either {
+    /// The number that it is to YAML 1.2.
+    Number,
+    /// A string of its text, for readers who know the type: they read a number from a string of one.
+    Text,
+}
+
 /// Writes, as JSON, what a scalar without quotes is: null, a boolean, a number, or a string.
-pub fn put_plain(output: &mut Output<'_>, text: &str) -> Status {
+pub fn put_plain(output: &mut Output<'_>, text: &str, either: Either) -> Status {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => output.put(b"null"),
         "true" | "True" | "TRUE" => output.put(b"true"),
@@ -33,8 +42,34 @@ pub fn put_plain(output: &mut Output<'_>, text: &str) -> Status {
         ".nan" | ".NaN" | ".NAN" => output.put(b"\"NaN\""),
         ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => output.put(b"\"Infinity\""),
         "-.inf" | "-.Inf" | "-.INF" => output.put(b"\"-Infinity\""),
-        _ if text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.')) => put_number(output, text),
+        _ if text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.')) => match either {
+            Either::Text if !is_number_to_1_1(text) => json::put_string(output, text),
+            _ => put_number(output, text),
+        },
         _ => json::put_string(output, text),
+    }
+}
+
+/// True if YAML 1.1, as PyYAML and others read it, has no string there: <https://yaml.org/type/int.html> and `float.html`. It wants a point in a float,
+/// no sign in front of one, and a sign behind the `e`; `0o7` is none of its numbers, nor is `08`, which is no octal one.
+fn is_number_to_1_1(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let all = |text: &str, digit: fn(&u8) -> bool| !text.is_empty() && text.bytes().all(|b| digit(&b));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if let Some(hex) = unsigned.strip_prefix("0x") {
+        return all(hex, u8::is_ascii_hexdigit);
+    }
+    let (mantissa, exponent) = unsigned.split_once(['e', 'E']).map_or((unsigned, None), |(m, e)| (m, Some(e)));
+    match mantissa.split_once('.') {
+        Some((whole, fraction)) => {
+            let signed =
+                exponent.is_none_or(|e| e.strip_prefix(['-', '+']).is_some_and(|e| all(e, u8::is_ascii_digit)));
+            let some = !whole.is_empty() || (!fraction.is_empty() && unsigned.len() == text.len());
+            some && digits(whole) && digits(fraction) && signed
+        }
+        None if exponent.is_some() => false,
+        None if mantissa.len() > 1 && mantissa.starts_with('0') => all(mantissa, |b| matches!(b, b'0'..=b'7')),
+        None => all(mantissa, u8::is_ascii_digit),
     }
 }
 
@@ -112,9 +147,25 @@ mod tests {
     fn put(text: &str) -> String {
         let (mut bytes, limits) = (Vec::new(), Limits::default());
         let mut output = Output::new(&mut bytes, &limits);
-        let status = put_plain(&mut output, text);
+        let status = put_plain(&mut output, text, Either::Number);
         assert_eq!(output.finish(status), Status::Ok);
         String::from_utf8(bytes).unwrap()
+    }
+
+    /// Found out with PyYAML 6: `type(yaml.safe_load(text))`.
+    #[test]
+    fn yaml_1_1_has_fewer_numbers() {
+        for text in
+            ["1", "-12", "+3", "0", "017", "0x1F", "1.5", "1.", "1.5e+3", "1.e-3", ".5", ".5e+3", "-0", "+1.5e-3"]
+        {
+            assert!(is_number_to_1_1(text), "{text}");
+        }
+        for text in [
+            "0o7", "1e3", "1e+3", "1E5", "12e03", "1.5e3", ".5e3", "08", "089", "-.5", "+.5", "+1e3", "0o", "x", "-",
+            ".",
+        ] {
+            assert!(!is_number_to_1_1(text), "{text}");
+        }
     }
 
     #[test]

@@ -208,8 +208,29 @@ impl Writer<'_, '_> {
         self.at += len;
         match named {
             Some(name) => self.put(name),
-            None => self.copy(at, len),
+            None => self.number(at, len),
         }
+    }
+
+    /// A number, `null`, `true` or `false`. YAML 1.1 takes a number with an exponent for one only if it has a point, and a sign behind the `e`.
+    fn number(&mut self, at: usize, len: usize) -> Status {
+        let text = self.output.written().get(at..at + len).unwrap_or_default();
+        let exponent =
+            text.iter().position(|b| *b == b'e').filter(|_| text.first().is_some_and(|b| *b != b't' && *b != b'f'));
+        let Some(mantissa) = exponent else { return self.copy(at, len) };
+        let has_point = text[..mantissa].contains(&b'.');
+        let has_sign = matches!(text.get(mantissa + 1), Some(b'+' | b'-'));
+        let middle: &[u8] = match (has_point, has_sign) {
+            (true, true) => b"e",
+            (true, false) => b"e+",
+            (false, true) => b".0e",
+            (false, false) => b".0e+",
+        };
+        let mut status = self.copy(at, mantissa);
+        if status == Status::Ok {
+            status = self.put(middle);
+        }
+        if status == Status::Ok { self.copy(at + mantissa + 1, len - mantissa - 1) } else { status }
     }
 
     /// A JSON string: without its quotes if it can be, else with more escapes than JSON asks for.

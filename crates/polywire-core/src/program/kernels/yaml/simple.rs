@@ -4,13 +4,13 @@
 
 use super::{
     super::super::{Output, Status, adapter::Marks},
-    MAX_DEPTH, put_plain,
+    Either, MAX_DEPTH, put_plain,
 };
 
 /// Writes the message as JSON. None if something in it is unusual; what was written then is of no use. The text is printable UTF-8.
-pub fn read(text: &str, output: &mut Output<'_>, marks: &mut Marks<'_>) -> Option<Status> {
+pub fn read(text: &str, either: Either, output: &mut Output<'_>, marks: &mut Marks<'_>) -> Option<Status> {
     let levels = [(0, Kind::Sequence); MAX_DEPTH];
-    let mut reader = Reader { text: text.as_bytes(), at: 0, levels, depth: 0, output, marks };
+    let mut reader = Reader { text: text.as_bytes(), either, at: 0, levels, depth: 0, output, marks };
     match reader.document() {
         Ok(()) => Some(Status::Ok),
         Err(Stop::Failed) => Some(Status::Failed),
@@ -38,6 +38,7 @@ impl Kind {
 
 struct Reader<'r, 'v, 'e> {
     text: &'r [u8],
+    either: Either,
     at: usize,
     /// Collections that are open, and the column of their entries.
     levels: [(usize, Kind); MAX_DEPTH],
@@ -323,7 +324,7 @@ impl Reader<'_, '_, '_> {
             return self.put(text);
         }
         // A plain scalar is ASCII.
-        done(put_plain(self.output, core::str::from_utf8(text).unwrap_or_default()))
+        done(put_plain(self.output, core::str::from_utf8(text).unwrap_or_default(), self.either))
     }
 }
 

@@ -1,0 +1,177 @@
+//! Decimals as numbers: a structure of an exponent and a mantissa, which says how many places there are, too. `99.50` is 9950 with the exponent -2.
+
+use super::Form;
+use crate::{
+    codec::lower::{DecodeWalk, EncodeWalk, LowerError, MemberIn, MemberOut},
+    layout::Scalar,
+    program::{
+        FaultKind, Input, OpKind, Output, ScalarKernel, Status, TestKernel, Wire,
+        kernels::{float, json, number},
+    },
+    schema::Type,
+};
+
+type Lowered = Result<(), LowerError>;
+
+/// More places than these are said by an exponent.
+const MOST_PLACES: usize = 18;
+
+/// Emits what writes a decimal: the exponent waits in the output for the mantissa.
+pub(super) fn write(walk: &mut EncodeWalk<'_>, members: &[MemberOut<'_>], form: Form) -> Lowered {
+    let mantissa = if form == Form::Bare { &BARE_MANTISSA } else { &MANTISSA };
+    for (out, kernel) in members.iter().zip([&EXPONENT, mantissa]) {
+        let memory = walk.memory_scalar(out.place)?;
+        walk.emit(OpKind::Load(out.place));
+        if memory != kernel.scalar {
+            walk.emit(OpKind::Convert(kernel.scalar));
+        }
+        walk.emit(OpKind::Put(Wire::Kernel(kernel)));
+    }
+    Ok(())
+}
+
+/// Emits what reads a decimal from a number, or what `object` emits where there is none.
+pub(super) fn read(
+    walk: &mut DecodeWalk<'_>,
+    members: &[MemberIn<'_>],
+    object: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
+) -> Lowered {
+    let otherwise = walk.block(|walk| {
+        // The mantissa is read with all of the number, and the exponent waits.
+        let parts = members.iter().rev().zip([(&MANTISSA, Type::Int64), (&EXPONENT, Type::Int32)]);
+        parts.into_iter().try_for_each(|(member, (kernel, ty))| {
+            walk.member_as(member, |walk, slot| walk.get(&ty, Wire::Kernel(kernel), slot))
+        })
+    })?;
+    let then = walk.block(object)?;
+    walk.emit(OpKind::Test(&IS_OBJECT));
+    walk.emit(OpKind::If { then, otherwise });
+    Ok(())
+}
+
+static IS_OBJECT: TestKernel = TestKernel { name: "json decimal in parts", test: is_object };
+
+extern "C" fn is_object(input: &mut Input<'_>, word: &mut u64) -> Status {
+    *word = u64::from(json::peek(input) == Some(b'{'));
+    Status::Ok
+}
+
+static EXPONENT: ScalarKernel = ScalarKernel {
+    name: "json decimal exponent",
+    scalar: Scalar::I32,
+    get: get_exponent,
+    put: put_exponent,
+    wide: None,
+    form: None,
+};
+
+static MANTISSA: ScalarKernel = ScalarKernel {
+    name: "json decimal",
+    scalar: Scalar::I64,
+    get: get_number,
+    put: put_number::<false>,
+    wide: None,
+    form: None,
+};
+
+/// With a point in front of an exponent, as YAML 1.1 wants it.
+static BARE_MANTISSA: ScalarKernel = ScalarKernel {
+    name: "json bare decimal",
+    scalar: Scalar::I64,
+    get: get_number,
+    put: put_number::<true>,
+    wide: None,
+    form: None,
+};
+
+extern "C" fn put_exponent(output: &mut Output<'_>, word: u64) -> Status {
+    output.mark = word as usize;
+    Status::Ok
+}
+
+extern "C" fn put_number<const POINT: bool>(output: &mut Output<'_>, word: u64) -> Status {
+    let (mantissa, exponent) = (word as i64, output.mark as i32);
+    match usize::try_from(exponent.unsigned_abs()) {
+        Ok(places) if exponent <= 0 && places <= MOST_PLACES => put_places(output, mantissa, places),
+        _ => put_scientific(output, mantissa, exponent, if POINT { b".e" } else { b"e" }),
+    }
+}
+
+fn put_places(output: &mut Output<'_>, mantissa: i64, places: usize) -> Status {
+    if places == 0 {
+        return number::put_i64(output, mantissa);
+    }
+    // A sign, a zero, nineteen digits, a point.
+    let (mut text, mut at, mut left) = ([b'0'; 24], 24, mantissa.unsigned_abs());
+    for digit in 0.. {
+        if left == 0 && digit > places {
+            break;
+        }
+        if digit == places {
+            at -= 1;
+            text[at] = b'.';
+        }
+        at -= 1;
+        text[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+    }
+    if mantissa < 0 {
+        at -= 1;
+        text[at] = b'-';
+    }
+    output.put(text.get(at..).unwrap_or_default())
+}
+
+fn put_scientific(output: &mut Output<'_>, mantissa: i64, exponent: i32, mark: &[u8]) -> Status {
+    let sign: &[u8] = if exponent < 0 { b"" } else { b"+" };
+    let mut status = number::put_i64(output, mantissa);
+    for part in [mark, sign] {
+        if status == Status::Ok {
+            status = output.put(part);
+        }
+    }
+    if status == Status::Ok { number::put_i64(output, exponent.into()) } else { status }
+}
+
+extern "C" fn get_exponent(input: &mut Input<'_>, word: &mut u64) -> Status {
+    *word = i64::from(input.tag as i32) as u64;
+    Status::Ok
+}
+
+extern "C" fn get_number(input: &mut Input<'_>, word: &mut u64) -> Status {
+    match parts(input) {
+        Ok((mantissa, exponent)) => {
+            *word = mantissa as u64;
+            input.tag = exponent as u32;
+            Status::Ok
+        }
+        Err(status) => status,
+    }
+}
+
+/// Mantissa and exponent of a number, or of a string of one.
+fn parts(input: &mut Input<'_>) -> Result<(i64, i32), Status> {
+    let quoted = json::peek(input) == Some(b'"');
+    let start = input.position();
+    let number = if quoted {
+        let text = json::string(input)?;
+        let (mut buffer, mut room) = ([0; 64], [0; 512]);
+        let text = text.plain(&mut buffer).map(|text| float::plain_number(text, &mut room));
+        text.and_then(|text| float::decimal(text).ok().filter(|number| number.len == text.len()))
+    } else {
+        Some(json::number(input)?.0)
+    };
+    let Some(number) = number else {
+        input.seek(start);
+        return Err(json::wrong_kind(input));
+    };
+    let digits = i128::from(number.digits);
+    let mantissa = i64::try_from(if number.negative { -digits } else { digits }).ok().filter(|_| number.exact);
+    match (mantissa, i32::try_from(number.exponent)) {
+        (Some(mantissa), Ok(exponent)) => Ok((mantissa, exponent)),
+        _ => {
+            input.seek(start);
+            Err(input.fail(FaultKind::OutOfRange, 64, 0))
+        }
+    }
+}
