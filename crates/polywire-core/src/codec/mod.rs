@@ -34,7 +34,7 @@ use core::{fmt, marker::PhantomData, str::FromStr};
 
 use crate::{
     layout::{Layout, Message, Shape, SharedBytes},
-    program::{Backend, Executable, Limits, Program, State, exec::ExecError, io::CodecError},
+    program::{Backend, Executable, Limits, Payload, Program, State, exec::ExecError, io::CodecError},
     schema::Schema,
 };
 
@@ -495,6 +495,17 @@ impl<T: Message> Decoder<T> {
     pub fn decode_shared(&self, message: &SharedBytes, value: &mut T) -> Result<usize, CodecError> {
         // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
         unsafe { self.executable.decode_shared(message, core::ptr::from_mut(value).cast(), &self.limits) }
+    }
+
+    /// Reads one message in any of these ways, and gives the bytes of memory by which `value` grew: at least so many, as the budget for
+    /// [`Limits::memory_bytes`] counts them.
+    ///
+    /// # Panics
+    /// As [`Decoder::decode_with`].
+    #[inline]
+    pub fn decode_measured(&self, payload: Payload<'_>, value: &mut T) -> Result<usize, CodecError> {
+        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
+        unsafe { self.executable.decode_measured(payload, core::ptr::from_mut(value).cast(), &self.limits) }
     }
 
     /// The program that runs.

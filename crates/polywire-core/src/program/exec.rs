@@ -14,6 +14,7 @@ use super::{
     interp,
     io::{CodecError, Input, Limits, Output},
     passes,
+    payload::{Idle, Payload},
     verify::{VerifyError, verify},
     window::WINDOW,
 };
@@ -331,7 +332,45 @@ impl Executable {
             return Ok(taken);
         }
         // SAFETY: as the caller promises.
-        unsafe { self.decode_long(bytes, value, limits) }
+        unsafe { self.decode_long(bytes, value, limits, &mut 0) }
+    }
+
+    /// Decodes and gives the bytes of memory that the value was charged for: those by which it grew, and those of the parts of a message that
+    /// it may hold. What machine code decodes without a context is charged with the length of the message, which is at least as much.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    ///
+    /// # Panics
+    /// As [`Executable::decode`], and as [`Executable::decode_with`].
+    #[inline]
+    pub unsafe fn decode_measured(
+        &self,
+        payload: Payload<'_>,
+        value: *mut u8,
+        limits: &Limits,
+    ) -> Result<usize, CodecError> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match payload {
+                Payload::Bytes(bytes) => {
+                    #[cfg(feature = "jit")]
+                    if self.decode_direct(bytes, value, limits).is_some() {
+                        return Ok(bytes.len());
+                    }
+                    let mut charged = 0;
+                    self.decode_long(bytes, value, limits, &mut charged).map(|_| charged)
+                }
+                Payload::Shared(message) => {
+                    let mut charged = 0;
+                    self.decode_parts(message, value, limits, &mut charged).map(|_| message.len() + charged)
+                }
+                Payload::Stream { state, keep, bytes } => {
+                    let mut charged = 0;
+                    self.decode_next(state, keep, bytes, value, limits, &mut charged).map(|_| charged)
+                }
+            }
+        }
     }
 
     /// The same as a message of a stream, whose state goes on with it if it ends well and is to be kept; else the state is as before. Where
@@ -350,15 +389,32 @@ impl Executable {
         value: *mut u8,
         limits: &Limits,
     ) -> Result<usize, CodecError> {
+        // SAFETY: as the caller promises.
+        unsafe { self.decode_next(state, keep, bytes, value, limits, &mut 0) }
+    }
+
+    /// # Safety
+    /// As [`Executable::decode_with`].
+    #[inline(always)]
+    unsafe fn decode_next(
+        &self,
+        state: &mut State,
+        keep: bool,
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+        charged: &mut usize,
+    ) -> Result<usize, CodecError> {
         self.admit(state, Direction::Decode);
         state.memory_left = limits.memory_bytes;
         #[cfg(feature = "jit")]
         // SAFETY: as the caller promises.
         if let Some(taken) = unsafe { self.decode_stream(state, keep, bytes, value, limits) } {
+            *charged = limits.memory_bytes - state.memory_left;
             return Ok(taken);
         }
         // SAFETY: as the caller promises.
-        unsafe { self.decode_stream_long(state, keep, bytes, value, limits) }
+        unsafe { self.decode_stream_long(state, keep, bytes, value, limits, charged) }
     }
 
     /// # Safety
@@ -371,6 +427,7 @@ impl Executable {
         bytes: &[u8],
         value: *mut u8,
         limits: &Limits,
+        charged: &mut usize,
     ) -> Result<usize, CodecError> {
         if state.is_broken() {
             let mut input = Input::new(bytes, limits);
@@ -383,7 +440,7 @@ impl Executable {
         input.memory_left = state.memory_left;
         input.state = Some(state);
         // SAFETY: as the caller promises.
-        match unsafe { self.decode_input(&mut input, value) } {
+        match unsafe { self.decode_input(&mut input, value, charged) } {
             Ok(len) => {
                 self.settle(state, keep);
                 Ok(len)
@@ -411,14 +468,27 @@ impl Executable {
         value: *mut u8,
         limits: &Limits,
     ) -> Result<usize, CodecError> {
+        // SAFETY: as the caller promises.
+        unsafe { self.decode_parts(message, value, limits, &mut 0) }
+    }
+
+    /// # Safety
+    /// As [`Executable::decode`].
+    unsafe fn decode_parts(
+        &self,
+        message: &SharedBytes,
+        value: *mut u8,
+        limits: &Limits,
+        charged: &mut usize,
+    ) -> Result<usize, CodecError> {
         // What a state or an adapter is needed for is not in the message as it is in memory.
         if self.0.program.bank.is_some() || self.0.adapter.is_some_and(|adapter| adapter.only_after.is_none()) {
             // SAFETY: as the caller promises.
-            return unsafe { self.decode(message, value, limits) };
+            return unsafe { self.decode_long(message, value, limits, charged) };
         }
         assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
         // SAFETY: as the caller promises.
-        unsafe { self.decode_or_adapt(&mut Input::of_shared(message, limits), value) }
+        unsafe { self.decode_or_adapt(&mut Input::of_shared(message, limits), value, charged) }
     }
 
     /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing it does not need.
@@ -496,19 +566,27 @@ impl Executable {
     /// # Safety
     /// As [`Executable::decode`].
     #[inline(never)]
-    unsafe fn decode_long(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
+    unsafe fn decode_long(
+        &self,
+        bytes: &[u8],
+        value: *mut u8,
+        limits: &Limits,
+        charged: &mut usize,
+    ) -> Result<usize, CodecError> {
         assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
         #[cfg(feature = "jit")]
         self.count_down();
         // SAFETY: as the caller promises.
         unsafe {
             if self.0.program.bank.is_some() {
-                return self.alone(|state| self.decode_with(state, false, bytes, value, limits));
+                return self.alone(|state| self.decode_next(state, false, bytes, value, limits, charged));
             }
             match self.0.adapter {
-                None => self.decode_input(&mut Input::new(bytes, limits), value),
-                Some(adapter) if adapter.only_after.is_none() => self.decode_events(adapter, bytes, value, limits),
-                Some(_) => self.decode_or_adapt(&mut Input::new(bytes, limits), value),
+                None => self.decode_input(&mut Input::new(bytes, limits), value, charged),
+                Some(adapter) if adapter.only_after.is_none() => {
+                    self.decode_events(adapter, bytes, value, limits, charged)
+                }
+                Some(_) => self.decode_or_adapt(&mut Input::new(bytes, limits), value, charged),
             }
         }
     }
@@ -518,13 +596,18 @@ impl Executable {
     /// # Safety
     /// As [`Executable::decode`].
     #[inline(never)]
-    unsafe fn decode_or_adapt(&self, input: &mut Input<'_>, value: *mut u8) -> Result<usize, CodecError> {
+    unsafe fn decode_or_adapt(
+        &self,
+        input: &mut Input<'_>,
+        value: *mut u8,
+        charged: &mut usize,
+    ) -> Result<usize, CodecError> {
         // SAFETY: as the caller promises.
-        let decoded = unsafe { self.decode_input(input, value) };
+        let decoded = unsafe { self.decode_input(input, value, charged) };
         match (&decoded, self.0.adapter) {
             (Err(error), Some(adapter)) if adapter.only_after == Some(error.kind) => {
                 // SAFETY: as the caller promises.
-                unsafe { self.decode_events(adapter, input.message(), value, input.limits()) }
+                unsafe { self.decode_events(adapter, input.message(), value, input.limits(), charged) }
             }
             _ => decoded,
         }
@@ -541,6 +624,7 @@ impl Executable {
         bytes: &[u8],
         value: *mut u8,
         limits: &Limits,
+        charged: &mut usize,
     ) -> Result<usize, CodecError> {
         Events::with(|events| {
             let mut input = Input::new(bytes, limits);
@@ -554,7 +638,7 @@ impl Executable {
             // What the adapter wrote may be longer than the message, and was limited when it was written.
             let inner = Limits { message_bytes: usize::MAX, ..*limits };
             // SAFETY: as the caller promises.
-            let decoded = unsafe { self.decode_input(&mut Input::new(events.text(), &inner), value) };
+            let decoded = unsafe { self.decode_input(&mut Input::new(events.text(), &inner), value, charged) };
             decoded.map(|_| bytes.len()).map_err(|error| events.locate(error))
         })
     }
@@ -562,7 +646,12 @@ impl Executable {
     /// # Safety
     /// As [`Executable::decode`], and the program is a decode program.
     #[inline(always)]
-    unsafe fn decode_input(&self, input: &mut Input<'_>, value: *mut u8) -> Result<usize, CodecError> {
+    unsafe fn decode_input(
+        &self,
+        input: &mut Input<'_>,
+        value: *mut u8,
+        charged: &mut usize,
+    ) -> Result<usize, CodecError> {
         let (len, most) = (input.message().len(), input.limits().message_bytes);
         let status = if len > most {
             input.fail(FaultKind::Limit, most as u64, len as u64)
@@ -576,6 +665,7 @@ impl Executable {
                 }
             }
         };
+        *charged += input.limits().memory_bytes.saturating_sub(input.memory_left);
         match status {
             Status::Ok => Ok(input.position().min(len)),
             Status::Failed => Err(CodecError::new(input.fault(), &self.0.program)),
@@ -791,33 +881,5 @@ impl Executable {
     #[cfg(not(feature = "jit"))]
     fn entry(&self) -> Option<core::convert::Infallible> {
         None
-    }
-}
-
-/// A state that one user at a time may take.
-#[derive(Default)]
-struct Idle(AtomicPtr<State>);
-
-impl Idle {
-    fn take(&self) -> Option<Box<State>> {
-        let state = self.0.swap(core::ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: what is not null came from a box, and the swap has made it ours alone.
-        (!state.is_null()).then(|| unsafe { Box::from_raw(state) })
-    }
-
-    /// Gives a state back; one that somebody else gave back meanwhile goes.
-    fn put(&self, state: Option<Box<State>>) {
-        let state = state.map_or(core::ptr::null_mut(), Box::into_raw);
-        let other = self.0.swap(state, Ordering::AcqRel);
-        if !other.is_null() {
-            // SAFETY: as in `take`.
-            drop(unsafe { Box::from_raw(other) });
-        }
-    }
-}
-
-impl Drop for Idle {
-    fn drop(&mut self) {
-        drop(self.take());
     }
 }
