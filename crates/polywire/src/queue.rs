@@ -11,11 +11,8 @@ use crate::engine::Overflow;
 
 /// So many messages wait at most for the reader to pause before the receiver is woken.
 const WAKE_AT: usize = 64;
-/// Used values kept for decoding into.
+/// Used values kept for decoding into, as far as they take no more memory than items may.
 const SPARE: usize = 64;
-
-/// More memory than a used value may hold to be kept for decoding into.
-const SPARE_BYTES: usize = 1 << 20;
 
 pub(crate) struct Queue<T, V> {
     state: Mutex<State<T, V>>,
@@ -44,6 +41,8 @@ struct State<T, V> {
     /// Of the items.
     bytes: usize,
     spare: Vec<Weighed<V>>,
+    /// Of the spare values.
+    spare_bytes: usize,
     sleepers: usize,
     /// Writers that wait for room.
     writers: usize,
@@ -60,6 +59,7 @@ impl<T, V> Queue<T, V> {
             items: VecDeque::new(),
             bytes: 0,
             spare: Vec::new(),
+            spare_bytes: 0,
             sleepers: 0,
             writers: 0,
             waker: None,
@@ -232,14 +232,22 @@ impl<T, V> Queue<T, V> {
 
     /// A used value to decode into.
     pub(crate) fn spare(&self) -> Option<Weighed<V>> {
-        self.lock().spare.pop()
+        let mut state = self.lock();
+        let spare = state.spare.pop()?;
+        state.spare_bytes -= spare.bytes;
+        Some(spare)
     }
 
-    /// Gives used values back. Those that have grown large are let go: the next messages may be small.
+    /// Gives used values back. What they have grown to they keep, so they are kept only as far as there is room.
     pub(crate) fn give_back(&self, values: impl Iterator<Item = Weighed<V>>) {
         let mut state = self.lock();
-        let room = SPARE.saturating_sub(state.spare.len());
-        state.spare.extend(values.filter(|value| value.bytes <= SPARE_BYTES).take(room));
+        for value in values {
+            let bytes = state.spare_bytes.saturating_add(value.bytes);
+            if state.spare.len() < SPARE && bytes <= self.limits.bytes {
+                state.spare_bytes = bytes;
+                state.spare.push(value);
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T, V>> {
@@ -329,12 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn values_that_have_grown_large_are_not_kept() {
+    fn used_values_are_kept_as_far_as_they_have_room() {
         let queue = queue(100, 10, Overflow::DropNewest);
-        queue.give_back(
-            [(1, SPARE_BYTES), (2, SPARE_BYTES + 1)].map(|(item, bytes)| Weighed { item, bytes }).into_iter(),
-        );
-        assert_eq!(queue.spare().map(|spare| spare.item), Some(1));
-        assert!(queue.spare().is_none());
+        let used = [(1, 11), (2, 6), (3, 5), (4, 4)];
+        queue.give_back(used.map(|(item, bytes)| Weighed { item, bytes }).into_iter());
+        let spare = || queue.spare().map(|spare| spare.item);
+        assert_eq!((spare(), spare(), spare()), (Some(4), Some(2), None));
+        queue.give_back((0..1000).map(|item| Weighed { item, bytes: 0 }));
+        let state = queue.lock();
+        assert_eq!((state.spare.len(), state.spare_bytes), (SPARE, 0));
     }
 }

@@ -189,7 +189,8 @@ impl<C: Coding> Subscribe<C> {
     /// Bytes of memory that the messages that wait may take: 64 MiB unless this or the configuration says otherwise.
     ///
     /// They are counted as decoding allocates them, since a message of few bytes may be a large value. A message that is larger than
-    /// all is taken when nothing else waits. For [`Subscribe::on_message`] as many again may be with the callback.
+    /// all is taken when nothing else waits. For [`Subscribe::on_message`] as many again may be with the callback, and as many in used values that
+    /// the next messages are decoded into; for [`Subscribe::on_message_inline`] it is what its value may keep.
     ///
     /// ```
     /// use polywire::{engine::Overflow, Node};
@@ -269,7 +270,7 @@ impl<C: Coding> Subscribe<C> {
     ///
     /// Publishing, subscribing and dropping the subscription from inside the callback is fine; waiting for another message of the same link is not.
     pub fn on_message_inline(self, callback: impl FnMut(&C::Value, &Info) + Send + 'static) -> Subscription {
-        let inline = Arc::new(Inline::new(Box::new(callback), self.coding.fresh()));
+        let inline = Arc::new(Inline::new(Box::new(callback), self.coding.fresh(), self.queue.bytes));
         let route = RouteOf::new(&self, Delivery::Inline(inline.clone()));
         let close = Box::new(move || inline.close());
         Subscription { guard: Guard::new(self.node, self.entry, route, close), thread: None }
@@ -446,36 +447,46 @@ type Callback<V> = Box<dyn FnMut(&V, &Info) + Send>;
 
 /// A callback that runs on readers' threads.
 struct Inline<V> {
-    parts: Mutex<Option<(Callback<V>, V)>>,
+    parts: Mutex<Option<(Callback<V>, Weighed<V>)>>,
+    /// Memory that the value may keep from one message to the next.
+    limit: usize,
     running_on: Mutex<Option<ThreadId>>,
     closed: AtomicBool,
 }
 
 impl<V> Inline<V> {
-    fn new(callback: Callback<V>, value: V) -> Self {
+    fn new(callback: Callback<V>, value: V, limit: usize) -> Self {
         Inline {
-            parts: Mutex::new(Some((callback, value))),
+            parts: Mutex::new(Some((callback, Weighed { item: value, bytes: 0 }))),
+            limit,
             running_on: Mutex::new(None),
             closed: AtomicBool::new(false),
         }
     }
 
+    /// `decode` gives the bytes by which the value grew. It is a fresh one for the next message if it has grown too large, or is not to be used again.
     #[inline]
     fn call<E>(
         &self,
         info: &Info,
-        decode: impl FnOnce(&mut V) -> Result<(), E>,
-        after: impl FnOnce(&mut V),
+        decode: impl FnOnce(&mut V) -> Result<usize, E>,
+        fresh: impl FnOnce() -> V,
+        again: bool,
     ) -> Result<(), E> {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((callback, value)) = parts.as_mut().filter(|_| !self.closed.load(Ordering::Acquire)) {
-            decode(value)?;
+        let open = |_: &&mut (Callback<V>, Weighed<V>)| !self.closed.load(Ordering::Acquire);
+        let Some((callback, value)) = parts.as_mut().filter(open) else { return Ok(()) };
+        let decoded = decode(&mut value.item).map(|grown| value.bytes = value.bytes.saturating_add(grown));
+        if decoded.is_ok() {
             self.set_running(Some(thread::current().id()));
-            callback(value, info);
+            callback(&value.item, info);
             self.set_running(None);
-            after(value);
         }
-        Ok(())
+        // What a message did before it was refused is not known.
+        if !again || decoded.is_err() || value.bytes > self.limit {
+            *value = Weighed { item: fresh(), bytes: 0 };
+        }
+        decoded
     }
 
     fn set_running(&self, thread: Option<ThreadId>) {
@@ -691,12 +702,9 @@ impl<C: Coding> Slot for SlotOf<C> {
         let result = match &self.route.delivery {
             Delivery::Inline(inline) => inline.call(
                 &info,
-                |value| self.decode(envelope, payload, held, value).map(|_| ()),
-                |value| {
-                    if self.route.shares {
-                        *value = self.route.coding.fresh();
-                    }
-                },
+                |value| self.decode(envelope, payload, held, value),
+                || self.route.coding.fresh(),
+                !self.route.shares,
             ),
             Delivery::Queued(queue) => {
                 // A used value keeps the memory that it has.

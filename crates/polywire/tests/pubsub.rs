@@ -577,6 +577,32 @@ fn nothing_is_published_after_close_and_subscribers_end() {
     }
 }
 
+/// Two members that take turns to be large.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+struct Turns {
+    a: Vec<u8>,
+    b: Vec<u8>,
+}
+
+#[test]
+fn a_value_that_is_used_again_keeps_its_memory_as_far_as_the_limit_allows() {
+    for (limit, kept) in [(1 << 20, 0), (16 << 20, 2 << 20)] {
+        let node = Node::new();
+        let publisher: Publisher<Turns> = node.publisher_on("t", "cdr@inproc/turns").expect("publisher");
+        let (send, capacities) = mpsc::channel();
+        let subscribe = || node.subscribe::<Turns>("t", Some("inproc/turns")).expect("subscribes").queue_bytes(limit);
+        let inline = send.clone();
+        let _inline = subscribe().on_message_inline(move |value, _| inline.send(value.a.capacity()).expect("sent"));
+        let large = Turns { a: vec![7; 2 << 20], b: Vec::new() };
+        publisher.publish(&large).expect("published");
+        publisher.publish(&Turns { a: Vec::new(), b: vec![7; 100] }).expect("published");
+        let soon = |what: &str| capacities.recv_timeout(SOON).expect(what);
+        assert!(soon("the large one") >= 2 << 20);
+        let capacity = soon("the small one");
+        assert!(if kept == 0 { capacity == 0 } else { capacity >= kept }, "{capacity} with a limit of {limit}");
+    }
+}
+
 #[test]
 fn nothing_is_lost_at_full_speed() {
     for (a, at_a, b, at_b) in pair("speed") {
