@@ -6,6 +6,9 @@ use serde::Serialize;
 
 use crate::measure::{Bar, Figure};
 
+/// The candidate of ours that decodes each message into a new value, as most peers do; the others decode into one value, used again.
+pub const NEW_VALUE: &str = "derived, new value";
+
 /// Everything that one run measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -40,8 +43,8 @@ pub enum Columns {
     /// The candidates.
     #[default]
     Candidates,
-    /// The first candidate's times, and what they are to the second, a yardstick, and to the quickest of the others; what is done with it first and what is done then
-    /// are in one line.
+    /// The first candidate's times, as multiples of those of the second, a yardstick, and of the quickest of the others; the same for [`NEW_VALUE`], if it is there. Encoding and
+    /// decoding are in one line.
     Ratios,
 }
 
@@ -144,8 +147,11 @@ impl Group {
 
     fn ratios(&self) -> Vec<Vec<String>> {
         let mut heading = vec!["format".to_string(), "bytes".into()];
-        for operation in self.rows.iter().take(2).map(|row| row.operation) {
-            heading.extend([operation, "times hand-written", "best peer takes"].map(String::from));
+        for row in self.rows.iter().take(2) {
+            heading.extend([row.operation, "times hand-written", "best peer takes"].map(String::from));
+            if row.figure(NEW_VALUE).is_some() {
+                heading.extend(["to a new value", "best peer takes"].map(String::from));
+            }
         }
         let line = |rows: &[Row]| {
             let name = rows.iter().find_map(|row| row.figures.first()).map_or("", |figure| figure.name);
@@ -182,13 +188,21 @@ impl Group {
 }
 
 impl Row {
-    /// Time, the multiple of the yardstick, and what the quickest of the peers takes as a multiple of the time.
-    fn ratios(&self) -> [String; 3] {
+    /// Time, the multiple of the yardstick, and what the quickest of the peers takes as a multiple of the time; where a new value is made, that time and
+    /// multiple, too.
+    fn ratios(&self) -> Vec<String> {
         let none = || String::from("-");
-        let time = self.figures.first().map_or_else(none, |figure| time(figure.ns));
+        let peers = self.figures.iter().skip(2).filter(|figure| figure.name != NEW_VALUE);
+        let best = peers.min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+        let takes = |ours: f64| best.map_or_else(none, |peer| format!("{:.2}x ({})", peer.ratio / ours, peer.name));
+        let ours = self.figures.first().map_or_else(none, |figure| time(figure.ns));
         let hand = self.figures.get(1).map_or_else(none, |figure| format!("{:.2}x", 1.0 / figure.ratio));
-        let best = self.figures.iter().skip(2).min_by(|a, b| a.ratio.total_cmp(&b.ratio));
-        [time, hand, best.map_or_else(none, |peer| format!("{:.2}x ({})", peer.ratio, peer.name))]
+        let new_value = self.figure(NEW_VALUE).map(|figure| [time(figure.ns), takes(figure.ratio)]);
+        [ours, hand, takes(1.0)].into_iter().chain(new_value.into_iter().flatten()).collect()
+    }
+
+    fn figure(&self, name: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.name == name)
     }
 
     fn cell(&self, name: &str, mark: impl Fn(&Figure) -> &'static str) -> String {
@@ -230,4 +244,33 @@ fn machine() -> String {
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map(|(_, model)| model);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!("{} ({}, {cores} cores)", model.unwrap_or(std::env::consts::ARCH), std::env::consts::OS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(operation: &'static str, figures: &[(&'static str, f64)]) -> Row {
+        let first = figures[0].1;
+        let figure = |(name, ns): &(&'static str, f64)| Figure {
+            name,
+            ns: *ns,
+            ratio: ns / first,
+            more_ns: ns - first,
+            bar: None,
+        };
+        Row { workload: "T".into(), operation, bytes: Some(8.0), figures: figures.iter().map(figure).collect() }
+    }
+
+    #[test]
+    fn a_peer_that_makes_new_values_is_compared_with_ours_that_does_too() {
+        let decode = [("xml", 10.0), ("hand", 5.0), (NEW_VALUE, 20.0), ("slow", 90.0), ("quick", 60.0)];
+        let rows = vec![row("encode", &[("xml", 4.0), ("hand", 4.0)]), row("decode", &decode)];
+        let cells = Group { columns: Columns::Ratios, rows, ..Group::default() }.ratios();
+        let new_value = ["to a new value", "best peer takes"];
+        assert_eq!(cells[0][5..], [&["decode", "times hand-written", "best peer takes"][..], &new_value].concat());
+        let expected =
+            ["xml", "8", "4.0 ns", "1.00x", "-", "10.0 ns", "2.00x", "6.00x (quick)", "20.0 ns", "3.00x (quick)"];
+        assert_eq!(cells[1], expected);
+    }
 }

@@ -9,13 +9,13 @@ use polywire_core::{
         DynDecoder, DynEncoder, Options,
         fast::{
             FAST, Fast,
-            framing::{Framing, Piece, Splitter, Step},
             template::{TemplateLimits, TemplateSet},
         },
         stream::{Mode, StreamError, StreamReader, StreamWriter},
     },
     envelope::{ChannelId, Envelope, Id128},
     frame::{self, DatagramDecoder, DatagramEncoder, Frame},
+    framing::{Framing, Piece, Splitter, Step},
     layout::{Record, Shape},
     program::{Backend, FaultKind, Limits},
     schema::{

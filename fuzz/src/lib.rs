@@ -24,6 +24,7 @@ pub struct Target {
 pub static TARGETS: &[Target] = &[
     Target { name: "idl", generate: sources::idl_text, run: sources::compile_idl },
     Target { name: "pdl", generate: sources::pdl_text, run: sources::compile_pdl },
+    Target { name: "ros", generate: sources::ros_text, run: sources::compile_ros },
     Target { name: "wire", generate: sources::wire_text, run: sources::read_wire },
     Target { name: "config", generate: sources::config_text, run: sources::read_config },
     Target { name: "schema", generate: layouts::schema_bytes, run: layouts::read_schema },

@@ -1,4 +1,4 @@
-//! What people and files bring: IDL, PDL, wires, configurations.
+//! What people and files bring: IDL, PDL, definitions of ROS 2, wires, configurations.
 
 use crate::common::mutated;
 use polywire::{Config, Wire};
@@ -70,6 +70,31 @@ pub fn idl_text(random: &mut Random) -> Vec<u8> {
 
 pub fn pdl_text(random: &mut Random) -> Vec<u8> {
     text(random, "pdl")
+}
+
+/// Lines of a definition of ROS 2.
+pub fn ros_text(random: &mut Random) -> Vec<u8> {
+    const LINES: [&str; 12] = [
+        "# A comment",
+        "int32 a",
+        "uint8 OK=0x10",
+        "string NAME=\"a # b\"",
+        "float64[9] m",
+        "string<=8[<=4] tags",
+        "wstring w 'x'",
+        "bool on true # comment",
+        "std_msgs/Header header",
+        "Header h",
+        "other/Thing[] things",
+        "---",
+    ];
+    let count = random.below(12);
+    let text: String = (0..count).map(|_| format!("{}\n", random.choose(&LINES))).collect();
+    if random.one_in(2) { mutated(random, text.as_bytes()) } else { text.into_bytes() }
+}
+
+pub fn compile_ros(input: &[u8]) {
+    ["p/msg/M.msg", "p/srv/S.srv"].iter().for_each(|name| compile(name, input));
 }
 
 pub fn compile_idl(input: &[u8]) {

@@ -8,10 +8,10 @@ use polywire_workloads::{CodecsTest10, CodecsTest500, Floats, MarketData, Proces
 use super::{Measured, Subject, subject};
 use crate::{
     measure::{Bar, Candidate, Effort, compare},
-    report::{Group, Row, mean_length},
+    report::{Group, NEW_VALUE, Row, mean_length},
 };
 
-/// A peer: how it writes into a buffer used again, and how it reads.
+/// A peer: how it writes into a buffer used again, and how it reads. One that has several ways of reading stands here several times.
 pub struct Peer<T> {
     pub name: &'static str,
     pub write: fn(&T, &mut Vec<u8>),
@@ -81,8 +81,8 @@ pub fn own_rows<T: Measured>(codec: &'static str, effort: Effort) -> [Row; 2] {
 
 pub fn group(title: &'static str, rows: [[Row; 2]; 5], peers: &str) -> Group {
     let note =
-        "multiples of Polywire with a derived type; it decodes into a value used again, the others into a new one, \
-                as serde has it; each reads what it writes itself"
+        "multiples of Polywire with a derived type, which decodes into one value, used again; peers decode into new values, and so does \
+                *derived, new value*; each reads what it writes itself"
             .into();
     let mut left_out = Vec::new();
     if !cfg!(feature = "peers") {
@@ -98,13 +98,29 @@ pub fn json_peers<T: Measured>() -> Vec<Peer<T>> {
             write: |message, out| serde_json::to_writer(out, message).expect("it encodes"),
             read: |bytes| serde_json::from_slice(bytes).expect("it decodes"),
         },
+        Peer {
+            name: "serde_json from_str",
+            write: |message, out| serde_json::to_writer(out, message).expect("it encodes"),
+            read: |bytes| serde_json::from_str(text(bytes)).expect("it decodes"),
+        },
         #[cfg(feature = "peers")]
         Peer {
             name: "sonic-rs",
             write: |message, out| sonic_rs::to_writer(out, message).expect("it encodes"),
             read: |bytes| sonic_rs::from_slice(bytes).expect("it decodes"),
         },
+        #[cfg(feature = "peers")]
+        Peer {
+            name: "sonic-rs from_str",
+            write: |message, out| sonic_rs::to_writer(out, message).expect("it encodes"),
+            read: |bytes| sonic_rs::from_str(text(bytes)).expect("it decodes"),
+        },
     ]
+}
+
+/// What came as text, which is shown to be UTF-8 first: many read it quicker than bytes.
+pub fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("it is UTF-8")
 }
 
 pub fn bson_peers<T: Measured>() -> Vec<Peer<T>> {
@@ -172,6 +188,7 @@ pub fn our_encoders<'a, T: Measured>(subject: &'a Subject<T>, codec: &'a str) ->
 pub fn our_decoders<'a, T: Measured>(subject: &Subject<T>, codec: &str, ours: &'a [Vec<u8>]) -> Vec<Candidate<'a>> {
     vec![
         Candidate::new("derived", subject.decode(codec, Backend::Jit, ours)),
+        Candidate::new(NEW_VALUE, subject.decode_new(codec, ours)),
         Candidate::new("record", subject.decode_records(codec, ours)),
         Candidate::new("interpreter", subject.decode(codec, Backend::Interpreter, ours)),
     ]

@@ -96,6 +96,18 @@ impl<T: Measured> Subject<T> {
         }
     }
 
+    /// Decodes each message into a new value of the derived type.
+    pub fn decode_new<'a>(&self, codec: &str, encoded: &'a [Vec<u8>]) -> impl FnMut() + use<'a, T> {
+        let decoder = decoder::<T>(codec, Backend::Jit);
+        move || {
+            for bytes in encoded {
+                let mut back = T::default();
+                decoder.decode(black_box(bytes), &mut back).expect("it decodes");
+                black_box(back);
+            }
+        }
+    }
+
     /// Decodes messages into a record by one of our programs.
     pub fn decode_records<'a>(&self, codec: &str, encoded: &'a [Vec<u8>]) -> impl FnMut() + use<'a, T> {
         let (decoder, mut back) = (self.record_decoder(codec), Record::new(&self.shape));

@@ -2,6 +2,8 @@
 
 use polywire_workloads::{CodecsTest10, CodecsTest500, Floats, MarketData, ProcessorProbe};
 
+#[cfg(feature = "peers")]
+use super::serde_peers::text;
 use super::{
     Measured, Subject,
     serde_peers::{Peer, decode, encode, group, our_decoders, our_encoders, rows_of},
@@ -38,14 +40,23 @@ pub fn xml_peers<T: Measured>() -> Vec<Peer<T>> {
         #[cfg(feature = "peers")]
         Peer {
             name: "quick-xml",
-            write: |message, out| {
-                let mut text = String::from_utf8(std::mem::take(out)).expect("it was text");
-                quick_xml::se::to_writer(&mut text, message).expect("it encodes");
-                *out = text.into_bytes();
-            },
+            write: write_by_quick_xml,
+            read: |bytes| quick_xml::de::from_str(text(bytes)).expect("it decodes"),
+        },
+        #[cfg(feature = "peers")]
+        Peer {
+            name: "quick-xml from_reader",
+            write: write_by_quick_xml,
             read: |bytes| quick_xml::de::from_reader(bytes).expect("it decodes"),
         },
     ]
+}
+
+#[cfg(feature = "peers")]
+fn write_by_quick_xml<T: Measured>(message: &T, out: &mut Vec<u8>) {
+    let mut text = String::from_utf8(std::mem::take(out)).expect("it was text");
+    quick_xml::se::to_writer(&mut text, message).expect("it encodes");
+    *out = text.into_bytes();
 }
 
 pub fn yaml_peers<T: Measured>() -> Vec<Peer<T>> {
@@ -53,14 +64,23 @@ pub fn yaml_peers<T: Measured>() -> Vec<Peer<T>> {
         #[cfg(feature = "peers")]
         Peer {
             name: "serde-saphyr",
-            write: |message, out| {
-                let mut text = String::from_utf8(std::mem::take(out)).expect("it was text");
-                serde_saphyr::to_fmt_writer(&mut text, message).expect("it encodes");
-                *out = text.into_bytes();
-            },
+            write: write_by_saphyr,
             read: |bytes| serde_saphyr::from_slice(bytes).expect("it decodes"),
         },
+        #[cfg(feature = "peers")]
+        Peer {
+            name: "serde-saphyr from_str",
+            write: write_by_saphyr,
+            read: |bytes| serde_saphyr::from_str(text(bytes)).expect("it decodes"),
+        },
     ]
+}
+
+#[cfg(feature = "peers")]
+fn write_by_saphyr<T: Measured>(message: &T, out: &mut Vec<u8>) {
+    let mut text = String::from_utf8(std::mem::take(out)).expect("it was text");
+    serde_saphyr::to_fmt_writer(&mut text, message).expect("it encodes");
+    *out = text.into_bytes();
 }
 
 /// Ours in two ways, and peers.

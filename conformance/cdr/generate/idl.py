@@ -142,9 +142,12 @@ class Reader:
         self.define(name, {"kind": "enum", "literals": literals, "bits": int(notes.get("bit_bound", 32))})
 
     def bitmask(self, name, notes):
-        for _ in self.names():
-            pass
-        self.define(name, {"kind": "bitmask", "bits": int(notes.get("bit_bound", 32))})
+        flags, position = {}, 0
+        for flag, flag_notes in self.names():
+            position = int(flag_notes.get("position", position))
+            flags[flag] = position
+            position += 1
+        self.define(name, {"kind": "bitmask", "flags": flags, "bits": int(notes.get("bit_bound", 32))})
 
     def names(self):
         self.next("{")

@@ -283,8 +283,12 @@ fn page(comparison: &Comparison) -> String {
             Some(false) => "better",
             None => "changed",
         };
-        let figure = |value| table::figure(&change.metric, value);
-        let arrow = format!("{} -> {}", figure(change.before), figure(change.after));
+        let [before, after] = [change.before, change.after].map(|value| table::figure(&change.metric, value));
+        let arrow = match before == after {
+            false => format!("{before} -> {after}"),
+            // They differ in digits that the short form leaves out.
+            true => format!("{} -> {}", change.before, change.after),
+        };
         let times = if change.before == 0.0 { "-".into() } else { format!("{:.2}x", change.after / change.before) };
         vec![word.to_owned(), change.metric.clone(), arrow, times, change.case.clone()]
     };

@@ -5,15 +5,18 @@ use std::{fs, path::PathBuf};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use polywire::{
-    codec::{self, CODECS, DynEncoder, Options},
+    Wire,
+    codec::{CODECS, DynEncoder},
     compress::{COMPRESSORS, Compressor, Packer, Settings, dictionary},
 };
 use serde::Serialize;
 
 use crate::{
-    outcome::{self, Outcome},
+    outcome::{self, Misuse, Outcome},
     terminal::Terminal,
+    topic::wire_without_endpoint,
     transcode::{
+        format::Format,
         progress,
         source::{self, Next, Source},
     },
@@ -43,8 +46,8 @@ pub struct Train {
     #[command(flatten)]
     ty: TypeArgs,
     /// Codec that will write the messages, CODEC[:OPTIONS]
-    #[arg(long, value_name = "CODEC", default_value = CODECS[0].name())]
-    codec: String,
+    #[arg(long, value_name = "CODEC", default_value = CODECS[0].name(), value_parser = wire_without_endpoint)]
+    codec: Wire,
     /// Bytes of the dictionary, at most
     #[arg(long, value_name = "BYTES", default_value_t = dictionary::USUAL_BYTES, value_parser = size)]
     size: usize,
@@ -101,30 +104,37 @@ impl Train {
 
     /// Messages as the codec writes them.
     fn samples(&self, terminal: &Terminal) -> anyhow::Result<Vec<Vec<u8>>> {
-        let (name, options) = self.codec.split_once(':').unwrap_or((&self.codec, ""));
-        let codec = codec::find(name).with_context(|| format!("there is no codec '{name}'"))?;
-        let options: Options = options.parse()?;
+        if let Some(compressor) = &self.codec.compressor {
+            return Err(Misuse(format!(
+                "messages are learned from before they are compressed: leave out +{compressor}"
+            ))
+            .into());
+        }
+        let format = Format::of(&self.codec)?;
         let bar = progress(self.input.as_deref(), false)?;
         let schema = self.ty.schema(terminal)?;
-        let mut source = Source::open(self.input.as_deref(), schema, &source::Options::default(), &bar)?;
+        let mut source = Source::open(self.input.as_deref(), schema, source::Options::default(), &bar)?;
         let (mut samples, mut bytes) = (Vec::new(), 0);
         let mut encoder: Option<DynEncoder> = None;
         while let Some(next) = source.next()? {
-            let value = match next {
-                Next::Message(message) => message.value,
+            let (value, place) = match next {
+                Next::Message(message) => (message.value, message.place),
                 Next::Bad(why) => {
                     bar.suspend(|| terminal.warning(&why));
-                    None
+                    continue;
                 }
             };
             let Some(value) = value else { continue };
             let fits = encoder.as_ref().filter(|encoder| std::sync::Arc::ptr_eq(encoder.shape(), value.shape()));
             let encoder = match fits {
                 Some(_) => encoder.as_ref(),
-                None => Some(&*encoder.insert(DynEncoder::new(codec, &options, value.shape())?)),
+                None => Some(&*encoder.insert(format.encoder(value.shape())?)),
             };
             let mut sample = Vec::new();
-            encoder.context("it was just made")?.encode(value, &mut sample)?;
+            if let Err(error) = encoder.context("it was just made")?.encode(value, &mut sample) {
+                bar.suspend(|| terminal.warning(&format!("{place}: {error}")));
+                continue;
+            }
             bytes += sample.len();
             samples.push(sample);
             bar.set_message(samples.len().to_string());

@@ -18,7 +18,7 @@ use crate::{
     outcome::{self, Missed, Misuse, Outcome},
     seconds::Seconds,
     terminal::Terminal,
-    text::{JsonText, field, readable},
+    text::{JsonText, field, readable, utc},
     topic::{WireArgs, place},
     types::TypeArgs,
     watch::Watch,
@@ -143,7 +143,7 @@ pub fn nothing_came(topic: &str, place: &str, timeout: &str, node: &Node) -> Mis
     let others: Vec<String> = node.discovered().iter().map(|source| source.announcement.topic.clone()).collect();
     let why = match (node.links(), others.iter().any(|other| other == topic)) {
         (0, _) => "nobody else is there; start a publisher with the same wire".to_owned(),
-        (_, true) => "its publisher is there and says nothing".to_owned(),
+        (_, true) => "its publisher is connected but has sent nothing".to_owned(),
         (_, false) if others.is_empty() => "nobody publishes there".to_owned(),
         (_, false) => format!("there are the topics {}", others.join(", ")),
     };
@@ -223,9 +223,10 @@ impl Printer<'_> {
         let mut text = readable(value);
         if self.echo.info {
             let (info, announced) = (&sample.info, &sample.info.source.announcement);
+            let (time, bytes) = (utc(info.timestamp_ns), info.bytes);
             let head = format!(
-                "# {} of writer {}: {}, {} bytes of {}\n",
-                info.sequence, announced.writer, announced.type_name, info.bytes, announced.codec
+                "# {} of writer {} at {time}: {}, {bytes} bytes of {}\n",
+                info.sequence, announced.writer, announced.type_name, announced.codec
             );
             text.insert_str(0, &head);
         }

@@ -2,7 +2,6 @@
 
 use std::{
     os::unix::process::CommandExt as _,
-    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -11,9 +10,10 @@ use polywire_instrument::link::hosts::{self, ADDRESSES, Between, Event, Hosts, H
 use serde_json::json;
 
 use crate::{
-    link::{Network, show, stopped},
+    link::{Network, show},
     outcome::{self, Missed, Misuse, Outcome},
     seconds::Seconds,
+    stop::{self, Stop},
     terminal::Terminal,
 };
 
@@ -68,6 +68,7 @@ impl LinkHosts {
             By::Netem => Between::Netem,
             By::Veth => Between::Veth,
         };
+        stop::hold()?;
         let mut hosts = Hosts::open(between, plan)?;
         let [a, b] = ADDRESSES;
         match terminal.json {
@@ -85,7 +86,7 @@ impl LinkHosts {
 
     /// Shows what happens until it is to end.
     fn watch(&self, hosts: &Hosts, terminal: &Terminal) -> outcome::Result {
-        let (start, stopped) = (Instant::now(), stopped()?);
+        let (start, stop) = (Instant::now(), Stop::new()?);
         let every = self.network.every.0;
         let mut next = start + every;
         let decisive = usize::from(self.b.is_some());
@@ -97,7 +98,7 @@ impl LinkHosts {
             }
             let ended = match event {
                 Some((host, Event::Ended(code))) if host == decisive => Some(Ok(code)),
-                _ if stopped.load(Ordering::Relaxed) => Some(Err(Outcome::Interrupted)),
+                _ if stop.outcome().is_some() => stop.outcome().map(Err),
                 _ if start.elapsed() >= self.duration.0 => Some(Err(Outcome::Missed)),
                 _ => None,
             };

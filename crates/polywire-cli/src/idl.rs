@@ -22,7 +22,7 @@ use crate::{
     types::{CompilerArgs, count},
 };
 
-/// Checks IDL and PDL files, and translates them
+/// Checks IDL, PDL and ROS 2 files, and translates them
 #[derive(Subcommand)]
 pub enum Idl {
     Check(Check),
@@ -32,7 +32,7 @@ pub enum Idl {
     Emit(Emit),
 }
 
-/// Tells what is wrong with IDL and PDL files
+/// Tells what is wrong with IDL, PDL and ROS 2 files
 #[derive(Args)]
 pub struct Check {
     /// The files
@@ -78,7 +78,7 @@ pub struct Emit {
 
 #[derive(Args)]
 struct Translate {
-    /// IDL or PDL file
+    /// IDL or PDL file, or .msg, .srv or .action of ROS 2
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Only this type and those it needs
@@ -115,13 +115,15 @@ impl Check {
         for file in &self.files {
             let found = self.compiler.parse(file);
             let found = found.as_ref().map_or_else(|diagnostics| diagnostics, |document| document.warnings());
-            errors += found.errors() + found.omitted();
-            warnings += found.len() - found.errors();
+            errors += found.errors();
+            warnings += found.warnings();
             match terminal.json {
                 true => all.extend(found.iter().map(describe)),
                 false => eprint!("{}", found.render(terminal.colour)),
             }
         }
+        // What is wrong comes first, whichever file it is in.
+        all.sort_by_key(|diagnostic| diagnostic["severity"] != "error");
         match terminal.json {
             true => terminal.value(&json!({ "errors": errors, "warnings": warnings, "diagnostics": all }))?,
             false => {

@@ -1,14 +1,12 @@
 //! `polywire link`
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     io::{self, BufRead, BufWriter, Write},
     net::{SocketAddr, ToSocketAddrs},
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +17,7 @@ use clap::Args;
 use clap::Subcommand;
 use polywire_instrument::{
     link::{self, Change, Emulator, Plan},
-    netsim::{Model, PROFILES, Stats},
+    netsim::{Loss, Model, PROFILES, Stats},
     table::figure,
 };
 use serde_json::{Value, json};
@@ -29,13 +27,14 @@ use crate::hosts::LinkHosts;
 use crate::{
     outcome::{self, Misuse, Outcome},
     seconds::Seconds,
+    stop::{self, Stop},
     terminal::{Terminal, columns},
 };
 
 /// Puts an emulated network between two processes
 ///
-/// Who would connect to TO connects to FROM instead. Datagrams (udp/ADDRESS) are lost, repeated, delayed, damaged and reordered as the model says; of streams
-/// (tcp/ADDRESS) rate, delay, jitter and blackouts are. With the same seed the same packets are lost again.
+/// Programs connect to FROM instead of TO, and everything between them passes through the emulated link. The model can lose, repeat, delay, damage and
+/// reorder datagrams (udp/ADDRESS). For streams (tcp/ADDRESS) it applies rate, delay, jitter and blackouts. The same seed loses the same packets again.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = models())]
 pub struct Link {
@@ -171,10 +170,17 @@ impl Link {
         if from.is_stream != to.is_stream {
             return Err(Misuse("both ends are of one kind: udp or tcp".into()).into());
         }
+        stop::hold()?;
         let seed = self.network.seed();
         let start = if from.is_stream { Emulator::tcp } else { Emulator::udp };
-        let emulator = start(from.address, to.address, self.network.plan(seed)?)
-            .with_context(|| format!("cannot listen at {}", from.address))?;
+        let plan = self.network.plan(seed)?;
+        if from.is_stream {
+            let models = [&plan.there, &plan.back].into_iter().chain(plan.changes.iter().map(|change| &change.model));
+            let without_effect: BTreeSet<String> = models.filter_map(without_effect).collect();
+            without_effect.iter().for_each(|text| terminal.warning(text));
+        }
+        let emulator =
+            start(from.address, to.address, plan).with_context(|| format!("cannot listen at {}", from.address))?;
         let emulator = Arc::new(emulator);
         let kind = if from.is_stream { "tcp" } else { "udp" };
         let (address, to) = (emulator.address(), to.address);
@@ -183,34 +189,52 @@ impl Link {
             false => terminal.line(&format!("{kind}/{address} -> {kind}/{to}, seed {seed}"))?,
         }
         if self.control {
-            take_changes(&emulator, terminal.colour);
+            take_changes(&emulator, from.is_stream, terminal.colour);
         }
         self.watch(&emulator, terminal)
     }
 
     /// Shows what happens until it is to end.
     fn watch(&self, emulator: &Emulator, terminal: &Terminal) -> outcome::Result {
-        let (start, stopped) = (Instant::now(), stopped()?);
+        let (start, stop) = (Instant::now(), Stop::new()?);
         let every = self.network.every.0;
         let mut next = start + every;
         let mut before = emulator.stats();
         loop {
             let over = self.duration.is_some_and(|duration| start.elapsed() >= duration.0);
-            let ended = over || stopped.load(Ordering::Relaxed);
+            let ended = if over { Some(Outcome::Fine) } else { stop.outcome() };
             let due = Instant::now() >= next && !every.is_zero();
-            if ended || due {
+            if ended.is_some() || due {
                 let now = emulator.stats();
-                if now != before || ended {
+                if now != before || ended.is_some() {
                     show(start.elapsed(), &now, terminal)?;
                 }
                 (before, next) = (now, Instant::now() + every);
             }
-            if ended {
-                return Ok(if over { Outcome::Fine } else { Outcome::Interrupted });
+            if let Some(outcome) = ended {
+                return Ok(outcome);
             }
             thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// What of a model a stream does not meet, in words for people.
+fn without_effect(model: &Model) -> Option<String> {
+    let parts = [
+        (model.loss != Loss::None, "loss"),
+        (model.duplicate > 0.0, "duplicate"),
+        (model.corrupt > 0.0, "corrupt"),
+        (model.reorder > 0.0, "reorder"),
+    ];
+    let names: Vec<&str> = parts.into_iter().filter_map(|(is_there, name)| is_there.then_some(name)).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "a stream loses nothing: {} of the model have no effect between tcp addresses; \
+             for TCP over lossy packets use `polywire link hosts`",
+            names.join(", ")
+        )
+    })
 }
 
 /// Lines of a script; empty ones and what is behind `#` are for people.
@@ -221,24 +245,20 @@ fn changes(text: &str) -> Result<Vec<Change>, String> {
 }
 
 /// A thread that waits for what somebody types; it does not keep the program.
-fn take_changes(emulator: &Arc<Emulator>, colour: bool) {
-    let emulator = emulator.clone();
+fn take_changes(emulator: &Arc<Emulator>, is_stream: bool, colour: bool) {
+    let (emulator, terminal) = (emulator.clone(), Terminal { json: false, colour, live: false });
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok).filter(|line| !line.trim().is_empty()) {
             match link::change(&line) {
-                Ok((way, model)) => emulator.set(way, &model),
-                Err(wrong) => Terminal { json: false, colour, live: false }.warning(&format!("'{line}': {wrong}")),
+                Ok((way, model)) => {
+                    let text = without_effect(&model).filter(|_| is_stream);
+                    text.iter().for_each(|text| terminal.warning(text));
+                    emulator.set(way, &model);
+                }
+                Err(wrong) => terminal.warning(&format!("'{line}': {wrong}")),
             }
         }
     });
-}
-
-/// Set when the program is told to stop.
-pub fn stopped() -> anyhow::Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let set = flag.clone();
-    ctrlc::set_handler(move || set.store(true, Ordering::Relaxed))?;
-    Ok(flag)
 }
 
 fn fresh_seed() -> u64 {

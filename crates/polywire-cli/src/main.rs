@@ -3,7 +3,9 @@
 mod bench;
 mod bw;
 mod codecs;
+mod compat;
 mod completions;
+mod cut;
 mod demo;
 #[cfg(feature = "zstd")]
 mod dict;
@@ -19,6 +21,7 @@ mod outcome;
 mod publish;
 mod rate;
 mod seconds;
+mod stop;
 mod terminal;
 mod text;
 mod topic;
@@ -41,7 +44,7 @@ Exit codes:
   1    nothing came in time, or what was asked for was not met
   2    failed: types that do not agree, files that are wrong, links that broke
   3    bad arguments
-  130  interrupted
+  130  ended by SIGINT (Ctrl-C), 143 by SIGTERM: what was published has left before that
 
 Without a wire, topics are at tcp/127.0.0.1:7447: the first process there listens and relays.";
 
@@ -70,6 +73,7 @@ enum Verb {
     Typeof(type_of::Typeof),
     #[command(subcommand)]
     Idl(idl::Idl),
+    Compat(compat::Compat),
     Codecs(codecs::Codecs),
     Transcode(transcode::Transcode),
     #[command(subcommand)]
@@ -102,6 +106,7 @@ impl Verb {
             Verb::List(verb) => verb.run(terminal),
             Verb::Typeof(verb) => verb.run(terminal),
             Verb::Idl(verb) => verb.run(terminal),
+            Verb::Compat(verb) => verb.run(terminal),
             Verb::Codecs(verb) => verb.run(terminal),
             Verb::Transcode(verb) => verb.run(terminal),
             Verb::Fast(verb) => verb.run(terminal),
@@ -112,7 +117,7 @@ impl Verb {
             Verb::BenchPeer(verb) => verb.run(),
             #[cfg(all(feature = "hosts", target_os = "linux"))]
             Verb::LinkHost(verb) => verb.run(),
-            Verb::Completions(verb) => verb.run(),
+            Verb::Completions(verb) => verb.run(terminal),
             Verb::DemoPublisher(verb) => verb.run(),
             Verb::DemoSubscriber(verb) => verb.run(),
         }
@@ -130,14 +135,13 @@ fn main() -> ExitCode {
     };
     terminal::log_from(cli.verbose);
     let terminal = Terminal::new(cli.json);
-    match cli.verb.run(&terminal) {
-        Ok(outcome) => outcome.into(),
-        Err(error) => {
-            let outcome = Outcome::of(&error);
-            if outcome != Outcome::Fine {
-                terminal.error(&format!("{error:#}"));
-            }
-            outcome.into()
+    let outcome = cli.verb.run(&terminal).unwrap_or_else(|error| {
+        let outcome = Outcome::of(&error);
+        if outcome != Outcome::Fine {
+            terminal.error(&outcome::chain(&error));
         }
-    }
+        outcome
+    });
+    stop::end(outcome);
+    outcome.into()
 }

@@ -2,6 +2,8 @@
 
 use std::{fmt, io, process::ExitCode};
 
+use polywire::{NodeError, engine::EngineError};
+
 /// What verbs give.
 pub type Result = anyhow::Result<Outcome>;
 
@@ -12,8 +14,10 @@ pub enum Outcome {
     Missed = 1,
     Failed = 2,
     Misused = 3,
-    /// As shells say of a process that Ctrl-C ended.
+    /// As shells say of a process that SIGINT ended: Ctrl-C.
     Interrupted = 130,
+    /// As shells say of a process that SIGTERM ended.
+    Terminated = 143,
 }
 
 /// An error that is one of the arguments.
@@ -28,7 +32,7 @@ impl Outcome {
     /// The exit code that an error stands for.
     pub fn of(error: &anyhow::Error) -> Outcome {
         let mut causes = error.chain();
-        if error.is::<Misuse>() {
+        if error.is::<Misuse>() || error.chain().any(is_misuse) {
             Outcome::Misused
         } else if error.is::<Missed>() {
             Outcome::Missed
@@ -39,6 +43,24 @@ impl Outcome {
             Outcome::Failed
         }
     }
+}
+
+/// Topics and wires come from the command line, but some of what is wrong with them only the node finds.
+fn is_misuse(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let named = |error: &NodeError| match error {
+        NodeError::Topic(_) | NodeError::Wire(_) => true,
+        NodeError::Engine(error) => matches!(error, EngineError::Address { .. }),
+        _ => false,
+    };
+    cause.downcast_ref().is_some_and(named)
+}
+
+/// An error and its causes in one line. What a cause says is left out where the error in front of it says the same already.
+pub fn chain(error: &anyhow::Error) -> String {
+    error.chain().skip(1).fold(error.to_string(), |text, cause| match cause.to_string() {
+        said if text.ends_with(&said) => text,
+        more => format!("{text}: {more}"),
+    })
 }
 
 fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
@@ -71,6 +93,27 @@ mod tests {
     use anyhow::Context as _;
 
     use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        #[derive(Debug)]
+        struct Repeats(io::Error);
+        impl fmt::Display for Repeats {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a.toml: {}", self.0)
+            }
+        }
+        impl std::error::Error for Repeats {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let no_file = || io::Error::from_raw_os_error(2);
+        let repeats = anyhow::Error::from(Repeats(no_file())).context("cannot start");
+        assert_eq!(chain(&repeats), "cannot start: a.toml: No such file or directory (os error 2)");
+        let plain = anyhow::Error::from(no_file()).context("cannot read a.toml");
+        assert_eq!(chain(&plain), "cannot read a.toml: No such file or directory (os error 2)");
+    }
 
     #[test]
     fn errors_have_their_codes() {

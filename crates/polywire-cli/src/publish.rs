@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::Args;
 use polywire::{
-    Node, PublishError, PublisherOf,
+    PublishError, PublisherOf,
     coding::{Coding, Dynamic, KeyHash},
     engine::Sent,
 };
@@ -60,7 +60,7 @@ pub struct Pub {
     /// File with a message a line
     #[arg(short, long, value_name = "FILE", conflicts_with = "value")]
     file: Option<PathBuf>,
-    /// Messages per second; as fast as they come without
+    /// Messages per second. Without it each value is published as soon as it is read
     #[arg(short, long, value_name = "HZ", value_parser = seconds::rate)]
     rate: Option<f64>,
     /// Ends after so many messages
@@ -111,7 +111,6 @@ impl Pub {
         let bytes = metered.bytes.clone();
         let reader = DynDecoder::new(&JSON, &Options::default(), &schema, metered.inner.shape())?;
         let publisher = node.publisher_of(&self.topic, Some(&wire.to_string()), metered)?;
-        flush_when_interrupted(&node)?;
 
         let subscribers = self.wait(&publisher, &mut watch, terminal, &place(&wire))?;
         let mut summary =
@@ -234,17 +233,6 @@ impl Pub {
         }
         Ok(())
     }
-}
-
-/// Ctrl-C drains, too.
-fn flush_when_interrupted(node: &Node) -> anyhow::Result<()> {
-    let node = node.clone();
-    let end = move || {
-        node.flush(Duration::from_secs(1));
-        node.close();
-        std::process::exit(Outcome::Interrupted as i32);
-    };
-    ctrlc::set_handler(end).context("cannot listen for Ctrl-C")
 }
 
 /// Lines with their numbers.

@@ -31,7 +31,7 @@ pub struct RateArgs {
     /// Messages that the figures are about: the latest ones
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     window: u32,
-    /// Prints the figures so often
+    /// Time between two lines of figures
     #[arg(long, value_name = "SECONDS", default_value = "1")]
     every: Seconds,
     /// Ends after so many messages

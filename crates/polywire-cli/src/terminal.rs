@@ -1,6 +1,10 @@
 //! What is printed, and how: colour on terminals alone, JSON for programs, errors on standard error.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    borrow::Cow,
+    fmt::Write as _,
+    io::{self, IsTerminal, Write},
+};
 
 use serde::Serialize;
 
@@ -24,20 +28,48 @@ impl Terminal {
     /// A line on standard output.
     pub fn line(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        writeln!(out, "{text}")?;
+        writeln!(out, "{}", visible(text))?;
         out.flush()
     }
 
-    /// Text as it is on standard output.
+    /// Lines on standard output.
     pub fn text(&self, text: &str) -> io::Result<()> {
+        self.plain(&visible(text))
+    }
+
+    /// Text of our own on standard output, as it is.
+    pub fn plain(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         out.flush()
     }
 
+    /// Removes so many lines from the screen.
+    pub fn erase(&self, lines: usize) -> io::Result<()> {
+        self.plain(&format!("\u{1b}[{lines}A\u{1b}[J"))
+    }
+
     /// One line of JSON on standard output.
     pub fn value(&self, value: &impl Serialize) -> anyhow::Result<()> {
         Ok(self.line(&serde_json::to_string(value)?)?)
+    }
+
+    /// Standard output for what is written piece by piece, of whole characters each. On a terminal it cannot be steered by them.
+    pub fn out(&self) -> Box<dyn Write> {
+        match io::stdout().is_terminal() {
+            true => Box::new(Visible(io::stdout())),
+            false => Box::new(io::stdout()),
+        }
+    }
+
+    /// Diagnostics on standard error, by a function that renders them with colour or without. What they quote cannot steer the terminal.
+    pub fn diagnostics(&self, render: impl Fn(bool) -> String) {
+        let plain = render(false);
+        let text = match visible(&plain) {
+            Cow::Borrowed(_) if self.colour => render(true),
+            shown => shown.into_owned(),
+        };
+        let _ = write!(io::stderr(), "{text}");
     }
 
     pub fn error(&self, text: &str) {
@@ -49,6 +81,7 @@ impl Terminal {
     }
 
     fn say(&self, word: &str, tint: &str, text: &str) {
+        let text = message(text);
         // Nobody is left to tell if standard error is closed.
         let _ = match self.colour {
             true => writeln!(io::stderr(), "\u{1b}[{tint}m{word}:\u{1b}[0m {text}"),
@@ -57,8 +90,51 @@ impl Terminal {
     }
 }
 
+struct Visible<W>(W);
+
+impl<W: Write> Write for Visible<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write_all(visible(&String::from_utf8_lossy(bytes)).as_bytes()).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// What others wrote must not steer the terminal, or turn the direction of its text: such characters appear as `\u001b`, which inside of JSON means the same.
+fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        // Writing into a string cannot fail.
+        let _ = if steers(c) { write!(shown, "\\u{:04x}", u32::from(c)) } else { write!(shown, "{c}") };
+    }
+    Cow::Owned(shown)
+}
+
+fn steers(c: char) -> bool {
+    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || (c.is_control() && c != '\n' && c != '\t')
+}
+
+/// A message of several lines, whose others are indented: what others wrote cannot look like a message of ours.
+fn message(text: &str) -> String {
+    let mut lines = text.lines();
+    let first = visible(lines.next().unwrap_or_default()).into_owned();
+    lines.fold(first, |text, line| {
+        let indent = if line.starts_with("  ") { "" } else { "  " };
+        format!("{text}\n{indent}{}", visible(line))
+    })
+}
+
 /// Columns side by side, each as wide as its widest cell.
 pub fn columns(rows: &[Vec<String>]) -> String {
+    // A line break inside of a cell would look like another row.
+    let one_line = |cell: &String| visible(cell).replace('\n', "\\u000a").replace('\t', "\\u0009");
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(one_line).collect()).collect();
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
@@ -84,13 +160,51 @@ pub fn log_from(verbose: u8) {
 struct Logger;
 
 impl log::Log for Logger {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
+    /// What Polywire says; what the libraries under it say of themselves, such as the compiler of machine code, is for their developers.
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.target().starts_with("polywire")
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        let _ = writeln!(io::stderr(), "[{}] {}", record.level().as_str().to_lowercase(), record.args());
+        if self.enabled(record.metadata()) {
+            let text = message(&record.args().to_string());
+            let _ = writeln!(io::stderr(), "[{}] {text}", record.level().as_str().to_lowercase());
+        }
     }
 
     fn flush(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_cannot_steer_the_terminal() {
+        let hostile = "T\u{1b}]0;owned\u{7}\u{9b}2J\u{7f}\r\u{202e}x\u{2066}";
+        assert_eq!(visible(hostile), r"T\u001b]0;owned\u0007\u009b2J\u007f\u000d\u202ex\u2066");
+        let plain = "Größe\t\u{200f}\u{1f600}\n";
+        assert!(matches!(visible(plain), Cow::Borrowed(text) if text == plain));
+        // The same inside of JSON means the same.
+        let json = format!("\"{}\"", hostile.replace(['\u{1b}', '\u{7}', '\r'], ""));
+        let read = |text: &str| serde_json::from_str::<String>(text).expect("JSON");
+        assert_eq!(read(&visible(&json)), read(&json));
+    }
+
+    #[test]
+    fn neither_can_what_is_written_piece_by_piece() {
+        let mut out = Visible(Vec::new());
+        out.write_all("{\"s\":\"\u{9b}2J\"}\n".as_bytes()).expect("written");
+        assert_eq!(out.0, b"{\"s\":\"\\u009b2J\"}\n");
+    }
+
+    #[test]
+    fn what_others_wrote_cannot_look_like_a_line_of_ours() {
+        assert_eq!(
+            message("refused: no\nerror: all is lost\n  a.b: here"),
+            "refused: no\n  error: all is lost\n  a.b: here"
+        );
+        let rows = [vec!["a\nb".to_owned(), "c".to_owned()], vec!["d".to_owned(), "e".to_owned()]];
+        assert_eq!(columns(&rows), "a\\u000ab  c\nd         e\n");
+    }
 }

@@ -103,6 +103,24 @@ fn steps(path: &str) -> Vec<Step> {
     steps
 }
 
+/// A time in nanoseconds since 1970, as people write it: `2026-11-22T23:38:33.000000001Z`.
+pub fn utc(timestamp_ns: i64) -> String {
+    const DAY: i64 = 86_400;
+    let (seconds, ns) = (timestamp_ns.div_euclid(1_000_000_000), timestamp_ns.rem_euclid(1_000_000_000));
+    let (day, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
+    // Years that begin with March end with the leap day. An era is 400 years, which repeat.
+    let from_march = day + 719_468;
+    let (era, of_era) = (from_march.div_euclid(146_097), from_march.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let date = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}.{ns:09}Z")
+}
+
 /// Elements of a list of scalars that the readable form shows.
 const SHOWN: usize = 16;
 
@@ -190,6 +208,23 @@ mod tests {
         record.set("limits[\"low\"]", 7).expect("set");
         record.set("grid[1][0]", 3).expect("set");
         record
+    }
+
+    /// The seconds are those of `date -u -d TIME +%s`.
+    #[test]
+    fn times_are_written_as_people_do() {
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00"),
+            (951_782_400, "2000-02-29T00:00:00"),
+            (1_709_251_199, "2024-02-29T23:59:59"),
+            (1_709_251_200, "2024-03-01T00:00:00"),
+            (4_107_542_400, "2100-03-01T00:00:00"),
+            (-1, "1969-12-31T23:59:59"),
+            (-2_203_891_200, "1900-03-01T00:00:00"),
+        ] {
+            assert_eq!(utc(seconds * 1_000_000_000 + 7), format!("{expected}.000000007Z"));
+        }
+        assert_eq!(utc(i64::MAX), "2262-04-11T23:47:16.854775807Z");
     }
 
     #[test]

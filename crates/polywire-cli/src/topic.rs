@@ -1,6 +1,6 @@
 //! The topic that a verb is about: where it is, and by which configuration.
 
-use std::{env, path::PathBuf};
+use std::{env, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -8,10 +8,13 @@ use polywire::codec::{self, CODECS, Options};
 use polywire::compress::{self, COMPRESSORS, Settings};
 use polywire::{Config, Node, Wire, engine::ENGINES, wire::Names};
 
-use crate::outcome::Misuse;
+use crate::{outcome::Misuse, stop};
 
 /// A wire that counts less than `--wire` and more than the configuration.
 const VARIABLE: &str = "POLYWIRE_WIRE";
+
+/// How long what was published may take to leave when the process is told to end.
+const DRAIN: Duration = Duration::from_secs(1);
 
 /// How and where messages travel.
 #[derive(Args, Clone, Debug)]
@@ -26,12 +29,19 @@ pub struct WireArgs {
 }
 
 impl WireArgs {
-    /// A node with the configuration given, and the wire of the topic on it.
+    /// A node with the configuration given, and the wire of the topic on it. When the process is told to end, what was published leaves first.
     pub fn open(&self, topic: &str) -> anyhow::Result<(Node, Wire)> {
         let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
         let variable = env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
         let wire = self.wire_of(variable.as_deref(), &config, topic)?;
-        Ok((Node::builder().config(config).build(), wire))
+        stop::hold()?;
+        let node = Node::builder().config(config).build();
+        let ending = node.clone();
+        stop::after(move || {
+            ending.flush(DRAIN);
+            ending.close();
+        })?;
+        Ok((node, wire))
     }
 
     /// The command line's word counts more than the variable's, and that more than the file's.

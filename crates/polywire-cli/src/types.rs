@@ -1,21 +1,23 @@
-//! Types from files: IDL, PDL, and schemas that were saved.
+//! Types from files: IDL, PDL, definitions of ROS 2, and schemas that were saved.
 
 use std::{
+    borrow::Cow,
     fs,
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use polywire::schema::{Schema, SchemaLimits};
-use polywire_idl::{Compiler, Diagnostics, Document};
+use polywire_idl::{Compiler, Diagnostics, Dialect, Document, Limits};
 
 use crate::{outcome::Misuse, terminal::Terminal};
 
 /// The file that a type stands in.
 #[derive(Args, Clone, Debug)]
 pub struct TypeArgs {
-    /// File with the type: IDL, PDL, or a schema that `typeof --save` wrote
+    /// File with the type: IDL, PDL, .msg or .srv of ROS 2, or a schema that `typeof --save` wrote
     #[arg(long, value_name = "FILE")]
     pub idl: Option<PathBuf>,
     /// Name of the type, or as much of its end as is unique; needed where the file has several
@@ -40,7 +42,7 @@ impl TypeArgs {
     /// The type, where one was named.
     pub fn schema(&self, terminal: &Terminal) -> anyhow::Result<Option<Schema>> {
         let Some(path) = &self.idl else { return Ok(None) };
-        if path.extension().is_some_and(|extension| extension == "schema") {
+        if is_schema(path) {
             return read_schema(path).map(Some);
         }
         let document = self.compiler.document(path, terminal)?;
@@ -63,13 +65,31 @@ impl CompilerArgs {
     /// Compiles a file. What is wrong with it is shown on standard error.
     pub fn document(&self, path: &Path, terminal: &Terminal) -> anyhow::Result<Document> {
         self.parse(path).map_err(|errors| {
-            eprint!("{}", errors.render(terminal.colour));
+            terminal.diagnostics(|colour| errors.render(colour));
             anyhow!("{}: {}", path.display(), count(errors.errors(), "error"))
         })
     }
 
+    /// The type of that name, or all that the file itself defines and that can be a topic's.
+    pub fn schemas(&self, path: &Path, name: Option<&str>, terminal: &Terminal) -> anyhow::Result<Vec<Schema>> {
+        if is_schema(path) {
+            return read_schema(path).map(|schema| vec![schema]);
+        }
+        let document = self.document(path, terminal)?;
+        let named =
+            |name: &str| document.schema(name).map_err(|error| Misuse(format!("{}: {error}", path.display())).into());
+        match name {
+            Some(name) => named(name).map(|schema| vec![schema]),
+            None => document.own_topic_types().map(|def| named(&def.name)).collect(),
+        }
+    }
+
     pub fn parse(&self, path: &Path) -> Result<Document, Diagnostics> {
-        self.compiler().parse_file(&path.to_string_lossy())
+        let path = whole(path);
+        match piped(&path) {
+            Some(text) => self.compiler().parse_str(&path.to_string_lossy(), &text),
+            None => self.compiler().parse_file(&path.to_string_lossy()),
+        }
     }
 
     fn compiler(&self) -> Compiler {
@@ -81,8 +101,38 @@ impl CompilerArgs {
     }
 }
 
+/// The text of a pipe, as `/dev/stdin` and `<(command)` are, which the compiler reads no files
+/// from; as much as it takes.
+fn piped(path: &Path) -> Option<String> {
+    let file = is_pipe(path).then(|| fs::File::open(path).ok())??;
+    let mut bytes = Vec::new();
+    file.take(Limits::default().source_bytes as u64 + 1).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(unix)]
+fn is_pipe(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &Path) -> bool {
+    false
+}
+
+/// The path of a definition of ROS 2 tells its package, as `PACKAGE/msg/NAME.msg`; the rest of the
+/// path is used as it is.
+fn whole(path: &Path) -> Cow<'_, Path> {
+    let tells = Dialect::of(&path.to_string_lossy()) != Dialect::Ros || path.components().count() >= 3;
+    match std::path::absolute(path) {
+        Ok(whole) if !tells => whole.into(),
+        _ => path.into(),
+    }
+}
+
 fn only_type(document: &Document, path: &Path) -> anyhow::Result<String> {
-    let names: Vec<&str> = document.topic_types().map(|def| def.name.as_str()).collect();
+    let names: Vec<&str> = document.own_topic_types().map(|def| def.name.as_str()).collect();
     match names.as_slice() {
         [name] => Ok((*name).to_owned()),
         [] => Err(anyhow!("{} has no struct or union that could be a topic's type", path.display())),
@@ -91,6 +141,10 @@ fn only_type(document: &Document, path: &Path) -> anyhow::Result<String> {
             Err(Misuse(format!("{} has several types: choose with --type one of {many}", path.display())).into())
         }
     }
+}
+
+fn is_schema(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "schema")
 }
 
 fn read_schema(path: &Path) -> anyhow::Result<Schema> {

@@ -2,7 +2,10 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::Folder;
+use polywire_instrument::scenario::Mode;
 
 const SCENARIO: &str = "name = 'Two formats'
 seed = 3
@@ -64,6 +67,16 @@ fn the_same_seed_gives_the_same_bytes_and_a_comparison_finds_what_changed() {
     let shown = folder.run(&["bench", "compare", "a.json", "worse.json"]).with(1).out;
     assert!(shown.starts_with("worse  bytes") && shown.contains("2.00x"), "{shown}");
     folder.run(&["bench", "compare", "a.json", "a.json"]).with(0);
+    // What only differs in digits that are not shown is shown with them.
+    let mut closer: serde_json::Value = serde_json::from_str(&folder.read("a.json")).expect("JSON");
+    for (name, value) in [("before", 107.4), ("after", 107.0)] {
+        for part in ["value", "low", "high"] {
+            closer["cases"][0]["metrics"]["bytes"][part] = value.into();
+        }
+        folder.write(&format!("{name}.json"), &closer.to_string());
+    }
+    let shown = folder.run(&["bench", "compare", "before.json", "after.json"]).with(0).out;
+    assert!(shown.starts_with("better  bytes  107.4 -> 107  "), "{shown}");
     let mut failed: serde_json::Value = serde_json::from_str(&folder.read("a.json")).expect("JSON");
     failed["cases"][1]["problem"] = "no such host".into();
     folder.write("failed.json", &failed.to_string());
@@ -81,11 +94,37 @@ fn exit_codes_are_those_of_gates() {
     folder.write("none.toml", &SCENARIO.replace("weather.idl", "nowhere.idl"));
     let missed = folder.run(&["bench", "missed.toml"]).with(1).out;
     assert!(missed.contains("MISSED: bytes at most 1"), "{missed}");
-    assert!(folder.run(&["bench", "none.toml"]).with(2).out.contains("nowhere.idl"));
+    assert!(folder.run(&["bench", "none.toml"]).with(3).errors.contains("cannot read nowhere.idl"));
+    folder.write("none.toml", &SCENARIO.replace("idl = 'weather.idl'", "text = 'struct Report { doubel x; };'"));
+    assert!(folder.run(&["bench", "none.toml"]).with(2).out.contains("did you mean 'double'?"));
     assert!(folder.run(&["bench", "wrong.toml"]).with(3).errors.contains("nme"));
+    folder.write("slip.toml", &SCENARIO.replace("'json'", "'jsno'"));
+    assert!(folder.run(&["bench", "slip.toml"]).with(3).errors.contains("did you mean 'json'?"));
+    folder.write("slip.toml", &SCENARIO.replace("metric = 'bytes'", "metric = 'throughput_hz'"));
+    assert!(folder.run(&["bench", "slip.toml"]).with(3).errors.contains("does not measure 'throughput_hz'"));
     folder.run(&["bench", "nowhere.toml"]).with(3);
     folder.run(&["bench"]).with(3);
     folder.run(&["bench", "compare", "a.json", "b.json"]).with(2);
+}
+
+/// With another process, a compressor and a network, a case has every metric of its mode, and no other: criteria are checked against that.
+#[test]
+fn modes_measure_what_they_say() {
+    let folder = Folder::new();
+    for mode in Mode::ALL {
+        let head =
+            SCENARIO.split("[axes]").next().expect("a head").replace("seed = 3", &format!("mode = '{}'", mode.name()));
+        let axes = match mode {
+            Mode::Stages => "network = ['lan']\ncompressor = ['zlib']",
+            _ => "engine = ['tcp']\nrate_hz = [1000]",
+        };
+        folder.write("mode.toml", &format!("{head}[axes]\n{axes}\n"));
+        let json = folder.run(&["--json", "bench", "mode.toml"]).with(0).json();
+        let metrics = json["cases"][0]["metrics"].as_object().expect("figures");
+        let measured: BTreeSet<&str> = metrics.keys().map(String::as_str).collect();
+        let said: BTreeSet<&str> = mode.metrics().map(|(name, _)| name).collect();
+        assert_eq!(measured, said, "{}", mode.name());
+    }
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn ended_by(signal: &str) -> Option<i32> {
         thread::sleep(Duration::from_millis(10));
     }
     assert!(gone(), "{ids:?} outlive it");
-    ended.code
+    ended.code.or_else(|| ended.signal().map(|signal| 128 + signal))
 }
 
 #[cfg(target_os = "linux")]
@@ -117,6 +117,12 @@ fn nothing_is_left_behind_by_ctrl_c() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn nothing_is_left_behind_by_a_service_manager() {
+    assert_eq!(ended_by("-TERM"), Some(143));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn nothing_is_left_behind_by_a_kill() {
-    assert_eq!(ended_by("-KILL"), None);
+    assert_eq!(ended_by("-KILL"), Some(128 + 9));
 }

@@ -80,11 +80,8 @@ fn lines(framed: bool) -> String {
 #[test]
 fn every_framing_there_and_back() {
     let folder = folder();
-    for framing in ["none", "len4le", "len4be", "len2le", "len2be", "block"] {
+    for framing in ["none", "len2le", "len2be", "len4le", "len4be", "len8le", "len8be", "delimited", "block"] {
         for reset in ["template", "never", "packet", "message"] {
-            if framing == "none" && reset == "packet" {
-                continue;
-            }
             let options = ["--framing", framing, "--reset", reset];
             let lines = lines(framing != "none");
             folder.write("in.json", &lines);
@@ -137,6 +134,14 @@ fn bytes_that_are_not_the_shortest_come_back_as_they_were() {
     let block = [&[0x00, 0x80 | (FIRST.len() as u8 + 4)][..], b"\x01\x02\x03\x04", FIRST].concat();
     write(&folder, "block", &block);
     let lines = there_and_back(&folder, "block", &["--framing", "block", "--preamble", "4"]);
+    // Without a framing, each message has its own.
+    write(&folder, "bare", &[b"\x01\x02\x03\x04", FIRST, b"\x05\x06\x07\x08", SECOND].concat());
+    let bare = there_and_back(&folder, "bare", &["--framing", "none", "--preamble", "4"]);
+    let expected = format!("{{\"preamble\":\"01020304\",{FIRST_LINE}}}\n{{\"preamble\":\"05060708\",{SECOND_LINE}}}\n");
+    assert_eq!(bare, expected);
+    write(&folder, "bare", &[b"\x01\x02\x03\x04", FIRST, b"\x05\x06"].concat());
+    let short = fast(&folder, &["decode", "bare", "--framing", "none", "--preamble", "4"]).with(2);
+    assert!(short.errors.contains("bare: byte 16: the file ends within 4 bytes of preamble"), "{}", short.errors);
     assert_eq!(lines, format!("{{\"frame\":1,\"head\":\"0090\",\"preamble\":\"01020304\",{FIRST_LINE}}}\n"));
 }
 
@@ -265,7 +270,7 @@ fn what_is_wrong_is_said_with_its_place() {
         &["a frame of 12 bytes, where a preamble of 20"],
     );
     write(&folder, "cut", &framed[..14]);
-    told(&["decode", "cut", "--framing", "len4le"], 2, &["cut: byte 0: the file ends in the middle of a frame"]);
+    told(&["decode", "cut", "--framing", "len4le"], 2, &["cut: at byte 0: the file ends in the middle of a frame"]);
     write(&folder, "cut", &FIRST[..9]);
     told(&["decode", "cut", "--framing", "none"], 2, &["cut: byte 0: message 1", "ends in the middle of a field"]);
     // A frame that ends within a field, and one whose message refers to another.
@@ -315,7 +320,7 @@ fn a_study_says_what_a_recording_is_worth() {
     let folder = folder();
     folder.write("day.json", &lines(false));
     fast(&folder, &["encode", "day.json", "-o", "day", "--framing", "none"]).with(0);
-    let links = ["--link", "delay=5ms", "--link", "lossy-30", "--rate", "1000", "--key", "50"];
+    let links = ["--link", "delay=5ms", "--link", "lossy-30", "--rate", "1000", "--key-interval", "50"];
     let study =
         [&["--json", "fast", "study", "day", "--template", "feed.xml", "--framing", "none"], &links[..]].concat();
     let found: serde_json::Value = serde_json::from_str(&folder.run(&study).with(0).out).expect("it is JSON");

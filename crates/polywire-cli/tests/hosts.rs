@@ -1,4 +1,5 @@
-//! `polywire link hosts`: real processes on two hosts. Where namespaces are not permitted, that is said and nothing is tested.
+//! `polywire link hosts`: real processes on two hosts. Where namespaces are not permitted, that is said and nothing is tested; with
+//! `POLYWIRE_TEST_REQUIRE=all` in the environment it is a failure.
 #![cfg(all(feature = "hosts", target_os = "linux"))]
 
 mod common;
@@ -25,6 +26,13 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
         assert!(Instant::now() < until, "{what}");
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn what_is_skipped_is_a_failure_where_all_is_required() {
+    let skip = |required| std::panic::catch_unwind(|| common::skipped("nothing", "this is a test", required));
+    assert!(skip(Some("all")).is_err());
+    assert!(skip(None).is_ok() && skip(Some("some")).is_ok());
 }
 
 #[test]
@@ -95,6 +103,9 @@ fn what_cannot_be_done_is_told() {
     // Kernels without netem say so, and those with it run the command.
     let netem = folder.run(&["link", "hosts", "--by", "netem", "--model", "wan-low", "-b", "true"]);
     assert!(netem.code == Some(0) || netem.errors.contains("without netem"), "{netem:?}");
+    if netem.code != Some(0) {
+        common::skipped("a command over the kernel's netem", "this kernel has none, and that is what was tested", None);
+    }
     let never = folder.run(&["link", "hosts", "--by", "netem", "--model", "loss=pattern:01", "-b", "true"]).with(2);
     assert!(never.errors.contains("no patterns"), "{never:?}");
 }

@@ -92,6 +92,19 @@ fn a_topic_goes_through_a_slow_link() {
 }
 
 #[test]
+fn what_of_a_model_a_stream_does_not_meet_is_told() {
+    let folder = Folder::new();
+    let link = |from: &str, model: &str| {
+        let to = from.replace(":0", ":9");
+        folder.run(&["link", from, &to, "--model", model, "--for", "0.1", "--every", "0"]).with(0).errors
+    };
+    let told = link("tcp/127.0.0.1:0", "lossy-30");
+    assert!(told.contains("a stream loses nothing: loss, duplicate, reorder of the model have no effect"), "{told}");
+    assert_eq!(told.lines().count(), 1, "once: {told}");
+    assert_eq!(link("tcp/127.0.0.1:0", "8mbit") + &link("udp/127.0.0.1:0", "lossy-30"), "");
+}
+
+#[test]
 fn what_is_wrong_is_told() {
     let folder = Folder::new();
     folder.write("script.txt", "# calm, then a storm\n1 both lan\n2 both stormy\n");

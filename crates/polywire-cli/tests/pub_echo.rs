@@ -228,6 +228,15 @@ fn echo_shows_parts_and_forms() {
     assert_eq!(echo(&["--field", "notes[1]", "--format", "pretty"]).with(0).out, "b\n");
     let pretty = "station: S4\ntemperature_c: 4.5\nsky: CLOUDY\nwind:\n  speed_ms: 0.1\n  direction_deg: 270\nnotes: [\"a\", \"b\"]\n---\n";
     assert_eq!(echo(&["--format", "pretty"]).with(0).out, pretty);
+    let info = echo(&["--info", "--format", "pretty"]).with(0).out;
+    let head = info.lines().next().expect("a line");
+    let (time, rest) = head.split_once(" at ").and_then(|(_, rest)| rest.split_once(": ")).expect("a time");
+    assert!(
+        head.starts_with("# ") && rest.starts_with("weather::Report, ") && rest.ends_with(" bytes of bson"),
+        "{head}"
+    );
+    let date = time.bytes().map(|byte| if byte.is_ascii_digit() { '0' } else { byte.into() }).collect::<String>();
+    assert!(date == "0000-00-00T00:00:00.000000000Z" && time > "2026", "{head}");
     let info = echo(&["--info"]).with(0).json();
     assert_eq!(
         (&info["codec"], &info["type"], &info["kind"]),

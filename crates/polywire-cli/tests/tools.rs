@@ -198,6 +198,27 @@ fn codecs_lists_both_tables() {
 }
 
 #[test]
+fn learned_templates_come_as_json_too() {
+    let folder = Folder::new();
+    let lines: String = (0..80).map(|number| report(number) + "\n").collect();
+    let learn = ["fast", "learn", "--idl", "weather.idl", "--type", "Report"];
+    let xml = folder.run_with(&learn, &lines).with(0).out;
+    let ended = folder.run_with(&[&learn[..], &["--json"]].concat(), &lines).with(0);
+    assert_eq!((&ended.json()["templates"], &ended.json()["samples"]), (&json!(xml), &json!(70)));
+    assert_eq!(ended.errors, "");
+}
+
+#[test]
+fn verbose_tells_of_links_and_not_of_machine_code() {
+    let folder = Folder::new();
+    let value = report(1);
+    let publish = ["pub", "weather", &value, "--idl", "weather.idl", "--type", "Report", "--wait", "0", "-vv"];
+    let told = folder.run(&[&publish[..], &["--count", "100"], &WIRE].concat()).with(0).errors;
+    assert!(told.contains("[info] unix/t.sock: listening on unix/t.sock"), "{told}");
+    assert!(told.lines().all(|line| line.contains("unix/t.sock")), "{told}");
+}
+
+#[test]
 fn every_shell_gets_completions() {
     let folder = Folder::new();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
@@ -205,6 +226,8 @@ fn every_shell_gets_completions() {
         for word in ["typeof", "completions", "wait-timeout"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
+        let json = folder.run(&["completions", shell, "--json"]).with(0).json();
+        assert_eq!((&json["shell"], &json["script"]), (&json!(shell), &json!(script)));
     }
 }
 
@@ -218,6 +241,13 @@ fn bad_arguments_have_their_own_exit_code() {
         (&["echo", "weather", "--wire", "jsn"], "did you mean 'json'?"),
         (&["echo", "weather", "--wire", "cdr@tpc/127.0.0.1:1"], "did you mean 'tcp'?"),
         (&["echo", "weather", "--timeout", "nan"], "at least 0 seconds"),
+        (&["echo", "weather", "--wire", "cdr@tcp/nowhere"], "write for example 'tcp/"),
+        (&["hz", "weather", "--wire", "tcp/127.0.0.1:99999"], "write for example 'tcp/"),
+        (&["list", "--wire", "tcp/127.0.0.1"], "write for example 'tcp/"),
+        (&["echo", "weather/*", "--wire", "unix/t.sock"], "names of topics have no '*'; name one topic in full"),
+        (&["hz", "weather/#", "--wire", "unix/t.sock"], "have no '#'"),
+        (&["typeof", "w?", "--wire", "unix/t.sock"], "have no '?'"),
+        (&["pub", "", "{}", "--idl", "weather.idl", "--type", "Wind", "--wire", "unix/t.sock"], "a topic needs a name"),
         (&["typeof"], "whose type?"),
         (&["ehco"], "a similar subcommand exists: 'echo'"),
     ] {

@@ -12,6 +12,7 @@ pub mod codec;
 pub mod compress;
 pub mod envelope;
 pub mod frame;
+pub mod framing;
 pub mod layout;
 #[cfg(feature = "std")]
 pub mod netsim;

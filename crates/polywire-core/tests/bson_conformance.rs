@@ -3,6 +3,8 @@
 mod bson_support;
 #[path = "common/corpora.rs"]
 mod corpora;
+#[path = "common/tools.rs"]
+mod tools;
 
 use bson_support::{decode, encode};
 use polywire_core::{codec::bson::validate, layout::Message, program::Limits};
@@ -223,9 +225,8 @@ for line in sys.stdin:
 
 #[test]
 fn pymongo_reads_and_writes_the_same() {
-    let present = Command::new("python3").args(["-c", "import bson; bson.encode"]).stderr(Stdio::null()).status();
-    if !present.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: there is no python3 with pymongo");
+    // Not another package of that name.
+    if !tools::python_has("pymongo, bson") {
         return;
     }
     let elements = |n: i32| Elements {
@@ -236,7 +237,7 @@ fn pymongo_reads_and_writes_the_same() {
     };
     let documents: Vec<Vec<u8>> = (0..120).map(|n| encode(&elements(n))).collect();
     let mut python =
-        Command::new("python3").args(["-c", ECHO]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        Command::new(tools::python()).args(["-c", ECHO]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let text: String = documents.iter().map(|document| hex(document) + "\n").collect();
     let (mut stdin, sent) = (python.stdin.take().unwrap(), text.clone());
     // From a thread of its own: python answers before it has read all.

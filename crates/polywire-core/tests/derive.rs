@@ -563,3 +563,30 @@ fn macros_make_messages() {
     assert!(base.is_some() && members.len() == 3, "{members:?}");
     assert_eq!(Derived::fresh().base, Made::fresh());
 }
+
+/// Names that hold the words of other attributes.
+#[derive(Message)]
+#[polywire(name = "Plant::bitmask_state", final)]
+struct Named {
+    #[polywire(name = "bitset", default = "bitmask(A = 0)")]
+    text: String,
+    #[polywire(default = 3)]
+    absent: Option<i32>,
+    #[polywire(default = 4)]
+    present: Box<i32>,
+}
+
+#[test]
+fn names_are_no_attributes() {
+    let schema = Named::shape().schema();
+    assert_eq!(schema.name(), "Plant::bitmask_state");
+    let members = schema.members(schema.find("Plant::bitmask_state").expect("it is there"));
+    assert_eq!(members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["bitset", "absent", "present"]);
+}
+
+/// spec/evolution.md, 4: an optional member is absent, whatever else is said.
+#[test]
+fn an_optional_member_is_fresh_without_its_default() {
+    let fresh = Named::fresh();
+    assert_eq!((fresh.text.as_str(), fresh.absent, *fresh.present), ("bitmask(A = 0)", None, 4));
+}

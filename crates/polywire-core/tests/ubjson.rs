@@ -1,5 +1,7 @@
 //! UBJSON against what others made: golden vectors, containers of every form, py-ubjson.
 
+#[path = "common/tools.rs"]
+mod tools;
 mod wire_support;
 
 use polywire_core::{
@@ -139,16 +141,13 @@ for line in sys.stdin:
 
 #[test]
 fn py_ubjson_reads_and_writes_the_same() {
-    let python = std::env::var("POLYWIRE_PYTHON").unwrap_or("python3".into());
-    let present = Command::new(&python).args(["-c", "import ubjson; ubjson.dumpb"]).stderr(Stdio::null()).status();
-    if !present.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: there is no {python} with py-ubjson");
+    if !tools::python_has("ubjson") {
         return;
     }
     let values: Vec<Mixed> = (0..60).map(mixed).collect();
     let text: String = values.iter().map(|value| hex(&encode("ubjson", value)) + "\n").collect();
     let mut python =
-        Command::new(&python).args(["-c", ECHO]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        Command::new(tools::python()).args(["-c", ECHO]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = python.stdin.take().unwrap();
     // From a thread of its own: python answers before it has read all.
     let writer = thread::spawn(move || stdin.write_all(text.as_bytes()).unwrap());

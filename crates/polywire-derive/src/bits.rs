@@ -1,6 +1,6 @@
 //! Bitmasks and bitsets: structures around one unsigned integer.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::quote;
 use syn::{
     DataStruct, DeriveInput, Error, Fields, LitInt, LitStr, Token,
@@ -18,11 +18,25 @@ use crate::{
 const CONTAINER: [&str; 9] =
     ["name", "crate", "final", "appendable", "mutable", "nested", "autoid", "bitmask", "bitset"];
 
-/// True if `#[polywire(bitmask(..))]` or `#[polywire(bitset(..))]` is there, or the structure has the form of one.
+/// True if `#[polywire(bitmask(..))]` or `#[polywire(bitset(..))]` is there.
 pub fn is_bits(input: &DeriveInput) -> bool {
-    let list = |a: &syn::Attribute| a.meta.require_list().map(|l| l.tokens.to_string()).unwrap_or_default();
     let polywire = input.attrs.iter().filter(|a| a.path().is_ident("polywire"));
-    polywire.map(list).any(|text| text.contains("bitmask") || text.contains("bitset"))
+    polywire.filter_map(|a| a.meta.require_list().ok()).any(|list| has_bits(list.tokens.clone()))
+}
+
+/// The word, and its list in parentheses, must begin an attribute of its own: a name or a default
+/// may hold the word, too.
+fn has_bits(tokens: TokenStream) -> bool {
+    let mut begins = true;
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        let is_word = matches!(&token, TokenTree::Ident(word) if word == "bitmask" || word == "bitset");
+        if begins && is_word && matches!(tokens.peek(), Some(TokenTree::Group(_))) {
+            return true;
+        }
+        begins = matches!(&token, TokenTree::Punct(comma) if comma.as_char() == ',');
+    }
+    false
 }
 
 pub fn derive(input: &DeriveInput, data: &DataStruct) -> syn::Result<TokenStream> {
@@ -193,5 +207,20 @@ impl BitField {
             None => quote!(::core::option::Option::None),
         };
         Ok(quote!(#support::bit_field(#name, #width, #ty)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_attribute_makes_a_bitmask() {
+        let bits = |text: &str| is_bits(&syn::parse_str(text).expect("an item"));
+        assert!(bits("#[polywire(bitmask(bit_bound = 8, A = 0))] struct S(u8);"));
+        assert!(bits("#[polywire(name = \"S\", final)] #[polywire(final, bitset(a(3)))] struct S(u64);"));
+        assert!(!bits("#[polywire(name = \"Plant::bitmask_state\")] struct S { a: u8 }"));
+        assert!(!bits("#[polywire(name = \"bitset(a(3))\", crate = \"bitset\")] struct S { a: u8 }"));
+        assert!(!bits("#[other(bitmask(A = 0))] struct S { a: u8 }"));
     }
 }

@@ -196,7 +196,7 @@ fn clean(text: String) -> String {
     cut
 }
 
-/// The errors and warnings of a run, by place.
+/// The errors of a run by place, and behind them its warnings by place.
 ///
 /// ```
 /// use polywire_idl::{Compiler, Diagnostic, Diagnostics, Location, Note, Severity};
@@ -214,16 +214,17 @@ fn clean(text: String) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
-    omitted: usize,
+    errors: usize,
+    warnings: usize,
 }
 
 impl Diagnostics {
-    /// All of them, in the order of their places.
+    /// Those that were kept: errors first, each kind in the order of its places.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.list.iter()
     }
 
-    /// How many there are.
+    /// How many were kept.
     pub fn len(&self) -> usize {
         self.list.len()
     }
@@ -233,23 +234,43 @@ impl Diagnostics {
         self.list.is_empty()
     }
 
-    /// How many of them are errors.
+    /// How many errors were found, kept or not.
     pub fn errors(&self) -> usize {
-        self.list.iter().filter(|d| d.severity == Severity::Error).count()
+        self.errors
     }
 
-    /// Errors and warnings past the limit, counted and not kept.
+    /// How many warnings were found, kept or not.
+    pub fn warnings(&self) -> usize {
+        self.warnings
+    }
+
+    /// Errors and warnings past the limits, counted and not kept.
     pub fn omitted(&self) -> usize {
-        self.omitted
+        self.errors + self.warnings - self.list.len()
     }
 
-    /// The text a person reads; `colour` adds ANSI escapes.
+    /// The text a person reads: all errors, and the first ten warnings, or three behind an error;
+    /// `colour` adds ANSI escapes.
     pub fn render(&self, colour: bool) -> String {
-        let mut out: String = self.list.iter().map(|d| d.render(colour)).collect();
-        if self.omitted > 0 {
-            let _ = writeln!(out, "and {} more", self.omitted);
-        }
+        let (errors, warnings): (Vec<_>, Vec<_>) = self.list.iter().partition(|d| d.severity == Severity::Error);
+        let shown =
+            &warnings[..warnings.len().min(if errors.is_empty() { SHOWN_WARNINGS } else { SHOWN_BEHIND_ERRORS })];
+        let mut out: String = errors.iter().map(|d| d.render(colour)).collect();
+        more(&mut out, self.errors - errors.len(), "error");
+        out.extend(shown.iter().map(|d| d.render(colour)));
+        more(&mut out, self.warnings - shown.len(), "warning");
         out
+    }
+}
+
+/// Warnings that are shown where nothing is wrong, and where something is.
+const SHOWN_WARNINGS: usize = 10;
+const SHOWN_BEHIND_ERRORS: usize = 3;
+
+fn more(out: &mut String, number: usize, noun: &str) {
+    let plural = if number == 1 { "" } else { "s" };
+    if number > 0 {
+        let _ = writeln!(out, "and {number} more {noun}{plural}");
     }
 }
 
@@ -261,15 +282,19 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
+/// Said of a file that is not quoted, whatever is wrong with it.
+const UNQUOTED: &str = "this is no IDL; the file is not quoted, because its name does not end as that of a source file";
+
 /// Collects what is found, and knows the files for it.
 pub(crate) struct Reporter {
     pub sources: Sources,
     found: Vec<(Span, Diagnostic)>,
     /// Where things go that are past the limit or said already.
     spare: Diagnostic,
+    /// As many errors are kept, and as many warnings.
     limit: usize,
-    errors: usize,
-    omitted: usize,
+    kept: [usize; 2],
+    counted: [usize; 2],
 }
 
 impl Reporter {
@@ -282,7 +307,7 @@ impl Reporter {
             help: None,
             notes: Vec::new(),
         };
-        Reporter { sources: Sources::default(), found: Vec::new(), spare, limit, errors: 0, omitted: 0 }
+        Reporter { sources: Sources::default(), found: Vec::new(), spare, limit, kept: [0; 2], counted: [0; 2] }
     }
 
     pub fn error(&mut self, span: Span, message: impl Into<String>) -> &mut Diagnostic {
@@ -294,19 +319,24 @@ impl Reporter {
     }
 
     fn add(&mut self, severity: Severity, span: Span, message: String) -> &mut Diagnostic {
-        self.errors += usize::from(severity == Severity::Error);
-        let message = clean(message);
+        let kind = severity as usize;
+        let quoted = self.sources.get(span.file).quoted;
+        let message = if quoted { clean(message) } else { UNQUOTED.into() };
         let repeated = self.found.iter().any(|(at, d)| *at == span && d.message == message);
-        let full = self.found.len() >= self.limit;
-        self.omitted += usize::from(full && !repeated);
-        if repeated || full {
-            (self.spare.notes, self.spare.help) = (Vec::new(), None);
-            return &mut self.spare;
+        let full = self.kept[kind] >= self.limit;
+        self.counted[kind] += usize::from(!repeated);
+        if !repeated && !full {
+            self.kept[kind] += 1;
+            let location = self.sources.locate(span);
+            self.found.push((span, Diagnostic { severity, message, location, help: None, notes: Vec::new() }));
         }
-        let location = self.sources.locate(span);
-        self.found.push((span, Diagnostic { severity, message, location, help: None, notes: Vec::new() }));
-        let last = self.found.len() - 1;
-        &mut self.found[last].1
+        match self.found.last_mut() {
+            Some((_, last)) if quoted && !repeated && !full => last,
+            _ => {
+                (self.spare.notes, self.spare.help) = (Vec::new(), None);
+                &mut self.spare
+            }
+        }
     }
 
     pub fn locate(&self, span: Span) -> Location {
@@ -314,19 +344,20 @@ impl Reporter {
     }
 
     pub fn failed(&self) -> bool {
-        self.errors > 0
+        self.counted[Severity::Error as usize] > 0
     }
 
-    /// Nothing that is found from here on would be shown.
+    /// No error that is found from here on would be shown.
     pub fn is_full(&self) -> bool {
-        self.omitted > 0
+        self.counted[Severity::Error as usize] > self.limit
     }
 
     pub fn finish(mut self) -> (Diagnostics, bool) {
         let failed = self.failed();
-        self.found.sort_by_key(|(span, _)| *span);
+        self.found.sort_by_key(|(span, diagnostic)| (diagnostic.severity, *span));
         let list = self.found.into_iter().map(|(_, diagnostic)| diagnostic).collect();
-        (Diagnostics { list, omitted: self.omitted }, failed)
+        let [errors, warnings] = self.counted;
+        (Diagnostics { list, errors, warnings }, failed)
     }
 }
 
@@ -396,8 +427,26 @@ mod tests {
             reporter.error(Span { file, start, end: start + 1 }, "no");
         }
         let (found, _) = reporter.finish();
-        assert_eq!((found.len(), found.omitted()), (2, 4));
+        assert_eq!((found.len(), found.errors(), found.omitted()), (2, 6, 4));
         assert!(found.iter().is_sorted_by_key(|d| d.location.column));
         assert!(found.render(true).contains("\u{1b}[1;31merror:"));
+    }
+
+    #[test]
+    fn warnings_do_not_hide_an_error() {
+        let mut reporter = Reporter::new(20);
+        let file = reporter.sources.add("a.idl".into(), &"x\n".repeat(100), Dialect::Idl);
+        let at = |line: u32| Span { file, start: 2 * line, end: 2 * line + 1 };
+        for line in 0..99 {
+            reporter.warning(at(line), "perhaps");
+        }
+        reporter.error(at(99), "no");
+        assert!(reporter.failed() && !reporter.is_full());
+        let (found, _) = reporter.finish();
+        assert_eq!((found.errors(), found.warnings(), found.len(), found.omitted()), (1, 99, 21, 79));
+        let shown = found.render(false);
+        assert!(shown.starts_with("a.idl:100:1: error: no\n"), "{shown}");
+        assert_eq!(shown.matches("warning: perhaps").count(), 3, "{shown}");
+        assert!(shown.ends_with("and 96 more warnings\n"), "{shown}");
     }
 }

@@ -1,7 +1,10 @@
 //! What a file amounts to.
 
+use std::collections::HashSet;
+
 use polywire_core::schema::{Def, DefId, DefKind, Literal, Schema, SchemaBuilder, Type};
 
+use crate::check::Checked;
 use crate::diag::{Diagnostics, closest};
 
 /// A constant with its value.
@@ -36,6 +39,7 @@ pub struct Constant {
 /// let names: Vec<&str> = document.definitions().defs().iter().map(|def| &*def.name).collect();
 /// assert_eq!(names, ["Plant::Point", "Plant::Pump"]);
 /// assert_eq!(document.topic_types().map(|def| &*def.name).collect::<Vec<_>>(), ["Plant::Pump"]);
+/// assert_eq!(document.own_topic_types().count(), 1);
 /// let id = document.find("Pump").unwrap();
 /// assert_eq!(&*document.definitions().def(id).name, "Plant::Pump");
 /// assert!(matches!(document.schema("Pmup"), Err(LookupError::Unknown { .. })));
@@ -44,6 +48,7 @@ pub struct Constant {
 pub struct Document {
     all: Schema,
     constants: Vec<Constant>,
+    own: HashSet<String>,
     warnings: Diagnostics,
 }
 
@@ -70,8 +75,9 @@ pub enum LookupError {
 }
 
 impl Document {
-    pub(crate) fn new(all: Schema, constants: Vec<Constant>, warnings: Diagnostics) -> Document {
-        Document { all, constants, warnings }
+    pub(crate) fn new(checked: Checked, warnings: Diagnostics) -> Document {
+        let Checked { schema: all, constants, own } = checked;
+        Document { all, constants, own, warnings }
     }
 
     /// All definitions in the order of the file. The root is the last type that can be a topic's; if there is none, the last definition;
@@ -94,6 +100,13 @@ impl Document {
     pub fn topic_types(&self) -> impl Iterator<Item = &Def> {
         let topic = |d: &&Def| !d.nested && matches!(d.kind, DefKind::Struct { .. } | DefKind::Union { .. });
         self.all.defs().iter().filter(topic)
+    }
+
+    /// Those of [`Document::topic_types`] that the file itself defines; if it defines none, those
+    /// of the files that it includes.
+    pub fn own_topic_types(&self) -> impl Iterator<Item = &Def> {
+        let none = !self.topic_types().any(|def| self.own.contains(&def.name));
+        self.topic_types().filter(move |def| none || self.own.contains(&def.name))
     }
 
     /// The definition of that name: the scoped name, or as much of its end as tells it from all others. `/` and `.` serve for `::`.

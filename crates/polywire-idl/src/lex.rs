@@ -336,7 +336,7 @@ impl Lexer {
         if quote == '\'' {
             self.character(start, &units, wide, reporter)
         } else {
-            self.string(start, bytes, wide, reporter)
+            self.string(start, bytes, &units, wide, reporter)
         }
     }
 
@@ -353,15 +353,22 @@ impl Lexer {
         Some(if wide { Tok::WChar(0) } else { Tok::Char(0) })
     }
 
-    fn string(&mut self, start: usize, bytes: Vec<u8>, wide: bool, reporter: &mut Reporter) -> Option<Tok> {
+    fn string(
+        &mut self,
+        start: usize,
+        bytes: Vec<u8>,
+        units: &[u32],
+        wide: bool,
+        reporter: &mut Reporter,
+    ) -> Option<Tok> {
         if bytes.contains(&0) {
-            self.complain(reporter, self.span(start), "a string cannot contain a NUL character", "");
+            self.wonder(reporter, start, "IDL allows no NUL character in a string");
         }
         let text: Rc<str> = match String::from_utf8(bytes) {
             Ok(text) => text.into(),
             Err(_) => {
-                self.complain(reporter, self.span(start), "the bytes of this string are not UTF-8", "");
-                "".into()
+                self.wonder(reporter, start, "the bytes of this string are not UTF-8; they are read as Latin-1");
+                units.iter().filter_map(|unit| char::from_u32(*unit)).collect::<String>().into()
             }
         };
         Some(if wide { Tok::WStr(text) } else { Tok::Str(text) })
@@ -428,6 +435,12 @@ impl Lexer {
         self.pos += c.len_utf8();
         let help = if c.is_alphanumeric() { "identifiers are of ASCII letters, digits and '_'" } else { "" };
         self.complain(reporter, self.span(start), &format!("unexpected character '{c}'"), help);
+    }
+
+    fn wonder(&self, reporter: &mut Reporter, start: usize, message: &str) {
+        if !self.muted {
+            reporter.warning(self.span(start), message);
+        }
     }
 
     fn complain(&self, reporter: &mut Reporter, span: Span, message: &str, help: &str) {

@@ -1,5 +1,6 @@
-//! The one front end for OMG IDL 4.2 (core and extended data types, bit sets, annotations) and PDL, the OASIS probe definition
-//! language; and the emitters that write a schema as source text again.
+//! The one front end for OMG IDL 4.2 (core and extended data types, bit sets, annotations), PDL,
+//! the OASIS probe definition language, and the message definitions of ROS 2; and the emitters that
+//! write a schema as source text again.
 //!
 //! ```
 //! use polywire_idl::Compiler;
@@ -37,6 +38,7 @@ mod keywords;
 mod lex;
 mod parse;
 mod pp;
+mod ros;
 mod source;
 
 pub use diag::{Diagnostic, Diagnostics, Location, Note, Severity};
@@ -70,7 +72,7 @@ pub struct Limits {
     pub nesting: usize,
     /// Operators in one expression.
     pub operators: usize,
-    /// Errors and warnings that are kept.
+    /// Errors that are kept, and warnings.
     pub diagnostics: usize,
 }
 
@@ -94,7 +96,7 @@ pub(crate) struct Settings {
     pub default_extensibility: Extensibility,
 }
 
-/// Compiles IDL and PDL to [`Document`]s.
+/// Compiles IDL, PDL and definitions of ROS 2 to [`Document`]s.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -151,6 +153,9 @@ impl Compiler {
     }
 
     /// Looks for included files in `dir`, too, after the directories given before.
+    ///
+    /// An included file must lie below one of them or below the folder of the first file: so a file
+    /// from a stranger cannot read what it names, be it by an absolute path or by `..`.
     pub fn include_dir(mut self, dir: impl Into<String>) -> Self {
         self.include_dirs.push(dir.into());
         self
@@ -174,14 +179,16 @@ impl Compiler {
         self
     }
 
-    /// Compiles the file at `path` with everything it includes: PDL if its name ends in `.pdl`, else IDL.
+    /// Compiles the file at `path` with everything it includes, in the language that its name's
+    /// ending says ([`Dialect::of`]).
     pub fn parse_file(&self, path: &str) -> Result<Document, Diagnostics> {
-        let bytes = match self.loader.load(path) {
+        let bytes = match self.loader.load(path, self.limits.source_bytes) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Err(self.unreadable(path, "there is no such file")),
             Err(error) => return Err(self.unreadable(path, &error.to_string())),
         };
-        self.parse_as(path, &String::from_utf8_lossy(&bytes), Dialect::of(path))
+        let (text, wrong) = source::text_of(bytes);
+        self.parse(path, &text, Dialect::of(path), wrong)
     }
 
     /// Compiles `text` as if it stood in a file called `name`.
@@ -191,20 +198,39 @@ impl Compiler {
 
     /// Compiles `text` as if it stood in a file called `name`, whatever that ends in.
     pub fn parse_as(&self, name: &str, text: &str, dialect: Dialect) -> Result<Document, Diagnostics> {
+        self.parse(name, text, dialect, None)
+    }
+
+    /// `wrong` is the first byte of the file that is not UTF-8.
+    fn parse(&self, name: &str, text: &str, dialect: Dialect, wrong: Option<usize>) -> Result<Document, Diagnostics> {
         let mut reporter = Reporter::new(self.limits.diagnostics);
-        let mut preprocessor = pp::Preprocessor::new(&mut reporter, &*self.loader, &self.include_dirs, &self.limits);
+        let items = match dialect {
+            Dialect::Ros => ros::read(name, text, &mut reporter, self),
+            _ => self.items(name, text, dialect, &mut reporter),
+        };
+        // Behind the sources of the macros that were given, which definitions of ROS 2 do not have.
+        let file = if dialect == Dialect::Ros { 0 } else { self.definitions.len() as u32 };
+        if let Some(at) = wrong {
+            let span = Span { file, start: 0, end: 0 };
+            reporter.warning(span, format!("the file is not UTF-8 at byte {at}; it is read as Latin-1"));
+        }
+        // An error of grammar leaves definitions out; the rest is still checked, so that one run tells as much as it can.
+        let checked = check::check(&items, file, &mut reporter, &self.limits, &self.settings);
+        let (found, failed) = reporter.finish();
+        match checked {
+            Some(checked) if !failed => Ok(Document::new(checked, found)),
+            _ => Err(found),
+        }
+    }
+
+    /// The items of a file in IDL or PDL and of all it includes.
+    fn items(&self, name: &str, text: &str, dialect: Dialect, reporter: &mut Reporter) -> Vec<ast::Item> {
+        let mut preprocessor = pp::Preprocessor::new(reporter, &*self.loader, &self.include_dirs, &self.limits);
         for (name, value) in &self.definitions {
             preprocessor.define(name, value);
         }
         let tokens = preprocessor.run(name, text, dialect);
-        let items = parse::parse(tokens, &mut reporter, &self.limits);
-        // An error of grammar leaves definitions out; the rest is still checked, so that one run tells as much as it can.
-        let checked = check::check(&items, &mut reporter, &self.limits, &self.settings);
-        let (found, failed) = reporter.finish();
-        match checked {
-            Some(checked) if !failed => Ok(Document::new(checked.schema, checked.constants, found)),
-            _ => Err(found),
-        }
+        parse::parse(tokens, reporter, &self.limits)
     }
 
     fn unreadable(&self, path: &str, why: &str) -> Diagnostics {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::Limits;
 use crate::diag::{Diagnostic, Reporter, closest};
 use crate::lex::{Lexer, Tok, Token};
-use crate::source::{Dialect, Loader, Span, beside, normalise, within};
+use crate::source::{Dialect, Loader, Span, beside, folder_of, is_below, normalise, text_of, within};
 
 mod condition;
 
@@ -49,6 +49,8 @@ pub(crate) struct Preprocessor<'a> {
     limits: &'a Limits,
     macros: HashMap<Rc<str>, Macro>,
     read: HashSet<String>,
+    /// Folders that included files must lie below: that of the first file, and those to look in.
+    roots: Vec<String>,
     out: Tokens,
     conditions: Vec<Condition>,
     /// How many of the conditions belong to the files that include this one.
@@ -75,6 +77,7 @@ impl<'a> Preprocessor<'a> {
             limits,
             macros: HashMap::new(),
             read: HashSet::new(),
+            roots: include_dirs.iter().map(|dir| normalise(dir)).collect(),
             out: Tokens::default(),
             conditions: Vec::new(),
             base: 0,
@@ -106,7 +109,10 @@ impl<'a> Preprocessor<'a> {
     pub fn run(mut self, name: &str, text: &str, dialect: Dialect) -> Tokens {
         let name = normalise(name);
         self.read.insert(name.clone());
-        if let Some(file) = self.add_source(name, text, dialect) {
+        self.roots.push(folder_of(&name).into());
+        let shown = if text.len() > self.limits.source_bytes { "" } else { text };
+        let file = self.reporter.sources.add(name, shown, dialect);
+        if self.has_room(file, text.len()) {
             self.file(file);
             let end = self.reporter.sources.get(file).text.len() as u32;
             let span = Span { file, start: end, end };
@@ -115,16 +121,16 @@ impl<'a> Preprocessor<'a> {
         self.out
     }
 
-    fn add_source(&mut self, name: String, text: &str, dialect: Dialect) -> Option<u32> {
-        self.source_bytes = self.source_bytes.saturating_add(text.len());
+    /// Counts the bytes of a file.
+    fn has_room(&mut self, file: u32, bytes: usize) -> bool {
+        self.source_bytes = self.source_bytes.saturating_add(bytes);
         let fits = self.source_bytes <= self.limits.source_bytes;
-        let file = self.reporter.sources.add(name, if fits { text } else { "" }, dialect);
         if !fits {
             let message = format!("the files together are larger than the limit of {} bytes", self.limits.source_bytes);
             self.reporter.error(Span { file, start: 0, end: 0 }, message);
             self.stopped = true;
         }
-        Some(file).filter(|_| fits)
+        fits
     }
 
     fn file(&mut self, file: u32) {
@@ -404,7 +410,14 @@ impl<'a> Preprocessor<'a> {
             return;
         }
         let dialect = Dialect::of(&path);
-        if let Some(file) = self.add_source(path, &text, dialect) {
+        if dialect == Dialect::Ros {
+            let help = "write it as IDL with 'polywire idl emit idl', and include that";
+            self.reporter.error(span, "a definition of ROS 2 cannot be included").help(help);
+            return;
+        }
+        let (bytes, rest) = (text.len(), self.limits.source_bytes.saturating_sub(self.source_bytes));
+        let file = self.reporter.sources.add_included(path, if bytes > rest { "" } else { &text }, dialect);
+        if self.has_room(file, bytes) {
             self.include_depth += 1;
             self.file(file);
             self.include_depth -= 1;
@@ -413,12 +426,17 @@ impl<'a> Preprocessor<'a> {
 
     fn find(&mut self, name: &str, quoted: bool, span: Span) -> Option<(String, String)> {
         let own = beside(&self.reporter.sources.get(span.file).name, name);
-        let mut tried = Vec::new();
+        let (mut tried, mut outside) = (Vec::new(), false);
         let dirs = self.include_dirs.iter().map(|dir| within(dir, name));
         let mut candidates: Vec<String> = dirs.collect();
         candidates.insert(if quoted { 0 } else { candidates.len() }, own);
+        let rest = self.limits.source_bytes.saturating_sub(self.source_bytes);
         for path in candidates {
-            match self.loader.load(&path) {
+            if !self.roots.iter().any(|root| is_below(root, &path)) {
+                outside = true;
+                continue;
+            }
+            match self.loader.load(&path, rest) {
                 Ok(Some(bytes)) => return Some((path, self.text(bytes, span))),
                 Ok(None) => tried.push(path),
                 Err(error) => {
@@ -427,18 +445,26 @@ impl<'a> Preprocessor<'a> {
                 }
             }
         }
+        if outside && tried.is_empty() {
+            let message = format!("'{name}' lies outside of the folder of the first file and of those given with -I");
+            self.reporter.error(span, message).help("give the folder that holds it with -I");
+            return None;
+        }
         let diagnostic: &mut Diagnostic = self.reporter.error(span, format!("there is no file '{name}'"));
         diagnostic.note(format!("looked for {}", tried.join(", ")));
+        if outside {
+            diagnostic.note("not looked for outside of the folder of the first file and of those given with -I");
+        }
         None
     }
 
     /// Old files have comments in Latin-1; that is no reason to refuse them.
     fn text(&mut self, bytes: Vec<u8>, span: Span) -> String {
-        String::from_utf8(bytes).unwrap_or_else(|error| {
-            let at = error.utf8_error().valid_up_to();
-            self.reporter.warning(span, format!("the file is not UTF-8 at byte {at}"));
-            String::from_utf8_lossy(error.as_bytes()).into_owned()
-        })
+        let (text, wrong) = text_of(bytes);
+        if let Some(at) = wrong {
+            self.reporter.warning(span, format!("the file is not UTF-8 at byte {at}; it is read as Latin-1"));
+        }
+        text
     }
 }
 

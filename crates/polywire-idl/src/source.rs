@@ -1,17 +1,18 @@
 //! Source files: where their text comes from, and what a byte of it is called in a message.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use crate::diag::Location;
 
-/// Which of the two languages a file is written in.
+/// Which language a file is written in.
 ///
 /// ```
 /// use polywire_idl::Dialect;
 /// assert_eq!(Dialect::of("switch.pdl"), Dialect::Pdl);
 /// assert_eq!(Dialect::of("market.idl"), Dialect::Idl);
+/// assert_eq!(Dialect::of("geometry_msgs/msg/Point.msg"), Dialect::Ros);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -19,16 +20,25 @@ pub enum Dialect {
     Idl,
     /// The OASIS probe definition language.
     Pdl,
+    /// The message, service and action definitions of ROS 2.
+    Ros,
 }
 
 impl Dialect {
-    /// PDL for names that end in `.pdl`, IDL for all others.
+    /// PDL for names that end in `.pdl`, definitions of ROS 2 for `.msg`, `.srv` and `.action`, IDL
+    /// for all others.
     pub fn of(path: &str) -> Dialect {
-        match Path::new(path).extension() {
-            Some(extension) if extension.eq_ignore_ascii_case("pdl") => Dialect::Pdl,
+        match extension(path).as_str() {
+            "pdl" => Dialect::Pdl,
+            "msg" | "srv" | "action" => Dialect::Ros,
             _ => Dialect::Idl,
         }
     }
+}
+
+/// The ending of a file's name, in lower case.
+fn extension(path: &str) -> String {
+    Path::new(path).extension().map(|e| e.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 
 /// Where files come from: the disk, a test's table, a browser.
@@ -42,10 +52,10 @@ impl Dialect {
 /// /// Files of the disk, with a copyright notice of ours.
 /// struct Ours;
 /// impl Loader for Ours {
-///     fn load(&self, path: &str) -> std::io::Result<Option<Vec<u8>>> {
+///     fn load(&self, path: &str, most: usize) -> std::io::Result<Option<Vec<u8>>> {
 ///         match path {
 ///             "ours.idl" => Ok(Some(b"// (c) us\nstruct A { long a; };".to_vec())),
-///             path => Disk.load(path),
+///             path => Disk.load(path, most),
 ///         }
 ///     }
 /// }
@@ -56,33 +66,39 @@ impl Dialect {
 /// assert!(errors.to_string().contains("there is no such file"));
 /// ```
 pub trait Loader {
-    /// The bytes of the file at `path`, or none where there is no such file.
-    fn load(&self, path: &str) -> io::Result<Option<Vec<u8>>>;
+    /// The bytes of the file at `path`, or none where there is no such file. A file of more than
+    /// `most` bytes is refused, so a loader may stop reading behind that many.
+    fn load(&self, path: &str, most: usize) -> io::Result<Option<Vec<u8>>>;
 }
 
-/// The file system.
+/// The file system. Only regular files are read: devices and pipes may have no end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
 impl Loader for Disk {
-    fn load(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
-        match std::fs::read(path) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+    fn load(&self, path: &str, most: usize) -> io::Result<Option<Vec<u8>>> {
+        // Asked before it is opened: to open a pipe waits for its other end.
+        match std::fs::metadata(path) {
+            Ok(metadata) if metadata.is_file() => {}
+            Ok(_) => return Err(io::Error::other("it is no regular file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
         }
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
     }
 }
 
 /// Files in memory, by path.
 impl Loader for BTreeMap<String, String> {
-    fn load(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+    fn load(&self, path: &str, _: usize) -> io::Result<Option<Vec<u8>>> {
         Ok(self.get(path).map(|text| text.clone().into_bytes()))
     }
 }
 
 impl<F: Fn(&str) -> io::Result<Option<Vec<u8>>>> Loader for F {
-    fn load(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+    fn load(&self, path: &str, _: usize) -> io::Result<Option<Vec<u8>>> {
         self(path)
     }
 }
@@ -115,8 +131,13 @@ pub(crate) struct Source {
     pub name: String,
     pub text: std::rc::Rc<str>,
     pub dialect: Dialect,
+    /// Diagnostics may show its text.
+    pub quoted: bool,
     line_starts: Vec<u32>,
 }
+
+/// Names of included files that diagnostics quote end so.
+const SOURCE_ENDINGS: [&str; 10] = ["idl", "idli", "pdl", "msg", "srv", "action", "h", "hh", "hpp", "inc"];
 
 /// All files of a run, in the order in which they were first needed.
 #[derive(Default)]
@@ -125,10 +146,22 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
+    /// The file that the user named.
     pub fn add(&mut self, name: String, text: &str, dialect: Dialect) -> u32 {
+        self.push(name, text, dialect, true)
+    }
+
+    /// A file that another one includes. What it includes may be a stranger's choice, so only files
+    /// that look like sources are shown.
+    pub fn add_included(&mut self, name: String, text: &str, dialect: Dialect) -> u32 {
+        let quoted = SOURCE_ENDINGS.contains(&extension(&name).as_str());
+        self.push(name, text, dialect, quoted)
+    }
+
+    fn push(&mut self, name: String, text: &str, dialect: Dialect, quoted: bool) -> u32 {
         let starts = text.bytes().zip(1..).filter(|(byte, _)| *byte == b'\n').map(|(_, next)| next);
         let line_starts = std::iter::once(0).chain(starts).collect();
-        self.files.push(Source { name, text: text.into(), dialect, line_starts });
+        self.files.push(Source { name, text: text.into(), dialect, quoted, line_starts });
         self.files.len() as u32 - 1
     }
 
@@ -146,6 +179,9 @@ impl Sources {
         let line = source.line_starts.partition_point(|start| *start <= span.start) - 1;
         let start = source.line_starts[line] as usize;
         let text = source.text[start..].lines().next().unwrap_or("");
+        if !source.quoted {
+            return Location::new(&source.name, line + 1, 1, 1, "");
+        }
         let at = (span.start as usize - start).min(text.len());
         let end = (span.end as usize - start).clamp(at, text.len());
         let before = text.get(..at).unwrap_or(text);
@@ -181,15 +217,64 @@ pub(crate) fn beside(from: &str, name: &str) -> String {
 
 /// `name` inside `folder`, unless it is absolute.
 pub(crate) fn within(folder: &str, name: &str) -> String {
-    match name.starts_with('/') || folder.is_empty() {
+    match is_absolute(name) || folder.is_empty() {
         true => normalise(name),
         false => normalise(&format!("{folder}/{name}")),
+    }
+}
+
+/// True for `/a`, and for `C:/a`, as Windows has it.
+fn is_absolute(path: &str) -> bool {
+    path.starts_with(['/', '\\']) || path.as_bytes().get(1) == Some(&b':')
+}
+
+/// True if `path` lies in `folder` or below it. Both are plain, as [`normalise`] leaves them.
+pub(crate) fn is_below(folder: &str, path: &str) -> bool {
+    let rest = match folder {
+        "" => (!is_absolute(path)).then_some(path),
+        "/" => path.strip_prefix('/'),
+        folder => path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')),
+    };
+    rest.is_some_and(|rest| rest.split('/').next() != Some(".."))
+}
+
+/// The folder of a file.
+pub(crate) fn folder_of(path: &str) -> &str {
+    match path.rsplit_once('/') {
+        Some(("", _)) => "/",
+        Some((folder, _)) => folder,
+        None => "",
+    }
+}
+
+/// The text of a file: UTF-8, or else Latin-1, in which old files are; then the first byte that is
+/// not UTF-8 is told.
+pub(crate) fn text_of(bytes: Vec<u8>) -> (String, Option<usize>) {
+    match String::from_utf8(bytes) {
+        Ok(text) => (text, None),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            (error.as_bytes().iter().copied().map(char::from).collect(), Some(at))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_hold_what_is_below_them() {
+        for (folder, path) in [("", "a.idl"), ("a", "a/b/c.idl"), ("..", "../x.idl"), ("/", "/x"), ("/a", "/a/b")] {
+            assert!(is_below(folder, path), "{folder} {path}");
+        }
+        for (folder, path) in
+            [("", "../a.idl"), ("", "/a"), ("a", "ab/c"), ("..", "../../x"), ("", "C:/a"), ("/a", "/ab"), ("a", "b/a")]
+        {
+            assert!(!is_below(folder, path), "{folder} {path}");
+        }
+        assert_eq!((folder_of("a/b.idl"), folder_of("b.idl"), folder_of("/b")), ("a", "", "/"));
+    }
 
     #[test]
     fn paths_are_made_plain() {

@@ -95,6 +95,13 @@ fn every_kind_is_written_as_recorded() {
     compare("kinds.proto", &all(&kinds(), "proto"));
 }
 
+/// The types are compiled, and their defaults compared, by the tests of `polywire`.
+#[test]
+fn defaults_are_written_as_recorded() {
+    let path = format!("{}/tests/golden/defaults.idl", env!("CARGO_MANIFEST_DIR"));
+    compare("defaults.rs", &all(&Compiler::new().parse_file(&path).unwrap(), "rust"));
+}
+
 #[test]
 fn constants_come_back_from_idl() {
     let document = kinds();

@@ -1,5 +1,5 @@
 //! The messages that the emitter `proto` writes, and the bytes of the codec `protobuf`, by the judgement of `protoc`: Debian's
-//! protobuf-compiler. Without it these tests say so and skip.
+//! protobuf-compiler.
 
 use std::{
     io::Write,
@@ -22,15 +22,13 @@ use polywire_idl::{Compiler, emit};
 #[path = "../../polywire-core/tests/json_support/mod.rs"]
 mod records;
 
+#[path = "../../polywire-core/tests/common/tools.rs"]
+mod tools;
+
 mod common;
 
 fn protoc_is_there() -> bool {
-    let status = Command::new("protoc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let there = status.is_ok_and(|status| status.success());
-    if !there {
-        eprintln!("skipped: there is no protoc");
-    }
-    there
+    tools::has_program("protoc", "--version")
 }
 
 /// A file in a folder that goes when it does.

@@ -16,7 +16,7 @@ const THRESHOLD: f64 = 0.03;
 pub struct Comparison {
     /// What is surely different, the worst first.
     pub changes: Vec<Change>,
-    /// Figures that both have and that overlap, or differ by next to nothing.
+    /// Figures that both have and that are equal, overlap, or differ by next to nothing.
     pub alike: usize,
     /// Cases that only the first has.
     pub gone: Vec<String>,
@@ -93,7 +93,7 @@ pub fn compare(before: &Results, after: &Results, force: bool) -> Comparison {
         for metric in METRICS.iter().filter(|metric| metric.exact || alike) {
             let (Some(a), Some(b)) = (old.metrics.get(metric.name), new.metrics.get(metric.name)) else { continue };
             let small = !metric.exact && (b.value - a.value).abs() <= THRESHOLD * a.value.abs();
-            if a.interval().overlaps(&b.interval()) || small {
+            if a.value == b.value || a.interval().overlaps(&b.interval()) || small {
                 comparison.alike += 1;
                 continue;
             }

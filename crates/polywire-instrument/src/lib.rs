@@ -30,6 +30,7 @@
 //! ```
 
 pub mod buffers;
+mod check;
 mod coding;
 pub mod compare;
 mod emulated;

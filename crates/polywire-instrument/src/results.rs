@@ -190,7 +190,7 @@ fn verdicts(criteria: &[Criterion], cases: &[CaseResult]) -> Vec<Verdict> {
         let concerned = cases.iter().filter(|result| result.case.matches(&criterion.only));
         let found: Vec<Verdict> = concerned.map(|result| judge(criterion, result, cases)).collect();
         match found.is_empty() {
-            true => vec![verdict(criterion, "no case is so".into(), None, State::Missing)],
+            true => vec![verdict(criterion, "no case matches".into(), None, State::Missing)],
             false => found,
         }
     };
@@ -239,11 +239,27 @@ fn multiple(own: &Measure, base: &Measure) -> Measure {
     Measure::of("", turns.map(|(own, base)| own / base).collect())
 }
 
-/// Which way a change of a metric is: true for the worse, none where neither way is.
+/// Which way a change of a metric is: true for the worse, none where neither way is, or nothing changed.
 pub(crate) fn is_worse(metric: &metrics::Metric, before: f64, after: f64) -> Option<bool> {
     match metric.better {
+        _ if before == after => None,
         Better::Lower => Some(after > before),
         Better::Higher => Some(after < before),
         Better::Neither => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_equal_is_neither_better_nor_worse() {
+        for name in ["bytes", "throughput_hz", "content_bytes"] {
+            let metric = metrics::find(name).expect("a metric");
+            assert_eq!(is_worse(metric, 107.0, 107.0), None, "{name}");
+        }
+        let bytes = metrics::find("bytes").expect("a metric");
+        assert_eq!((is_worse(bytes, 1.0, 2.0), is_worse(bytes, 2.0, 1.0)), (Some(true), Some(false)));
     }
 }

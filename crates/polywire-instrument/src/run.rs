@@ -8,7 +8,7 @@ use std::{
 use polywire::schema::arbitrary::Random;
 
 use crate::{
-    Case, CaseResult, Error, Measure, Results, Scenario,
+    Case, CaseResult, Error, Measure, Results, Scenario, check,
     emulated::histogram,
     live::{Ddsperf, Live, engines},
     scenario::Mode,
@@ -37,6 +37,7 @@ const QUANTILES: &[(&str, f64)] = &[
 pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Results, Error> {
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let start = Instant::now();
+    check::files(scenario)?;
     let cases = scenario.cases()?;
     let steps = (cases.len() * (scenario.effort.repeats + 1)) as f64;
     let mut done = 0;
@@ -45,11 +46,14 @@ pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Results
         progress(f64::from(done) / steps);
     };
     let prepare = |case: Case| {
-        let ready = Ready::new(scenario, &case);
+        let ready = match Ready::new(scenario, &case) {
+            Err(Error::Scenario(problem)) => return Err(Error::Scenario(problem)),
+            ready => ready,
+        };
         step();
-        Entry::new(case, ready)
+        Ok(Entry::new(case, ready))
     };
-    let mut entries: Vec<Entry> = cases.into_iter().map(prepare).collect();
+    let mut entries: Vec<Entry> = cases.into_iter().map(prepare).collect::<Result<_, Error>>()?;
     let mut random = Random::new(scenario.seed);
     for _ in 0..scenario.effort.repeats {
         for at in shuffled(entries.len(), &mut random) {

@@ -6,9 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use polywire::suggest;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, buffers::Buffers, metrics};
+use crate::{Error, buffers::Buffers, check};
 
 /// Cases that one scenario may have: a slip in a list must not run for days.
 const MOST_CASES: usize = 5000;
@@ -78,6 +79,27 @@ pub enum Mode {
     Loaded,
     /// Looks for the highest rate at which nothing is lost and nothing piles up.
     Throughput,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Mode; 5] = [Mode::Stages, Mode::Closed, Mode::Open, Mode::Loaded, Mode::Throughput];
+
+    /// As scenarios have it.
+    ///
+    /// ```
+    /// use polywire_instrument::scenario::Mode;
+    /// assert_eq!(Mode::ALL.map(Mode::name), ["stages", "closed", "open", "loaded", "throughput"]);
+    /// ```
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Stages => "stages",
+            Mode::Closed => "closed",
+            Mode::Open => "open",
+            Mode::Loaded => "loaded",
+            Mode::Throughput => "throughput",
+        }
+    }
 }
 
 /// How hard to look.
@@ -323,7 +345,11 @@ impl Scenario {
     /// # Errors
     /// [`Error::Scenario`] if it is none.
     pub fn from_toml(text: &str) -> Result<Scenario, Error> {
-        let scenario: Scenario = toml::from_str(text).map_err(|error| Error::Scenario(error.to_string()))?;
+        let wrong = |error: toml::de::Error| {
+            let hint = suggest::unknown_name(error.message());
+            Error::Scenario(format!("{}{hint}", error.to_string().trim_end()))
+        };
+        let scenario: Scenario = toml::from_str(text).map_err(wrong)?;
         scenario.check()?;
         Ok(scenario)
     }
@@ -361,7 +387,28 @@ impl Scenario {
                 "emulated networks go with the mode `stages`; between real processes use `polywire link`".into(),
             );
         }
-        self.criteria.iter().try_for_each(check_criterion)
+        check::names(self)?;
+        self.criteria.iter().try_for_each(|criterion| check::criterion(self, criterion))
+    }
+
+    /// What there is on an axis, as text; none where there is no such axis.
+    pub(crate) fn places(&self, axis: &str) -> Option<Vec<String>> {
+        let texts = |numbers: &[usize]| numbers.iter().map(ToString::to_string).collect();
+        let axes = &self.axes;
+        Some(match axis {
+            "type" => self.subjects().into_iter().map(|(_, label, _)| label).collect(),
+            "fields" => self.subjects().into_iter().map(|(.., fields)| fields.to_string()).collect(),
+            "values" => axes.values.clone(),
+            "codec" => axes.codec.clone(),
+            "compressor" => axes.compressor.clone(),
+            "engine" => axes.engine.clone(),
+            "network" => axes.network.clone(),
+            "rate_hz" => axes.rate_hz.iter().map(ToString::to_string).collect(),
+            "subscribers" => texts(&axes.subscribers),
+            "topics" => texts(&axes.topics),
+            "buffers" => axes.buffers.clone(),
+            _ => return None,
+        })
     }
 
     /// All cases, in the order of the axes.
@@ -413,22 +460,6 @@ impl Scenario {
             }
         };
         self.types.iter().enumerate().flat_map(subjects).collect()
-    }
-}
-
-fn check_criterion(criterion: &Criterion) -> Result<(), Error> {
-    let wrong = |problem: String| Err(Error::Scenario(problem));
-    if metrics::find(&criterion.metric).is_none() {
-        let known: Vec<&str> = metrics::METRICS.iter().map(|metric| metric.name).collect();
-        return wrong(format!("there is no metric '{}'; there are {}", criterion.metric, known.join(", ")));
-    }
-    if criterion.at_most.is_none() && criterion.at_least.is_none() {
-        return wrong(format!("a criterion of {} has neither at_most nor at_least", criterion.metric));
-    }
-    let axes = criterion.only.keys().chain(criterion.relative_to.keys());
-    match axes.into_iter().find(|axis| !AXES.contains(&axis.as_str()) && *axis != "fields") {
-        Some(axis) => wrong(format!("there is no axis '{axis}'; there are {}", AXES.join(", "))),
-        None => Ok(()),
     }
 }
 

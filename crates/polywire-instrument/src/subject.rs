@@ -6,7 +6,7 @@ use polywire::{Schema, Shape, coding::Dynamic, schema::SchemaLimits};
 use polywire_idl::{Compiler, Dialect, Document};
 
 use crate::{
-    Error,
+    Error, check,
     scenario::{Case, Scenario, TypeSpec},
 };
 
@@ -33,6 +33,7 @@ impl Subject {
             Some(reader) => self::schema(&inherit(reader, spec), case.fields, &scenario.folder)?,
             None => schema.clone(),
         };
+        check::members(spec, &schema)?;
         let coding = Dynamic::of(&schema).map_err(|error| Error::Type(error.to_string()))?;
         let reader = Shape::of(&reader).map_err(|error| Error::Type(error.to_string()))?;
         Ok(Subject { shape: coding.shape().clone(), reader, coding })
@@ -71,7 +72,7 @@ fn schema(spec: &TypeSpec, fields: usize, folder: &Path) -> Result<Schema, Error
 
 fn pick(document: &Document, name: Option<&str>) -> Result<Schema, Error> {
     let only = || {
-        let names: Vec<&str> = document.topic_types().map(|def| def.name.as_str()).collect();
+        let names: Vec<&str> = document.own_topic_types().map(|def| def.name.as_str()).collect();
         match names.as_slice() {
             [name] => Ok((*name).to_owned()),
             many => Err(Error::Type(format!("which type? say name = one of {}", many.join(", ")))),

@@ -185,7 +185,7 @@ fn verdict_line(verdict: &Verdict) -> String {
         State::Met => ("met", ""),
         State::Undecided => ("undecided", " (more repeats would tell)"),
         State::Missed => ("MISSED", ""),
-        State::Missing => ("MISSING", " (there is no such figure)"),
+        State::Missing => ("MISSING", " (it was not measured)"),
     };
     let figure = verdict.value.map_or("-".to_owned(), |value| figure(&verdict.metric, value));
     format!("{word}: {} {}: {figure}{more}; {}\n", verdict.metric, verdict.limit, verdict.case)

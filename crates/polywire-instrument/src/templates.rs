@@ -10,7 +10,7 @@ use crate::{Case, Error, Scenario, scenario::TypeSpec, subject::Subject, values:
 const OPTION: &str = "template=";
 
 /// Instead of a file's name.
-const LEARNED: &str = "learned";
+pub const LEARNED: &str = "learned";
 
 /// Values that are learned from; none of them is measured.
 const SAMPLES: usize = 500;

@@ -101,19 +101,20 @@ fn over_links_that_lose_repeat_overtake_and_damage() {
 fn over_a_link(model: &str, least: f64, books: &[Book]) {
     let (a, b) = (node(), node());
     let endpoint = format!("emulated/topics {model}");
-    let topics: Vec<_> = ["fast:key=20", "cdr", "json", "fast:key=0", "fast:mode=chained,key=20"]
-        .iter()
-        .map(|wire| {
-            let publisher = publisher(&a, wire, wire, &endpoint);
-            let subscriber = subscribe(&b, wire, &endpoint);
-            assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{model}");
-            (publisher, subscriber)
-        })
-        .collect();
+    let topics: Vec<_> =
+        ["fast:key_interval=20", "cdr", "json", "fast:key_interval=0", "fast:mode=chained,key_interval=20"]
+            .iter()
+            .map(|wire| {
+                let publisher = publisher(&a, wire, wire, &endpoint);
+                let subscriber = subscribe(&b, wire, &endpoint);
+                assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{model}");
+                (publisher, subscriber)
+            })
+            .collect();
     let mut late = None;
     for (i, book) in books.iter().enumerate() {
         if i == books.len() / 2 {
-            late = Some(subscribe(&b, "fast:key=20", &endpoint));
+            late = Some(subscribe(&b, "fast:key_interval=20", &endpoint));
         }
         for (publisher, _) in &topics {
             publisher.publish(book).expect("published");

@@ -61,8 +61,8 @@ impl Chosen {
             }
         };
         let mode = options.value("mode").map(|mode| if mode == "chained" { Mode::Chained } else { Mode::Anchored });
-        let key_interval = options.value("key").and_then(|key| key.parse().ok()).unwrap_or(KEY_INTERVAL);
-        let options = [TEMPLATE, "mode", "key"].iter().fold(options, |options, name| options.without(name));
+        let key_interval = options.value("key_interval").and_then(|number| number.parse().ok()).unwrap_or(KEY_INTERVAL);
+        let options = [TEMPLATE, "mode", "key_interval"].iter().fold(options, |options, name| options.without(name));
         Ok(Chosen { codec: configured, options, mode, key_interval })
     }
 

@@ -21,7 +21,8 @@ use serde::Deserialize;
 
 use crate::{
     engine::{EngineOptions, Overflow},
-    suggest::hint,
+    suggest::{hint, unknown_name},
+    topic::{self, TopicError},
     wire::{Wire, WireError},
 };
 
@@ -80,6 +81,9 @@ pub enum ConfigError {
         /// Ready to print: the key that was meant, if one is near.
         hint: String,
     },
+    /// A section is for a topic that cannot be.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
     /// A wire that is none.
     #[error("{key}: {source}")]
     Wire {
@@ -129,11 +133,12 @@ impl Config {
     /// ```
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         let file: File = toml::from_str(text).map_err(|error| {
-            let hint = hint_for(error.message());
+            let hint = unknown_name(error.message());
             ConfigError::Syntax { message: error.to_string().trim_end().to_owned(), hint }
         })?;
         let mut topics = BTreeMap::new();
         for (name, topic) in file.topics {
+            topic::check(&name)?;
             let key = format!("topics.\"{name}\"");
             topics.insert(name, topic.check(&key)?);
         }
@@ -292,18 +297,17 @@ fn overflow(key: &str, name: Option<&str>, patience_ms: Option<u64>) -> Result<O
     }
 }
 
-/// The parser names unknown keys in back quotes, and then the known ones.
-fn hint_for(message: &str) -> String {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    match (message.starts_with("unknown field"), quoted.next()) {
-        (true, Some(word)) => hint(word, quoted),
-        _ => String::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sections_of_topics_that_cannot_be_are_refused() {
+        for name in ["", "market/*", "market/#", "q?", "a\\tb"] {
+            let error = Config::parse(&format!("[topics.\"{name}\"]\nwire = 'json'")).expect_err(name);
+            assert!(matches!(error, ConfigError::Topic(_)), "{name}: {error}");
+        }
+    }
 
     #[test]
     fn a_whole_file() {

@@ -29,6 +29,9 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! What happens on a node goes to the `log` crate's logger as well as to [`Node::events`], under targets that begin with `polywire`. The compiler of machine
+//! code, Cranelift, logs a line for each function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it out.
 
 mod chosen;
 pub mod coding;
@@ -43,7 +46,8 @@ pub mod publisher;
 mod queue;
 pub mod status;
 pub mod subscriber;
-mod suggest;
+pub mod suggest;
+pub mod topic;
 pub mod wire;
 
 pub use config::Config;
@@ -52,7 +56,7 @@ pub use node::{Node, NodeError, NodeLimits};
 pub use polywire_core::{
     codec, compress,
     envelope::{self, Kind},
-    frame, layout,
+    frame, framing, layout,
     layout::{Char8, Char16, Float128, Message, Record, Shape, SharedBytes, SharedStr},
     program, schema,
     schema::Schema,

@@ -1,15 +1,38 @@
 //! "Did you mean": the known name that is nearest to a mistyped one.
 
 /// The nearest of `known`, if it is near enough to be what was meant.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+///
+/// ```
+/// use polywire::suggest::{hint, nearest};
+/// assert_eq!(nearest("jsn", ["cdr", "json"]), Some("json"));
+/// assert_eq!(hint("jsn", ["cdr", "json"]), ", did you mean 'json'?");
+/// assert_eq!(hint("protobuf", ["cdr", "json"]), "");
+/// ```
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let most = (word.chars().count() / 3).max(1) + 1;
     let near = known.into_iter().map(|name| (distance(word, name), name)).filter(|(distance, _)| *distance <= most);
     near.min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
 /// `, did you mean 'x'?`, or nothing.
-pub(crate) fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map(|name| format!(", did you mean '{name}'?")).unwrap_or_default()
+}
+
+/// The hint for a parser's message about a field or a variant that is unknown: the message names it in back quotes, and then the known ones.
+///
+/// ```
+/// use polywire::suggest::unknown_name;
+/// let hint = unknown_name("unknown field `wrie`, expected `wire` or `queue`");
+/// assert_eq!(hint, ", did you mean 'wire'?");
+/// ```
+pub fn unknown_name(message: &str) -> String {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let is_unknown = ["unknown field", "unknown variant"].iter().any(|kind| message.starts_with(kind));
+    match (is_unknown, quoted.next()) {
+        (true, Some(word)) => hint(word, quoted),
+        _ => String::new(),
+    }
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours.

@@ -122,7 +122,8 @@ fn publish_until_one_comes(
 fn deltas_are_small_and_true_beside_other_topics() {
     let all = books(300);
     for (a, at_a, b, at_b) in pairs("beside") {
-        let wires = [("fast", "chained"), ("fast:mode=anchored,key=50", "anchored"), ("cdr", ""), ("json", "")];
+        let wires =
+            [("fast", "chained"), ("fast:mode=anchored,key_interval=50", "anchored"), ("cdr", ""), ("json", "")];
         let topics: Vec<_> = wires
             .iter()
             .enumerate()
@@ -178,7 +179,7 @@ fn who_joins_late_gets_a_key_frame() {
     let all = books(200);
     for mode in ["chained", "anchored"] {
         for (a, at_a, b, at_b) in pairs(&format!("late-{mode}")) {
-            let publisher = publisher(&b, "r", &format!("fast:key=0,mode={mode}"), &at_b);
+            let publisher = publisher(&b, "r", &format!("fast:key_interval=0,mode={mode}"), &at_b);
             let first = subscribe(&a, "r", &at_a);
             assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
             let (early, late) = all.split_at(100);
@@ -209,8 +210,17 @@ fn who_joins_late_gets_a_key_frame() {
 
 #[test]
 fn the_format_changes_while_deltas_flow() {
-    let (all, wires) =
-        (books(300), ["fast", "cdr", "fast:mode=anchored,key=7", "json", "fast:key=3+lz4", "fast:deviations=ignore"]);
+    let (all, wires) = (
+        books(300),
+        [
+            "fast",
+            "cdr",
+            "fast:mode=anchored,key_interval=7",
+            "json",
+            "fast:key_interval=3+lz4",
+            "fast:deviations=ignore",
+        ],
+    );
     for (a, at_a, b, at_b) in pairs("changes") {
         let there = subscribe(&a, "r", &at_a);
         let publisher = publisher(&b, "r", "cdr", &at_b);
@@ -442,8 +452,8 @@ fn a_feed_is_published_by_its_template_alone() {
     assert!(error.contains("[S2] line 1, column 43") && error.contains("wrong.xml"), "{error}");
     let error = refused("fast:template=/nowhere.xml@inproc/feed-none");
     assert!(error.starts_with("template document '/nowhere.xml': "), "{error}");
-    let error = refused("fast:key=often@inproc/feed-none");
-    assert!(error.contains("option 'key' has the value 'often'; allowed: N"), "{error}");
+    let error = refused("fast:key_interval=often@inproc/feed-none");
+    assert!(error.contains("option 'key_interval' has the value 'often'; allowed: N"), "{error}");
 }
 
 /// A peer by hand, which subscribes to nothing and publishes on topic `r`.

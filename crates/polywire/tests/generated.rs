@@ -4,13 +4,18 @@
 
 use std::{fs, path::Path};
 
-use polywire::Message;
+use polywire::codec::{DynEncoder, Encoder, Options, json::JSON};
+use polywire::{Message, Record, Shape};
 use polywire_idl::{Compiler, Document, emit};
 
 #[path = "../../polywire-idl/tests/golden/avenue.rs"]
 #[rustfmt::skip]
 #[allow(dead_code, clippy::module_inception)]
 mod avenue;
+#[path = "../../polywire-idl/tests/golden/defaults.rs"]
+#[rustfmt::skip]
+#[allow(dead_code, clippy::module_inception)]
+mod defaults;
 #[path = "../../polywire-idl/tests/golden/market_data.rs"]
 #[rustfmt::skip]
 #[allow(dead_code, clippy::module_inception)]
@@ -105,4 +110,42 @@ fn a_generated_type_travels_in_every_codec() {
         decoder.decode(&bytes, &mut back).unwrap_or_else(|error| panic!("{}: {error}", codec.name()));
         assert_eq!(back, flight, "{}", codec.name());
     }
+}
+
+/// `Default` of what `idl rust` writes is the value that records and decoders have where nobody has
+/// set one.
+fn default_is_fresh<T: Message + Default + PartialEq + std::fmt::Debug>() {
+    assert_eq!(T::default(), T::fresh());
+    let json = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    let mut ours = Vec::new();
+    Encoder::<T>::new(&JSON, &Options::default())
+        .expect("an encoder")
+        .encode(&T::default(), &mut ours)
+        .expect("encoded");
+    let shape = Shape::of(T::shape().schema()).expect("a shape");
+    let record = Record::new(&shape);
+    let mut fresh = Vec::new();
+    DynEncoder::new(&JSON, &Options::default(), &shape)
+        .expect("an encoder")
+        .encode(&record, &mut fresh)
+        .expect("encoded");
+    assert_eq!(json(ours), json(fresh));
+}
+
+#[test]
+fn defaults_are_those_of_records() {
+    use defaults::defaults::{ByDefault, ByFirst, ByLiteral, ByZero, Everything, Leaf, Recursive};
+    default_is_fresh::<ByDefault>();
+    default_is_fresh::<ByZero>();
+    default_is_fresh::<ByLiteral>();
+    default_is_fresh::<Recursive>();
+    default_is_fresh::<Leaf>();
+    assert_eq!(ByDefault::default(), ByDefault::B(String::new()));
+    assert_eq!(ByZero::default(), ByZero::B(7.0));
+    assert_eq!(Recursive::default(), Recursive::X(0));
+    // A record has no case where the discriminator selects none; a Rust enum has the first.
+    assert_eq!(ByFirst::default(), ByFirst::A(false));
+    let everything = Everything::default();
+    assert_eq!((everything.leaf.n, everything.leaf.label.as_str(), everything.leaf.absent), (5, "text", None));
+    assert_eq!(everything.level, defaults::defaults::Level::Low);
 }

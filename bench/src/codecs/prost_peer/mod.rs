@@ -40,9 +40,9 @@ pub trait Mirrored: Measured {}
 #[cfg(not(feature = "peers"))]
 impl<T: Measured> Mirrored for T {}
 
-/// How `prost` writes and reads, if it is there. It writes the same bytes.
+/// How `prost` writes, and how it reads into a new value and into one used again, if it is there. It writes the same bytes.
 #[cfg(feature = "peers")]
-pub fn peers<T: Mirrored>(ours: &[Vec<u8>]) -> (Option<Candidate<'_>>, Option<Candidate<'_>>) {
+pub fn peers<'a, T: Mirrored>(ours: &'a [Vec<u8>]) -> (Vec<Candidate<'a>>, Vec<Candidate<'a>>) {
     use std::hint::black_box;
 
     use prost::Message;
@@ -66,12 +66,21 @@ pub fn peers<T: Mirrored>(ours: &[Vec<u8>]) -> (Option<Candidate<'_>>, Option<Ca
             black_box(T::Mirror::decode(black_box(&bytes[..])).expect("it decodes"));
         }
     };
-    let encode = Candidate::new("prost", encode).with_bar(Bar::AtLeast(1.0));
-    (Some(encode), Some(Candidate::new("prost", decode).with_bar(Bar::AtLeast(1.0))))
+    let mut used = T::Mirror::default();
+    let merge = move || {
+        for bytes in ours {
+            used.clear();
+            used.merge(black_box(&bytes[..])).expect("it decodes");
+            black_box(&used);
+        }
+    };
+    let candidate = |name, round: Box<dyn FnMut() + 'a>| Candidate::new(name, round).with_bar(Bar::AtLeast(1.0));
+    let decoders = vec![candidate("prost", Box::new(decode)), candidate("prost clear and merge", Box::new(merge))];
+    (vec![candidate("prost", Box::new(encode))], decoders)
 }
 
 /// How `prost` writes and reads, if it is there.
 #[cfg(not(feature = "peers"))]
-pub fn peers<T: Mirrored>(_: &[Vec<u8>]) -> (Option<Candidate<'_>>, Option<Candidate<'_>>) {
-    (None, None)
+pub fn peers<T: Mirrored>(_: &[Vec<u8>]) -> (Vec<Candidate<'_>>, Vec<Candidate<'_>>) {
+    (Vec::new(), Vec::new())
 }

@@ -13,11 +13,7 @@ mod types;
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc::{self, Receiver, RecvTimeoutError},
-    },
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
     time::{Duration, Instant},
 };
 
@@ -36,6 +32,7 @@ use self::{
 use crate::{
     outcome::{self, Misuse, Outcome},
     seconds::{self, Seconds},
+    stop::{self, Stop},
     terminal::Terminal,
     topic::wire_without_endpoint,
 };
@@ -84,13 +81,11 @@ impl Demo {
             return show_types(terminal);
         }
         let wires = self.chosen()?;
-        let interrupted = Arc::new(AtomicBool::new(false));
-        let flag = interrupted.clone();
-        ctrlc::set_handler(move || flag.store(true, Ordering::Release)).context("cannot listen for Ctrl-C")?;
-
+        stop::hold()?;
+        let stop = Stop::new()?;
         let mut run = Run::start(&self, &wires, terminal)?;
-        if run.follow(self.seconds.0, &interrupted)?.is_none() {
-            return Ok(Outcome::Interrupted);
+        if let Some(outcome) = run.follow(self.seconds.0, &stop)? {
+            return Ok(outcome);
         }
         let report = run.report(self.rate)?;
         drop(run);
@@ -181,12 +176,12 @@ impl<'a> Run<'a> {
         Ok(Run { children, heard, terminal, endpoint, published, older, newer, drawn: String::new() })
     }
 
-    /// Until all have finished; none if interrupted.
-    fn follow(&mut self, planned: Duration, interrupted: &AtomicBool) -> anyhow::Result<Option<()>> {
+    /// Until all have finished, or the process is told to end: then it gives how.
+    fn follow(&mut self, planned: Duration, stop: &Stop) -> anyhow::Result<Option<Outcome>> {
         let until = Instant::now() + planned + PATIENCE;
         while !(self.older.done && self.newer.done) {
-            if interrupted.load(Ordering::Acquire) {
-                return Ok(None);
+            if let Some(outcome) = stop.outcome() {
+                return Ok(Some(outcome));
             }
             if Instant::now() > until {
                 bail!("it takes far longer than the {} s planned", planned.as_secs());
@@ -201,7 +196,7 @@ impl<'a> Run<'a> {
         self.erase()?;
         self.children.order(Version::Published, "end")?;
         self.children.finish()?;
-        Ok(Some(()))
+        Ok(None)
     }
 
     fn take(&mut self, heard: Heard) -> anyhow::Result<()> {
@@ -282,7 +277,7 @@ impl<'a> Run<'a> {
     fn erase(&mut self) -> anyhow::Result<()> {
         match std::mem::take(&mut self.drawn).lines().count() {
             0 => Ok(()),
-            lines => Ok(self.terminal.text(&format!("\u{1b}[{lines}A\u{1b}[J"))?),
+            lines => Ok(self.terminal.erase(lines)?),
         }
     }
 }

@@ -6,10 +6,7 @@ use anyhow::{Context as _, anyhow};
 use polywire::{
     Record, Shape,
     codec::{DynDecoder, DynEncoder, Options, fast::Fast, json::JSON},
-    program::{
-        State,
-        io::{CodecError, FaultKind},
-    },
+    program::{State, io::CodecError},
     schema::{DefKind, Type},
 };
 
@@ -30,11 +27,6 @@ pub struct Codec {
     several: bool,
     encoded: Vec<u8>,
     json: Vec<u8>,
-}
-
-/// Whether what is wrong may be that the bytes are only the beginning of a message: it ends too early, or says that more follows than does.
-pub fn may_be_cut(error: &CodecError) -> bool {
-    matches!(error.kind, FaultKind::Truncated | FaultKind::BadLength)
 }
 
 impl Codec {

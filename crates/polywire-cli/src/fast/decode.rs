@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use indicatif::ProgressBar;
-use polywire::codec::fast::framing::Framing;
+use polywire::framing::Framing;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -15,9 +15,10 @@ use super::{
     Output, Reset,
     codec::Codec,
     line::{Line, hex},
-    messages::{Cutter, Frame, Message, Recorded, Taker},
+    messages::{Cutter, Message, Recorded, Taker},
 };
 use crate::{
+    cut::Frame,
     outcome::{self, Misuse, Outcome},
     terminal::Terminal,
     types::count,
@@ -64,7 +65,7 @@ impl Decode {
         }
         let bar = feed.bar(self.input.as_deref())?;
         let mut cutter = Cutter::open(&self.recorded, self.input.as_deref(), &bar)?;
-        let out = feed.out(self.input.as_deref())?;
+        let out = feed.out(self.input.as_deref(), Some(terminal))?;
         let mut lines = Lines { verb: &self, framing, out, bar, terminal, summary: Summary::default() };
         let done = cutter.run(&mut lines);
         let Lines { mut out, bar, mut summary, .. } = lines;
@@ -111,8 +112,8 @@ impl Taker for Lines<'_> {
         Ok(Continue(()))
     }
 
-    fn empty(&mut self, frame: &Frame) -> anyhow::Result<()> {
-        let nothing = Message { bytes: &[], frame: Some(frame), is_first: true, is_last: true };
+    fn empty(&mut self, frame: &Frame, preamble: &[u8]) -> anyhow::Result<()> {
+        let nothing = Message { bytes: &[], preamble, frame: Some(frame), is_first: true, is_last: true };
         let line = self.line(&nothing);
         if self.verb.messages { Ok(()) } else { self.put(&line) }
     }
@@ -136,17 +137,17 @@ impl Taker for Lines<'_> {
 impl Lines<'_> {
     /// What is said of a message's frame: on the frame's first line and on its last.
     fn line(&mut self, message: &Message<'_>) -> Line<'static> {
-        let Some(frame) = message.frame else { return Line::default() };
-        self.summary.frames = frame.number;
-        let mut line = Line { frame: Some(frame.number), ..Line::default() };
+        let mut line = Line { frame: message.frame.map(|frame| frame.number), ..Line::default() };
+        self.summary.frames = line.frame.unwrap_or(0);
         if self.verb.messages {
             return line;
         }
         if message.is_first {
-            line.head = (!self.is_usual(frame)).then(|| hex(&frame.head));
-            line.preamble = (!frame.preamble().is_empty()).then(|| hex(frame.preamble()));
+            line.head = message.frame.filter(|frame| !self.is_usual(frame)).map(|frame| hex(&frame.head));
+            line.preamble = (!message.preamble.is_empty()).then(|| hex(message.preamble));
         }
-        line.tail = (message.is_last && !frame.tail.is_empty()).then(|| hex(&frame.tail));
+        let tail = message.frame.map(|frame| &frame.tail).filter(|tail| message.is_last && !tail.is_empty());
+        line.tail = tail.map(|tail| hex(tail));
         line
     }
 

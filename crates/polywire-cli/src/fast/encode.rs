@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use indicatif::ProgressBar;
-use polywire::codec::fast::framing::{Framing, Piece, Splitter, Step};
+use polywire::framing::{Framing, Piece, Splitter, Step};
 use serde::Serialize;
 
 use super::{
@@ -54,7 +54,7 @@ impl Encode {
         let bar = self.feed.bar(self.input.as_deref())?;
         let (name, from) = open(self.input.as_deref())?;
         let lines = Box::new(BufReader::with_capacity(1 << 20, bar.wrap_read(from)));
-        let out = self.feed.out(self.input.as_deref())?;
+        let out = self.feed.out(self.input.as_deref(), None)?;
         let capture = Splitter::new(Framing::Pcap);
         let mut work =
             Work { feed: &self.feed, framing, codec, out, bar, capture, frame: None, summary: Summary::default() };
@@ -132,7 +132,8 @@ impl Work<'_> {
     }
 
     fn begin_frame(&mut self, line: &Line<'_>) -> anyhow::Result<()> {
-        if self.feed.reset == Reset::Packet {
+        // Without a framing the file is one frame, as for the decoding.
+        if self.feed.reset == Reset::Packet && self.framing != Framing::None {
             self.codec.reset();
         }
         let preamble = bytes("preamble", line.preamble.as_ref())?;

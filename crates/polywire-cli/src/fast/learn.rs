@@ -40,9 +40,9 @@ pub struct Learn {
     input: Option<PathBuf>,
     #[command(flatten)]
     ty: TypeArgs,
-    /// Messages from one key frame to the next, as the wire's `key` says; 0 is one stream
+    /// Messages from one key frame to the next, as the wire's `key_interval` says; 0 is one stream
     #[arg(long, value_name = "N", default_value_t = 0)]
-    key: usize,
+    key_interval: usize,
     /// Makes constants of integers and strings that never change: they take nothing, and messages in which they are others are refused
     #[arg(long)]
     constants: bool,
@@ -67,6 +67,15 @@ struct Summary {
     derived_bytes: usize,
 }
 
+/// What is printed as JSON where no file is written.
+#[derive(Serialize)]
+struct Learned<'a> {
+    /// In XML.
+    templates: &'a str,
+    #[serde(flatten)]
+    summary: &'a Summary,
+}
+
 impl Learn {
     pub fn run(self, terminal: &Terminal) -> outcome::Result {
         if let (Some(input), Some(output)) = (&self.input, &self.output)
@@ -78,16 +87,16 @@ impl Learn {
         let [first, ..] = &messages[..] else { bail!("there are no messages to learn from") };
         let shape = first.shape().clone();
         let (seen, unseen) = messages.split_at(messages.len() - messages.len() / PARTS);
-        let options = LearnOptions { interval: self.key, constants: self.constants };
+        let options = LearnOptions { interval: self.key_interval, constants: self.constants };
         let templates = learn(&shape, seen, &options)?.templates;
         let mut summary =
             Summary { samples: seen.len(), held_back: unseen.len(), refused: 0, learned_bytes: 0, derived_bytes: 0 };
         self.compare(&shape, &templates, unseen, &mut summary)?;
+        let xml = templates.to_xml();
         match &self.output {
-            None => terminal.text(&templates.to_xml())?,
-            Some(path) => {
-                fs::write(path, templates.to_xml()).with_context(|| format!("cannot write {}", path.display()))?;
-            }
+            None if terminal.json => terminal.value(&Learned { templates: &xml, summary: &summary })?,
+            None => terminal.text(&xml)?,
+            Some(path) => fs::write(path, &xml).with_context(|| format!("cannot write {}", path.display()))?,
         }
         self.show(&summary, terminal)?;
         Ok(Outcome::Fine)
@@ -96,7 +105,7 @@ impl Learn {
     fn messages(&self, terminal: &Terminal) -> anyhow::Result<Vec<Record>> {
         let bar = progress(self.input.as_deref(), self.quiet)?;
         let schema = self.ty.schema(terminal)?;
-        let mut source = Source::open(self.input.as_deref(), schema, &source::Options::default(), &bar)?;
+        let mut source = Source::open(self.input.as_deref(), schema, source::Options::default(), &bar)?;
         let mut messages: Vec<Record> = Vec::new();
         while let Some(next) = source.next()?
             && messages.len() < MAX_MESSAGES
@@ -130,7 +139,7 @@ impl Learn {
         let (mut ours, mut plain) = (state(&learned)?, state(&derived)?);
         let (mut written, mut without) = (Vec::new(), Vec::new());
         for (number, message) in messages.iter().enumerate() {
-            if self.key > 0 && number % self.key == 0 {
+            if self.key_interval > 0 && number % self.key_interval == 0 {
                 ours.reset();
                 plain.reset();
             }
@@ -162,6 +171,7 @@ impl Learn {
             (true, _) => Ok(()),
             (_, Some(_)) if terminal.json => terminal.value(summary),
             (_, Some(path)) => Ok(terminal.line(&format!("{}: {text}", path.display()))?),
+            (_, None) if terminal.json => Ok(()),
             (_, None) => {
                 eprintln!("{text}");
                 Ok(())

@@ -16,7 +16,7 @@ pub struct Line<'a> {
     /// What lies in front of the frame's payload, where its length does not say it; on the frame's first line.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub head: Option<Cow<'a, str>>,
-    /// Bytes in front of the frame's messages; on the frame's first line.
+    /// Bytes in front of the frame's messages, on the frame's first line; without frames, in front of the message.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub preamble: Option<Cow<'a, str>>,
     /// The message's template.

@@ -1,32 +1,28 @@
 //! A recording, cut into messages.
 
 use std::{
-    io::Read,
+    io::BufReader,
     ops::ControlFlow::{self, Break, Continue},
     path::Path,
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use indicatif::ProgressBar;
 use polywire::{
-    codec::fast::framing::{Framing, FramingError, Piece, Splitter, Step},
+    framing::Framing,
     program::io::{CodecError, FaultKind},
 };
 
-use super::{
-    Feed, Reset,
-    codec::{Codec, may_be_cut},
-    open,
+use super::{Feed, Reset, codec::Codec, open};
+use crate::{
+    cut::{Frame, Input, Part, Parts, may_be_cut},
+    outcome::Misuse,
 };
-use crate::outcome::Misuse;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
-/// Bytes of a message where nothing frames it.
-const MESSAGE_BYTES: usize = 16 << 20;
 
-const CUT: &str = "the file ends in the middle of a frame";
 const NO_BYTES: &str = "a template without any field makes messages of no bytes";
 
 /// A feed, and what to take of its recordings.
@@ -46,18 +42,7 @@ impl Recorded {
         if self.port.is_some() && framing != Framing::Pcap {
             return Err(Misuse("--port chooses among the datagrams of a capture: add --framing pcap".into()).into());
         }
-        if self.feed.preamble > 0 && framing == Framing::None {
-            return Err(Misuse("--preamble goes with a framing".into()).into());
-        }
         Ok(framing)
-    }
-
-    fn splitter(&self, framing: Framing) -> Splitter {
-        let splitter = Splitter::new(framing);
-        match self.port {
-            Some(port) => splitter.port(port),
-            None => splitter,
-        }
     }
 }
 
@@ -67,7 +52,7 @@ pub trait Taker {
     fn message(&mut self, codec: &mut Codec, message: &Message<'_>) -> anyhow::Result<ControlFlow<()>>;
 
     /// A frame without messages.
-    fn empty(&mut self, _frame: &Frame) -> anyhow::Result<()> {
+    fn empty(&mut self, _frame: &Frame, _preamble: &[u8]) -> anyhow::Result<()> {
         Ok(())
     }
 
@@ -85,34 +70,13 @@ pub trait Taker {
 /// A message's bytes, and where they lie.
 pub struct Message<'a> {
     pub bytes: &'a [u8],
+    /// Bytes in front of it, or of the first message of its frame, which are not FAST.
+    pub preamble: &'a [u8],
     /// Its frame, if there are frames.
     pub frame: Option<&'a Frame>,
-    /// In its frame.
+    /// In its frame; without frames each message is both.
     pub is_first: bool,
     pub is_last: bool,
-}
-
-/// What stands between the bounds that a framing tells.
-pub struct Frame {
-    /// Counts frames from 1.
-    pub number: u64,
-    pub head: Vec<u8>,
-    pub payload: Vec<u8>,
-    pub tail: Vec<u8>,
-    /// Bytes in front of its messages.
-    preamble: usize,
-    /// Where the payload begins in the file.
-    offset: u64,
-}
-
-impl Frame {
-    pub fn preamble(&self) -> &[u8] {
-        self.payload.get(..self.preamble).unwrap_or_default()
-    }
-
-    fn messages(&self) -> &[u8] {
-        self.payload.get(self.preamble..).unwrap_or_default()
-    }
 }
 
 /// A file that is being cut.
@@ -120,8 +84,7 @@ pub struct Cutter<'a> {
     recorded: &'a Recorded,
     framing: Framing,
     codec: Codec,
-    file: Input,
-    frames: u64,
+    parts: Parts,
     messages: u64,
 }
 
@@ -130,9 +93,8 @@ impl Cutter<'_> {
     pub fn open<'a>(recorded: &'a Recorded, input: Option<&Path>, bar: &ProgressBar) -> anyhow::Result<Cutter<'a>> {
         let (framing, codec) = (recorded.framing()?, Codec::new(&recorded.feed)?);
         let (name, from) = open(input)?;
-        let from = Box::new(bar.wrap_read(from));
-        let file = Input { name, from, buffer: Vec::new(), at: 0, read: 0, ended: false };
-        Ok(Cutter { recorded, framing, codec, file, frames: 0, messages: 0 })
+        let input = Input::new(name, Box::new(BufReader::with_capacity(CHUNK, bar.wrap_read(from))));
+        Ok(Cutter { recorded, framing, codec, parts: Parts::new(input, framing, recorded.port), messages: 0 })
     }
 
     /// Gives everything to a taker.
@@ -145,36 +107,40 @@ impl Cutter<'_> {
 
     /// Bytes read so far.
     pub fn bytes(&self) -> u64 {
-        self.file.read
+        self.parts.input.bytes()
     }
 
     pub fn codec(&self) -> &Codec {
         &self.codec
     }
 
-    /// A file of messages without frames.
+    /// A file of messages without frames: each has its own preamble.
     fn messages(&mut self, taker: &mut impl Taker) -> anyhow::Result<()> {
-        let mut need = 1;
+        let preamble = self.recorded.feed.preamble;
         loop {
-            let enough = self.file.fill(need)?;
-            if self.file.rest().is_empty() {
+            let (codec, file) = (&mut self.codec, &mut self.parts.input);
+            let enough = file.fill(preamble + 1)?;
+            if file.rest().is_empty() {
                 return Ok(());
             }
-            let offset = self.file.offset();
-            match self.codec.decode(self.file.rest()) {
-                Ok(0) => return Err(self.failed(offset, NO_BYTES)),
+            let offset = file.offset();
+            if !enough {
+                let what = format!("the file ends within {preamble} bytes of preamble, with no message behind them");
+                return Err(file.failed(offset, &what));
+            }
+            let behind = |rest: &[u8]| codec.decode(rest.get(preamble..).unwrap_or_default());
+            let offset = offset + preamble as u64;
+            match file.message(behind, may_be_cut)? {
+                Ok(0) => return Err(file.failed(offset, NO_BYTES)),
                 Ok(used) => {
                     self.messages += 1;
-                    let bytes = self.file.rest().get(..used).unwrap_or_default();
-                    let message = Message { bytes, frame: None, is_first: false, is_last: false };
+                    let whole = preamble + used;
+                    let (preamble, bytes) = file.rest().split_at(whole).0.split_at(preamble);
+                    let message = Message { bytes, preamble, frame: None, is_first: true, is_last: true };
                     if taker.message(&mut self.codec, &message)?.is_break() {
                         return Ok(());
                     }
-                    self.file.at += used;
-                    need = 1;
-                }
-                Err(error) if may_be_cut(&error) && enough && self.file.rest().len() < MESSAGE_BYTES => {
-                    need = self.file.rest().len() * 2;
+                    self.parts.input.skip(whole);
                 }
                 Err(error) => return Err(self.unreadable(offset, &error)),
             }
@@ -182,55 +148,35 @@ impl Cutter<'_> {
     }
 
     fn frames(&mut self, taker: &mut impl Taker) -> anyhow::Result<()> {
-        let (mut splitter, mut need) = (self.recorded.splitter(self.framing), 1);
-        loop {
-            let enough = self.file.fill(need)?;
-            let step = splitter.step(self.file.rest()).map_err(|error| self.damaged(&error))?;
-            let (piece, used) = match step {
-                Step::Piece { piece, used } => (piece, used),
-                Step::Need(more) if enough => {
-                    need = more.max(self.file.rest().len() + 1);
-                    continue;
-                }
-                Step::Need(_) if self.file.rest().is_empty() => return Ok(()),
-                Step::Need(_) => return Err(self.failed(self.file.offset(), CUT)),
-            };
-            need = 1;
-            match piece {
-                Piece::Other(bytes) => taker.other(bytes)?,
-                Piece::Frame { head, payload, tail } => {
-                    let frame = self.frame(head, payload, tail)?;
+        while let Some(part) = self.parts.next()? {
+            match part {
+                Part::Other(bytes) => taker.other(&bytes)?,
+                Part::Frame(frame) => {
                     if self.messages_of(&frame, taker)?.is_break() {
                         return Ok(());
                     }
                 }
             }
-            self.file.at += used;
         }
-    }
-
-    fn frame(&self, head: &[u8], payload: &[u8], tail: &[u8]) -> anyhow::Result<Frame> {
-        let (offset, preamble) = (self.file.offset() + head.len() as u64, self.recorded.feed.preamble);
-        if payload.len() < preamble {
-            let what = format!("a frame of {} bytes, where a preamble of {preamble} is expected", payload.len());
-            return Err(self.failed(offset, &what));
-        }
-        let [head, payload, tail] = [head, payload, tail].map(<[u8]>::to_vec);
-        Ok(Frame { number: self.frames + 1, head, payload, tail, preamble, offset })
+        Ok(())
     }
 
     fn messages_of(&mut self, frame: &Frame, taker: &mut impl Taker) -> anyhow::Result<ControlFlow<()>> {
-        self.frames += 1;
+        let Some((preamble, mut rest)) = frame.payload.split_at_checked(self.recorded.feed.preamble) else {
+            let (got, wanted) = (frame.payload.len(), self.recorded.feed.preamble);
+            let what = format!("a frame of {got} bytes, where a preamble of {wanted} is expected");
+            return Err(self.failed(frame.offset, &what));
+        };
         if self.recorded.feed.reset == Reset::Packet {
             self.codec.reset();
         }
-        let (mut rest, mut is_first) = (frame.messages(), true);
+        let mut is_first = true;
         if rest.is_empty() {
-            taker.empty(frame)?;
+            taker.empty(frame, preamble)?;
         }
         while !rest.is_empty() {
             let offset = frame.offset + (frame.payload.len() - rest.len()) as u64;
-            let message = |bytes, is_last| Message { bytes, frame: Some(frame), is_first, is_last };
+            let message = |bytes, is_last| Message { bytes, preamble, frame: Some(frame), is_first, is_last };
             let used = match self.codec.decode(rest) {
                 Ok(0) => return Err(self.failed(offset, NO_BYTES)),
                 Ok(used) => used,
@@ -262,54 +208,11 @@ impl Cutter<'_> {
             }
             _ => "does the feed forget less often: --reset template, --reset packet?",
         };
-        let name = &self.file.name;
+        let name = &self.parts.input.name;
         anyhow!("{name}: byte {}: message {number}, which begins at byte {offset}: {what}; {hint}", offset + at)
     }
 
-    fn damaged(&self, error: &FramingError) -> anyhow::Error {
-        anyhow!("{}: {error}; is the framing {}?", self.file.name, self.framing)
-    }
-
     fn failed(&self, offset: u64, what: &str) -> anyhow::Error {
-        anyhow!("{}: byte {offset}: {what}", self.file.name)
-    }
-}
-
-/// A file, a part of it at a time.
-struct Input {
-    name: String,
-    from: Box<dyn Read>,
-    buffer: Vec<u8>,
-    /// What of the buffer is done with.
-    at: usize,
-    /// Bytes read so far.
-    read: u64,
-    ended: bool,
-}
-
-impl Input {
-    /// Reads until so many bytes are there; false if the file has no more.
-    fn fill(&mut self, need: usize) -> anyhow::Result<bool> {
-        if self.rest().len() >= need {
-            return Ok(true);
-        }
-        self.buffer.drain(..self.at);
-        self.at = 0;
-        while self.buffer.len() < need && !self.ended {
-            let mut part = self.from.by_ref().take(CHUNK as u64);
-            let count = part.read_to_end(&mut self.buffer).with_context(|| format!("cannot read {}", self.name))?;
-            self.read += count as u64;
-            self.ended = count == 0;
-        }
-        Ok(self.buffer.len() >= need)
-    }
-
-    fn rest(&self) -> &[u8] {
-        self.buffer.get(self.at..).unwrap_or_default()
-    }
-
-    /// Of the file, where the rest begins.
-    fn offset(&self) -> u64 {
-        self.read - self.rest().len() as u64
+        self.parts.input.failed(offset, what)
     }
 }

@@ -15,13 +15,13 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::{Args, Subcommand, ValueEnum};
-use polywire::codec::{
-    Options,
-    fast::{
-        framing::{Framing, FramingError},
-        template::{TemplateLimits, TemplateSet},
+use clap::{Args, Subcommand, ValueEnum, builder::PossibleValuesParser};
+use polywire::{
+    codec::{
+        Options,
+        fast::template::{TemplateLimits, TemplateSet},
     },
+    framing::{Framing, FramingError},
 };
 
 use crate::{
@@ -56,9 +56,9 @@ struct Feed {
     /// Templates in XML, as the feed's operator publishes them
     #[arg(long, value_name = "FILE")]
     template: PathBuf,
-    /// How the file tells where messages are: a length of 4 or 2 bytes in front (le, be: least, most significant byte first), a FAST block size, packets
-    /// of a capture (pcap, pcapng), or not at all
-    #[arg(long, value_name = "FRAMING", value_parser = clap::builder::PossibleValuesParser::new(Framing::ALL.map(Framing::name)))]
+    /// Where messages begin and end: behind a length of 1 to 8 bytes (le, be: least, most significant byte first), a varint (delimited) or a FAST block size,
+    /// in the UDP datagrams of a capture (pcap, pcapng), or one behind the other (none)
+    #[arg(long, value_name = "FRAMING", value_parser = PossibleValuesParser::new(framings()))]
     framing: String,
     /// When all dictionaries are forgotten, beside templates that say so themselves
     #[arg(long, value_name = "WHEN", default_value = "template")]
@@ -69,7 +69,7 @@ struct Feed {
     /// The template of messages before any that names one; a document's only template may be without an id then
     #[arg(long, value_name = "ID")]
     template_id: Option<u32>,
-    /// Bytes in front of the messages of each frame, which are not FAST: a sequence number, a channel
+    /// Bytes in front of the messages of each frame (without a framing, of each message) that are not FAST: a sequence number, a channel
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     preamble: usize,
     /// File to write; standard output without
@@ -78,6 +78,11 @@ struct Feed {
     /// Shows no progress and no summary
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// Those that binary messages can have.
+fn framings() -> impl Iterator<Item = &'static str> {
+    Framing::ALL.into_iter().filter(|framing| *framing != Framing::Lines).map(Framing::name)
 }
 
 /// When dictionaries are forgotten.
@@ -123,9 +128,10 @@ impl Feed {
         }
     }
 
-    fn out(&self, input: Option<&Path>) -> anyhow::Result<Output> {
+    /// What is written to, with the terminal where that is text.
+    fn out(&self, input: Option<&Path>, text: Option<&Terminal>) -> anyhow::Result<Output> {
         let out: Box<dyn Write> = match &self.output {
-            None => Box::new(io::stdout()),
+            None => text.map_or_else(|| Box::new(io::stdout()) as Box<dyn Write>, Terminal::out),
             Some(path) if input.is_some_and(|input| same_file(input, path)) => {
                 return Err(Misuse(format!("{} would be written while it is read", path.display())).into());
             }

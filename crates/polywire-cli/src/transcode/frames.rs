@@ -16,7 +16,7 @@ use polywire::{
     schema::{DocumentHash, SchemaLimits},
 };
 
-use super::source::{Message, Next};
+use super::source::{Message, Next, Place};
 
 /// Reads messages of all channels, each by its own announcement.
 pub struct Frames {
@@ -102,15 +102,16 @@ impl Frames {
             let envelope = Envelope { extensions: Extensions::default(), ..envelope };
             match came {
                 Came::Bad(why) => {
-                    let text = format!("{}: message {} of stream {}: {why}", self.name, envelope.sequence, stream + 1);
-                    return Ok(Some(Next::Bad(text)));
+                    let place = Place::Frame { file: &self.name, sequence: envelope.sequence, stream };
+                    return Ok(Some(Next::Bad(format!("{place}: {why}"))));
                 }
                 Came::Message(has_value) => {
                     let channel = self.channels.get(&envelope.channel).context("it was there")?;
                     let value = channel.reader.as_ref().map(|reader| &reader.record).filter(|_| has_value);
                     let announced = &channel.announced;
                     let envelope = Envelope { extensions: Extensions::parse(&self.extensions)?, ..envelope };
-                    return Ok(Some(Next::Message(Message { stream, announced, envelope, value })));
+                    let place = Place::Frame { file: &self.name, sequence: envelope.sequence, stream };
+                    return Ok(Some(Next::Message(Message { stream, announced, envelope, value, place })));
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! `polywire transcode`
 
+pub mod format;
 mod frames;
+mod payloads;
 pub mod source;
 mod target;
 
@@ -12,9 +14,9 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, builder::PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
-use polywire::Wire;
+use polywire::{Wire, framing::Framing};
 use serde::Serialize;
 
 use crate::{
@@ -23,7 +25,8 @@ use crate::{
     topic::wire_without_endpoint,
     types::{TypeArgs, count},
 };
-use source::{Next, Source};
+use format::Format;
+use source::{Foreign, Next, Source};
 use target::Target;
 
 /// How often the bar moves.
@@ -31,18 +34,33 @@ const TICKS: Duration = Duration::from_millis(100);
 
 /// Writes a file of messages in another format
 ///
-/// The input is a file of JSON lines, or one of frames that this command wrote before: those know their type, codec and compressor themselves. So is
-/// the output: frames with --to, else JSON lines. With --idl, frames are read as that version of the type. However long the files are, they take little
-/// memory.
+/// The input is a file of JSON lines, or one of frames that this command wrote before: those know their type, codec and compressor themselves. With --from it
+/// is a file of bare payloads that anybody wrote. The output is frames with --to, bare payloads with --to and --to-framing, else JSON lines. With --idl,
+/// frames are read as that version of the type. A message that cannot be read, or that the other format cannot hold, is reported and left out. However
+/// long the files are, they take little memory.
 #[derive(Args)]
 pub struct Transcode {
     /// File to read; standard input without
     input: Option<PathBuf>,
     #[command(flatten)]
     ty: TypeArgs,
+    /// Reads bare payloads of this format, CODEC[:OPTIONS], whose type is in --idl
+    #[arg(long, value_name = "FORMAT", value_parser = wire_without_endpoint, requires = "idl")]
+    from: Option<Wire>,
+    /// Where payloads of the input begin and end: behind a length of 1 to 8 bytes (le, be: least, most significant byte first), a varint (delimited, as
+    /// Protobuf has it) or a FAST block size, on lines, in the UDP datagrams of a capture (pcap, pcapng), or one behind the other (none); none for a format
+    /// whose messages do not say where they end is one message a file
+    #[arg(long, value_name = "FRAMING", requires = "from", default_value_if("from", clap::builder::ArgPredicate::IsPresent, "none"), value_parser = framings())]
+    framing: Option<String>,
+    /// Of a capture, takes datagrams to this UDP port alone
+    #[arg(long, value_name = "PORT", requires = "framing")]
+    port: Option<u16>,
     /// Writes frames in this format, CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]]; JSON lines without
     #[arg(long, value_name = "FORMAT", value_parser = wire_without_endpoint)]
     to: Option<Wire>,
+    /// Writes bare payloads instead of frames, with this around them
+    #[arg(long, value_name = "FRAMING", requires = "to", value_parser = framings())]
+    to_framing: Option<String>,
     /// File to write; standard output without
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -71,24 +89,51 @@ struct Summary {
 
 impl Transcode {
     pub fn run(self, terminal: &Terminal) -> outcome::Result {
+        let (format, framing) = self.target()?;
         let to_terminal = self.output.is_none() && io::stdout().is_terminal();
-        if self.to.is_some() && to_terminal {
-            return Err(Misuse("frames are no text: write them to a file with --output".into()).into());
+        if to_terminal && (framing.is_none() || !format.codec().properties().text) {
+            let what = if framing.is_none() { "frames are" } else { "this format is" };
+            return Err(Misuse(format!("{what} no text: write to a file with --output")).into());
         }
         let schema = self.ty.schema(terminal)?;
         let bar = self.bar()?;
-        let mut source = Source::open(self.input.as_deref(), schema, &self.options(), &bar)?;
-        let out = Counting { out: BufWriter::with_capacity(1 << 20, self.out()?), bytes: 0 };
-        let mut target = Target::new(self.to.as_ref(), out)?;
+        let mut source = Source::open(self.input.as_deref(), schema, self.options()?, &bar)?;
+        let out = Counting { out: BufWriter::with_capacity(1 << 20, self.out(terminal)?), bytes: 0 };
+        let mut target = Target::new(format, framing, out)?;
         let mut summary = Summary::default();
+        let done = self.copy(&mut source, &mut target, &mut summary, &bar, terminal);
+        // What was written before an error is of use.
+        summary.bytes_out = target.finish()?.bytes;
+        summary.bytes_in = bar.position();
+        bar.finish_and_clear();
+        self.show(&summary, terminal)?;
+        done?;
+        Ok(match (summary.bad_messages, self.strict) {
+            (0, _) => Outcome::Fine,
+            (_, true) => Outcome::Failed,
+            (_, false) => Outcome::Missed,
+        })
+    }
+
+    fn copy(
+        &self,
+        source: &mut Source,
+        target: &mut Target,
+        summary: &mut Summary,
+        bar: &ProgressBar,
+        terminal: &Terminal,
+    ) -> anyhow::Result<()> {
         while let Some(next) = source.next()? {
-            match next {
-                Next::Message(message) => {
-                    target.put(&message)?;
+            let bad = match next {
+                Next::Message(message) => target.put(&message)?.err().map(|why| format!("{}: {why}", message.place)),
+                Next::Bad(why) => Some(why),
+            };
+            match bad {
+                None => {
                     summary.messages += 1;
                     bar.set_message(summary.messages.to_string());
                 }
-                Next::Bad(why) => {
+                Some(why) => {
                     summary.bad_messages += 1;
                     bar.suspend(|| terminal.error(&why));
                     if self.strict {
@@ -97,23 +142,37 @@ impl Transcode {
                 }
             }
         }
-        summary.bytes_out = target.finish()?.bytes;
-        summary.bytes_in = bar.position();
-        bar.finish_and_clear();
-        self.show(&summary, terminal)?;
-        Ok(match (summary.bad_messages, self.strict) {
-            (0, _) => Outcome::Fine,
-            (_, true) => Outcome::Failed,
-            (_, false) => Outcome::Missed,
-        })
+        Ok(())
     }
 
-    fn options(&self) -> source::Options {
-        source::Options { topic: self.topic.clone(), lenient: self.lenient }
+    fn options(&self) -> anyhow::Result<source::Options> {
+        let framing = named(self.framing.as_ref())?;
+        if self.port.is_some() && framing != Some(Framing::Pcap) {
+            return Err(Misuse("--port chooses among the datagrams of a capture: add --framing pcap".into()).into());
+        }
+        let from = match (&self.from, framing) {
+            (Some(wire), Some(framing)) => {
+                Some(Foreign { format: Format::of_foreign(wire)?, framing, port: self.port })
+            }
+            _ => None,
+        };
+        Ok(source::Options { from, topic: self.topic.clone(), lenient: self.lenient })
     }
 
-    fn out(&self) -> anyhow::Result<Box<dyn Write>> {
-        let Some(path) = &self.output else { return Ok(Box::new(io::stdout())) };
+    /// What is written, and how payloads are told apart; frames without.
+    fn target(&self) -> anyhow::Result<(Format, Option<Framing>)> {
+        match (&self.to, named(self.to_framing.as_ref())?) {
+            (None, _) => Ok((Format::json(), Some(Framing::Lines))),
+            (Some(wire), None) => Ok((Format::of(wire)?, None)),
+            (Some(_), Some(Framing::Pcap)) => {
+                Err(Misuse("a capture cannot be written: choose another --to-framing".into()).into())
+            }
+            (Some(wire), framing) => Ok((Format::of_foreign(wire)?, framing)),
+        }
+    }
+
+    fn out(&self, terminal: &Terminal) -> anyhow::Result<Box<dyn Write>> {
+        let Some(path) = &self.output else { return Ok(terminal.out()) };
         if self.input.as_deref().is_some_and(|input| same_file(input, path)) {
             return Err(Misuse(format!("{} would be written while it is read", path.display())).into());
         }
@@ -130,7 +189,11 @@ impl Transcode {
         if self.quiet {
             return Ok(());
         }
-        let format = self.to.as_ref().map_or("JSON lines".to_owned(), Wire::to_string);
+        let format = match (&self.to, &self.to_framing) {
+            (None, _) => "JSON lines".to_owned(),
+            (Some(wire), None) => wire.to_string(),
+            (Some(wire), Some(framing)) => format!("{wire} with framing {framing}"),
+        };
         let mut text = format!(
             "{}, {} bytes, as {format} in {} bytes",
             count(summary.messages as usize, "message"),
@@ -147,6 +210,15 @@ impl Transcode {
             None => Ok(writeln!(io::stderr(), "{text}")?),
         }
     }
+}
+
+fn framings() -> PossibleValuesParser {
+    PossibleValuesParser::new(Framing::ALL.map(Framing::name))
+}
+
+/// The framing that an argument names.
+fn named(name: Option<&String>) -> anyhow::Result<Option<Framing>> {
+    Ok(name.map(|name| name.parse()).transpose()?)
 }
 
 /// A bar over the bytes of a file, or a count of those of standard input.

@@ -1,21 +1,22 @@
-//! Where messages come from: JSON lines or frames.
+//! Where messages come from: payloads of one format, of which JSON lines are the usual ones, or frames.
 
 use std::{
+    fmt,
     fs::File,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufRead as _, BufReader, Read},
     path::Path,
 };
 
 use anyhow::Context as _;
 use indicatif::ProgressBar;
 use polywire::{
-    Record, Schema, Shape,
-    codec::{DynDecoder, Options as CodecOptions, json::JSON},
-    envelope::{Announcement, ChannelId, Envelope, Id128},
+    Record, Schema,
+    envelope::{Announcement, Envelope},
+    framing::Framing,
 };
 
-use super::frames::Frames;
-use crate::{outcome::Misuse, publish::Lines, unknown::unknown_member};
+use super::{format::Format, frames::Frames, payloads::Payloads};
+use crate::{cut::Input, outcome::Misuse};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 20;
@@ -24,12 +25,22 @@ const CHUNK: usize = 1 << 20;
 const HELLO: [u8; 6] = [0x1e, 0x01, 0x50, 0x4c, 0x59, 0x57];
 
 /// How messages are read.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct Options {
-    /// Only this topic; for lines, the topic they get.
+    /// The format of foreign payloads, and how they are cut; without it, what the file begins with decides between frames and JSON lines.
+    pub from: Option<Foreign>,
+    /// Only this topic; for payloads, the topic they get.
     pub topic: Option<String>,
-    /// Takes members that the type does not have.
+    /// Takes members of JSON that the type does not have.
     pub lenient: bool,
+}
+
+/// What a file of foreign payloads does not say itself.
+pub struct Foreign {
+    pub format: Format,
+    pub framing: Framing,
+    /// Of a capture, takes datagrams to this port alone.
+    pub port: Option<u16>,
 }
 
 /// A message, lent until the next one.
@@ -42,6 +53,30 @@ pub struct Message<'a> {
     pub envelope: Envelope<'a>,
     /// None where the message ends an instance without naming it by a value.
     pub value: Option<&'a Record>,
+    /// For errors.
+    pub place: Place<'a>,
+}
+
+/// Where a message stands in its file.
+#[derive(Clone, Copy)]
+pub enum Place<'a> {
+    Line { file: &'a str, line: u64 },
+    Message { file: &'a str, number: u64, offset: u64 },
+    Frame { file: &'a str, sequence: u64, stream: usize },
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line { file, line } => write!(f, "{file}:{line}"),
+            Place::Message { file, number, offset } => {
+                write!(f, "{file}: message {number}, which begins at byte {offset}")
+            }
+            Place::Frame { file, sequence, stream } => {
+                write!(f, "{file}: message {sequence} of stream {}", stream + 1)
+            }
+        }
+    }
 }
 
 /// What comes next.
@@ -53,7 +88,7 @@ pub enum Next<'a> {
 
 /// A file of messages.
 pub enum Source {
-    Lines(Box<JsonLines>),
+    Payloads(Box<Payloads>),
     Frames(Box<Frames>),
 }
 
@@ -62,7 +97,7 @@ impl Source {
     pub fn open(
         path: Option<&Path>,
         schema: Option<Schema>,
-        options: &Options,
+        options: Options,
         progress: &ProgressBar,
     ) -> anyhow::Result<Source> {
         let name = path.map_or("stdin".into(), |path| path.display().to_string());
@@ -71,64 +106,26 @@ impl Source {
             None => Box::new(io::stdin()),
         };
         let mut from = BufReader::with_capacity(CHUNK, progress.wrap_read(from));
-        let begins = from.fill_buf().with_context(|| format!("cannot read {name}"))?;
-        if begins.starts_with(&HELLO) {
-            return Ok(Source::Frames(Box::new(Frames::new(name, Box::new(from), schema, options.topic.clone()))));
-        }
-        let missing = || Misuse("JSON lines do not tell their type: add --idl FILE, and --type NAME".into());
-        let lines = JsonLines::new(Lines::new(name, Box::new(from)), schema.ok_or_else(missing)?, options)?;
-        Ok(Source::Lines(Box::new(lines)))
+        let foreign = match options.from {
+            Some(foreign) => foreign,
+            None if from.fill_buf().with_context(|| format!("cannot read {name}"))?.starts_with(&HELLO) => {
+                let frames = Frames::new(name, Box::new(from), schema, options.topic);
+                return Ok(Source::Frames(Box::new(frames)));
+            }
+            None => Foreign { format: Format::json(), framing: Framing::Lines, port: None },
+        };
+        let codec = foreign.format.codec().name();
+        let missing = || Misuse(format!("{codec} does not tell the type: add --idl FILE, and --type NAME"));
+        let input = Input::new(name, Box::new(from));
+        let payloads = Payloads::new(input, foreign, schema.ok_or_else(missing)?, options.topic, options.lenient)?;
+        Ok(Source::Payloads(Box::new(payloads)))
     }
 
     /// The next message; an error where nothing can follow.
     pub fn next(&mut self) -> anyhow::Result<Option<Next<'_>>> {
         match self {
-            Source::Lines(lines) => lines.next(),
+            Source::Payloads(payloads) => payloads.next(),
             Source::Frames(frames) => frames.next(),
         }
-    }
-}
-
-/// JSON texts, one a line.
-pub struct JsonLines {
-    lines: Lines,
-    schema: Schema,
-    decoder: DynDecoder,
-    record: Record,
-    announced: Announcement,
-    sequence: u64,
-    lenient: bool,
-}
-
-impl JsonLines {
-    fn new(lines: Lines, schema: Schema, options: &Options) -> anyhow::Result<JsonLines> {
-        let shape = Shape::of(&schema)?;
-        let decoder = DynDecoder::new(&JSON, &CodecOptions::default(), &schema, &shape)?;
-        let announced = Announcement {
-            topic: options.topic.clone().unwrap_or_else(|| schema.name().replace("::", "/")),
-            writer: Id128::ZERO,
-            ..Announcement::default()
-        };
-        let record = Record::new(&shape);
-        Ok(JsonLines { lines, schema, decoder, record, announced, sequence: 0, lenient: options.lenient })
-    }
-
-    fn next(&mut self) -> anyhow::Result<Option<Next<'_>>> {
-        let Some(line) = self.lines.next()? else { return Ok(None) };
-        let slip = if self.lenient { None } else { unknown_member(&self.schema, &line.text) };
-        let read = slip.map_or(Ok(()), Err);
-        let read = read.and_then(|()| {
-            self.decoder.decode(line.text.as_bytes(), &mut self.record).map_err(|error| error.to_string())
-        });
-        if let Err(why) = read {
-            return Ok(Some(Next::Bad(format!("{}:{}: {why}", self.lines.name, line.number))));
-        }
-        self.sequence += 1;
-        Ok(Some(Next::Message(Message {
-            stream: 0,
-            announced: &self.announced,
-            envelope: Envelope::data(ChannelId(1), self.sequence, 0),
-            value: Some(&self.record),
-        })))
     }
 }

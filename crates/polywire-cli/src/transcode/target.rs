@@ -1,37 +1,34 @@
-//! Where messages go: JSON lines or frames.
+//! Where messages go: bare payloads of one format, of which JSON lines are the usual ones, or frames.
 
-use std::{collections::BTreeMap, fs, io::Write as _, sync::Arc};
+use std::{collections::BTreeMap, fmt::Display, io::Write as _, sync::Arc};
 
 use anyhow::Context as _;
 use polywire::{
-    Record, Shape, Wire,
-    codec::{self, Codec, DynEncoder, Options, json::JSON},
-    compress::{self, Compressor, Packer, Settings, none::NONE},
+    Record, Shape,
+    codec::DynEncoder,
+    compress::Packer,
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Frame, Hello, Start, StreamEncoder},
+    framing::Framing,
     schema::DocumentHash,
 };
 
-use super::{Counting, source::Message};
+use super::{Counting, format::Format, source::Message};
+use crate::outcome::Misuse;
 
 /// A file of messages in the making.
 pub struct Target {
     out: Counting,
-    /// Frames in this format; JSON lines without.
-    format: Option<Format>,
+    format: Format,
+    /// How bare payloads are told apart; frames of ours without.
+    framing: Option<Framing>,
     frames: StreamEncoder,
     streams: BTreeMap<usize, Stream>,
+    /// Payloads so far.
+    payloads: u64,
     /// What the codec wrote, what is written to the file.
     encoded: Vec<u8>,
     bytes: Vec<u8>,
-}
-
-struct Format {
-    codec: &'static dyn Codec,
-    /// By a document that the format names, instead of it.
-    configured: Option<Arc<dyn Codec>>,
-    options: Options,
-    compressor: Option<(&'static dyn Compressor, Settings, Vec<u8>)>,
 }
 
 /// All messages of a stream have one shape.
@@ -40,39 +37,70 @@ struct Stream {
     encoder: DynEncoder,
     packer: Option<Packer>,
     channel: ChannelId,
+    /// A message says itself where it ends.
+    delimits_itself: bool,
 }
 
+/// Why the format cannot hold a message. Others may fit.
+pub type Refused = String;
+
 impl Target {
-    pub fn new(to: Option<&Wire>, out: Counting) -> anyhow::Result<Target> {
-        let format = to.map(Format::of).transpose()?;
-        let (frames, mut bytes) = (StreamEncoder::default(), Vec::new());
-        let mut target =
-            Target { out, format, frames, streams: BTreeMap::new(), encoded: Vec::new(), bytes: Vec::new() };
-        if target.format.is_some() {
-            target.frames.hello(&Hello { node: Id128::ZERO, incarnation: 1 }, &mut bytes);
-            target.out.write_all(&bytes).context("cannot write")?;
+    /// A file of payloads, or of frames where there is no framing.
+    pub fn new(format: Format, framing: Option<Framing>, out: Counting) -> anyhow::Result<Target> {
+        let mut target = Target {
+            out,
+            format,
+            framing,
+            frames: StreamEncoder::default(),
+            streams: BTreeMap::new(),
+            payloads: 0,
+            encoded: Vec::new(),
+            bytes: Vec::new(),
+        };
+        if framing.is_none() {
+            target.frames.hello(&Hello { node: Id128::ZERO, incarnation: 1 }, &mut target.bytes);
+            target.out.write_all(&target.bytes).context("cannot write")?;
         }
         Ok(target)
     }
 
-    /// Writes a message. Ends of instances without a value have no place among lines.
-    pub fn put(&mut self, message: &Message<'_>) -> anyhow::Result<()> {
+    /// Writes a message, or says why the format cannot hold it. Ends of instances without a value have no place among payloads.
+    pub fn put(&mut self, message: &Message<'_>) -> anyhow::Result<Result<(), Refused>> {
         self.bytes.clear();
         self.encoded.clear();
         if let Some(value) = message.value {
             self.open(message, value)?;
         }
-        let Some(stream) = self.streams.get_mut(&message.stream) else { return Ok(()) };
-        if let Some(value) = message.value {
-            stream.encoder.encode(value, &mut self.encoded)?;
+        let Some(stream) = self.streams.get_mut(&message.stream) else { return Ok(Ok(())) };
+        if let Some(value) = message.value
+            && let Err(error) = stream.encoder.encode(value, &mut self.encoded)
+        {
+            return Ok(Err(error.to_string()));
         }
-        if self.format.is_none() {
-            if message.value.is_some() {
-                self.encoded.push(b'\n');
-                self.out.write_all(&self.encoded).context("cannot write")?;
-            }
-            return Ok(());
+        match self.framing {
+            Some(_) if message.value.is_none() => Ok(Ok(())),
+            Some(framing) => self.put_payload(framing, message.stream),
+            None => self.put_frame(message),
         }
+    }
+
+    fn put_payload(&mut self, framing: Framing, stream: usize) -> anyhow::Result<Result<(), Refused>> {
+        let runs_on = self.streams.get(&stream).is_some_and(|stream| !stream.delimits_itself);
+        if framing == Framing::None && runs_on && self.payloads > 0 {
+            let codec = self.format.codec().name();
+            let text = format!("a message of {codec} does not say where it ends, so --to-framing none holds only one");
+            return Err(Misuse(text).into());
+        }
+        if let Err(error) = framing.put(&self.encoded, &mut self.bytes) {
+            return Ok(Err(error.to_string()));
+        }
+        self.payloads += 1;
+        self.out.write_all(&self.bytes).context("cannot write")?;
+        Ok(Ok(()))
+    }
+
+    fn put_frame(&mut self, message: &Message<'_>) -> anyhow::Result<Result<(), Refused>> {
+        let stream = self.streams.get_mut(&message.stream).context("it was opened")?;
         let payload = match &mut stream.packer {
             None => &self.encoded,
             Some(packer) => {
@@ -82,36 +110,43 @@ impl Target {
         };
         let mut head = Vec::with_capacity(64);
         // Each message stands alone, which a stateful codec has to be told.
-        let stateful = self.format.as_ref().is_some_and(|format| format.codec.properties().stateful);
-        let anchor = stateful.then_some(message.envelope.sequence);
+        let anchor = self.format.codec().properties().stateful.then_some(message.envelope.sequence);
         let envelope = Envelope { channel: stream.channel, anchor, ..message.envelope };
-        self.frames.data(&envelope, payload.len(), &mut head)?;
-        self.out.write_all(&head).and_then(|()| self.out.write_all(payload)).context("cannot write")
+        if let Err(error) = self.frames.data(&envelope, payload.len(), &mut head) {
+            return Ok(Err(error.to_string()));
+        }
+        self.out.write_all(&head).and_then(|()| self.out.write_all(payload)).context("cannot write")?;
+        Ok(Ok(()))
     }
 
-    /// Announces the stream, unless that was done, with the documents that it needs in front.
+    /// Makes an encoder for the stream, unless there is one. Among frames, announces it, with the documents that it needs in front.
     fn open(&mut self, message: &Message<'_>, value: &Record) -> anyhow::Result<()> {
         let known = self.streams.get(&message.stream);
         if known.is_some_and(|stream| Arc::ptr_eq(&stream.shape, value.shape())) {
             return Ok(());
         }
         let shape = value.shape().clone();
-        let Some(format) = &self.format else {
-            let encoder = DynEncoder::new(&JSON, &Options::default(), &shape)?;
-            self.streams.insert(message.stream, Stream { shape, encoder, packer: None, channel: ChannelId::default() });
-            return Ok(());
+        let encoder = self.format.encoder(&shape)?;
+        let (packer, channel) = match self.framing {
+            Some(_) => (None, ChannelId::default()),
+            None => self.announce(message, &shape)?,
         };
-        let codec = format.configured.as_deref().unwrap_or(format.codec);
-        let encoder = DynEncoder::new(codec, &format.options, &shape)?;
-        let mut head = Vec::new();
+        let delimits_itself = self.framing != Some(Framing::None) || self.format.delimits_itself(&shape);
+        self.streams.insert(message.stream, Stream { shape, encoder, packer, channel, delimits_itself });
+        Ok(())
+    }
+
+    fn announce(&mut self, message: &Message<'_>, shape: &Shape) -> anyhow::Result<(Option<Packer>, ChannelId)> {
+        let (format, mut head) = (&self.format, Vec::new());
         let document = shape.schema().to_bytes();
         let schema = put_document(&self.frames, &document, &mut head);
-        let configuration = codec.configuration().map(|document| put_document(&self.frames, &document, &mut head));
+        let configuration =
+            format.codec().configuration().map(|document| put_document(&self.frames, &document, &mut head));
         let (mut packer, mut compressor) = (None, String::new());
         if let Some((which, settings, dictionary)) = &format.compressor {
             packer = Some(Packer::new(*which, settings, dictionary)?);
             let hash = (!dictionary.is_empty()).then(|| put_document(&self.frames, dictionary, &mut head));
-            compressor = settings.announced(*which, hash.as_ref().map(|hash| hash as &dyn std::fmt::Display));
+            compressor = settings.announced(*which, hash.as_ref().map(|hash| hash as &dyn Display));
         }
         let announcement = Announcement {
             topic: message.announced.topic.clone(),
@@ -120,7 +155,7 @@ impl Target {
             type_name: shape.schema().name().into(),
             type_hash: Id128(shape.schema().type_hash().to_bytes()),
             schema,
-            codec: format.codec.name().into(),
+            codec: format.codec().name().into(),
             options: format.options.to_string(),
             compressor,
             configuration,
@@ -131,13 +166,12 @@ impl Target {
         };
         let channel = self.frames.announce(&announcement, start, &mut head)?;
         self.out.write_all(&head).context("cannot write")?;
-        self.streams.insert(message.stream, Stream { shape, encoder, packer, channel });
-        Ok(())
+        Ok((packer, channel))
     }
 
     /// Everything is written.
     pub fn finish(mut self) -> anyhow::Result<Counting> {
-        if self.format.is_some() {
+        if self.framing.is_none() {
             self.bytes.clear();
             self.frames.control(&Frame::Bye, &mut self.bytes);
             self.out.write_all(&self.bytes).context("cannot write")?;
@@ -151,33 +185,4 @@ fn put_document(frames: &StreamEncoder, bytes: &[u8], out: &mut Vec<u8>) -> Id12
     let document = Id128(DocumentHash::of(bytes).to_bytes());
     frames.control(&Frame::Document { document, bytes: Some(bytes) }, out);
     document
-}
-
-impl Format {
-    /// The wire's names were checked when the command line was read.
-    fn of(wire: &Wire) -> anyhow::Result<Format> {
-        let codec = codec::find(&wire.codec.name).context("a codec is expected, not 'auto'")?;
-        let compressor = match &wire.compressor {
-            Some(choice) if choice.name != NONE.name() => {
-                let compressor = compress::find(&choice.name).context("there is no such compressor")?;
-                let settings = Settings::parse(&choice.options, compressor)?;
-                let dictionary = match &settings.dictionary {
-                    Some(path) => fs::read(path).with_context(|| format!("cannot read {path}"))?,
-                    None => Vec::new(),
-                };
-                Some((compressor, settings, dictionary))
-            }
-            _ => None,
-        };
-        let options: Options = wire.codec.options.parse()?;
-        options.check(codec)?;
-        let configured = match options.value("template") {
-            None => None,
-            Some(path) => {
-                let document = fs::read(path).with_context(|| format!("cannot read {path}"))?;
-                Some(codec.configured(&document).with_context(|| path.to_owned())?)
-            }
-        };
-        Ok(Format { codec, configured, options: options.without("template"), compressor })
-    }
 }

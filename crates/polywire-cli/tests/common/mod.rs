@@ -6,6 +6,7 @@ pub mod markdown;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
+    os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -187,6 +188,7 @@ impl Running {
         Ended {
             what: self.what.clone(),
             code: status.code(),
+            signal: status.signal(),
             out: join(&self.seen_out, &self.out),
             errors: join(&self.seen_errors, &self.errors),
         }
@@ -205,6 +207,7 @@ impl Drop for Running {
 pub struct Ended {
     what: String,
     pub code: Option<i32>,
+    signal: Option<i32>,
     pub out: String,
     pub errors: String,
 }
@@ -216,20 +219,32 @@ impl Ended {
         self
     }
 
+    /// The signal that ended it.
+    pub fn signal(&self) -> Option<i32> {
+        self.signal
+    }
+
     /// Standard output as JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{}: {error}: {}", self.what, self.out))
     }
 }
 
-/// True where network namespaces may be made; says so where not.
+/// True where network namespaces may be made. Where not, that is said, or is a failure: [`skipped`].
 pub fn hosts_are_permitted() -> bool {
     let tried = Folder::new().run(&["link", "hosts", "-b", "true"]);
     let permitted = tried.code == Some(0);
     if !permitted {
-        eprintln!("skipped: this machine permits no hosts: {}", tried.errors.trim());
+        let why = format!("this machine permits no network namespaces: {}", tried.errors.trim());
+        skipped("hosts of `polywire link hosts`", &why, std::env::var("POLYWIRE_TEST_REQUIRE").ok().as_deref());
     }
     permitted
+}
+
+/// Says what is not tested, past the harness, which keeps back what passing tests print. Where `POLYWIRE_TEST_REQUIRE` is `all`, that is a failure.
+pub fn skipped(what: &str, why: &str, required: Option<&str>) {
+    assert!(required != Some("all"), "{what} must be tested, for POLYWIRE_TEST_REQUIRE is all, but {why}");
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {what}: {why}");
 }
 
 /// A report of the weather, by number.

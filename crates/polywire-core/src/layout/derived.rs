@@ -161,6 +161,10 @@ unsafe impl<T: MessageField> MessageField for Option<T> {
     fn from_lit(lit: Lit) -> Option<Self> {
         T::from_lit(lit).map(Some)
     }
+
+    fn fresh_or(_: Lit) -> Self {
+        None
+    }
 }
 
 // SAFETY: the access functions are those of this very type.

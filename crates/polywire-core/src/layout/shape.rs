@@ -157,6 +157,13 @@ pub unsafe trait MessageField: Send + Sized + 'static {
     fn from_lit(_: Lit) -> Option<Self> {
         None
     }
+
+    /// A fresh value where an attribute gives a default, which is none of an optional member: it is
+    /// absent.
+    #[doc(hidden)]
+    fn fresh_or(default: Lit) -> Self {
+        Self::from_lit(default).unwrap_or_else(Self::fresh)
+    }
 }
 
 /// Fields that may also stand inside sequences, arrays, maps and boxes: all but `Option` and `Box`, since in IDL

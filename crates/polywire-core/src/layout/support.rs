@@ -11,7 +11,7 @@ pub use alloc::vec::Vec;
 
 /// The value of a member with a default.
 pub fn fresh_or<T: MessageField>(default: Lit) -> T {
-    T::from_lit(default).unwrap_or_else(T::fresh)
+    T::fresh_or(default)
 }
 
 /// The first case with a label that `chooses` likes, or `otherwise`.

@@ -6,6 +6,7 @@ use md5::{Digest, Md5};
 use super::{
     AutoId, Case, Def, DefId, DefKind, Literal, Member, Schema, Type, enum_range,
     literal::{self, Constants},
+    sizes,
 };
 
 /// Largest member id (XTypes 7.3.1.2.1.1): 28 bits.
@@ -68,10 +69,11 @@ pub enum SchemaError {
         /// Largest allowed.
         max: u64,
     },
-    /// A value of the type would contain itself without a sequence, map, `@external` optional or `@external` case of a union between.
+    /// A value would have no end: the type contains itself in place, or a fresh value does behind
+    /// pointers. A sequence, a map, an optional `@external` member and the other cases of a union end it.
     #[error(
-        "{def} contains itself; put a sequence between, or make the member @external and @optional. \
-         (@external alone leaves a value without end, but in a case of a union that is not its default)"
+        "{def} contains itself, so that a value would have no end; put a sequence between, or make the \
+         member @external and @optional, or @external in a case of a union that is not its default"
     )]
     Infinite {
         /// Definition that recurs.
@@ -151,7 +153,7 @@ pub fn hash_id(name: &str) -> u32 {
     u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]) & MAX_MEMBER_ID
 }
 
-fn base_of(def: &Def) -> Option<DefId> {
+pub(super) fn base_of(def: &Def) -> Option<DefId> {
     match &def.kind {
         DefKind::Struct { base, .. } | DefKind::Bitset { base, .. } => *base,
         _ => None,
@@ -159,7 +161,7 @@ fn base_of(def: &Def) -> Option<DefId> {
 }
 
 /// Every type that a definition mentions.
-fn types_of(def: &Def) -> Vec<&Type> {
+pub(super) fn types_of(def: &Def) -> Vec<&Type> {
     match &def.kind {
         DefKind::Struct { members, .. } => members.iter().map(|m| &m.ty).collect(),
         DefKind::Union { discriminator, cases, .. } => {
@@ -291,102 +293,7 @@ fn check_limits(defs: &[Def], root: &Type, limits: &SchemaLimits) -> Result<(), 
     };
     let members = defs.iter().fold(0u64, |n, def| n.saturating_add(parts(def) as u64 + inherited(def)));
     range("number of members", members, limits.members as u64)?;
-    let mut sizes = Sizes { defs, known: vec![None; defs.len()], open: vec![false; defs.len()], limits };
-    sizes.of_type(root, 0)?;
-    for i in 0..defs.len() {
-        sizes.of_def(i, 0)?;
-    }
-    Ok(())
-}
-
-/// Fixed size and depth of each definition, to refuse what is infinite, too deep or too large.
-struct Sizes<'a> {
-    defs: &'a [Def],
-    known: Vec<Option<(u64, usize)>>,
-    open: Vec<bool>,
-    limits: &'a SchemaLimits,
-}
-
-impl Sizes<'_> {
-    /// (bytes, levels below); `above` is how deep the walk already is.
-    fn of_type(&mut self, ty: &Type, above: usize) -> Result<(u64, usize), SchemaError> {
-        let (bytes, depth) = match ty {
-            Type::Def(id) => self.of_def(id.0 as usize, above)?,
-            Type::Array { element, dims } => {
-                let (bytes, depth) = self.of_type(element, above + 1)?;
-                (dims.iter().fold(bytes, |n, d| n.saturating_mul(u64::from(*d))), depth + 1)
-            }
-            // A collection ends recursion: its elements are not part of the fixed size.
-            Type::Sequence { .. } | Type::Map { .. } | Type::String { .. } | Type::WString { .. } => (24, 0),
-            _ => (16, 0),
-        };
-        self.check("bytes of the fixed part", bytes, self.limits.fixed_bytes)?;
-        self.check("depth", (above + depth) as u64, self.limits.depth as u64)?;
-        Ok((bytes, depth))
-    }
-
-    fn of_def(&mut self, i: usize, above: usize) -> Result<(u64, usize), SchemaError> {
-        if let Some(known) = self.known[i] {
-            return Ok(known);
-        }
-        let def = &self.defs[i];
-        if core::mem::replace(&mut self.open[i], true) {
-            return Err(SchemaError::Infinite { def: def.name.clone() });
-        }
-        self.check("depth", above as u64, self.limits.depth as u64)?;
-        let mut total = (0u64, 0usize);
-        let mut add = |(bytes, depth): (u64, usize)| {
-            total = (total.0.saturating_add(bytes), total.1.max(depth + 1));
-        };
-        if let Some(base) = base_of(def) {
-            add(self.of_def(base.0 as usize, above + 1)?);
-        }
-        for ty in types_of_value(self.defs, def) {
-            add(self.of_type(ty, above + 1)?);
-        }
-        self.check("bytes of the fixed part", total.0, self.limits.fixed_bytes)?;
-        self.open[i] = false;
-        self.known[i] = Some(total);
-        Ok(total)
-    }
-
-    fn check(&self, what: &'static str, got: u64, max: u64) -> Result<(), SchemaError> {
-        match got <= max {
-            true => Ok(()),
-            false => Err(SchemaError::Range { def: "the schema".into(), what, got, min: 0, max }),
-        }
-    }
-}
-
-/// The types that every value of a definition, or the smallest, has inside: none behind a pointer that may lead nowhere, or that another
-/// case than a union's default has.
-fn types_of_value<'a>(defs: &[Def], def: &'a Def) -> Vec<&'a Type> {
-    match &def.kind {
-        DefKind::Struct { members, .. } => {
-            members.iter().filter(|m| !(m.external && m.optional)).map(|m| &m.ty).collect()
-        }
-        DefKind::Union { discriminator, cases, .. } => {
-            let default = default_case(defs, discriminator, cases);
-            let inside = cases.iter().enumerate().filter(|(i, case)| !case.member.external || *i == default);
-            inside.map(|(_, case)| &case.member.ty).chain([discriminator]).collect()
-        }
-        _ => types_of(def),
-    }
-}
-
-/// The case that the default of the discriminator selects, or else the first.
-fn default_case(defs: &[Def], discriminator: &Type, cases: &[Case]) -> usize {
-    let value = match unalias(defs, discriminator) {
-        Some(Type::Def(id)) => match defs.get(id.0 as usize).map(|def| &def.kind) {
-            Some(DefKind::Enum { literals, .. }) => {
-                literals.iter().find(|l| l.is_default).or(literals.first()).map_or(0, |l| l.value.into())
-            }
-            _ => 0,
-        },
-        _ => 0,
-    };
-    let labelled = cases.iter().position(|case| case.labels.contains(&value));
-    labelled.or(cases.iter().position(|case| case.is_default)).unwrap_or(0)
+    sizes::check(defs, root, limits)
 }
 
 /// Indices of all definitions, a base before what derives from it.
@@ -721,6 +628,35 @@ mod tests {
         assert_eq!(finish(vec![direct]).unwrap_err(), SchemaError::Infinite { def: "A".into() });
         let through = Def::structure("A", vec![Member::new("a", Type::sequence(Type::Def(DefId(0))))]);
         assert!(finish(vec![through]).is_ok());
+    }
+
+    #[test]
+    fn recursion_may_go_through_cases_that_no_fresh_value_has() {
+        let reference = |external: bool| {
+            let element = Member { external, ..Member::new("element", Type::Def(DefId(0))) };
+            Def::structure("Many", vec![Member::new("bound", Type::Octet), element])
+        };
+        let case = |label: i64, ty: Type| Case::new([label], format!("c{label}"), ty);
+        let union = |labels: [i64; 2]| {
+            let cases = vec![case(labels[0], Type::Def(DefId(1))), case(labels[1], Type::Octet)];
+            Def::union("Identifier", Type::Octet, cases)
+        };
+        assert!(finish(vec![union([1, 0]), reference(true)]).is_ok());
+        // Without the pointer it would be part of itself; as the fresh case it would have no end.
+        assert!(finish(vec![union([1, 0]), reference(false)]).is_err());
+        assert!(finish(vec![union([0, 1]), reference(true)]).is_err());
+    }
+
+    #[test]
+    fn what_is_behind_pointers_counts() {
+        let chain = |levels: u32| {
+            let next = |i| Member { external: true, ..Member::new("next", Type::array(Type::Def(DefId(i + 1)), [32])) };
+            let mut defs: Vec<Def> = (0..levels).map(|i| Def::structure(format!("S{i}"), vec![next(i)])).collect();
+            defs.push(Def::structure("Last", vec![Member::new("a", Type::Float64)]));
+            finish(defs)
+        };
+        assert!(chain(2).is_ok());
+        assert!(matches!(chain(20), Err(SchemaError::Range { .. })));
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub mod evolve;
 mod hash;
 mod literal;
 mod measure;
+mod sizes;
 
 pub use builder::{MAX_MEMBER_ID, SchemaBuilder, SchemaError, SchemaLimits, hash_id};
 pub use encoding::SchemaDecodeError;

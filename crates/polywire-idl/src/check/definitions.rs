@@ -52,10 +52,26 @@ impl Checker<'_> {
     fn define_alias(&mut self, item: &Item, name: &Name, target: Type) {
         let marks = self.type_marks(item, "a typedef");
         self.parts += 1;
+        if self.is_the_same_typedef(name, &target) {
+            return;
+        }
         let Some(id) = self.declare_type(name) else { return };
         let mut def = Def::alias(self.full_name(&name.text), target);
         (def.annotations, def.doc) = (marks.kept, marks.doc);
         self.slots[id.0 as usize].def = Some(def);
+    }
+
+    /// The typedef is there already and says the same, as generators write it in front of each use.
+    fn is_the_same_typedef(&mut self, name: &Name, target: &Type) -> bool {
+        let full = self.full_name(&name.text);
+        let Some((id, first)) = self.names.declared_type(&full) else { return false };
+        let same = matches!(self.kind_of(id), Some(DefKind::Alias { target: old }) if old == target);
+        if same {
+            let place = self.reporter.locate(first);
+            let message = format!("'{}' is defined twice, as the same type", name.text);
+            self.reporter.warning(name.span, message).note_at("the first is here", place);
+        }
+        same
     }
 
     pub(super) fn structure(
@@ -127,7 +143,8 @@ impl Checker<'_> {
         let ty = self.declared_type(ty, declarator)?;
         self.parts += 1;
         let marks = self.member_marks(&member.annotations, &declarator.name.text, &ty);
-        if !(marks.external && marks.optional) {
+        // The schema's builder looks whether a value would have an end.
+        if !marks.external {
             self.check_complete(&ty, &member.ty)?;
         }
         if marks.default_case {
@@ -169,7 +186,8 @@ impl Checker<'_> {
         let marks = self.type_marks(item, "a union");
         let id = self.declare_type(name);
         let key = self.switch_key(switch_annotations);
-        let discriminator = self.discriminator(switch);
+        let written = self.discriminator(switch);
+        let discriminator = written.as_ref().map(|ty| self.holder_of_bitmask(ty));
         let mut names = HashMap::new();
         let mut labels = HashMap::new();
         let mut list = Vec::new();
@@ -177,7 +195,7 @@ impl Checker<'_> {
             if self.exhausted() {
                 return;
             }
-            list.extend(self.case(case, discriminator.as_ref(), &mut names, &mut labels));
+            list.extend(self.case(case, written.as_ref(), &mut names, &mut labels));
         }
         if list.is_empty() && discriminator.is_some() {
             self.reporter.error(name.span, "a union needs at least one case");
@@ -190,16 +208,33 @@ impl Checker<'_> {
         let ty = self.type_of(spec)?;
         let good = match self.resolve(&ty) {
             Type::Bool | Type::Char8 | Type::Char16 => true,
-            Type::Def(id) => matches!(self.kind_of(id), Some(DefKind::Enum { .. })),
+            Type::Def(id) => matches!(self.kind_of(id), Some(DefKind::Enum { .. } | DefKind::Bitmask { .. })),
             other => self.integer_range(&other).is_some(),
         };
         if !good {
             self.reporter
                 .error(spec.span, "this cannot choose between cases")
-                .help("expected a boolean, octet, integer, character or enum");
+                .help("expected a boolean, octet, integer, character, enum or bitmask");
             return None;
         }
         Some(ty)
+    }
+
+    /// A bitmask chooses as the integer that it is on the wire: a schema has no other place for it.
+    fn holder_of_bitmask(&self, ty: &Type) -> Type {
+        let bits = match self.resolve(ty) {
+            Type::Def(id) => match self.kind_of(id) {
+                Some(DefKind::Bitmask { bit_bound, .. }) => schema::holder_bits(*bit_bound),
+                _ => return ty.clone(),
+            },
+            _ => return ty.clone(),
+        };
+        match bits {
+            8 => Type::Uint8,
+            16 => Type::Uint16,
+            32 => Type::Uint32,
+            _ => Type::Uint64,
+        }
     }
 
     fn case(

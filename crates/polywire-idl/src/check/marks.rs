@@ -306,15 +306,18 @@ impl Checker<'_> {
     }
 
     fn kept_value(&mut self, expr: &Expr, ty: Option<&Type>) -> Option<Literal> {
-        if let ExprKind::Name(name) = &expr.kind
-            && !self.is_constant(name, ty)
+        if let Some(words) = words(expr)
+            && words.iter().any(|word| matches!(word, Word::Name(_)))
+            && !words.iter().any(|word| matches!(word, Word::Name(name) if self.is_constant(name, ty)))
         {
-            // The word may be one that only the annotation knows.
+            // The words may be those that only the annotation knows, as in
+            // `@data_representation(XCDR1 | XCDR2)`.
+            let text = words.iter().map(Word::text).collect::<Vec<_>>().join(" | ");
             if ty.is_some() {
-                self.reporter.warning(expr.span, format!("there is no constant '{}' here", name.text()));
+                self.reporter.warning(expr.span, format!("there is no constant '{text}' here"));
             }
-            self.spend(name.span.end.saturating_sub(name.span.start) as usize);
-            return Some(Literal::Enum(name.text()));
+            self.spend(text.len());
+            return Some(Literal::Enum(text));
         }
         let value = self.value(expr, ty)?;
         let Some(ty) = ty else { return Some(self.as_written(value)) };
@@ -363,5 +366,34 @@ impl Checker<'_> {
                 Literal::String(text.to_string())
             }
         }
+    }
+}
+
+/// A part of an annotation's argument.
+enum Word<'a> {
+    Name(&'a ScopedName),
+    Number(i128),
+}
+
+impl Word<'_> {
+    fn text(&self) -> String {
+        match self {
+            Word::Name(name) => name.text(),
+            Word::Number(number) => number.to_string(),
+        }
+    }
+}
+
+/// The parts of an expression that is nothing but names and numbers with `|` between.
+fn words(expr: &Expr) -> Option<Vec<Word<'_>>> {
+    match &expr.kind {
+        ExprKind::Name(name) => Some(vec![Word::Name(name)]),
+        ExprKind::Int(number) => Some(vec![Word::Number(*number)]),
+        ExprKind::Binary('|', left, right) => {
+            let mut all = words(left)?;
+            all.extend(words(right)?);
+            Some(all)
+        }
+        _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Items to a schema: names are resolved, constants computed, annotations obeyed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use polywire_core::schema::{
@@ -26,9 +26,18 @@ use names::Names;
 pub(crate) struct Checked {
     pub schema: Schema,
     pub constants: Vec<Constant>,
+    /// Names of what the first file defines, as opposed to those it includes.
+    pub own: HashSet<String>,
 }
 
-pub(crate) fn check(items: &[Item], reporter: &mut Reporter, limits: &Limits, settings: &Settings) -> Option<Checked> {
+/// `file` is the first file.
+pub(crate) fn check(
+    items: &[Item],
+    file: u32,
+    reporter: &mut Reporter,
+    limits: &Limits,
+    settings: &Settings,
+) -> Option<Checked> {
     let mut checker = Checker {
         reporter,
         limits,
@@ -45,7 +54,7 @@ pub(crate) fn check(items: &[Item], reporter: &mut Reporter, limits: &Limits, se
     };
     checker.foresee(items, &mut Vec::new());
     checker.items(items);
-    checker.finish()
+    checker.finish(file)
 }
 
 /// A definition's place in the table.
@@ -229,7 +238,7 @@ impl Checker<'_> {
         true
     }
 
-    fn finish(mut self) -> Option<Checked> {
+    fn finish(mut self, file: u32) -> Option<Checked> {
         for i in 0..self.slots.len() {
             let Slot { name, span, def: None } = &self.slots[i] else { continue };
             self.reporter.error(*span, format!("'{name}' is declared and never defined"));
@@ -238,6 +247,7 @@ impl Checker<'_> {
             return None;
         }
         let spans: HashMap<String, Span> = self.slots.iter().map(|s| (s.name.to_string(), s.span)).collect();
+        let own = self.slots.iter().filter(|slot| slot.span.file == file).map(|slot| slot.name.to_string()).collect();
         let defs: Vec<Def> = self.slots.drain(..).filter_map(|slot| slot.def).collect();
         let root = root_of(&defs);
         let mut builder = SchemaBuilder::with_limits(self.schema_limits);
@@ -245,7 +255,7 @@ impl Checker<'_> {
             builder.add(def);
         }
         match builder.finish(root) {
-            Ok(schema) => Some(Checked { schema, constants: self.constants }),
+            Ok(schema) => Some(Checked { schema, constants: self.constants, own }),
             Err(error) => {
                 let def = match &error {
                     SchemaError::Duplicate { def, .. }

@@ -50,6 +50,14 @@ impl Names {
         }
     }
 
+    /// The type that was given this full name, and where.
+    pub fn declared_type(&self, full: &str) -> Option<(DefId, Span)> {
+        match self.entities.get(full)? {
+            (Entity::Type(id), span) => Some((*id, *span)),
+            _ => None,
+        }
+    }
+
     /// From the innermost scope outwards.
     fn find(&self, scope: &[Rc<str>], parts: &[Rc<str>]) -> Option<Entity> {
         let tail = parts.join("::");

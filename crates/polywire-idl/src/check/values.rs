@@ -254,6 +254,10 @@ impl Checker<'_> {
             (Type::Float64 | Type::Float128, Value::Int(number)) => Some(Literal::Float(number as f64)),
             (Type::Char8, Value::Char(code)) if code <= 0xFF => Some(Literal::Char(code)),
             (Type::Char16, Value::Char(code)) => Some(Literal::Char(code)),
+            (Type::Char8, Value::Int(code @ 0..=0xFF)) => {
+                self.reporter.warning(span, "in IDL the value of a char is a character");
+                Some(Literal::Char(code as u32))
+            }
             (Type::String { bound }, Value::String(text)) => self.bounded(text.to_string(), text.len(), *bound, span),
             (Type::WString { bound }, Value::String(text)) => {
                 self.bounded(text.to_string(), text.encode_utf16().count(), *bound, span)

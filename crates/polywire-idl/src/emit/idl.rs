@@ -368,18 +368,24 @@ impl Writer<'_> {
             Literal::Float(value) if value.is_infinite() => format!("{:?} / 0.0", value.signum()),
             Literal::Float(value) => float_text(*value, ty),
             Literal::Char(code) => character(*code),
-            Literal::String(text) if text.contains('\0') => {
-                return Err(self.no_value("a string contains a NUL character".into()));
-            }
             Literal::String(text) => {
                 let wide = if matches!(ty, Some(Type::WString { .. })) { "L" } else { "" };
                 format!("{wide}\"{}\"", text.chars().map(escaped).collect::<String>())
             }
-            Literal::Enum(name) => {
-                let parts: Result<Vec<String>, _> = name.split("::").map(|part| self.identifier(part)).collect();
-                parts?.join("::")
+            Literal::Enum(names) => {
+                let names = names.split(" | ").map(|name| self.scoped(name)).collect::<Result<Vec<_>, _>>()?;
+                names.join(" | ")
             }
         })
+    }
+
+    /// A scoped name, or a number that stands beside names.
+    fn scoped(&self, name: &str) -> Text {
+        if name.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty() {
+            return Ok(name.into());
+        }
+        let parts: Result<Vec<String>, _> = name.split("::").map(|part| self.identifier(part)).collect();
+        Ok(parts?.join("::"))
     }
 
     fn no_value(&self, what: String) -> EmitError {

@@ -43,11 +43,11 @@ fn uses(schema: &Schema, id: DefId) -> Vec<Use> {
     match &schema.def(id).kind {
         DefKind::Struct { base, members } => {
             found.extend(base.map(|id| Use { id, complete: true }));
-            members.iter().for_each(|m| uses_of(schema, &m.ty, !(m.external && m.optional), &mut found));
+            members.iter().for_each(|m| uses_of(schema, &m.ty, !m.external, &mut found));
         }
         DefKind::Union { discriminator, cases, .. } => {
             uses_of(schema, discriminator, true, &mut found);
-            cases.iter().for_each(|c| uses_of(schema, &c.member.ty, true, &mut found));
+            cases.iter().for_each(|c| uses_of(schema, &c.member.ty, !c.member.external, &mut found));
         }
         DefKind::Bitset { base, fields } => {
             found.extend(base.map(|id| Use { id, complete: true }));

@@ -146,17 +146,15 @@ impl Writer<'_> {
     fn structure(&self, id: DefId, base: Option<DefId>, members: &[Member]) -> Result<Vec<String>, EmitError> {
         let from = self.names.module_of(id);
         let name = raw(self.names.type_name(id));
-        let own_default = members.iter().any(|m| !m.optional && self.needs_own_default(&m.ty));
+        let own_default = members.iter().any(|m| !m.optional && (m.default.is_some() || self.needs_own_default(&m.ty)));
         let default = if own_default { "" } else { "Default, " };
         let mut lines = vec![format!("#[derive(Clone, Debug, {default}PartialEq, polywire::Message)]")];
         lines.extend(self.container(self.schema.def(id), &[]));
-        let mut initial = Vec::new();
         let mut fields = Vec::new();
         let mut scope = Scope::default();
         if let Some(base) = base {
             fields.push("    #[polywire(base)]".into());
             fields.push(format!("    pub {}: {},", scope.give("base".into()), self.names.path(from, base)));
-            initial.push(format!("base: {}::default()", self.std("Default", "default")));
         }
         for member in members {
             self.check_name(&member.name)?;
@@ -167,7 +165,6 @@ impl Writer<'_> {
                 fields.push(format!("    #[polywire({})]", parts.join(", ")));
             }
             fields.push(format!("    pub {}: {},", raw(&field), self.member_type(member, from)));
-            initial.push(format!("{}: {}", raw(&field), self.member_initial(member)));
         }
         if fields.is_empty() {
             lines.push(format!("pub struct {name} {{}}"));
@@ -177,25 +174,22 @@ impl Writer<'_> {
         lines.extend(fields);
         lines.push("}".into());
         if own_default {
-            let fields: Vec<String> = initial.into_iter().map(|field| format!("            {field},")).collect();
-            lines.extend(self.default_impl(&name, "Self {", &fields, "}"));
+            lines.extend(self.default_impl(&name));
         }
         Ok(lines)
     }
 
-    fn default_impl(&self, name: &str, head: &str, body: &[String], tail: &str) -> Vec<String> {
-        let mut lines = vec![
+    /// The value that a reader has where the writer has none (spec/evolution.md, 4), where
+    /// `derive(Default)` makes another or none.
+    fn default_impl(&self, name: &str) -> Vec<String> {
+        vec![
             String::new(),
             format!("impl {} for {name} {{", self.std("Default", "default")),
             "    fn default() -> Self {".into(),
-            format!("        {head}"),
-        ];
-        lines.extend_from_slice(body);
-        if !tail.is_empty() {
-            lines.push(format!("        {tail}"));
-        }
-        lines.extend(["    }".to_string(), "}".to_string()]);
-        lines
+            "        polywire::layout::MessageField::fresh()".into(),
+            "    }".into(),
+            "}".into(),
+        ]
     }
 
     fn member_type(&self, member: &Member, from: &[String]) -> String {
@@ -207,15 +201,6 @@ impl Writer<'_> {
             ty = format!("{}<{ty}>", self.std("Option", "option"));
         }
         ty
-    }
-
-    fn member_initial(&self, member: &Member) -> String {
-        let inner = self.initial(&member.ty);
-        match member.external && !member.optional && self.needs_own_default(&member.ty) {
-            true => format!("{}::new({inner})", self.std("Box", "boxed")),
-            false if member.optional => "None".into(),
-            false => inner,
-        }
     }
 
     /// What the attribute of a member says; `name` is the one it has in Rust.
@@ -279,10 +264,7 @@ impl Writer<'_> {
             lines.push(format!("    {}({}),", raw(variant), self.member_type(&case.member, from)));
         }
         lines.push("}".into());
-        if let (Some(case), Some(variant)) = (cases.first(), variants.first()) {
-            let value = format!("Self::{}({})", raw(variant), self.member_initial(&case.member));
-            lines.extend(self.default_impl(&name, &value, &[], ""));
-        }
+        lines.extend(self.default_impl(&name));
         Ok(lines)
     }
 

@@ -1,7 +1,7 @@
 //! Structures, unions, enums, bitmasks, bitsets, typedefs and constants.
 
 use super::Parser;
-use crate::ast::{BitField, Case, Declarator, EnumLiteral, Item, ItemKind, Member, Name, ScopedName};
+use crate::ast::{Annotation, BitField, Case, Declarator, EnumLiteral, Item, ItemKind, Member, Name, ScopedName};
 use crate::diag::closest;
 use crate::lex::Tok;
 use crate::source::Span;
@@ -162,7 +162,7 @@ impl Parser<'_> {
         let annotations = self.annotations()?;
         self.no_inner_definition()?;
         let ty = self.type_spec()?;
-        let declarators = self.declarators("the name of the member")?;
+        let declarators = self.declarators(super::MEMBER_NAME)?;
         self.expect_semicolon()?;
         Some(Member { annotations, doc, ty, declarators })
     }
@@ -189,8 +189,15 @@ impl Parser<'_> {
 
     fn declarator(&mut self, what: &str) -> Option<Declarator> {
         let name = self.declared_name(what)?;
+        if self.at('@') {
+            self.element_annotations()?;
+            if !self.at('[') {
+                return self.expected("'[', because annotations of a member stand in front of its type");
+            }
+        }
         let mut dims = Vec::new();
         while self.take('[') {
+            self.element_annotations()?;
             if self.at(']') {
                 let span = self.span();
                 self.reporter
@@ -253,28 +260,32 @@ impl Parser<'_> {
     fn enumeration_body(&mut self) -> Option<ItemKind> {
         self.pos += 1;
         let name = self.declared_name("the name of the enum")?;
-        let literals = self.comma_list("the name of a literal")?;
+        let literals = self.comma_list("the name of a literal", Self::literal_value)?;
         Some(ItemKind::Enum { name, literals })
     }
 
     fn bitmask_body(&mut self) -> Option<ItemKind> {
         self.pos += 1;
         let name = self.declared_name("the name of the bitmask")?;
-        let flags = self.comma_list("the name of a flag")?;
+        let flags = self.comma_list("the name of a flag", Self::no_flag_value)?;
         Some(ItemKind::Bitmask { name, flags })
     }
 
     /// `{ a, @x b, }`; a comma behind the last is common.
-    fn comma_list(&mut self, what: &str) -> Option<Vec<EnumLiteral>> {
+    fn comma_list(
+        &mut self,
+        what: &str,
+        value: fn(&mut Self, &Name) -> Option<Annotation>,
+    ) -> Option<Vec<EnumLiteral>> {
         let open = self.expect('{')?;
         let mut list = Vec::new();
         while !self.take('}') {
-            let annotations = self.annotations()?;
+            let mut annotations = self.annotations()?;
             let name = match self.declared_name(what) {
                 Some(name) => name,
                 None => return self.skip_list(open),
             };
-            self.no_literal_value(&name);
+            annotations.extend(value(self, &name));
             list.push(EnumLiteral { annotations, name });
             if !self.take(',') && !self.at('}') {
                 return match self.peek().tok {
@@ -289,24 +300,34 @@ impl Parser<'_> {
         Some(list)
     }
 
-    /// `NAME = 3`, as C has it.
-    fn no_literal_value(&mut self, name: &Name) {
+    /// `NAME = 3`, as C has it, for `@value(3) NAME`.
+    fn literal_value(&mut self, name: &Name) -> Option<Annotation> {
         if !self.at('=') {
-            return;
+            return None;
         }
         let span = self.next().span;
         let start = self.pos;
-        let value = self.expression().map(|e| e.span);
-        let text = match value {
-            Some(_) if self.pos == start + 1 => match self.last_token_int() {
-                Some(value) => value.to_string(),
-                None => "..".into(),
-            },
+        let value = self.expression()?;
+        let text = match self.last_token_int() {
+            Some(number) if self.pos == start + 1 => number.to_string(),
             _ => "..".into(),
         };
         self.reporter
-            .error(span, "the value of a literal stands in front of it")
-            .help(format!("write '@value({text}) {}'", name.text));
+            .warning(span, "in IDL the value of a literal stands in front of it")
+            .help(format!("for other compilers write '@value({text}) {}'", name.text));
+        Some(Annotation { name: "value".into(), span: value.span, args: vec![(None, value)] })
+    }
+
+    /// `FLAG = 4` could be the flag's place or its value.
+    fn no_flag_value(&mut self, name: &Name) -> Option<Annotation> {
+        if self.at('=') {
+            let span = self.next().span;
+            self.expression()?;
+            self.reporter
+                .error(span, "the position of a flag stands in front of it")
+                .help(format!("write '@position(..) {}', counted from 0", name.text));
+        }
+        None
     }
 
     fn last_token_int(&self) -> Option<i128> {

@@ -19,6 +19,9 @@ mod expr;
 mod pdl;
 mod types;
 
+/// What is expected behind a member's type.
+const MEMBER_NAME: &str = "the name of the member";
+
 /// Characters in an identifier.
 const LONGEST_NAME: usize = 255;
 
@@ -64,6 +67,12 @@ impl Parser<'_> {
                 Tok::Sym('}') => self.stray_brace(),
                 // A `;` too many is common and harmless.
                 Tok::Sym(';') => self.pos += 1,
+                // It needs no definition behind it.
+                Tok::Sym('@') if self.declares_annotation() => {
+                    if self.annotation_declaration().is_none() {
+                        self.recover();
+                    }
+                }
                 _ => match self.item() {
                     Some(item) => items.push(item),
                     None => self.recover(),
@@ -216,13 +225,17 @@ impl Parser<'_> {
     fn annotations(&mut self) -> Option<Vec<Annotation>> {
         let mut list = Vec::new();
         while self.at('@') {
-            if self.peek_at(1).ident().is_some_and(|w| &**w == "annotation") {
+            if self.declares_annotation() {
                 self.annotation_declaration()?;
                 continue;
             }
             list.push(self.annotation()?);
         }
         Some(list)
+    }
+
+    fn declares_annotation(&self) -> bool {
+        self.peek_at(1).ident().is_some_and(|w| &**w == "annotation")
     }
 
     fn annotation(&mut self) -> Option<Annotation> {
@@ -365,15 +378,26 @@ impl Parser<'_> {
                     .help(format!("for other compilers write '_{text}'"));
             }
             Some((_, false)) => {}
+            Some((keyword, true)) if keyword != &**text => {
+                let message = format!("'{text}' differs only in case from the keyword '{keyword}'");
+                self.reporter.warning(span, message).help(format!("for other compilers write '_{text}'"));
+            }
+            Some((keyword, true)) if self.can_only_be_a_member(what) => {
+                let message = format!("'{keyword}' is a keyword of OMG IDL");
+                self.reporter.warning(span, message).help(format!("for other compilers write '_{text}'"));
+            }
             Some((keyword, true)) => {
-                let message = match keyword == &**text {
-                    true => format!("expected {what}, found the keyword '{keyword}'"),
-                    false => format!("'{text}' differs only in case from the keyword '{keyword}'"),
-                };
+                let message = format!("expected {what}, found the keyword '{keyword}'");
                 self.reporter.error(span, message).help(format!("write '_{text}' to use it as a name"));
             }
         }
         Some(())
+    }
+
+    /// A keyword behind a member's type, with what ends a member behind it: ROS 2 has members that
+    /// are called `map`.
+    fn can_only_be_a_member(&self, what: &str) -> bool {
+        what == MEMBER_NAME && matches!(self.peek_at(1).tok, Tok::Sym(';' | ',' | '['))
     }
 
     // Tokens.

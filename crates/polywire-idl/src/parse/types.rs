@@ -126,13 +126,18 @@ impl Parser<'_> {
         Some(TypeKind::Map { key, value, bound })
     }
 
-    /// Annotations of elements have no place in a schema.
     fn element(&mut self) -> Option<TypeSpec> {
+        self.element_annotations()?;
+        self.type_spec()
+    }
+
+    /// Annotations of elements have no place in a schema.
+    pub(super) fn element_annotations(&mut self) -> Option<()> {
         for annotation in self.annotations()? {
             let message = format!("@{} has no effect on the elements of a collection", annotation.name);
             self.reporter.warning(annotation.span, message);
         }
-        self.type_spec()
+        Some(())
     }
 
     /// `, bound>` or `>`

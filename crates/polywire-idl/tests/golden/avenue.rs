@@ -107,7 +107,7 @@ pub mod avenue {
 
     impl Default for Wind {
         fn default() -> Self {
-            Self::GustKt(Default::default())
+            polywire::layout::MessageField::fresh()
         }
     }
 

@@ -146,26 +146,7 @@ pub mod kinds {
 
     impl Default for Everything {
         fn default() -> Self {
-            Self {
-                base: Default::default(),
-                r#type: Default::default(),
-                is_echo: Default::default(),
-                raw: Default::default(),
-                letter: Default::default(),
-                wide: Default::default(),
-                text: Default::default(),
-                precise: Default::default(),
-                digest: Default::default(),
-                next: None,
-                boxed: Default::default(),
-                matrix: std::array::from_fn(|_| std::array::from_fn(|_| Default::default())),
-                table: Default::default(),
-                colour: Default::default(),
-                depth: Default::default(),
-                label: Default::default(),
-                self_: Default::default(),
-                inner: Default::default(),
-            }
+            polywire::layout::MessageField::fresh()
         }
     }
 
@@ -180,7 +161,7 @@ pub mod kinds {
 
     impl Default for Choice {
         fn default() -> Self {
-            Self::First(Default::default())
+            polywire::layout::MessageField::fresh()
         }
     }
 
@@ -195,7 +176,7 @@ pub mod kinds {
 
     impl Default for Number {
         fn default() -> Self {
-            Self::SomeNumber(Default::default())
+            polywire::layout::MessageField::fresh()
         }
     }
 }

@@ -43,6 +43,7 @@ use crate::{
     publisher::{Publisher, PublisherOf},
     subscriber::{Subscribe, Subscriber},
     suggest::hint,
+    topic::{self, TopicError},
     wire::{Endpoint, Wire, WireError},
 };
 
@@ -107,6 +108,7 @@ pub(crate) struct Inner {
 /// # struct Pump { id: u32 }
 /// let node = Node::new();
 /// assert!(matches!(node.publisher::<Pump>("pumps"), Err(NodeError::NoWire(_))));
+/// assert!(matches!(node.subscriber::<Pump>("pumps/*"), Err(NodeError::Topic(_))));
 /// let error = node.publisher_on::<Pump>("pumps", "jsn@inproc/node-doc").err().unwrap();
 /// assert_eq!(error.to_string(), "unknown codec 'jsn', did you mean 'json'?");
 /// let publisher = node.publisher_on::<Pump>("pumps", "json@inproc/node-doc")?;
@@ -116,6 +118,9 @@ pub(crate) struct Inner {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
+    /// The topic's name is none.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
     /// No wire was given, neither in code nor in the configuration.
     #[error("topic '{0}' has no wire: give one in code, or in the configuration")]
     NoWire(String),
@@ -375,6 +380,7 @@ impl Node {
     }
 
     fn route(&self, topic: &str, wire: Option<&str>) -> Result<(Wire, Arc<PortEntry>), NodeError> {
+        topic::check(topic)?;
         let given = wire.map(str::parse).transpose()?;
         let wire = self.0.config.wire_for(topic, given).ok_or_else(|| NodeError::NoWire(topic.into()))?;
         let endpoint = wire.endpoint.clone().or(Wire::default().endpoint);

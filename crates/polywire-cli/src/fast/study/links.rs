@@ -55,9 +55,9 @@ pub struct Links {
 }
 
 impl Links {
-    /// To send these messages, so many a second, with a key frame at least each `key` of them.
-    pub fn new(feed: &Feed, messages: Vec<Record>, key: u64, rate: u32) -> anyhow::Result<Links> {
-        let (templates, options) = (Templates::new(feed)?, format!("key={key},{}", feed.options()));
+    /// To send these messages, so many a second, with a key frame at least each `key_interval` of them.
+    pub fn new(feed: &Feed, messages: Vec<Record>, key_interval: u64, rate: u32) -> anyhow::Result<Links> {
+        let (templates, options) = (Templates::new(feed)?, format!("key_interval={key_interval},{}", feed.options()));
         let gap = Duration::from_secs(1) / rate;
         Ok(Links { templates, options, messages: Arc::new(messages), gap })
     }

@@ -59,9 +59,9 @@ pub struct Study {
     /// Time that a link may take: so many messages are published at most
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     seconds: Seconds,
-    /// Messages from one key frame to the next at most, as the wire's `key` says
+    /// Messages from one key frame to the next at most, as the wire's `key_interval` says
     #[arg(long, value_name = "N", default_value_t = 100)]
-    key: u64,
+    key_interval: u64,
 }
 
 /// A link by the name that the user gave it.
@@ -138,7 +138,7 @@ impl Study {
         if messages.is_empty() {
             return Ok(Vec::new());
         }
-        let links = Links::new(&self.recorded.feed, messages, self.key, self.rate)?;
+        let links = Links::new(&self.recorded.feed, messages, self.key_interval, self.rate)?;
         bar.set_length((links.messages() * self.links.len()) as u64);
         bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} messages, {eta} left, over {msg}")?);
         let mut figures = Vec::new();

@@ -44,7 +44,6 @@ mod bind;
 mod decode;
 mod derive;
 mod encode;
-pub mod framing;
 mod learn;
 mod lowering;
 mod names;
@@ -77,7 +76,7 @@ static OPTIONS: &[OptionSpec] = &[
         help: "what a topic's messages refer to: the one before (default where nothing gets lost), or the last key frame (default elsewhere)",
     },
     OptionSpec {
-        name: "key",
+        name: "key_interval",
         values: &["N"],
         help: "a topic's messages from one key frame to the next: 100 (default); 0 for key frames on request alone",
     },

@@ -4,6 +4,7 @@ use alloc::{string::String, sync::Arc, vec::Vec};
 
 use cranelift_codegen::{
     Context,
+    control::ControlPlane,
     ir::{
         AbiParam, Block as CodeBlock, BlockArg, InstBuilder, MemFlagsData, SigRef, Signature, StackSlot, StackSlotData,
         StackSlotKind, Type, Value, condcodes::IntCC, types,
@@ -11,7 +12,7 @@ use cranelift_codegen::{
 };
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use cranelift_jit::JITModule;
-use cranelift_module::{FuncId, Module};
+use cranelift_module::{FuncId, Module, ModuleReloc};
 
 use super::stream::Segment;
 use crate::{
@@ -162,8 +163,21 @@ pub(super) fn function<'e>(
     emit.code.ins().return_(&[failed]);
     emit.code.seal_all_blocks();
     emit.code.finalize(config);
-    module.define_function(function, &mut context).map_err(|error| alloc::format!("{error:?}"))?;
-    Ok(context.compiled_code().map_or(0, |code| code.code_buffer().len()))
+    define(module, function, &mut context)
+}
+
+/// Compiles a function into the module, and gives its bytes of machine code. [`Module::define_function`] does the same, but first prints the whole function
+/// into the log, at the level that users look at.
+fn define(module: &mut JITModule, function: FuncId, context: &mut Context) -> Result<usize, String> {
+    context.compile(module.isa(), &mut ControlPlane::default()).map_err(|error| alloc::format!("{error:?}"))?;
+    let Some(code) = context.compiled_code() else { return Err("nothing was compiled".into()) };
+    let relocations = code.buffer.relocs().iter();
+    let relocations: Vec<ModuleReloc> =
+        relocations.map(|reloc| ModuleReloc::from_mach_reloc(reloc, &context.func, function)).collect();
+    let (bytes, alignment) = (code.code_buffer(), code.buffer.alignment.into());
+    let defined = module.define_function_bytes(function, alignment, bytes, &relocations);
+    defined.map_err(|error| alloc::format!("{error:?}"))?;
+    Ok(bytes.len())
 }
 
 impl<'e> Emit<'e, '_> {

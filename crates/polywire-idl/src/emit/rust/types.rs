@@ -99,16 +99,6 @@ impl Writer<'_> {
         }
     }
 
-    /// An expression for the initial value.
-    pub(super) fn initial(&self, ty: &Type) -> String {
-        match self.schema.resolve(ty) {
-            array @ Type::Array { element, dims } if self.needs_own_default(array) => {
-                dims.iter().fold(self.initial(element), |inner, _| format!("std::array::from_fn(|_| {inner})"))
-            }
-            _ => format!("{}::default()", self.std("Default", "default")),
-        }
-    }
-
     /// A literal as the derive's attributes take it: enum literals are their names.
     pub(super) fn attribute_value(&self, literal: &Literal, ty: &Type) -> Result<String, EmitError> {
         Ok(match literal {

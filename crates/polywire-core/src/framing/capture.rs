@@ -258,7 +258,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::codec::fast::framing::{Framing, Splitter};
+    use crate::framing::{Framing, Splitter};
 
     /// A UDP datagram to port 9000 over IPv4, or over IPv6 with an extension header.
     fn ip(payload: &[u8], six: bool) -> Vec<u8> {

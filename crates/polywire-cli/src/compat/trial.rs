@@ -1,0 +1,151 @@
+//! What a reader makes of a writer's values without the writer's schema, tried with values.
+
+use std::{path::Path, sync::Arc};
+
+use polywire::{
+    Record, Shape,
+    codec::{Codec, DynDecoder, DynEncoder, Options},
+    program::io::CodecError,
+    schema::Schema,
+};
+use polywire_instrument::{scenario::TypeSpec, values::ValueModel};
+use serde_json::{Map, Value};
+
+use super::{Finding, Judgement, Word};
+use crate::text::JsonText;
+
+/// Values of each kind that are tried.
+const VALUES: usize = 64;
+
+/// A writer, and the two decoders that a reader may have.
+pub struct Trial {
+    encoder: DynEncoder,
+    /// Made for the writer's schema.
+    knowing: DynDecoder,
+    /// Made for the reader's own, as if it were the writer's.
+    alone: DynDecoder,
+    writer: Arc<Shape>,
+    reader: Arc<Shape>,
+}
+
+/// What became of a value.
+#[derive(Clone, PartialEq)]
+enum Fate {
+    Same,
+    Refused(Finding),
+    Other(Finding),
+}
+
+impl Trial {
+    /// Fails if the format cannot carry the types.
+    pub fn new(codec: &'static dyn Codec, writer: &Schema, reader: &Schema) -> anyhow::Result<Trial> {
+        let options = Options::default();
+        // Nodes read so where they do not have the writer's schema.
+        let older = codec.options().iter().any(|option| option.name == "older");
+        let assuming = if older { "older".parse()? } else { Options::default() };
+        let (writer, reader) = (Shape::of(writer)?, Shape::of(reader)?);
+        Ok(Trial {
+            encoder: DynEncoder::new(codec, &options, &writer)?,
+            knowing: DynDecoder::new(codec, &options, writer.schema(), &reader)?,
+            alone: DynDecoder::new(codec, &assuming, reader.schema(), &reader)?,
+            writer,
+            reader,
+        })
+    }
+
+    /// The verdict where the reader goes by its own type alone. It can only be worse than the one
+    /// by the rules.
+    pub fn without_schema(&self, by_rules: Judgement) -> Judgement {
+        let fates: Vec<Fate> = self.values().iter().filter_map(|value| self.fate(value).ok()).collect();
+        let misread =
+            fates.iter().find_map(|fate| if let Fate::Other(found) = fate { Some(found.clone()) } else { None });
+        let refused =
+            fates.iter().find_map(|fate| if let Fate::Refused(found) = fate { Some(found.clone()) } else { None });
+        match (misread, refused) {
+            (Some(found), _) => Judgement { verdict: Word::Misread, findings: vec![found] },
+            (None, Some(found)) if fates.contains(&Fate::Same) => {
+                let some = Finding { problem: format!("some of the values tried: {}", found.problem), ..found };
+                let findings = by_rules.findings.into_iter().chain([some]).collect();
+                Judgement { verdict: Word::PerValue, findings }
+            }
+            (None, Some(found)) => Judgement { verdict: Word::Refused, findings: vec![found] },
+            (None, None) if fates.is_empty() => {
+                Judgement::refused("no value could be written, so none was tried".into())
+            }
+            (None, None) => by_rules,
+        }
+    }
+
+    /// One that nobody has set, some of the whole range, and some as they occur.
+    fn values(&self) -> Vec<Record> {
+        let spec = TypeSpec::default();
+        let of = |model: ValueModel| model.records(&self.writer, VALUES, 1, &spec, Path::new(".")).unwrap_or_default();
+        let fresh = Record::new(&self.writer);
+        [vec![fresh], of(ValueModel::Random), of(ValueModel::Walking)].concat()
+    }
+
+    /// An error if the writer cannot write the value.
+    fn fate(&self, value: &Record) -> anyhow::Result<Fate> {
+        let mut bytes = Vec::new();
+        self.encoder.encode(value, &mut bytes)?;
+        let expected = self.read(&self.knowing, &bytes);
+        Ok(match (expected, self.read(&self.alone, &bytes)) {
+            (Ok(expected), Ok(got)) => difference("", &expected, &got).map_or(Fate::Same, Fate::Other),
+            // By the rules it is refused, and so it is.
+            (Err(_), Err(_)) => Fate::Same,
+            (Ok(_), Err(error)) => Fate::Refused(refusal(&error)),
+            (Err(error), Ok(_)) => {
+                let Finding { path, problem, fix } = refusal(&error);
+                Fate::Other(Finding {
+                    path,
+                    problem: format!("it is read, where it should be refused: {problem}"),
+                    fix,
+                })
+            }
+        })
+    }
+
+    fn read(&self, decoder: &DynDecoder, bytes: &[u8]) -> anyhow::Result<Value> {
+        let mut record = Record::new(&self.reader);
+        decoder.decode(bytes, &mut record)?;
+        Ok(serde_json::from_str(&JsonText::default().of(&record, None)?)?)
+    }
+}
+
+const FIX: &str = "let the reader have the writer's schema, or take a format that tells members apart";
+
+fn refusal(error: &anyhow::Error) -> Finding {
+    let text = format!("{error:#}");
+    let path = error.downcast_ref::<CodecError>().map(|error| error.path.clone()).unwrap_or_default();
+    let problem = text.strip_prefix(&format!("{path}: ")).unwrap_or(&text).to_owned();
+    Finding { path, problem, fix: Some(FIX.into()) }
+}
+
+/// The first member in which two values differ.
+fn difference(path: &str, a: &Value, b: &Value) -> Option<Finding> {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let inner = |name: &String| if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            let of = |map: &Map<String, Value>, name: &String| map.get(name).cloned().unwrap_or_default();
+            a.keys().chain(b.keys()).find_map(|name| difference(&inner(name), &of(a, name), &of(b, name)))
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            (0..).zip(a.iter().zip(b)).find_map(|(i, (a, b))| difference(&format!("{path}[{i}]"), a, b))
+        }
+        _ if a == b => None,
+        _ => {
+            let problem = format!("{} is read as {}", shown(a), shown(b));
+            Some(Finding { path: path.to_owned(), problem, fix: Some(FIX.into()) })
+        }
+    }
+}
+
+/// Longest piece of a value that is shown.
+const SHOWN: usize = 60;
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".into(),
+        value => value.to_string().chars().take(SHOWN).collect(),
+    }
+}

@@ -1,0 +1,132 @@
+//! The size of a type's values: a schema whose values would be infinite, too deep or too large is
+//! refused.
+
+use alloc::{vec, vec::Vec};
+
+use super::{
+    Case, Def, DefKind, Member, SchemaError, SchemaLimits, Type,
+    builder::{base_of, types_of, unalias},
+};
+
+/// Checks every definition and the root.
+pub(super) fn check(defs: &[Def], root: &Type, limits: &SchemaLimits) -> Result<(), SchemaError> {
+    let (known, open) = (vec![None; defs.len()], vec![false; defs.len()]);
+    let mut sizes = Sizes { defs, known: [known.clone(), known], open: [open.clone(), open], limits };
+    for walk in [Walk::Inline, Walk::Behind] {
+        sizes.of_type(walk, root, 0)?;
+        (0..defs.len()).try_for_each(|i| sizes.of_def(walk, i, 0).map(drop))?;
+    }
+    Ok(())
+}
+
+/// What a walk over a value adds up.
+#[derive(Clone, Copy, PartialEq)]
+enum Walk {
+    /// What lies in the value itself: all but what is behind a pointer.
+    Inline,
+    /// What a fresh value has behind its pointers: the mandatory `@external` members, and of a
+    /// union the case that is fresh.
+    Behind,
+}
+
+/// Size and depth of each definition, to refuse what is infinite, too deep or too large.
+struct Sizes<'a> {
+    defs: &'a [Def],
+    known: [Vec<Option<(u64, usize)>>; 2],
+    open: [Vec<bool>; 2],
+    limits: &'a SchemaLimits,
+}
+
+impl Sizes<'_> {
+    /// (bytes, levels below); `above` is how deep the walk already is.
+    fn of_type(&mut self, walk: Walk, ty: &Type, above: usize) -> Result<(u64, usize), SchemaError> {
+        let (bytes, depth) = match ty {
+            Type::Def(id) => self.of_def(walk, id.0 as usize, above)?,
+            Type::Array { element, dims } => {
+                let (bytes, depth) = self.of_type(walk, element, above + 1)?;
+                (dims.iter().fold(bytes, |n, d| n.saturating_mul(u64::from(*d))), depth + 1)
+            }
+            // A collection ends recursion: its elements are not part of the fixed size, and a fresh
+            // one has none.
+            _ if walk == Walk::Behind => (0, 0),
+            Type::Sequence { .. } | Type::Map { .. } | Type::String { .. } | Type::WString { .. } => (24, 0),
+            _ => (16, 0),
+        };
+        self.check("bytes of the fixed part", bytes, self.limits.fixed_bytes)?;
+        self.check("depth", (above + depth) as u64, self.limits.depth as u64)?;
+        Ok((bytes, depth))
+    }
+
+    fn of_def(&mut self, walk: Walk, i: usize, above: usize) -> Result<(u64, usize), SchemaError> {
+        if let Some(known) = self.known[walk as usize][i] {
+            return Ok(known);
+        }
+        let def = &self.defs[i];
+        if core::mem::replace(&mut self.open[walk as usize][i], true) {
+            return Err(SchemaError::Infinite { def: def.name.clone() });
+        }
+        self.check("depth", above as u64, self.limits.depth as u64)?;
+        let mut total = (0u64, 0usize);
+        let mut add = |(bytes, depth): (u64, usize)| {
+            total = (total.0.saturating_add(bytes), total.1.max(depth + 1));
+        };
+        if let Some(base) = base_of(def) {
+            add(self.of_def(walk, base.0 as usize, above + 1)?);
+        }
+        for (ty, external) in parts_of_value(self.defs, def, walk) {
+            match (walk, external) {
+                (Walk::Inline, true) => add((16, 0)),
+                (Walk::Inline, false) => add(self.of_type(walk, ty, above + 1)?),
+                (Walk::Behind, _) => {
+                    add(self.of_type(walk, ty, above + 1)?);
+                    if external {
+                        add(self.of_type(Walk::Inline, ty, above + 1)?);
+                    }
+                }
+            }
+        }
+        self.check("bytes of the fixed part", total.0, self.limits.fixed_bytes)?;
+        self.open[walk as usize][i] = false;
+        self.known[walk as usize][i] = Some(total);
+        Ok(total)
+    }
+
+    fn check(&self, what: &'static str, got: u64, max: u64) -> Result<(), SchemaError> {
+        match got <= max {
+            true => Ok(()),
+            false => Err(SchemaError::Range { def: "the schema".into(), what, got, min: 0, max }),
+        }
+    }
+}
+
+/// The types that a walk finds in a definition, and which of them are behind a pointer.
+fn parts_of_value<'a>(defs: &[Def], def: &'a Def, walk: Walk) -> Vec<(&'a Type, bool)> {
+    match &def.kind {
+        DefKind::Struct { members, .. } => {
+            // A fresh optional member is absent.
+            let counts = |m: &&Member| walk == Walk::Inline || !m.optional;
+            members.iter().filter(counts).map(|m| (&m.ty, m.external)).collect()
+        }
+        DefKind::Union { discriminator, cases, .. } => {
+            let fresh = default_case(defs, discriminator, cases);
+            let inside = cases.iter().enumerate().filter(|(i, _)| walk == Walk::Inline || *i == fresh);
+            inside.map(|(_, case)| (&case.member.ty, case.member.external)).chain([(discriminator, false)]).collect()
+        }
+        _ => types_of(def).into_iter().map(|ty| (ty, false)).collect(),
+    }
+}
+
+/// The case that the default of the discriminator selects, or else the first.
+fn default_case(defs: &[Def], discriminator: &Type, cases: &[Case]) -> usize {
+    let value = match unalias(defs, discriminator) {
+        Some(Type::Def(id)) => match defs.get(id.0 as usize).map(|def| &def.kind) {
+            Some(DefKind::Enum { literals, .. }) => {
+                literals.iter().find(|l| l.is_default).or(literals.first()).map_or(0, |l| l.value.into())
+            }
+            _ => 0,
+        },
+        _ => 0,
+    };
+    let labelled = cases.iter().position(|case| case.labels.contains(&value));
+    labelled.or(cases.iter().position(|case| case.is_default)).unwrap_or(0)
+}

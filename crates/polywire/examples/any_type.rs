@@ -1,0 +1,27 @@
+//! Receives whatever is published on a topic, of any type, in any format, and prints it as JSON: types come from the publishers.
+//!
+//! `cargo run -p polywire --example any_type [WIRE]`
+
+use std::{env, error::Error, time::Duration};
+
+use polywire::{Node, coding::Discovered};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let wire = env::args().nth(1).unwrap_or("cdr@tcp/127.0.0.1:7463".into());
+    run(&wire, 100)?;
+    Ok(())
+}
+
+/// Gives what it printed, of so many messages at most; a pause of ten seconds is the end.
+pub fn run(wire: &str, messages: usize) -> Result<Vec<String>, Box<dyn Error>> {
+    let node = Node::new();
+    let any = node.subscribe_of("pumps", Some(wire), Discovered::new()?)?.open();
+    let mut printed = Vec::new();
+    while printed.len() < messages {
+        let Some(sample) = any.recv_timeout(Duration::from_secs(10)) else { break };
+        let text = sample.value.to_json()?;
+        println!("{} {text}", sample.info.source.announcement.type_name);
+        printed.push(text);
+    }
+    Ok(printed)
+}
