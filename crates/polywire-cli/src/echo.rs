@@ -1,7 +1,7 @@
 //! `polywire echo`
 
 use std::{
-    thread,
+    io, thread,
     time::{Duration, Instant},
 };
 
@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::{
-    outcome::{self, Missed, Outcome},
+    outcome::{self, Missed, Misuse, Outcome},
     seconds::Seconds,
     terminal::Terminal,
     text::{JsonText, field, readable, utc},
@@ -30,8 +30,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// Prints the messages of a topic
 ///
 /// Without --idl they are shown as their writer declares them: its schema is fetched over the link. With --idl they are read as that version of the type.
-/// A writer whose type does not agree with it ends the command with exit code 2. The end of an instance is shown as such, with its key:
-/// {"kind":"dispose","value":{..}}.
+/// A writer whose type does not agree is reported and left out; others may agree. The exit code is 2 if nothing else came, or at once with --strict. The end
+/// of an instance is shown as such, with its key: {"kind":"dispose","value":{..}}.
 #[derive(Args)]
 pub struct Echo {
     /// Topic to subscribe to
@@ -55,9 +55,9 @@ pub struct Echo {
     /// Prints with each message when, in which format and by whom it was sent
     #[arg(long)]
     info: bool,
-    /// Goes on when a writer's type does not agree; others may
+    /// Ends with exit code 2 at the first writer whose type does not agree
     #[arg(long)]
-    keep_going: bool,
+    strict: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -79,14 +79,18 @@ impl Echo {
         let mut watch = Watch::new(&node);
         let subscriber = node.subscribe_of(&self.topic, Some(&wire.to_string()), coding)?.open();
         let mut printer = Printer { echo: &self, terminal, json: JsonText::default() };
-        let (mut printed, mut last) = (0, Instant::now());
-        while self.count.is_none_or(|count| printed < count) {
+        let (mut came, mut last) = (Came::default(), Instant::now());
+        while self.count.is_none_or(|count| came.messages < count) {
             if let Some(sample) = subscriber.recv_timeout(TICK) {
-                printer.print(&sample)?;
-                (printed, last) = (printed + 1, Instant::now());
+                came.messages += 1;
+                if let Err(error) = printer.print(&sample) {
+                    came.unprinted += 1;
+                    terminal.error(&of_one_message(error, &sample)?);
+                }
+                last = Instant::now();
             }
             watch.poll(terminal);
-            if watch.mismatches > 0 && !self.keep_going {
+            if watch.mismatches > 0 && self.strict {
                 // The writer hears of it, too.
                 thread::sleep(TICK);
                 node.close();
@@ -101,23 +105,41 @@ impl Echo {
         if watch.lost > 0 {
             terminal.warning(&format!("topic '{}': {} of its messages were lost", self.topic, watch.lost));
         }
-        self.end(printed, &watch, &node, &place(&wire))
+        self.end(&came, &watch, &node, &place(&wire))
     }
 
-    fn end(&self, printed: u64, watch: &Watch, node: &Node, place: &str) -> outcome::Result {
-        if watch.mismatches + watch.undecodable > 0 {
+    /// What one writer does must not decide over what came from others: anybody may announce the topic.
+    fn end(&self, came: &Came, watch: &Watch, node: &Node, place: &str) -> outcome::Result {
+        if came.messages == came.unprinted && watch.mismatches + watch.undecodable + came.unprinted > 0 {
             return Ok(Outcome::Failed);
         }
         let timeout = self.timeout.map(|timeout| timeout.to_string()).unwrap_or_default();
-        match (printed, self.count) {
+        match (came.messages, self.count) {
             (0, None | Some(1..)) => Err(nothing_came(&self.topic, place, &timeout, node).into()),
             (some, Some(count)) if some < count => {
                 Err(Missed(format!("{some} of {count} messages, and then none for {timeout} s")).into())
             }
-            _ if watch.lost > 0 => Ok(Outcome::Missed),
+            _ if watch.lost + watch.undecodable + came.unprinted > 0 => Ok(Outcome::Missed),
             _ => Ok(Outcome::Fine),
         }
     }
+}
+
+/// What `echo` got.
+#[derive(Default)]
+struct Came {
+    messages: u64,
+    /// Those of them that could not be shown.
+    unprinted: u64,
+}
+
+/// The text of an error that concerns one message. What concerns all of them ends the command: a path that leads nowhere, a standard output that is closed.
+fn of_one_message(error: anyhow::Error, sample: &Sample<Record>) -> anyhow::Result<String> {
+    if error.is::<Misuse>() || error.chain().any(|cause| cause.is::<io::Error>()) {
+        return Err(error);
+    }
+    let (sequence, writer) = (sample.info.sequence, sample.info.source.announcement.writer);
+    Ok(format!("message {sequence} of writer {writer} cannot be shown: {error:#}"))
 }
 
 /// Says what can be found out about the reason.

@@ -48,7 +48,7 @@ impl Outcome {
 /// Topics and wires come from the command line, but some of what is wrong with them only the node finds.
 fn is_misuse(cause: &(dyn std::error::Error + 'static)) -> bool {
     let named = |error: &NodeError| match error {
-        NodeError::Topic(_) | NodeError::Wire(_) | NodeError::NoEndpoint(..) => true,
+        NodeError::Topic(_) | NodeError::Wire(_) => true,
         NodeError::Engine(error) => matches!(error, EngineError::Address { .. }),
         _ => false,
     };

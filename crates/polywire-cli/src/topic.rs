@@ -1,20 +1,17 @@
 //! The topic that a verb is about: where it is, and by which configuration.
 
-use std::{path::PathBuf, time::Duration};
+use std::{env, path::PathBuf, time::Duration};
 
+use anyhow::Context as _;
 use clap::Args;
 use polywire::codec::{self, CODECS, Options};
 use polywire::compress::{self, COMPRESSORS, Settings};
-use polywire::{
-    Config, Node, Wire,
-    engine::{self, ENGINES},
-    wire::{Endpoint, Names},
-};
+use polywire::{Config, Node, Wire, engine::ENGINES, wire::Names};
 
-use crate::stop;
+use crate::{outcome::Misuse, stop};
 
-/// Where topics are unless something else is said.
-pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
+/// A wire that counts less than `--wire` and more than the configuration.
+const VARIABLE: &str = "POLYWIRE_WIRE";
 
 /// How long what was published may take to leave when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -22,8 +19,9 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// How and where messages travel.
 #[derive(Args, Clone, Debug)]
 pub struct WireArgs {
-    /// CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]]@ENGINE/ADDRESS; the codec alone (at tcp/127.0.0.1:7447) and ENGINE/ADDRESS alone (with cdr) do, too
-    #[arg(short, long, value_name = "WIRE", env = "POLYWIRE_WIRE", hide_env_values = true, value_parser = wire)]
+    /// CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]]@ENGINE/ADDRESS, or a part: what is left out comes from the variable POLYWIRE_WIRE, then from --config, then
+    /// it is cdr at tcp/127.0.0.1:7447
+    #[arg(short, long, value_name = "WIRE", value_parser = wire)]
     pub wire: Option<Wire>,
     /// TOML file with wires and policies per topic
     #[arg(short, long, value_name = "FILE", env = "POLYWIRE_CONFIG", hide_env_values = true)]
@@ -34,10 +32,8 @@ impl WireArgs {
     /// A node with the configuration given, and the wire of the topic on it. When the process is told to end, what was published leaves first.
     pub fn open(&self, topic: &str) -> anyhow::Result<(Node, Wire)> {
         let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
-        let wire = self.wire_of(&config, topic);
-        if let Some(configured) = config.wire_of(topic).filter(|_| self.wire.is_none()) {
-            check(&configured).map_err(anyhow::Error::msg)?;
-        }
+        let variable = env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
+        let wire = self.wire_of(variable.as_deref(), &config, topic)?;
         stop::hold()?;
         let node = Node::builder().config(config).build();
         let ending = node.clone();
@@ -48,12 +44,17 @@ impl WireArgs {
         Ok((node, wire))
     }
 
-    /// The command line's word counts more than the file's.
-    fn wire_of(&self, config: &Config, topic: &str) -> Wire {
-        let configured = config.wire_of(topic);
-        let at = configured.as_ref().and_then(|wire| wire.endpoint.clone());
-        let chosen = self.wire.clone().or(configured).unwrap_or_else(|| Wire::codec("cdr"));
-        chosen.or_at(at.as_ref()).or_at(DEFAULT_ENDPOINT.parse().ok().as_ref())
+    /// The command line's word counts more than the variable's, and that more than the file's.
+    fn wire_of(&self, variable: Option<&str>, config: &Config, topic: &str) -> anyhow::Result<Wire> {
+        let parsed = |text: &str| wire(text).map_err(|error| Misuse(format!("{VARIABLE}: {error}")));
+        let variable = variable.map(parsed).transpose()?;
+        let given = match (self.wire.clone(), variable) {
+            (Some(wire), Some(variable)) => Some(wire.or(&variable)),
+            (wire, variable) => wire.or(variable),
+        };
+        let used = config.wire_for(topic, given).unwrap_or_default();
+        check(&used).map_err(anyhow::Error::msg).context("the topic's wire")?;
+        Ok(used)
     }
 }
 
@@ -62,16 +63,9 @@ pub fn place(wire: &Wire) -> String {
     wire.endpoint.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// A wire, or an endpoint alone.
+/// A wire, or a part of one.
 pub fn wire(text: &str) -> Result<Wire, String> {
-    let is_engine = |name: &str| engine::find(name).is_some();
-    let wire = match text.split_once('/') {
-        Some((name, _)) if is_engine(name) => {
-            let endpoint: Endpoint = text.parse().map_err(|e: polywire::wire::WireError| e.to_string())?;
-            Wire::codec("cdr").or_at(Some(&endpoint))
-        }
-        _ => text.parse::<Wire>().map_err(|e| e.to_string())?,
-    };
+    let wire = text.parse::<Wire>().map_err(|e| e.to_string())?;
     check(&wire)?;
     Ok(wire)
 }
@@ -104,20 +98,34 @@ fn check(wire: &Wire) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn of(wire_text: Option<&str>, config: &str) -> String {
-        let args = WireArgs { wire: wire_text.map(|text| wire(text).expect("a wire")), config: None };
-        args.wire_of(&Config::parse(config).expect("a configuration"), "t").to_string()
+    fn of(option: Option<&str>, variable: Option<&str>, config: &str) -> String {
+        let args = WireArgs { wire: option.map(|text| wire(text).expect("a wire")), config: None };
+        let config = Config::parse(config).expect("a configuration");
+        args.wire_of(variable, &config, "t").expect("a wire").to_string()
     }
 
     #[test]
-    fn what_is_left_out_comes_from_the_file_and_then_from_the_default() {
+    fn what_is_left_out_comes_from_what_counts_less() {
         let file = "[node]\nwire = 'bson@unix/a'";
-        assert_eq!(of(None, ""), "cdr@tcp/127.0.0.1:7447");
-        assert_eq!(of(Some("json"), ""), "json@tcp/127.0.0.1:7447");
-        assert_eq!(of(Some("unix/x/y.sock"), ""), "cdr@unix/x/y.sock");
-        assert_eq!(of(None, file), "bson@unix/a");
-        assert_eq!(of(Some("json"), file), "json@unix/a");
-        assert_eq!(of(Some("json@unix/b"), file), "json@unix/b");
+        assert_eq!(of(None, None, ""), "auto@tcp/127.0.0.1:7447");
+        assert_eq!(of(Some("json"), None, ""), "json@tcp/127.0.0.1:7447");
+        assert_eq!(of(Some("unix/x/y.sock"), None, ""), "auto@unix/x/y.sock");
+        assert_eq!(of(None, None, file), "bson@unix/a");
+        assert_eq!(of(Some("json"), None, file), "json@unix/a");
+        assert_eq!(of(Some("unix/b"), None, file), "bson@unix/b");
+        assert_eq!(of(Some("json@unix/b"), None, file), "json@unix/b");
+        // The variable stands between the option and the file.
+        assert_eq!(of(Some("json"), Some("cdr@tcp/127.0.0.1:7671"), ""), "json@tcp/127.0.0.1:7671");
+        assert_eq!(of(Some("json"), Some("cdr@tcp/127.0.0.1:7671"), file), "json@tcp/127.0.0.1:7671");
+        assert_eq!(of(None, Some("tcp/127.0.0.1:7671"), file), "bson@tcp/127.0.0.1:7671");
+        assert_eq!(of(None, Some("cdr"), file), "cdr@unix/a");
+    }
+
+    #[test]
+    fn a_slip_in_the_variable_is_told_as_such() {
+        let args = WireArgs { wire: None, config: None };
+        let error = args.wire_of(Some("jsn"), &Config::default(), "t").expect_err("unknown");
+        assert!(error.is::<Misuse>() && error.to_string().starts_with("POLYWIRE_WIRE: unknown codec 'jsn'"), "{error}");
     }
 
     #[test]

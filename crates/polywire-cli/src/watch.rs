@@ -9,12 +9,18 @@ use polywire::{
 
 use crate::terminal::Terminal;
 
+/// Texts that are remembered so as not to be said again: peers can make up any number.
+const SAID: usize = 1024;
+
 /// Listens to a node.
 pub struct Watch {
     events: Events,
+    /// As far as [`SAID`] allows.
     said: BTreeSet<String>,
-    /// Something here cannot be read, or someone cannot read what is published here.
+    /// Writers that cannot be read here.
     pub mismatches: u64,
+    /// Subscribers elsewhere that cannot read what is published here.
+    pub refusals: u64,
     /// Messages that could not be decoded.
     pub undecodable: u64,
     /// Messages that were lost.
@@ -32,6 +38,7 @@ impl Watch {
             events: node.events(),
             said: BTreeSet::new(),
             mismatches: 0,
+            refusals: 0,
             undecodable: 0,
             lost: 0,
             broken: 0,
@@ -43,7 +50,8 @@ impl Watch {
     pub fn poll(&mut self, terminal: &Terminal) {
         while let Some(event) = self.events.try_recv() {
             match &event {
-                NodeEvent::Mismatch { .. } | NodeEvent::Refused { .. } => self.mismatches += 1,
+                NodeEvent::Mismatch { .. } => self.mismatches += 1,
+                NodeEvent::Refused { .. } => self.refusals += 1,
                 NodeEvent::Undecodable { total, .. } => self.undecodable = *total,
                 NodeEvent::Lost { total, .. } => self.lost = *total,
                 // Who was called went before it said anything; it is called again.
@@ -66,6 +74,9 @@ impl Watch {
         let text = event.to_string();
         if log::max_level() != log::LevelFilter::Off || !self.said.insert(text.clone()) {
             return;
+        }
+        if self.said.len() > SAID {
+            self.said.clear();
         }
         match event {
             NodeEvent::Mismatch { .. } | NodeEvent::Refused { .. } | NodeEvent::Undecodable { .. } => {

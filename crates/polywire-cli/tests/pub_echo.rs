@@ -62,7 +62,8 @@ fn every_codec_reaches_every_version_over_tcp_and_unix_sockets() {
 fn types_that_do_not_agree_are_loud_on_both_sides() {
     let folder = Folder::new();
     let wire = ["--wire", "cdr@unix/t.sock"];
-    let mut echo = folder.start(&[&["echo", "weather", "-v", "--idl", "wrong.idl"], &wire[..]].concat());
+    let reader = ["echo", "weather", "-v", "--idl", "wrong.idl", "--timeout", "5"];
+    let mut echo = folder.start(&[&reader[..], &wire[..]].concat());
     echo.error_after(": listening on ");
     let value = report(1);
     let published = folder.run(&[&PUB[..], &wire, &[value.as_str(), "--wait-timeout", "3"]].concat()).with(2);
@@ -73,6 +74,64 @@ fn types_that_do_not_agree_are_loud_on_both_sides() {
     let echo = echo.end().with(2);
     assert!(echo.errors.contains("cannot read weather::Report"), "{}", echo.errors);
     assert_eq!(echo.out, "");
+}
+
+#[test]
+fn a_writer_that_cannot_be_read_does_not_decide_over_the_others() {
+    let folder = Folder::new();
+    let wire = ["--wire", "cdr@unix/t.sock"];
+    let mut echo = folder.start(
+        &[
+            &["echo", "weather", "-v", "--idl", "older.idl", "--type", "Report", "-n", "2", "--timeout", "100"],
+            &wire[..],
+        ]
+        .concat(),
+    );
+    echo.error_after(": listening on ");
+    // Another type on the same topic: the subscriber refuses it, and the publisher does not mind since it waits for nobody.
+    let stranger =
+        ["pub", "weather", r#"{"temperature_c":"hot"}"#, "--idl", "wrong.idl", "--wait", "0", "-n", "50", "-r", "100"];
+    let stranger = folder.run(&[&stranger[..], &wire].concat()).with(0);
+    assert!(stranger.errors.contains("cannot read it"), "{}", stranger.errors);
+    let value = report(1);
+    folder.run(&[&PUB[..], &wire, &[value.as_str(), "-n", "2", "--wait-timeout", "100"]].concat()).with(0);
+    let echo = echo.end().with(0);
+    assert_eq!(echo.out.lines().count(), 2);
+    assert!(echo.errors.contains("cannot read weather::Report"), "{}", echo.errors);
+}
+
+#[test]
+fn a_strict_echo_ends_at_the_first_mismatch() {
+    let folder = Folder::new();
+    let wire = ["--wire", "cdr@unix/t.sock"];
+    let echo = folder.start(&[&["echo", "weather", "--idl", "wrong.idl", "--strict"], &wire[..]].concat());
+    let value = report(1);
+    let _publisher =
+        folder.start(&[&PUB[..], &wire, &[value.as_str(), "-n", "20000", "-r", "100", "--wait", "0"]].concat());
+    assert_eq!(echo.end().with(2).out, "");
+}
+
+#[test]
+fn a_message_that_cannot_be_shown_is_named_and_the_next_ones_are_shown() {
+    let folder = Folder::new();
+    let member = "a".repeat(80);
+    folder.write(
+        "table.idl",
+        &format!("struct Row {{ octet {member}; }}; struct Table {{ long n; sequence<Row> rows; }};"),
+    );
+    let wire = ["--wire", "cdr@unix/t.sock"];
+    let mut echo = folder.start(&[&["echo", "tables", "-v", "-n", "3", "--timeout", "100"], &wire[..]].concat());
+    echo.error_after(": listening on ");
+    // A byte a row in CDR, 86 in JSON: more than a message may have.
+    let rows = vec!["{}"; 800_000].join(",");
+    folder.write("lines.json", &format!("{{\"n\":1}}\n{{\"n\":2,\"rows\":[{rows}]}}\n{{\"n\":3}}\n"));
+    let publish =
+        ["pub", "tables", "--idl", "table.idl", "--type", "Table", "--file", "lines.json", "--wait-timeout", "100"];
+    folder.run(&[&publish[..], &wire].concat()).with(0);
+    let echo = echo.end().with(1);
+    assert_eq!(echo.out, "{\"n\":1,\"rows\":[]}\n{\"n\":3,\"rows\":[]}\n");
+    assert!(echo.errors.contains("message 2 of writer "), "{}", echo.errors);
+    assert!(echo.errors.contains("cannot be shown: "), "{}", echo.errors);
 }
 
 #[test]
@@ -186,6 +245,19 @@ fn echo_shows_parts_and_forms() {
     assert_eq!(info["value"]["station"], json!("S4"));
     let wrong = echo(&["--field", "wnd"]).with(3);
     assert!(wrong.errors.contains("there is no 'wnd' among station, "), "{}", wrong.errors);
+}
+
+#[test]
+fn the_variable_gives_what_the_option_leaves_open() {
+    let folder = Folder::new();
+    let echo = folder.start(&["echo", "weather", "-n", "1", "--timeout", "100", "--info", "--wire", "unix/t.sock"]);
+    let value = report(0);
+    let mut command = folder.command(&[&PUB[..], &["--wire", "json", &value, "--wait-timeout", "100"]].concat());
+    let published = command.env("POLYWIRE_WIRE", "cdr@unix/t.sock").output().expect("it runs");
+    assert!(published.status.success(), "{}", String::from_utf8_lossy(&published.stderr));
+    assert_eq!(echo.end().with(0).json()["codec"], json!("json"));
+    let slip = folder.command(&["echo", "weather"]).env("POLYWIRE_WIRE", "jsn").output().expect("it runs");
+    assert_eq!(slip.status.code(), Some(3), "{}", String::from_utf8_lossy(&slip.stderr));
 }
 
 #[test]

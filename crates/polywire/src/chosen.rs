@@ -66,17 +66,10 @@ impl Chosen {
         Ok(Chosen { codec: configured, options, mode, key_interval })
     }
 
-    /// What a writer announced: its document is there by now.
-    pub(crate) fn announced(
-        codec: &'static dyn Codec,
-        options: Options,
-        document: Option<&[u8]>,
-    ) -> Result<Chosen, LowerError> {
-        let configured = match document {
-            None => Configured::Listed(codec),
-            Some(document) => Configured::Own(codec.configured(document)?),
-        };
-        Ok(Chosen { codec: configured, options, mode: None, key_interval: KEY_INTERVAL })
+    /// What a writer announced; `configured` is the codec as its document has it.
+    pub(crate) fn announced(codec: &'static dyn Codec, options: Options, configured: Option<Arc<dyn Codec>>) -> Chosen {
+        let codec = configured.map_or(Configured::Listed(codec), Configured::Own);
+        Chosen { codec, options, mode: None, key_interval: KEY_INTERVAL }
     }
 }
 

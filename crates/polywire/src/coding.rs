@@ -38,7 +38,7 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use crate::compile;
+use crate::{compile, node::default_texts};
 
 use polywire_core::{
     codec::{
@@ -50,7 +50,7 @@ use polywire_core::{
     },
     envelope::Id128,
     layout::{Message, Record, Shape, ShapeError, SharedBytes},
-    program::{Backend, State, io::CodecError},
+    program::{Backend, Payload, State, io::CodecError},
     schema::{Def, Schema, SchemaBuilder, Type},
 };
 
@@ -102,6 +102,30 @@ pub trait Coding: Clone + Send + Sync + 'static {
         value: &mut Self::Value,
     ) -> Result<(), CodecError> {
         Self::decode(decoder, bytes, value)
+    }
+    /// Reads one message in any of these ways, and gives the bytes of memory by which the value grew: what a subscriber's queue of so many
+    /// bytes goes by. Unless the coding knows better, as many as the message has.
+    fn decode_measured(
+        decoder: &Self::Decoder,
+        payload: Payload<'_>,
+        value: &mut Self::Value,
+    ) -> Result<usize, CodecError> {
+        let bytes = payload.bytes().len();
+        match payload {
+            Payload::Bytes(bytes) => Self::decode(decoder, bytes, value),
+            Payload::Shared(message) => Self::decode_shared(decoder, message, value),
+            Payload::Stream { state, keep, bytes } => Self::decode_with(decoder, state, keep, bytes, value),
+        }?;
+        Ok(bytes)
+    }
+    /// Bytes that a fresh value takes, before anything is read into it.
+    fn value_bytes(_: &Self::Decoder) -> usize {
+        size_of::<Self::Value>()
+    }
+    /// Codings that give the same number read a writer's messages with the same decoder, which is then made once for all subscribers of the
+    /// node. None where each subscriber has its own. The number has to be of this coding alone for as long as a clone of it lives.
+    fn reader(&self) -> Option<usize> {
+        None
     }
     /// Whether values can hold parts of a message, so that it pays to give them one to hold.
     fn shares(&self) -> bool {
@@ -187,6 +211,20 @@ impl<T: Message> Coding for Typed<T> {
     #[inline]
     fn decode(decoder: &Decoder<T>, bytes: &[u8], value: &mut T) -> Result<(), CodecError> {
         decoder.decode(bytes, value).map(|_| ())
+    }
+
+    #[inline]
+    fn decode_measured(decoder: &Decoder<T>, payload: Payload<'_>, value: &mut T) -> Result<usize, CodecError> {
+        decoder.decode_measured(payload, value)
+    }
+
+    fn value_bytes(_: &Decoder<T>) -> usize {
+        T::shape().layout().fresh_bytes()
+    }
+
+    /// Those of one Rust type are all the same.
+    fn reader(&self) -> Option<usize> {
+        Some(0)
     }
 
     fn writer_state(encoder: &Encoder<T>) -> Option<State> {
@@ -286,6 +324,20 @@ impl Coding for Dynamic {
         decoder.decode(bytes, value).map(|_| ())
     }
 
+    #[inline]
+    fn decode_measured(decoder: &DynDecoder, payload: Payload<'_>, value: &mut Record) -> Result<usize, CodecError> {
+        decoder.decode_measured(payload, value)
+    }
+
+    fn value_bytes(decoder: &DynDecoder) -> usize {
+        record_bytes(decoder)
+    }
+
+    /// Those of one shape are the same: the clones that are kept keep its address from being used again.
+    fn reader(&self) -> Option<usize> {
+        Some(Arc::as_ptr(&self.0).addr())
+    }
+
     fn writer_state(encoder: &DynEncoder) -> Option<State> {
         encoder.state()
     }
@@ -372,6 +424,20 @@ impl Coding for Discovered {
         decoder.decode(bytes, value).map(|_| ())
     }
 
+    fn decode_measured(decoder: &DynDecoder, payload: Payload<'_>, value: &mut Record) -> Result<usize, CodecError> {
+        fit(value, decoder);
+        decoder.decode_measured(payload, value)
+    }
+
+    fn value_bytes(decoder: &DynDecoder) -> usize {
+        record_bytes(decoder)
+    }
+
+    /// They take each writer's type as it is.
+    fn reader(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn reader_state(decoder: &DynDecoder) -> Option<State> {
         decoder.state()
     }
@@ -386,6 +452,12 @@ impl Coding for Discovered {
         fit(value, decoder);
         decoder.decode_with(state, keep, bytes, value).map(|_| ())
     }
+}
+
+fn record_bytes(decoder: &DynDecoder) -> usize {
+    let shape = decoder.shape();
+    let fresh = size_of::<Record>().saturating_add(shape.layout().fresh_bytes());
+    fresh.saturating_add(default_texts(shape.schema()))
 }
 
 /// Puts a record of the writer's type in the place of one of another.

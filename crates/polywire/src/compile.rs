@@ -8,13 +8,19 @@ use std::{
     thread,
 };
 
-use polywire_core::program::Executable;
+use polywire_core::program::{Executable, passes};
 
 /// Programs that may wait.
 const QUEUE: usize = 256;
+/// Programs of more operations stay interpreted: compiling what a stranger's schema of 32 kB asks for takes seconds and hundreds of
+/// megabytes.
+const LARGEST: usize = 1 << 12;
 
 /// Has a program compiled soon. Never blocks.
 pub(crate) fn soon(executable: &Executable) {
+    if passes::op_count(executable.program()) > LARGEST {
+        return;
+    }
     static WORKER: OnceLock<Option<mpsc::SyncSender<Executable>>> = OnceLock::new();
     if let Some(worker) = WORKER.get_or_init(start) {
         // A full queue leaves the program to the interpreter, which does the same, slower.
@@ -28,4 +34,41 @@ fn start() -> Option<mpsc::SyncSender<Executable>> {
     let work = move || programs.iter().for_each(|program| program.compile());
     thread::Builder::new().name("polywire-compile".into()).spawn(work).ok()?;
     Some(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use polywire_core::{
+        codec::{DynDecoder, Options, cdr::CDR},
+        layout::Shape,
+        program::Backend,
+        schema::{Def, Member, SchemaBuilder, Type},
+    };
+
+    use super::*;
+
+    fn decoder(texts: usize, backend: Backend) -> DynDecoder {
+        let mut types = SchemaBuilder::new();
+        let members = (0..texts).map(|i| Member::new(format!("m{i}"), Type::string())).collect();
+        let root = types.add(Def::structure("Texts", members));
+        let shape = Shape::of(&types.finish(Type::Def(root)).expect("a schema")).expect("a shape");
+        DynDecoder::with_backend(&CDR, &Options::default(), shape.schema(), &shape, backend).expect("a decoder")
+    }
+
+    #[test]
+    fn large_programs_stay_interpreted() {
+        let (large, small) = (decoder(LARGEST + 1, Backend::Interpreter), decoder(1, Backend::Interpreter));
+        soon(large.executable());
+        soon(small.executable());
+        // Where machine code is forbidden or cannot be made there is nothing to see.
+        let possible = decoder(1, Backend::Auto).executable().is_machine_code();
+        let until = Instant::now() + Duration::from_secs(60);
+        while possible && !small.executable().is_machine_code() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // What queued up before it would have had its turn.
+        assert_eq!((small.executable().is_machine_code(), large.executable().is_machine_code()), (possible, false));
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [node]
-//! wire = "cdr@tcp/127.0.0.1:7447"   # for topics that have none of their own
+//! wire = "cdr@tcp/127.0.0.1:7447"   # for topics that have none of their own, and for what those leave open
 //!
 //! [engine]
 //! queue_bytes = 4194304             # each key is a field of `EngineOptions`
@@ -11,7 +11,8 @@
 //!
 //! [topics."market/quotes"]
 //! wire = "json+zstd:3"
-//! queue = 256
+//! queue = 256                       # messages that wait for a subscriber
+//! queue_bytes = 16777216            # memory that they may take
 //! ```
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
@@ -41,9 +42,10 @@ pub struct Config {
 ///
 /// ```
 /// use polywire::{config::TopicConfig, engine::Overflow, Config};
-/// let config = Config::parse("[topics.quotes]\nwire = 'bson'\nqueue = 64\noverflow = 'drop-oldest'")?;
+/// let config = Config::parse("[topics.quotes]\nwire = 'bson'\nqueue = 64\nqueue_bytes = 9000\noverflow = 'drop-oldest'")?;
 /// let quotes: &TopicConfig = &config.topics["quotes"];
-/// assert_eq!((quotes.queue, quotes.overflow), (Some(64), Some(Overflow::DropOldest)));
+/// assert_eq!((quotes.queue, quotes.queue_bytes), (Some(64), Some(9000)));
+/// assert_eq!(quotes.overflow, Some(Overflow::DropOldest));
 /// # Ok::<(), polywire::config::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub struct TopicConfig {
     pub wire: Option<Wire>,
     /// Messages that wait for a subscriber.
     pub queue: Option<usize>,
+    /// Bytes of memory that they may take: [`Subscribe::queue_bytes`](crate::Subscribe::queue_bytes).
+    pub queue_bytes: Option<usize>,
     /// What a subscriber's full queue does.
     pub overflow: Option<Overflow>,
 }
@@ -141,13 +145,35 @@ impl Config {
         Ok(Config { wire: wire("node.wire", file.node.wire)?, engine: file.engine.check()?, topics })
     }
 
-    /// The wire of a topic: its own, with the node's endpoint where it names none, or the node's.
+    /// The wire of a topic: its own, completed with the node's by [`Wire::or`]; none where neither is configured.
     pub fn wire_of(&self, topic: &str) -> Option<Wire> {
-        let default = self.wire.as_ref();
-        match self.topics.get(topic).and_then(|topic| topic.wire.clone()) {
-            Some(own) => Some(own.or_at(default.and_then(|wire| wire.endpoint.as_ref()))),
-            None => default.cloned(),
+        let own = self.topics.get(topic).and_then(|topic| topic.wire.clone());
+        match (own, &self.wire) {
+            (Some(own), Some(default)) => Some(own.or(default)),
+            (own, default) => own.or_else(|| default.clone()),
         }
+    }
+
+    /// The wire that is used for a topic if code or a command line gives `wire`: completed with the topic's, and in the end with
+    /// [`Wire::default`]. None where no wire is given or configured.
+    ///
+    /// ```
+    /// use polywire::Config;
+    /// let config = Config::parse("[node]\nwire = 'bson@unix/a'\n[topics.quotes]\nwire = 'json'")?;
+    /// let used = |topic, wire: &str| config.wire_for(topic, Some(wire.parse().unwrap())).unwrap().to_string();
+    /// assert_eq!(used("quotes", "tcp/127.0.0.1:7502"), "json@tcp/127.0.0.1:7502");
+    /// assert_eq!(used("quotes", "cdr"), "cdr@unix/a");
+    /// let none = Config::default();
+    /// assert_eq!(none.wire_for("quotes", Some("cdr".parse()?)).unwrap().to_string(), "cdr@tcp/127.0.0.1:7447");
+    /// assert_eq!(none.wire_for("quotes", None), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wire_for(&self, topic: &str, wire: Option<Wire>) -> Option<Wire> {
+        let wire = match (wire, self.wire_of(topic)) {
+            (Some(wire), Some(configured)) => wire.or(&configured),
+            (wire, configured) => wire.or(configured)?,
+        };
+        Some(wire.or(&Wire::default()))
     }
 }
 
@@ -196,6 +222,7 @@ struct EngineTable {
 struct TopicTable {
     wire: Option<String>,
     queue: Option<usize>,
+    queue_bytes: Option<usize>,
     overflow: Option<String>,
     patience_ms: Option<u64>,
 }
@@ -238,6 +265,7 @@ impl TopicTable {
         Ok(TopicConfig {
             wire: wire(&format!("{key}.wire"), self.wire)?,
             queue: positive(&format!("{key}.queue"), self.queue)?,
+            queue_bytes: positive(&format!("{key}.queue_bytes"), self.queue_bytes)?,
             overflow: overflow(key, self.overflow.as_deref(), self.patience_ms)?,
         })
     }
@@ -331,6 +359,7 @@ mod tests {
             ("[engine]\noverflow = 'drop-odlest'", "did you mean 'drop-oldest'?"),
             ("[engine]\noverflow = 'drop-newest'\npatience_ms = 1", "has no meaning"),
             ("[engine]\nqueue_bytes = 0", "larger than 0"),
+            ("[topics.x]\nqueue_bytes = 0", "larger than 0"),
             ("[engine]\nwrite_bytes = 0", "larger than 0"),
             ("[engine]\nunix_mode = 660", "0o1224 is none"),
             ("[engine]\nunix_mode = 0o444", "read and write for the owner"),

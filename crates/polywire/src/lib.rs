@@ -45,6 +45,7 @@ pub mod node;
 mod packing;
 pub mod publisher;
 mod queue;
+pub mod status;
 pub mod subscriber;
 pub mod suggest;
 pub mod topic;
@@ -52,7 +53,7 @@ pub mod wire;
 
 pub use config::Config;
 pub use events::{Events, NodeEvent};
-pub use node::{Node, NodeError};
+pub use node::{Node, NodeError, NodeLimits};
 pub use polywire_core::{
     codec, compress,
     envelope::{self, Kind},
@@ -63,6 +64,7 @@ pub use polywire_core::{
 };
 pub use polywire_derive::Message;
 pub use publisher::{BytesPublisher, DynPublisher, PublishError, Publisher, PublisherOf};
+pub use status::{Mismatch, PublisherStatus, Refusal, SubscriberStatus};
 pub use subscriber::{DynSubscriber, Info, Sample, Subscribe, Subscriber, Subscription};
 pub use wire::Wire;
 

@@ -22,7 +22,8 @@ use crate::{
     engine::{EngineError, Sent},
     node::{Inner, Node, NodeError, PortEntry, random_id},
     packing::Packing,
-    wire::{Wire, WireError},
+    status::{PublisherStatus, Refusing},
+    wire::Wire,
 };
 
 /// Publishes values of a Rust type.
@@ -72,6 +73,9 @@ pub struct PublisherOf<C: Coding> {
 
 struct State<E, V> {
     channel: ChannelId,
+    /// As it was given, completed.
+    wire: Wire,
+    refusing: Refusing,
     writing: Writing<E>,
     last: Start,
     /// Bytes of the last payload: what the next one will need.
@@ -155,7 +159,7 @@ pub enum PublishError {
     /// The value cannot be written in the topic's format.
     #[error("cannot encode: {0}")]
     Encode(CodecError),
-    /// The port is closed, or the message is too large.
+    /// The node or the port is closed, or the message is too large.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// An instance was to be named, and the topic's type has no key to name it by.
@@ -178,12 +182,22 @@ impl<C: Coding> PublisherOf<C> {
         let start = Start { sequence: 0, timestamp_ns: now_ns() };
         let announce = Announce { node: node.inner(), entry: &entry, topic, writer, incarnation, coding: &coding };
         let (channel, writing) = announce.channel(wire, start)?;
-        let (cdr, hasher) = (cdr_of(wire), Hasher::Unknown);
-        let state = Mutex::new(State { channel, writing, last: start, size: 0, cdr, hash_data: false, hasher });
+        let state = Mutex::new(State {
+            channel,
+            wire: wire.clone(),
+            refusing: entry.refusing(channel),
+            writing,
+            last: start,
+            size: 0,
+            cdr: cdr_of(wire),
+            hash_data: false,
+            hasher: Hasher::Unknown,
+        });
         Ok(PublisherOf { node: node.clone(), entry, topic: topic.into(), writer, incarnation, coding, state })
     }
 
-    /// Sends a value to every subscriber of the topic.
+    /// Sends a value to every subscriber of the topic. [`Sent`] says how many peers it goes to and how many have refused the publisher's type;
+    /// [`PublisherOf::status`] says why.
     ///
     /// Encodes and writes on this thread. Blocks only where a subscriber's queue is full and the policy says so; when called from an inline callback,
     /// that holds up the link the callback serves.
@@ -247,7 +261,7 @@ impl<C: Coding> PublisherOf<C> {
             let sent = self.entry.commit(&Envelope { kind, key_hash, anchor, ..plain }, loan);
             let sent = sent.inspect_err(|_| state.writing.failed())?;
             state.last = last;
-            sent
+            Sent { refused: state.refusing.peers(), ..sent }
         };
         self.entry.settle();
         Ok(sent)
@@ -276,25 +290,36 @@ impl<C: Coding> PublisherOf<C> {
         self.coding.fresh()
     }
 
-    /// Goes on in another format: `"json"`, `"cdr:be"`, `"json+zstd:3"`. Subscribers notice nothing; messages stay in order. An endpoint in `wire` must be the present one.
+    /// Goes on in another format: `"json"`, `"cdr:be"`, `"json+zstd:3"`. Subscribers notice nothing; messages stay in order.
+    ///
+    /// What `wire` leaves open stays as it is ([`Wire::or`]). It may name the endpoint that the publisher has, as it was given or as
+    /// [`Node::open`] says it; another one is [`NodeError::OtherEndpoint`], since a publisher stays where it is.
     pub fn set_wire(&self, wire: &str) -> Result<(), NodeError> {
         let parsed: Wire = wire.parse()?;
-        if parsed.endpoint.is_some() {
-            let expected = "a codec and compressor alone are expected: a publisher keeps its endpoint";
-            let offset = wire.find('@').unwrap_or_default();
-            return Err(WireError::Syntax { wire: wire.into(), offset, expected }.into());
+        if let Some(endpoint) = parsed.endpoint.as_ref().filter(|endpoint| !self.entry.is_at(endpoint)) {
+            let (present, given) = (self.entry.port().endpoint(), endpoint.to_string());
+            return Err(NodeError::OtherEndpoint { present, given });
         }
         let mut state = self.lock();
-        let (channel, writing) = self.announce().channel(&parsed, state.last)?;
+        let wire = parsed.or(&state.wire);
+        let (channel, writing) = self.announce().channel(&wire, state.last)?;
         let old = std::mem::replace(&mut state.channel, channel);
-        state.writing = writing;
-        (state.cdr, state.hasher) = (cdr_of(&parsed), Hasher::Unknown);
+        (state.writing, state.refusing) = (writing, self.entry.refusing(channel));
+        (state.cdr, state.hasher) = (cdr_of(&wire), Hasher::Unknown);
+        state.wire = wire;
         drop(state);
         self.entry.retire(old);
         Ok(())
     }
 
-    /// Waits until at least `least` subscribers are there and ready, or `timeout`; gives how many are.
+    /// Who takes the messages, and who refuses them and why.
+    pub fn status(&self) -> PublisherStatus {
+        let channel = self.lock().channel;
+        self.entry.status(channel)
+    }
+
+    /// Waits until at least `least` subscribers are there and ready, or `timeout`; gives how many are. Where they are too few,
+    /// [`PublisherOf::status`] says who refused the publisher's type, and why.
     pub fn wait_for_subscribers(&self, least: usize, timeout: Duration) -> usize {
         let channel = self.lock().channel;
         self.entry.wait_matched(channel, least, timeout)

@@ -11,21 +11,41 @@ use crate::engine::Overflow;
 
 /// So many messages wait at most for the reader to pause before the receiver is woken.
 const WAKE_AT: usize = 64;
-/// Used values kept for decoding into.
+/// Used values kept for decoding into, as far as they take no more memory than items may.
 const SPARE: usize = 64;
 
 pub(crate) struct Queue<T, V> {
     state: Mutex<State<T, V>>,
     came: Condvar,
     room: Condvar,
-    limit: usize,
-    overflow: Overflow,
+    limits: QueueLimits,
+}
+
+/// What may wait, and what happens to what comes then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueLimits {
+    pub(crate) messages: usize,
+    /// Of memory. One message may be larger, if nothing else waits.
+    pub(crate) bytes: usize,
+    pub(crate) overflow: Overflow,
+}
+
+/// What waits, with the bytes that it takes.
+pub(crate) struct Weighed<T> {
+    pub(crate) item: T,
+    pub(crate) bytes: usize,
 }
 
 struct State<T, V> {
-    items: VecDeque<T>,
-    spare: Vec<V>,
+    items: VecDeque<Weighed<T>>,
+    /// Of the items.
+    bytes: usize,
+    spare: Vec<Weighed<V>>,
+    /// Of the spare values.
+    spare_bytes: usize,
     sleepers: usize,
+    /// Writers that wait for room.
+    writers: usize,
     waker: Option<Waker>,
     stalled: bool,
     /// Items taken so far: tells a slow receiver from one that takes nothing.
@@ -34,39 +54,48 @@ struct State<T, V> {
 }
 
 impl<T, V> Queue<T, V> {
-    pub(crate) fn new(limit: usize, overflow: Overflow) -> Self {
+    pub(crate) fn new(limits: QueueLimits) -> Self {
         let state = State {
             items: VecDeque::new(),
+            bytes: 0,
             spare: Vec::new(),
+            spare_bytes: 0,
             sleepers: 0,
+            writers: 0,
             waker: None,
             stalled: false,
             taken: 0,
             closed: false,
         };
         let (came, room) = (Condvar::new(), Condvar::new());
-        Queue { state: Mutex::new(state), came, room, limit: limit.max(1), overflow }
+        let limits = QueueLimits { messages: limits.messages.max(1), ..limits };
+        Queue { state: Mutex::new(state), came, room, limits }
     }
 
-    /// Adds an item; gives the one that was dropped for want of room. The receiver is woken when many wait, else by [`Queue::wake`].
-    pub(crate) fn push(&self, item: T) -> Option<T> {
+    /// Adds an item; gives those that were dropped for want of room. The receiver is woken when many wait, else by [`Queue::wake`].
+    pub(crate) fn push(&self, item: Weighed<T>) -> Vec<Weighed<T>> {
         let mut state = self.lock();
-        let mut dropped = None;
-        if state.items.len() >= self.limit {
-            match self.overflow {
-                Overflow::DropOldest => dropped = state.items.pop_front(),
-                Overflow::DropNewest => return Some(item),
+        let mut dropped = Vec::new();
+        if self.is_full(&state, item.bytes) {
+            match self.limits.overflow {
+                Overflow::DropOldest => {
+                    while self.is_full(&state, item.bytes) {
+                        dropped.extend(state.take_first());
+                    }
+                }
+                Overflow::DropNewest => return vec![item],
                 Overflow::Block { patience } => {
-                    state = self.wait_for_room(state, patience);
-                    if state.items.len() >= self.limit {
-                        return Some(item);
+                    state = self.wait_for_room(state, item.bytes, patience);
+                    if self.is_full(&state, item.bytes) {
+                        return vec![item];
                     }
                 }
             }
         }
         if state.closed {
-            return None;
+            return Vec::new();
         }
+        state.bytes += item.bytes;
         state.items.push_back(item);
         if state.items.len() == WAKE_AT {
             self.wake_locked(&mut state);
@@ -74,15 +103,29 @@ impl<T, V> Queue<T, V> {
         dropped
     }
 
+    /// Whether an item of so many bytes has no room.
+    #[inline]
+    fn is_full(&self, state: &State<T, V>, bytes: usize) -> bool {
+        let beside = state.bytes.saturating_add(bytes) > self.limits.bytes;
+        state.items.len() >= self.limits.messages || (beside && !state.items.is_empty())
+    }
+
+    /// Whether so little waits that a stalled receiver has caught up.
+    fn is_half_empty(&self, state: &State<T, V>) -> bool {
+        state.items.len() <= self.limits.messages / 2 && state.bytes <= self.limits.bytes / 2
+    }
+
     fn wait_for_room<'a>(
         &'a self,
         mut state: MutexGuard<'a, State<T, V>>,
+        bytes: usize,
         patience: Duration,
     ) -> MutexGuard<'a, State<T, V>> {
         self.wake_locked(&mut state);
+        state.writers += 1;
         loop {
             let taken = state.taken;
-            let full = |state: &mut State<T, V>| state.items.len() >= self.limit && !state.closed && !state.stalled;
+            let full = |state: &mut State<T, V>| self.is_full(state, bytes) && !state.closed && !state.stalled;
             let waited = self.room.wait_timeout_while(state, patience, full);
             let timed_out;
             (state, timed_out) = waited.map(|(state, waited)| (state, waited.timed_out())).unwrap_or_else(|e| {
@@ -91,6 +134,7 @@ impl<T, V> Queue<T, V> {
             });
             if !timed_out || state.taken == taken {
                 state.stalled |= timed_out;
+                state.writers -= 1;
                 return state;
             }
         }
@@ -150,7 +194,7 @@ impl<T, V> Queue<T, V> {
     }
 
     /// Everything that waits, or none once closed and empty; blocks until there is something.
-    pub(crate) fn pop_all(&self, into: &mut VecDeque<T>) -> bool {
+    pub(crate) fn pop_all(&self, into: &mut VecDeque<Weighed<T>>) -> bool {
         let mut state = self.lock();
         while state.items.is_empty() && !state.closed {
             state.sleepers += 1;
@@ -158,6 +202,7 @@ impl<T, V> Queue<T, V> {
             state.sleepers -= 1;
         }
         std::mem::swap(&mut state.items, into);
+        state.bytes = 0;
         state.taken += into.len() as u64;
         state.stalled = false;
         self.room.notify_all();
@@ -165,12 +210,12 @@ impl<T, V> Queue<T, V> {
     }
 
     fn take(&self, state: &mut State<T, V>) -> Option<T> {
-        let item = state.items.pop_front()?;
+        let Weighed { item, .. } = state.take_first()?;
         state.taken += 1;
-        if state.items.len() <= self.limit / 2 {
+        if self.is_half_empty(state) {
             state.stalled = false;
         }
-        if state.items.len() + 1 == self.limit || state.items.len() == self.limit / 2 {
+        if state.writers > 0 {
             self.room.notify_all();
         }
         Some(item)
@@ -186,18 +231,120 @@ impl<T, V> Queue<T, V> {
     }
 
     /// A used value to decode into.
-    pub(crate) fn spare(&self) -> Option<V> {
-        self.lock().spare.pop()
+    pub(crate) fn spare(&self) -> Option<Weighed<V>> {
+        let mut state = self.lock();
+        let spare = state.spare.pop()?;
+        state.spare_bytes -= spare.bytes;
+        Some(spare)
     }
 
-    /// Gives used values back.
-    pub(crate) fn give_back(&self, values: impl Iterator<Item = V>) {
+    /// Gives used values back. What they have grown to they keep, so they are kept only as far as there is room.
+    pub(crate) fn give_back(&self, values: impl Iterator<Item = Weighed<V>>) {
         let mut state = self.lock();
-        let room = SPARE.saturating_sub(state.spare.len());
-        state.spare.extend(values.take(room));
+        for value in values {
+            let bytes = state.spare_bytes.saturating_add(value.bytes);
+            if state.spare.len() < SPARE && bytes <= self.limits.bytes {
+                state.spare_bytes = bytes;
+                state.spare.push(value);
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T, V>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T, V> State<T, V> {
+    fn take_first(&mut self) -> Option<Weighed<T>> {
+        let first = self.items.pop_front()?;
+        self.bytes -= first.bytes;
+        Some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, thread};
+
+    use super::*;
+
+    fn queue(messages: usize, bytes: usize, overflow: Overflow) -> Queue<u32, u32> {
+        Queue::new(QueueLimits { messages, bytes, overflow })
+    }
+
+    fn dropped(queue: &Queue<u32, u32>, item: u32, bytes: usize) -> Vec<u32> {
+        queue.push(Weighed { item, bytes }).into_iter().map(|dropped| dropped.item).collect()
+    }
+
+    fn waiting(queue: &Queue<u32, u32>) -> Vec<u32> {
+        std::iter::from_fn(|| queue.pop(Some(Instant::now()))).collect()
+    }
+
+    #[test]
+    fn bytes_are_bounded_beside_messages() {
+        let queue = queue(100, 10, Overflow::DropNewest);
+        assert_eq!(dropped(&queue, 1, 6), []);
+        assert_eq!(dropped(&queue, 2, 5), [2]);
+        assert_eq!(dropped(&queue, 3, 4), []);
+        assert_eq!(dropped(&queue, 4, 1), [4]);
+        assert_eq!(waiting(&queue), [1, 3]);
+        // One that is larger than all has room where nothing else waits.
+        assert_eq!(dropped(&queue, 5, 1000), []);
+        assert_eq!(dropped(&queue, 6, 0), [6]);
+        assert_eq!(waiting(&queue), [5]);
+        assert_eq!(queue.lock().bytes, 0);
+    }
+
+    #[test]
+    fn as_many_of_the_oldest_go_as_the_new_one_needs() {
+        let queue = queue(4, 10, Overflow::DropOldest);
+        for (item, bytes) in [(1, 3), (2, 3), (3, 3)] {
+            assert_eq!(dropped(&queue, item, bytes), []);
+        }
+        assert_eq!(dropped(&queue, 4, 5), [1, 2]);
+        assert_eq!(dropped(&queue, 5, 100), [3, 4]);
+        assert_eq!(waiting(&queue), [5]);
+        for item in 1..=5 {
+            assert_eq!(dropped(&queue, item, 0), if item == 5 { vec![1] } else { vec![] });
+        }
+    }
+
+    #[test]
+    fn a_writer_waits_for_bytes() {
+        let queue = Arc::new(queue(100, 10, Overflow::Block { patience: Duration::from_secs(10) }));
+        assert_eq!((dropped(&queue, 1, 5), dropped(&queue, 2, 5)), (vec![], vec![]));
+        let writer = thread::spawn({
+            let queue = queue.clone();
+            move || dropped(&queue, 3, 10)
+        });
+        let began = Instant::now();
+        for item in 1..=3 {
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!(queue.pop(Some(Instant::now() + Duration::from_secs(10))), Some(item));
+        }
+        assert_eq!(writer.join().expect("it ends"), []);
+        assert!(began.elapsed() < Duration::from_secs(5), "it was woken, and did not run out of patience");
+    }
+
+    #[test]
+    fn a_receiver_that_takes_nothing_holds_up_nobody_for_long() {
+        let queue = queue(100, 10, Overflow::Block { patience: Duration::from_millis(50) });
+        assert_eq!(dropped(&queue, 1, 10), []);
+        let began = Instant::now();
+        assert_eq!((dropped(&queue, 2, 10), dropped(&queue, 3, 10)), (vec![2], vec![3]));
+        assert!((50..1000).contains(&began.elapsed().as_millis()));
+    }
+
+    #[test]
+    fn used_values_are_kept_as_far_as_they_have_room() {
+        let queue = queue(100, 10, Overflow::DropNewest);
+        let used = [(1, 11), (2, 6), (3, 5), (4, 4)];
+        queue.give_back(used.map(|(item, bytes)| Weighed { item, bytes }).into_iter());
+        let spare = || queue.spare().map(|spare| spare.item);
+        assert_eq!((spare(), spare(), spare()), (Some(4), Some(2), None));
+        queue.give_back((0..1000).map(|item| Weighed { item, bytes: 0 }));
+        let state = queue.lock();
+        assert_eq!((state.spare.len(), state.spare_bytes), (SPARE, 0));
     }
 }

@@ -1,10 +1,11 @@
 //! Subscribing: by blocking calls, as an iterator, as a stream, by callback.
 
 use std::{
+    any::TypeId,
     collections::VecDeque,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
@@ -15,6 +16,7 @@ use std::{
 use polywire_core::{
     envelope::{Envelope, Id128, Kind},
     layout::{Record, SharedBytes},
+    program::Payload,
     schema::Schema,
 };
 
@@ -24,13 +26,17 @@ use crate::{
     engine::{Held, Overflow},
     events::NodeEvent,
     missing::{Follow, Writers},
-    node::{Inner, Node, NodeError, PortEntry, Route, Slot, Source},
-    queue::Queue,
+    node::{DecoderKey, Inner, Node, NodeError, Order, PortEntry, ReaderKey, Route, Slot, Source, members},
+    queue::{Queue, QueueLimits, Weighed},
+    status::{Mismatch, Recent, SubscriberStatus},
     wire::{Choice, Wire},
 };
 
 /// Messages that wait for a subscriber unless it says otherwise.
 const QUEUE: usize = 4096;
+
+/// Bytes of memory that they may take unless it says otherwise.
+const QUEUE_BYTES: usize = 64 << 20;
 
 /// The option by which a codec takes older, shorter versions of an appendable type: of a writer whose schema is assumed.
 const OLDER: &str = "older";
@@ -123,8 +129,7 @@ pub struct Subscribe<C: Coding> {
     entry: Arc<PortEntry>,
     topic: String,
     coding: C,
-    queue: usize,
-    overflow: Overflow,
+    queue: QueueLimits,
     assumed: Assumed,
 }
 
@@ -139,13 +144,17 @@ struct Assumed {
 impl<C: Coding> Subscribe<C> {
     pub(crate) fn new(node: &Node, entry: Arc<PortEntry>, topic: &str, wire: Wire, coding: C) -> Self {
         let configured = node.inner().config.topics.get(topic);
+        let queue = QueueLimits {
+            messages: configured.and_then(|topic| topic.queue).unwrap_or(QUEUE),
+            bytes: configured.and_then(|topic| topic.queue_bytes).unwrap_or(QUEUE_BYTES),
+            overflow: configured.and_then(|topic| topic.overflow).unwrap_or_default(),
+        };
         Subscribe {
             node: node.clone(),
             entry,
             topic: topic.into(),
             coding,
-            queue: configured.and_then(|topic| topic.queue).unwrap_or(QUEUE),
-            overflow: configured.and_then(|topic| topic.overflow).unwrap_or_default(),
+            queue,
             assumed: Assumed { codec: wire.codec, schema: None },
         }
     }
@@ -172,21 +181,48 @@ impl<C: Coding> Subscribe<C> {
         self
     }
 
-    /// Messages that may wait.
+    /// Messages that may wait: 4096 unless this or the configuration says otherwise.
     pub fn queue(mut self, messages: usize) -> Self {
-        self.queue = messages;
+        self.queue.messages = messages;
+        self
+    }
+
+    /// Bytes of memory that the messages that wait may take: 64 MiB unless this or the configuration says otherwise.
+    ///
+    /// They are counted as decoding allocates them, since a message of few bytes may be a large value. A message that is larger than
+    /// all is taken when nothing else waits. For [`Subscribe::on_message`] as many again may be with the callback, and as many in used values that
+    /// the next messages are decoded into; for [`Subscribe::on_message_inline`] it is what its value may keep.
+    ///
+    /// ```
+    /// use polywire::{engine::Overflow, Node};
+    ///
+    /// #[derive(Default, polywire::Message)]
+    /// struct Picture { pixels: Vec<u8> }
+    ///
+    /// let node = Node::new();
+    /// let subscribe = node.subscribe::<Picture>("pictures", Some("cdr@inproc/queue-bytes-doc"))?;
+    /// let pictures = subscribe.queue_bytes(5000).overflow(Overflow::DropOldest).open();
+    /// let publisher = node.publisher_on::<Picture>("pictures", "cdr@inproc/queue-bytes-doc")?;
+    /// for _ in 0..10 {
+    ///     publisher.publish(&Picture { pixels: vec![7; 1000] })?;
+    /// }
+    /// assert!(pictures.recv().unwrap().info.sequence > 5 && pictures.lost() > 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue_bytes(mut self, bytes: usize) -> Self {
+        self.queue.bytes = bytes;
         self
     }
 
     /// What happens when more come: push back on the writer, or drop.
     pub fn overflow(mut self, overflow: Overflow) -> Self {
-        self.overflow = overflow;
+        self.queue.overflow = overflow;
         self
     }
 
     /// A subscriber that is asked for its messages.
     pub fn open(self) -> Subscriber<C::Value> {
-        let queue = Arc::new(Queue::new(self.queue, self.overflow));
+        let queue = Arc::new(Queue::new(self.queue));
         let route = RouteOf::new(&self, Delivery::Queued(queue.clone()));
         let closing = queue.clone();
         Subscriber { queue, guard: Guard::new(self.node, self.entry, route, Box::new(move || closing.close())) }
@@ -199,7 +235,7 @@ impl<C: Coding> Subscribe<C> {
         self,
         mut callback: impl FnMut(&C::Value, &Info) + Send + 'static,
     ) -> Result<Subscription, NodeError> {
-        let queue = Arc::new(Queue::new(self.queue, self.overflow));
+        let queue = Arc::new(Queue::new(self.queue));
         let (source, closing) = (queue.clone(), queue.clone());
         let open = Arc::new(AtomicBool::new(true));
         let still_open = open.clone();
@@ -207,16 +243,18 @@ impl<C: Coding> Subscribe<C> {
         let work = move || {
             let mut batch = VecDeque::new();
             while source.pop_all(&mut batch) {
-                for sample in batch.iter() {
+                for Weighed { item, .. } in batch.iter() {
                     if !still_open.load(Ordering::Acquire) {
                         return;
                     }
-                    let Sample { value, info } = sample;
+                    let Sample { value, info } = item;
                     callback(value, info);
                 }
                 // What holds messages lets them go.
                 let used = batch.drain(..).filter(|_| !shares);
-                source.give_back(used.map(|sample: Sample<C::Value>| sample.value));
+                source.give_back(
+                    used.map(|used: Weighed<Sample<C::Value>>| Weighed { item: used.item.value, bytes: used.bytes }),
+                );
             }
         };
         let thread = thread::Builder::new().name("pw-callback".into()).spawn(work).map_err(NodeError::Thread)?;
@@ -233,7 +271,7 @@ impl<C: Coding> Subscribe<C> {
     ///
     /// Publishing, subscribing and dropping the subscription from inside the callback is fine; waiting for another message of the same link is not.
     pub fn on_message_inline(self, callback: impl FnMut(&C::Value, &Info) + Send + 'static) -> Subscription {
-        let inline = Arc::new(Inline::new(Box::new(callback), self.coding.fresh()));
+        let inline = Arc::new(Inline::new(Box::new(callback), self.coding.fresh(), self.queue.bytes));
         let route = RouteOf::new(&self, Delivery::Inline(inline.clone()));
         let close = Box::new(move || inline.close());
         Subscription { guard: Guard::new(self.node, self.entry, route, close), thread: None }
@@ -283,7 +321,7 @@ impl<V> Subscriber<V> {
         self.queue.pop(Some(Instant::now()))
     }
 
-    /// Messages as they come. Ends after [`Subscriber::close`].
+    /// Messages as they come. Ends after [`Subscriber::close`] and [`Node::close`].
     pub fn iter(&self) -> impl Iterator<Item = Sample<V>> + '_ {
         std::iter::from_fn(|| self.recv())
     }
@@ -293,7 +331,13 @@ impl<V> Subscriber<V> {
         self.guard.close();
     }
 
-    /// Messages that were lost on the way here or dropped by the queue.
+    /// Whom it reads, whom it cannot read and why, and what it missed. A subscriber that gets nothing has its reason here.
+    pub fn status(&self) -> SubscriberStatus {
+        self.guard.status()
+    }
+
+    /// Messages that were lost on the way here or dropped by the queue. As far as it is the writers who say so, their sequence numbers have
+    /// to leave room for it.
     pub fn lost(&self) -> u64 {
         self.guard.counts.lost.load(Ordering::Relaxed)
     }
@@ -319,7 +363,13 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Messages that were lost on the way here or dropped by the queue.
+    /// Whom it reads, whom it cannot read and why, and what it missed. A subscriber that gets nothing has its reason here.
+    pub fn status(&self) -> SubscriberStatus {
+        self.guard.status()
+    }
+
+    /// Messages that were lost on the way here or dropped by the queue. As far as it is the writers who say so, their sequence numbers have
+    /// to leave room for it.
     pub fn lost(&self) -> u64 {
         self.guard.counts.lost.load(Ordering::Relaxed)
     }
@@ -367,6 +417,19 @@ impl Guard {
         self.entry.remove_route(&self.route);
         (self.close)();
     }
+
+    fn status(&self) -> SubscriberStatus {
+        let (writers, unreadable) = self.entry.matches(&self.route);
+        let mismatches = self.counts.mismatches();
+        SubscriberStatus {
+            writers,
+            unreadable,
+            mismatches_total: mismatches.total(),
+            mismatches: mismatches.list(),
+            lost: self.counts.lost.load(Ordering::Relaxed),
+            undecodable: self.counts.undecodable.load(Ordering::Relaxed),
+        }
+    }
 }
 
 impl Drop for Guard {
@@ -385,36 +448,46 @@ type Callback<V> = Box<dyn FnMut(&V, &Info) + Send>;
 
 /// A callback that runs on readers' threads.
 struct Inline<V> {
-    parts: Mutex<Option<(Callback<V>, V)>>,
+    parts: Mutex<Option<(Callback<V>, Weighed<V>)>>,
+    /// Memory that the value may keep from one message to the next.
+    limit: usize,
     running_on: Mutex<Option<ThreadId>>,
     closed: AtomicBool,
 }
 
 impl<V> Inline<V> {
-    fn new(callback: Callback<V>, value: V) -> Self {
+    fn new(callback: Callback<V>, value: V, limit: usize) -> Self {
         Inline {
-            parts: Mutex::new(Some((callback, value))),
+            parts: Mutex::new(Some((callback, Weighed { item: value, bytes: 0 }))),
+            limit,
             running_on: Mutex::new(None),
             closed: AtomicBool::new(false),
         }
     }
 
+    /// `decode` gives the bytes by which the value grew. It is a fresh one for the next message if it has grown too large, or is not to be used again.
     #[inline]
     fn call<E>(
         &self,
         info: &Info,
-        decode: impl FnOnce(&mut V) -> Result<(), E>,
-        after: impl FnOnce(&mut V),
+        decode: impl FnOnce(&mut V) -> Result<usize, E>,
+        fresh: impl FnOnce() -> V,
+        again: bool,
     ) -> Result<(), E> {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((callback, value)) = parts.as_mut().filter(|_| !self.closed.load(Ordering::Acquire)) {
-            decode(value)?;
+        let open = |_: &&mut (Callback<V>, Weighed<V>)| !self.closed.load(Ordering::Acquire);
+        let Some((callback, value)) = parts.as_mut().filter(open) else { return Ok(()) };
+        let decoded = decode(&mut value.item).map(|grown| value.bytes = value.bytes.saturating_add(grown));
+        if decoded.is_ok() {
             self.set_running(Some(thread::current().id()));
-            callback(value, info);
+            callback(&value.item, info);
             self.set_running(None);
-            after(value);
         }
-        Ok(())
+        // What a message did before it was refused is not known.
+        if !again || decoded.is_err() || value.bytes > self.limit {
+            *value = Weighed { item: fresh(), bytes: 0 };
+        }
+        decoded
     }
 
     fn set_running(&self, thread: Option<ThreadId>) {
@@ -435,10 +508,19 @@ impl<V> Inline<V> {
 struct Counts {
     lost: AtomicU64,
     undecodable: AtomicU64,
+    mismatches: Mutex<Recent<Mismatch>>,
+}
+
+impl Counts {
+    fn mismatches(&self) -> MutexGuard<'_, Recent<Mismatch>> {
+        self.mismatches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct RouteOf<C: Coding> {
     this: Weak<RouteOf<C>>,
+    /// Of the process's subscribers.
+    number: u64,
     topic: String,
     coding: C,
     delivery: Delivery<C::Value>,
@@ -453,8 +535,10 @@ struct RouteOf<C: Coding> {
 
 impl<C: Coding> RouteOf<C> {
     fn new(subscribe: &Subscribe<C>, delivery: Delivery<C::Value>) -> Arc<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
         Arc::new_cyclic(|this| RouteOf {
             this: this.clone(),
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
             topic: subscribe.topic.clone(),
             coding: subscribe.coding.clone(),
             delivery,
@@ -468,8 +552,8 @@ impl<C: Coding> RouteOf<C> {
 
     #[cold]
     fn tell_lost(&self, count: u64) {
-        let add = |before: u64| Some(before.saturating_add(count));
-        let before = self.counts.lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).unwrap_or(u64::MAX);
+        let add = |lost: u64| Some(lost.saturating_add(count));
+        let (Ok(before) | Err(before)) = self.counts.lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         let total = before.saturating_add(count);
         // At each new power of two.
         if before.checked_ilog2() != total.checked_ilog2()
@@ -504,33 +588,60 @@ impl<C: Coding> Route for RouteOf<C> {
         let source = Arc::new(source.clone());
         let announced = &source.announcement;
         if let Some(decoder) = self.coding.any_decoder() {
-            return Ok(SlotOf::open(route, decoder, None, source.clone()));
+            return Ok(SlotOf::open(route, Arc::new(decoder), None, source));
         }
         let foreign = announced.codec.is_empty();
         let named = if foreign { &self.assumed.codec.name } else { &announced.codec };
         let with = if foreign { &self.assumed.codec.options } else { &announced.options };
-        let chosen = match announced.configuration {
-            _ if foreign => node.codec(named, with),
-            document => node.announced_codec(named, with, document),
-        };
-        let chosen = chosen.map_err(|e| e.to_string())?;
-        let (codec, mut options) = (&*chosen.codec, chosen.options);
-        if schema.is_none() && codec.options().iter().any(|option| option.name == OLDER) {
-            options = options.with(OLDER, "");
-        }
+        let configuration = announced.configuration.filter(|_| !foreign);
         let assumed = || self.assumed.schema.as_ref().or(self.coding.schema());
         let writer = schema.or_else(assumed).ok_or("the writer's schema is unknown")?;
-        let decoder = self.coding.decoder(codec, &options, writer).map_err(|e| e.to_string())?;
+        let key = DecoderKey {
+            coding: TypeId::of::<C>(),
+            reader: match self.coding.reader().filter(|_| schema.is_some()) {
+                Some(reader) => ReaderKey::Shared(reader),
+                None => ReaderKey::Own(self.number),
+            },
+            schema: schema.map_or(Id128::ZERO, |_| announced.schema),
+            codec: named.clone(),
+            options: with.clone(),
+            configuration,
+        };
+        let order = Order { key, coding: self.coding.clone(), members: members(writer), link: source.link.id };
+        let decoder = node.decoders.get(order, || {
+            let chosen = match configuration {
+                None if foreign => node.codec(named, with),
+                document => node.announced_codec(named, with, document),
+            };
+            let chosen = chosen.map_err(|e| e.to_string())?;
+            let (codec, mut options) = (&*chosen.codec, chosen.options);
+            if schema.is_none() && codec.options().iter().any(|option| option.name == OLDER) {
+                options = options.with(OLDER, "");
+            }
+            self.coding.decoder(codec, &options, writer).map_err(|e| e.to_string())
+        })?;
         // Who announces nothing says nothing of key frames either: each message is taken for one.
         let stream = C::reader_state(&decoder).filter(|_| !foreign).map(Arriving::new);
-        Ok(SlotOf::open(route, decoder, stream, source.clone()))
+        Ok(SlotOf::open(route, decoder, stream, source))
+    }
+
+    fn refused(&self, mismatch: Mismatch) {
+        self.counts.mismatches().push(mismatch);
+    }
+
+    fn node_closed(&self) {
+        if let Delivery::Queued(queue) = &self.delivery {
+            queue.close();
+        }
     }
 }
 
 /// One channel's way to one subscriber.
 struct SlotOf<C: Coding> {
     route: Arc<RouteOf<C>>,
-    decoder: C::Decoder,
+    decoder: Arc<C::Decoder>,
+    /// Bytes of a sample before anything is decoded into its value.
+    fresh_bytes: usize,
     /// Of a format whose messages refer to others.
     stream: Option<Arriving>,
     source: Arc<Source>,
@@ -540,12 +651,13 @@ struct SlotOf<C: Coding> {
 impl<C: Coding> SlotOf<C> {
     fn open(
         route: Arc<RouteOf<C>>,
-        decoder: C::Decoder,
+        decoder: Arc<C::Decoder>,
         stream: Option<Arriving>,
         source: Arc<Source>,
     ) -> Arc<dyn Slot> {
+        let fresh_bytes = size_of::<Sample<C::Value>>().saturating_add(C::value_bytes(&decoder));
         let follow = route.writers.as_ref().and_then(|writers| Follow::new(writers, &source.announcement));
-        Arc::new(SlotOf { route, decoder, stream, source, follow })
+        Arc::new(SlotOf { route, decoder, fresh_bytes, stream, source, follow })
     }
 
     /// A message came, whatever it says.
@@ -559,6 +671,7 @@ impl<C: Coding> SlotOf<C> {
         }
     }
 
+    /// Gives the bytes by which the value grew.
     #[inline]
     fn decode(
         &self,
@@ -566,22 +679,30 @@ impl<C: Coding> SlotOf<C> {
         payload: &[u8],
         held: Option<Held<'_>>,
         value: &mut C::Value,
-    ) -> Result<(), String> {
+    ) -> Result<usize, String> {
         match envelope.kind {
-            Kind::Dispose | Kind::Unregister if payload.is_empty() => *value = self.route.coding.fresh(),
-            _ if self.stream.is_some() => self.decode_delta(envelope, payload, value)?,
-            _ if self.route.shares => {
-                C::decode_shared(&self.decoder, &shared(payload, held), value).map_err(|e| e.to_string())?;
+            Kind::Dispose | Kind::Unregister if payload.is_empty() => {
+                *value = self.route.coding.fresh();
+                Ok(0)
             }
-            _ => C::decode(&self.decoder, payload, value).map_err(|e| e.to_string())?,
+            _ if self.stream.is_some() => self.decode_delta(envelope, payload, value),
+            _ if self.route.shares => {
+                let (message, kept) = shared(payload, held);
+                let grown = C::decode_measured(&self.decoder, Payload::Shared(&message), value);
+                grown.map(|grown| grown.saturating_add(kept)).map_err(|e| e.to_string())
+            }
+            _ => C::decode_measured(&self.decoder, Payload::Bytes(payload), value).map_err(|e| e.to_string()),
         }
-        Ok(())
     }
 
-    fn decode_delta(&self, envelope: &Envelope<'_>, payload: &[u8], value: &mut C::Value) -> Result<(), String> {
-        let Some(stream) = &self.stream else { return Ok(()) };
-        let decode = |state: &mut _, keep| C::decode_with(&self.decoder, state, keep, payload, value);
-        stream.read(envelope, decode).map_err(|e| e.to_string())
+    fn decode_delta(&self, envelope: &Envelope<'_>, bytes: &[u8], value: &mut C::Value) -> Result<usize, String> {
+        let Some(stream) = &self.stream else { return Ok(0) };
+        let mut grown = 0;
+        let decode = |state: &mut _, keep| {
+            C::decode_measured(&self.decoder, Payload::Stream { state, keep, bytes }, value).map(|bytes| grown = bytes)
+        };
+        stream.read(envelope, decode).map_err(|e| e.to_string())?;
+        Ok(grown)
     }
 }
 
@@ -605,17 +726,20 @@ impl<C: Coding> Slot for SlotOf<C> {
             Delivery::Inline(inline) => inline.call(
                 &info,
                 |value| self.decode(envelope, payload, held, value),
-                |value| {
-                    if self.route.shares {
-                        *value = self.route.coding.fresh();
-                    }
-                },
+                || self.route.coding.fresh(),
+                !self.route.shares,
             ),
             Delivery::Queued(queue) => {
-                let mut value = queue.spare().unwrap_or_else(|| self.route.coding.fresh());
-                self.decode(envelope, payload, held, &mut value).map(|()| {
-                    if queue.push(Sample { value, info }).is_some() {
-                        self.route.tell_lost(1);
+                // A used value keeps the memory that it has.
+                let (mut value, has) = match queue.spare() {
+                    Some(Weighed { item, bytes }) => (item, bytes),
+                    None => (self.route.coding.fresh(), self.fresh_bytes),
+                };
+                self.decode(envelope, payload, held, &mut value).map(|grown| {
+                    let bytes = has.saturating_add(grown);
+                    let dropped = queue.push(Weighed { item: Sample { value, info }, bytes });
+                    if !dropped.is_empty() {
+                        self.route.tell_lost(dropped.len() as u64);
                     }
                 })
             }
@@ -639,7 +763,7 @@ impl<C: Coding> Slot for SlotOf<C> {
     }
 
     fn lost(&self, sequence: u64, count: u64) {
-        let count = self.follow.as_ref().map_or(count, |follow| follow.told(sequence, count));
+        let count = self.follow.as_ref().map_or(count.min(sequence), |follow| follow.told(sequence, count));
         if count > 0 {
             self.route.tell_lost(count);
         }
@@ -664,10 +788,10 @@ impl<C: Coding> Drop for SlotOf<C> {
 /// A buffer is held for a payload that is at least so large a part of it; else the payload is copied, once and as a whole.
 const HELD_PART: usize = 8;
 
-/// The payload, for values to hold parts of it.
-fn shared(payload: &[u8], held: Option<Held<'_>>) -> SharedBytes {
+/// The payload, for values to hold parts of it, and the bytes around it that are kept with it.
+fn shared(payload: &[u8], held: Option<Held<'_>>) -> (SharedBytes, usize) {
     match held.filter(|held| held.buffer_bytes() <= HELD_PART * payload.len()) {
-        Some(held) => held.keep(),
-        None => SharedBytes::from(payload).into_shared(),
+        Some(held) => (held.keep(), held.buffer_bytes().saturating_sub(payload.len())),
+        None => (SharedBytes::from(payload).into_shared(), 0),
     }
 }

@@ -1,13 +1,19 @@
-//! The wire: how a topic's messages travel, as one string. `spec/wire-names.md` has the grammar.
+//! The wire: how a topic's messages travel, as one string. `spec/wire-names.md` has the grammar and says how wires are merged.
 
 use std::{fmt, str::FromStr};
 
 use crate::suggest::hint;
 
-/// The name that stands for "choose for me".
+/// The name that leaves the codec open: the one of a wire that counts less, or else the first of the node's codecs, which is `cdr` unless
+/// [`NodeBuilder::codec`](crate::node::NodeBuilder::codec) gave another.
 pub const AUTO: &str = "auto";
 
-/// A choice of codec, compressor and endpoint: `codec[:options][+compressor[:options]][@engine/address]`.
+/// Where topics are if no wire says so.
+pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
+
+/// A choice of codec, compressor and endpoint: `codec[:options][+compressor[:options]][@engine/address]`, or an endpoint alone.
+///
+/// [`Wire::default`] is what a wire is completed with in the end: [`AUTO`] at [`DEFAULT_ENDPOINT`].
 ///
 /// ```
 /// use polywire::wire::Wire;
@@ -16,15 +22,21 @@ pub const AUTO: &str = "auto";
 /// assert_eq!(wire.compressor.as_ref().map(|c| c.options.as_str()), Some("3"));
 /// assert_eq!(wire.endpoint.as_ref().map(|e| e.address.as_str()), Some("127.0.0.1:7447"));
 /// assert_eq!(wire.to_string(), "json+zstd:3@tcp/127.0.0.1:7447");
+///
+/// // What a wire leaves open comes from the wires that count less.
+/// let there: Wire = "unix//run/robot.sock".parse()?;
+/// assert_eq!(there.clone().or(&wire).to_string(), "json+zstd:3@unix//run/robot.sock");
+/// assert_eq!("bson".parse::<Wire>()?.or(&there).to_string(), "bson@unix//run/robot.sock");
+/// assert_eq!(Wire::codec("bson").or(&Wire::default()).to_string(), "bson@tcp/127.0.0.1:7447");
 /// # Ok::<(), polywire::wire::WireError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Wire {
-    /// The format.
+    /// The format; [`AUTO`] where it is left open.
     pub codec: Choice,
     /// Applied to what the codec wrote.
     pub compressor: Option<Choice>,
-    /// Where it goes; the node's default where none.
+    /// Where it goes; left open where none.
     pub endpoint: Option<Endpoint>,
 }
 
@@ -43,9 +55,9 @@ pub struct Choice {
 /// use polywire::wire::{Choice, Endpoint, Wire};
 /// let endpoint: Endpoint = "tcp/127.0.0.1:7447".parse()?;
 /// assert_eq!((endpoint.engine.as_str(), endpoint.address.as_str()), ("tcp", "127.0.0.1:7447"));
-/// let wire = "cdr:be".parse::<Wire>()?.or_at(Some(&endpoint));
-/// assert_eq!(wire.codec, Choice { name: "cdr".into(), options: "be".into() });
-/// assert_eq!(wire.to_string(), "cdr:be@tcp/127.0.0.1:7447");
+/// let wire = Wire { endpoint: Some(endpoint), ..Wire::codec("cdr") };
+/// assert_eq!(wire.codec, Choice { name: "cdr".into(), options: "".into() });
+/// assert_eq!(wire.to_string(), "cdr@tcp/127.0.0.1:7447");
 /// assert!(!wire.is_auto() && Wire::codec("auto").is_auto());
 /// # Ok::<(), polywire::wire::WireError>(())
 /// ```
@@ -100,13 +112,20 @@ impl Wire {
         Wire { codec: Choice { name: name.into(), options: String::new() }, compressor: None, endpoint: None }
     }
 
-    /// The same wire at this endpoint, unless it names one itself.
-    pub fn or_at(mut self, endpoint: Option<&Endpoint>) -> Wire {
-        self.endpoint = self.endpoint.or_else(|| endpoint.cloned());
+    /// Takes what this wire leaves open from `other`, which counts less: the endpoint, and the codec with its options and the compressor.
+    ///
+    /// Code, the command line, `POLYWIRE_WIRE` and configuration files are merged by this function, so that a wire means the same in all of them. A codec that is
+    /// named goes without the compressor of `other`.
+    pub fn or(mut self, other: &Wire) -> Wire {
+        if self.is_auto() && self.codec.options.is_empty() {
+            self.codec = other.codec.clone();
+            self.compressor = self.compressor.or_else(|| other.compressor.clone());
+        }
+        self.endpoint = self.endpoint.or_else(|| other.endpoint.clone());
         self
     }
 
-    /// True for `auto`.
+    /// True where the codec is left open.
     pub fn is_auto(&self) -> bool {
         self.codec.name == AUTO
     }
@@ -142,10 +161,21 @@ fn known(what: &'static str, name: &str, all: &[&str]) -> Result<(), WireError> 
     Err(WireError::Unknown { what, name: name.into(), hint })
 }
 
+impl Default for Wire {
+    fn default() -> Wire {
+        let (engine, address) = split(DEFAULT_ENDPOINT, '/');
+        let endpoint = Endpoint { engine: engine.into(), address: address.unwrap_or_default().into() };
+        Wire { endpoint: Some(endpoint), ..Wire::codec(AUTO) }
+    }
+}
+
 impl FromStr for Wire {
     type Err = WireError;
 
     fn from_str(wire: &str) -> Result<Wire, WireError> {
+        if is_endpoint(wire) {
+            return Ok(Wire { endpoint: Some(endpoint_of(wire, 0, wire)?), ..Wire::codec(AUTO) });
+        }
         let (format, endpoint) = split(wire, '@');
         let (codec, compressor) = split(format, '+');
         let compressor_at = codec.len() + 1;
@@ -167,6 +197,11 @@ impl FromStr for Endpoint {
 
 fn split(text: &str, at: char) -> (&str, Option<&str>) {
     text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
+}
+
+/// An endpoint alone: a slash right behind a name, where codecs have nothing of the kind.
+fn is_endpoint(wire: &str) -> bool {
+    matches!(split(wire, '/'), (engine, Some(_)) if check_name(wire, 0, engine, "").is_ok())
 }
 
 fn choice(wire: &str, offset: usize, text: &str) -> Result<Choice, WireError> {
@@ -242,7 +277,7 @@ mod tests {
         let wires = [
             "cdr",
             "json+zstd:3",
-            "fast@udp/239.1.2.3:7400",
+            "fast:template=/etc/feed.xml@tcp/127.0.0.1:7400",
             "auto",
             "xcdr2:le,header@unix//tmp/a+b@c.sock",
             "json:numbers=string@tcp/[::1]:7447",
@@ -268,6 +303,9 @@ mod tests {
             ("cdr@tcp/", 8),
             ("json:a b", 6),
             ("9p", 0),
+            ("tcp/", 4),
+            ("tcp/a\u{7}", 5),
+            ("TCP/a", 0),
         ];
         for (text, at) in cases {
             match text.parse::<Wire>() {
@@ -275,6 +313,26 @@ mod tests {
                 other => panic!("{text}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn what_a_wire_leaves_open_comes_from_the_one_that_counts_less() {
+        let cases = [
+            ("json", "bson+zstd@unix/a", "json@unix/a"),
+            ("tcp/a:1", "bson:x+zstd@unix/a", "bson:x+zstd@tcp/a:1"),
+            ("auto", "bson+zstd@unix/a", "bson+zstd@unix/a"),
+            ("auto+lz4", "bson+zstd@unix/a", "bson+lz4@unix/a"),
+            ("auto:be", "bson@unix/a", "auto:be@unix/a"),
+            ("json+lz4@tcp/a:1", "bson+zstd@unix/a", "json+lz4@tcp/a:1"),
+            ("json", "bson", "json"),
+            ("json", "tcp/a:1", "json@tcp/a:1"),
+        ];
+        for (wire, other, expected) in cases {
+            let parsed = |text: &str| text.parse::<Wire>().expect(text);
+            assert_eq!(parsed(wire).or(&parsed(other)).to_string(), expected, "{wire} over {other}");
+        }
+        assert_eq!(DEFAULT_ENDPOINT.parse(), Ok(Wire::default()));
+        assert_eq!("tcp/a:1".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@tcp/a:1"));
     }
 
     #[test]

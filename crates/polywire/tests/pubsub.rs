@@ -188,6 +188,40 @@ fn a_mismatch_is_told_on_both_sides() {
 }
 
 #[test]
+fn a_mismatch_is_in_what_publisher_and_subscriber_give() {
+    for (a, at_a, b, at_b) in pair("status") {
+        let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+        assert_eq!(publisher.status(), polywire::PublisherStatus::default(), "{at_a}");
+        let wrong = b.subscriber_on::<WrongReading>("r", &at("cdr", &at_b)).expect("subscriber");
+        let until = Instant::now() + SOON;
+        while publisher.status().refusing == 0 && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let status = publisher.status();
+        assert_eq!((status.accepting, status.refusing, status.refused_total), (0, 1, 1), "{at_a}");
+        assert!(status.refusals[0].reason.contains("sensor") && !status.refusals[0].peer.is_empty(), "{status:?}");
+        let sent = publisher.publish(&reading(1)).expect("published");
+        assert_eq!((sent.peers, sent.refused), (0, 1), "{at_a}");
+        let status = wrong.status();
+        assert_eq!((status.writers, status.unreadable, status.mismatches_total), (0, 1, 1), "{at_a}");
+        assert_eq!(status.mismatches[0].writer, publisher.writer());
+        assert!(status.mismatches[0].reason.contains("sensor"), "{status:?}");
+        // Another one beside it that can read it.
+        let right = b.subscriber_on::<Reading>("r", &at("cdr", &at_b)).expect("subscriber");
+        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{at_a}");
+        let sent = publisher.publish(&reading(1)).expect("published");
+        assert_eq!((sent.peers, sent.refused), (1, 1), "{at_a}");
+        assert!(right.recv_timeout(SOON).is_some());
+        assert_eq!(right.status().writers, 1);
+        drop(wrong);
+        while publisher.status().refusing > 0 && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(publisher.publish(&reading(1)).expect("published").refused, 0, "{at_a}");
+    }
+}
+
+#[test]
 fn callbacks_publish_close_and_subscribe_from_within() {
     for (a, at_a, b, at_b) in pair("within") {
         let there: Publisher<Reading> = a.publisher_on("ping", &at("cdr", &at_a)).expect("publisher");
@@ -471,7 +505,6 @@ fn mistaken_wires_are_named() {
     let error = |wire: &str| node.publisher_on::<Reading>("r", wire).err().expect(wire).to_string();
     assert!(error("crd@inproc/x").contains("did you mean 'cdr'?"));
     assert!(error("cdr@tpc/x").contains("did you mean 'tcp'?"));
-    assert!(error("cdr").contains("no endpoint"));
     assert!(error("cdr@tcp/localhost").contains("no port"));
     assert!(error("cdr@tcp-listen/192.0.2.1:9").contains("cannot listen"));
     assert!(error("cdr+zlob@inproc/x").contains("unknown compressor 'zlob', did you mean 'zlib'?"));
@@ -479,6 +512,95 @@ fn mistaken_wires_are_named() {
     assert!(error("cdr+lzo:dict=x@inproc/x").contains("takes no dictionary"));
     assert!(error("cdr+lz4:dict=/no/such/file@inproc/x").contains("/no/such/file"));
     assert!(node.publisher::<Reading>("r").err().expect("no wire").to_string().contains("has no wire"));
+}
+
+#[test]
+fn parts_of_wires_mean_the_same_in_code_as_on_the_command_line() {
+    let endpoint = Node::new().open("tcp-listen/127.0.0.1:0").expect("a free port");
+    let config = Config::parse("[node]\nwire = 'bson@inproc/parts'\n[topics.q]\nwire = 'json'").expect("valid");
+    let node = Node::builder().config(config).build();
+    let codec_and_place = |topic: &str, wire: &str| {
+        let publisher: Publisher<Reading> = node.publisher_on(topic, wire).expect(wire);
+        publisher.set_wire(wire).expect("its own wire is the one that it has");
+        let all = node.subscribe_of(topic, Some(wire), Bytes::default()).expect(wire).open();
+        publisher.publish(&reading(1)).expect("published");
+        all.recv_timeout(SOON).expect("a message").info.source.announcement.codec.clone()
+    };
+    // An endpoint alone takes the codec that is configured.
+    assert_eq!(codec_and_place("r", &endpoint), "bson");
+    assert_eq!(codec_and_place("q", &endpoint), "json");
+    assert_eq!(codec_and_place("q", "cdr"), "cdr");
+    assert!(node.open("inproc/parts").is_ok() && node.links() == 0);
+    // Without a configuration it is the first codec, and a codec alone is at the default endpoint.
+    let plain = Node::new();
+    let publisher: Publisher<Reading> = plain.publisher_on("r", "inproc/plain").expect("an endpoint alone");
+    let all = plain.subscribe_of("r", Some("inproc/plain"), Bytes::default()).expect("the same").open();
+    publisher.publish(&reading(1)).expect("published");
+    assert_eq!(all.recv_timeout(SOON).expect("a message").info.source.announcement.codec, "cdr");
+}
+
+#[test]
+fn a_publisher_keeps_its_endpoint() {
+    for (a, at_a, _, at_b) in pair("keeps") {
+        let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+        for same in [at("json", &at_a), at_a.clone(), a.open(&at_a).expect("open"), "xcdr2".into()] {
+            publisher.set_wire(&same).unwrap_or_else(|error| panic!("{same}: {error}"));
+        }
+        let error = publisher.set_wire("json@inproc/somewhere-else").expect_err("another endpoint");
+        assert!(matches!(&error, polywire::NodeError::OtherEndpoint { given, .. } if given == "inproc/somewhere-else"));
+        let text = error.to_string();
+        assert!(text.contains(&a.open(&at_a).expect("open")) && text.contains("make another one"), "{text}");
+        if at_a != at_b {
+            assert!(publisher.set_wire(&at_b).is_err());
+        }
+    }
+}
+
+#[test]
+fn nothing_is_published_after_close_and_subscribers_end() {
+    for (a, at_a, b, at_b) in pair("closed") {
+        let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+        let there = b.subscriber_on::<Reading>("r", &at("cdr", &at_b)).expect("subscriber");
+        let here = a.subscriber_on::<Reading>("r", &at("cdr", &at_a)).expect("subscriber");
+        assert!(publisher.wait_for_subscribers(2, SOON) >= 1, "{at_a}");
+        publisher.publish(&reading(1)).expect("published");
+        a.close();
+        for _ in 0..2 {
+            let error = publisher.publish(&reading(2)).expect_err("the node is closed");
+            assert!(matches!(error, polywire::PublishError::Engine(polywire::engine::EngineError::Closed)), "{at_a}");
+            assert!(publisher.set_wire("json").is_err(), "{at_a}");
+        }
+        assert_eq!(here.recv().map(|sample| sample.value.count), Some(1), "{at_a}");
+        assert!(here.recv().is_none(), "{at_a}: it waits for nothing more");
+        assert_eq!(there.recv_timeout(SOON).map(|sample| sample.value.count), Some(1), "{at_a}");
+        assert!(there.recv_timeout(Duration::from_millis(50)).is_none());
+    }
+}
+
+/// Two members that take turns to be large.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+struct Turns {
+    a: Vec<u8>,
+    b: Vec<u8>,
+}
+
+#[test]
+fn a_value_that_is_used_again_keeps_its_memory_as_far_as_the_limit_allows() {
+    for (limit, kept) in [(1 << 20, 0), (16 << 20, 2 << 20)] {
+        let node = Node::new();
+        let publisher: Publisher<Turns> = node.publisher_on("t", "cdr@inproc/turns").expect("publisher");
+        let (send, capacities) = mpsc::channel();
+        let subscribe = || node.subscribe::<Turns>("t", Some("inproc/turns")).expect("subscribes").queue_bytes(limit);
+        let inline = send.clone();
+        let _inline = subscribe().on_message_inline(move |value, _| inline.send(value.a.capacity()).expect("sent"));
+        let large = Turns { a: vec![7; 2 << 20], b: Vec::new() };
+        publisher.publish(&large).expect("published");
+        publisher.publish(&Turns { a: Vec::new(), b: vec![7; 100] }).expect("published");
+        let soon = |what: &str| capacities.recv_timeout(SOON).expect(what);
+        assert!(soon("the large one") >= 2 << 20);
+        let capacity = soon("the small one");
+        assert!(if kept == 0 { capacity == 0 } else { capacity >= kept }, "{capacity} with a limit of {limit}");
+    }
 }
 
 #[test]

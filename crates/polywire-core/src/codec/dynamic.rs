@@ -5,7 +5,7 @@ use alloc::{sync::Arc, vec::Vec};
 use super::{BuildError, Codec, Options, compile_decode, compile_encode};
 use crate::{
     layout::{Growth, Record, Shape},
-    program::{Backend, Executable, Limits, State, io::CodecError},
+    program::{Backend, Executable, Limits, Payload, State, io::CodecError},
     schema::Schema,
 };
 
@@ -189,6 +189,17 @@ impl DynDecoder {
         let value = record.as_mut_ptr();
         // SAFETY: the program was made for the record's layout, and the record is borrowed mutably.
         unsafe { self.executable.decode_again_with((state, keep), bytes, value, &self.limits, &self.growth) }
+    }
+
+    /// Reads one message and gives the bytes by which the record grew, as [`Decoder::decode_measured`](super::Decoder::decode_measured).
+    ///
+    /// # Panics
+    /// As [`DynDecoder::decode`], and as [`DynDecoder::decode_with`].
+    #[inline]
+    pub fn decode_measured(&self, payload: Payload<'_>, record: &mut Record) -> Result<usize, CodecError> {
+        assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the decoder");
+        // SAFETY: the program was made for the record's layout, and the record is borrowed mutably.
+        unsafe { self.executable.decode_measured(payload, record.as_mut_ptr(), &self.limits, &self.growth) }
     }
 
     /// The shape of the records.

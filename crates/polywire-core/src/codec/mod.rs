@@ -34,7 +34,7 @@ use core::{fmt, marker::PhantomData, str::FromStr};
 
 use crate::{
     layout::{Growth, Layout, Message, Shape, SharedBytes},
-    program::{Backend, Direction, Executable, Limits, Program, State, exec::ExecError, io::CodecError},
+    program::{Backend, Direction, Executable, Limits, Payload, Program, State, exec::ExecError, io::CodecError},
     schema::Schema,
 };
 
@@ -519,6 +519,18 @@ impl<T: Message> Decoder<T> {
         let value = core::ptr::from_mut(value).cast();
         // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
         unsafe { self.executable.decode_again_shared(message, value, &self.limits, &self.growth) }
+    }
+
+    /// Reads one message in any of these ways, and gives the bytes of memory by which `value` grew: at least so many, as the budget for
+    /// [`Limits::memory_bytes`] counts them.
+    ///
+    /// # Panics
+    /// As [`Decoder::decode_with`].
+    #[inline]
+    pub fn decode_measured(&self, payload: Payload<'_>, value: &mut T) -> Result<usize, CodecError> {
+        let value = core::ptr::from_mut(value).cast();
+        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
+        unsafe { self.executable.decode_measured(payload, value, &self.limits, &self.growth) }
     }
 
     /// The program that runs.

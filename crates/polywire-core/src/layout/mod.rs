@@ -359,6 +359,16 @@ impl Layout {
         self.behind[id.0 as usize]
     }
 
+    /// Bytes of a fresh value, with what it keeps behind pointers from the start.
+    ///
+    /// ```
+    /// use polywire_core::{layout::Message, program::Executable};
+    /// assert_eq!(<[u64; 4]>::shape().layout().fresh_bytes(), 32);
+    /// ```
+    pub fn fresh_bytes(&self) -> usize {
+        (self.node(self.root).size as usize).saturating_add(self.behind_pointers(self.root))
+    }
+
     /// True if parts of a message can be held by values, so that it pays to decode from a shared one.
     pub fn shares(&self) -> bool {
         self.nodes.iter().any(|node| match &node.kind {

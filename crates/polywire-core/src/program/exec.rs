@@ -1,11 +1,10 @@
 //! A verified program with the back end that runs it.
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
-use core::sync::atomic::{AtomicPtr, Ordering};
 #[cfg(feature = "jit")]
 use core::{
     ptr::NonNull,
-    sync::atomic::{AtomicU32, AtomicUsize},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering},
 };
 
 use super::{
@@ -15,6 +14,7 @@ use super::{
     interp,
     io::{CodecError, Input, Limits, Output},
     passes,
+    payload::Payload,
     verify::{VerifyError, verify},
     window::WINDOW,
 };
@@ -350,6 +350,50 @@ impl Executable {
         }
         // SAFETY: as the caller promises.
         unsafe { self.decode_long(bytes, value, limits, growth) }
+    }
+
+    /// As [`Executable::decode_again`], of a message in any of these ways. Gives the bytes of memory
+    /// that the value was charged for: those by which it grew, and those of the parts of a message
+    /// that it may hold. What machine code decodes without a context is charged with the length of
+    /// the message, which is at least as much.
+    ///
+    /// # Safety
+    /// As [`Executable::decode`].
+    ///
+    /// # Panics
+    /// As [`Executable::decode`], and as [`Executable::decode_with`].
+    #[inline]
+    pub(crate) unsafe fn decode_measured(
+        &self,
+        payload: Payload<'_>,
+        value: *mut u8,
+        limits: &Limits,
+        growth: &Growth,
+    ) -> Result<usize, CodecError> {
+        #[cfg(feature = "jit")]
+        // SAFETY: as the caller promises.
+        if let Payload::Bytes(bytes) = payload
+            && unsafe { self.decode_direct(bytes, value, limits) }.is_some()
+        {
+            return Ok(bytes.len());
+        }
+        let kept = if let Payload::Shared(message) = &payload { message.len() } else { 0 };
+        let charged = Growth::default();
+        // SAFETY: as the caller promises.
+        let decoded = unsafe {
+            self.relieve(value, limits, growth);
+            match payload {
+                Payload::Bytes(bytes) => self.decode_long(bytes, value, limits, &charged),
+                Payload::Shared(message) => self.decode_again_shared(message, value, limits, &charged),
+                Payload::Stream { state, keep, bytes } => {
+                    self.decode_again_with((state, keep), bytes, value, limits, &charged)
+                }
+            }
+        };
+        if charged.bytes() > 0 {
+            growth.add(charged.bytes());
+        }
+        decoded.map(|_| kept.saturating_add(charged.bytes()))
     }
 
     /// The same as a message of a stream, whose state goes on with it if it ends well and is to be kept; else the state is as before. Where

@@ -92,6 +92,7 @@ pub mod jit;
 pub mod kernel;
 pub mod kernels;
 pub mod passes;
+mod payload;
 mod say;
 pub mod slice;
 pub mod state;
@@ -105,6 +106,7 @@ pub use kernel::{
     ActionKernel, BriefKernel, Cursor, Ending, MemberDialect, MemberKey, MemberTable, RegionDialect, ScalarKernel,
     SequenceDialect, SliceKernel, SymbolKernel, SymbolTable, TestKernel, TextKernel,
 };
+pub use payload::Payload;
 pub use slice::Elements;
 pub use state::{Bank, Field, FieldKind, Report, State};
 

@@ -214,6 +214,12 @@ pub trait Port: Send + Sync {
     /// Gives a peer the document that it asked for in [`LinkSink::wanted`], or says that it is not to be had.
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>);
 
+    /// Whether it may pass on between its peers what they announce. The node then keeps the documents of their channels, so that one peer can
+    /// have those of another that has left.
+    fn relays(&self) -> bool {
+        false
+    }
+
     /// Waits until everything sent has left for the peers present, or `deadline`. True when it has.
     fn flush(&self, deadline: Instant) -> bool;
 
@@ -363,6 +369,9 @@ pub struct Sent {
     pub subscribers: usize,
     /// Peers for which it was dropped.
     pub dropped: usize,
+    /// Peers with a subscriber that has refused the publisher's messages; the node fills it in.
+    /// [`PublisherOf::status`](crate::PublisherOf::status) has the reasons.
+    pub refused: usize,
 }
 
 /// What a port tells.

@@ -1,4 +1,4 @@
-//! Schemas and dictionaries by hash: our own, and those fetched.
+//! Schemas, templates and dictionaries by hash: our own, and those fetched.
 
 use std::{
     collections::BTreeMap,
@@ -6,6 +6,7 @@ use std::{
 };
 
 use polywire_core::{
+    codec::{Codec, LowerError},
     envelope::Id128,
     schema::{DocumentHash, Schema, SchemaLimits},
 };
@@ -13,16 +14,24 @@ use polywire_core::{
 /// Bytes of fetched documents that a node keeps; when they are used up, fetched ones are forgotten, and fetched again when needed.
 const FETCHED_BYTES: usize = 64 << 20;
 
+/// How often the bytes of a document count once it is parsed: schemas and templates take more memory than their documents.
+const PARSED: usize = 16;
+
 /// What a node can give to others and need not ask for.
 #[derive(Default)]
 pub(crate) struct Documents(Mutex<Known>);
+
+type Configured = Result<Arc<dyn Codec>, LowerError>;
 
 #[derive(Default)]
 struct Known {
     own: BTreeMap<Id128, Arc<[u8]>>,
     fetched: BTreeMap<Id128, Arc<[u8]>>,
-    schemas: BTreeMap<Id128, Schema>,
     fetched_bytes: usize,
+    /// What the documents are as schemas, or why they are none: each is parsed once.
+    schemas: BTreeMap<Id128, Result<Schema, String>>,
+    /// The codecs that documents make of those with a name, or why they make none.
+    configured: BTreeMap<(&'static str, Id128), Configured>,
 }
 
 impl Documents {
@@ -32,7 +41,7 @@ impl Documents {
         let id = Id128(DocumentHash::of(&bytes).to_bytes());
         let mut known = self.lock();
         known.own.insert(id, bytes.into());
-        known.schemas.insert(id, schema.clone());
+        known.schemas.insert(id, Ok(schema.clone()));
         id
     }
 
@@ -43,13 +52,12 @@ impl Documents {
         id
     }
 
-    /// What a peer sent for `id`, checked; `schema` says whether it is to be one.
-    pub(crate) fn receive(&self, id: Id128, bytes: &[u8], schema: bool) -> Result<(), String> {
+    /// What a peer sent for `id`, if it is that.
+    pub(crate) fn receive(&self, id: Id128, bytes: &[u8]) -> Result<(), String> {
         let hash = Id128(DocumentHash::of(bytes).to_bytes());
         if hash != id {
             return Err(format!("the document sent has the hash {hash}, not {id}"));
         }
-        let schema = schema.then(|| Schema::from_bytes(bytes, &SchemaLimits::default()));
         let mut known = self.lock();
         if known.fetched_bytes.saturating_add(bytes.len()) > FETCHED_BYTES {
             known.forget_fetched();
@@ -57,19 +65,49 @@ impl Documents {
         if known.fetched.insert(id, bytes.into()).is_none() {
             known.fetched_bytes += bytes.len();
         }
-        if let Some(schema) = schema {
-            known.schemas.insert(id, schema.map_err(|e| format!("the schema document sent is none: {e}"))?);
-        }
         Ok(())
     }
 
-    pub(crate) fn schema(&self, id: Id128) -> Option<Schema> {
-        self.lock().schemas.get(&id).cloned()
+    /// The schema that a document is; none where the document is not there.
+    pub(crate) fn schema(&self, id: Id128) -> Option<Result<Schema, String>> {
+        let bytes = {
+            let known = self.lock();
+            if let Some(schema) = known.schemas.get(&id) {
+                return Some(schema.clone());
+            }
+            known.bytes(id)?
+        };
+        let schema = Schema::from_bytes(&bytes, &SchemaLimits::default());
+        let schema = schema.map_err(|e| format!("the writer's schema document {id} is none: {e}"));
+        let mut known = self.lock();
+        known.schemas.insert(id, schema.clone());
+        known.parsed(id, bytes.len());
+        Some(schema)
+    }
+
+    /// What the document `id` makes of a codec; none where it is not there.
+    pub(crate) fn configured(&self, codec: &'static dyn Codec, id: Id128) -> Option<Configured> {
+        let bytes = {
+            let known = self.lock();
+            if let Some(configured) = known.configured.get(&(codec.name(), id)) {
+                return Some(configured.clone());
+            }
+            known.bytes(id)?
+        };
+        let configured = codec.configured(&bytes);
+        let mut known = self.lock();
+        known.configured.insert((codec.name(), id), configured.clone());
+        known.parsed(id, bytes.len());
+        Some(configured)
     }
 
     pub(crate) fn bytes(&self, id: Id128) -> Option<Arc<[u8]>> {
+        self.lock().bytes(id)
+    }
+
+    pub(crate) fn has(&self, id: Id128) -> bool {
         let known = self.lock();
-        known.own.get(&id).or_else(|| known.fetched.get(&id)).cloned()
+        known.own.contains_key(&id) || known.fetched.contains_key(&id)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
@@ -78,10 +116,114 @@ impl Documents {
 }
 
 impl Known {
+    fn bytes(&self, id: Id128) -> Option<Arc<[u8]>> {
+        self.own.get(&id).or_else(|| self.fetched.get(&id)).cloned()
+    }
+
+    fn parsed(&mut self, id: Id128, bytes: usize) {
+        if self.fetched.contains_key(&id) {
+            self.fetched_bytes = self.fetched_bytes.saturating_add(bytes.saturating_mul(PARSED));
+        }
+    }
+
     fn forget_fetched(&mut self) {
         self.fetched.clear();
         self.fetched_bytes = 0;
         let own = &self.own;
         self.schemas.retain(|id, _| own.contains_key(id));
+        self.configured.retain(|(_, id), _| own.contains_key(id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use polywire_core::{
+        codec::{OptionSpec, Options, Properties, cdr::CDR},
+        layout::Layout,
+        program::Program,
+    };
+
+    use super::*;
+
+    /// Refuses each document, and counts them.
+    struct Refusing(AtomicUsize);
+
+    impl Codec for Refusing {
+        fn name(&self) -> &'static str {
+            "refusing"
+        }
+
+        fn properties(&self) -> &'static Properties {
+            CDR.properties()
+        }
+
+        fn options(&self) -> &'static [OptionSpec] {
+            &[]
+        }
+
+        fn configured(&self, _: &[u8]) -> Result<Arc<dyn Codec>, LowerError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Err(LowerError::Option("it says nothing".into()))
+        }
+
+        fn lower_encode(&self, _: &Options, _: &Schema, _: &Arc<Layout>) -> Result<Program, LowerError> {
+            Err(LowerError::Option("nothing is written".into()))
+        }
+
+        fn lower_decode(&self, _: &Options, _: &Schema, _: &Schema, _: &Arc<Layout>) -> Result<Program, LowerError> {
+            Err(LowerError::Option("nothing is read".into()))
+        }
+    }
+
+    static REFUSING: Refusing = Refusing(AtomicUsize::new(0));
+
+    fn id_of(bytes: &[u8]) -> Id128 {
+        Id128(DocumentHash::of(bytes).to_bytes())
+    }
+
+    #[test]
+    fn a_document_that_is_refused_is_parsed_once() {
+        let documents = Documents::default();
+        let id = id_of(b"no template");
+        assert!(documents.configured(&REFUSING, id).is_none());
+        documents.receive(id, b"no template").expect("the hash is right");
+        for _ in 0..3 {
+            let refused = documents.configured(&REFUSING, id).expect("the document is there").err();
+            assert_eq!(refused, Some(LowerError::Option("it says nothing".into())));
+        }
+        assert_eq!(REFUSING.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn fetched_documents_are_forgotten_before_they_are_too_many() {
+        let documents = Documents::default();
+        let id_of_size = |size: usize, fill: u8| {
+            let bytes = vec![fill; size];
+            documents.receive(id_of(&bytes), &bytes).expect("the hash is right");
+            id_of(&bytes)
+        };
+        let kept = documents.publish_bytes(b"our own".to_vec());
+        let first = id_of_size(FETCHED_BYTES / 4, 1);
+        let second = id_of_size(FETCHED_BYTES / 4, 2);
+        assert!(documents.has(first) && documents.has(second));
+        // Parsed, whatever comes of it, it counts more.
+        assert!(documents.schema(second).is_some_and(|schema| schema.is_err()));
+        let third = id_of_size(1, 3);
+        assert!(!documents.has(first) && !documents.has(second) && documents.has(third) && documents.has(kept));
+    }
+
+    #[test]
+    fn what_is_no_schema_is_known_to_be_none() {
+        let documents = Documents::default();
+        let id = id_of(b"no schema");
+        assert!(documents.receive(id, b"something else").expect_err("another hash").contains("has the hash"));
+        assert!(documents.schema(id).is_none());
+        documents.receive(id, b"no schema").expect("the hash is right");
+        assert!(documents.schema(id).expect("it is there").expect_err("no schema").contains("is none"));
+        assert_eq!(documents.lock().schemas.len(), 1);
+        documents.lock().forget_fetched();
+        assert!(documents.schema(id).is_none() && documents.lock().schemas.is_empty());
     }
 }

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -12,13 +15,22 @@ use polywire_core::{
     schema::Schema,
 };
 
-use super::{Inner, PortEntry};
+use super::{Inner, PortEntry, limits::Exceeded};
 use crate::{
     delta::Asking,
     engine::{Held, LinkInfo, LinkSink},
     events::NodeEvent,
     packing::{self, Unpacking},
+    status::Mismatch,
 };
+
+/// How often a peer is asked again for a document that it says it does not have. A relay says so when the writer that it asked has left,
+/// and may know another one by now.
+const ASK_AGAIN: u32 = 5;
+/// Requests that a link keeps in mind, open channels or not: more than channels can name at a time.
+const ASKED: usize = 16_384;
+/// The pause before it is asked again for the first time; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A subscriber, as channels see it.
 pub(crate) trait Route: Send + Sync {
@@ -27,6 +39,10 @@ pub(crate) trait Route: Send + Sync {
     fn needs_schema(&self) -> bool;
     /// Gets ready for a channel, or says why it cannot be read. `schema` is the writer's; none where the writer has none to give.
     fn open(&self, node: &Arc<Inner>, source: &Source, schema: Option<&Schema>) -> Result<Arc<dyn Slot>, String>;
+    /// It cannot read a channel.
+    fn refused(&self, mismatch: Mismatch);
+    /// The node has closed: nothing comes any more.
+    fn node_closed(&self);
 }
 
 /// A subscriber's end of one channel.
@@ -68,6 +84,18 @@ struct State {
     /// Channels to decide on, and whether a thread is at it.
     todo: BTreeSet<ChannelId>,
     deciding: bool,
+    /// Documents that the peer was asked for.
+    asked: BTreeMap<Id128, Asked>,
+}
+
+/// Requests for a document on this link.
+#[derive(Default)]
+struct Asked {
+    /// Not answered yet. Answers name the document and not the request, so one may be late: the writer that it is about has left, and
+    /// another one of the same type has come and was asked for.
+    open: u32,
+    /// Answers that the peer does not have it.
+    denied: u32,
 }
 
 type Refused = Vec<(Weak<dyn Route>, String)>;
@@ -75,6 +103,8 @@ type Slots = Arc<Vec<(Arc<dyn Route>, Arc<dyn Slot>)>>;
 
 struct Channel {
     source: Source,
+    /// What the announcement takes of the node's limit.
+    _announced: Announced,
     slots: Slots,
     /// Made when the first subscriber comes; none where payloads are not packed.
     unpacking: Option<Unpacking>,
@@ -89,6 +119,34 @@ struct Channel {
     unfetched: Option<String>,
     /// Subscribers that cannot read it.
     refused: Refused,
+}
+
+/// Bytes of an announcement that is held.
+struct Announced {
+    bytes: usize,
+    total: Arc<AtomicUsize>,
+}
+
+impl Announced {
+    fn admit(node: &Inner, announcement: &Announcement) -> Result<Announced, Exceeded> {
+        let a = announcement;
+        let texts = [&a.topic, &a.type_name, &a.codec, &a.options, &a.compressor];
+        let bytes = size_of::<Channel>() + texts.iter().map(|text| text.len()).sum::<usize>();
+        let (total, limit) = (node.announced_bytes.clone(), node.limits.announced_bytes);
+        let used = total.fetch_add(bytes, Ordering::Relaxed);
+        let announced = Announced { bytes, total };
+        match used.saturating_add(bytes) > limit {
+            // What was added goes with it.
+            true => Err(Exceeded::Announcements { used, bytes, limit }),
+            false => Ok(announced),
+        }
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Incoming {
@@ -111,18 +169,73 @@ impl Incoming {
         self.decide_on(|channel| channel.source.announcement.topic == topic);
     }
 
+    /// The port is open now.
     pub(super) fn reconsider_all(&self) {
         self.decide_on(|_| true);
+        self.sources().iter().for_each(|source| self.fetch_for_others(&source.announcement));
     }
 
-    /// The time that a channel's document had is up.
+    /// Channels that the subscriber reads and cannot read.
+    pub(super) fn matches(&self, route: &Arc<dyn Route>) -> (usize, usize) {
+        let reads = |channel: &&Channel| channel.slots.iter().any(|(other, _)| Arc::ptr_eq(other, route));
+        let refuses = |channel: &&Channel| is_among(&channel.refused, route).is_some();
+        let state = self.lock();
+        (state.channels.values().filter(reads).count(), state.channels.values().filter(refuses).count())
+    }
+
+    /// A document that the channel waits for is late, or may be asked for once more.
     pub(super) fn expire(&self, channel: ChannelId) {
-        if let Some(known) = self.lock().channels.get_mut(&channel)
-            && let Some((document, _)) = known.fetching.take_if(|(_, deadline)| *deadline <= Instant::now())
-        {
-            known.unfetched = Some(format!("the document {document} did not come in time"));
+        let mut state = self.lock();
+        let State { channels, asked, .. } = &mut *state;
+        let Some(known) = channels.get_mut(&channel) else { return };
+        let Some((document, deadline)) = known.fetching else { return };
+        if deadline > Instant::now() {
+            let ask = state.ask(document);
+            drop(state);
+            if let Some(entry) = self.entry.upgrade().filter(|_| ask) {
+                entry.port().want(self.link.id, document);
+            }
+            return;
         }
-        self.decide_on(|known| known.unfetched.is_some());
+        known.fetching = None;
+        known.unfetched = Some(match asked.get(&document) {
+            Some(asked) if asked.denied > 0 => lacking(document),
+            _ => format!("the document {document} of the writer did not come in time"),
+        });
+        if !channels.values().any(|other| other.fetching.is_some_and(|(id, _)| id == document)) {
+            asked.remove(&document);
+        }
+        state.todo.insert(channel);
+        self.work(state);
+    }
+
+    /// A document came, over whatever link.
+    pub(super) fn document_came(&self, document: Id128) {
+        {
+            let mut state = self.lock();
+            state.asked.remove(&document);
+            let named = |channel: &&mut Channel| documents(&channel.source.announcement).contains(&Some(document));
+            for channel in state.channels.values_mut().filter(named) {
+                channel.fetching.take_if(|(id, _)| *id == document);
+                if channel.unfetched.take().is_some() {
+                    channel.refused.clear();
+                }
+            }
+        }
+        self.decide_on(|channel| documents(&channel.source.announcement).contains(&Some(document)));
+    }
+
+    /// Asks for the documents of a channel that other peers may ask this node for, so that they are here when the writer leaves.
+    fn fetch_for_others(&self, announcement: &Announcement) {
+        let Some(entry) = self.entry.upgrade() else { return };
+        let Some(port) = entry.open_port().filter(|port| port.relays()) else { return };
+        let known = entry.documents();
+        for document in documents(announcement).into_iter().flatten().filter(|id| !known.has(*id)) {
+            let ask = self.lock().ask(document);
+            if ask {
+                port.want(self.link.id, document);
+            }
+        }
     }
 
     fn decide_on(&self, which: impl Fn(&Channel) -> bool) {
@@ -153,7 +266,8 @@ impl Incoming {
         if !self.has_documents(&node, &entry, channel, &source, &routes) {
             return;
         }
-        let schema = node.documents.schema(source.announcement.schema);
+        let needs_schema = routes.iter().any(|route| route.needs_schema());
+        let schema = needs_schema.then(|| node.documents.schema(source.announcement.schema)).flatten();
         let unpacking = self.unpacking(&node, channel, &source);
         let (mut slots, mut refusals) = (Vec::new(), Vec::new());
         for route in &routes {
@@ -161,16 +275,15 @@ impl Incoming {
                 slots.push(kept.clone());
                 continue;
             }
-            let same = |other: &&(Weak<dyn Route>, String)| other.0.upgrade().is_some_and(|o| Arc::ptr_eq(&o, route));
-            match refused.iter().find(same) {
-                Some((_, reason)) => refusals.push((route.clone(), reason.clone())),
+            match is_among(&refused, route) {
+                Some(reason) => refusals.push((route.clone(), reason.clone())),
                 None => match unpacking
                     .clone()
                     .and_then(|()| self.open_slot(&node, channel, route, &source, schema.as_ref()))
                 {
                     Ok(slot) => slots.push((route.clone(), slot)),
                     Err(reason) => {
-                        tell_mismatch(&node, &source, &reason);
+                        tell_mismatch(&node, &source, &**route, &reason);
                         refusals.push((route.clone(), reason));
                     }
                 },
@@ -189,18 +302,21 @@ impl Incoming {
         routes: &[Arc<dyn Route>],
     ) -> bool {
         let Some(document) = missing(node, &source.announcement, routes) else { return true };
-        let ask = {
+        let (waits, ask) = {
             let mut state = self.lock();
-            let asked = state.channels.values().any(|other| other.fetching.is_some_and(|(id, _)| id == document));
             let Some(known) = state.channels.get_mut(&channel) else { return false };
             if known.unfetched.is_some() {
                 return true;
             }
-            let deadline = Instant::now() + node.fetch_timeout;
-            known.fetching.get_or_insert((document, deadline));
-            !asked
+            let waits = known.fetching.is_none_or(|(id, _)| id != document);
+            if waits {
+                known.fetching = Some((document, Instant::now() + node.fetch_timeout));
+            }
+            (waits, waits && state.ask(document))
         };
-        node.timer.at(node.fetch_timeout + Duration::from_millis(1), &self.entry, self.link.id, channel);
+        if waits {
+            node.timer.at(node.fetch_timeout + Duration::from_millis(1), &self.entry, self.link.id, channel);
+        }
         if ask {
             entry.port().want(self.link.id, document);
         }
@@ -229,20 +345,21 @@ impl Incoming {
         channel: ChannelId,
         route: &Arc<dyn Route>,
         source: &Source,
-        schema: Option<&Schema>,
+        schema: Option<&Result<Schema, String>>,
     ) -> Result<Arc<dyn Slot>, String> {
         let unfetched = self.lock().channels.get(&channel).and_then(|known| known.unfetched.clone());
         match unfetched {
             Some(reason) if route.needs_schema() && (schema.is_none() || !self.is_configured(node, source)) => {
                 Err(reason)
             }
-            _ => route.open(node, source, schema),
+            _ if !route.needs_schema() => route.open(node, source, None),
+            _ => route.open(node, source, schema.map(Result::as_ref).transpose()?),
         }
     }
 
     /// The document that configures the codec is there, if there is one.
     fn is_configured(&self, node: &Inner, source: &Source) -> bool {
-        source.announcement.configuration.is_none_or(|id| node.documents.bytes(id).is_some())
+        source.announcement.configuration.is_none_or(|id| node.documents.has(id))
     }
 
     fn settle(
@@ -334,12 +451,58 @@ impl Incoming {
         }
     }
 
-    fn slots(&self, channel: ChannelId) -> Option<Slots> {
-        self.lock().channels.get(&channel).map(|channel| channel.slots.clone())
+    /// The peer does not have a document that it announced. Other peers and later ones may: the writer may have left, and the relay between
+    /// may have another by now.
+    fn denied(&self, entry: &PortEntry, document: Id128, reason: &str, ask_again: u32) {
+        let (again, denied) = {
+            let mut state = self.lock();
+            let State { channels, asked, todo, .. } = &mut *state;
+            let Some(known) = asked.get_mut(&document) else { return };
+            known.open = known.open.saturating_sub(1);
+            if known.open > 0 {
+                return;
+            }
+            known.denied += 1;
+            let denied = known.denied;
+            let waits = |channel: &Channel| channel.fetching.is_some_and(|(id, _)| id == document);
+            if denied > ask_again {
+                for (id, channel) in channels.iter_mut().filter(|(_, channel)| waits(channel)) {
+                    channel.fetching = None;
+                    channel.unfetched = Some(reason.to_owned());
+                    todo.insert(*id);
+                }
+            }
+            let again = channels.iter().find(|(_, channel)| waits(channel)).map(|(id, _)| *id);
+            if again.is_none() {
+                asked.remove(&document);
+            }
+            (again, denied)
+        };
+        match (again, entry.node()) {
+            (Some(channel), Some(node)) => {
+                node.timer.at(FIRST_PAUSE * (1 << (denied - 1)), &self.entry, self.link.id, channel);
+            }
+            _ => self.work(self.lock()),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// True if the document has to be asked for, which the caller does then: no answer is due.
+    fn ask(&mut self, document: Id128) -> bool {
+        if self.asked.len() >= ASKED {
+            let named = self.channels.values().flat_map(|channel| documents(&channel.source.announcement));
+            let named: BTreeSet<Id128> = named.flatten().collect();
+            self.asked.retain(|document, _| named.contains(document));
+        }
+        let asked = self.asked.entry(document).or_default();
+        let ask = asked.open == 0;
+        asked.open += u32::from(ask);
+        ask
     }
 }
 
@@ -351,9 +514,19 @@ impl Channel {
 
 impl LinkSink for Incoming {
     fn announced(&self, channel: ChannelId, _: Start, announcement: &Announcement) {
+        let Some(entry) = self.entry.upgrade() else { return };
+        let Some(node) = entry.node() else { return };
+        let announced = match Announced::admit(&node, announcement) {
+            Ok(announced) => announced,
+            Err(exceeded) => {
+                entry.answer(self.link.id, channel, Answer::Refuse(exceeded.to_string()));
+                return;
+            }
+        };
         let mut state = self.lock();
         let known = Channel {
             source: Source { announcement: Arc::new(announcement.clone()), link: self.link.clone() },
+            _announced: announced,
             slots: Slots::default(),
             unpacking: None,
             touched: false,
@@ -367,6 +540,7 @@ impl LinkSink for Incoming {
         state.channels.insert(channel, known);
         state.todo.insert(channel);
         self.work(state);
+        self.fetch_for_others(announcement);
     }
 
     #[inline]
@@ -380,8 +554,8 @@ impl LinkSink for Incoming {
     }
 
     fn position(&self, channel: ChannelId, start: Start, lost: u64) {
-        let slots = self.slots(channel).unwrap_or_default();
-        slots.iter().for_each(|(_, slot)| slot.lost(start.sequence, lost));
+        let slots = self.lock().channels.get(&channel).map(|channel| channel.slots.clone());
+        slots.unwrap_or_default().iter().for_each(|(_, slot)| slot.lost(start.sequence, lost));
     }
 
     fn retired(&self, channel: ChannelId) {
@@ -389,29 +563,25 @@ impl LinkSink for Incoming {
         gone.iter().flat_map(|channel| channel.slots.iter()).for_each(|(_, slot)| slot.drained());
     }
 
+    /// Also while the node goes, as long as the port is there: what was published last may wait for this.
     fn wanted(&self, document: Id128) {
-        let Some(entry) = self.entry.upgrade() else { return };
-        let bytes = entry.node().and_then(|node| node.documents.bytes(document));
-        entry.port().supply(self.link.id, document, bytes.as_deref());
+        if let Some(entry) = self.entry.upgrade() {
+            let bytes = entry.documents().bytes(document);
+            entry.port().supply(self.link.id, document, bytes.as_deref());
+        }
     }
 
     fn supplied(&self, document: Id128, bytes: Option<&[u8]>) {
-        let Some(node) = self.entry.upgrade().and_then(|entry| entry.node()) else { return };
-        let asked = |channel: &Channel| channel.fetching.is_some_and(|(id, _)| id == document);
-        let as_schema = |channel: &Channel| channel.source.announcement.schema == document;
-        let schema = {
-            let state = self.lock();
-            let mut asking = state.channels.values().filter(|channel| asked(channel)).map(as_schema);
-            let Some(first) = asking.next() else { return };
-            first || asking.any(|schema| schema)
-        };
-        let missing = || Err(format!("the writer does not have its own document {document}"));
-        let received = bytes.map_or_else(missing, |bytes| node.documents.receive(document, bytes, schema));
-        for channel in self.lock().channels.values_mut().filter(|channel| asked(channel)) {
-            channel.fetching = None;
-            channel.unfetched = received.clone().err();
+        let Some(entry) = self.entry.upgrade() else { return };
+        if !self.lock().asked.contains_key(&document) {
+            return;
         }
-        self.decide_on(|channel| documents(&channel.source.announcement).contains(&Some(document)));
+        match bytes.map(|bytes| entry.documents().receive(document, bytes)) {
+            Some(Ok(())) => entry.document_came(document),
+            // A peer that sends something else will not do better.
+            Some(Err(reason)) => self.denied(&entry, document, &reason, 0),
+            None => self.denied(&entry, document, &lacking(document), ASK_AGAIN),
+        }
     }
 
     fn answered(&self, channel: ChannelId, answer: &Answer) {
@@ -440,10 +610,18 @@ impl LinkSink for Incoming {
     fn down(&self) {
         let channels = std::mem::take(&mut self.lock().channels);
         channels.values().flat_map(|channel| channel.slots.iter()).for_each(|(_, slot)| slot.drained());
+        drop(channels);
         if let Some(entry) = self.entry.upgrade() {
             entry.link_down(self.link.id);
+            if let Some(node) = entry.node() {
+                node.decoders.trim();
+            }
         }
     }
+}
+
+fn lacking(document: Id128) -> String {
+    format!("whoever was asked does not have the writer's document {document}: the writer may have left")
 }
 
 /// What a channel's announcement names: the writer's schema, the compressor's dictionary, and what configures the codec.
@@ -456,18 +634,25 @@ fn documents(announced: &Announcement) -> [Option<Id128>; 3] {
 fn missing(node: &Inner, announced: &Announcement, routes: &[Arc<dyn Route>]) -> Option<Id128> {
     let [schema, dictionary, configuration] = documents(announced);
     let needs_schema = routes.iter().any(|route| route.needs_schema());
-    let schema = schema.filter(|schema| needs_schema && node.documents.schema(*schema).is_none());
-    let dictionary = dictionary.filter(|id| !routes.is_empty() && node.documents.bytes(*id).is_none());
-    let configuration = configuration.filter(|id| needs_schema && node.documents.bytes(*id).is_none());
+    let schema = schema.filter(|id| needs_schema && !node.documents.has(*id));
+    let dictionary = dictionary.filter(|id| !routes.is_empty() && !node.documents.has(*id));
+    let configuration = configuration.filter(|id| needs_schema && !node.documents.has(*id));
     schema.or(dictionary).or(configuration)
 }
 
-fn tell_mismatch(node: &Arc<Inner>, source: &Source, reason: &str) {
-    let announced = &source.announcement;
+/// Why the subscriber cannot read the channel, if it cannot.
+fn is_among<'a>(refused: &'a Refused, route: &Arc<dyn Route>) -> Option<&'a String> {
+    let same = |other: &&(Weak<dyn Route>, String)| other.0.upgrade().is_some_and(|o| Arc::ptr_eq(&o, route));
+    refused.iter().find(same).map(|(_, reason)| reason)
+}
+
+fn tell_mismatch(node: &Arc<Inner>, source: &Source, route: &dyn Route, reason: &str) {
+    let Announcement { topic, writer, type_name, .. } = &*source.announcement;
+    route.refused(Mismatch { writer: *writer, type_name: type_name.clone(), reason: reason.into() });
     node.tell(&NodeEvent::Mismatch {
-        topic: announced.topic.clone(),
-        writer: announced.writer,
-        type_name: announced.type_name.clone(),
+        topic: topic.clone(),
+        writer: *writer,
+        type_name: type_name.clone(),
         reason: reason.into(),
     });
 }

@@ -1,14 +1,16 @@
 //! A process's membership.
 
+mod decoders;
 mod documents;
 mod incoming;
+mod limits;
 mod port;
 mod timer;
 
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -20,12 +22,17 @@ use polywire_core::{
     layout::Message,
 };
 
-pub use self::incoming::Source;
 pub(crate) use self::{
+    decoders::{DecoderKey, Decoders, Order, ReaderKey},
     documents::Documents,
     incoming::{Route, Slot},
+    limits::{default_texts, members},
     port::PortEntry,
     timer::Timer,
+};
+pub use self::{
+    incoming::Source,
+    limits::{Exceeded, NodeLimits},
 };
 use crate::{
     chosen::Chosen,
@@ -45,7 +52,8 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A process's membership: its ports, publishers and subscribers. A clone is the same node.
 ///
-/// Ports stay open until the last publisher, subscriber and clone of the node is gone, or [`Node::close`].
+/// Ports stay open until the last publisher, subscriber and clone of the node is gone, or [`Node::close`]. Either way what was published is
+/// delivered first, within [`EngineOptions::linger`](crate::engine::EngineOptions::linger), with the schemas that subscribers still ask for.
 ///
 /// ```
 /// use polywire::{node::Source, Node};
@@ -82,7 +90,11 @@ pub(crate) struct Inner {
     compressors: Vec<&'static dyn Compressor>,
     engines: Vec<&'static dyn Engine>,
     pub(crate) fetch_timeout: Duration,
-    pub(crate) documents: Documents,
+    pub(crate) limits: NodeLimits,
+    pub(crate) documents: Arc<Documents>,
+    pub(crate) decoders: Decoders,
+    /// Of [`NodeLimits::announced_bytes`].
+    pub(crate) announced_bytes: Arc<AtomicUsize>,
     pub(crate) events: Hub,
     pub(crate) timer: Timer,
     ports: Mutex<BTreeMap<String, Arc<PortEntry>>>,
@@ -97,9 +109,11 @@ pub(crate) struct Inner {
 /// let node = Node::new();
 /// assert!(matches!(node.publisher::<Pump>("pumps"), Err(NodeError::NoWire(_))));
 /// assert!(matches!(node.subscriber::<Pump>("pumps/*"), Err(NodeError::Topic(_))));
-/// assert!(matches!(node.publisher_on::<Pump>("pumps", "cdr"), Err(NodeError::NoEndpoint(..))));
 /// let error = node.publisher_on::<Pump>("pumps", "jsn@inproc/node-doc").err().unwrap();
 /// assert_eq!(error.to_string(), "unknown codec 'jsn', did you mean 'json'?");
+/// let publisher = node.publisher_on::<Pump>("pumps", "json@inproc/node-doc")?;
+/// assert!(matches!(publisher.set_wire("cdr@inproc/elsewhere"), Err(NodeError::OtherEndpoint { .. })));
+/// # Ok::<(), NodeError>(())
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -110,9 +124,14 @@ pub enum NodeError {
     /// No wire was given, neither in code nor in the configuration.
     #[error("topic '{0}' has no wire: give one in code, or in the configuration")]
     NoWire(String),
-    /// The wire says how but not where.
-    #[error("wire '{0}' of topic '{1}' has no endpoint; write for example '{0}@tcp/127.0.0.1:7447'")]
-    NoEndpoint(String, String),
+    /// A publisher was to go on elsewhere.
+    #[error("a publisher keeps its endpoint, '{present}': make another one for '{given}'")]
+    OtherEndpoint {
+        /// Where it is.
+        present: String,
+        /// Where it was to go.
+        given: String,
+    },
     /// The wire is none, or names what there is not.
     #[error(transparent)]
     Wire(#[from] WireError),
@@ -177,6 +196,7 @@ pub struct NodeBuilder {
     compressors: Vec<&'static dyn Compressor>,
     engines: Vec<&'static dyn Engine>,
     fetch_timeout: Option<Duration>,
+    limits: NodeLimits,
 }
 
 impl NodeBuilder {
@@ -216,6 +236,12 @@ impl NodeBuilder {
         self
     }
 
+    /// What peers may make the node hold.
+    pub fn limits(mut self, limits: NodeLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
     /// The node. Nothing is opened yet.
     pub fn build(self) -> Node {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -227,7 +253,10 @@ impl NodeBuilder {
             compressors: self.compressors.into_iter().chain(compress::COMPRESSORS.iter().copied()).collect(),
             engines: self.engines.into_iter().chain(ENGINES.iter().copied()).collect(),
             fetch_timeout: self.fetch_timeout.unwrap_or(FETCH_TIMEOUT),
-            documents: Documents::default(),
+            limits: self.limits,
+            documents: Arc::default(),
+            decoders: Decoders::new(self.limits),
+            announced_bytes: Arc::default(),
             events: Hub::default(),
             timer: Timer::default(),
             ports: Mutex::default(),
@@ -257,7 +286,8 @@ impl Node {
         self.publisher_of(topic, None, Typed::default())
     }
 
-    /// Publishes values of a Rust type by this wire: `"cdr@tcp/127.0.0.1:7447"`, or `"json"` at the configured endpoint.
+    /// Publishes values of a Rust type by this wire: `"cdr@tcp/127.0.0.1:7447"`, or what counts more than the configuration, as `"json"` or
+    /// `"tcp/127.0.0.1:7502"`: [`Config::wire_for`] completes it.
     pub fn publisher_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Publisher<T>, NodeError> {
         self.publisher_of(topic, Some(wire), Typed::default())
     }
@@ -331,12 +361,9 @@ impl Node {
         sources
     }
 
-    /// Says goodbye on all ports. Publishers and subscribers are of no use after that.
+    /// Says goodbye on all ports. Publishing is an error after that, and subscribers end after what they have received.
     pub fn close(&self) {
-        let ports = std::mem::take(&mut *self.0.ports.lock().unwrap_or_else(PoisonError::into_inner));
-        for port in ports.values() {
-            port.port().close();
-        }
+        self.0.close();
     }
 
     /// The node as it introduces itself.
@@ -349,28 +376,15 @@ impl Node {
     }
 
     fn ports(&self) -> Vec<Arc<PortEntry>> {
-        self.0.ports.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().fold(
-            Vec::new(),
-            |mut ports: Vec<Arc<PortEntry>>, port| {
-                // One port may be known by two names.
-                if !ports.iter().any(|other| Arc::ptr_eq(other, &port)) {
-                    ports.push(port);
-                }
-                ports
-            },
-        )
+        each_once(&self.0.ports.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn route(&self, topic: &str, wire: Option<&str>) -> Result<(Wire, Arc<PortEntry>), NodeError> {
         topic::check(topic)?;
-        let configured = self.0.config.wire_of(topic);
-        let at = configured.as_ref().and_then(|wire| wire.endpoint.as_ref());
-        let wire = match wire {
-            Some(wire) => wire.parse::<Wire>()?.or_at(at),
-            None => configured.ok_or_else(|| NodeError::NoWire(topic.into()))?,
-        };
-        let endpoint = wire.endpoint.clone();
-        let endpoint = endpoint.ok_or_else(|| NodeError::NoEndpoint(wire.to_string(), topic.into()))?;
+        let given = wire.map(str::parse).transpose()?;
+        let wire = self.0.config.wire_for(topic, given).ok_or_else(|| NodeError::NoWire(topic.into()))?;
+        let endpoint = wire.endpoint.clone().or(Wire::default().endpoint);
+        let endpoint = endpoint.ok_or_else(|| NodeError::NoWire(topic.into()))?;
         let entry = self.port(&endpoint)?;
         Ok((wire, entry))
     }
@@ -396,6 +410,11 @@ impl Node {
 }
 
 impl Inner {
+    fn close(&self) {
+        let ports = std::mem::take(&mut *self.ports.lock().unwrap_or_else(PoisonError::into_inner));
+        each_once(&ports).iter().for_each(|port| port.close());
+    }
+
     /// The codec that a wire asks for.
     pub(crate) fn codec(&self, name: &str, options: &str) -> Result<Chosen, NodeError> {
         let (codec, options) = self.listed_codec(name, options)?;
@@ -410,10 +429,11 @@ impl Inner {
         document: Option<Id128>,
     ) -> Result<Chosen, NodeError> {
         let (codec, options) = self.listed_codec(name, options)?;
-        let failed = |cause: LowerError| NodeError::Codec { codec: name.into(), cause: cause.into() };
-        let unknown = |id| failed(LowerError::Option(format!("the document {id} that configures it is unknown")));
-        let document = document.map(|id| self.documents.bytes(id).ok_or_else(|| unknown(id))).transpose()?;
-        Chosen::announced(codec, options, document.as_deref()).map_err(failed)
+        let unknown = |id| LowerError::Option(format!("the document {id} that configures it is unknown"));
+        let configured = |id| self.documents.configured(codec, id).unwrap_or_else(|| Err(unknown(id)));
+        let configured = document.map(configured).transpose();
+        let configured = configured.map_err(|e| NodeError::Codec { codec: name.into(), cause: e.into() })?;
+        Ok(Chosen::announced(codec, options, configured))
     }
 
     fn listed_codec(&self, name: &str, options: &str) -> Result<(&'static dyn Codec, Options), NodeError> {
@@ -443,6 +463,24 @@ impl Inner {
     pub(crate) fn tell(&self, event: &NodeEvent) {
         self.events.tell(event);
     }
+}
+
+/// The last clone has gone: the ports close while they can still say what peers ask.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// One port may be known by two names.
+fn each_once(ports: &BTreeMap<String, Arc<PortEntry>>) -> Vec<Arc<PortEntry>> {
+    let mut once: Vec<Arc<PortEntry>> = Vec::new();
+    for port in ports.values() {
+        if !once.iter().any(|other| Arc::ptr_eq(other, port)) {
+            once.push(port.clone());
+        }
+    }
+    once
 }
 
 /// Sixteen bytes from the keys that the standard library draws for hashing.

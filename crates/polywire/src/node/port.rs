@@ -2,16 +2,19 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId, Envelope},
+    envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Start},
 };
 
-use super::{Inner, Route, Source, incoming::Incoming};
+use super::{Documents, Inner, Route, Source, incoming::Incoming};
 use crate::{
     delta::Requests,
     engine::{
@@ -19,12 +22,18 @@ use crate::{
         delivery::Outcome, inproc::Loopback, next_link_id,
     },
     events::NodeEvent,
+    status::{PublisherStatus, Recent, Refusal, Refusing},
+    wire::Endpoint,
 };
 
 /// A port, the subscribers on it, and its links.
 pub(crate) struct PortEntry {
     node: Weak<Inner>,
+    /// The node's, which peers may ask for as long as the port is there.
+    documents: Arc<Documents>,
     endpoint: String,
+    /// Nothing is published any more.
+    closed: AtomicBool,
     /// Nothing is lost on the way, or dropped to make room, as long as peers take it.
     keeps_all: bool,
     /// Messages of a writer come in its order.
@@ -52,6 +61,8 @@ struct Answers {
     by_link: BTreeMap<LinkId, Answer>,
     /// For key frames.
     requests: Requests,
+    refusing: Refusing,
+    refusals: Recent<Refusal>,
     /// Refusals that came before the topic was noted.
     early: Vec<(String, String)>,
 }
@@ -65,6 +76,8 @@ impl PortEntry {
     ) -> Result<Arc<PortEntry>, EngineError> {
         let entry = Arc::new(PortEntry {
             node: Arc::downgrade(node),
+            documents: node.documents.clone(),
+            closed: AtomicBool::new(false),
             endpoint: format!("{}/{address}", engine.name()),
             keeps_all: keeps_all(engine, local),
             is_ordered: engine.properties().ordered,
@@ -93,8 +106,32 @@ impl PortEntry {
         self.port.wait()
     }
 
+    /// The port, unless the engine still opens it.
+    pub(super) fn open_port(&self) -> Option<&Arc<dyn Port>> {
+        self.port.get()
+    }
+
     pub(crate) fn node(&self) -> Option<Arc<Inner>> {
         self.node.upgrade()
+    }
+
+    pub(crate) fn documents(&self) -> &Documents {
+        &self.documents
+    }
+
+    /// Whether this is the port of an endpoint, under the name that it was opened by or the one that it has.
+    pub(crate) fn is_at(&self, endpoint: &Endpoint) -> bool {
+        let name = endpoint.to_string();
+        name == self.endpoint || name == self.port().endpoint()
+    }
+
+    /// Ends publishing and then the port; what subscribers here have not taken yet can still be received.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.port().close();
+        for route in lock(&self.routes).clone() {
+            route.node_closed();
+        }
     }
 
     fn incoming(self: &Arc<Self>, info: &LinkInfo) -> Arc<Incoming> {
@@ -132,6 +169,22 @@ impl PortEntry {
         lock(&self.answers).by_channel.get(&channel).map(|known| known.requests.clone()).unwrap_or_default()
     }
 
+    /// How many peers refuse a channel of ours.
+    pub(crate) fn refusing(&self, channel: ChannelId) -> Refusing {
+        lock(&self.answers).by_channel.get(&channel).map(|known| known.refusing.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn status(&self, channel: ChannelId) -> PublisherStatus {
+        let answers = lock(&self.answers);
+        let Some(known) = answers.by_channel.get(&channel) else { return PublisherStatus::default() };
+        PublisherStatus {
+            accepting: known.by_link.values().filter(|answer| answer.accepts()).count(),
+            refusing: known.refusing.peers(),
+            refused_total: known.refusals.total(),
+            refusals: known.refusals.list(),
+        }
+    }
+
     /// True where a chain of messages has no gaps, as a rule.
     pub(crate) fn keeps_all(&self) -> bool {
         self.keeps_all
@@ -147,6 +200,9 @@ impl PortEntry {
 
     #[inline]
     pub(crate) fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(EngineError::Closed);
+        }
         let here = match self.loopback().filter(|loopback| loopback.wants(envelope.channel)) {
             Some(loopback) => loopback.send(envelope, loan.payload()),
             None => Outcome::Unwanted,
@@ -207,6 +263,12 @@ impl PortEntry {
         links.iter().filter(|(id, _)| Some(**id) != here).flat_map(|(_, link)| link.sources()).collect()
     }
 
+    /// Writers whose messages a subscriber here reads and cannot read.
+    pub(crate) fn matches(&self, route: &Arc<dyn Route>) -> (usize, usize) {
+        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        links.iter().map(|link| link.matches(route)).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+    }
+
     fn reconsider(&self, topic: &str) {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
         links.iter().for_each(|link| link.reconsider(topic));
@@ -239,6 +301,10 @@ impl PortEntry {
                 known.requests.ask();
             }
             known.by_link.insert(link, answer.lasting(before));
+            known.count_refusing();
+            if let Some(reason) = answer.reason() {
+                known.refusals.push(Refusal { peer: peer.into(), reason: reason.into() });
+            }
             match answer.reason() {
                 Some(reason) if known.topic.is_empty() => {
                     known.early.push((peer.into(), reason.into()));
@@ -266,12 +332,25 @@ impl PortEntry {
         }
     }
 
+    /// A document came over one of the links; others may wait for it, too.
+    pub(super) fn document_came(&self, document: Id128) {
+        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        links.iter().for_each(|link| link.document_came(document));
+    }
+
     pub(super) fn link_down(&self, link: LinkId) {
         lock(&self.links).remove(&link);
         for answers in lock(&self.answers).by_channel.values_mut() {
             answers.by_link.remove(&link);
+            answers.count_refusing();
         }
         self.answered.notify_all();
+    }
+}
+
+impl Answers {
+    fn count_refusing(&self) {
+        self.refusing.set(self.by_link.values().filter(|answer| answer.reason().is_some()).count());
     }
 }
 

@@ -1,6 +1,7 @@
 //! Time-outs of documents that were asked for.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -26,12 +27,13 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    waits: Vec<Wait>,
+    /// By when they end, and in the order in which they came: peers can make many.
+    waits: BTreeMap<(Instant, u64), Wait>,
+    count: u64,
     stop: bool,
 }
 
 struct Wait {
-    at: Instant,
     entry: Weak<PortEntry>,
     link: LinkId,
     channel: ChannelId,
@@ -40,8 +42,12 @@ struct Wait {
 impl Timer {
     /// Lets the channel's wait expire after this time.
     pub(super) fn at(&self, after: Duration, entry: &Weak<PortEntry>, link: LinkId, channel: ChannelId) {
-        let wait = Wait { at: Instant::now() + after, entry: entry.clone(), link, channel };
-        self.shared.lock().waits.push(wait);
+        {
+            let mut state = self.shared.lock();
+            state.count += 1;
+            let key = (Instant::now() + after, state.count);
+            state.waits.insert(key, Wait { entry: entry.clone(), link, channel });
+        }
         self.shared.changed.notify_one();
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
@@ -69,8 +75,8 @@ impl Shared {
         let mut state = self.lock();
         while !state.stop {
             let now = Instant::now();
-            if let Some(at) = state.waits.iter().position(|wait| wait.at <= now) {
-                let wait = state.waits.swap_remove(at);
+            if let Some(wait) = state.waits.first_entry().filter(|first| first.key().0 <= now) {
+                let wait = wait.remove();
                 drop(state);
                 if let Some(entry) = wait.entry.upgrade() {
                     entry.expire(wait.link, wait.channel);
@@ -78,7 +84,7 @@ impl Shared {
                 state = self.lock();
                 continue;
             }
-            let next = state.waits.iter().map(|wait| wait.at).min();
+            let next = state.waits.keys().next().map(|(at, _)| *at);
             let time = next.map_or(Duration::from_secs(3600), |at| at - now);
             state = self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0;
         }

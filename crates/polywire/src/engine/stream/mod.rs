@@ -190,6 +190,10 @@ impl Port for StreamPort {
         }
     }
 
+    fn relays(&self) -> bool {
+        self.0.relays()
+    }
+
     fn flush(&self, deadline: Instant) -> bool {
         // All of them, also when one is late: the others' bytes leave meanwhile.
         self.0.links().iter().filter(|link| !link.outbox.flush(deadline)).count() == 0

@@ -1,0 +1,210 @@
+//! What peers may make a node hold.
+
+use std::collections::BTreeMap;
+
+use polywire_core::schema::{DefId, DefKind, Literal, Member, Schema, Type, array_len};
+
+use crate::engine::LinkId;
+
+/// What peers may make a node hold by what they announce. A channel beyond a limit is refused with an [`Exceeded`].
+///
+/// Decoders are made for writers' types, so types are counted in *members*: the members of a type with those of the types inside them, as often as
+/// they occur. A type of 32 kB on the wire may have 65,536 of them, and a decoder of that many takes a hundred megabytes.
+///
+/// ```
+/// use polywire::{Node, NodeLimits};
+/// # use std::time::Duration;
+/// # #[derive(Default, polywire::Message)]
+/// # struct Pump { id: u32, pressure_bar: f64 }
+/// let mut limits = NodeLimits::default();
+/// limits.type_members = 1;
+/// let node = Node::builder().limits(limits).build();
+/// let pumps = node.subscriber_on::<Pump>("pumps", "cdr@inproc/limits-doc")?;
+/// let _publisher = node.publisher_on::<Pump>("pumps", "cdr@inproc/limits-doc")?;
+/// assert!(pumps.status().mismatches[0].reason.contains("2 members, more than the 1 that a type may have"));
+/// # Ok::<(), polywire::NodeError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeLimits {
+    /// Members of one writer's type.
+    pub type_members: u64,
+    /// Members of all types that one link has had decoders made for, of those that are kept.
+    pub link_members: u64,
+    /// The same for all links together.
+    pub node_members: u64,
+    /// Bytes of announcements that all links together hold.
+    pub announced_bytes: usize,
+}
+
+impl Default for NodeLimits {
+    fn default() -> Self {
+        NodeLimits { type_members: 1 << 16, link_members: 1 << 17, node_members: 1 << 18, announced_bytes: 64 << 20 }
+    }
+}
+
+/// A limit that an announcement exceeds.
+///
+/// ```
+/// use polywire::node::Exceeded;
+/// let exceeded = Exceeded::Type { members: 70_000, limit: 65_536 };
+/// assert!(exceeded.to_string().starts_with("the writer's type has 70000 members, more than the 65536"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Exceeded {
+    /// [`NodeLimits::type_members`].
+    #[error(
+        "the writer's type has {members} members, more than the {limit} that a type may have; \
+         split the type, or raise `NodeLimits::type_members` on the subscriber's node"
+    )]
+    Type {
+        /// Of the type.
+        members: u64,
+        /// Allowed.
+        limit: u64,
+    },
+    /// [`NodeLimits::link_members`].
+    #[error(
+        "{link} uses decoders for types of {used} members, and {members} more would exceed the {limit} of a link; \
+         retire topics there, or raise `NodeLimits::link_members` on the subscriber's node"
+    )]
+    Link {
+        /// The link.
+        link: LinkId,
+        /// Held for it.
+        used: u64,
+        /// Of the type.
+        members: u64,
+        /// Allowed.
+        limit: u64,
+    },
+    /// [`NodeLimits::node_members`].
+    #[error(
+        "the node uses decoders for types of {used} members, and {members} more would exceed its {limit}; \
+         retire topics, or raise `NodeLimits::node_members` on the subscriber's node"
+    )]
+    Node {
+        /// Held for all links.
+        used: u64,
+        /// Of the type.
+        members: u64,
+        /// Allowed.
+        limit: u64,
+    },
+    /// [`NodeLimits::announced_bytes`].
+    #[error(
+        "the node holds announcements of {used} bytes, and {bytes} more would exceed its {limit}; \
+         retire topics, or raise `NodeLimits::announced_bytes` on the subscriber's node"
+    )]
+    Announcements {
+        /// Held for all links.
+        used: usize,
+        /// Of the announcement.
+        bytes: usize,
+        /// Allowed.
+        limit: usize,
+    },
+}
+
+/// Members of a type, those of the types inside it included, as often as they occur: what a program for it grows with. A type that
+/// contains itself counts once there, since programs call themselves for it.
+pub(crate) fn members(schema: &Schema) -> u64 {
+    of_type(schema, schema.root(), &mut BTreeMap::new())
+}
+
+fn of_type(schema: &Schema, ty: &Type, known: &mut BTreeMap<DefId, u64>) -> u64 {
+    match schema.resolve(ty) {
+        Type::Sequence { element, .. } | Type::Array { element, .. } => of_type(schema, element, known),
+        Type::Map { key, value, .. } => of_type(schema, key, known).saturating_add(of_type(schema, value, known)),
+        Type::Def(id) => of_def(schema, *id, known),
+        _ => 1,
+    }
+}
+
+fn of_def(schema: &Schema, id: DefId, known: &mut BTreeMap<DefId, u64>) -> u64 {
+    if let Some(members) = known.get(&id) {
+        return *members;
+    }
+    known.insert(id, 1);
+    let types: Vec<&Type> = match &schema.def(id).kind {
+        DefKind::Struct { .. } => schema.members(id).into_iter().map(|member| &member.ty).collect(),
+        DefKind::Union { cases, .. } => cases.iter().map(|case| &case.member.ty).collect(),
+        _ => return 1,
+    };
+    let members = types.into_iter().map(|ty| of_type(schema, ty, known)).fold(0, u64::saturating_add).max(1);
+    known.insert(id, members);
+    members
+}
+
+/// Bytes of the texts that a fresh record of the type has by `@default`, which its layout does not know.
+pub(crate) fn default_texts(schema: &Schema) -> usize {
+    texts_of(schema, schema.root(), &mut BTreeMap::new())
+}
+
+fn texts_of(schema: &Schema, ty: &Type, known: &mut BTreeMap<DefId, usize>) -> usize {
+    match schema.resolve(ty) {
+        Type::Array { element, dims } => {
+            array_len(dims).unwrap_or(usize::MAX).saturating_mul(texts_of(schema, element, known))
+        }
+        Type::Def(id) => match known.get(id) {
+            Some(bytes) => *bytes,
+            None => {
+                known.insert(*id, 0);
+                let DefKind::Struct { .. } = &schema.def(*id).kind else { return 0 };
+                let fresh = |bytes: usize, member: &Member| {
+                    let text = member.default.as_ref().map_or(0, |default| match default {
+                        Literal::String(text) => text.len(),
+                        _ => 0,
+                    });
+                    bytes.saturating_add(text).saturating_add(texts_of(schema, &member.ty, known))
+                };
+                let members = schema.members(*id);
+                let bytes = members.into_iter().filter(|member| !member.optional).fold(0, fresh);
+                known.insert(*id, bytes);
+                bytes
+            }
+        },
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::schema::{Def, SchemaBuilder};
+
+    use super::*;
+
+    #[test]
+    fn members_are_counted_as_often_as_they_occur() {
+        let mut types = SchemaBuilder::new();
+        let pair = |of: Type| vec![Member::new("a", of.clone()), Member::new("b", of)];
+        let mut last = types.add(Def::structure("L0", pair(Type::Octet)));
+        for level in 1..=16 {
+            last = types.add(Def::structure(format!("L{level}"), pair(Type::Def(last))));
+        }
+        let schema = types.finish(Type::Def(last)).expect("a schema");
+        assert_eq!(members(&schema), 1 << 17);
+    }
+
+    #[test]
+    fn default_texts_are_counted_as_often_as_they_occur() {
+        let mut types = SchemaBuilder::new();
+        let text = Member::new("text", Type::string()).with_default(Literal::String("abc".into()));
+        let row = types.add(Def::structure("Row", vec![text.clone()]));
+        let rows = Member::new("rows", Type::array(Type::Def(row), [10, 10]));
+        let none = Member::new("none", Type::sequence(Type::Def(row)));
+        let root = types.add(Def::structure("Table", vec![rows, text.as_optional(), none]));
+        assert_eq!(default_texts(&types.finish(Type::Def(root)).expect("a schema")), 300);
+    }
+
+    #[test]
+    fn a_type_that_contains_itself_is_counted_once() {
+        let mut types = SchemaBuilder::new();
+        let node = types.add(Def::structure("Node", Vec::new()));
+        let next = Type::sequence(Type::Def(node));
+        types.replace(node, Def::structure("Node", vec![Member::new("x", Type::Octet), Member::new("next", next)]));
+        let schema = types.finish(Type::Def(node)).expect("a schema");
+        assert_eq!(members(&schema), 2);
+    }
+}
