@@ -1,6 +1,10 @@
 //! The topic that a verb is about: where it is, and by which configuration.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use clap::Args;
 use polywire::codec::{self, CODECS, Options};
@@ -18,6 +22,15 @@ pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
 
 /// How long what was published may take to leave when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(1);
+
+/// The nodes that verbs have opened. Whoever waits for signals holds them, too, so that they do not close when the verb lets go of them.
+static OPENED: Mutex<Vec<Node>> = Mutex::new(Vec::new());
+
+/// Says goodbye to the peers of all nodes, which would take the end of the process for a link that broke.
+pub fn leave() {
+    let opened = std::mem::take(&mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner));
+    opened.iter().for_each(Node::close);
+}
 
 /// How and where messages travel.
 #[derive(Args, Clone, Debug)]
@@ -40,6 +53,7 @@ impl WireArgs {
         }
         stop::hold()?;
         let node = Node::builder().config(config).build();
+        OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(node.clone());
         let ending = node.clone();
         stop::after(move || {
             ending.flush(DRAIN);
