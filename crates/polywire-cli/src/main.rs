@@ -143,6 +143,7 @@ fn main() -> ExitCode {
         }
         outcome
     });
+    topic::leave();
     stop::end(outcome);
     outcome.into()
 }

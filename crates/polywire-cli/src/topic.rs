@@ -1,6 +1,11 @@
 //! The topic that a verb is about: where it is, and by which configuration.
 
-use std::{env, path::PathBuf, time::Duration};
+use std::{
+    env,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -15,6 +20,15 @@ const VARIABLE: &str = "POLYWIRE_WIRE";
 
 /// How long what was published may take to leave when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(1);
+
+/// The nodes that verbs have opened. Whoever waits for signals holds them, too, so that they do not close when the verb lets go of them.
+static OPENED: Mutex<Vec<Node>> = Mutex::new(Vec::new());
+
+/// Says goodbye to the peers of all nodes, which would take the end of the process for a link that broke.
+pub fn leave() {
+    let opened = std::mem::take(&mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner));
+    opened.iter().for_each(Node::close);
+}
 
 /// How and where messages travel.
 #[derive(Args, Clone, Debug)]
@@ -36,6 +50,7 @@ impl WireArgs {
         let wire = self.wire_of(variable.as_deref(), &config, topic)?;
         stop::hold()?;
         let node = Node::builder().config(config).build();
+        OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(node.clone());
         let ending = node.clone();
         stop::after(move || {
             ending.flush(DRAIN);

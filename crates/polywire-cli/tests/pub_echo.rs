@@ -323,6 +323,8 @@ fn the_last_line_counts_the_subscribers_that_there_are() {
     // One that comes when another has left.
     let publishing = publish(&["--count", "500", "--wait", "0"]);
     folder.run(&[&echo[..], &["1"], &wire[..]].concat()).with(0);
+    // Messages that nobody gets.
+    std::thread::sleep(std::time::Duration::from_millis(500));
     let late = folder.start(&[&echo[..], &["1000"], &wire[..]].concat());
     let published = publishing.end().with(0);
     assert!(published.out.ends_with(", to 1 subscriber at the end, 0 to 1 before\n"), "{}", published.out);

@@ -18,6 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     run(&wire)
 }
 
+/// Publishes one pump, set member by member, and one read from JSON.
 pub fn run(wire: &str) -> Result<(), Box<dyn Error>> {
     let document = Compiler::new().parse_str("pump.idl", IDL)?;
     let pump = Dynamic::of(&document.schema("Plant::Pump")?)?;

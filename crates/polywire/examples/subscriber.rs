@@ -10,7 +10,9 @@ use polywire::{Message, Node};
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Plant::Pump")]
 pub struct Pump {
+    /// The pressure, in bar.
     pub pressure_bar: f64,
+    /// Names the pump.
     #[polywire(key)]
     pub id: u32,
 }
