@@ -156,9 +156,9 @@ fn each(test: &str, overflow: Overflow, check: impl Fn(&str, &Node, &mpsc::Recei
 fn dropped(events: &mpsc::Receiver<Event>) -> (String, u64) {
     let until = Instant::now() + SOON;
     loop {
-        match events.recv_timeout(until.saturating_duration_since(Instant::now())).expect("drops are told") {
-            Event::Dropped { topic, count, .. } => return (topic, count),
-            _ => {}
+        let event = events.recv_timeout(until.saturating_duration_since(Instant::now())).expect("drops are told");
+        if let Event::Dropped { topic, count, .. } = event {
+            return (topic, count);
         }
     }
 }

@@ -371,11 +371,12 @@ impl Executable {
         growth: &Growth,
     ) -> Result<usize, CodecError> {
         #[cfg(feature = "jit")]
-        // SAFETY: as the caller promises.
-        if let Payload::Bytes(bytes) = payload
-            && unsafe { self.decode_direct(bytes, value, limits) }.is_some()
-        {
-            return Ok(bytes.len());
+        if let Payload::Bytes(bytes) = payload {
+            // SAFETY: as the caller promises.
+            let taken = unsafe { self.decode_direct(bytes, value, limits) };
+            if taken.is_some() {
+                return Ok(bytes.len());
+            }
         }
         let kept = if let Payload::Shared(message) = &payload { message.len() } else { 0 };
         let charged = Growth::default();

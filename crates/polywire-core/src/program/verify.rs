@@ -12,7 +12,7 @@
 //! 7. who asks for the state of a stream has a bank, and fields are sound and keep to its slots; who takes a field's value has asked for it, and
 //!    for no other one since;
 //! 8. kernels are of types that they can have, and what forms and leads say is within what machine
-//! code can do: kernels are anybody's safe code.
+//!    code can do: kernels are anybody's safe code.
 
 use alloc::string::String;
 

@@ -691,8 +691,8 @@ mod tests {
 
     /// A link's outgoing half, and the peer's socket.
     fn outbox(change: impl FnOnce(&mut EngineOptions)) -> (Outbox, Socket) {
-        let mut options = EngineOptions::default();
-        options.limits = Limits { document_bytes: 64 << 10, ..Limits::default() };
+        let limits = Limits { document_bytes: 64 << 10, ..Limits::default() };
+        let mut options = EngineOptions { limits, ..EngineOptions::default() };
         change(&mut options);
         let (here, there) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("sockets");
         (Outbox::new(Arc::new(here), &options), there)
