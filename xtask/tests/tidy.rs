@@ -127,12 +127,12 @@ fn crates_point_one_way(source: &Source) -> Vec<String> {
     lines_with(source, forbidden).filter(names).collect()
 }
 
-/// A file past 800 lines is two.
 /// An error whose message has its cause inside must not give it as source, too: whoever prints the chain would print it twice.
 fn causes_are_said_once(source: &Source) -> Vec<String> {
     lines_with(source, &["{source}"]).filter(|line| line.starts_with("crates/") && line.contains("#[error(")).collect()
 }
 
+/// A file past 800 lines is two.
 fn files_are_short(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
     (lines > 900).then(|| format!("{}: {lines} lines", source.path)).into_iter().collect()

@@ -120,11 +120,11 @@ fn bytes_that_are_not_the_shortest_come_back_as_they_were() {
     let lines = there_and_back(&folder, "full", &["--framing", "len2be"]);
     let expected = format!(
         "{{\"frame\":1,{FIRST_LINE}}}\n{{\"frame\":1,{SECOND_LINE},\"bytes\":\"f08182504f4cd98180\"}}\n{{\"frame\":2}}\n{{\"frame\":3,{}}}\n",
-        SECOND_LINE.replace("\"seq\":2", "\"seq\":3").replace("10026", "10027")
+        SECOND_LINE.replace("\"seq\":2", "\"seq\":3").replace("100.26", "100.27")
     );
     assert_eq!(lines, expected);
     // A message that was changed is written anew, and what follows refers to it.
-    folder.write("lines.json", &lines.replace("10026", "10030").replace("10027", "10031"));
+    folder.write("lines.json", &lines.replace("100.26", "100.30").replace("100.27", "100.31"));
     fast(&folder, &["encode", "lines.json", "-o", "changed", "--framing", "len2be"]).with(0);
     let changed = [&[0, 15][..], FIRST, &[0x80, 0x85, 0x80], &[0, 0, 0, 3], SECOND].concat();
     assert_eq!(read(&folder, "changed"), changed);
@@ -229,8 +229,8 @@ fn captures_there_and_back() {
         fast(&folder, &[&["encode", "skipped.json", "-o", "again"], &options[..]].concat()).with(0);
         assert_eq!(read(&folder, "again"), file, "{name}");
         // A change that keeps the length is one in the packet; another does not fit its headers.
-        let (before, after) = lines.rsplit_once("10025").expect("a price");
-        folder.write("lines.json", &format!("{before}10024{after}"));
+        let (before, after) = lines.rsplit_once("100.25").expect("a price");
+        folder.write("lines.json", &format!("{before}100.24{after}"));
         fast(&folder, &[&["encode", "lines.json", "-o", "changed"], &options[..]].concat()).with(0);
         let changed = read(&folder, "changed");
         assert_eq!(changed.iter().zip(&file).filter(|(a, b)| a != b).count(), 1, "{name}");

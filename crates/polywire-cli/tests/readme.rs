@@ -102,6 +102,7 @@ fn types_that_do_not_agree_are_told_on_both_sides_as_it_says() {
     let expected: Vec<String> = block("cannot read Plant::Pump").text.lines().map(hide_writer).collect();
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
     let both = commands
+        .replace("polywire echo pumps", "polywire echo pumps --strict")
         .replace(" &\n", " > echo.txt 2>&1 || echo echo $? &\n")
         .replace("--type Pump\n", "--type Pump > pub.txt 2>&1; echo pub $?\n");
     assert_eq!(lines_of(&folder, &both), ["echo 2", "pub 2"]);

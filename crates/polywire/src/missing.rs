@@ -44,15 +44,13 @@ pub(crate) struct Follow {
 }
 
 impl Follow {
-    /// None for a writer without a name.
-    pub(crate) fn new(writers: &Arc<Writers>, announced: &Announcement) -> Option<Follow> {
+    /// A writer without a name is followed on this channel alone: others may have none either.
+    pub(crate) fn new(writers: &Arc<Writers>, announced: &Announcement) -> Follow {
         let writer = (announced.writer, announced.incarnation);
-        if writer.0.is_zero() {
-            return None;
-        }
+        let writers = if writer.0.is_zero() { Arc::default() } else { writers.clone() };
         let progress = Arc::<Progress>::default();
         writers.lock().live.entry(writer).or_default().push(progress.clone());
-        Some(Follow { writers: writers.clone(), writer, progress })
+        Follow { writers, writer, progress }
     }
 
     /// A message came. Gives how many are missing before it. Calls do not overlap.
@@ -142,7 +140,7 @@ mod tests {
 
     fn follow(writers: &Arc<Writers>, writer: u8) -> Follow {
         let announced = Announcement { writer: Id128([writer; 16]), incarnation: 1, ..Announcement::default() };
-        Follow::new(writers, &announced).expect("a writer with a name")
+        Follow::new(writers, &announced)
     }
 
     #[test]
@@ -191,11 +189,15 @@ mod tests {
 
     #[test]
     fn few_writers_are_remembered_and_none_without_a_name() {
-        assert!(Follow::new(&Arc::default(), &Announcement::default()).is_none());
         let writers = Arc::<Writers>::default();
+        for _ in 0..2 {
+            let nameless = Follow::new(&writers, &Announcement::default());
+            assert_eq!((nameless.told(5, u64::MAX), nameless.told(5, u64::MAX), nameless.came(6)), (5, 0, 0));
+            assert_eq!((nameless.came(9), nameless.end()), (2, 0));
+        }
         for incarnation in 0..2 * REMEMBERED as u64 {
             let announced = Announcement { writer: Id128([1; 16]), incarnation, ..Announcement::default() };
-            let channel = Follow::new(&writers, &announced).expect("a writer with a name");
+            let channel = Follow::new(&writers, &announced);
             assert_eq!((channel.came(1), channel.end()), (0, 0));
         }
         let state = writers.lock();

@@ -656,7 +656,7 @@ impl<C: Coding> SlotOf<C> {
         source: Arc<Source>,
     ) -> Arc<dyn Slot> {
         let fresh_bytes = size_of::<Sample<C::Value>>().saturating_add(C::value_bytes(&decoder));
-        let follow = route.writers.as_ref().and_then(|writers| Follow::new(writers, &source.announcement));
+        let follow = route.writers.as_ref().map(|writers| Follow::new(writers, &source.announcement));
         Arc::new(SlotOf { route, decoder, fresh_bytes, stream, source, follow })
     }
 

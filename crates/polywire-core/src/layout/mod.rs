@@ -362,8 +362,13 @@ impl Layout {
     /// Bytes of a fresh value, with what it keeps behind pointers from the start.
     ///
     /// ```
-    /// use polywire_core::{layout::Message, program::Executable};
-    /// assert_eq!(<[u64; 4]>::shape().layout().fresh_bytes(), 32);
+    /// use polywire_core::layout::Message;
+    /// # use polywire_core as polywire;
+    ///
+    /// #[derive(Default, polywire_derive::Message)]
+    /// struct Corners { heights: [u64; 4] }
+    ///
+    /// assert_eq!(Corners::shape().layout().fresh_bytes(), 32);
     /// ```
     pub fn fresh_bytes(&self) -> usize {
         (self.node(self.root).size as usize).saturating_add(self.behind_pointers(self.root))

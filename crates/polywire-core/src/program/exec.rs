@@ -1,5 +1,8 @@
 //! A verified program with the back end that runs it.
 
+#[cfg(feature = "jit")]
+mod direct;
+
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 #[cfg(feature = "jit")]
 use core::{
@@ -57,30 +60,9 @@ pub enum ExecError {
     NoJit(alloc::string::String),
 }
 
-/// Messages that go the long way after one for which the direct one was tried in vain.
-#[cfg(feature = "jit")]
-const PAUSE: u32 = 15;
-
-/// In place of a number of messages, times a score: in a stream one odd message is no reason to wait for fifteen. One that was in vain counts two, one that was
-/// not takes one back.
-#[cfg(feature = "jit")]
-const SCORE: u32 = 1 << 16;
-
-/// The score that is one.
-#[cfg(feature = "jit")]
-const TOO_OFTEN: u32 = 4 * SCORE;
-
 /// Room that is made ahead for it.
 #[cfg(feature = "jit")]
 const MAX_AHEAD: usize = 1 << 11;
-
-/// The same for a message of a stream, which is mostly much shorter than it may be.
-#[cfg(feature = "jit")]
-const MAX_STREAM_AHEAD: usize = 1 << 14;
-
-/// The same after messages for which it did not do: each element of a sequence wants room for everything that may come behind it.
-#[cfg(feature = "jit")]
-const MAX_MORE_AHEAD: usize = 1 << 16;
 
 /// A program ready to run. Cheap to clone; free of state, so that any number of threads may run it at once.
 ///
@@ -713,192 +695,12 @@ impl Executable {
         }
     }
 
-    /// Encodes without a context, if the program can do without and nothing is unusual; false if [`Executable::encode`] must take the long way.
-    ///
-    /// # Safety
-    /// As [`Executable::encode`].
-    #[cfg(feature = "jit")]
-    #[inline]
-    unsafe fn encode_direct(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> bool {
-        let Some(direct) = NonNull::new(self.0.direct_encode.load(Ordering::Acquire)) else { return false };
-        let (start, size) = (out.len(), self.0.direct_size);
-        let room = out.capacity() - start;
-        if size > limits.message_bytes || room < size {
-            return false;
-        }
-        // SAFETY: there is room, the code is that of an encode program and writes each of the bytes that it gives the number of, and the value is as
-        // the caller promises.
-        unsafe {
-            let written = super::jit::encode_direct(direct, out.as_mut_ptr().add(start), room, value);
-            // What it says no to is more than any room.
-            if written > room.min(limits.message_bytes) {
-                return self.pause();
-            }
-            out.set_len(start + written);
-        }
-        true
-    }
-
-    /// Decodes without a context; none if something is wrong or unusual, and [`Executable::decode`] must take the long way.
-    ///
-    /// # Safety
-    /// As [`Executable::decode`].
-    #[cfg(feature = "jit")]
-    #[inline]
-    unsafe fn decode_direct(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Option<usize> {
-        let direct = NonNull::new(self.0.direct_decode.load(Ordering::Acquire))?;
-        if bytes.len() < self.0.direct_size || bytes.len() > limits.message_bytes {
-            return None;
-        }
-        // SAFETY: the bytes are there, the code is that of a decode program, and the value is as the caller promises.
-        let taken = unsafe { super::jit::decode_direct(direct, bytes, value) };
-        if taken > bytes.len() {
-            self.pause();
-            return None;
-        }
-        Some(taken)
-    }
-
-    /// The same as [`Executable::encode_direct`] for a message of a stream whose state is warm.
-    ///
-    /// # Safety
-    /// As [`Executable::encode`].
-    #[cfg(feature = "jit")]
-    #[inline]
-    unsafe fn encode_stream(
-        &self,
-        state: &mut State,
-        keep: bool,
-        value: *const u8,
-        out: &mut Vec<u8>,
-        limits: &Limits,
-    ) -> bool {
-        let (Some(entry), Some(warmth)) = (NonNull::new(self.0.stream.load(Ordering::Acquire)), &self.0.warmth) else {
-            return false;
-        };
-        let (start, size) = (out.len(), self.0.direct_size);
-        if size > limits.message_bytes || !state.begin_warm(warmth, limits) {
-            return false;
-        }
-        let ahead = self.0.ahead.load(Ordering::Relaxed).max(size);
-        if out.capacity() - start < ahead && (size > MAX_STREAM_AHEAD || out.try_reserve(ahead).is_err()) {
-            return false;
-        }
-        let room = out.capacity() - start;
-        // SAFETY: as in `encode_direct`, and the state is warm.
-        unsafe {
-            let written = super::jit::encode_stream(entry, out.as_mut_ptr().add(start), room, value, state);
-            if written > room.min(limits.message_bytes) {
-                state.roll_back_warm();
-                self.0.ahead.store((2 * room).min(MAX_MORE_AHEAD), Ordering::Relaxed);
-                self.stumble();
-                return false;
-            }
-            out.set_len(start + written);
-        }
-        self.walk();
-        if !keep {
-            state.roll_back_warm();
-        }
-        true
-    }
-
-    /// The same as [`Executable::decode_direct`] for a message of a stream whose state is warm.
-    ///
-    /// # Safety
-    /// As [`Executable::decode`].
-    #[cfg(feature = "jit")]
-    #[inline]
-    unsafe fn decode_stream(
-        &self,
-        (state, keep): (&mut State, bool),
-        bytes: &[u8],
-        value: *mut u8,
-        limits: &Limits,
-        growth: &Growth,
-    ) -> Option<usize> {
-        let entry = NonNull::new(self.0.stream.load(Ordering::Acquire))?;
-        let warmth = self.0.warmth.as_ref()?;
-        if bytes.len() > limits.message_bytes || state.is_broken() || !state.begin_warm(warmth, limits) {
-            return None;
-        }
-        let memory = state.memory_left;
-        // SAFETY: as in `decode_direct`, and the state is warm.
-        let taken = unsafe { super::jit::decode_stream(entry, bytes, value, state) };
-        if state.memory_left != memory {
-            self.note_growth(memory.saturating_sub(state.memory_left), limits, growth);
-        }
-        if taken > bytes.len() {
-            state.roll_back_warm();
-            self.stumble();
-            return None;
-        }
-        self.walk();
-        if !keep {
-            state.roll_back_warm();
-        }
-        Some(taken)
-    }
-
-    /// The direct way asks for memory now and then, but never gives any back: the other one does.
-    #[cfg(feature = "jit")]
-    #[cold]
-    fn note_growth(&self, bytes: usize, limits: &Limits, growth: &Growth) {
-        growth.add(bytes);
-        if growth.bytes() > limits.memory_bytes {
-            self.pause();
-        }
-    }
-
     /// After a message of a stream that was done with a context.
     fn settle(&self, state: &mut State, keep: bool) {
         #[cfg(feature = "jit")]
         self.count_down();
         if !keep {
             state.roll_back();
-        }
-    }
-
-    /// Lets the direct way be for a while.
-    #[cfg(feature = "jit")]
-    #[cold]
-    fn pause(&self) -> bool {
-        self.0.pause.store(PAUSE, Ordering::Relaxed);
-        self.direct().store(core::ptr::null_mut(), Ordering::Relaxed);
-        false
-    }
-
-    /// Lets the direct way be for a while, if it is in vain too often.
-    #[cfg(feature = "jit")]
-    #[cold]
-    fn stumble(&self) {
-        if self.0.pause.fetch_add(2 * SCORE, Ordering::Relaxed) + 2 * SCORE >= TOO_OFTEN {
-            self.pause();
-        }
-    }
-
-    /// The direct way was not in vain.
-    #[cfg(feature = "jit")]
-    #[inline]
-    fn walk(&self) {
-        let score = self.0.pause.load(Ordering::Relaxed);
-        if score >= SCORE {
-            // What somebody else has set meanwhile stays.
-            let _ = self.0.pause.compare_exchange(score, score - SCORE, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-
-    /// Comes back to the direct way when the while is over. Of several threads that count at once one may be lost, which matters to nobody.
-    #[cfg(feature = "jit")]
-    #[inline]
-    fn count_down(&self) {
-        let left = self.0.pause.load(Ordering::Relaxed);
-        if left == 0 || left >= SCORE {
-            return;
-        }
-        self.0.pause.store(left - 1, Ordering::Relaxed);
-        if let (1, Some(Some(code))) = (left, self.0.code.get()) {
-            self.allow_direct(code);
         }
     }
 

@@ -91,6 +91,7 @@ pub mod io;
 pub mod jit;
 pub mod kernel;
 pub mod kernels;
+mod limits;
 pub mod passes;
 mod payload;
 mod say;
