@@ -162,7 +162,7 @@ pub struct BriefKernel {
     /// It writes all the bytes that it gives the number of, and these are in the room. It is true
     /// of kernels of this crate alone, which a test tries; the room of any other is cleared before
     /// and what it gives is cut after.
-    #[cfg_attr(not(feature = "jit"), expect(dead_code, reason = "machine code alone asks"))]
+    #[cfg_attr(not(feature = "jit"), allow(dead_code, reason = "machine code alone asks"))]
     pub(crate) exact: bool,
 }
 
