@@ -1,6 +1,6 @@
 //! Records of random schemas, filled as codec programs fill them, with and without memory to be had. Nothing may leak.
 //!
-//! One test, since it counts what the whole process has allocated.
+//! Blocks are counted for each thread: the test runner's own thread allocates beside the test.
 
 use polywire_core::layout::{
     Kind, Layout, NodeId, OutOfMemory, Record, Scalar, Shape, ValueRef,
@@ -13,25 +13,27 @@ use polywire_core::schema::{
 };
 use std::{
     alloc::{GlobalAlloc, System},
-    sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed},
+    cell::Cell,
 };
 
-/// Counts blocks, and refuses one when told to.
+/// Counts the blocks of a thread, and refuses one when told to.
 struct Counting;
 
-static BLOCKS: AtomicIsize = AtomicIsize::new(0);
-static ARMED: AtomicBool = AtomicBool::new(false);
-static UNTIL_REFUSAL: AtomicUsize = AtomicUsize::new(usize::MAX);
+thread_local! {
+    static BLOCKS: Cell<isize> = const { Cell::new(0) };
+    static ARMED: Cell<bool> = const { Cell::new(false) };
+    static UNTIL_REFUSAL: Cell<usize> = const { Cell::new(usize::MAX) };
+}
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
 fn refused() -> bool {
-    if !ARMED.load(Relaxed) {
+    if !ARMED.get() {
         return false;
     }
-    let left = UNTIL_REFUSAL.load(Relaxed);
-    UNTIL_REFUSAL.store(left.saturating_sub(1), Relaxed);
+    let left = UNTIL_REFUSAL.get();
+    UNTIL_REFUSAL.set(left.saturating_sub(1));
     left == 0
 }
 
@@ -41,13 +43,13 @@ unsafe impl GlobalAlloc for Counting {
         if refused() {
             return std::ptr::null_mut();
         }
-        BLOCKS.fetch_add(1, Relaxed);
+        BLOCKS.set(BLOCKS.get() + 1);
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: std::alloc::Layout) {
-        BLOCKS.fetch_sub(1, Relaxed);
+        BLOCKS.set(BLOCKS.get() - 1);
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(block, layout) }
     }
@@ -63,9 +65,9 @@ unsafe impl GlobalAlloc for Counting {
 
 /// Runs what must cope without memory.
 fn armed<R>(run: impl FnOnce() -> R) -> R {
-    ARMED.store(true, Relaxed);
+    ARMED.set(true);
     let result = run();
-    ARMED.store(false, Relaxed);
+    ARMED.set(false);
     result
 }
 
@@ -142,10 +144,10 @@ impl<'a> Filler<'a> {
                         let was = map.access.len(at);
                         let fate = armed(|| {
                             map.access.insert(at, &mut |k, v| {
-                                ARMED.store(false, Relaxed);
+                                ARMED.set(false);
                                 done = self.fill(key, map.key, k, depth + 1);
                                 done = done.and_then(|()| self.fill(value, map.value, v, depth + 1));
-                                ARMED.store(true, Relaxed);
+                                ARMED.set(true);
                                 done.is_ok()
                             })
                         })?;
@@ -200,7 +202,7 @@ fn fill(record: &mut Record, seed: u64) -> Result<(), OutOfMemory> {
     let mut filler = Filler::new(&shape, seed);
     // SAFETY: the memory holds a value of the shape's root.
     let result = unsafe { filler.fill(shape.schema().root(), shape.layout().root(), at, 0) };
-    ARMED.store(false, Relaxed);
+    ARMED.set(false);
     result
 }
 
@@ -243,16 +245,16 @@ fn try_schema(seed: u64) {
 /// Refuses the first, second, third, .. request for memory of everything a record can be asked to do.
 fn without_memory(shape: &std::sync::Arc<Shape>, source: &Record, seed: u64) {
     for refusal in 0..40 {
-        UNTIL_REFUSAL.store(refusal, Relaxed);
+        UNTIL_REFUSAL.set(refusal);
         let made = armed(|| Record::try_new(shape));
         let Ok(mut record) = made else { continue };
-        UNTIL_REFUSAL.store(refusal, Relaxed);
+        UNTIL_REFUSAL.set(refusal);
         let filled = fill(&mut record, seed);
         let _ = format!("{record:?}");
-        UNTIL_REFUSAL.store(refusal, Relaxed);
+        UNTIL_REFUSAL.set(refusal);
         let copied = armed(|| record.try_clone_from(source));
         let _ = format!("{record:?}");
-        UNTIL_REFUSAL.store(usize::MAX, Relaxed);
+        UNTIL_REFUSAL.set(usize::MAX);
         assert!(record.try_clone_from(source).unwrap());
         assert_eq!(record, *source, "seed {seed}: after {refusal} requests");
         if filled.is_ok() && copied.is_ok() {
@@ -267,8 +269,8 @@ fn records_of_random_schemas_live_and_die() {
     try_schema(0);
     let seeds = if cfg!(miri) { 1..3 } else { 1..400 };
     for seed in seeds {
-        let before = BLOCKS.load(Relaxed);
+        let before = BLOCKS.get();
         try_schema(seed);
-        assert_eq!(BLOCKS.load(Relaxed), before, "seed {seed} leaks");
+        assert_eq!(BLOCKS.get(), before, "seed {seed} leaks");
     }
 }
