@@ -13,7 +13,8 @@ pub struct Arguments {
     pub json: Option<PathBuf>,
     /// The tables of the documentation.
     pub markdown: Option<PathBuf>,
-    /// A file between whose marks the first table is put: `<!-- table -->` and `<!-- end of table -->`.
+    /// A file between whose marks the first table is put: `<!-- table -->` and `<!-- end of table
+    /// -->`.
     pub extract: Option<PathBuf>,
     /// Groups to measure; all if there are none.
     pub words: Vec<String>,

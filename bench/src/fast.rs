@@ -1,7 +1,8 @@
-//! Streams of FAST against hand-written CDR and FAST for the one type, our own CDR, and the `fastlib` crate.
+//! Streams of FAST against hand-written CDR and FAST for the one type, our own CDR, and the
+//! `fastlib` crate.
 //!
-//! A stream begins anew each time its messages are gone through. What is measured is its messages one after the other, each referring to
-//! the one before.
+//! A stream begins anew each time its messages are gone through. What is measured is its messages
+//! one after the other, each referring to the one before.
 
 use std::{cell::RefCell, hint::black_box};
 
@@ -123,7 +124,8 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
         self.subject.messages().iter().map(write).collect()
     }
 
-    /// Panics unless both back ends write the same, and what is written comes back as type and as record.
+    /// Panics unless both back ends write the same, and what is written comes back as type and as
+    /// record.
     fn check(&self) {
         assert!(self.ours == self.write(Backend::Interpreter), "{}{} by both back ends", T::NAME, self.name);
         let (decoder, records) = (self.decoder(), self.record_decoder());
@@ -238,7 +240,8 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
 /// Writes all messages; reads them all.
 type Way<'a> = (Box<dyn FnMut() + 'a>, Box<dyn FnMut() + 'a>);
 
-/// Our way: the values as a stream from the beginning, and its bytes over a value that is used again.
+/// Our way: the values as a stream from the beginning, and its bytes over a value that is used
+/// again.
 fn streamed<'a, V: 'a>(
     states: [Option<State>; 2],
     (values, bytes, mut back): (&'a [V], &'a [Vec<u8>], V),
@@ -323,7 +326,8 @@ fn feed_row(effort: Effort) -> Row {
     Row { workload: MarketData::NAME.into(), operation: "decode", bytes: crate::report::mean_length(&streams), figures }
 }
 
-/// A template as the crate takes it: it knows neither comments nor the extension to integers of eight and sixteen bits, and wants a number for each instruction.
+/// A template as the crate takes it: it knows neither comments nor the extension to integers of
+/// eight and sixteen bits, and wants a number for each instruction.
 pub(crate) fn for_fastlib(xml: &str) -> String {
     let xml = xml.find("<templates").map_or("", |at| &xml[at..]);
     let narrow = [("uInt8", "uInt32"), ("uInt16", "uInt32"), ("int8", "int32"), ("int16", "int32")];

@@ -1,5 +1,6 @@
-//! The measuring instrument of Polywire. Everything is measured side by side in one run: the candidates take turns, so that
-//! what else the machine does hits all of them alike, and ratios are taken turn by turn.
+//! The measuring instrument of Polywire. Everything is measured side by side in one run: the
+//! candidates take turns, so that what else the machine does hits all of them alike, and ratios are
+//! taken turn by turn.
 //!
 //! ```text
 //! cargo run --release -p polywire-bench --features peers --bin formats

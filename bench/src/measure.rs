@@ -49,7 +49,8 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// How many rounds a turn takes. The clock of a thread is a system call, so it is read at a turn's ends only.
+    /// How many rounds a turn takes. The clock of a thread is a system call, so it is read at a
+    /// turn's ends only.
     fn rounds(&mut self, least: Duration) -> usize {
         let Work::Round(round) = &mut self.work else { return 1 };
         let mut rounds = 1;
@@ -96,7 +97,8 @@ pub struct Figure {
     pub name: &'static str,
     /// Median of its turns, a message.
     pub ns: f64,
-    /// Median of its turns, each as a multiple of the first candidate's turn just before; not a number where there is nothing to compare.
+    /// Median of its turns, each as a multiple of the first candidate's turn just before; not a
+    /// number where there is nothing to compare.
     #[serde(skip_serializing_if = "is_nan")]
     pub ratio: f64,
     /// Median of what its turns took more than the first candidate's; likewise.
@@ -128,7 +130,8 @@ impl Figure {
 pub struct Effort {
     /// Turns that each candidate gets.
     pub turns: usize,
-    /// How long a turn lasts about: shorter than what a scheduler gives at a time, so that turns next to each other see the same.
+    /// How long a turn lasts about: shorter than what a scheduler gives at a time, so that turns
+    /// next to each other see the same.
     pub turn: Duration,
 }
 

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::measure::{Bar, Figure};
 
-/// The candidate of ours that decodes each message into a new value, as most peers do; the others decode into one value, used again.
+/// The candidate of ours that decodes each message into a new value, as most peers do; the others
+/// decode into one value, used again.
 pub const NEW_VALUE: &str = "derived, new value";
 
 /// Everything that one run measured.
@@ -43,7 +44,8 @@ pub enum Columns {
     /// The candidates.
     #[default]
     Candidates,
-    /// The first candidate's times, as multiples of those of the second, a yardstick, and of the quickest of the others; the same for [`NEW_VALUE`], if it is there. Encoding and
+    /// The first candidate's times, as multiples of those of the second, a yardstick, and of the
+    /// quickest of the others; the same for [`NEW_VALUE`], if it is there. Encoding and
     /// decoding are in one line.
     Ratios,
 }
@@ -188,8 +190,8 @@ impl Group {
 }
 
 impl Row {
-    /// Time, the multiple of the yardstick, and what the quickest of the peers takes as a multiple of the time; where a new value is made, that time and
-    /// multiple, too.
+    /// Time, the multiple of the yardstick, and what the quickest of the peers takes as a multiple
+    /// of the time; where a new value is made, that time and multiple, too.
     fn ratios(&self) -> Vec<String> {
         let none = || String::from("-");
         let peers = self.figures.iter().skip(2).filter(|figure| figure.name != NEW_VALUE);

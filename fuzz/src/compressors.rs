@@ -24,7 +24,8 @@ fn payload(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// A compressor by number, and whether it has a dictionary, in the first byte; a level in the second.
+/// A compressor by number, and whether it has a dictionary, in the first byte; a level in the
+/// second.
 fn chosen(input: &[u8]) -> (&'static dyn Compressor, Vec<u8>, Settings) {
     let (which, level) = (input.first().copied().unwrap_or(0), input.get(1).copied().unwrap_or(0));
     let compressor = COMPRESSORS[usize::from(which & 0x7F) % COMPRESSORS.len()];
@@ -48,7 +49,8 @@ pub fn packed_bytes(random: &mut Random) -> Vec<u8> {
     input
 }
 
-/// Refused, or unpacked within the limits, and the same when it is unpacked again by the same and by new state.
+/// Refused, or unpacked within the limits, and the same when it is unpacked again by the same and
+/// by new state.
 pub fn unpack(input: &[u8]) {
     let (compressor, dictionary, _) = chosen(input);
     let packed = input.get(2..).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! FAST: templates from strangers, their messages, files of them, and streams of deltas over bad links.
+//! FAST: templates from strangers, their messages, files of them, and streams of deltas over bad
+//! links.
 
 use crate::{
     common::{mutated, random_record},
@@ -93,7 +94,8 @@ pub fn template_text(random: &mut Random) -> Vec<u8> {
     if random.one_in(2) { mutated(random, &text) } else { text }
 }
 
-/// A document is refused, or is written as one of the same templates; and these make a type and its codec, or say why not.
+/// A document is refused, or is written as one of the same templates; and these make a type and its
+/// codec, or say why not.
 pub fn read_template(input: &[u8]) {
     let limits = TemplateLimits { bytes: 1 << 16, templates: 64, instructions: 512, depth: 16, initial_bytes: 1 << 12 };
     let set = match TemplateSet::parse_within(&String::from_utf8_lossy(input), &limits) {
@@ -110,7 +112,8 @@ pub fn read_template(input: &[u8]) {
     let (Ok(encoder), Ok(decoder)) = (encoder, decoder) else { return };
     let (record, mut bytes, mut read) = (Record::new(&shape), Vec::new(), Record::new(&shape));
     if encoder.encode(&record, &mut bytes).is_ok() {
-        // What is constant on the wire may be something else in a fresh record, but what came is what goes.
+        // What is constant on the wire may be something else in a fresh record, but what came is
+        // what goes.
         assert_eq!(decoder.decode(&bytes, &mut read), Ok(bytes.len()), "{xml}");
         let mut again = Vec::new();
         encoder.encode(&read, &mut again).expect("what was decoded can be encoded");
@@ -215,7 +218,8 @@ impl Feed {
     }
 }
 
-/// Of one of the templates: as the only one with an id it makes a structure, unless it holds messages of all.
+/// Of one of the templates: as the only one with an id it makes a structure, unless it holds
+/// messages of all.
 fn encoder_of(set: &TemplateSet, index: usize) -> Option<DynEncoder> {
     let mut set = set.clone();
     let others = set.templates.iter_mut().enumerate().filter(|(other, _)| *other != index);
@@ -249,7 +253,8 @@ pub fn feed_bytes(random: &mut Random) -> Vec<u8> {
     input
 }
 
-/// Both back ends read the same from each message, or refuse it for the same reason; what was refused leaves no trace.
+/// Both back ends read the same from each message, or refuse it for the same reason; what was
+/// refused leaves no trace.
 pub fn decode_feed(input: &[u8]) {
     let Some((number, mut rest)) = input.split_first() else { return };
     let feed = &feeds()[usize::from(*number) % DOCUMENTS.len()];
@@ -399,7 +404,8 @@ pub fn link_bytes(random: &mut Random) -> Vec<u8> {
     input
 }
 
-/// Whatever a link does to the datagrams of a stream of deltas: a value that comes is the one that was sent.
+/// Whatever a link does to the datagrams of a stream of deltas: a value that comes is the one that
+/// was sent.
 pub fn deltas_over_a_link(input: &[u8]) {
     let seed = seed(input);
     let Ok(shape) = Shape::of(&random_schema(seed, 1 + seed as usize % 6)) else { return };

@@ -20,7 +20,8 @@ pub fn schema_bytes(random: &mut Random) -> Vec<u8> {
     if random.one_in(10) { bytes } else { mutated(random, &bytes) }
 }
 
-/// A schema from bytes is refused, or is canonical; its layout and its codecs are refused, or are there.
+/// A schema from bytes is refused, or is canonical; its layout and its codecs are refused, or are
+/// there.
 pub fn read_schema(input: &[u8]) {
     let Ok(schema) = Schema::from_bytes(input, &SchemaLimits::default()) else { return };
     let encodings = [schema.to_bytes(), schema.to_bytes_with_docs()];

@@ -1,4 +1,5 @@
-//! Hostile inputs for every parser and decoder: what is fuzzed, as [`TARGETS`]. README.md has the list; the driver is the binary of this crate.
+//! Hostile inputs for every parser and decoder: what is fuzzed, as [`TARGETS`]. README.md has the
+//! list; the driver is the binary of this crate.
 
 #[path = "../../crates/polywire-core/tests/common/mod.rs"]
 mod common;

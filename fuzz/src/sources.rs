@@ -123,7 +123,8 @@ fn text(random: &mut Random, ending: &str) -> Vec<u8> {
     if random.one_in(2) { mutated(random, &text) } else { text }
 }
 
-/// The front end answers with diagnostics, or with schemas that are written as IDL of the same type.
+/// The front end answers with diagnostics, or with schemas that are written as IDL of the same
+/// type.
 fn compile(name: &str, input: &[u8]) {
     let compiler = Compiler::new().loader(|_: &str| Ok(None));
     match compiler.parse_str(name, &String::from_utf8_lossy(input)) {

@@ -1,5 +1,6 @@
-//! Prints bytes, and encode and decode nanoseconds (minimum and median of 15 rounds), of the yardsticks:
-//! `cargo run --release -p polywire-workloads --example yardstick`, best pinned to one core.
+//! Prints bytes, and encode and decode nanoseconds (minimum and median of 15 rounds), of the
+//! yardsticks: `cargo run --release -p polywire-workloads --example yardstick`, best pinned to one
+//! core.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -31,7 +32,8 @@ fn print<T: Workload>() {
     );
 }
 
-/// Each message in a buffer of its own size: large ones would lie page by page and fight for the same cache lines.
+/// Each message in a buffer of its own size: large ones would lie page by page and fight for the
+/// same cache lines.
 fn encode_all<T: Workload>(samples: &Samples<T>) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     let encode = |sample: Sample<'_, T>| {

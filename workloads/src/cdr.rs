@@ -1,8 +1,10 @@
-//! What the hand-written codecs are made of: a writer that trusts its buffer and a reader that trusts nothing.
+//! What the hand-written codecs are made of: a writer that trusts its buffer and a reader that
+//! trusts nothing.
 
 /// A type with a hand-written codec.
 pub trait Cdr {
-    /// Writes the message; the writer's buffer has room for [`bound`](Cdr::bound) and [`SLACK`] bytes.
+    /// Writes the message; the writer's buffer has room for [`bound`](Cdr::bound) and [`SLACK`]
+    /// bytes.
     fn encode(&self, writer: &mut Writer);
 
     /// Reads the message over what `self` held.
@@ -38,7 +40,8 @@ impl std::fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Writes little-endian CDR without checks. A copy on the stack keeps the position in a register, hence `Copy`.
+/// Writes little-endian CDR without checks. A copy on the stack keeps the position in a register,
+/// hence `Copy`.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer {
     base: *mut u8,
@@ -49,7 +52,8 @@ impl Writer {
     /// A writer at the start of the buffer at `base`.
     ///
     /// # Safety
-    /// The buffer has room for the [`bound`](Cdr::bound) of all that is written, and for [`SLACK`] bytes more.
+    /// The buffer has room for the [`bound`](Cdr::bound) of all that is written, and for [`SLACK`]
+    /// bytes more.
     pub unsafe fn new(base: *mut u8) -> Self {
         Writer { base, position: 0 }
     }
@@ -61,7 +65,8 @@ impl Writer {
 
     #[inline(always)]
     pub(crate) fn align(&mut self, size: usize) {
-        // SAFETY: at most `SLACK` bytes behind the bound, which the maker of the writer has set aside.
+        // SAFETY: at most `SLACK` bytes behind the bound, which the maker of the writer has set
+        // aside.
         unsafe {
             (self.base.add(self.position) as *mut u64).write_unaligned(0);
         }

@@ -6,7 +6,8 @@ use crate::cdr::{Cdr, FIELD, Malformed, Reader, Writer, string_bound};
 use crate::fast::{Fast, FastReader, FastWriter, set_text};
 use crate::{Rng, Workload};
 
-/// The FAST template of CodecsTest with `n / 10` groups of ten members: `codecs_test.fast.xml` over and over.
+/// The FAST template of CodecsTest with `n / 10` groups of ten members: `codecs_test.fast.xml` over
+/// and over.
 pub fn fast_template(n: usize) -> String {
     let once = include_str!("../codecs_test.fast.xml");
     let split = |text: &'static str, at: &str| text.split_once(at).expect("the file is ours");
@@ -44,8 +45,9 @@ macro_rules! codecs_test {
             )+
         }
 
-        /// By hand, because what serde derives for five hundred members looks a name up by comparing it with one after the other, keeps an
-        /// `Option` a member, and takes the compiler many minutes. This is the same for whoever calls it, only faster.
+        /// By hand, because what serde derives for five hundred members looks a name up by
+        /// comparing it with one after the other, keeps an `Option` a member, and takes the
+        /// compiler many minutes. This is the same for whoever calls it, only faster.
         #[cfg(feature = "serde")]
         const _: () = {
             use std::{fmt, sync::LazyLock};

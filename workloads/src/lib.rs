@@ -1,8 +1,10 @@
-//! The types that Polywire is measured with, seeded generators of their values, and hand-written codecs: the yardsticks
-//! that figures are multiples of, run beside ours in the same process and pinned to one core.
+//! The types that Polywire is measured with, seeded generators of their values, and hand-written
+//! codecs: the yardsticks that figures are multiples of, run beside ours in the same process and
+//! pinned to one core.
 //!
-//! The yardsticks are frozen. They write XCDR1, little endian, without the encapsulation header: one capacity check a
-//! message on encode; bounds, boolean and UTF-8 checks on decode, into a reused value.
+//! The yardsticks are frozen. They write XCDR1, little endian, without the encapsulation header:
+//! one capacity check a message on encode; bounds, boolean and UTF-8 checks on decode, into a
+//! reused value.
 //!
 //! ```
 //! use polywire_workloads::{ProcessorProbe, Samples, cdr_decode};
@@ -46,14 +48,16 @@ pub trait Workload: Cdr + Default + Clone + PartialEq + std::fmt::Debug {
     fn generate(n: usize) -> Vec<Self>;
 }
 
-/// Messages that can be encoded safely at the speed of the yardstick: the greatest size is found once, here.
+/// Messages that can be encoded safely at the speed of the yardstick: the greatest size is found
+/// once, here.
 #[derive(Clone, Debug)]
 pub struct Samples<T> {
     messages: Vec<T>,
     bound: usize,
 }
 
-/// What the first measurements set aside for every type: the allocator treats all yardsticks' buffers alike.
+/// What the first measurements set aside for every type: the allocator treats all yardsticks'
+/// buffers alike.
 const LEAST_BOUND: usize = 1 << 17;
 
 impl<T: Workload> Samples<T> {
@@ -96,11 +100,12 @@ impl<'a, T: Workload> Sample<'a, T> {
     }
 }
 
-/// Encodes into `out`, growing it when needed: one capacity check a message, as a library must have.
+/// Encodes into `out`, growing it when needed: one capacity check a message, as a library must
+/// have.
 ///
 /// # Safety
-/// `bound` is at least `message.bound()` and no more than an allocation can have. Computing that for each message would slow the yardstick, so it is a promise;
-/// [`Samples`] keeps it.
+/// `bound` is at least `message.bound()` and no more than an allocation can have. Computing that
+/// for each message would slow the yardstick, so it is a promise; [`Samples`] keeps it.
 #[inline(never)]
 pub unsafe fn cdr_encode<T: Cdr>(message: &T, bound: usize, out: &mut Vec<u8>) {
     out.clear();
@@ -114,7 +119,8 @@ pub unsafe fn cdr_encode<T: Cdr>(message: &T, bound: usize, out: &mut Vec<u8>) {
     unsafe { out.set_len(writer.position()) }
 }
 
-/// Decodes with bounds, boolean and UTF-8 checks into a reused value, which is valid but unspecified after an error.
+/// Decodes with bounds, boolean and UTF-8 checks into a reused value, which is valid but
+/// unspecified after an error.
 ///
 /// # Errors
 /// [`Malformed`] if the bytes are no message of the type.

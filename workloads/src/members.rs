@@ -1,6 +1,7 @@
 //! The names of CodecsTest's members.
 
-/// Gives the names of the members of a CodecsTest with 10, 50, 100, 250 or 500 of them to another macro, a group of ten behind what the call has in braces:
+/// Gives the names of the members of a CodecsTest with 10, 50, 100, 250 or 500 of them to another
+/// macro, a group of ten behind what the call has in braces:
 ///
 /// ```
 /// macro_rules! last_strings {

@@ -1,4 +1,5 @@
-//! The yardsticks are frozen: their bytes are known, they round-trip, and they refuse what they must.
+//! The yardsticks are frozen: their bytes are known, they round-trip, and they refuse what they
+//! must.
 
 use polywire_workloads::{
     CodecsTest10, CodecsTest50, CodecsTest100, CodecsTest250, CodecsTest500, Fast, FlightData, Floats,

@@ -1,5 +1,6 @@
-//! Public items are shown by examples that run: each public type, trait, function and method is named by an example of its crate, on itself or where
-//! it belongs. (That the examples run is what `cargo test` is for.)
+//! Public items are shown by examples that run: each public type, trait, function and method is
+//! named by an example of its crate, on itself or where it belongs. (That the examples run is what
+//! `cargo test` is for.)
 
 use std::{
     collections::{BTreeMap, BTreeSet},

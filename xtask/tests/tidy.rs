@@ -1,6 +1,7 @@
 //! The rules of ARCHITECTURE.md that a compiler does not hold.
 //!
-//! Each rule is a function from the tree to a list of violations, and has a test of its own that it finds one.
+//! Each rule is a function from the tree to a list of violations, and has a test of its own that it
+//! finds one.
 
 use std::{
     fs,
@@ -127,7 +128,8 @@ fn crates_point_one_way(source: &Source) -> Vec<String> {
     lines_with(source, forbidden).filter(names).collect()
 }
 
-/// An error whose message has its cause inside must not give it as source, too: whoever prints the chain would print it twice.
+/// An error whose message has its cause inside must not give it as source, too: whoever prints the
+/// chain would print it twice.
 fn causes_are_said_once(source: &Source) -> Vec<String> {
     lines_with(source, &["{source}"]).filter(|line| line.starts_with("crates/") && line.contains("#[error(")).collect()
 }
@@ -136,6 +138,26 @@ fn causes_are_said_once(source: &Source) -> Vec<String> {
 fn files_are_short(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
     (lines > 900).then(|| format!("{}: {lines} lines", source.path)).into_iter().collect()
+}
+
+/// Comments end at column 100. Code in the examples of doc comments may be as wide as other code.
+fn comments_are_narrow(source: &Source) -> Vec<String> {
+    let mut is_example = false;
+    let mut wide = Vec::new();
+    for (number, line) in source.text.lines().enumerate() {
+        let text = line.trim_start();
+        if !text.starts_with("//") {
+            is_example = false;
+            continue;
+        }
+        let words = text.trim_start_matches(['/', '!']).trim_start();
+        if words.starts_with("```") {
+            is_example = !is_example;
+        } else if !is_example && !words.starts_with('|') && line.chars().count() > 100 && words.contains(' ') {
+            wide.push(format!("{}:{}: {} columns", source.path, number + 1, line.chars().count()));
+        }
+    }
+    wide
 }
 
 fn hold(endings: &[&str], rule: fn(&Source) -> Vec<String>) {
@@ -211,4 +233,12 @@ fn every_crate_takes_its_lints_and_version_from_the_root() {
         let lints = source.text.contains("[lints]\nworkspace = true");
         assert!(lints || source.path.starts_with("xtask"), "{}: no [lints] workspace", source.path);
     }
+}
+
+#[test]
+fn comments_end_at_column_100() {
+    let wide = format!("fn f() {{}}\n    // {}\n", "word ".repeat(20));
+    finds(comments_are_narrow, "crates/polywire/src/node.rs", &wide);
+    finds(comments_are_narrow, "crates/polywire/src/node.rs", &format!("/// ```\n/// ```\n{wide}"));
+    hold(&[".rs"], comments_are_narrow);
 }

@@ -1,4 +1,5 @@
-//! `cargo run --release -p polywire-bench --features peers --bin codecs [--quick] [--json FILE] [--markdown FILE] [GROUP..]`
+//! `cargo run --release -p polywire-bench --features peers --bin codecs [--quick] [--json FILE]
+//! [--markdown FILE] [GROUP..]`
 
 use polywire_bench::{arguments::Arguments, codecs::MEASUREMENTS, measure, report::Report};
 

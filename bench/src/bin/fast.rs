@@ -1,7 +1,8 @@
-//! FAST streams of the measured types: bytes a message and time as a multiple of hand-written CDR, for each type and template, and of
-//! the `fastlib` crate on a foreign feed.
+//! FAST streams of the measured types: bytes a message and time as a multiple of hand-written CDR,
+//! for each type and template, and of the `fastlib` crate on a foreign feed.
 //!
-//! `cargo run --release -p polywire-bench --bin fast [--quick] [--json FILE] [--markdown FILE] [TYPE..] [feed]`
+//! `cargo run --release -p polywire-bench --bin fast [--quick] [--json FILE] [--markdown FILE]
+//! [TYPE..] [feed]`
 
 use polywire_bench::{arguments::Arguments, fast::MEASUREMENTS, measure, report::Report};
 

@@ -1,6 +1,8 @@
-//! Every format on every measured type: bytes and times, as multiples of hand-written CDR, and how long each format's best peer takes.
+//! Every format on every measured type: bytes and times, as multiples of hand-written CDR, and how
+//! long each format's best peer takes.
 //!
-//! `cargo run --release -p polywire-bench --features peers --bin formats [--quick] [--json FILE] [--markdown FILE] [--extract FILE] [TYPE..]`
+//! `cargo run --release -p polywire-bench --features peers --bin formats [--quick] [--json FILE]
+//! [--markdown FILE] [--extract FILE] [TYPE..]`
 
 use polywire_bench::{arguments::Arguments, codecs::formats::MEASUREMENTS, measure, report::Report};
 

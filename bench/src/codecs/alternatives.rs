@@ -1,5 +1,5 @@
-//! What else the papers compare with, beside CDR: formats without names or numbers (`postcard`), memory as it is (`rkyv`), and dynamic objects that go
-//! through MessagePack into a buffer.
+//! What else the papers compare with, beside CDR: formats without names or numbers (`postcard`),
+//! memory as it is (`rkyv`), and dynamic objects that go through MessagePack into a buffer.
 
 use polywire_core::program::Backend;
 use polywire_workloads::{CodecsTest10, CodecsTest500, Floats, MarketData, ProcessorProbe};

@@ -1,4 +1,5 @@
-//! What compressors make of messages one at a time, as a topic has them: bytes, and the time for both ways.
+//! What compressors make of messages one at a time, as a topic has them: bytes, and the time for
+//! both ways.
 
 use std::hint::black_box;
 

@@ -1,4 +1,5 @@
-//! A reader whose type has moved on, against one that has not: a member is moved, one removed from the middle, one added, one widened.
+//! A reader whose type has moved on, against one that has not: a member is moved, one removed from
+//! the middle, one added, one widened.
 
 use std::{hint::black_box, sync::Arc};
 

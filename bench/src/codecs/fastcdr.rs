@@ -1,4 +1,5 @@
-//! Fast CDR in a process of its own: a small C++ program, built when it is needed with the compiler of this machine.
+//! Fast CDR in a process of its own: a small C++ program, built when it is needed with the compiler
+//! of this machine.
 
 use std::{
     env, fs,

@@ -1,6 +1,8 @@
-//! Every format on every measured type: bytes and times, and these times as multiples of hand-written CDR's and of the format's best peer's.
+//! Every format on every measured type: bytes and times, and these times as multiples of
+//! hand-written CDR's and of the format's best peer's.
 //!
-//! Each format takes turns with the hand-written codec and with its own peers, so that ratios are of turns next to each other.
+//! Each format takes turns with the hand-written codec and with its own peers, so that ratios are
+//! of turns next to each other.
 
 use std::{cell::RefCell, hint::black_box};
 
@@ -190,7 +192,8 @@ impl<T: Mirrored> Table<T> {
         (Candidate::new("hand-written CDR", encode), Candidate::new("hand-written CDR", decode))
     }
 
-    /// A stream, which begins anew with every round; its peer reads as far as it knows the derived template.
+    /// A stream, which begins anew with every round; its peer reads as far as it knows the derived
+    /// template.
     fn fast(&self) -> [Row; 2] {
         let (codec, options, messages) = (Fast::default(), Options::default(), self.subject.messages());
         let encoder = Encoder::<T>::with_backend(&codec, &options, Backend::Jit).expect("it lowers");

@@ -11,7 +11,8 @@ use crate::{
     report::{Group, NEW_VALUE, Row, mean_length},
 };
 
-/// A peer: how it writes into a buffer used again, and how it reads. One that has several ways of reading stands here several times.
+/// A peer: how it writes into a buffer used again, and how it reads. One that has several ways of
+/// reading stands here several times.
 pub struct Peer<T> {
     pub name: &'static str,
     pub write: fn(&T, &mut Vec<u8>),

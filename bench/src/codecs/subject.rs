@@ -119,7 +119,8 @@ impl<T: Measured> Subject<T> {
         }
     }
 
-    /// Panics unless all our ways of writing give `encoded`, and all our ways of reading give the values back.
+    /// Panics unless all our ways of writing give `encoded`, and all our ways of reading give the
+    /// values back.
     pub fn check(&self, codec: &str, encoded: &[Vec<u8>]) {
         let mut out = Vec::new();
         for backend in [Backend::Jit, Backend::Interpreter] {

@@ -1,4 +1,5 @@
-//! XML and YAML against libraries that go through serde. They write a type otherwise than we do, so that each reads what it writes itself.
+//! XML and YAML against libraries that go through serde. They write a type otherwise than we do, so
+//! that each reads what it writes itself.
 
 use polywire_workloads::{CodecsTest10, CodecsTest500, Floats, MarketData, ProcessorProbe};
 

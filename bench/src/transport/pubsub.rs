@@ -100,7 +100,8 @@ impl Ping {
         self.publisher.publish(&self.message).expect("published");
     }
 
-    /// The other end's publisher may not know of our subscriber yet: what it publishes before that does not come back.
+    /// The other end's publisher may not know of our subscriber yet: what it publishes before that
+    /// does not come back.
     fn wait_for_the_way_back(&self) {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -129,7 +130,8 @@ impl Counter {
         let mut received = 0;
         let subscriber = node.subscribe::<Blob>("there", Some(&wire)).expect("a subscriber");
         let subscription = subscriber.on_message_inline(move |value, _| {
-            // In order and complete, or the answer never comes. Zero starts the count, and is answered.
+            // In order and complete, or the answer never comes. Zero starts the count, and is
+            // answered.
             assert!(value.number == 0 || value.number == received + 1, "{} after {received}", value.number);
             received = value.number;
             if received % turn == 0 {

@@ -7,7 +7,8 @@ use std::{
 
 use zmq::{Context, PULL, PUSH, Socket, SocketType};
 
-/// Listens and counts; answers when as many as a turn has are there. Gives the addresses of the flood and of the answers.
+/// Listens and counts; answers when as many as a turn has are there. Gives the addresses of the
+/// flood and of the answers.
 pub(super) fn count(turn: u64) -> [String; 2] {
     let context = Context::new();
     let (flood, answers) = (bound(&context, PULL), bound(&context, PUSH));

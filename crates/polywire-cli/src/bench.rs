@@ -33,8 +33,9 @@ A rank (#1) stands behind a figure; cases whose intervals overlap share one, bec
 
 /// Measures what a scenario says, and judges it
 ///
-/// A scenario is a TOML file: types, value models, codecs, compressors, engines, networks, rates and subscribers, each a list; all combinations are measured in
-/// interleaved turns. scenarios/ has examples.
+/// A scenario is a TOML file: types, value models, codecs, compressors, engines, networks, rates
+/// and subscribers, each a list; all combinations are measured in interleaved turns. scenarios/ has
+/// examples.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = HELP)]
 pub struct Bench {
@@ -67,7 +68,8 @@ enum Verb {
     Scaling(Scaling),
 }
 
-/// Runs the papers' experiments again, and writes them down: Markdown with plots, and every figure as JSON
+/// Runs the papers' experiments again, and writes them down: Markdown with plots, and every figure
+/// as JSON
 ///
 /// To be started where scenarios/papers is. All experiments take about half an hour.
 #[derive(Args)]
@@ -85,9 +87,11 @@ struct Papers {
     effort: Effort,
 }
 
-/// Measures what a message costs against subscribers, topics, fields and bytes, fits a model to it, and follows that to a thousand publishers and ten thousand subscribers
+/// Measures what a message costs against subscribers, topics, fields and bytes, fits a model to it,
+/// and follows that to a thousand publishers and ten thousand subscribers
 ///
-/// To be started where scenarios/scaling is. Writes a page with plots, and every figure as JSON; takes about ten minutes.
+/// To be started where scenarios/scaling is. Writes a page with plots, and every figure as JSON;
+/// takes about ten minutes.
 #[derive(Args)]
 struct Scaling {
     /// Folder to write to
@@ -116,7 +120,8 @@ struct Effort {
 
 /// Says what became worse or better from one result to another
 ///
-/// Times are compared only if both were measured on like machines, and count only if their intervals do not overlap; bytes are compared always.
+/// Times are compared only if both were measured on like machines, and count only if their
+/// intervals do not overlap; bytes are compared always.
 #[derive(Args)]
 struct Compare {
     /// JSON that `bench --output` wrote: before

@@ -1,4 +1,5 @@
-//! A file of foreign messages: a part of it at a time, cut into frames, or into messages that say themselves where they end.
+//! A file of foreign messages: a part of it at a time, cut into frames, or into messages that say
+//! themselves where they end.
 
 use std::io::{BufRead, ErrorKind};
 
@@ -28,7 +29,8 @@ impl Input {
         Input { name, from, buffer: Vec::new(), at: 0, read: 0, ended: false }
     }
 
-    /// Reads until so many bytes are there, and what comes with them; false if the file has no more.
+    /// Reads until so many bytes are there, and what comes with them; false if the file has no
+    /// more.
     pub fn fill(&mut self, need: usize) -> anyhow::Result<bool> {
         if self.rest().len() >= need {
             return Ok(true);
@@ -69,7 +71,8 @@ impl Input {
         self.read
     }
 
-    /// Reads the message that the rest begins with. Its length is not known, so what may be only its beginning is read again with more of the file.
+    /// Reads the message that the rest begins with. Its length is not known, so what may be only
+    /// its beginning is read again with more of the file.
     pub fn message<T, E>(
         &mut self,
         mut read: impl FnMut(&[u8]) -> Result<T, E>,
@@ -93,7 +96,8 @@ impl Input {
     }
 }
 
-/// Whether what is wrong may be that the bytes are only the beginning of a message: it ends too early, or says that more follows than does.
+/// Whether what is wrong may be that the bytes are only the beginning of a message: it ends too
+/// early, or says that more follows than does.
 pub fn may_be_cut(error: &CodecError) -> bool {
     matches!(error.kind, FaultKind::Truncated | FaultKind::BadLength)
 }

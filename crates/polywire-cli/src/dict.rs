@@ -37,8 +37,9 @@ pub enum Dict {
 
 /// Learns a dictionary from messages, which makes others of the topic much smaller
 ///
-/// The messages are JSON lines or frames, as for transcode; `polywire echo TOPIC --count 5000` writes such lines. Give the dictionary to who publishes, in
-/// the wire: json+zstd:dict=FILE. Subscribers fetch it by themselves.
+/// The messages are JSON lines or frames, as for transcode; `polywire echo TOPIC --count 5000`
+/// writes such lines. Give the dictionary to who publishes, in the wire: json+zstd:dict=FILE.
+/// Subscribers fetch it by themselves.
 #[derive(Args)]
 pub struct Train {
     /// File with messages; standard input without

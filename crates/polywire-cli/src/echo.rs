@@ -29,9 +29,11 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Prints the messages of a topic
 ///
-/// Without --idl they are shown as their writer declares them: its schema is fetched over the link. With --idl they are read as that version of the type.
-/// A writer whose type does not agree is reported and left out; others may agree. The exit code is 2 if nothing else came, or at once with --strict. The end
-/// of an instance is shown as such, with its key: {"kind":"dispose","value":{..}}.
+/// Without --idl they are shown as their writer declares them: its schema is fetched over the link.
+/// With --idl they are read as that version of the type. A writer whose type does not agree is
+/// reported and left out; others may agree. The exit code is 2 if nothing else came, or at once
+/// with --strict. The end of an instance is shown as such, with its key:
+/// {"kind":"dispose","value":{..}}.
 #[derive(Args)]
 pub struct Echo {
     /// Topic to subscribe to
@@ -108,7 +110,8 @@ impl Echo {
         self.end(&came, &watch, &node, &place(&wire))
     }
 
-    /// What one writer does must not decide over what came from others: anybody may announce the topic.
+    /// What one writer does must not decide over what came from others: anybody may announce the
+    /// topic.
     fn end(&self, came: &Came, watch: &Watch, node: &Node, place: &str) -> outcome::Result {
         if came.messages == came.unprinted && watch.mismatches + watch.undecodable + came.unprinted > 0 {
             return Ok(Outcome::Failed);
@@ -133,7 +136,8 @@ struct Came {
     unprinted: u64,
 }
 
-/// The text of an error that concerns one message. What concerns all of them ends the command: a path that leads nowhere, a standard output that is closed.
+/// The text of an error that concerns one message. What concerns all of them ends the command: a
+/// path that leads nowhere, a standard output that is closed.
 fn of_one_message(error: anyhow::Error, sample: &Sample<Record>) -> anyhow::Result<String> {
     if error.is::<Misuse>() || error.chain().any(|cause| cause.is::<io::Error>()) {
         return Err(error);

@@ -19,8 +19,9 @@ use crate::{
 
 /// Makes two hosts with a link between them, and runs a command of the shell on each
 ///
-/// The hosts are network namespaces of this machine, which see nothing but each other; they and all that runs on them go when this ends. Commands find the
-/// addresses in $A and $B. It ends when the command of B does, or A's if B has none, and fails if that failed.
+/// The hosts are network namespaces of this machine, which see nothing but each other; they and all
+/// that runs on them go when this ends. Commands find the addresses in $A and $B. It ends when the
+/// command of B does, or A's if B has none, and fails if that failed.
 #[derive(Args)]
 pub struct LinkHosts {
     /// Command on host A, at 192.0.2.1: who waits for the other
@@ -43,7 +44,8 @@ pub struct LinkHosts {
 enum By {
     /// TUN interfaces, whose packets go through the emulated network
     Model,
-    /// Virtual Ethernet with the kernel's netem, where it has that; without seed, script and capture
+    /// Virtual Ethernet with the kernel's netem, where it has that; without seed, script and
+    /// capture
     Netem,
     /// Virtual Ethernet as fast as it goes
     Veth,

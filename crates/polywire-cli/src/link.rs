@@ -33,8 +33,10 @@ use crate::{
 
 /// Puts an emulated network between two processes
 ///
-/// Programs connect to FROM instead of TO, and everything between them passes through the emulated link. The model can lose, repeat, delay, damage and
-/// reorder datagrams (udp/ADDRESS). For streams (tcp/ADDRESS) it applies rate, delay, jitter and blackouts. The same seed loses the same packets again.
+/// Programs connect to FROM instead of TO, and everything between them passes through the emulated
+/// link. The model can lose, repeat, delay, damage and reorder datagrams (udp/ADDRESS). For streams
+/// (tcp/ADDRESS) it applies rate, delay, jitter and blackouts. The same seed loses the same packets
+/// again.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = models())]
 pub struct Link {

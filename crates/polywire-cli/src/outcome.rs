@@ -45,7 +45,8 @@ impl Outcome {
     }
 }
 
-/// Topics and wires come from the command line, but some of what is wrong with them only the node finds.
+/// Topics and wires come from the command line, but some of what is wrong with them only the node
+/// finds.
 fn is_misuse(cause: &(dyn std::error::Error + 'static)) -> bool {
     let named = |error: &NodeError| match error {
         NodeError::Topic(_) | NodeError::Wire(_) => true,
@@ -55,7 +56,8 @@ fn is_misuse(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.downcast_ref().is_some_and(named)
 }
 
-/// An error and its causes in one line. What a cause says is left out where the error in front of it says the same already.
+/// An error and its causes in one line. What a cause says is left out where the error in front of
+/// it says the same already.
 pub fn chain(error: &anyhow::Error) -> String {
     error.chain().skip(1).fold(error.to_string(), |text, cause| match cause.to_string() {
         said if text.ends_with(&said) => text,

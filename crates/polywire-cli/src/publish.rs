@@ -46,8 +46,9 @@ const DRAIN: Duration = Duration::from_secs(30);
 
 /// Publishes JSON lines as messages of a type
 ///
-/// Lines come from standard input, from --file, or are given as VALUE. Members that they do not have take their default. A line that does not
-/// fit the type is reported and left out. Before the command ends, everything has left for the subscribers.
+/// Lines come from standard input, from --file, or are given as VALUE. Members that they do not
+/// have take their default. A line that does not fit the type is reported and left out. Before the
+/// command ends, everything has left for the subscribers.
 #[derive(Args)]
 pub struct Pub {
     /// Topic to publish on
@@ -98,7 +99,8 @@ struct Summary {
     bytes: u64,
     /// Messages that the overflow policy kept from a subscriber.
     dropped: u64,
-    /// Messages that a subscriber may not have got, as a link broke: unconfirmed on it, or published before it was back.
+    /// Messages that a subscriber may not have got, as a link broke: unconfirmed on it, or
+    /// published before it was back.
     lost: u64,
     bad_lines: u64,
     /// Those that the last message went to.

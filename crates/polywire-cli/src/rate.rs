@@ -63,7 +63,8 @@ impl RateArgs {
         &self.topic
     }
 
-    /// Calls `show` with the number of messages so far and the latest ones, from time to time and at the end.
+    /// Calls `show` with the number of messages so far and the latest ones, from time to time and
+    /// at the end.
     pub fn run(
         &self,
         terminal: &Terminal,

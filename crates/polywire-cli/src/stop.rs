@@ -1,10 +1,12 @@
 //! Ends on request, by SIGINT or SIGTERM.
 //!
-//! Every verb ends in the same way: it cleans up, and then the process ends by the signal that it got. A shell sees 130 or 143, and systemd, which counts an
-//! end by SIGTERM as a success, sees that. Verbs with nothing to clean up leave both signals alone, which comes to the same.
+//! Every verb ends in the same way: it cleans up, and then the process ends by the signal that it
+//! got. A shell sees 130 or 143, and systemd, which counts an end by SIGTERM as a success, sees
+//! that. Verbs with nothing to clean up leave both signals alone, which comes to the same.
 //!
-//! The signals are blocked in all threads while one waits for them: no code runs inside a signal handler. Processes that are started have them unblocked
-//! again (`std::process::Command` sees to it).
+//! The signals are blocked in all threads while one waits for them: no code runs inside a signal
+//! handler. Processes that are started have them unblocked again (`std::process::Command` sees to
+//! it).
 
 use std::{
     sync::{
@@ -19,7 +21,8 @@ use nix::sys::signal::{SigSet, Signal, raise};
 
 use crate::outcome::Outcome;
 
-/// Keeps the signals from ending the process before anybody waits for them. Threads inherit that, so this comes before the first one.
+/// Keeps the signals from ending the process before anybody waits for them. Threads inherit that,
+/// so this comes before the first one.
 pub fn hold() -> anyhow::Result<()> {
     signals().thread_block().context("cannot hold back signals")
 }
@@ -77,7 +80,8 @@ fn wait(then: impl FnOnce(Signal) + Send + 'static) -> anyhow::Result<()> {
 }
 
 fn end_by(signal: Signal) {
-    // Nothing was changed about what the signals do, so this ends the process, unless whoever started it had the signal ignored.
+    // Nothing was changed about what the signals do, so this ends the process, unless whoever
+    // started it had the signal ignored.
     let _ = SigSet::from(signal).thread_unblock();
     let _ = raise(signal);
     std::process::exit(128 + signal as i32);

@@ -1,4 +1,5 @@
-//! What is printed, and how: colour on terminals alone, JSON for programs, errors on standard error.
+//! What is printed, and how: colour on terminals alone, JSON for programs, errors on standard
+//! error.
 
 use std::{
     borrow::Cow,
@@ -54,7 +55,8 @@ impl Terminal {
         Ok(self.line(&serde_json::to_string(value)?)?)
     }
 
-    /// Standard output for what is written piece by piece, of whole characters each. On a terminal it cannot be steered by them.
+    /// Standard output for what is written piece by piece, of whole characters each. On a terminal
+    /// it cannot be steered by them.
     pub fn out(&self) -> Box<dyn Write> {
         match io::stdout().is_terminal() {
             true => Box::new(Visible(io::stdout())),
@@ -62,7 +64,8 @@ impl Terminal {
         }
     }
 
-    /// Diagnostics on standard error, by a function that renders them with colour or without. What they quote cannot steer the terminal.
+    /// Diagnostics on standard error, by a function that renders them with colour or without. What
+    /// they quote cannot steer the terminal.
     pub fn diagnostics(&self, render: impl Fn(bool) -> String) {
         let plain = render(false);
         let text = match visible(&plain) {
@@ -102,7 +105,8 @@ impl<W: Write> Write for Visible<W> {
     }
 }
 
-/// What others wrote must not steer the terminal, or turn the direction of its text: such characters appear as `\u001b`, which inside of JSON means the same.
+/// What others wrote must not steer the terminal, or turn the direction of its text: such
+/// characters appear as `\u001b`, which inside of JSON means the same.
 fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(steers) {
         return Cow::Borrowed(text);
@@ -120,7 +124,8 @@ fn steers(c: char) -> bool {
     turns || (c.is_control() && c != '\n' && c != '\t')
 }
 
-/// A message of several lines, whose others are indented: what others wrote cannot look like a message of ours.
+/// A message of several lines, whose others are indented: what others wrote cannot look like a
+/// message of ours.
 fn message(text: &str) -> String {
     let mut lines = text.lines();
     let first = visible(lines.next().unwrap_or_default()).into_owned();
@@ -160,7 +165,8 @@ pub fn log_from(verbose: u8) {
 struct Logger;
 
 impl log::Log for Logger {
-    /// What Polywire says; what the libraries under it say of themselves, such as the compiler of machine code, is for their developers.
+    /// What Polywire says; what the libraries under it say of themselves, such as the compiler of
+    /// machine code, is for their developers.
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
         metadata.target().starts_with("polywire")
     }

@@ -44,7 +44,8 @@ fn encoder_for<'a>(kept: &'a mut Option<DynEncoder>, shape: &Arc<Shape>) -> anyh
     kept.as_ref().context("there is an encoder now")
 }
 
-/// What a path leads to; none where nothing is at the moment. A path that can never lead anywhere is the user's mistake.
+/// What a path leads to; none where nothing is at the moment. A path that can never lead anywhere
+/// is the user's mistake.
 pub fn field<'a>(record: &'a Record, path: &str) -> anyhow::Result<Option<ValueRef<'a>>> {
     match record.get(path) {
         Ok(ValueRef::Absent) => Ok(None),
@@ -178,7 +179,8 @@ fn scalar(value: ValueRef<'_>) -> String {
     format!("{value:?}")
 }
 
-/// A scalar without quotes; control characters stay escaped, so that a message cannot steer the terminal.
+/// A scalar without quotes; control characters stay escaped, so that a message cannot steer the
+/// terminal.
 fn bare(value: ValueRef<'_>) -> String {
     match value {
         ValueRef::Str(text) if !text.chars().any(char::is_control) => text.to_owned(),

@@ -21,10 +21,12 @@ const VARIABLE: &str = "POLYWIRE_WIRE";
 /// How long what was published may take to leave when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// The nodes that verbs have opened. Whoever waits for signals holds them, too, so that they do not close when the verb lets go of them.
+/// The nodes that verbs have opened. Whoever waits for signals holds them, too, so that they do not
+/// close when the verb lets go of them.
 static OPENED: Mutex<Vec<Node>> = Mutex::new(Vec::new());
 
-/// Says goodbye to the peers of all nodes, which would take the end of the process for a link that broke.
+/// Says goodbye to the peers of all nodes, which would take the end of the process for a link that
+/// broke.
 pub fn leave() {
     let opened = std::mem::take(&mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner));
     opened.iter().for_each(Node::close);
@@ -33,8 +35,9 @@ pub fn leave() {
 /// How and where messages travel.
 #[derive(Args, Clone, Debug)]
 pub struct WireArgs {
-    /// CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]]@ENGINE/ADDRESS, or a part: what is left out comes from the variable POLYWIRE_WIRE, then from --config, then
-    /// it is cdr at tcp/127.0.0.1:7447
+    /// CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]]@ENGINE/ADDRESS, or a part: what is left out comes
+    /// from the variable POLYWIRE_WIRE, then from --config, then it is cdr at
+    /// tcp/127.0.0.1:7447
     #[arg(short, long, value_name = "WIRE", value_parser = wire)]
     pub wire: Option<Wire>,
     /// TOML file with wires and policies per topic
@@ -43,7 +46,8 @@ pub struct WireArgs {
 }
 
 impl WireArgs {
-    /// A node with the configuration given, and the wire of the topic on it. When the process is told to end, what was published leaves first.
+    /// A node with the configuration given, and the wire of the topic on it. When the process is
+    /// told to end, what was published leaves first.
     pub fn open(&self, topic: &str) -> anyhow::Result<(Node, Wire)> {
         let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
         let variable = env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());

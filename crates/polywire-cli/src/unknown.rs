@@ -1,9 +1,11 @@
-//! Members in a JSON text that its type does not have. A decoder skips them, as it must with a newer writer's; in what a person typed they are slips.
+//! Members in a JSON text that its type does not have. A decoder skips them, as it must with a
+//! newer writer's; in what a person typed they are slips.
 
 use polywire::schema::{DefKind, Schema, Type};
 use serde_json::Value;
 
-/// Where a name stands that the type does not have, and which there are. A text that is no JSON is left to the decoder.
+/// Where a name stands that the type does not have, and which there are. A text that is no JSON is
+/// left to the decoder.
 pub fn unknown_member(schema: &Schema, json: &str) -> Option<String> {
     let value: Value = serde_json::from_str(json).ok()?;
     find(schema, schema.root(), &value, "")

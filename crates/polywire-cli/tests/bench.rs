@@ -107,7 +107,8 @@ fn exit_codes_are_those_of_gates() {
     folder.run(&["bench", "compare", "a.json", "b.json"]).with(2);
 }
 
-/// With another process, a compressor and a network, a case has every metric of its mode, and no other: criteria are checked against that.
+/// With another process, a compressor and a network, a case has every metric of its mode, and no
+/// other: criteria are checked against that.
 #[test]
 fn modes_measure_what_they_say() {
     let folder = Folder::new();
@@ -182,7 +183,8 @@ fn what_users_outgrow_first_becomes_a_page() {
     }
     folder.run(&["bench", "scaling", "--scenarios", ".", "-o", "out"]).with(0);
     let page = folder.read("out/scaling.md");
-    // What was held out is marked, and judged apart: two sizes to two subscribers, 25 fields, three topics.
+    // What was held out is marked, and judged apart: two sizes to two subscribers, 25 fields, three
+    // topics.
     assert!(page.contains("| 2 * | ") && page.contains("| sender | held out | 4 | "), "{page}");
     assert!(page.contains("polywire bench scaling") && page.contains("(scaling/scaling-1.svg)"), "{page}");
     assert!(

@@ -18,7 +18,8 @@ use common::{
 fn run(folder: &Folder, block: &Fenced) -> String {
     let commands: Vec<&str> = block.text.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
     assert!(!commands.is_empty(), "line {}: no command", block.line);
-    // What still runs in the background when the block ends would hold the file open, and the socket.
+    // What still runs in the background when the block ends would hold the file open, and the
+    // socket.
     let script = format!("exec > output.txt 2>&1\n{}\n", commands.join("\n"));
     let program = Path::new(env!("CARGO_BIN_EXE_polywire")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());

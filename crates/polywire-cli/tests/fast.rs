@@ -1,4 +1,5 @@
-//! `polywire fast`: recordings of each framing to JSON lines and back to the same bytes, and what happens when they are not what they should be.
+//! `polywire fast`: recordings of each framing to JSON lines and back to the same bytes, and what
+//! happens when they are not what they should be.
 
 mod common;
 
@@ -20,7 +21,8 @@ const FEED: &str = r#"<templates xmlns="http://www.fixprotocol.org/ns/fast/td/1.
 /// The first message and the second, as they are shortest.
 const FIRST: &[u8] = &[0xd0, 0x81, b'P', b'O', b'L', b'Y' | 0x80, 0x00, 0x4e, 0xa9, 0x82, 0x86, 0x80];
 const SECOND: &[u8] = &[0x80, 0x81, 0x80];
-/// The second as many feeds have it: with the template's id, the number and the symbol, which are as they were.
+/// The second as many feeds have it: with the template's id, the number and the symbol, which are
+/// as they were.
 const SECOND_IN_FULL: &[u8] = &[0xf0, 0x81, 0x82, b'P', b'O', b'L', b'Y' | 0x80, 0x81, 0x80];
 
 const FIRST_LINE: &str =
@@ -310,7 +312,8 @@ fn what_is_wrong_is_said_with_its_place() {
 #[test]
 fn messages_may_lie_anywhere_in_a_long_file() {
     let folder = folder();
-    // Each level takes a byte: wherever a part of the file ends, it ends among fewer levels than were said to follow.
+    // Each level takes a byte: wherever a part of the file ends, it ends among fewer levels than
+    // were said to follow.
     let levels = vec!["{}"; 200].join(",");
     let line = |seq: u32| {
         format!(
@@ -357,7 +360,8 @@ fn a_study_says_what_a_recording_is_worth() {
     assert!(of_four.iter().all(|(delivered, _)| *delivered == 400), "{found}");
     let bytes = of_four.map(|(_, bytes)| bytes);
     assert!(bytes.is_sorted() && bytes[1] * 2.0 < bytes[2], "{found}");
-    // Of 400 messages 30 % are lost on the way, in bursts; what refers to one before it suffers for that.
+    // Of 400 messages 30 % are lost on the way, in bursts; what refers to one before it suffers for
+    // that.
     let (chained, anchored) = (over("lossy-30", "fast:mode=chained").0, over("lossy-30", "fast:mode=anchored").0);
     assert!(chained < anchored && anchored < over("delay=5ms", "cdr").0, "{found}");
     let plain = [over("lossy-30", "cdr").0, over("lossy-30", "json").0];

@@ -13,7 +13,8 @@ use polywire::{
     frame::{Hello, Start, StreamEncoder},
 };
 
-/// Sets the title, clears the screen (in both ways), overwrites the line, turns the text's direction, and begins a line of its own.
+/// Sets the title, clears the screen (in both ways), overwrites the line, turns the text's
+/// direction, and begins a line of its own.
 const STEERS: &str = "T\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}2J\r\u{202e}\nerror: all is lost";
 
 fn announce(mut to: &TcpStream, topic: &str) {

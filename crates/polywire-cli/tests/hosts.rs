@@ -1,5 +1,5 @@
-//! `polywire link hosts`: real processes on two hosts. Where namespaces are not permitted, that is said and nothing is tested; with
-//! `POLYWIRE_TEST_REQUIRE=all` in the environment it is a failure.
+//! `polywire link hosts`: real processes on two hosts. Where namespaces are not permitted, that is
+//! said and nothing is tested; with `POLYWIRE_TEST_REQUIRE=all` in the environment it is a failure.
 #![cfg(all(feature = "hosts", target_os = "linux"))]
 
 mod common;

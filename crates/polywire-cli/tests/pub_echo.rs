@@ -88,7 +88,8 @@ fn a_writer_that_cannot_be_read_does_not_decide_over_the_others() {
         .concat(),
     );
     echo.error_after(": listening on ");
-    // Another type on the same topic: the subscriber refuses it, and the publisher does not mind since it waits for nobody.
+    // Another type on the same topic: the subscriber refuses it, and the publisher does not mind
+    // since it waits for nobody.
     let stranger =
         ["pub", "weather", r#"{"temperature_c":"hot"}"#, "--idl", "wrong.idl", "--wait", "0", "-n", "50", "-r", "100"];
     let stranger = folder.run(&[&stranger[..], &wire].concat()).with(0);

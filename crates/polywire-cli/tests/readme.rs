@@ -42,7 +42,8 @@ fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address").to_string()
 }
 
-/// Runs commands in one shell, and gives the lines that they print, which of two programs come in any order.
+/// Runs commands in one shell, and gives the lines that they print, which of two programs come in
+/// any order.
 fn lines_of(folder: &Folder, commands: &str) -> Vec<String> {
     let program = Path::new(env!("CARGO_BIN_EXE_polywire")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());

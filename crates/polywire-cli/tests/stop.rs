@@ -1,4 +1,5 @@
-//! SIGTERM and SIGINT: every verb cleans up, and ends by the signal, as shells and service managers expect it.
+//! SIGTERM and SIGINT: every verb cleans up, and ends by the signal, as shells and service managers
+//! expect it.
 
 mod common;
 

@@ -41,7 +41,8 @@ fn hz_and_bw_measure() {
     assert!(text.contains(" Hz  min ") && text.contains("window 5"), "{text}");
 
     let bw = last(&measure("bw", &["-n", "20", "--json"]).with(0).out);
-    // What the JSON codec writes of this report: its members in order, without blanks, and its floats in full.
+    // What the JSON codec writes of this report: its members in order, without blanks, and its
+    // floats in full.
     let bytes = report(1).len() as f64;
     assert_eq!((&bw["message_bytes_mean"], &bw["message_bytes_max"]), (&json!(bytes), &json!(bytes)));
     assert!(bw["bytes_per_second"].as_f64().is_some_and(|speed| speed > 0.0));

@@ -1,4 +1,5 @@
-//! `polywire transcode` and `polywire dict`: any format to any format and back, and what happens when the files are not what they should be.
+//! `polywire transcode` and `polywire dict`: any format to any format and back, and what happens
+//! when the files are not what they should be.
 
 mod common;
 

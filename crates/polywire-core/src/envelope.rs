@@ -1,6 +1,8 @@
-//! What travels with a payload: the [`Announcement`] of a channel once, an [`Envelope`] with every message.
+//! What travels with a payload: the [`Announcement`] of a channel once, an [`Envelope`] with every
+//! message.
 //!
-//! Engines move these; those with a message format of their own map the fields, the others write them as frames ([`crate::frame`]).
+//! Engines move these; those with a message format of their own map the fields, the others write
+//! them as frames ([`crate::frame`]).
 //!
 //! ```
 //! use polywire_core::envelope::{Announcement, ChannelId, Envelope, ExtensionError, Extensions, ExtensionsBuf, Id128, Kind};
@@ -23,7 +25,8 @@
 use alloc::{string::String, vec::Vec};
 use core::fmt;
 
-/// Stands for an [`Announcement`] on one link, in one direction. Given in ascending order from 1, never twice within an incarnation.
+/// Stands for an [`Announcement`] on one link, in one direction. Given in ascending order from 1,
+/// never twice within an incarnation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u32);
 
@@ -44,13 +47,15 @@ pub struct Announcement {
     pub type_name: String,
     /// Equal for equal types, whatever they were declared in.
     pub type_hash: Id128,
-    /// Names the writer's schema document, which receivers fetch; zero where the writer has none to give.
+    /// Names the writer's schema document, which receivers fetch; zero where the writer has none to
+    /// give.
     pub schema: Id128,
     /// Codec by name.
     pub codec: String,
     /// The codec's options, as written in the wire.
     pub options: String,
-    /// Compressor with its level and the hash of its dictionary, as `spec/compress.md` says; empty for none.
+    /// Compressor with its level and the hash of its dictionary, as `spec/compress.md` says; empty
+    /// for none.
     pub compressor: String,
     /// Names the document that configures the codec: a template.
     pub configuration: Option<Id128>,
@@ -124,7 +129,8 @@ impl Kind {
 
 /// Extensions as they stand in an envelope: each an id, a length and bytes, back to back.
 ///
-/// An odd id must be understood: who does not know it refuses the message. An even one is passed over.
+/// An odd id must be understood: who does not know it refuses the message. An even one is passed
+/// over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extensions<'a>(&'a [u8]);
 

@@ -1,4 +1,5 @@
-//! The part of Polywire that opens no socket, starts no thread and reads no clock: everything here is a function of its inputs.
+//! The part of Polywire that opens no socket, starts no thread and reads no clock: everything here
+//! is a function of its inputs.
 //!
 //! `no_std` with `alloc` when the features `std` and `jit` are off.
 #![cfg_attr(not(feature = "std"), no_std)]

@@ -1,5 +1,6 @@
-//! Nothing is read or written past its end: every allocation, a message, a buffer, a value, a string, lies right before a page that
-//! cannot be touched, and what is freed cannot be touched either.
+//! Nothing is read or written past its end: every allocation, a message, a buffer, a value, a
+//! string, lies right before a page that cannot be touched, and what is freed cannot be touched
+//! either.
 #![cfg(unix)]
 
 mod common;
@@ -36,7 +37,8 @@ struct Texts {
     third: String,
 }
 
-/// Strings of every length, in buffers as long as they are, into outputs that have just enough room, or less.
+/// Strings of every length, in buffers as long as they are, into outputs that have just enough
+/// room, or less.
 #[test]
 fn strings_of_every_length_at_the_end_of_a_page() {
     for wire in plain_wires() {
@@ -92,7 +94,8 @@ fn strings_of_every_length_at_the_end_of_a_page() {
     }
 }
 
-/// A Protobuf message may end behind any field: what is not there is zero. So may a block of YAML, behind any line or digit.
+/// A Protobuf message may end behind any field: what is not there is zero. So may a block of YAML,
+/// behind any line or digit.
 fn may_end_early(wire: &Wire) -> bool {
     matches!(wire.codec.name(), "protobuf" | "yaml")
 }

@@ -1,4 +1,5 @@
-//! The back ends against each other: the same bytes, the same values, the same errors, for all codecs and random types and values.
+//! The back ends against each other: the same bytes, the same values, the same errors, for all
+//! codecs and random types and values.
 
 mod common;
 

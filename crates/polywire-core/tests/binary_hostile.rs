@@ -1,4 +1,5 @@
-//! Messages of strangers in the binary formats with marks of their own: cut, flipped, nested without end, lying about counts.
+//! Messages of strangers in the binary formats with marks of their own: cut, flipped, nested
+//! without end, lying about counts.
 
 mod wire_support;
 

@@ -1,4 +1,5 @@
-//! Unions in the formats that name their members: what others may write and JSON reads, all of them read.
+//! Unions in the formats that name their members: what others may write and JSON reads, all of them
+//! read.
 
 use polywire_core::{
     codec::{self, DynDecoder, DynEncoder, Options},
@@ -11,7 +12,8 @@ use std::sync::Arc;
 
 const FORMATS: [&str; 5] = ["json", "bson", "msgpack", "cbor", "ubjson"];
 
-/// A structure with a union switched by such a discriminator: cases `a` (two labels), `b`, and a default case.
+/// A structure with a union switched by such a discriminator: cases `a` (two labels), `b`, and a
+/// default case.
 fn shape(discriminator: Type, labels: [i64; 3]) -> Arc<Shape> {
     let mut types = SchemaBuilder::new();
     let colour = types.add(Def::enumeration("Colour", ["RED", "GREEN", "BLUE", "GREY"]));
@@ -149,7 +151,8 @@ fn a_discriminator_may_be_a_name_or_a_character() {
     same(&by_number(), json!({"$discriminator": 1, "a": 7}), json!({"u": {"$discriminator": 1, "a": 7}}));
 }
 
-/// In JSON the discriminator comes first, because the value depends on it. Elsewhere it may stand anywhere.
+/// In JSON the discriminator comes first, because the value depends on it. Elsewhere it may stand
+/// anywhere.
 #[test]
 fn a_late_discriminator_counts_where_it_may_be_late() {
     let shape = by_enum();

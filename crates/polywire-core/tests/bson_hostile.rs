@@ -1,4 +1,5 @@
-//! BSON from strangers: cut, flipped, lying about lengths, nested without end. And records of random types, there and back.
+//! BSON from strangers: cut, flipped, lying about lengths, nested without end. And records of
+//! random types, there and back.
 
 mod bson_support;
 

@@ -1,4 +1,5 @@
-//! CBOR against what others made: golden vectors, appendix A of RFC 8949, `ciborium` and `minicbor`.
+//! CBOR against what others made: golden vectors, appendix A of RFC 8949, `ciborium` and
+//! `minicbor`.
 
 mod wire_support;
 

@@ -1,4 +1,5 @@
-//! What CDR allocates: nothing where memory is there already, and nothing for what a message claims but does not have.
+//! What CDR allocates: nothing where memory is there already, and nothing for what a message claims
+//! but does not have.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -121,7 +122,8 @@ fn a_warm_path_allocates_nothing() {
                 messages += 1;
             }
         };
-        // A sequence that shrinks drops its elements, so strings inside them are not kept: only the outer ones can be warm.
+        // A sequence that shrinks drops its elements, so strings inside them are not kept: only the
+        // outer ones can be warm.
         round();
         let dropped: usize = books.iter().flat_map(|book| &book.bids).map(|level| level.venue.capacity()).sum();
         let bytes_allocated = allocated(round);

@@ -1,4 +1,5 @@
-//! What writers send of whom there is no schema: either order of bytes behind a header, and older, shorter versions of a type.
+//! What writers send of whom there is no schema: either order of bytes behind a header, and older,
+//! shorter versions of a type.
 
 use polywire_core::{
     codec::{self, Codec, Decoder, Encoder, Options},
@@ -216,7 +217,8 @@ fn in_version_one_the_message_alone_says_where_a_value_ends() {
         // Padding that nobody counted.
         assert_eq!(read(20).unwrap(), until_level);
         assert_eq!(read(16).unwrap(), Last { level: 9, ..until_level });
-        // In the middle of a member, before the key, behind a count without its elements, and in a place that is not the last.
+        // In the middle of a member, before the key, behind a count without its elements, and in a
+        // place that is not the last.
         for cut in [0, 3, 12, 17, 28, 30] {
             let error = read(cut).unwrap_err();
             assert!(matches!(error.kind, FaultKind::Truncated | FaultKind::BadLength), "{cut}: {error}");

@@ -1,4 +1,5 @@
-//! Parameters and member headers where the golden vectors are silent: mutable unions, values too long for a short header, foreign marks.
+//! Parameters and member headers where the golden vectors are silent: mutable unions, values too
+//! long for a short header, foreign marks.
 
 use polywire_core::{
     codec::{self, Decoder, Encoder},
@@ -163,7 +164,8 @@ fn foreign_marks_are_read() {
 fn members_out_of_place_are_refused_by_name() {
     let kind = |bytes: &[u8], codec: &str, backend| decode::<Sample>(bytes, codec, "be", backend).unwrap_err().kind;
     for backend in backends() {
-        // Twice the same member; a member that claims more than there is; an unknown one that must be understood.
+        // Twice the same member; a member that claims more than there is; an unknown one that must
+        // be understood.
         let twice = [0, 1, 0, 1, 5, 0, 0, 0, 0, 1, 0, 1, 6, 0, 0, 0, 0x3F, 2, 0, 0];
         assert_eq!(kind(&twice, "cdr", backend), FaultKind::DuplicateMember);
         assert_eq!(kind(&[0, 1, 0xFF, 0xFF, 5, 0, 0, 0, 0x3F, 2, 0, 0], "cdr", backend), FaultKind::BadLength);

@@ -1,5 +1,5 @@
-//! What packs and unpacks keeps its memory: once it has seen messages of a size, further ones cost no allocation. bzip2 alone is left out: its
-//! library's state serves one message.
+//! What packs and unpacks keeps its memory: once it has seen messages of a size, further ones cost
+//! no allocation. bzip2 alone is left out: its library's state serves one message.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

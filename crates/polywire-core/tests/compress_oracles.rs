@@ -1,5 +1,5 @@
-//! Other implementations read what we write, and we read what they write: Python's zlib and bz2, python-lzo, and the programs
-//! `zstd` and `lz4`.
+//! Other implementations read what we write, and we read what they write: Python's zlib and bz2,
+//! python-lzo, and the programs `zstd` and `lz4`.
 #![cfg(feature = "zstd")]
 
 #[path = "common/tools.rs"]
@@ -65,7 +65,8 @@ fn run(program: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// Each line of the input is a format, `c` or `d`, a level or size, and bytes; each line of the output the bytes that come out.
+/// Each line of the input is a format, `c` or `d`, a level or size, and bytes; each line of the
+/// output the bytes that come out.
 const PYTHON: &str = "
 import bz2, sys, zlib
 if 'lzo' in sys.argv:

@@ -1,4 +1,5 @@
-//! The examples of `spec/compress.md`: what is written there is what we write, and reads back as what the text says.
+//! The examples of `spec/compress.md`: what is written there is what we write, and reads back as
+//! what the text says.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -1,5 +1,6 @@
-//! One suite over the table of compressors: whatever goes in comes out, at every level, with and without a dictionary, with state that is used
-//! again; and nothing that comes from elsewhere hurts.
+//! One suite over the table of compressors: whatever goes in comes out, at every level, with and
+//! without a dictionary, with state that is used again; and nothing that comes from elsewhere
+//! hurts.
 
 use polywire_core::{
     compress::{
@@ -31,7 +32,8 @@ fn back(state: &mut dyn Decompress, input: &[u8], size: usize) -> Result<Vec<u8>
     state.decompress(input, &mut output).map(|()| output)
 }
 
-/// Bytes of all sorts: nothing, single ones, runs, periods, text, numbers, noise, and mixtures of these.
+/// Bytes of all sorts: nothing, single ones, runs, periods, text, numbers, noise, and mixtures of
+/// these.
 fn payload(random: &mut Random, largest: usize) -> Vec<u8> {
     let size = match random.below(8) {
         0 => random.below(4),
@@ -148,7 +150,8 @@ fn what_can_be_compressed_is() {
     });
 }
 
-/// States see thousands of payloads one after the other, as on a topic, and every compressor sees the same ones.
+/// States see thousands of payloads one after the other, as on a topic, and every compressor sees
+/// the same ones.
 #[test]
 fn states_are_used_again_and_payloads_do_not_depend_on_each_other() {
     let rounds = 1500;
@@ -238,8 +241,8 @@ fn truncations_and_wrong_sizes_are_refused() {
     });
 }
 
-/// Flipped bits, bytes put in and taken out, noise: an error or other bytes, as the format has no checksum; never a panic or a hang, and the state
-/// stays good.
+/// Flipped bits, bytes put in and taken out, noise: an error or other bytes, as the format has no
+/// checksum; never a panic or a hang, and the state stays good.
 #[test]
 fn damage_does_no_harm() {
     let mut random = Random::new(7);

@@ -1,5 +1,6 @@
-//! On a warm path nothing is allocated: neither by the interpreter nor by machine code, for derived types and records, whatever the
-//! lengths of strings and sequences are within what was seen before.
+//! On a warm path nothing is allocated: neither by the interpreter nor by machine code, for derived
+//! types and records, whatever the lengths of strings and sequences are within what was seen
+//! before.
 
 mod common;
 
@@ -147,7 +148,8 @@ fn records_on_a_warm_path() {
             let encoder = DynEncoder::with_backend(wire.codec, &wire.options, &shape, backend).unwrap();
             let decoder = DynDecoder::with_backend(wire.codec, &wire.options, shape.schema(), &shape, backend).unwrap();
             let (mut message, mut back) = (Vec::new(), Record::new(&shape));
-            // What waits in spare elements changes places with what is used, so it takes a few rounds until all have seen the longest.
+            // What waits in spare elements changes places with what is used, so it takes a few
+            // rounds until all have seen the longest.
             for round in 0..6 {
                 let before = REQUESTS.get();
                 for record in &records {
@@ -168,7 +170,8 @@ fn records_on_a_warm_path() {
     }
 }
 
-/// Where messages without a field stand between others, as resets do in a feed, the others' memory is kept.
+/// Where messages without a field stand between others, as resets do in a feed, the others' memory
+/// is kept.
 #[test]
 fn feeds_with_resets_on_a_warm_path() {
     let xml = r#"<templates xmlns="http://www.fixprotocol.org/ns/fast/td/1.1">

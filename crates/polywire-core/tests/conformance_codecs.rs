@@ -1,5 +1,5 @@
-//! What is asked of every codec: values come back, under all options, and so all codecs agree; and bad messages cost no more than the
-//! limits allow.
+//! What is asked of every codec: values come back, under all options, and so all codecs agree; and
+//! bad messages cost no more than the limits allow.
 
 mod common;
 
@@ -85,7 +85,8 @@ fn every_codec_carries_every_value() {
     assert!(carried.iter().all(|n| *n > 1000) && values >= 100_000, "{carried:?}");
 }
 
-/// Counts and lengths that lie, wherever they might be: the peak of what is allocated stays within the limits.
+/// Counts and lengths that lie, wherever they might be: the peak of what is allocated stays within
+/// the limits.
 #[test]
 fn lies_about_sizes_cost_no_more_than_the_limits_allow() {
     let limits = Limits { memory_bytes: 20_000, ..Limits::default() };

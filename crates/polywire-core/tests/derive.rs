@@ -270,7 +270,8 @@ fn unions_are_enums_with_data() {
     assert_eq!((cases[0].labels.as_slice(), cases[0].is_default), (&[0, -2][..], false));
     assert_eq!((cases[0].member.name.as_str(), cases[0].member.ty.clone()), ("Text", Type::String { bound: 7 }));
     assert_eq!((cases[1].is_default, cases[1].member.id, cases[1].member.external), (true, 9, true));
-    // The default literal is nobody's label, so the default case is taken; of booleans, false comes first.
+    // The default literal is nobody's label, so the default case is taken; of booleans, false comes
+    // first.
     assert_eq!(Choice::fresh(), Choice::Other(Box::new(Wind::Mean(0.0))));
 }
 

@@ -1,4 +1,5 @@
-//! Small messages, which machine code writes and reads without a context where nothing is unusual: whatever comes, the outcome is that of the interpreter.
+//! Small messages, which machine code writes and reads without a context where nothing is unusual:
+//! whatever comes, the outcome is that of the interpreter.
 
 use polywire_core::{
     codec::{self, Decoder, Encoder, Options},
@@ -194,7 +195,8 @@ fn what_is_unusual_in_protobuf_is_read_all_the_same() {
     let both = Both::<Probe>::new("protobuf", Limits::default());
     let read = |bytes: &[u8]| both.decode(bytes, &Probe { idle: 9, system: 9, user: 9 }).map(|(_, probe)| probe);
     let probe = |idle, system, user| Ok(Probe { idle, system, user });
-    // Nothing, another order, a field nobody knows, one that comes twice, a number that is longer than it need be.
+    // Nothing, another order, a field nobody knows, one that comes twice, a number that is longer
+    // than it need be.
     assert_eq!(read(b""), probe(0, 0, 0));
     assert_eq!(read(b"\x18\x03\x08\x01"), probe(1, 0, 3));
     assert_eq!(read(b"\x08\x01\x7a\x02ab\x18\x03"), probe(1, 0, 3));

@@ -1,4 +1,5 @@
-//! What errors say: ranges, names and what stands in the message, in words that belong to the kind of error. No numbers from inside.
+//! What errors say: ranges, names and what stands in the message, in words that belong to the kind
+//! of error. No numbers from inside.
 
 use polywire_core::{
     codec::{self, Decoder, Options},

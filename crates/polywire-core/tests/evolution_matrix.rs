@@ -1,5 +1,5 @@
-//! Every change of a type that `spec/evolution.md` names, under every codec, on every back end, both ways: what a writer's value is at the
-//! reader, in numbers.
+//! Every change of a type that `spec/evolution.md` names, under every codec, on every back end,
+//! both ways: what a writer's value is at the reader, in numbers.
 
 mod common;
 
@@ -70,7 +70,8 @@ fn union(discriminator: Type, cases: &[(&[i64], bool, Member)]) -> Def {
 
 const DEF: Type = Type::Def(DefId(1));
 
-/// What is set in the writer's record, and what is then in the reader's; none if the message is refused.
+/// What is set in the writer's record, and what is then in the reader's; none if the message is
+/// refused.
 type Pair = (Vec<(&'static str, Value)>, Option<Vec<(&'static str, Value)>>);
 
 fn pair<const N: usize, const K: usize>(from: [(&'static str, Value); N], to: [(&'static str, Value); K]) -> Pair {
@@ -395,7 +396,8 @@ fn discriminators_are_not_replaced() {
         let reader = unions(&[("A", 0), ("B", 1)], Some("B"), &[case(&[0])], policy);
         let unknown = [("a", int(2)), ("a.n", int(5))];
         let outcome = match policy {
-            // Of the discriminators the marked one is the default; it selects no case, so the first is taken.
+            // Of the discriminators the marked one is the default; it selects no case, so the first
+            // is taken.
             TryConstruct::UseDefault => pair(unknown, [("a", int(0)), ("a.n", int(0))]),
             _ => refused(unknown),
         };
@@ -403,8 +405,9 @@ fn discriminators_are_not_replaced() {
     }
 }
 
-/// A stranger's discriminator may be any number where the wire has room for all: one that is no value of its type selects nothing, not even
-/// "no case", as the value would be another one, or none, when it is written again.
+/// A stranger's discriminator may be any number where the wire has room for all: one that is no
+/// value of its type selects nothing, not even "no case", as the value would be another one, or
+/// none, when it is written again.
 #[test]
 fn discriminators_are_values_of_their_type() {
     let of = |discriminator: Type, labels: &[i64]| {
@@ -417,7 +420,8 @@ fn discriminators_are_values_of_their_type() {
     for (ty, number) in types {
         let (stranger, writer) = (of(Type::Int64, &[0]), of(ty.clone(), &[0, 1]));
         let (source, target) = (Shape::of(&stranger).unwrap(), Shape::of(&writer).unwrap());
-        // Formats that have a size for each type have no room for the number, or take the bytes apart at other places.
+        // Formats that have a size for each type have no room for the number, or take the bytes
+        // apart at other places.
         for wire in wires().into_iter().filter(|wire| !wire.codec.name().contains("cdr")) {
             let encoder = DynEncoder::with_backend(wire.codec, &wire.options, &source, Backend::Interpreter).unwrap();
             let mut message = Vec::new();

@@ -1,5 +1,6 @@
-//! Random versions of random types: a decoder for a writer's and a reader's version gives, under every codec and on every back end, the
-//! value that the rules of `spec/evolution.md` give, and is had if and only if the verdict says so.
+//! Random versions of random types: a decoder for a writer's and a reader's version gives, under
+//! every codec and on every back end, the value that the rules of `spec/evolution.md` give, and is
+//! had if and only if the verdict says so.
 
 mod common;
 
@@ -85,7 +86,8 @@ fn try_pair(seed: u64, writer: &Schema, reader: &Schema, told: &mut Told) {
     }
     for wire in wires() {
         for backend in backends() {
-            // Machine code takes a while to make, and its equality with the interpreter is tested elsewhere.
+            // Machine code takes a while to make, and its equality with the interpreter is tested
+            // elsewhere.
             if backend == Backend::Jit && !seed.is_multiple_of(5) {
                 continue;
             }

@@ -1,5 +1,6 @@
-//! Types with the same type hash are the same type: the verdict is *always*, each format reads one as the other, and the bytes are the same.
-//! Schemas that differ in everything that the hash leaves out are made from random ones.
+//! Types with the same type hash are the same type: the verdict is *always*, each format reads one
+//! as the other, and the bytes are the same. Schemas that differ in everything that the hash leaves
+//! out are made from random ones.
 
 mod common;
 
@@ -66,7 +67,8 @@ fn random_types_of_one_hash_are_one_type() {
     assert!(structures > 30 && values > 1500, "{structures} structures, {values} values");
 }
 
-/// The record, written and read as a value of another shape; none where the format cannot carry the type.
+/// The record, written and read as a value of another shape; none where the format cannot carry the
+/// type.
 fn transferred(wire: &Wire, record: &Record, target: &Arc<Shape>, backend: Backend) -> Option<Result<Record, String>> {
     let writer = record.shape();
     let built = Coder::new(wire, writer, Backend::Interpreter).and_then(|coder| {
@@ -83,7 +85,8 @@ fn transferred(wire: &Wire, record: &Record, target: &Arc<Shape>, backend: Backe
     Some(decoder.decode(&bytes, &mut read).map(|_| read).map_err(|error| error.to_string()))
 }
 
-/// Both types write the same. Where labels are in another order, a union may say its discriminator or not.
+/// Both types write the same. Where labels are in another order, a union may say its discriminator
+/// or not.
 fn same_bytes(seed: u64, record: &Record, target: &Arc<Shape>) {
     let reordered = labels_of(record.shape().schema()) != labels_of(target.schema());
     for wire in plain_wires().iter().filter(|_| !reordered) {
@@ -104,8 +107,9 @@ fn labels_of(schema: &Schema) -> Vec<Vec<i64>> {
     all.into_iter().map(|(_, labels)| labels).collect()
 }
 
-/// The same type, otherwise written: typedefs come and go, arrays of arrays are split and joined, definitions and labels are in another
-/// order, and comments, annotations and pointers are others. None if what came out is no schema, such as a type that contains itself.
+/// The same type, otherwise written: typedefs come and go, arrays of arrays are split and joined,
+/// definitions and labels are in another order, and comments, annotations and pointers are others.
+/// None if what came out is no schema, such as a type that contains itself.
 fn written_otherwise(seed: u64, schema: &Schema) -> Option<Schema> {
     let mut writer = Writer { random: Random::new(seed ^ 0xA5A5), schema, builder: SchemaBuilder::new(), aliases: 0 };
     let count = schema.defs().len() as u32;

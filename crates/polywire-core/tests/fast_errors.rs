@@ -1,4 +1,5 @@
-//! Every error of the specification that a message can cause, under its name; and what a refused message leaves behind: nothing.
+//! Every error of the specification that a message can cause, under its name; and what a refused
+//! message leaves behind: nothing.
 
 mod fast_support;
 
@@ -204,7 +205,8 @@ fn texts_that_nobody_reads_are_looked_at() {
     }
 }
 
-/// The largest values of nullable integers take a bit more than the type has; increments wrap, and that is no error.
+/// The largest values of nullable integers take a bit more than the type has; increments wrap, and
+/// that is no error.
 #[test]
 fn whole_ranges() {
     for backend in backends() {

@@ -1,10 +1,12 @@
-//! Messages byte for byte: the examples of the specification's appendix, and one for each rule that implementers get wrong.
+//! Messages byte for byte: the examples of the specification's appendix, and one for each rule that
+//! implementers get wrong.
 
 mod fast_support;
 
 use fast_support::{Feed, backends, digits, hex, template};
 
-/// Encodes and decodes the values one after the other; each with its bytes, presence map and template id included.
+/// Encodes and decodes the values one after the other; each with its bytes, presence map and
+/// template id included.
 fn stream(inside: &str, messages: &[(&str, &str)]) {
     for backend in backends() {
         let mut feed = Feed::new(&template(inside), backend);
@@ -180,12 +182,14 @@ fn operators_of_the_appendix() {
     );
 }
 
-/// Sections 6.3.7 and 6.3.8: what strings are taken from and added to, whatever became of the previous value.
+/// Sections 6.3.7 and 6.3.8: what strings are taken from and added to, whatever became of the
+/// previous value.
 #[test]
 fn tails_and_deltas_of_strings() {
     let v = |text: &str| format!(r#"{{"v":"{text}"}}"#);
-    // Null leaves the previous value empty (section 10.5.1): the base is the initial value then, and without a tail the field is absent (6.3.8). That
-    // mFAST and the crate `fastlib` go back to the initial value is theirs.
+    // Null leaves the previous value empty (section 10.5.1): the base is the initial value then,
+    // and without a tail the field is absent (6.3.8). That mFAST and the crate `fastlib` go back to
+    // the initial value is theirs.
     stream(
         "<string name='v' presence='optional'><tail value='abc'/></string>",
         &[
@@ -214,7 +218,8 @@ fn tails_and_deltas_of_strings() {
         "<string charset='unicode' name='v'><tail/></string>",
         &[(&v("GEH6"), "E0 81 84 47 45 48 36"), (&v("GEM6"), "A0 82 4D 36")],
     );
-    // Null leaves the previous value of a delta as it is. The length is nullable, the characters are not; a negative length counts from -1.
+    // Null leaves the previous value of a delta as it is. The length is nullable, the characters
+    // are not; a negative length counts from -1.
     stream(
         "<string name='v' presence='optional'><delta value='ab'/></string>",
         &[

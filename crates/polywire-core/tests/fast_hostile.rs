@@ -1,4 +1,5 @@
-//! Streams with bad messages among the good ones: nothing panics, both back ends say the same, and what was refused leaves no trace.
+//! Streams with bad messages among the good ones: nothing panics, both back ends say the same, and
+//! what was refused leaves no trace.
 
 mod common;
 

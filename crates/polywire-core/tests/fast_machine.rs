@@ -1,5 +1,6 @@
-//! Streams: machine code, which does eight fields at a time, or all of them without a context once each has a previous value, and the interpreter write the
-//! same bytes, read the same values and refuse the same messages for the same reason.
+//! Streams: machine code, which does eight fields at a time, or all of them without a context once
+//! each has a previous value, and the interpreter write the same bytes, read the same values and
+//! refuse the same messages for the same reason.
 
 mod common;
 
@@ -254,7 +255,8 @@ impl Ends {
         let read = self.decoder.decode_with(&mut self.reader, keep, bytes, &mut self.back);
         self.reader.mend();
         if read.is_err() {
-            // How far a back end came says what memory its strings have, and so what the next message costs.
+            // How far a back end came says what memory its strings have, and so what the next
+            // message costs.
             self.back = Record::new(self.decoder.shape());
         }
         read.map(|taken| (taken, self.back.clone()))
@@ -282,7 +284,8 @@ fn streams_are_the_same() {
         let mut ends: Vec<Ends> = backends().into_iter().map(make).collect();
         let mut record = Record::new(&shape);
         let mut values = BTreeMap::new();
-        // One way or another: what is refused is for the function with a context, and so are some messages behind it.
+        // One way or another: what is refused is for the function with a context, and so are some
+        // messages behind it.
         let (is_hostile, changes) = (random.one_in(2), [1, 2, 8][random.below(3)]);
         for step in 0..40 {
             if random.one_in(6) {
@@ -319,7 +322,8 @@ fn streams_are_the_same() {
     assert!(carried > 100 && refused > 500, "{carried} carried, {refused} refused, {errors} not written");
 }
 
-/// Maps, unions, structures that may be absent, octets, recursion: all that a template can be derived from.
+/// Maps, unions, structures that may be absent, octets, recursion: all that a template can be
+/// derived from.
 #[test]
 fn streams_of_any_type_are_the_same() {
     let (mut carried, mut refused) = (0, 0);
@@ -392,7 +396,8 @@ fn template(random: &mut Random, id: usize) -> String {
         }
         if random.one_in(3) {
             let exponent = if random.one_in(4) { "<constant value=\"1\"/>" } else { random.choose(OPERATORS) };
-            // A mantissa's bit is there if the decimal is, so that those behind it are at no known place.
+            // A mantissa's bit is there if the decimal is, so that those behind it are at no known
+            // place.
             let mantissa = random.choose(OPERATORS);
             let parts = format!("<exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa>");
             return format!("<decimal name=\"d{i}\"{presence}>{parts}</decimal>");

@@ -1,9 +1,11 @@
-//! Streams of random templates, against the `fastlib` crate: it reads what we write, and we read what it writes.
+//! Streams of random templates, against the `fastlib` crate: it reads what we write, and we read
+//! what it writes.
 //!
-//! It is kept from what it is known to get wrong: initial values of whole decimals, exponents with a default that has no value, differences
-//! of 64 bits out of range, what a tail that is null leaves behind, optional differences of strings, and, as it writes, the first value of an
-//! increment that has an initial one: where there is no value before, what is left out is the initial value itself, and not the one after it
-//! (FAST 1.1, 6.3.6).
+//! It is kept from what it is known to get wrong: initial values of whole decimals, exponents with
+//! a default that has no value, differences of 64 bits out of range, what a tail that is null
+//! leaves behind, optional differences of strings, and, as it writes, the first value of an
+//! increment that has an initial one: where there is no value before, what is left out is the
+//! initial value itself, and not the one after it (FAST 1.1, 6.3.6).
 
 mod fast_support;
 
@@ -64,8 +66,9 @@ fn field(random: &mut Random, depth: usize, xml: &mut String, next: &mut usize) 
     *next += 1;
     let (name, optional) = (format!("f{next}"), random.one_in(3));
     let presence = if optional { " presence='optional'" } else { "" };
-    // A tail that is null leaves its previous value as it was there; the specification has it empty. And of an optional difference it takes
-    // the string, too, for nullable, where the length before it says whether there is one.
+    // A tail that is null leaves its previous value as it was there; the specification has it
+    // empty. And of an optional difference it takes the string, too, for nullable, where the length
+    // before it says whether there is one.
     let (tail, delta) = if optional { ("copy", "default") } else { ("tail", "delta") };
     let kind = match random.below(if depth > 2 { 6 } else { 8 }) {
         0..=2 => {
@@ -320,7 +323,8 @@ fn both_read_what_the_other_writes() {
         let mut text_of = fastlib::Decoder::new_from_xml(&xml).unwrap();
         let mut writer = fastlib::Encoder::new_from_xml(&xml).unwrap();
         let mut ours = feed.decoder.state().unwrap();
-        // What it writes it takes from text, which does not say a decimal's exponent, nor where what is inside begins and ends.
+        // What it writes it takes from text, which does not say a decimal's exponent, nor where
+        // what is inside begins and ends.
         let mut in_step = !["<decimal", "<sequence", "<group"].iter().any(|tag| inside.contains(tag));
         for _ in 0..12 {
             let mut json = String::new();
@@ -344,7 +348,8 @@ fn both_read_what_the_other_writes() {
             // And what it writes, as long as it can.
             let mut text = TextMessageFactory::new();
             text_of.decode_slice(&bytes, &mut text).unwrap();
-            // From there on its dictionary is not ours. What is inside groups and sequences it is not asked to write.
+            // From there on its dictionary is not ours. What is inside groups and sequences it is
+            // not asked to write.
             let miscounted = |field: &Field| matches!(field.kind, Kind::Int { increment: Increment::Miscounted, .. });
             in_step &= !fields.iter().any(miscounted);
             if !in_step {

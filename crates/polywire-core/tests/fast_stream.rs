@@ -1,8 +1,9 @@
-//! Streams of deltas over a bad link, in virtual time: whatever is lost, repeated, overtaken, damaged, restarted or joined late, a reader gets no wrong value,
-//! and in anchored mode it gets every intact message whose key frame it has.
+//! Streams of deltas over a bad link, in virtual time: whatever is lost, repeated, overtaken,
+//! damaged, restarted or joined late, a reader gets no wrong value, and in anchored mode it gets
+//! every intact message whose key frame it has.
 //!
-//! `POLYWIRE_TEST_SEEDS=100 cargo test --release -p polywire-core --test fast_stream -- --nocapture` runs a hundred times the ten thousand seeds of a common run, and
-//! prints the table.
+//! `POLYWIRE_TEST_SEEDS=100 cargo test --release -p polywire-core --test fast_stream --
+//! --nocapture` runs a hundred times the ten thousand seeds of a common run, and prints the table.
 #![cfg(feature = "std")]
 
 mod common;
@@ -301,7 +302,8 @@ fn no_reader_ever_gets_a_wrong_value() {
         let text = LINKS[seed as usize % LINKS.len()];
         let model: Model = text.parse().unwrap();
         run(&codecs, &model, Mode::Anchored, seed, table.entry((text, "anchored")).or_default());
-        // A chain on such a link is what the anchors are for: it delivers little, but nothing wrong.
+        // A chain on such a link is what the anchors are for: it delivers little, but nothing
+        // wrong.
         if seed % 4 == 0 {
             run(&codecs, &model, Mode::Chained, seed, table.entry((text, "chained")).or_default());
         }

@@ -1,4 +1,5 @@
-//! Template documents: what is read, what is written, and every error that can be seen without a message.
+//! Template documents: what is read, what is written, and every error that can be seen without a
+//! message.
 
 use polywire_core::codec::fast::template::{
     Dictionary, Field, FieldType, Initial, Instruction, Name, OperatorKind, StaticCode, TemplateError, TemplateLimits,

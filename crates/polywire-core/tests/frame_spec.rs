@@ -1,4 +1,5 @@
-//! The examples of `spec/frame.md`: what is written there is what is written to the wire, and reads back as what the text says.
+//! The examples of `spec/frame.md`: what is written there is what is written to the wire, and reads
+//! back as what the text says.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -40,7 +41,8 @@ fn announcement() -> Announcement {
     }
 }
 
-/// Name, frame and payload of each example on a stream, in the order in which they can follow each other.
+/// Name, frame and payload of each example on a stream, in the order in which they can follow each
+/// other.
 fn stream_examples() -> Vec<(&'static str, Frame<'static>)> {
     let channel = ChannelId(1);
     let last = Start { sequence: 7, timestamp_ns: 1_000_001_000 };

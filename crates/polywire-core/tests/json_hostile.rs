@@ -1,4 +1,5 @@
-//! JSON from strangers: the corpus of parsing tests, deep nesting, limits, texts cut at every byte; and other readers of what we write.
+//! JSON from strangers: the corpus of parsing tests, deep nesting, limits, texts cut at every byte;
+//! and other readers of what we write.
 
 #[path = "common/corpora.rs"]
 mod corpora;

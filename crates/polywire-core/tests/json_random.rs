@@ -1,4 +1,5 @@
-//! Random types and values: what is written is JSON to others, and reads back as the same value under every option.
+//! Random types and values: what is written is JSON to others, and reads back as the same value
+//! under every option.
 
 mod json_support;
 

@@ -1,4 +1,5 @@
-//! MessagePack against what others made: golden vectors, the public test suite, `rmp-serde` and `rmpv`.
+//! MessagePack against what others made: golden vectors, the public test suite, `rmp-serde` and
+//! `rmpv`.
 
 mod wire_support;
 

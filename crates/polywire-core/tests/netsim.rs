@@ -1,4 +1,5 @@
-//! The emulated link does what its model says: statistics of long runs, order, limits, the same run for the same seed.
+//! The emulated link does what its model says: statistics of long runs, order, limits, the same run
+//! for the same seed.
 #![cfg(feature = "std")]
 
 use polywire_core::netsim::{Duplex, Fate, Link, Loss, Model, PROFILES};
@@ -65,7 +66,8 @@ fn jitter_has_the_mean_and_the_spread_that_were_asked_for() {
     for (text, mean, deviation) in [
         ("delay=20ms,jitter=uniform:6ms", 20.0, 6.0 / 3f64.sqrt()),
         ("delay=20ms,jitter=normal:2ms", 20.0, 2.0),
-        // Pareto of shape a and mean m, from 0: its deviation is m * sqrt(a / (a - 2)), but converges slowly.
+        // Pareto of shape a and mean m, from 0: its deviation is m * sqrt(a / (a - 2)), but
+        // converges slowly.
         ("delay=20ms,jitter=pareto:4ms", 24.0, f64::NAN),
     ] {
         let mut link = Link::new(&model(text), 3);

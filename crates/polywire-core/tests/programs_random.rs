@@ -1,5 +1,6 @@
-//! Programs that nobody would write: lowerings with parts dropped, moved, exchanged. What the verifier passes does no harm, whatever
-//! the bytes are: all memory lies between guard pages, both back ends run it, and they agree.
+//! Programs that nobody would write: lowerings with parts dropped, moved, exchanged. What the
+//! verifier passes does no harm, whatever the bytes are: all memory lies between guard pages, both
+//! back ends run it, and they agree.
 #![cfg(unix)]
 
 mod common;
@@ -167,13 +168,15 @@ fn try_stream(
         told.ended_well += usize::from(outcomes[0].is_ok());
         assert!(agree(&outcomes), "seed {seed}: {:#?} of {bytes:?}: {outcomes:?}", program.root);
         if outcomes[0].is_err() {
-            // How far the one came and the other did not, when a limit ended both, is nobody's business.
+            // How far the one came and the other did not, when a limit ended both, is nobody's
+            // business.
             return;
         }
     }
 }
 
-/// The same value or the same error; only how far an output may grow differs by the slack of machine code.
+/// The same value or the same error; only how far an output may grow differs by the slack of
+/// machine code.
 fn agree<T: PartialEq>(outcomes: &[Result<T, CodecError>; 2]) -> bool {
     match outcomes {
         [Err(a), Err(b)] if a.kind == FaultKind::Limit => b.kind == FaultKind::Limit,
@@ -181,7 +184,8 @@ fn agree<T: PartialEq>(outcomes: &[Result<T, CodecError>; 2]) -> bool {
     }
 }
 
-/// The record that all of this is about is not the only thing that may be changed: a type from elsewhere does not fit.
+/// The record that all of this is about is not the only thing that may be changed: a type from
+/// elsewhere does not fit.
 #[test]
 fn programs_of_other_layouts_are_refused() {
     let mut refused = 0;

@@ -1,5 +1,5 @@
-//! Schemas from strangers: whatever they declare, lowering and compiling them takes bounded time and memory, and what is made of them runs
-//! within the stack of an ordinary thread.
+//! Schemas from strangers: whatever they declare, lowering and compiling them takes bounded time
+//! and memory, and what is made of them runs within the stack of an ordinary thread.
 
 mod common;
 
@@ -137,7 +137,8 @@ fn names_are_not_multiplied() {
     try_it("long names", &schema(defs));
 }
 
-/// A type that contains itself through `levels` of collections, structures and options inside each other.
+/// A type that contains itself through `levels` of collections, structures and options inside each
+/// other.
 fn recursive(levels: usize) -> Schema {
     let mut builder = SchemaBuilder::new();
     let root = DefId(levels as u32);

@@ -1,5 +1,5 @@
-//! Protobuf against what others made: golden vectors of protoc, `prost`, and the rules of the encoding guide. `protoc` itself judges in
-//! `polywire-idl/tests/proto.rs`.
+//! Protobuf against what others made: golden vectors of protoc, `prost`, and the rules of the
+//! encoding guide. `protoc` itself judges in `polywire-idl/tests/proto.rs`.
 
 mod wire_support;
 
@@ -190,7 +190,8 @@ fn fields_in_pieces_are_one() {
     assert_eq!((value.names, value.flags), (vec!["a".into(), "b".into()], vec![true, false, true]));
     let text = format!("2a04 08011002 {REST} 2a0410020803 2a02 0801 22001a0161 2200");
     let value = read(&text).unwrap();
-    // An entry's value may stand in front of its key, or be left out; the later entry of a key stands.
+    // An entry's value may stand in front of its key, or be left out; the later entry of a key
+    // stands.
     assert_eq!(value.map, [(1, 0), (3, 1)].into());
     assert_eq!(value.places.len(), 2);
     // Inside a sequence of sequences and an optional one, too.

@@ -1,4 +1,5 @@
-//! Fields of Protobuf that come twice, against `prost`: the last of single ones stands, elements are put behind each other, messages are merged.
+//! Fields of Protobuf that come twice, against `prost`: the last of single ones stands, elements
+//! are put behind each other, messages are merged.
 
 mod wire_support;
 
@@ -175,7 +176,8 @@ fn tree(from: ProstTree) -> Tree {
     Tree { value: from.value, left: part(from.left), right: part(from.right) }
 }
 
-/// Fields in any order, any number of times; none of those that must be there if it is inside a map or a union.
+/// Fields in any order, any number of times; none of those that must be there if it is inside a map
+/// or a union.
 struct Writer {
     random: Random,
     bytes: Vec<u8>,
@@ -335,7 +337,8 @@ fn protoc_merges_the_same() {
     }
 }
 
-/// Elements of the same field are one array, wherever they stand; a message that is merged with another of its type has too many of them.
+/// Elements of the same field are one array, wherever they stand; a message that is merged with
+/// another of its type has too many of them.
 #[test]
 fn elements_of_arrays_stand_anywhere() {
     let whole = Arrays {

@@ -1,4 +1,5 @@
-//! Records of random schemas, filled as codec programs fill them, with and without memory to be had. Nothing may leak.
+//! Records of random schemas, filled as codec programs fill them, with and without memory to be
+//! had. Nothing may leak.
 //!
 //! Blocks are counted for each thread: the test runner's own thread allocates beside the test.
 
@@ -242,7 +243,8 @@ fn try_schema(seed: u64) {
     without_memory(&shape, &other, seed);
 }
 
-/// Refuses the first, second, third, .. request for memory of everything a record can be asked to do.
+/// Refuses the first, second, third, .. request for memory of everything a record can be asked to
+/// do.
 fn without_memory(shape: &std::sync::Arc<Shape>, source: &Record, seed: u64) {
     for refusal in 0..40 {
         UNTIL_REFUSAL.set(refusal);

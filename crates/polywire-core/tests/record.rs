@@ -1,4 +1,5 @@
-//! Records: fresh values, paths, assignment, equality, copies, and what the access functions do to them.
+//! Records: fresh values, paths, assignment, equality, copies, and what the access functions do to
+//! them.
 
 use polywire_core::layout::{
     FlagWords, Kind, Layout, Message, Node, NodeId, PathError, Record, RecordError, Shape, ShapeError, Value, ValueRef,
@@ -373,7 +374,8 @@ fn unions_change_their_case_in_place() {
     assert_eq!(record.f64("wind.mean.lat"), Ok(1.5));
 }
 
-/// A case without members leaves the value of another case where it was, and unharmed, whatever is done with the union meanwhile.
+/// A case without members leaves the value of another case where it was, and unharmed, whatever is
+/// done with the union meanwhile.
 #[test]
 fn cases_without_members_keep_what_others_have_allocated() {
     let mut types = SchemaBuilder::new();
@@ -395,7 +397,8 @@ fn cases_without_members_keep_what_others_have_allocated() {
         record.set("list[0].lines.lines", vec![text, "another"]).unwrap();
         record.set("list[1].lines.lines", vec![text]).unwrap();
         let full = record.clone();
-        // Elements are made fresh in their place: the unions have the case without members, and then the other one again.
+        // Elements are made fresh in their place: the unions have the case without members, and
+        // then the other one again.
         record.resize("list", 0).unwrap();
         record.resize("list", 2).unwrap();
         assert_eq!((&record, &record.clone()), (&fresh, &fresh), "round {round}");

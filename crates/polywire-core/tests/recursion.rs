@@ -1,4 +1,5 @@
-//! Types that contain themselves through the pointer of a union's case: derived, dynamic, under every codec and back end.
+//! Types that contain themselves through the pointer of a union's case: derived, dynamic, under
+//! every codec and back end.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Texts and octets that stay in the message: not copied where wire and memory agree, their own elsewhere, and the same values always.
+//! Texts and octets that stay in the message: not copied where wire and memory agree, their own
+//! elsewhere, and the same values always.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! The size of a value without its bytes: what encoding appends, for every codec, option and back end.
+//! The size of a value without its bytes: what encoding appends, for every codec, option and back
+//! end.
 
 mod common;
 
@@ -13,7 +14,8 @@ use polywire_core::{
     },
 };
 
-/// The size that encoding has, in front of which something may stand already, or the error that it ends with.
+/// The size that encoding has, in front of which something may stand already, or the error that it
+/// ends with.
 fn agree(encoder: &DynEncoder, record: &Record, what: &dyn std::fmt::Debug) -> usize {
     let mut bytes = vec![7; 3];
     let written = encoder.encode(record, &mut bytes).map(|()| bytes.len() - 3);

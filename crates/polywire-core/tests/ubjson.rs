@@ -160,7 +160,8 @@ fn py_ubjson_reads_and_writes_the_same() {
     }
 }
 
-/// `py-ubjson` 0.16.1 writes every NaN and infinity as `Z`: `dumpb({"value": float("nan")})` is `{U\x05valueZ}`.
+/// `py-ubjson` 0.16.1 writes every NaN and infinity as `Z`: `dumpb({"value": float("nan")})` is
+/// `{U\x05valueZ}`.
 #[test]
 fn null_is_nan_where_a_float_must_be() {
     #[derive(Message, Debug, PartialEq, Clone)]

@@ -1,4 +1,5 @@
-//! XML from strangers: the W3C's conformance suite, texts cut and flipped at every byte, entity tricks, other readers of what we write.
+//! XML from strangers: the W3C's conformance suite, texts cut and flipped at every byte, entity
+//! tricks, other readers of what we write.
 
 #[path = "common/corpora.rs"]
 mod corpora;
@@ -35,7 +36,8 @@ impl Case {
         self.about.get(name).is_some_and(|v| v == value)
     }
 
-    /// It is about XML 1.0 in its fifth edition, without namespaces, and nothing that we refuse by name.
+    /// It is about XML 1.0 in its fifth edition, without namespaces, and nothing that we refuse by
+    /// name.
     fn is_ours(&self) -> bool {
         let recommended = self.about.get("RECOMMENDATION").is_none_or(|r| r.starts_with("XML1.0"));
         let edition = self.about.get("EDITION").is_none_or(|editions| editions.contains('5'));
@@ -114,7 +116,8 @@ fn the_suite_is_judged_as_it_says() {
             assert!(foreign || verdict == Ok(()), "{}: {verdict:?}", case.id);
             accepted += usize::from(!foreign);
         }
-        // As an unknown member it is judged alike, but for what stands only at a document's beginning.
+        // As an unknown member it is judged alike, but for what stands only at a document's
+        // beginning.
         if case.document.starts_with(b"<") && !case.document.starts_with(b"<?xml ") && !case.has_doctype() {
             let inside = [b"<Counter><x>", case.document.as_slice(), b"</x></Counter>"].concat();
             for format in FORMATS {

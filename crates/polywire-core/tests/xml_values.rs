@@ -87,7 +87,8 @@ fn read(text: &str) -> Report {
     XML.read(text.as_bytes(), report).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Prolog, comments, instructions, CDATA sections, prefixes, blanks, other orders, both forms of members at once.
+/// Prolog, comments, instructions, CDATA sections, prefixes, blanks, other orders, both forms of
+/// members at once.
 #[test]
 fn what_else_is_read() {
     let text = "\u{FEFF}<?xml version='1.0' encoding='utf-8' standalone='yes' ?><!-- x --><?p q?>
@@ -117,7 +118,8 @@ fn what_else_is_read() {
     assert_eq!(format!("{:?}", DOM.read(text.as_bytes(), report).unwrap()), format!("{expected:?}"));
 }
 
-/// The tree has no comments and sections, so that less is refused; offsets are those of the message all the same.
+/// The tree has no comments and sections, so that less is refused; offsets are those of the message
+/// all the same.
 #[test]
 fn through_a_tree() {
     let text = XML.write(&report(), "members=attributes,pretty");

@@ -1,4 +1,5 @@
-//! YAML as people write it: what is written and what is read for each type; the YAML test suite; other readers of what we write; bad input.
+//! YAML as people write it: what is written and what is read for each type; the YAML test suite;
+//! other readers of what we write; bad input.
 
 #[path = "common/corpora.rs"]
 mod corpora;
@@ -136,7 +137,8 @@ fn what_else_is_read() {
         for format in [YAML, FLOW] {
             let read = format.read(text.as_bytes(), report);
             if i == 2 {
-                // A collection as a key, even of what is passed over, is more than the values here can be.
+                // A collection as a key, even of what is passed over, is more than the values here
+                // can be.
                 assert_eq!(read.unwrap_err().kind, FaultKind::WrongKind);
                 continue;
             }
@@ -199,7 +201,8 @@ fn decimals_keep_their_parts() {
     }
 }
 
-/// What YAML 1.1 takes for strings and YAML 1.2 for numbers stands for either: PyYAML writes such strings without quotes.
+/// What YAML 1.1 takes for strings and YAML 1.2 for numbers stands for either: PyYAML writes such
+/// strings without quotes.
 #[test]
 fn numbers_of_yaml_1_2_alone_may_be_strings() {
     for text in ["0o7", "1e3", "1E5", "12e03", "1.5e3", ".5e3", "08", "089", "-.5", "+.5"] {
@@ -257,7 +260,8 @@ fn aliases_repeat_what_they_stand_for() {
     assert_eq!((error.kind, error.path.as_str(), error.offset), (FaultKind::WrongKind, "remark", 24));
 }
 
-/// A billion laughs: nine levels of ten aliases each. The work ends at the bound on what aliases write.
+/// A billion laughs: nine levels of ten aliases each. The work ends at the bound on what aliases
+/// write.
 #[test]
 fn aliases_repeat_within_a_bound() {
     let mut text = "a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha, ha]\n".to_string();
@@ -366,8 +370,8 @@ fn memory_stays_within_its_limit() {
     }
 }
 
-/// Texts of the suite that are wrong are refused; of those that are right all are read that are one document without tags of their own and collections
-/// as keys, and mean what the suite says.
+/// Texts of the suite that are wrong are refused; of those that are right all are read that are one
+/// document without tags of their own and collections as keys, and mean what the suite says.
 #[test]
 fn the_suite_is_judged_as_it_says() {
     let Some(suite) = corpus("yaml") else { return };
@@ -425,7 +429,8 @@ fn folders(suite: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// PyYAML, which reads YAML 1.1, finds the same values in what we write: nothing is mistaken for what it is not.
+/// PyYAML, which reads YAML 1.1, finds the same values in what we write: nothing is mistaken for
+/// what it is not.
 #[test]
 fn pyyaml_reads_what_we_write() {
     let words = [

@@ -10,7 +10,8 @@ use syn::{
     punctuated::Punctuated,
 };
 
-/// The entries of all `#[polywire(..)]` in front of one thing. What is known there is checked when they are read.
+/// The entries of all `#[polywire(..)]` in front of one thing. What is known there is checked when
+/// they are read.
 pub struct Attributes {
     entries: Vec<Entry>,
 }
@@ -193,7 +194,8 @@ impl ToTokens for Constant {
     }
 }
 
-/// The attributes that all definitions have, as an expression of type `support::Definition`, and where Polywire is.
+/// The attributes that all definitions have, as an expression of type `support::Definition`, and
+/// where Polywire is.
 pub fn definition(attributes: &Attributes, ident: &Ident, support: &TokenStream) -> syn::Result<TokenStream> {
     let name = match attributes.text("name")? {
         Some(name) => {

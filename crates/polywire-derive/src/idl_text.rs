@@ -1,4 +1,5 @@
-//! The IDL type text of `idl = ".."`: primitives, `string<4>`, `sequence<.., 4>`, `map<.., ..>`, names, and dimensions behind.
+//! The IDL type text of `idl = ".."`: primitives, `string<4>`, `sequence<.., 4>`, `map<.., ..>`,
+//! names, and dimensions behind.
 
 use proc_macro2::TokenStream;
 use quote::quote;

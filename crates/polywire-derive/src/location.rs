@@ -5,7 +5,8 @@ use quote::quote;
 use std::{env, fs, path::Path};
 use syn::{LitStr, Type, spanned::Spanned};
 
-/// Path of the module that generated code calls: as the attribute says, or through the crate that the user depends on.
+/// Path of the module that generated code calls: as the attribute says, or through the crate that
+/// the user depends on.
 pub fn support(given: Option<LitStr>) -> syn::Result<TokenStream> {
     if let Some(text) = given {
         let path: syn::Path = text.parse()?;
@@ -21,8 +22,9 @@ pub fn support(given: Option<LitStr>) -> syn::Result<TokenStream> {
     })
 }
 
-/// Where a member's type stands, for generated code that the compiler finds fault with if the type does not do. Its names are still our own:
-/// a type that was handed to a `macro_rules!` is of another place than the structure, and would not see our variables.
+/// Where a member's type stands, for generated code that the compiler finds fault with if the type
+/// does not do. Its names are still our own: a type that was handed to a `macro_rules!` is of
+/// another place than the structure, and would not see our variables.
 pub fn at(ty: &Type) -> Span {
     Span::call_site().located_at(ty.span())
 }
@@ -33,7 +35,8 @@ fn names_only_core(folder: &Path) -> bool {
     depends_on(&manifest, "polywire-core") && !depends_on(&manifest, "polywire")
 }
 
-/// Looks for `name = ..`, `name.workspace = ..` and `[dependencies.name]`. A line is enough: whoever renames the crate gives `crate = ".."`.
+/// Looks for `name = ..`, `name.workspace = ..` and `[dependencies.name]`. A line is enough:
+/// whoever renames the crate gives `crate = ".."`.
 fn depends_on(manifest: &str, name: &str) -> bool {
     let mut in_dependencies = false;
     manifest.lines().map(str::trim).any(|line| {

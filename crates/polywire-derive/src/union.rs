@@ -132,7 +132,8 @@ fn switch(attributes: &Attributes, ident: &Ident, support: &TokenStream) -> syn:
     }
 }
 
-/// The number of the case that a fresh discriminator chooses, as an expression; else the default case, else the first.
+/// The number of the case that a fresh discriminator chooses, as an expression; else the default
+/// case, else the first.
 fn fresh_case(attributes: &Attributes, cases: &[Case<'_>], support: &TokenStream) -> syn::Result<TokenStream> {
     let otherwise = cases.iter().position(|c| c.is_default).unwrap_or(0) as u32;
     let labels = cases.iter().map(|c| &c.labels).map(|labels| quote!(&[#(#labels),*]));

@@ -1,6 +1,7 @@
 //! Encodes and decodes payloads in any format, one request a line, for programs in other languages.
 //!
-//! `payloads FILE.idl` reads lines of fields with a tab between them from standard input, and answers each with one line:
+//! `payloads FILE.idl` reads lines of fields with a tab between them from standard input, and
+//! answers each with one line:
 //!
 //! | request | answer |
 //! |---|---|
@@ -8,8 +9,8 @@
 //! | `decode TYPE CODEC[:OPTIONS] HEX` | `ok JSON` |
 //! | `emit TYPE TARGET` | `ok HEX` of the source text: `idl`, `proto`, `rust` or `xsd` |
 //!
-//! An answer that is not `ok` is `error` and the reason. `conformance/foreign` uses it to compare payloads with those of
-//! other people's libraries.
+//! An answer that is not `ok` is `error` and the reason. `conformance/foreign` uses it to compare
+//! payloads with those of other people's libraries.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,5 @@
-//! What is said about a file: errors and warnings with their place, shown the way a good compiler shows them.
+//! What is said about a file: errors and warnings with their place, shown the way a good compiler
+//! shows them.
 
 use std::fmt::{self, Write as _};
 
@@ -25,7 +26,8 @@ pub struct Location {
     pub column: usize,
     /// Number of characters that are meant, at least 1.
     pub length: usize,
-    /// The line itself, or, if it is very long, the part around the column; control characters are replaced.
+    /// The line itself, or, if it is very long, the part around the column; control characters are
+    /// replaced.
     pub text: String,
     /// Column of the first character of `text`.
     pub text_column: usize,
@@ -184,7 +186,8 @@ fn snippet(out: &mut String, paint: &Paint, tint: &str, location: &Location, lab
 /// Longest message.
 const MESSAGE_CHARS: usize = 400;
 
-/// A message can quote the source, and the source can hold what a terminal would obey, or a name without end.
+/// A message can quote the source, and the source can hold what a terminal would obey, or a name
+/// without end.
 fn clean(text: String) -> String {
     if text.len() <= MESSAGE_CHARS && !text.chars().any(char::is_control) {
         return text;
@@ -368,7 +371,8 @@ pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
     distances.min_by_key(|(d, candidate)| (*d, *candidate)).map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours between two names, case apart, if at most `allowed`.
+/// Insertions, deletions, replacements and swaps of neighbours between two names, case apart, if at
+/// most `allowed`.
 fn distance(a: &str, b: &str, allowed: usize) -> Option<usize> {
     // Names are short; what is not gets no suggestion, so that a hostile file costs nothing.
     let lower = |s: &str| s.chars().take(65).map(|c| c.to_ascii_lowercase()).collect::<Vec<char>>();

@@ -80,8 +80,8 @@ impl Document {
         Document { all, constants, own, warnings }
     }
 
-    /// All definitions in the order of the file. The root is the last type that can be a topic's; if there is none, the last definition;
-    /// if there is none, `octet`.
+    /// All definitions in the order of the file. The root is the last type that can be a topic's;
+    /// if there is none, the last definition; if there is none, `octet`.
     pub fn definitions(&self) -> &Schema {
         &self.all
     }
@@ -109,7 +109,8 @@ impl Document {
         self.topic_types().filter(move |def| none || self.own.contains(&def.name))
     }
 
-    /// The definition of that name: the scoped name, or as much of its end as tells it from all others. `/` and `.` serve for `::`.
+    /// The definition of that name: the scoped name, or as much of its end as tells it from all
+    /// others. `/` and `.` serve for `::`.
     pub fn find(&self, name: &str) -> Result<DefId, LookupError> {
         let wanted = name.replace(['/', '.'], "::");
         let wanted = wanted.trim_start_matches("::");
@@ -140,7 +141,8 @@ impl Document {
         names().find(|name| last(name) == tail).map(str::to_string)
     }
 
-    /// The schema of the type of that name, with just the definitions it needs. Names as in [`Document::find`].
+    /// The schema of the type of that name, with just the definitions it needs. Names as in
+    /// [`Document::find`].
     pub fn schema(&self, name: &str) -> Result<Schema, LookupError> {
         self.find(name).map(|id| reachable(&self.all, id))
     }

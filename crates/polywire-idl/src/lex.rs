@@ -129,7 +129,8 @@ impl Lexer {
         &self.text[start..self.pos]
     }
 
-    /// Skips blanks and comments, keeps the comment that stands directly in front of what follows, and tells whether a line began.
+    /// Skips blanks and comments, keeps the comment that stands directly in front of what follows,
+    /// and tells whether a line began.
     fn skip_blanks(&mut self, reporter: &mut Reporter) -> bool {
         let mut first = self.pos == 0;
         let mut line_feeds = 0;
@@ -184,7 +185,8 @@ impl Lexer {
         }
     }
 
-    /// A comment behind something on the same line speaks of that, not of what follows; a ruler says nothing.
+    /// A comment behind something on the same line speaks of that, not of what follows; a ruler
+    /// says nothing.
     fn comment(&mut self, own_line: bool, line: &str) {
         let line = line.strip_prefix(' ').unwrap_or(line).trim_end();
         let ruler = line.len() > 2 && line.chars().all(|c| matches!(c, '-' | '=' | '*' | '/' | '#' | '+' | '~'));

@@ -173,7 +173,8 @@ impl Compiler {
         self
     }
 
-    /// What types without an annotation are; OMG IDL 4.2 says appendable, older compilers say final.
+    /// What types without an annotation are; OMG IDL 4.2 says appendable, older compilers say
+    /// final.
     pub fn default_extensibility(mut self, extensibility: Extensibility) -> Self {
         self.settings.default_extensibility = extensibility;
         self
@@ -214,7 +215,8 @@ impl Compiler {
             let span = Span { file, start: 0, end: 0 };
             reporter.warning(span, format!("the file is not UTF-8 at byte {at}; it is read as Latin-1"));
         }
-        // An error of grammar leaves definitions out; the rest is still checked, so that one run tells as much as it can.
+        // An error of grammar leaves definitions out; the rest is still checked, so that one run
+        // tells as much as it can.
         let checked = check::check(&items, file, &mut reporter, &self.limits, &self.settings);
         let (found, failed) = reporter.finish();
         match checked {

@@ -1,4 +1,5 @@
-//! The preprocessor, as far as real IDL files use it: includes, conditions, object-like macros, `#pragma keylist`.
+//! The preprocessor, as far as real IDL files use it: includes, conditions, object-like macros,
+//! `#pragma keylist`.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -404,7 +405,8 @@ impl<'a> Preprocessor<'a> {
             return;
         }
         let Some((path, text)) = self.find(name, quoted, span) else { return };
-        // A file at the top level is read once, so that diamonds and cycles need no guards. Inside braces it is text.
+        // A file at the top level is read once, so that diamonds and cycles need no guards. Inside
+        // braces it is text.
         let new = self.read.insert(path.clone());
         if !new && self.braces == 0 {
             return;

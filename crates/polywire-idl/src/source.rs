@@ -43,8 +43,8 @@ fn extension(path: &str) -> String {
 
 /// Where files come from: the disk, a test's table, a browser.
 ///
-/// A loader gets paths with `/` between their parts and without `.` or inner `..`, as made from the first file's path, the
-/// include directories and the text after `#include`.
+/// A loader gets paths with `/` between their parts and without `.` or inner `..`, as made from the
+/// first file's path, the include directories and the text after `#include`.
 ///
 /// ```
 /// use polywire_idl::{Compiler, Disk, Loader};

@@ -1,4 +1,5 @@
-//! What is said about wrong files, word by word: `conformance/idl-errors/NAME.idl` (or `.pdl`) must give `NAME.txt`.
+//! What is said about wrong files, word by word: `conformance/idl-errors/NAME.idl` (or `.pdl`) must
+//! give `NAME.txt`.
 //!
 //! `POLYWIRE_BLESS=1` writes the texts anew, for a person to read before they are committed.
 

@@ -142,7 +142,8 @@ fn mutated_files() {
 fn refused(text: &str) -> Diagnostics {
     let start = Instant::now();
     let errors = Compiler::new().parse_str("big.idl", text).unwrap_err();
-    // Generous, for a loaded machine and a build without optimisation; what is quadratic would take minutes.
+    // Generous, for a loaded machine and a build without optimisation; what is quadratic would take
+    // minutes.
     assert!(start.elapsed() < Duration::from_secs(20), "took {:?}", start.elapsed());
     errors
 }

@@ -1,5 +1,5 @@
-//! The messages that the emitter `proto` writes, and the bytes of the codec `protobuf`, by the judgement of `protoc`: Debian's
-//! protobuf-compiler.
+//! The messages that the emitter `proto` writes, and the bytes of the codec `protobuf`, by the
+//! judgement of `protoc`: Debian's protobuf-compiler.
 
 use std::{
     io::Write,
@@ -117,8 +117,8 @@ fn message_name(schema: &Schema, text: &str) -> Option<String> {
     })
 }
 
-/// `protoc` decodes what we write, and what it writes of that we decode to the same value. Where the fields' numbers rise, its bytes are
-/// ours.
+/// `protoc` decodes what we write, and what it writes of that we decode to the same value. Where
+/// the fields' numbers rise, its bytes are ours.
 #[test]
 fn protoc_reads_and_writes_the_same() {
     if !protoc_is_there() {

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 
 mod common;
 
-/// Every definition but the typedefs, typedefs replaced by what they stand for, by name: the order of a table is no part of a type.
+/// Every definition but the typedefs, typedefs replaced by what they stand for, by name: the order
+/// of a table is no part of a type.
 fn described(schema: &Schema) -> BTreeMap<String, String> {
     let defs = schema.defs().iter().filter(|d| !matches!(d.kind, DefKind::Alias { .. }));
     defs.map(|def| (def.name.clone(), describe(schema, def))).collect()

@@ -1,4 +1,5 @@
-//! What the codec `xml` writes is valid by the XML Schema that is emitted for its type, says `xmllint` (libxml2).
+//! What the codec `xml` writes is valid by the XML Schema that is emitted for its type, says
+//! `xmllint` (libxml2).
 
 use std::{
     fs,

@@ -21,7 +21,8 @@ use polywire::{
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Side {
-    /// Bytes that wait in the process (TRM_BUF): the queue of the engine, and at most so many are gathered for one write.
+    /// Bytes that wait in the process (TRM_BUF): the queue of the engine, and at most so many are
+    /// gathered for one write.
     pub transmit: Option<usize>,
     /// The socket's send buffer (SSB).
     pub send: Option<usize>,
@@ -55,7 +56,8 @@ impl FromStr for Buffers {
 }
 
 impl Side {
-    /// A node's configuration with these buffers. Who publishes waits however long that takes: small buffers make TCP pause for seconds, and nothing is to be dropped.
+    /// A node's configuration with these buffers. Who publishes waits however long that takes:
+    /// small buffers make TCP pause for seconds, and nothing is to be dropped.
     pub fn config(&self) -> Config {
         let mut config = Config::default();
         let options: &mut EngineOptions = &mut config.engine;

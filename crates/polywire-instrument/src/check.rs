@@ -1,4 +1,5 @@
-//! Names in a scenario, checked before anything is measured: a slip must not become a case that is left out.
+//! Names in a scenario, checked before anything is measured: a slip must not become a case that is
+//! left out.
 
 use std::{fs::File, path::Path};
 
@@ -25,7 +26,8 @@ use crate::{
 /// How a codec with a state is used, behind `@`.
 const STREAMS: [&str; 3] = ["alone", "chained", "anchored"];
 
-/// Compressors that a program may be built without: then their cases are left out, as those of peers are.
+/// Compressors that a program may be built without: then their cases are left out, as those of
+/// peers are.
 const OPTIONAL: [&str; 1] = ["zstd"];
 
 /// The values of the axes.

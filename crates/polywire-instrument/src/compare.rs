@@ -8,7 +8,8 @@ use crate::{
     results::is_worse,
 };
 
-/// Changes of times by less than this are no news, however sure they are: memory lies otherwise in every build.
+/// Changes of times by less than this are no news, however sure they are: memory lies otherwise in
+/// every build.
 const THRESHOLD: f64 = 0.03;
 
 /// What changed from one run to another.
@@ -50,7 +51,8 @@ impl Comparison {
     }
 }
 
-/// Compares. Times of machines that are not alike are left out, unless `force` says otherwise; what is the same on every machine is compared always.
+/// Compares. Times of machines that are not alike are left out, unless `force` says otherwise; what
+/// is the same on every machine is compared always.
 ///
 /// ```
 /// use polywire_instrument::{Results, Scenario, compare::compare, run};

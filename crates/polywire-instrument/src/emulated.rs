@@ -1,8 +1,11 @@
-//! Delivery over an emulated network, in virtual time: the stages' times are those that were measured, the network's are the model's.
+//! Delivery over an emulated network, in virtual time: the stages' times are those that were
+//! measured, the network's are the model's.
 //!
-//! Sender and receivers each have a processor of their own that does one message at a time. A message leaves when it has been written and compressed, travels
-//! as one packet (which the link cuts up, and loses with any one of its pieces), and is read when the receiver has read those before. Packets that were
-//! damaged are told by a checksum, as datagrams have one, and count as lost. Then the receiver sends it back the same way, for the round trip.
+//! Sender and receivers each have a processor of their own that does one message at a time. A
+//! message leaves when it has been written and compressed, travels as one packet (which the link
+//! cuts up, and loses with any one of its pieces), and is read when the receiver has read those
+//! before. Packets that were damaged are told by a checksum, as datagrams have one, and count as
+//! lost. Then the receiver sends it back the same way, for the round trip.
 
 use std::{
     collections::{BTreeMap, HashSet},

@@ -1,8 +1,10 @@
 //! A measuring instrument for typed messages.
 //!
-//! A [`Scenario`] says what is to be measured: a cross product of types, value models, codecs, compressors, engines, networks, rates and subscribers. [`run`]
-//! measures it, case beside case in interleaved turns, and gives [`Results`]: figures with the interval that they lie in, distributions, the host, the seed.
-//! Results are JSON, a table ([`table`]), a page with plots ([`report`]), and can be compared with others ([`compare`]).
+//! A [`Scenario`] says what is to be measured: a cross product of types, value models, codecs,
+//! compressors, engines, networks, rates and subscribers. [`run`] measures it, case beside case in
+//! interleaved turns, and gives [`Results`]: figures with the interval that they lie in,
+//! distributions, the host, the seed. Results are JSON, a table ([`table`]), a page with plots
+//! ([`report`]), and can be compared with others ([`compare`]).
 //!
 //! ```
 //! use polywire_instrument::{Scenario, run, table};

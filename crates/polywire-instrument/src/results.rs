@@ -111,7 +111,8 @@ pub struct Verdict {
 pub enum State {
     /// It is met.
     Met,
-    /// The figure is beyond the limit, but the limit lies within what the figure may be: more repeats would tell.
+    /// The figure is beyond the limit, but the limit lies within what the figure may be: more
+    /// repeats would tell.
     Undecided,
     /// It is missed.
     Missed,
@@ -239,7 +240,8 @@ fn multiple(own: &Measure, base: &Measure) -> Measure {
     Measure::of("", turns.map(|(own, base)| own / base).collect())
 }
 
-/// Which way a change of a metric is: true for the worse, none where neither way is, or nothing changed.
+/// Which way a change of a metric is: true for the worse, none where neither way is, or nothing
+/// changed.
 pub(crate) fn is_worse(metric: &metrics::Metric, before: f64, after: f64) -> Option<bool> {
     match metric.better {
         _ if before == after => None,

@@ -28,9 +28,11 @@ const QUANTILES: &[(&str, f64)] = &[
     ("latency_max_ns", 1.0),
 ];
 
-/// Measures all cases of a scenario, which take turns: what else the machine does hits all of them alike. `progress` is told, of 1, how much is done.
+/// Measures all cases of a scenario, which take turns: what else the machine does hits all of them
+/// alike. `progress` is told, of 1, how much is done.
 ///
-/// Cases that cannot be measured say why in their result; what is wrong with the scenario itself is an error.
+/// Cases that cannot be measured say why in their result; what is wrong with the scenario itself is
+/// an error.
 ///
 /// # Errors
 /// [`Error::Scenario`].

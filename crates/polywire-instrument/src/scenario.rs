@@ -75,7 +75,8 @@ pub enum Mode {
     Closed,
     /// Sends at a fixed rate whatever comes back; latency counts from when a message was due.
     Open,
-    /// Sends as fast as messages are taken, and has each sent back: round trips under load, and messages a second.
+    /// Sends as fast as messages are taken, and has each sent back: round trips under load, and
+    /// messages a second.
     Loaded,
     /// Looks for the highest rate at which nothing is lost and nothing piles up.
     Throughput,
@@ -112,11 +113,13 @@ pub struct Effort {
     pub messages: usize,
     /// Messages before the first turn that do not count.
     pub warm_up: usize,
-    /// A turn of a stage goes through its messages again until so much time has passed, in milliseconds.
+    /// A turn of a stage goes through its messages again until so much time has passed, in
+    /// milliseconds.
     pub turn_ms: f64,
     /// Messages that go through an emulated network a turn.
     pub emulated: usize,
-    /// Megabytes of messages that each case holds at most: there are fewer messages where they are large.
+    /// Megabytes of messages that each case holds at most: there are fewer messages where they are
+    /// large.
     pub megabytes: usize,
     /// Where the other end of a real engine is.
     pub peer: Place,
@@ -165,10 +168,12 @@ pub struct TypeSpec {
     /// The thesis's probe, with so many fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub codecs_test: Vec<usize>,
-    /// Elements of sequences and maps by the name of the member; four where nothing is said and the bound allows it.
+    /// Elements of sequences and maps by the name of the member; four where nothing is said and the
+    /// bound allows it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub lengths: BTreeMap<String, usize>,
-    /// Texts that never change, by the name of the member; a `*` at the end stands for whatever follows.
+    /// Texts that never change, by the name of the member; a `*` at the end stands for whatever
+    /// follows.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub texts: BTreeMap<String, String>,
     /// What tables call it, where the type's own name does not tell it from others.
@@ -182,12 +187,15 @@ pub struct TypeSpec {
 pub struct Axes {
     /// `constant`, `random`, `walking`, or `replay:FILE` of JSON lines.
     pub values: Vec<String>,
-    /// `NAME[:OPTIONS]`; a codec with a state may say `@alone`, `@chained` or `@anchored` behind that. Templates are those of the type, or `template=FILE`, or `template=learned` from other values
-    /// of the same model; of [`TypeSpec::codecs_test`] a file's template is of ten fields, and repeated for more.
+    /// `NAME[:OPTIONS]`; a codec with a state may say `@alone`, `@chained` or `@anchored` behind
+    /// that. Templates are those of the type, or `template=FILE`, or `template=learned` from other
+    /// values of the same model; of [`TypeSpec::codecs_test`] a file's template is of ten
+    /// fields, and repeated for more.
     pub codec: Vec<String>,
     /// `none`, or `NAME[:SETTINGS]`.
     pub compressor: Vec<String>,
-    /// `inproc`, `tcp`, `unix`, the same bare sockets as `raw-tcp`, `raw-unix`, `raw-udp`, or a peer: [`crate::engines::ENGINES`].
+    /// `inproc`, `tcp`, `unix`, the same bare sockets as `raw-tcp`, `raw-unix`, `raw-udp`, or a
+    /// peer: [`crate::engines::ENGINES`].
     pub engine: Vec<String>,
     /// `none`, or a model of the emulated link: a profile's name, or `key=value,..`.
     pub network: Vec<String>,
@@ -195,9 +203,11 @@ pub struct Axes {
     pub rate_hz: Vec<f64>,
     /// Receivers of each message.
     pub subscribers: Vec<usize>,
-    /// Topics that take turns, of each of which every subscriber gets every message; of Polywire's own engines.
+    /// Topics that take turns, of each of which every subscriber gets every message; of Polywire's
+    /// own engines.
     pub topics: Vec<usize>,
-    /// `default`, or `TRM/SSB/RSB` of both ends, or of each, in bytes: what waits in the process, the socket's send buffer, and its receive buffer.
+    /// `default`, or `TRM/SSB/RSB` of both ends, or of each, in bytes: what waits in the process,
+    /// the socket's send buffer, and its receive buffer.
     pub buffers: Vec<String>,
 }
 
@@ -445,7 +455,8 @@ impl Scenario {
         cross(cases, &axes.buffers, |case, value| case.buffers.clone_from(value))
     }
 
-    /// Index, label and the number of fields that was asked for (0 where the type says it) of each type.
+    /// Index, label and the number of fields that was asked for (0 where the type says it) of each
+    /// type.
     fn subjects(&self) -> Vec<(usize, String, usize)> {
         let subjects = |(index, spec): (usize, &TypeSpec)| -> Vec<(usize, String, usize)> {
             let label = |fields: Option<usize>| match (&spec.label, fields) {

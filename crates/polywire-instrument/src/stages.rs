@@ -48,7 +48,8 @@ pub struct Turn {
 }
 
 impl Stages {
-    /// Makes values and programs, checks that they come back as they went, and finds out how often a turn goes through them.
+    /// Makes values and programs, checks that they come back as they went, and finds out how often
+    /// a turn goes through them.
     pub fn new(scenario: &Scenario, case: &Case) -> Result<Stages, Error> {
         let subject = Subject::of(scenario, case)?;
         let model = match case.network.as_str() {
@@ -211,7 +212,8 @@ impl Stages {
             }
             2 if self.coding.compresses() => self.decompress(),
             3 => self.deserialise(),
-            // Without a compressor there is nothing to do, and nothing is copied for the sake of it.
+            // Without a compressor there is nothing to do, and nothing is copied for the sake of
+            // it.
             _ => Ok(()),
         }
     }

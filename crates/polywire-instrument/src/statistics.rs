@@ -7,8 +7,9 @@ const WANTED: f64 = 0.95;
 
 /// A median and where it lies.
 ///
-/// The interval is between two of the samples themselves: it needs no assumption about how they are distributed. With fewer than six samples it is all of them,
-/// and less sure than 95 %, as `confidence` says.
+/// The interval is between two of the samples themselves: it needs no assumption about how they are
+/// distributed. With fewer than six samples it is all of them, and less sure than 95 %, as
+/// `confidence` says.
 ///
 /// ```
 /// use polywire_instrument::statistics::Interval;
@@ -64,7 +65,8 @@ impl Interval {
     }
 }
 
-/// Probability that the median lies between the samples that so many others lie outside of on either side.
+/// Probability that the median lies between the samples that so many others lie outside of on
+/// either side.
 fn coverage(n: usize, outside: usize) -> f64 {
     // The number of samples below the median is binomial with p = 1/2.
     let (mut term, mut below) = (0.5f64.powi(n as i32), 0.0);
@@ -75,7 +77,8 @@ fn coverage(n: usize, outside: usize) -> f64 {
     (1.0 - 2.0 * below).max(0.0)
 }
 
-/// Ranks of intervals, the lowest first: one more than the number of those that lie wholly below. What overlaps shares a rank as long as nothing separates it.
+/// Ranks of intervals, the lowest first: one more than the number of those that lie wholly below.
+/// What overlaps shares a rank as long as nothing separates it.
 ///
 /// ```
 /// use polywire_instrument::statistics::{Interval, ranks};
@@ -100,7 +103,8 @@ mod tests {
             let mut held = 0;
             let mut said = 0.0;
             for _ in 0..4000 {
-                // Skewed, as times are: the median of the squares of evenly distributed numbers is a quarter.
+                // Skewed, as times are: the median of the squares of evenly distributed numbers is
+                // a quarter.
                 let samples: Vec<f64> =
                     (0..n).map(|_| (random.below(1 << 20) as f64 / f64::from(1 << 20)).powi(2)).collect();
                 let interval = Interval::of(&samples);

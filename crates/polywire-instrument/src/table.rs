@@ -9,7 +9,8 @@ use crate::{
 
 /// For a terminal: one line a case, the axes that differ and the figures that there are.
 ///
-/// Behind a figure stands its rank among all cases, `#1` for the best; cases whose intervals overlap share one, because which of them is better is not known.
+/// Behind a figure stands its rank among all cases, `#1` for the best; cases whose intervals
+/// overlap share one, because which of them is better is not known.
 pub fn terminal(results: &Results) -> String {
     let rows = rows(results);
     let count = rows.first().map_or(0, Vec::len);

@@ -1,4 +1,5 @@
-//! Templates that a case's codec is given: from a file, or learned from values like those that are measured.
+//! Templates that a case's codec is given: from a file, or learned from values like those that are
+//! measured.
 
 use std::fs;
 
@@ -15,7 +16,8 @@ pub const LEARNED: &str = "learned";
 /// Values that are learned from; none of them is measured.
 const SAMPLES: usize = 500;
 
-/// What a codec's text says of templates, and the text without that: `fast:template=learned@chained` is `learned`, and `fast@chained`.
+/// What a codec's text says of templates, and the text without that:
+/// `fast:template=learned@chained` is `learned`, and `fast@chained`.
 pub fn split(wire: &str) -> Option<(&str, String)> {
     let (codec, mode) = wire.split_once('@').map_or((wire, None), |(codec, mode)| (codec, Some(mode)));
     let (name, options) = codec.split_once(':')?;
@@ -58,7 +60,8 @@ fn learned(scenario: &Scenario, case: &Case, subject: &Subject) -> Result<String
     Ok(learned.map_err(|error| wrong(error.to_string()))?.templates.to_xml())
 }
 
-/// Of the probe of several sizes, a template of its first ten fields: their instructions again for every ten, `_1` counting on.
+/// Of the probe of several sizes, a template of its first ten fields: their instructions again for
+/// every ten, `_1` counting on.
 fn repeated(text: &str, fields: usize) -> Result<String, String> {
     let (head, rest) =
         text.split_once("<template ").and_then(|(a, b)| Some((a, b.split_once('>')?))).ok_or("no template")?;

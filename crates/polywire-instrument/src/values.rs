@@ -24,7 +24,8 @@ pub enum ValueModel {
     Constant,
     /// Every value anew from the whole of its range: the worst case.
     Random,
-    /// Each member moves as its kind does in the field: counters and times count, gauges drift, texts and states seldom change.
+    /// Each member moves as its kind does in the field: counters and times count, gauges drift,
+    /// texts and states seldom change.
     Walking,
     /// JSON lines from a file, again from its beginning when it ends.
     Replay(String),

@@ -162,7 +162,8 @@ fn a_packet_meets_the_same_fate_in_each_run() {
     assert_ne!(run(&ANOTHER), first);
 }
 
-/// What is taken to be repeated: announcements, answers, and the schema that a subscriber without a type asks for.
+/// What is taken to be repeated: announcements, answers, and the schema that a subscriber without a
+/// type asks for.
 #[test]
 fn a_link_that_loses_everything_brings_nodes_together() {
     let (a, b, endpoint) = (node(), node(), "emulated/deaf loss=100%");

@@ -1,4 +1,5 @@
-//! Every engine that the bench knows, ours and others': each carries what it says it carries, or says what it lacks. No time is judged.
+//! Every engine that the bench knows, ours and others': each carries what it says it carries, or
+//! says what it lacks. No time is judged.
 
 use polywire_instrument::{
     CaseResult, Results, Scenario,

@@ -1,4 +1,5 @@
-//! The instrument itself: what it says of things whose figures are known, on every engine. No time is judged.
+//! The instrument itself: what it says of things whose figures are known, on every engine. No time
+//! is judged.
 
 use polywire_instrument::{Results, Scenario, State, run, table};
 
@@ -152,7 +153,8 @@ fn bytes_are_those_that_travel() {
         );
         measured(&text).cases[0].metrics["bytes"].value
     };
-    // On a topic each message refers to the one before it; on a bare socket it stands alone unless it is asked otherwise.
+    // On a topic each message refers to the one before it; on a bare socket it stands alone unless
+    // it is asked otherwise.
     let (topic, alone) = (text("fast", "tcp"), text("fast", "raw-tcp"));
     assert!(topic < 0.8 * alone, "{topic} {alone}");
     assert!((topic - text("fast@chained", "raw-tcp")).abs() < 2.0);

@@ -1,4 +1,5 @@
-//! Receives whatever is published on a topic, of any type, in any format, and prints it as JSON: types come from the publishers.
+//! Receives whatever is published on a topic, of any type, in any format, and prints it as JSON:
+//! types come from the publishers.
 //!
 //! `cargo run -p polywire --example any_type [WIRE]`
 

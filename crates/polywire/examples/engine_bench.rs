@@ -1,4 +1,5 @@
-//! Engines against bare sockets: one-way latency and throughput of bytes, each end a process of its own on a core of its own.
+//! Engines against bare sockets: one-way latency and throughput of bytes, each end a process of its
+//! own on a core of its own.
 //!
 //! `cargo run --release -p polywire --example engine_bench [tcp|unix|rate-tcp|rate-unix]`
 

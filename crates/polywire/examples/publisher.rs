@@ -1,6 +1,7 @@
 //! Publishes a pump's state ten times a second, and changes the format while it runs.
 //!
-//! `cargo run -p polywire --example publisher [WIRE]`, beside `--example subscriber` or `--example any_type` in another terminal.
+//! `cargo run -p polywire --example publisher [WIRE]`, beside `--example subscriber` or `--example
+//! any_type` in another terminal.
 
 use std::{env, error::Error, thread, time::Duration};
 

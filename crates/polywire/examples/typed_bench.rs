@@ -1,5 +1,5 @@
-//! Typed publish and echo against bare sockets: one-way latency and throughput from `publish` to the callback, each end a process of its own on a core of
-//! its own, in the default configuration.
+//! Typed publish and echo against bare sockets: one-way latency and throughput from `publish` to
+//! the callback, each end a process of its own on a core of its own, in the default configuration.
 //!
 //! `cargo run --release -p polywire --example typed_bench [tcp|unix]`
 

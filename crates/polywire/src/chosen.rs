@@ -1,4 +1,5 @@
-//! A codec as a wire or an announcement asks for it: with its options, what those say of streams, and the document that configures it.
+//! A codec as a wire or an announcement asks for it: with its options, what those say of streams,
+//! and the document that configures it.
 
 use std::{
     fs::File,
@@ -48,7 +49,8 @@ impl Deref for Configured {
 }
 
 impl Chosen {
-    /// What a wire asks for, whose options the codec has checked. Reads the file that the wire names, if it names one.
+    /// What a wire asks for, whose options the codec has checked. Reads the file that the wire
+    /// names, if it names one.
     pub(crate) fn of_wire(codec: &'static dyn Codec, options: Options) -> Result<Chosen, NodeError> {
         let configured = match options.value(TEMPLATE) {
             None => Configured::Listed(codec),

@@ -1,4 +1,5 @@
-//! The seam to the codecs: what publishers and subscribers need of a kind of value, be it a Rust type or bytes left as they are.
+//! The seam to the codecs: what publishers and subscribers need of a kind of value, be it a Rust
+//! type or bytes left as they are.
 //!
 //! ```
 //! use polywire::{coding::{Bytes, Coding, Discovered, Dynamic, Typed}, Node};
@@ -75,11 +76,13 @@ pub trait Coding: Clone + Send + Sync + 'static {
     fn encode(encoder: &Self::Encoder, value: &Self::Value, out: &mut Vec<u8>) -> Result<(), CodecError>;
     /// Reads one message.
     fn decode(decoder: &Self::Decoder, bytes: &[u8], value: &mut Self::Value) -> Result<(), CodecError>;
-    /// A writer's state before the first message of a stream; none where every message stands alone.
+    /// A writer's state before the first message of a stream; none where every message stands
+    /// alone.
     fn writer_state(_: &Self::Encoder) -> Option<State> {
         None
     }
-    /// A reader's state before the first message of a stream; none where every message stands alone.
+    /// A reader's state before the first message of a stream; none where every message stands
+    /// alone.
     fn reader_state(_: &Self::Decoder) -> Option<State> {
         None
     }
@@ -103,8 +106,9 @@ pub trait Coding: Clone + Send + Sync + 'static {
     ) -> Result<(), CodecError> {
         Self::decode(decoder, bytes, value)
     }
-    /// Reads one message in any of these ways, and gives the bytes of memory by which the value grew: what a subscriber's queue of so many
-    /// bytes goes by. Unless the coding knows better, as many as the message has.
+    /// Reads one message in any of these ways, and gives the bytes of memory by which the value
+    /// grew: what a subscriber's queue of so many bytes goes by. Unless the coding knows
+    /// better, as many as the message has.
     fn decode_measured(
         decoder: &Self::Decoder,
         payload: Payload<'_>,
@@ -122,8 +126,9 @@ pub trait Coding: Clone + Send + Sync + 'static {
     fn value_bytes(_: &Self::Decoder) -> usize {
         size_of::<Self::Value>()
     }
-    /// Codings that give the same number read a writer's messages with the same decoder, which is then made once for all subscribers of the
-    /// node. None where each subscriber has its own. The number has to be of this coding alone for as long as a clone of it lives.
+    /// Codings that give the same number read a writer's messages with the same decoder, which is
+    /// then made once for all subscribers of the node. None where each subscriber has its own.
+    /// The number has to be of this coding alone for as long as a clone of it lives.
     fn reader(&self) -> Option<usize> {
         None
     }
@@ -333,7 +338,8 @@ impl Coding for Dynamic {
         record_bytes(decoder)
     }
 
-    /// Those of one shape are the same: the clones that are kept keep its address from being used again.
+    /// Those of one shape are the same: the clones that are kept keep its address from being used
+    /// again.
     fn reader(&self) -> Option<usize> {
         Some(Arc::as_ptr(&self.0).addr())
     }
@@ -378,7 +384,8 @@ fn dynamic(
     Ok(decoder)
 }
 
-/// Records of whatever type each writer has: for tools that know none beforehand. For subscribers alone.
+/// Records of whatever type each writer has: for tools that know none beforehand. For subscribers
+/// alone.
 #[derive(Clone)]
 pub struct Discovered(Arc<Shape>);
 
@@ -467,8 +474,9 @@ fn fit(value: &mut Record, decoder: &DynDecoder) {
     }
 }
 
-/// Payloads as they are: for tools that count, relay or record, and for codecs of one's own. In a format whose messages refer to others, those published have to
-/// stand alone; of one received, [`Info::anchor`](crate::Info::anchor) says whether it does.
+/// Payloads as they are: for tools that count, relay or record, and for codecs of one's own. In a
+/// format whose messages refer to others, those published have to stand alone; of one received,
+/// [`Info::anchor`](crate::Info::anchor) says whether it does.
 #[derive(Clone, Debug, Default)]
 pub struct Bytes {
     schema: Option<Schema>,

@@ -1,7 +1,8 @@
-//! Decoders become machine code off the thread that reads: a stranger's schema must not hold up what others send.
+//! Decoders become machine code off the thread that reads: a stranger's schema must not hold up
+//! what others send.
 //!
-//! A decoder starts on the interpreter; one thread of the process compiles what has queued up and the decoder goes on as machine
-//! code. Those that find the queue full stay interpreted.
+//! A decoder starts on the interpreter; one thread of the process compiles what has queued up and
+//! the decoder goes on as machine code. Those that find the queue full stay interpreted.
 
 use std::{
     sync::{OnceLock, mpsc},
@@ -12,8 +13,8 @@ use polywire_core::program::{Executable, passes};
 
 /// Programs that may wait.
 const QUEUE: usize = 256;
-/// Programs of more operations stay interpreted: compiling what a stranger's schema of 32 kB asks for takes seconds and hundreds of
-/// megabytes.
+/// Programs of more operations stay interpreted: compiling what a stranger's schema of 32 kB asks
+/// for takes seconds and hundreds of megabytes.
 const LARGEST: usize = 1 << 12;
 
 /// Has a program compiled soon. Never blocks.

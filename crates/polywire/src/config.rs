@@ -55,7 +55,8 @@ pub struct TopicConfig {
     pub wire: Option<Wire>,
     /// Messages that wait for a subscriber.
     pub queue: Option<usize>,
-    /// Bytes of memory that they may take: [`Subscribe::queue_bytes`](crate::Subscribe::queue_bytes).
+    /// Bytes of memory that they may take:
+    /// [`Subscribe::queue_bytes`](crate::Subscribe::queue_bytes).
     pub queue_bytes: Option<usize>,
     /// What a subscriber's full queue does.
     pub overflow: Option<Overflow>,
@@ -145,7 +146,8 @@ impl Config {
         Ok(Config { wire: wire("node.wire", file.node.wire)?, engine: file.engine.check()?, topics })
     }
 
-    /// The wire of a topic: its own, completed with the node's by [`Wire::or`]; none where neither is configured.
+    /// The wire of a topic: its own, completed with the node's by [`Wire::or`]; none where neither
+    /// is configured.
     pub fn wire_of(&self, topic: &str) -> Option<Wire> {
         let own = self.topics.get(topic).and_then(|topic| topic.wire.clone());
         match (own, &self.wire) {
@@ -154,8 +156,9 @@ impl Config {
         }
     }
 
-    /// The wire that is used for a topic if code or a command line gives `wire`: completed with the topic's, and in the end with
-    /// [`Wire::default`]. None where no wire is given or configured.
+    /// The wire that is used for a topic if code or a command line gives `wire`: completed with the
+    /// topic's, and in the end with [`Wire::default`]. None where no wire is given or
+    /// configured.
     ///
     /// ```
     /// use polywire::Config;

@@ -1,4 +1,5 @@
-//! Streams of deltas on topics: a stateful codec's two ends, and the requests for key frames between them.
+//! Streams of deltas on topics: a stateful codec's two ends, and the requests for key frames
+//! between them.
 
 use std::{
     sync::{
@@ -129,7 +130,8 @@ impl Arriving {
     }
 }
 
-/// When a receiver may ask for a key frame again: its request, or what answers it, may be under way, or lost.
+/// When a receiver may ask for a key frame again: its request, or what answers it, may be under
+/// way, or lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asking {
     /// Asked, and not before then again; and how long the pause was.

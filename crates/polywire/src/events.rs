@@ -45,7 +45,8 @@ pub enum NodeEvent {
         /// What it says.
         reason: String,
     },
-    /// Messages for a subscriber here were dropped, by the sender or by its own queue. Given at the first and then ever more rarely.
+    /// Messages for a subscriber here were dropped, by the sender or by its own queue. Given at the
+    /// first and then ever more rarely.
     Lost {
         /// The topic.
         topic: String,

@@ -1,7 +1,8 @@
 //! Typed publish/subscribe in which the wire is a run-time choice.
 //!
-//! Define a type once. How it travels, format and engine, is one string per topic. The format can change while the system runs; the engine is chosen
-//! when a publisher or subscriber is opened. Writers and readers may have different versions of the type.
+//! Define a type once. How it travels, format and engine, is one string per topic. The format can
+//! change while the system runs; the engine is chosen when a publisher or subscriber is opened.
+//! Writers and readers may have different versions of the type.
 //!
 //! ```
 //! use std::time::Duration;
@@ -30,8 +31,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What happens on a node goes to the `log` crate's logger as well as to [`Node::events`], under targets that begin with `polywire`. The compiler of machine
-//! code, Cranelift, logs a line for each function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it out.
+//! What happens on a node goes to the `log` crate's logger as well as to [`Node::events`], under
+//! targets that begin with `polywire`. The compiler of machine code, Cranelift, logs a line for
+//! each function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it
+//! out.
 
 mod chosen;
 pub mod coding;

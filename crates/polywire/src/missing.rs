@@ -1,4 +1,5 @@
-//! Messages that a subscriber misses, by the numbers that their writers give them: also from one link to the next.
+//! Messages that a subscriber misses, by the numbers that their writers give them: also from one
+//! link to the next.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -64,7 +65,8 @@ impl Follow {
         self.jumped(last, sequence, sequence.saturating_sub(1), 0)
     }
 
-    /// The sender told that `lost` messages up to this one are missing; 0 says that it begins behind it. Gives how many were not counted yet.
+    /// The sender told that `lost` messages up to this one are missing; 0 says that it begins
+    /// behind it. Gives how many were not counted yet.
     pub(crate) fn told(&self, sequence: u64, lost: u64) -> u64 {
         let last = self.progress.last.load(Ordering::Relaxed);
         if last == 0 && lost == 0 {
@@ -73,7 +75,8 @@ impl Follow {
         self.jumped(last, sequence, sequence, lost)
     }
 
-    /// The channel stands at `now`; nothing up to `missing` came after `last`. `told` counts where nothing came before.
+    /// The channel stands at `now`; nothing up to `missing` came after `last`. `told` counts where
+    /// nothing came before.
     #[cold]
     fn jumped(&self, last: u64, now: u64, missing: u64, told: u64) -> u64 {
         // Under the lock, so that a channel that ends meanwhile sees both numbers or none.
@@ -91,7 +94,8 @@ impl Follow {
         before.map_or(told.min(missing), |before| missing.saturating_sub(before))
     }
 
-    /// The channel ends. Gives how many messages are missing between it and another channel of the writer, if there is one already.
+    /// The channel ends. Gives how many messages are missing between it and another channel of the
+    /// writer, if there is one already.
     pub(crate) fn end(&self) -> u64 {
         let mut state = self.writers.lock();
         let Some(live) = state.live.get_mut(&self.writer) else { return 0 };

@@ -1,4 +1,5 @@
-//! The seam to the compressors: what a wire and an announcement say of them becomes what packs and unpacks payloads.
+//! The seam to the compressors: what a wire and an announcement say of them becomes what packs and
+//! unpacks payloads.
 
 use std::{
     fs::File,
@@ -28,7 +29,8 @@ pub(crate) struct Packing {
 }
 
 impl Packing {
-    /// What a wire asks for; none where that is no compression. The dictionary becomes a document of the node.
+    /// What a wire asks for; none where that is no compression. The dictionary becomes a document
+    /// of the node.
     pub(crate) fn of(node: &Inner, choice: Option<&Choice>) -> Result<Option<Packing>, NodeError> {
         let Some(choice) = choice else { return Ok(None) };
         let compressor = node.compressor(&choice.name)?;
@@ -78,7 +80,8 @@ fn read(path: &str) -> Result<Vec<u8>, NodeError> {
 pub(crate) struct Unpacking(Arc<Mutex<Unpacker>>);
 
 impl Unpacking {
-    /// What an announcement asks for, with a dictionary that is there by now; none where payloads are not packed.
+    /// What an announcement asks for, with a dictionary that is there by now; none where payloads
+    /// are not packed.
     pub(crate) fn of(node: &Inner, announced: &str) -> Result<Option<Unpacking>, String> {
         if announced.is_empty() {
             return Ok(None);

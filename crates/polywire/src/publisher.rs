@@ -35,7 +35,8 @@ pub type DynPublisher = PublisherOf<Dynamic>;
 /// Publishes payloads that were encoded elsewhere.
 pub type BytesPublisher = PublisherOf<Bytes>;
 
-/// Publishes values of any kind. Any number of threads may publish at once; each one's messages stay in order.
+/// Publishes values of any kind. Any number of threads may publish at once; each one's messages
+/// stay in order.
 ///
 /// ```
 /// use polywire::{coding::Typed, Node, PublishError, Publisher, PublisherOf};
@@ -196,19 +197,22 @@ impl<C: Coding> PublisherOf<C> {
         Ok(PublisherOf { node: node.clone(), entry, topic: topic.into(), writer, incarnation, coding, state })
     }
 
-    /// Sends a value to every subscriber of the topic. [`Sent`] says how many peers it goes to and how many have refused the publisher's type;
-    /// [`PublisherOf::status`] says why.
+    /// Sends a value to every subscriber of the topic. [`Sent`] says how many peers it goes to and
+    /// how many have refused the publisher's type; [`PublisherOf::status`] says why.
     ///
-    /// Encodes and writes on this thread. Blocks only where a subscriber's queue is full and the policy says so; when called from an inline callback,
-    /// that holds up the link the callback serves.
+    /// Encodes and writes on this thread. Blocks only where a subscriber's queue is full and the
+    /// policy says so; when called from an inline callback, that holds up the link the callback
+    /// serves.
     #[inline]
     pub fn publish(&self, value: &C::Value) -> Result<Sent, PublishError> {
         self.send(value, Kind::Data)
     }
 
-    /// Says that an instance is no more: the one with the key of `value`, whose other members do not matter.
+    /// Says that an instance is no more: the one with the key of `value`, whose other members do
+    /// not matter.
     ///
-    /// Subscribers get the value with [`Info::kind`](crate::Info::kind) saying so, and the key's hash.
+    /// Subscribers get the value with [`Info::kind`](crate::Info::kind) saying so, and the key's
+    /// hash.
     ///
     /// ```
     /// use polywire::{Kind, Node};
@@ -231,14 +235,15 @@ impl<C: Coding> PublisherOf<C> {
         self.send(value, Kind::Dispose)
     }
 
-    /// Says that this publisher will not write an instance again, which others may: the one with the key of `value`, as for
-    /// [`PublisherOf::dispose`].
+    /// Says that this publisher will not write an instance again, which others may: the one with
+    /// the key of `value`, as for [`PublisherOf::dispose`].
     pub fn unregister(&self, value: &C::Value) -> Result<Sent, PublishError> {
         self.send(value, Kind::Unregister)
     }
 
-    /// Whether data messages have the hash of their key with them, as ends of instances always do: for receivers that tell instances apart
-    /// without decoding. Costs 16 bytes a message and the time to compute it. False to begin with; without effect where the type has no key.
+    /// Whether data messages have the hash of their key with them, as ends of instances always do:
+    /// for receivers that tell instances apart without decoding. Costs 16 bytes a message and
+    /// the time to compute it. False to begin with; without effect where the type has no key.
     pub fn hash_keys(&self, with_data: bool) {
         self.lock().hash_data = with_data;
     }
@@ -290,10 +295,12 @@ impl<C: Coding> PublisherOf<C> {
         self.coding.fresh()
     }
 
-    /// Goes on in another format: `"json"`, `"cdr:be"`, `"json+zstd:3"`. Subscribers notice nothing; messages stay in order.
+    /// Goes on in another format: `"json"`, `"cdr:be"`, `"json+zstd:3"`. Subscribers notice
+    /// nothing; messages stay in order.
     ///
-    /// What `wire` leaves open stays as it is ([`Wire::or`]). It may name the endpoint that the publisher has, as it was given or as
-    /// [`Node::open`] says it; another one is [`NodeError::OtherEndpoint`], since a publisher stays where it is.
+    /// What `wire` leaves open stays as it is ([`Wire::or`]). It may name the endpoint that the
+    /// publisher has, as it was given or as [`Node::open`] says it; another one is
+    /// [`NodeError::OtherEndpoint`], since a publisher stays where it is.
     pub fn set_wire(&self, wire: &str) -> Result<(), NodeError> {
         let parsed: Wire = wire.parse()?;
         if let Some(endpoint) = parsed.endpoint.as_ref().filter(|endpoint| !self.entry.is_at(endpoint)) {
@@ -318,14 +325,16 @@ impl<C: Coding> PublisherOf<C> {
         self.entry.status(channel)
     }
 
-    /// Waits until at least `least` subscribers are there and ready, or `timeout`; gives how many are. Where they are too few,
-    /// [`PublisherOf::status`] says who refused the publisher's type, and why.
+    /// Waits until at least `least` subscribers are there and ready, or `timeout`; gives how many
+    /// are. Where they are too few, [`PublisherOf::status`] says who refused the publisher's
+    /// type, and why.
     pub fn wait_for_subscribers(&self, least: usize, timeout: Duration) -> usize {
         let channel = self.lock().channel;
         self.entry.wait_matched(channel, least, timeout)
     }
 
-    /// Waits until everything published has left for the peers present; false if it has not by then.
+    /// Waits until everything published has left for the peers present; false if it has not by
+    /// then.
     pub fn flush(&self, timeout: Duration) -> bool {
         self.entry.flush(Instant::now() + timeout)
     }
@@ -407,7 +416,8 @@ impl<C: Coding> Announce<'_, C> {
     }
 }
 
-/// The version of CDR that key hashes are of: that of the topic, or the first for formats that are none.
+/// The version of CDR that key hashes are of: that of the topic, or the first for formats that are
+/// none.
 fn cdr_of(wire: &Wire) -> &'static Cdr {
     if wire.codec.name == XCDR2.name() { &XCDR2 } else { &CDR }
 }

@@ -72,7 +72,8 @@ impl<T, V> Queue<T, V> {
         Queue { state: Mutex::new(state), came, room, limits }
     }
 
-    /// Adds an item; gives those that were dropped for want of room. The receiver is woken when many wait, else by [`Queue::wake`].
+    /// Adds an item; gives those that were dropped for want of room. The receiver is woken when
+    /// many wait, else by [`Queue::wake`].
     pub(crate) fn push(&self, item: Weighed<T>) -> Vec<Weighed<T>> {
         let mut state = self.lock();
         let mut dropped = Vec::new();
@@ -238,7 +239,8 @@ impl<T, V> Queue<T, V> {
         Some(spare)
     }
 
-    /// Gives used values back. What they have grown to they keep, so they are kept only as far as there is room.
+    /// Gives used values back. What they have grown to they keep, so they are kept only as far as
+    /// there is room.
     pub(crate) fn give_back(&self, values: impl Iterator<Item = Weighed<V>>) {
         let mut state = self.lock();
         for value in values {

@@ -1,4 +1,5 @@
-//! Who is matched with whom, and who is not and why: what publishers and subscribers say when they are asked.
+//! Who is matched with whom, and who is not and why: what publishers and subscribers say when they
+//! are asked.
 
 use std::{
     collections::VecDeque,
@@ -13,7 +14,8 @@ use polywire_core::envelope::Id128;
 /// Refusals and mismatches that a status lists; older ones are counted only.
 const LISTED: usize = 8;
 
-/// Who reads what a publisher writes, and who cannot. In DDS, `PUBLICATION_MATCHED`, `OFFERED_INCOMPATIBLE_QOS` and `INCONSISTENT_TOPIC` say it.
+/// Who reads what a publisher writes, and who cannot. In DDS, `PUBLICATION_MATCHED`,
+/// `OFFERED_INCOMPATIBLE_QOS` and `INCONSISTENT_TOPIC` say it.
 ///
 /// ```
 /// use polywire::{Node, PublisherStatus, Refusal, SubscriberStatus};
@@ -42,9 +44,11 @@ const LISTED: usize = 8;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PublisherStatus {
-    /// Peers that take the messages now. Several subscribers on one node, or behind a relay, may be one peer.
+    /// Peers that take the messages now. Several subscribers on one node, or behind a relay, may be
+    /// one peer.
     pub accepting: usize,
-    /// Peers with a subscriber now that cannot read the messages. One with another subscriber that can is counted in both.
+    /// Peers with a subscriber now that cannot read the messages. One with another subscriber that
+    /// can is counted in both.
     pub refusing: usize,
     /// Refusals since the publisher has its present format.
     pub refused_total: u64,
@@ -62,8 +66,9 @@ pub struct Refusal {
     pub reason: String,
 }
 
-/// Whom a subscriber reads, whom it cannot read, and what it missed. In DDS, `SUBSCRIPTION_MATCHED`, `REQUESTED_INCOMPATIBLE_QOS`,
-/// `INCONSISTENT_TOPIC` and `SAMPLE_LOST` say it. There is an example at [`PublisherStatus`].
+/// Whom a subscriber reads, whom it cannot read, and what it missed. In DDS,
+/// `SUBSCRIPTION_MATCHED`, `REQUESTED_INCOMPATIBLE_QOS`, `INCONSISTENT_TOPIC` and `SAMPLE_LOST` say
+/// it. There is an example at [`PublisherStatus`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SubscriberStatus {

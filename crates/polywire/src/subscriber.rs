@@ -38,7 +38,8 @@ const QUEUE: usize = 4096;
 /// Bytes of memory that they may take unless it says otherwise.
 const QUEUE_BYTES: usize = 64 << 20;
 
-/// The option by which a codec takes older, shorter versions of an appendable type: of a writer whose schema is assumed.
+/// The option by which a codec takes older, shorter versions of an appendable type: of a writer
+/// whose schema is assumed.
 const OLDER: &str = "older";
 
 /// A message received.
@@ -56,8 +57,9 @@ const OLDER: &str = "older";
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Where the type has [`SharedStr`](crate::SharedStr) and [`SharedBytes`] for strings and octets, these are not copied: they are parts of the
-/// buffer in which the message came, and keep it. (Of a message that is small beside the buffer, all is copied at once.)
+/// Where the type has [`SharedStr`](crate::SharedStr) and [`SharedBytes`] for strings and octets,
+/// these are not copied: they are parts of the buffer in which the message came, and keep it. (Of a
+/// message that is small beside the buffer, all is copied at once.)
 ///
 /// ```
 /// use polywire::{Node, SharedBytes, SharedStr};
@@ -88,13 +90,14 @@ pub struct Info {
     pub sequence: u64,
     /// When it was published, by the writer's clock: nanoseconds since 1970.
     pub timestamp_ns: i64,
-    /// What it says about its instance. Where that is an end, only the key of the value means something, and the value is a fresh one if
-    /// the writer names the instance by its hash alone.
+    /// What it says about its instance. Where that is an end, only the key of the value means
+    /// something, and the value is a fresh one if the writer names the instance by its hash
+    /// alone.
     pub kind: Kind,
     /// Tells instances of a keyed type apart.
     pub key_hash: Option<Id128>,
-    /// In formats whose messages refer to others, the sequence number of the key frame that it refers to, or its own if it is one; none if
-    /// it refers to the message before it.
+    /// In formats whose messages refer to others, the sequence number of the key frame that it
+    /// refers to, or its own if it is one; none if it refers to the message before it.
     pub anchor: Option<u64>,
     /// Bytes of the payload on the wire: as it was compressed, if it was.
     pub bytes: usize,
@@ -159,8 +162,9 @@ impl<C: Coding> Subscribe<C> {
         }
     }
 
-    /// The schema of writers who have none to give: peers of another make, or a file by hand. It is the subscriber's own where none is given.
-    /// (Where they do not say their format either, it is that of the topic's wire.) As such a writer may have an older version of it, a value
+    /// The schema of writers who have none to give: peers of another make, or a file by hand. It is
+    /// the subscriber's own where none is given. (Where they do not say their format either, it
+    /// is that of the topic's wire.) As such a writer may have an older version of it, a value
     /// of an appendable type in CDR may end early.
     ///
     /// ```
@@ -187,11 +191,14 @@ impl<C: Coding> Subscribe<C> {
         self
     }
 
-    /// Bytes of memory that the messages that wait may take: 64 MiB unless this or the configuration says otherwise.
+    /// Bytes of memory that the messages that wait may take: 64 MiB unless this or the
+    /// configuration says otherwise.
     ///
-    /// They are counted as decoding allocates them, since a message of few bytes may be a large value. A message that is larger than
-    /// all is taken when nothing else waits. For [`Subscribe::on_message`] as many again may be with the callback, and as many in used values that
-    /// the next messages are decoded into; for [`Subscribe::on_message_inline`] it is what its value may keep.
+    /// They are counted as decoding allocates them, since a message of few bytes may be a large
+    /// value. A message that is larger than all is taken when nothing else waits. For
+    /// [`Subscribe::on_message`] as many again may be with the callback, and as many in used values
+    /// that the next messages are decoded into; for [`Subscribe::on_message_inline`] it is what
+    /// its value may keep.
     ///
     /// ```
     /// use polywire::{engine::Overflow, Node};
@@ -228,7 +235,8 @@ impl<C: Coding> Subscribe<C> {
         Subscriber { queue, guard: Guard::new(self.node, self.entry, route, Box::new(move || closing.close())) }
     }
 
-    /// Calls back on a thread of its own, one message at a time. The value is used again after the call.
+    /// Calls back on a thread of its own, one message at a time. The value is used again after the
+    /// call.
     ///
     /// Publishing, subscribing and dropping the subscription from inside the callback is fine.
     pub fn on_message(
@@ -266,10 +274,12 @@ impl<C: Coding> Subscribe<C> {
         Ok(Subscription { guard: Guard::new(self.node, self.entry, route, close), thread: Some(thread) })
     }
 
-    /// Calls back on the thread that reads the link, right after decoding: nothing is faster, and while the callback runs nothing more is read from that
-    /// link, for no subscriber. Keep it short. Calls do not overlap.
+    /// Calls back on the thread that reads the link, right after decoding: nothing is faster, and
+    /// while the callback runs nothing more is read from that link, for no subscriber. Keep it
+    /// short. Calls do not overlap.
     ///
-    /// Publishing, subscribing and dropping the subscription from inside the callback is fine; waiting for another message of the same link is not.
+    /// Publishing, subscribing and dropping the subscription from inside the callback is fine;
+    /// waiting for another message of the same link is not.
     pub fn on_message_inline(self, callback: impl FnMut(&C::Value, &Info) + Send + 'static) -> Subscription {
         let inline = Arc::new(Inline::new(Box::new(callback), self.coding.fresh(), self.queue.bytes));
         let route = RouteOf::new(&self, Delivery::Inline(inline.clone()));
@@ -331,13 +341,14 @@ impl<V> Subscriber<V> {
         self.guard.close();
     }
 
-    /// Whom it reads, whom it cannot read and why, and what it missed. A subscriber that gets nothing has its reason here.
+    /// Whom it reads, whom it cannot read and why, and what it missed. A subscriber that gets
+    /// nothing has its reason here.
     pub fn status(&self) -> SubscriberStatus {
         self.guard.status()
     }
 
-    /// Messages that were lost on the way here or dropped by the queue. As far as it is the writers who say so, their sequence numbers have
-    /// to leave room for it.
+    /// Messages that were lost on the way here or dropped by the queue. As far as it is the writers
+    /// who say so, their sequence numbers have to leave room for it.
     pub fn lost(&self) -> u64 {
         self.guard.counts.lost.load(Ordering::Relaxed)
     }
@@ -356,20 +367,22 @@ impl<V> futures_core::Stream for Subscriber<V> {
     }
 }
 
-/// Keeps a callback in place; dropping it ends the calls. When that returns no call runs any more, unless it came from inside one.
+/// Keeps a callback in place; dropping it ends the calls. When that returns no call runs any more,
+/// unless it came from inside one.
 pub struct Subscription {
     guard: Guard,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Subscription {
-    /// Whom it reads, whom it cannot read and why, and what it missed. A subscriber that gets nothing has its reason here.
+    /// Whom it reads, whom it cannot read and why, and what it missed. A subscriber that gets
+    /// nothing has its reason here.
     pub fn status(&self) -> SubscriberStatus {
         self.guard.status()
     }
 
-    /// Messages that were lost on the way here or dropped by the queue. As far as it is the writers who say so, their sequence numbers have
-    /// to leave room for it.
+    /// Messages that were lost on the way here or dropped by the queue. As far as it is the writers
+    /// who say so, their sequence numbers have to leave room for it.
     pub fn lost(&self) -> u64 {
         self.guard.counts.lost.load(Ordering::Relaxed)
     }
@@ -465,7 +478,8 @@ impl<V> Inline<V> {
         }
     }
 
-    /// `decode` gives the bytes by which the value grew. It is a fresh one for the next message if it has grown too large, or is not to be used again.
+    /// `decode` gives the bytes by which the value grew. It is a fresh one for the next message if
+    /// it has grown too large, or is not to be used again.
     #[inline]
     fn call<E>(
         &self,
@@ -529,7 +543,8 @@ struct RouteOf<C: Coding> {
     assumed: Assumed,
     /// Values hold parts of messages.
     shares: bool,
-    /// Who writes; none where messages may overtake each other, so that a gap in their numbers says nothing.
+    /// Who writes; none where messages may overtake each other, so that a gap in their numbers says
+    /// nothing.
     writers: Option<Arc<Writers>>,
 }
 
@@ -785,7 +800,8 @@ impl<C: Coding> Drop for SlotOf<C> {
     }
 }
 
-/// A buffer is held for a payload that is at least so large a part of it; else the payload is copied, once and as a whole.
+/// A buffer is held for a payload that is at least so large a part of it; else the payload is
+/// copied, once and as a whole.
 const HELD_PART: usize = 8;
 
 /// The payload, for values to hold parts of it, and the bytes around it that are kept with it.

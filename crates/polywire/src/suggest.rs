@@ -19,7 +19,8 @@ pub fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String 
     nearest(word, known).map(|name| format!(", did you mean '{name}'?")).unwrap_or_default()
 }
 
-/// The hint for a parser's message about a field or a variant that is unknown: the message names it in back quotes, and then the known ones.
+/// The hint for a parser's message about a field or a variant that is unknown: the message names it
+/// in back quotes, and then the known ones.
 ///
 /// ```
 /// use polywire::suggest::unknown_name;

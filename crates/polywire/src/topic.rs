@@ -1,6 +1,7 @@
 //! Names of topics.
 
-/// Characters that stand for several topics elsewhere. No topic has them in its name, so that they can get that meaning here.
+/// Characters that stand for several topics elsewhere. No topic has them in its name, so that they
+/// can get that meaning here.
 const WILDCARDS: [char; 3] = ['*', '?', '#'];
 
 /// Why a name is none of a topic.
@@ -22,7 +23,8 @@ pub enum TopicError {
     },
 }
 
-/// Checks the name of a topic: it is not empty, and has no wildcards (`*`, `?`, `#`) and no control characters.
+/// Checks the name of a topic: it is not empty, and has no wildcards (`*`, `?`, `#`) and no control
+/// characters.
 ///
 /// ```
 /// use polywire::topic::{TopicError, check};

@@ -1,17 +1,20 @@
-//! The wire: how a topic's messages travel, as one string. `spec/wire-names.md` has the grammar and says how wires are merged.
+//! The wire: how a topic's messages travel, as one string. `spec/wire-names.md` has the grammar and
+//! says how wires are merged.
 
 use std::{fmt, str::FromStr};
 
 use crate::suggest::hint;
 
-/// The name that leaves the codec open: the one of a wire that counts less, or else the first of the node's codecs, which is `cdr` unless
-/// [`NodeBuilder::codec`](crate::node::NodeBuilder::codec) gave another.
+/// The name that leaves the codec open: the one of a wire that counts less, or else the first of
+/// the node's codecs, which is `cdr` unless [`NodeBuilder::codec`](crate::node::NodeBuilder::codec)
+/// gave another.
 pub const AUTO: &str = "auto";
 
 /// Where topics are if no wire says so.
 pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
 
-/// A choice of codec, compressor and endpoint: `codec[:options][+compressor[:options]][@engine/address]`, or an endpoint alone.
+/// A choice of codec, compressor and endpoint:
+/// `codec[:options][+compressor[:options]][@engine/address]`, or an endpoint alone.
 ///
 /// [`Wire::default`] is what a wire is completed with in the end: [`AUTO`] at [`DEFAULT_ENDPOINT`].
 ///
@@ -112,10 +115,12 @@ impl Wire {
         Wire { codec: Choice { name: name.into(), options: String::new() }, compressor: None, endpoint: None }
     }
 
-    /// Takes what this wire leaves open from `other`, which counts less: the endpoint, and the codec with its options and the compressor.
+    /// Takes what this wire leaves open from `other`, which counts less: the endpoint, and the
+    /// codec with its options and the compressor.
     ///
-    /// Code, the command line, `POLYWIRE_WIRE` and configuration files are merged by this function, so that a wire means the same in all of them. A codec that is
-    /// named goes without the compressor of `other`.
+    /// Code, the command line, `POLYWIRE_WIRE` and configuration files are merged by this function,
+    /// so that a wire means the same in all of them. A codec that is named goes without the
+    /// compressor of `other`.
     pub fn or(mut self, other: &Wire) -> Wire {
         if self.is_auto() && self.codec.options.is_empty() {
             self.codec = other.codec.clone();

@@ -1,4 +1,5 @@
-//! Compressed topics: every compressor over every kind of engine, changed while messages flow; dictionaries that are fetched; peers that send nonsense.
+//! Compressed topics: every compressor over every kind of engine, changed while messages flow;
+//! dictionaries that are fetched; peers that send nonsense.
 
 use std::{
     fs,

@@ -1,4 +1,5 @@
-//! FAST as one topic among others: streams of deltas over every kind of engine, with whatever a link, a queue, a restart or a stranger does to them.
+//! FAST as one topic among others: streams of deltas over every kind of engine, with whatever a
+//! link, a queue, a restart or a stranger does to them.
 
 use std::{
     collections::BTreeMap,
@@ -253,7 +254,8 @@ fn writers_restart_and_several_write_one_topic() {
             for publisher in &publishers {
                 assert!(publisher.wait_for_subscribers(1, SOON) >= 1, "{at_a}");
             }
-            // The first one begins later in the day, so that a delta taken for the other's would be wrong.
+            // The first one begins later in the day, so that a delta taken for the other's would be
+            // wrong.
             for i in 0..50 {
                 publishers[0].publish(&all[5000 + i]).expect("published");
                 publishers[1].publish(&all[i]).expect("published");
@@ -298,7 +300,8 @@ fn a_queue_that_drops_costs_messages_and_nothing_else() {
                 }
                 into.lock().expect("no panic").push(Sample { value: book.clone(), info: info.clone() });
             });
-        // Where the queue drops, messages are anchored by themselves; chained, gaps have to be found.
+        // Where the queue drops, messages are anchored by themselves; chained, gaps have to be
+        // found.
         let wire = if mode == "anchored" { "fast" } else { "fast:mode=chained" };
         let publisher = publisher(&a, "r", wire, &bound);
         assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
@@ -376,7 +379,8 @@ fn learned_templates_are_fetched_through_a_relay() {
         }
     }
     assert!(bytes[0] < bytes[1], "what was learned pays: {bytes:?}");
-    // A second node behind the relay, when the writer has long been accepted: the relay passes its request on.
+    // A second node behind the relay, when the writer has long been accepted: the relay passes its
+    // request on.
     let another = Node::new();
     let late = subscribe(&another, "r", &bound);
     let any = Discovered::new().expect("a shape");
@@ -441,7 +445,8 @@ fn a_feed_is_published_by_its_template_alone() {
             assert_eq!(any.recv_timeout(SOON).expect("message").value, record, "{at_a}");
             sizes.push(raw.recv_timeout(SOON).expect("message").value.len());
         }
-        // A presence map and one byte of price; of two who join at once the second may have asked for a key frame that comes a little later.
+        // A presence map and one byte of price; of two who join at once the second may have asked
+        // for a key frame that comes a little later.
         let renewed = sizes[1..].iter().filter(|size| **size != 2).count();
         assert!(sizes[0] == 9 && renewed <= 1, "{at_a}: {sizes:?}");
     }

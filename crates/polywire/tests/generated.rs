@@ -1,4 +1,5 @@
-//! Rust types generated from IDL, the golden files of `polywire-idl`, compile, and are the very types of the IDL.
+//! Rust types generated from IDL, the golden files of `polywire-idl`, compile, and are the very
+//! types of the IDL.
 //!
 //! `POLYWIRE_BLESS=1` writes the generated files anew.
 

@@ -123,7 +123,8 @@ fn records_end_as_values_do() {
     ends(&next(&subscriber).info, Kind::Data, 2, hash(&XCDR2));
 }
 
-/// Alignment differs between the versions of CDR, and with it the hash: 1 + 7 + 8 bytes, or 1 + 3 + 8.
+/// Alignment differs between the versions of CDR, and with it the hash: 1 + 7 + 8 bytes, or 1 + 3 +
+/// 8.
 #[test]
 fn a_hash_is_that_of_the_format() {
     let node = Node::new();

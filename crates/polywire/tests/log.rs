@@ -1,4 +1,5 @@
-//! What users of the library see who log at the level `info`: events of the node, and next to nothing of the libraries under it.
+//! What users of the library see who log at the level `info`: events of the node, and next to
+//! nothing of the libraries under it.
 
 use std::{
     sync::{Mutex, PoisonError},

@@ -1,4 +1,5 @@
-//! What is published arrives or is counted as lost, whatever breaks; and who subscribes is counted, wherever it is.
+//! What is published arrives or is counted as lost, whatever breaks; and who subscribes is counted,
+//! wherever it is.
 
 use std::{
     io::{Read, Write},
@@ -39,7 +40,8 @@ fn at(endpoint: &str) -> String {
     format!("cdr@{endpoint}")
 }
 
-/// Forwards connections to an address; what it has taken and not forwarded when it is cut is lost, as in a relay that dies.
+/// Forwards connections to an address; what it has taken and not forwarded when it is cut is lost,
+/// as in a relay that dies.
 struct Proxy {
     address: String,
     held: Arc<AtomicBool>,
@@ -238,7 +240,8 @@ fn a_relay_fetches_documents_past_those_that_have_them_not() {
         let announcement = Announcement { topic: "junk".into(), schema, ..Announcement::default() };
         encoder.announce(&announcement, Start::default(), out).expect("fits");
     };
-    // They say that they have the writer's schema, and then that they do not, something else, or nothing at all.
+    // They say that they have the writer's schema, and then that they do not, something else, or
+    // nothing at all.
     let wanted = |frame: &Frame<'_>| matches!(frame, Frame::Want { .. });
     let _denies = stranger(address, claim, move |frame| match wanted(frame) {
         true => document(schema, None),

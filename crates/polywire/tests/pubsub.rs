@@ -73,7 +73,8 @@ fn wait_for_link(node: &Node, publisher: &Publisher<Reading>) {
 /// What another node writes for the endpoint that one has opened.
 type ToOther = fn(&str) -> String;
 
-/// Endpoints for a test that each engine can use: the one that opens first, and the one for all others.
+/// Endpoints for a test that each engine can use: the one that opens first, and the one for all
+/// others.
 fn endpoints(test: &str) -> Vec<(String, ToOther)> {
     fn same(endpoint: &str) -> String {
         endpoint.into()

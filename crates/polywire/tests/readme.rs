@@ -1,4 +1,5 @@
-//! The Rust of README.md compiles and does what stands there: this file has its lines, in their order.
+//! The Rust of README.md compiles and does what stands there: this file has its lines, in their
+//! order.
 
 const README: &str = include_str!("../../../README.md");
 

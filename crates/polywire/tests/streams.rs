@@ -244,7 +244,8 @@ fn a_silent_caller_is_sent_away_also_when_it_trickles() {
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 
-/// A node that finds its path taken looks whether someone is there, and so do tools that watch a service.
+/// A node that finds its path taken looks whether someone is there, and so do tools that watch a
+/// service.
 #[test]
 fn who_only_looks_whether_someone_listens_makes_no_noise() {
     let path = std::env::temp_dir().join(format!("polywire-look-{}.sock", std::process::id()));
@@ -261,7 +262,8 @@ fn who_only_looks_whether_someone_listens_makes_no_noise() {
         );
         assert!(refused.is_err(), "the path is taken");
     }
-    // Callers are served in turn, so those before this one have been dealt with, but for what their threads still say.
+    // Callers are served in turn, so those before this one have been dealt with, but for what their
+    // threads still say.
     let mut garbage = UnixStream::connect(path).expect("someone listens");
     garbage.write_all(&[0xFF; 64]).expect("sends");
     assert!(matches!(rejected(&events), Disconnect::Protocol(_)), "the first noise is that of who said something");
@@ -530,8 +532,8 @@ fn a_slow_peer_gets_the_newest_and_hears_what_it_missed() {
 
 #[test]
 fn payloads_of_every_size_arrive_whole() {
-    // A machine that is busy with other tests may take nothing for a while, and that is not what is tested here; but a writer
-    // that slept until its patience ended would not be done in time.
+    // A machine that is busy with other tests may take nothing for a while, and that is not what is
+    // tested here; but a writer that slept until its patience ended would not be done in time.
     let mut patient = options();
     patient.overflow = Overflow::Block { patience: SOON };
     let (node, _events) = listening(patient);
@@ -578,7 +580,8 @@ fn another_takes_the_hubs_place() {
     let (b, _b_events) = Node::open("tcp", &address, options());
     let channel = a.announce("t");
     a.wait(&a.accepted, 1);
-    // Again and again: the hub accepts on its own behalf, too, and may do so before the other has come, or found its way again.
+    // Again and again: the hub accepts on its own behalf, too, and may do so before the other has
+    // come, or found its way again.
     let mut sequence = 0;
     let mut publish_until = |count: u64| {
         let until = Instant::now() + SOON;

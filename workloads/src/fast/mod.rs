@@ -1,5 +1,6 @@
-//! Hand-written FAST, the second yardstick: the operators of `*.fast.xml`, without any of the checks that a codec for strangers makes of
-//! ranges and of text, and with a state that only goes on.
+//! Hand-written FAST, the second yardstick: the operators of `*.fast.xml`, without any of the
+//! checks that a codec for strangers makes of ranges and of text, and with a state that only goes
+//! on.
 
 mod market_data;
 mod processor_probe;
@@ -32,7 +33,8 @@ impl<T: Fast + Workload> Sample<'_, T> {
     #[inline(always)]
     pub fn encode_fast(&self, state: &mut T::State, buffer: &mut [u8]) -> usize {
         assert!(buffer.len() >= self.bound + SLACK, "the buffer is too small");
-        // SAFETY: it has room for the bound, which counts sixteen bytes a member and those of strings.
+        // SAFETY: it has room for the bound, which counts sixteen bytes a member and those of
+        // strings.
         unsafe { fast_encode(self.message, state, buffer.as_mut_ptr()) }
     }
 }

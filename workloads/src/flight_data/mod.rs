@@ -46,7 +46,8 @@ pub enum CoordinationState {
     Redundant = 4,
 }
 
-/// What an aircraft answers radars with: `MODE_A`, `MODE_C`, `MODE_S`, `ADS_B` and `ADS_C` from the lowest bit on.
+/// What an aircraft answers radars with: `MODE_A`, `MODE_C`, `MODE_S`, `ADS_B` and `ADS_C` from the
+/// lowest bit on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(

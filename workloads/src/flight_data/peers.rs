@@ -1,5 +1,6 @@
-//! What serde writes of the parts of FlightData that have no form of its own, as the mappings in `spec/` have them: so peers read what we write. Formats for people
-//! have names and base64 where others have numbers and octets.
+//! What serde writes of the parts of FlightData that have no form of its own, as the mappings in
+//! `spec/` have them: so peers read what we write. Formats for people have names and base64 where
+//! others have numbers and octets.
 
 use std::{borrow::Cow, fmt};
 
@@ -166,7 +167,8 @@ pub(super) mod octets {
     }
 }
 
-/// Whoever writes it leaves it out where there is none, so that there is no `null` to tell from octets.
+/// Whoever writes it leaves it out where there is none, so that there is no `null` to tell from
+/// octets.
 pub(super) mod address {
     use super::*;
 

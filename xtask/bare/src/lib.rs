@@ -1,5 +1,6 @@
-//! A program as an embedded target has it, with `alloc` and nothing else: `cargo check -p polywire-bare --target thumbv7em-none-eabihf` shows
-//! that neither the core nor derived code needs more. Its test shows that it does what it should.
+//! A program as an embedded target has it, with `alloc` and nothing else: `cargo check -p
+//! polywire-bare --target thumbv7em-none-eabihf` shows that neither the core nor derived code needs
+//! more. Its test shows that it does what it should.
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,5 @@
-//! The measured types as `prost` has them: the structures that its generator would make of `polywire idl proto`. Tags are counted where none is said.
+//! The measured types as `prost` has them: the structures that its generator would make of
+//! `polywire idl proto`. Tags are counted where none is said.
 
 use std::collections::BTreeMap;
 

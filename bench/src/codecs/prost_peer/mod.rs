@@ -40,7 +40,8 @@ pub trait Mirrored: Measured {}
 #[cfg(not(feature = "peers"))]
 impl<T: Measured> Mirrored for T {}
 
-/// How `prost` writes, and how it reads into a new value and into one used again, if it is there. It writes the same bytes.
+/// How `prost` writes, and how it reads into a new value and into one used again, if it is there.
+/// It writes the same bytes.
 #[cfg(feature = "peers")]
 pub fn peers<'a, T: Mirrored>(ours: &'a [Vec<u8>]) -> (Vec<Candidate<'a>>, Vec<Candidate<'a>>) {
     use std::hint::black_box;

@@ -1,4 +1,5 @@
-//! A digest of every member's values, so that what was read can be compared with what was published without sending it all twice.
+//! A digest of every member's values, so that what was read can be compared with what was published
+//! without sending it all twice.
 
 use std::collections::BTreeMap;
 

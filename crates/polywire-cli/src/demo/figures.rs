@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use polywire::layout::{PathError, Record};
 use sysinfo::{MINIMUM_CPU_UPDATE_INTERVAL, Networks, System};
 
-/// Memory and network are looked at so often at most: the publisher's rate should not be that of the system's files.
+/// Memory and network are looked at so often at most: the publisher's rate should not be that of
+/// the system's files.
 const REFRESH: Duration = Duration::from_millis(20);
 
 /// Samples processor, memory and network.

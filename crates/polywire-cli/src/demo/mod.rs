@@ -48,8 +48,10 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Shows it all on this machine's own figures, in ten seconds
 ///
-/// One process samples processor, memory and network and publishes them, in one format after the other. Two more processes read them: one has an older
-/// version of the type, one a newer. Each member they share is compared with what was published. Exit code 1 if anything was missed or misread.
+/// One process samples processor, memory and network and publishes them, in one format after the
+/// other. Two more processes read them: one has an older version of the type, one a newer. Each
+/// member they share is compared with what was published. Exit code 1 if anything was missed or
+/// misread.
 #[derive(Args)]
 pub struct Demo {
     /// Format to publish in, as json or cdr:be; several times for several [default: every codec]

@@ -1,4 +1,5 @@
-//! What the demonstration's processes tell the one that started them: one JSON text a line on standard output.
+//! What the demonstration's processes tell the one that started them: one JSON text a line on
+//! standard output.
 
 use std::io::{self, BufRead as _, Write as _};
 
@@ -47,7 +48,8 @@ pub fn tell(told: &Told) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// Lines from the process that started this one. When it is gone, so is this one, whatever it is doing.
+/// Lines from the process that started this one. When it is gone, so is this one, whatever it is
+/// doing.
 pub fn orders() -> std::sync::mpsc::Receiver<String> {
     let (send, orders) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

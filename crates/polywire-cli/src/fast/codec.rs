@@ -12,7 +12,8 @@ use polywire::{
 
 use super::{Feed, Reset};
 
-/// Both ends of a stream of a feed, side by side: what is decoded is encoded again, to see whether that gives the same bytes.
+/// Both ends of a stream of a feed, side by side: what is decoded is encoded again, to see whether
+/// that gives the same bytes.
 pub struct Codec {
     decoder: DynDecoder,
     encoder: DynEncoder,

@@ -26,8 +26,9 @@ use crate::{
 
 /// Writes a recording as JSON lines
 ///
-/// One line a message, which names its template. What the message alone does not say (packets' headers, bytes that are not the shortest) is there as well,
-/// so that `polywire fast encode` makes the same file of it; --messages leaves it out.
+/// One line a message, which names its template. What the message alone does not say (packets'
+/// headers, bytes that are not the shortest) is there as well, so that `polywire fast encode` makes
+/// the same file of it; --messages leaves it out.
 #[derive(Args)]
 pub struct Decode {
     /// File to read; standard input without

@@ -28,8 +28,9 @@ const LINE_BYTES: u64 = 256 << 20;
 
 /// Writes JSON lines as the recording that they were decoded from
 ///
-/// Takes the same options as the decoding. Lines that were left alone become the same bytes. A message that was changed is written as short as the
-/// templates allow, and so are those that others wrote by hand: {"template":"NAME","message":{...}}.
+/// Takes the same options as the decoding. Lines that were left alone become the same bytes. A
+/// message that was changed is written as short as the templates allow, and so are those that
+/// others wrote by hand: {"template":"NAME","message":{...}}.
 #[derive(Args)]
 pub struct Encode {
     /// File of JSON lines; standard input without

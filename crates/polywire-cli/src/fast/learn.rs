@@ -31,9 +31,10 @@ const MAX_MESSAGES: usize = 100_000;
 
 /// Learns a template of your own type from messages
 ///
-/// Takes what `polywire transcode` takes: JSON lines, with the type in --idl, or frames. Chooses for each field the operator and the initial value that take
-/// the fewest bytes, prints the template in XML, and says what messages that were not learned from take with it. It is for a wire's
-/// `fast:template=FILE`.
+/// Takes what `polywire transcode` takes: JSON lines, with the type in --idl, or frames. Chooses
+/// for each field the operator and the initial value that take the fewest bytes, prints the
+/// template in XML, and says what messages that were not learned from take with it. It is for a
+/// wire's `fast:template=FILE`.
 #[derive(Args)]
 pub struct Learn {
     /// File of messages, in the order in which they were sent; standard input without
@@ -43,7 +44,8 @@ pub struct Learn {
     /// Messages from one key frame to the next, as the wire's `key_interval` says; 0 is one stream
     #[arg(long, value_name = "N", default_value_t = 0)]
     key_interval: usize,
-    /// Makes constants of integers and strings that never change: they take nothing, and messages in which they are others are refused
+    /// Makes constants of integers and strings that never change: they take nothing, and messages
+    /// in which they are others are refused
     #[arg(long)]
     constants: bool,
     /// File to write; standard output without

@@ -10,13 +10,16 @@ use serde_json::value::RawValue;
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line<'a> {
-    /// Counts frames from 1; the messages of a frame have the same number. Without framing there is none.
+    /// Counts frames from 1; the messages of a frame have the same number. Without framing there is
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<u64>,
-    /// What lies in front of the frame's payload, where its length does not say it; on the frame's first line.
+    /// What lies in front of the frame's payload, where its length does not say it; on the frame's
+    /// first line.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub head: Option<Cow<'a, str>>,
-    /// Bytes in front of the frame's messages, on the frame's first line; without frames, in front of the message.
+    /// Bytes in front of the frame's messages, on the frame's first line; without frames, in front
+    /// of the message.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub preamble: Option<Cow<'a, str>>,
     /// The message's template.

@@ -56,7 +56,8 @@ pub trait Taker {
         Ok(())
     }
 
-    /// What is left of a frame and cannot be read. To go on with the next frame is to keep the error.
+    /// What is left of a frame and cannot be read. To go on with the next frame is to keep the
+    /// error.
     fn unreadable(&mut self, _rest: &Message<'_>, error: anyhow::Error) -> anyhow::Result<()> {
         Err(error)
     }

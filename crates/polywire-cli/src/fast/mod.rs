@@ -56,20 +56,24 @@ struct Feed {
     /// Templates in XML, as the feed's operator publishes them
     #[arg(long, value_name = "FILE")]
     template: PathBuf,
-    /// Where messages begin and end: behind a length of 1 to 8 bytes (le, be: least, most significant byte first), a varint (delimited) or a FAST block size,
-    /// in the UDP datagrams of a capture (pcap, pcapng), or one behind the other (none)
+    /// Where messages begin and end: behind a length of 1 to 8 bytes (le, be: least, most
+    /// significant byte first), a varint (delimited) or a FAST block size, in the UDP datagrams
+    /// of a capture (pcap, pcapng), or one behind the other (none)
     #[arg(long, value_name = "FRAMING", value_parser = PossibleValuesParser::new(framings()))]
     framing: String,
     /// When all dictionaries are forgotten, beside templates that say so themselves
     #[arg(long, value_name = "WHEN", default_value = "template")]
     reset: Reset,
-    /// Deviations from the specification, R1 to R9: `reject` ends there, `ignore` reads what can be read
+    /// Deviations from the specification, R1 to R9: `reject` ends there, `ignore` reads what can be
+    /// read
     #[arg(long, value_name = "WHAT", default_value = "reject", value_parser = ["reject", "ignore"])]
     deviations: String,
-    /// The template of messages before any that names one; a document's only template may be without an id then
+    /// The template of messages before any that names one; a document's only template may be
+    /// without an id then
     #[arg(long, value_name = "ID")]
     template_id: Option<u32>,
-    /// Bytes in front of the messages of each frame (without a framing, of each message) that are not FAST: a sequence number, a channel
+    /// Bytes in front of the messages of each frame (without a framing, of each message) that are
+    /// not FAST: a sequence number, a channel
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     preamble: usize,
     /// File to write; standard output without

@@ -1,4 +1,5 @@
-//! A format as the command line names it: a codec with options, the document that configures it, and a compressor.
+//! A format as the command line names it: a codec with options, the document that configures it,
+//! and a compressor.
 
 use std::{fs, sync::Arc};
 
@@ -50,7 +51,8 @@ impl Format {
         Ok(Format { codec, configured, options: options.without("template"), compressor })
     }
 
-    /// As [`Format::of`], of payloads that others read or wrote: they know nothing of our compressors' envelope.
+    /// As [`Format::of`], of payloads that others read or wrote: they know nothing of our
+    /// compressors' envelope.
     pub fn of_foreign(wire: &Wire) -> anyhow::Result<Format> {
         let format = Format::of(wire)?;
         match &format.compressor {
@@ -84,8 +86,9 @@ impl Format {
         DynDecoder::new(self.codec(), &self.options, schema, shape)
     }
 
-    /// True if a message says itself where it ends, so that several can stand one behind the other. It is tried: of two, the first one alone is read.
-    /// The codec of JSON wants its message alone, but [`end_of_json`] finds the end.
+    /// True if a message says itself where it ends, so that several can stand one behind the other.
+    /// It is tried: of two, the first one alone is read. The codec of JSON wants its message
+    /// alone, but [`end_of_json`] finds the end.
     pub fn delimits_itself(&self, shape: &Arc<Shape>) -> bool {
         if self.is_json() {
             return true;

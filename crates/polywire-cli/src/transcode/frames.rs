@@ -1,4 +1,5 @@
-//! Files of frames: one direction of a stream, as `spec/frame.md` has it, with the documents that its announcements name in front of them.
+//! Files of frames: one direction of a stream, as `spec/frame.md` has it, with the documents that
+//! its announcements name in front of them.
 
 use std::{
     collections::BTreeMap,

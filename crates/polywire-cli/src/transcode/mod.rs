@@ -34,10 +34,12 @@ const TICKS: Duration = Duration::from_millis(100);
 
 /// Writes a file of messages in another format
 ///
-/// The input is a file of JSON lines, or one of frames that this command wrote before: those know their type, codec and compressor themselves. With --from it
-/// is a file of bare payloads that anybody wrote. The output is frames with --to, bare payloads with --to and --to-framing, else JSON lines. With --idl,
-/// frames are read as that version of the type. A message that cannot be read, or that the other format cannot hold, is reported and left out. However
-/// long the files are, they take little memory.
+/// The input is a file of JSON lines, or one of frames that this command wrote before: those know
+/// their type, codec and compressor themselves. With --from it is a file of bare payloads that
+/// anybody wrote. The output is frames with --to, bare payloads with --to and --to-framing, else
+/// JSON lines. With --idl, frames are read as that version of the type. A message that cannot be
+/// read, or that the other format cannot hold, is reported and left out. However long the files
+/// are, they take little memory.
 #[derive(Args)]
 pub struct Transcode {
     /// File to read; standard input without
@@ -47,9 +49,10 @@ pub struct Transcode {
     /// Reads bare payloads of this format, CODEC[:OPTIONS], whose type is in --idl
     #[arg(long, value_name = "FORMAT", value_parser = wire_without_endpoint, requires = "idl")]
     from: Option<Wire>,
-    /// Where payloads of the input begin and end: behind a length of 1 to 8 bytes (le, be: least, most significant byte first), a varint (delimited, as
-    /// Protobuf has it) or a FAST block size, on lines, in the UDP datagrams of a capture (pcap, pcapng), or one behind the other (none); none for a format
-    /// whose messages do not say where they end is one message a file
+    /// Where payloads of the input begin and end: behind a length of 1 to 8 bytes (le, be: least,
+    /// most significant byte first), a varint (delimited, as Protobuf has it) or a FAST block
+    /// size, on lines, in the UDP datagrams of a capture (pcap, pcapng), or one behind the other
+    /// (none); none for a format whose messages do not say where they end is one message a file
     #[arg(long, value_name = "FRAMING", requires = "from", default_value_if("from", clap::builder::ArgPredicate::IsPresent, "none"), value_parser = framings())]
     framing: Option<String>,
     /// Of a capture, takes datagrams to this UDP port alone

@@ -1,4 +1,5 @@
-//! Files of bare payloads: each is a message of one codec, and a framing, or the payload itself, says where it ends.
+//! Files of bare payloads: each is a message of one codec, and a framing, or the payload itself,
+//! says where it ends.
 
 use std::sync::Arc;
 
@@ -43,7 +44,8 @@ pub struct Payloads {
 enum Ends {
     /// A framing says it.
     Framed,
-    /// The message says it; one that does not fit the type can be passed over by the other decoder, if there is one.
+    /// The message says it; one that does not fit the type can be passed over by the other decoder,
+    /// if there is one.
     Itself(Option<(DynDecoder, Record)>),
     /// JSON text says it.
     Json,
@@ -233,7 +235,8 @@ fn skip_blanks(input: &mut Input) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads any message of a format that describes itself, and keeps nothing of it: a reader of a type without members.
+/// Reads any message of a format that describes itself, and keeps nothing of it: a reader of a type
+/// without members.
 fn skipper(format: &Format) -> Option<(DynDecoder, Record)> {
     if !format.codec().properties().self_describing {
         return None;

@@ -1,4 +1,5 @@
-//! Where messages come from: payloads of one format, of which JSON lines are the usual ones, or frames.
+//! Where messages come from: payloads of one format, of which JSON lines are the usual ones, or
+//! frames.
 
 use std::{
     fmt,
@@ -27,7 +28,8 @@ const HELLO: [u8; 6] = [0x1e, 0x01, 0x50, 0x4c, 0x59, 0x57];
 /// How messages are read.
 #[derive(Default)]
 pub struct Options {
-    /// The format of foreign payloads, and how they are cut; without it, what the file begins with decides between frames and JSON lines.
+    /// The format of foreign payloads, and how they are cut; without it, what the file begins with
+    /// decides between frames and JSON lines.
     pub from: Option<Foreign>,
     /// Only this topic; for payloads, the topic they get.
     pub topic: Option<String>,

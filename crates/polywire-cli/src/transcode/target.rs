@@ -1,4 +1,5 @@
-//! Where messages go: bare payloads of one format, of which JSON lines are the usual ones, or frames.
+//! Where messages go: bare payloads of one format, of which JSON lines are the usual ones, or
+//! frames.
 
 use std::{collections::BTreeMap, fmt::Display, io::Write as _, sync::Arc};
 
@@ -64,7 +65,8 @@ impl Target {
         Ok(target)
     }
 
-    /// Writes a message, or says why the format cannot hold it. Ends of instances without a value have no place among payloads.
+    /// Writes a message, or says why the format cannot hold it. Ends of instances without a value
+    /// have no place among payloads.
     pub fn put(&mut self, message: &Message<'_>) -> anyhow::Result<Result<(), Refused>> {
         self.bytes.clear();
         self.encoded.clear();
@@ -119,7 +121,8 @@ impl Target {
         Ok(Ok(()))
     }
 
-    /// Makes an encoder for the stream, unless there is one. Among frames, announces it, with the documents that it needs in front.
+    /// Makes an encoder for the stream, unless there is one. Among frames, announces it, with the
+    /// documents that it needs in front.
     fn open(&mut self, message: &Message<'_>, value: &Record) -> anyhow::Result<()> {
         let known = self.streams.get(&message.stream);
         if known.is_some_and(|stream| Arc::ptr_eq(&stream.shape, value.shape())) {

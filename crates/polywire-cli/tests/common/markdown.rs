@@ -24,7 +24,8 @@ pub fn blocks(markdown: &str) -> Vec<Fenced> {
     blocks
 }
 
-/// True if the lines are as the pattern says, in which `[..]` is any text and a line `...` any number of them.
+/// True if the lines are as the pattern says, in which `[..]` is any text and a line `...` any
+/// number of them.
 pub fn fits(pattern: &[&str], lines: &[&str]) -> bool {
     match (pattern.split_first(), lines.split_first()) {
         (None, None) => true,

@@ -232,7 +232,8 @@ impl Ended {
     }
 }
 
-/// True where network namespaces may be made. Where not, that is said, or is a failure: [`tools::missing`].
+/// True where network namespaces may be made. Where not, that is said, or is a failure:
+/// [`tools::missing`].
 pub fn hosts_are_permitted() -> bool {
     let tried = Folder::new().run(&["link", "hosts", "-b", "true"]);
     let permitted = tried.code == Some(0);

@@ -68,7 +68,8 @@ impl DynEncoder {
     /// Appends a record to `out`; after an error `out` is as before.
     ///
     /// # Panics
-    /// If the record is of another shape than the encoder: not just of an equal one, but not of the same `Arc`.
+    /// If the record is of another shape than the encoder: not just of an equal one, but not of the
+    /// same `Arc`.
     #[inline]
     pub fn encode(&self, record: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
         assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the encoder");
@@ -76,7 +77,8 @@ impl DynEncoder {
         unsafe { self.executable.encode(record.as_ptr(), out, &self.limits) }
     }
 
-    /// Bytes that [`DynEncoder::encode`] would append, as [`Encoder::size`](super::Encoder::size) has them.
+    /// Bytes that [`DynEncoder::encode`] would append, as [`Encoder::size`](super::Encoder::size)
+    /// has them.
     ///
     /// # Panics
     /// As [`DynEncoder::encode`].
@@ -91,10 +93,12 @@ impl DynEncoder {
         self.executable.state()
     }
 
-    /// Appends a record as a message of a stream, as [`Encoder::encode_with`](super::Encoder::encode_with).
+    /// Appends a record as a message of a stream, as
+    /// [`Encoder::encode_with`](super::Encoder::encode_with).
     ///
     /// # Panics
-    /// As [`DynEncoder::encode`], and if the state is of another encoder, or the codec is not stateful.
+    /// As [`DynEncoder::encode`], and if the state is of another encoder, or the codec is not
+    /// stateful.
     pub fn encode_with(
         &self,
         state: &mut State,
@@ -177,7 +181,8 @@ impl DynDecoder {
     /// Reads one message of a stream, as [`Decoder::decode_with`](super::Decoder::decode_with).
     ///
     /// # Panics
-    /// As [`DynDecoder::decode`], and if the state is of another decoder, or the codec is not stateful.
+    /// As [`DynDecoder::decode`], and if the state is of another decoder, or the codec is not
+    /// stateful.
     pub fn decode_with(
         &self,
         state: &mut State,
@@ -191,7 +196,8 @@ impl DynDecoder {
         unsafe { self.executable.decode_again_with((state, keep), bytes, value, &self.limits, &self.growth) }
     }
 
-    /// Reads one message and gives the bytes by which the record grew, as [`Decoder::decode_measured`](super::Decoder::decode_measured).
+    /// Reads one message and gives the bytes by which the record grew, as
+    /// [`Decoder::decode_measured`](super::Decoder::decode_measured).
     ///
     /// # Panics
     /// As [`DynDecoder::decode`], and as [`DynDecoder::decode_with`].

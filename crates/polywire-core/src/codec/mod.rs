@@ -1,8 +1,9 @@
-//! Wire formats. [`CODECS`] is the table: a codec is a file or folder here and a line there, and is then listed, tested and measured with
-//! the others.
+//! Wire formats. [`CODECS`] is the table: a codec is a file or folder here and a line there, and is
+//! then listed, tested and measured with the others.
 //!
-//! A codec only lowers: from a schema and a layout to an encode program, from a writer's schema and a reader's to a decode program.
-//! [`Encoder`] and [`Decoder`] run them for a Rust type, [`DynEncoder`] and [`DynDecoder`] for records.
+//! A codec only lowers: from a schema and a layout to an encode program, from a writer's schema and
+//! a reader's to a decode program. [`Encoder`] and [`Decoder`] run them for a Rust type,
+//! [`DynEncoder`] and [`DynDecoder`] for records.
 //!
 //! ```
 //! use polywire_core::codec::{self, Decoder, Encoder, Options};
@@ -133,7 +134,8 @@ pub trait Codec: Send + Sync {
         if self.properties().self_describing { Evolution::Names } else { Evolution::Schema }
     }
 
-    /// What configures it beyond its options, as a document that readers fetch by its hash: FAST's templates, where they are not derived from the type.
+    /// What configures it beyond its options, as a document that readers fetch by its hash: FAST's
+    /// templates, where they are not derived from the type.
     fn configuration(&self) -> Option<Vec<u8>> {
         None
     }
@@ -153,8 +155,9 @@ pub trait Codec: Send + Sync {
         Err(LowerError::Option(format!("codec '{}' is not configured by a document", self.name())))
     }
 
-    /// Its kernels cope with whatever [`Output::written`](crate::program::Output::written) gives them when bytes are but counted, so that the
-    /// size of a value can be had without writing it. Where this is false, it is written.
+    /// Its kernels cope with whatever [`Output::written`](crate::program::Output::written) gives
+    /// them when bytes are but counted, so that the size of a value can be had without writing
+    /// it. Where this is false, it is written.
     fn counts(&self) -> bool {
         false
     }
@@ -192,12 +195,14 @@ pub struct Properties {
     pub specification: &'static str,
 }
 
-/// By what members are told apart in a message, and so what a reader of another version of the type goes by. With the writer's schema, which nodes fetch of each
-/// other, all formats evolve by the same rules; this is what is left to peers that do not have it.
+/// By what members are told apart in a message, and so what a reader of another version of the type
+/// goes by. With the writer's schema, which nodes fetch of each other, all formats evolve by the
+/// same rules; this is what is left to peers that do not have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Evolution {
-    /// By their order: nothing is understood without the writer's schema, but for what the format says of its own.
+    /// By their order: nothing is understood without the writer's schema, but for what the format
+    /// says of its own.
     Schema,
     /// By their names.
     Names,
@@ -221,7 +226,8 @@ impl Evolution {
 pub struct OptionSpec {
     /// Name, as in a wire string.
     pub name: &'static str,
-    /// Values it takes; empty for an option that is just there or not. `N` stands for a number, `FILE` for the path of a file.
+    /// Values it takes; empty for an option that is just there or not. `N` stands for a number,
+    /// `FILE` for the path of a file.
     pub values: &'static [&'static str],
     /// One line for listings; the default first.
     pub help: &'static str,
@@ -368,7 +374,8 @@ fn compile_decode(
     Ok(Executable::new(program, backend)?)
 }
 
-/// Writes values of a Rust type in one format. Cheap to clone; any number of threads may use it at once.
+/// Writes values of a Rust type in one format. Cheap to clone; any number of threads may use it at
+/// once.
 pub struct Encoder<T> {
     executable: Executable,
     limits: Limits,
@@ -407,7 +414,8 @@ impl<T: Message> Encoder<T> {
         unsafe { self.executable.encode(core::ptr::from_ref(value).cast(), out, &self.limits) }
     }
 
-    /// Bytes that [`Encoder::encode`] would append: to set them apart beforehand. It takes about as long as encoding does, and keeps nothing of it.
+    /// Bytes that [`Encoder::encode`] would append: to set them apart beforehand. It takes about as
+    /// long as encoding does, and keeps nothing of it.
     ///
     /// ```
     /// use polywire_core::codec::{self, Encoder, Options};
@@ -429,8 +437,8 @@ impl<T: Message> Encoder<T> {
         self.executable.state()
     }
 
-    /// Appends a value as a message of a stream. If it is to be kept, the stream goes on from it; else the state is as before, as it is
-    /// after an error.
+    /// Appends a value as a message of a stream. If it is to be kept, the stream goes on from it;
+    /// else the state is as before, as it is after an error.
     ///
     /// # Panics
     /// If the state is of another encoder, or the codec is not stateful.
@@ -488,9 +496,10 @@ impl<T: Message> Decoder<T> {
         self
     }
 
-    /// Reads one message into `value`, whose memory is used again, and gives how many bytes it took. After an error the value is valid,
-    /// but of no use. Once messages have asked this decoder for more than [`Limits::memory_bytes`]
-    /// in all, the value gives its memory back first.
+    /// Reads one message into `value`, whose memory is used again, and gives how many bytes it
+    /// took. After an error the value is valid, but of no use. Once messages have asked this
+    /// decoder for more than [`Limits::memory_bytes`] in all, the value gives its memory back
+    /// first.
     #[inline]
     pub fn decode(&self, bytes: &[u8], value: &mut T) -> Result<usize, CodecError> {
         // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
@@ -502,8 +511,8 @@ impl<T: Message> Decoder<T> {
         self.executable.state()
     }
 
-    /// Reads one message of a stream. If it is to be kept, the stream goes on from it, or is [broken](State::is_broken) after an error; else
-    /// the state is as before.
+    /// Reads one message of a stream. If it is to be kept, the stream goes on from it, or is
+    /// [broken](State::is_broken) after an error; else the state is as before.
     ///
     /// # Panics
     /// If the state is of another decoder, or the codec is not stateful.
@@ -513,16 +522,17 @@ impl<T: Message> Decoder<T> {
         unsafe { self.executable.decode_again_with((state, keep), bytes, value, &self.limits, &self.growth) }
     }
 
-    /// As [`Decoder::decode`], of a message of which `value` may hold parts: its [`SharedStr`](crate::layout::SharedStr) and
-    /// [`SharedBytes`] are then not copied, where the format has them as they are in memory.
+    /// As [`Decoder::decode`], of a message of which `value` may hold parts: its
+    /// [`SharedStr`](crate::layout::SharedStr) and [`SharedBytes`] are then not copied, where
+    /// the format has them as they are in memory.
     pub fn decode_shared(&self, message: &SharedBytes, value: &mut T) -> Result<usize, CodecError> {
         let value = core::ptr::from_mut(value).cast();
         // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
         unsafe { self.executable.decode_again_shared(message, value, &self.limits, &self.growth) }
     }
 
-    /// Reads one message in any of these ways, and gives the bytes of memory by which `value` grew: at least so many, as the budget for
-    /// [`Limits::memory_bytes`] counts them.
+    /// Reads one message in any of these ways, and gives the bytes of memory by which `value` grew:
+    /// at least so many, as the budget for [`Limits::memory_bytes`] counts them.
     ///
     /// # Panics
     /// As [`Decoder::decode_with`].

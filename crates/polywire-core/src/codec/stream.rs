@@ -1,15 +1,21 @@
-//! Streams of a stateful codec over links that lose, repeat and reorder: key frames, and what the messages between them refer to.
+//! Streams of a stateful codec over links that lose, repeat and reorder: key frames, and what the
+//! messages between them refer to.
 //!
-//! A message of a stateful codec means something only together with what came before it. Two modes say what that is:
+//! A message of a stateful codec means something only together with what came before it. Two modes
+//! say what that is:
 //!
-//! - [*chained*](Mode::Chained): the message before it. Nothing is smaller; one lost message makes all that follow unreadable up to the next key frame. For
-//!   links that are reliable and ordered, whose receivers all get the same messages.
-//! - [*anchored*](Mode::Anchored): a key frame, which the message names. Every message whose key frame arrived can be read, whatever became of the others.
+//! - [*chained*](Mode::Chained): the message before it. Nothing is smaller; one lost message makes
+//!   all that follow unreadable up to the next key frame. For links that are reliable and ordered,
+//!   whose receivers all get the same messages.
+//! - [*anchored*](Mode::Anchored): a key frame, which the message names. Every message whose key
+//!   frame arrived can be read, whatever became of the others.
 //!
-//! A key frame refers to nothing. The envelope's anchor says which is which: it is the message's own sequence number in a key frame, that of the key frame in
-//! an anchored message, and none in a chained one. So a reader need not be told the mode, and a writer may change it at a key frame.
+//! A key frame refers to nothing. The envelope's anchor says which is which: it is the message's
+//! own sequence number in a key frame, that of the key frame in an anchored message, and none in a
+//! chained one. So a reader need not be told the mode, and a writer may change it at a key frame.
 //!
-//! Nothing here knows a clock, a link or a codec: the caller encodes and decodes with the state it is lent.
+//! Nothing here knows a clock, a link or a codec: the caller encodes and decodes with the state it
+//! is lent.
 
 use alloc::collections::VecDeque;
 
@@ -66,12 +72,14 @@ pub struct StreamWriter {
 }
 
 impl StreamWriter {
-    /// A stream whose first message will be a key frame, and then at least each `interval`th (0: only when asked).
+    /// A stream whose first message will be a key frame, and then at least each `interval`th (0:
+    /// only when asked).
     pub fn new(state: State, mode: Mode, interval: u64) -> StreamWriter {
         StreamWriter { mode, state, key: None, last: 0, interval, asked: false }
     }
 
-    /// Makes the next message a key frame: somebody has joined, or lost one. Asking again before it is sent changes nothing.
+    /// Makes the next message a key frame: somebody has joined, or lost one. Asking again before it
+    /// is sent changes nothing.
     pub fn ask_for_key(&mut self) {
         self.asked = true;
     }
@@ -84,8 +92,9 @@ impl StreamWriter {
         }
     }
 
-    /// Encodes the message with this sequence number, which is larger than all before, and gives its anchor. `encode` gets the state and whether it is to
-    /// keep what the message changes; where it fails the stream goes on as if it had not been asked.
+    /// Encodes the message with this sequence number, which is larger than all before, and gives
+    /// its anchor. `encode` gets the state and whether it is to keep what the message changes;
+    /// where it fails the stream goes on as if it had not been asked.
     pub fn write<E>(
         &mut self,
         sequence: u64,
@@ -123,7 +132,8 @@ impl StreamWriter {
     }
 }
 
-/// Key frames that a reader keeps: messages that refer to the one before the last may still be under way when the last one comes.
+/// Key frames that a reader keeps: messages that refer to the one before the last may still be
+/// under way when the last one comes.
 const KEYS: usize = 4;
 
 /// A reader's end of a stream.
@@ -176,13 +186,15 @@ impl StreamReader {
         StreamReader { fresh: state, keys: VecDeque::with_capacity(KEYS), chain: None, wants_key: false }
     }
 
-    /// True after a message could not be read for want of a key frame, until one comes: time to ask the writer for one.
+    /// True after a message could not be read for want of a key frame, until one comes: time to ask
+    /// the writer for one.
     pub fn wants_key(&self) -> bool {
         self.wants_key
     }
 
-    /// Decodes the message with this sequence number and anchor. `decode` gets the state and whether it is to keep what the message changes; it is not called
-    /// unless what the message refers to is here. After an error nothing has changed but that the chain may be broken.
+    /// Decodes the message with this sequence number and anchor. `decode` gets the state and
+    /// whether it is to keep what the message changes; it is not called unless what the message
+    /// refers to is here. After an error nothing has changed but that the chain may be broken.
     pub fn read<T, E>(
         &mut self,
         sequence: u64,
@@ -212,7 +224,8 @@ impl StreamReader {
                 return Err(error.into());
             }
         };
-        // One that was overtaken by another is kept for what refers to it, but no chain goes back to it.
+        // One that was overtaken by another is kept for what refers to it, but no chain goes back
+        // to it.
         if self.chain.as_ref().is_none_or(|(last, _)| *last < sequence) {
             self.chain = Some((sequence, state.clone()));
         }

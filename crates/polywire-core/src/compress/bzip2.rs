@@ -47,7 +47,8 @@ struct Encoder {
 }
 
 impl Compress for Encoder {
-    /// The library's state cannot be used again. No more of it is made than the message fills: the bytes that come out are the same.
+    /// The library's state cannot be used again. No more of it is made than the message fills: the
+    /// bytes that come out are the same.
     fn compress(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError> {
         let level = self.level.min(input.len() / BLOCK + 1);
         let mut state = ::bzip2::Compress::new(Compression::new(level as u32), 0);

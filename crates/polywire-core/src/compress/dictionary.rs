@@ -1,10 +1,12 @@
-//! Training of dictionaries: bytes that the messages of a topic are likely to share, for the compressors that take one.
+//! Training of dictionaries: bytes that the messages of a topic are likely to share, for the
+//! compressors that take one.
 
 use alloc::{vec, vec::Vec};
 
 use ::zstd::zstd_safe;
 
-/// Bytes of a dictionary where nothing else is asked for: more hardly helps messages of a few kilobytes.
+/// Bytes of a dictionary where nothing else is asked for: more hardly helps messages of a few
+/// kilobytes.
 pub const USUAL_BYTES: usize = 16 << 10;
 
 /// Why there is no dictionary.
@@ -23,8 +25,9 @@ pub enum TrainError {
     },
 }
 
-/// Learns a dictionary of at most `bytes` from messages of a topic, as they are before compression. A hundred times the dictionary's size is a good
-/// amount of samples. It is one of Zstandard's; LZ4 takes it as well.
+/// Learns a dictionary of at most `bytes` from messages of a topic, as they are before compression.
+/// A hundred times the dictionary's size is a good amount of samples. It is one of Zstandard's; LZ4
+/// takes it as well.
 ///
 /// ```
 /// use polywire_core::compress::dictionary::{TrainError, train};

@@ -89,7 +89,8 @@ impl Encoder {
         input.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
         self.leaves.clear();
         self.leaves.extend((0..=255u8).map(|byte| (counts[usize::from(byte)], byte)).filter(|(count, _)| *count > 0));
-        // By weight, and by byte where that is equal, so that every implementation finds the same code.
+        // By weight, and by byte where that is equal, so that every implementation finds the same
+        // code.
         self.leaves.sort_unstable();
         let mut lengths = [0; 256];
         if let [(_, only)] = self.leaves[..] {
@@ -106,12 +107,14 @@ impl Encoder {
         lengths
     }
 
-    /// How many leaves lie how deep in the Huffman tree; what is deeper than the longest code counts as that.
+    /// How many leaves lie how deep in the Huffman tree; what is deeper than the longest code
+    /// counts as that.
     fn count_by_depth(&mut self) -> [u16; MAX_BITS as usize + 1] {
         let leaves = self.leaves.len();
         self.nodes.clear();
         self.nodes.extend(self.leaves.iter().map(|(weight, _)| Node { weight: *weight, parent: 0 }));
-        // Both the leaves and the inner nodes come in ascending order: the two lightest are at the front of either.
+        // Both the leaves and the inner nodes come in ascending order: the two lightest are at the
+        // front of either.
         let (mut leaf, mut inner) = (0, leaves);
         for new in leaves..2 * leaves - 1 {
             let mut weight = 0;
@@ -141,7 +144,8 @@ impl Encoder {
     }
 }
 
-/// Makes room for the leaves that were too deep: until the codes fit, one leaf at the bottom takes half the place of one above.
+/// Makes room for the leaves that were too deep: until the codes fit, one leaf at the bottom takes
+/// half the place of one above.
 fn limit(by_depth: &mut [u16; MAX_BITS as usize + 1]) {
     let place = |depth: usize| 1u32 << (MAX_BITS as usize - depth);
     let mut taken: u32 = (1..by_depth.len()).map(|depth| u32::from(by_depth[depth]) * place(depth)).sum();

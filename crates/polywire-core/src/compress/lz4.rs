@@ -1,5 +1,5 @@
-//! LZ4 blocks. Without a dictionary a library does all; with one the compressor is ours: the library's would go through the whole dictionary again for
-//! each message.
+//! LZ4 blocks. Without a dictionary a library does all; with one the compressor is ours: the
+//! library's would go through the whole dictionary again for each message.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -28,7 +28,8 @@ static PROPERTIES: Properties = Properties {
 /// The largest distance; bytes of a dictionary before its last so many are out of reach.
 const WINDOW: usize = 65_535;
 
-/// The format's own rule: the last match begins 12 bytes before the end, and the last 5 bytes are literals.
+/// The format's own rule: the last match begins 12 bytes before the end, and the last 5 bytes are
+/// literals.
 const MARGINS: Margins = Margins { begin: 12, end: 5 };
 
 impl Compressor for Lz4 {

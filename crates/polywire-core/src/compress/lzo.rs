@@ -1,4 +1,5 @@
-//! LZO1X: bytes alone, no bit is ever shifted. The compressor is ours, made after the format; the decompressor is a library's.
+//! LZO1X: bytes alone, no bit is ever shifted. The compressor is ours, made after the format; the
+//! decompressor is a library's.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -72,7 +73,8 @@ impl Compress for Encoder {
     }
 }
 
-/// Up to three literals stand in the two low bits of the match before them, which are in the last but one byte.
+/// Up to three literals stand in the two low bits of the match before them, which are in the last
+/// but one byte.
 fn put_literals(literals: &[u8], start: usize, out: &mut Vec<u8>) {
     let last_but_one = out.len().wrapping_sub(2);
     match literals.len() {
@@ -103,7 +105,8 @@ fn put_match(Match { distance, length }: Match, out: &mut Vec<u8>) {
     out.extend([(back << 2) as u8, (back >> 6) as u8]);
 }
 
-/// An instruction whose length has no room in it: 255 for each zero byte, and a last one that is none.
+/// An instruction whose length has no room in it: 255 for each zero byte, and a last one that is
+/// none.
 fn put_long(instruction: u8, mut length: usize, out: &mut Vec<u8>) {
     out.push(instruction);
     while length > 255 {

@@ -27,7 +27,8 @@ const BYTES: u32 = 256;
 /// With so many strings the dictionary is full; it begins anew.
 const FULL: u32 = 1 << 16;
 
-/// Bits of the code after `strings` were added to the dictionary: as many as the largest that may come needs.
+/// Bits of the code after `strings` were added to the dictionary: as many as the largest that may
+/// come needs.
 fn width(strings: u32) -> u32 {
     (BYTES + strings - 1).max(BYTES).ilog2() + 1
 }
@@ -53,7 +54,8 @@ impl Compressor for Lzw {
 /// Twice as many as strings, so that there is always a free one near.
 const SLOTS: usize = 1 << 17;
 
-/// The string of code `prefix` with `byte` behind it has the code `code`, if the slot is of the present generation.
+/// The string of code `prefix` with `byte` behind it has the code `code`, if the slot is of the
+/// present generation.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     generation: u32,
@@ -121,7 +123,8 @@ impl Encoder {
 }
 
 struct Decoder {
-    /// Where each string came first: start and length. The last byte of the newest one is written with the next code.
+    /// Where each string came first: start and length. The last byte of the newest one is written
+    /// with the next code.
     strings: Vec<(u32, u32)>,
 }
 

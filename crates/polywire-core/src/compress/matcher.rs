@@ -12,9 +12,11 @@ const NOWHERE: u32 = 0;
 
 /// Remembers where four bytes came last, from one message to the next without clearing anything.
 pub(super) struct Matcher {
-    /// For each hash the last position, counted from the first message on; older than `base` is as good as none.
+    /// For each hash the last position, counted from the first message on; older than `base` is as
+    /// good as none.
     heads: Vec<u32>,
-    /// For each position, modulo the length, the one before it with the same hash; empty where only the last one counts.
+    /// For each position, modulo the length, the one before it with the same hash; empty where only
+    /// the last one counts.
     chain: Vec<u32>,
     /// Positions tried for each match.
     tries: u32,
@@ -43,7 +45,8 @@ pub(super) struct Margins {
 }
 
 impl Matcher {
-    /// Looks back at most `max_distance` bytes, a power of two less 1 or anything else that is at least 1.
+    /// Looks back at most `max_distance` bytes, a power of two less 1 or anything else that is at
+    /// least 1.
     pub(super) fn new(max_distance: usize, tries: u32) -> Matcher {
         let chain = if tries > 1 { vec![NOWHERE; (max_distance + 1).next_power_of_two()] } else { Vec::new() };
         let heads = vec![NOWHERE; 1 << HASH_BITS];
@@ -62,8 +65,8 @@ impl Matcher {
         self
     }
 
-    /// Goes through `data` after the dictionary. `emit` gets what lies between two matches and the match after it; what is after the last one is
-    /// returned.
+    /// Goes through `data` after the dictionary. `emit` gets what lies between two matches and the
+    /// match after it; what is after the last one is returned.
     pub(super) fn parse<'a>(
         &mut self,
         data: &'a [u8],
@@ -159,7 +162,8 @@ impl Matcher {
     }
 }
 
-/// Repeats `length` bytes that lie `distance` before `at`, a byte at a time where they overlap. The caller has checked that both lie within `output`.
+/// Repeats `length` bytes that lie `distance` before `at`, a byte at a time where they overlap. The
+/// caller has checked that both lie within `output`.
 #[inline]
 pub(super) fn repeat(output: &mut [u8], at: usize, distance: usize, length: usize) {
     let start = at - distance;

@@ -1,9 +1,10 @@
-//! Compressors. [`COMPRESSORS`] is the table: a compressor is a file here and a line there, and is then listed, tested and measured with the
-//! others.
+//! Compressors. [`COMPRESSORS`] is the table: a compressor is a file here and a line there, and is
+//! then listed, tested and measured with the others.
 //!
-//! A [`Compressor`] makes state that is used again for each message: a [`Compress`], a [`Decompress`]. What travels is not just their bytes:
-//! a [`Packer`] compresses where that pays and says so in front of the payload, an [`Unpacker`] undoes it within [`Limits`]. `spec/compress.md`
-//! has the bytes.
+//! A [`Compressor`] makes state that is used again for each message: a [`Compress`], a
+//! [`Decompress`]. What travels is not just their bytes: a [`Packer`] compresses where that pays
+//! and says so in front of the payload, an [`Unpacker`] undoes it within [`Limits`].
+//! `spec/compress.md` has the bytes.
 //!
 //! ```
 //! use polywire_core::compress::{self, Limits, Packer, Settings, Unpacker};
@@ -119,8 +120,9 @@ pub fn find(name: &str) -> Option<&'static dyn Compressor> {
 ///
 /// # For implementers
 ///
-/// What [`Compress`] writes, the [`Decompress`] of any instance with the same dictionary reads, whatever the level. Both keep their memory from one
-/// message to the next, and nothing else: messages do not depend on each other.
+/// What [`Compress`] writes, the [`Decompress`] of any instance with the same dictionary reads,
+/// whatever the level. Both keep their memory from one message to the next, and nothing else:
+/// messages do not depend on each other.
 pub trait Compressor: Send + Sync {
     /// Name, as in a wire string: lower case, digits and `-`.
     fn name(&self) -> &'static str;
@@ -128,8 +130,8 @@ pub trait Compressor: Send + Sync {
     /// What users compare.
     fn properties(&self) -> &'static Properties;
 
-    /// What compresses at a level. Callers have checked the level against [`Properties::levels`], and give a dictionary only to those that take
-    /// one; it is empty for none.
+    /// What compresses at a level. Callers have checked the level against [`Properties::levels`],
+    /// and give a dictionary only to those that take one; it is empty for none.
     fn compression(&self, level: i32, dictionary: &[u8]) -> Result<Box<dyn Compress>, SettingsError>;
 
     /// What decompresses what was compressed with the same dictionary.
@@ -177,16 +179,19 @@ impl Properties {
 
 /// Compresses message after message.
 pub trait Compress: Send {
-    /// Appends the compressed bytes to `out`. After an error `out` is of no use past its old length.
+    /// Appends the compressed bytes to `out`. After an error `out` is of no use past its old
+    /// length.
     fn compress(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError>;
 }
 
 /// Decompresses message after message.
 pub trait Decompress: Send {
-    /// Fills `output`: it is an error if fewer or more bytes come out, or if bytes of `input` are left over. After an error `output` is of no use.
+    /// Fills `output`: it is an error if fewer or more bytes come out, or if bytes of `input` are
+    /// left over. After an error `output` is of no use.
     ///
     /// # For implementers
     ///
-    /// Nothing in `input` may make this panic, read what `output` held before, or allocate more than a fixed amount.
+    /// Nothing in `input` may make this panic, read what `output` held before, or allocate more
+    /// than a fixed amount.
     fn decompress(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), DecompressError>;
 }

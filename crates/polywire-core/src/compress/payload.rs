@@ -10,7 +10,8 @@ use crate::frame::varint;
 pub struct Limits {
     /// Bytes of a message.
     pub message_bytes: usize,
-    /// How many times its size a compressed payload may become, once it becomes more than [`Limits::free_bytes`].
+    /// How many times its size a compressed payload may become, once it becomes more than
+    /// [`Limits::free_bytes`].
     pub expansion: usize,
     /// Bytes that any payload may become.
     pub free_bytes: usize,
@@ -49,8 +50,8 @@ impl Packer {
         })
     }
 
-    /// Appends to `out` what is to be sent for `payload`: compressed, or as it is where that is shorter by too little, or where receivers with the
-    /// default [`Limits`] would refuse it.
+    /// Appends to `out` what is to be sent for `payload`: compressed, or as it is where that is
+    /// shorter by too little, or where receivers with the default [`Limits`] would refuse it.
     pub fn pack(&mut self, payload: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         if payload.is_empty() || (payload.len() >= self.min_bytes && self.pack_compressed(payload, out)) {
@@ -86,8 +87,8 @@ impl Unpacker {
         Ok(Unpacker { decompress: compressor.decompression(dictionary)?, limits, buffer: Vec::new() })
     }
 
-    /// The payload that was packed. Nothing is allocated before the size that is said is known to be within the limits, and for sizes seen before
-    /// nothing at all.
+    /// The payload that was packed. Nothing is allocated before the size that is said is known to
+    /// be within the limits, and for sizes seen before nothing at all.
     pub fn unpack<'a>(&'a mut self, packed: &'a [u8]) -> Result<&'a [u8], UnpackError> {
         if packed.is_empty() {
             return Ok(packed);

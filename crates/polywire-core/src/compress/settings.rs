@@ -8,7 +8,8 @@ use core::fmt;
 
 use super::{Compressor, SettingsError};
 
-/// Messages shorter than this are not tried, unless the wire says otherwise: what could be gained is less than a frame's head.
+/// Messages shorter than this are not tried, unless the wire says otherwise: what could be gained
+/// is less than a frame's head.
 const MIN_BYTES: usize = 64;
 
 /// The same with a dictionary, which may know most of a short message.
@@ -30,7 +31,8 @@ pub static OPTIONS: &[(&str, &str)] = &[
 pub struct Settings {
     /// The compressor's own usual one where none.
     pub level: Option<i32>,
-    /// Shorter messages are sent as they are; see [`Settings::least_bytes`] for what is taken where none.
+    /// Shorter messages are sent as they are; see [`Settings::least_bytes`] for what is taken where
+    /// none.
     pub min_bytes: Option<usize>,
     /// Messages that do not shrink to that many percent of their size are sent as they are.
     pub ratio_percent: u32,
@@ -123,8 +125,8 @@ impl Settings {
         self.min_bytes.unwrap_or(if with_dictionary { MIN_BYTES_WITH_DICTIONARY } else { MIN_BYTES })
     }
 
-    /// What an announcement says: the compressor's name, and what a receiver needs or likes to know. `dictionary` is the hash of the dictionary's
-    /// document, none without one.
+    /// What an announcement says: the compressor's name, and what a receiver needs or likes to
+    /// know. `dictionary` is the hash of the dictionary's document, none without one.
     ///
     /// ```
     /// use polywire_core::compress::{Settings, find};

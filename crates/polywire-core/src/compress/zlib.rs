@@ -39,7 +39,8 @@ impl Compressor for Zlib {
     }
 }
 
-/// At its fastest the library gives a byte that it cannot compress nine bits. Other levels add a thousandth.
+/// At its fastest the library gives a byte that it cannot compress nine bits. Other levels add a
+/// thousandth.
 fn bound(len: usize) -> usize {
     len + len / 7 + 64
 }

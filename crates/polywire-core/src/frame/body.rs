@@ -1,4 +1,5 @@
-//! The bytes between a frame's length and its end, but for those of data frames, whose numbers depend on what carries them.
+//! The bytes between a frame's length and its end, but for those of data frames, whose numbers
+//! depend on what carries them.
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
@@ -252,9 +253,11 @@ fn parse_document<'a>(mut cursor: Cursor<'a>, limits: &Limits) -> Result<Frame<'
     }
 }
 
-/// The fields of a data frame that a carrier writes as it sees fit: relative to the last message, or in full.
+/// The fields of a data frame that a carrier writes as it sees fit: relative to the last message,
+/// or in full.
 pub(super) struct Position {
-    /// Missing sequence numbers between the last message and this one on a stream, the sequence number itself in a datagram.
+    /// Missing sequence numbers between the last message and this one on a stream, the sequence
+    /// number itself in a datagram.
     pub(super) sequence: u64,
     /// The zigzag difference to the last message's on a stream, none in a datagram.
     pub(super) time: Option<u64>,
@@ -334,7 +337,8 @@ pub(super) fn parse_data<'a>(
     Ok((envelope, cursor.rest()))
 }
 
-/// Bytes from the head of a data frame on a stream to its payload; none where they do not reach that far, or make no sense.
+/// Bytes from the head of a data frame on a stream to its payload; none where they do not reach
+/// that far, or make no sense.
 pub(super) fn data_header_len(bytes: &[u8]) -> Option<usize> {
     let mut cursor = Cursor::new(bytes);
     let head = cursor.byte("head").ok().filter(|head| head & DATA != 0)?;

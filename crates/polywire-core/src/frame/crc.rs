@@ -1,4 +1,5 @@
-//! CRC32C (Castagnoli), as iSCSI and SCTP use it: enough for the tail of a datagram, without a table crate.
+//! CRC32C (Castagnoli), as iSCSI and SCTP use it: enough for the tail of a datagram, without a
+//! table crate.
 
 /// The checksum of `bytes`.
 ///

@@ -1,4 +1,5 @@
-//! Frames in datagrams: any may be lost, repeated or overtaken, so each says whose it is, is checked as a whole, and has its numbers in full.
+//! Frames in datagrams: any may be lost, repeated or overtaken, so each says whose it is, is
+//! checked as a whole, and has its numbers in full.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -50,7 +51,8 @@ impl DatagramEncoder {
         DatagramEncoder { node, incarnation, last_id: 0, limits }
     }
 
-    /// The next channel id. Its announcement goes in front of its messages, and again at intervals, for those who missed it.
+    /// The next channel id. Its announcement goes in front of its messages, and again at intervals,
+    /// for those who missed it.
     pub fn open(&mut self) -> Result<ChannelId, FrameError> {
         let expected = ChannelId(self.last_id);
         self.last_id = self.last_id.checked_add(1).ok_or(FrameError::ChannelOrder { got: ChannelId(0), expected })?;
@@ -112,7 +114,8 @@ pub struct Datagram<'a> {
     pub node: Id128,
     /// Which start of the node.
     pub incarnation: u64,
-    /// True for the first datagram of this incarnation: what was known of the node's channels is void.
+    /// True for the first datagram of this incarnation: what was known of the node's channels is
+    /// void.
     pub restarted: bool,
     rest: &'a [u8],
     limits: Limits,

@@ -2,7 +2,8 @@
 
 use crate::envelope::ChannelId;
 
-/// What is wrong with a frame. Each is final for a stream: what follows cannot be trusted; a datagram is dropped.
+/// What is wrong with a frame. Each is final for a stream: what follows cannot be trusted; a
+/// datagram is dropped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {

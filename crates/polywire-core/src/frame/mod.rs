@@ -1,7 +1,9 @@
-//! Frames: how engines over byte pipes and datagrams write announcements, envelopes and what the two ends say to each other.
+//! Frames: how engines over byte pipes and datagrams write announcements, envelopes and what the
+//! two ends say to each other.
 //!
-//! `spec/frame.md` gives the bytes. On a byte pipe [`StreamEncoder`] and [`StreamDecoder`] each hold one direction; a datagram stands for itself
-//! ([`DatagramEncoder`], [`DatagramDecoder`]). Nothing here reads a socket or a clock: bytes go in, frames come out, and the other way round.
+//! `spec/frame.md` gives the bytes. On a byte pipe [`StreamEncoder`] and [`StreamDecoder`] each
+//! hold one direction; a datagram stands for itself ([`DatagramEncoder`], [`DatagramDecoder`]).
+//! Nothing here reads a socket or a clock: bytes go in, frames come out, and the other way round.
 
 mod body;
 mod crc;
@@ -26,8 +28,8 @@ pub const VERSION: u8 = 1;
 /// The first bytes of a hello, after its length and head.
 pub const MAGIC: [u8; 4] = *b"PLYW";
 
-/// Most bytes that a frame adds to its payload on a byte stream while messages of a channel follow each other within 17 seconds, without key hash, anchor
-/// or extensions.
+/// Most bytes that a frame adds to its payload on a byte stream while messages of a channel follow
+/// each other within 17 seconds, without key hash, anchor or extensions.
 pub const STEADY_OVERHEAD: usize = 12;
 
 /// What a peer may ask of us. Checked before anything is stored or allocated.
@@ -135,7 +137,8 @@ pub struct Hello {
     pub incarnation: u64,
 }
 
-/// Where a writer stands: the sequence number and source time of the last message before the next one.
+/// Where a writer stands: the sequence number and source time of the last message before the next
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Start {
     /// Sequence number of the last message, 0 before the first.
@@ -156,8 +159,9 @@ pub enum Answer {
     Decline,
     /// Do not send: a subscriber is here and cannot use it, for this reason.
     Refuse(String),
-    /// Send, and make the next message a key frame: one of so many subscribers here has joined, or has lost one. What was said before about subscribers
-    /// who cannot decode the channel still holds.
+    /// Send, and make the next message a key frame: one of so many subscribers here has joined, or
+    /// has lost one. What was said before about subscribers who cannot decode the channel still
+    /// holds.
     Renew(u32),
 }
 
@@ -180,7 +184,8 @@ impl Answer {
         }
     }
 
-    /// What holds of the channel after this answer, if `before` held: a request for a key frame is of the moment.
+    /// What holds of the channel after this answer, if `before` held: a request for a key frame is
+    /// of the moment.
     ///
     /// ```
     /// use polywire_core::frame::Answer;

@@ -1,14 +1,17 @@
-//! Frames on a byte pipe: each behind its length, sequence numbers and times relative to the channel's last message.
+//! Frames on a byte pipe: each behind its length, sequence numbers and times relative to the
+//! channel's last message.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use super::{Frame, FrameError, Hello, Limits, Start, body, varint};
 use crate::envelope::{Announcement, ChannelId, Envelope};
 
-/// Longest length prefix that any limit can ask for on a 32-bit target, and more than enough elsewhere.
+/// Longest length prefix that any limit can ask for on a 32-bit target, and more than enough
+/// elsewhere.
 const MAX_PREFIX: usize = 5;
 
-/// The sending half of a stream. Frames are to be sent in the order in which they were written here.
+/// The sending half of a stream. Frames are to be sent in the order in which they were written
+/// here.
 ///
 /// ```
 /// use polywire_core::envelope::{Announcement, Envelope};
@@ -106,7 +109,8 @@ impl StreamEncoder {
         Ok(())
     }
 
-    /// Any frame that changes nothing for this direction's channels, and positions of messages that were written before.
+    /// Any frame that changes nothing for this direction's channels, and positions of messages that
+    /// were written before.
     ///
     /// # Panics
     /// If it does: those have methods of their own, which keep the state that they depend on.
@@ -128,7 +132,8 @@ fn framed(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
 /// What [`StreamDecoder::step`] found.
 #[derive(Debug, PartialEq)]
 pub enum Step<'a> {
-    /// Too few bytes for a frame. With this many, counted from the start of the input, it can go on; more do no harm.
+    /// Too few bytes for a frame. With this many, counted from the start of the input, it can go
+    /// on; more do no harm.
     Need(usize),
     /// A frame, and the bytes it took from the start of the input.
     Frame {
@@ -155,7 +160,8 @@ impl StreamDecoder {
         StreamDecoder { limits, ..Self::default() }
     }
 
-    /// Reads one frame from the start of `input`. Call again with what follows, and with the same bytes and more after [`Step::Need`].
+    /// Reads one frame from the start of `input`. Call again with what follows, and with the same
+    /// bytes and more after [`Step::Need`].
     #[inline]
     pub fn step<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, FrameError> {
         if !self.greeted {
@@ -217,7 +223,8 @@ fn check_greeting(input: &[u8]) -> Result<(), FrameError> {
     }
 }
 
-/// Bytes from the start of a frame to its payload, as far as `input` tells: where a receiver that wants the payload aligned has to place them.
+/// Bytes from the start of a frame to its payload, as far as `input` tells: where a receiver that
+/// wants the payload aligned has to place them.
 ///
 /// ```
 /// use polywire_core::envelope::{ChannelId, Envelope};

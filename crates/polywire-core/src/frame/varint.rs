@@ -1,4 +1,5 @@
-//! Numbers of one to ten bytes, seven bits a byte, least significant first; the shortest form is the only one.
+//! Numbers of one to ten bytes, seven bits a byte, least significant first; the shortest form is
+//! the only one.
 
 use alloc::vec::Vec;
 
@@ -26,7 +27,8 @@ pub fn len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// A number and the bytes after it; none where the bytes end too soon or the number is not in its shortest form.
+/// A number and the bytes after it; none where the bytes end too soon or the number is not in its
+/// shortest form.
 pub fn split(bytes: &[u8]) -> Option<(u64, &[u8])> {
     match take(bytes) {
         Taken::Value(value, used) => Some((value, bytes.get(used..)?)),

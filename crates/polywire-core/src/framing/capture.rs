@@ -1,7 +1,9 @@
-//! Captures of packets: pcap (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng), and the UDP datagrams in them.
+//! Captures of packets: pcap (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng), and
+//! the UDP datagrams in them.
 //!
-//! Ethernet with VLAN tags, Linux "cooked", loopback and raw IP are understood, IPv4 and IPv6. A datagram that came in fragments, or of which the capture has
-//! only a part, is none: nobody puts it together.
+//! Ethernet with VLAN tags, Linux "cooked", loopback and raw IP are understood, IPv4 and IPv6. A
+//! datagram that came in fragments, or of which the capture has only a part, is none: nobody puts
+//! it together.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -43,7 +45,8 @@ enum Kind {
     },
     Pcapng {
         big: bool,
-        /// Of each interface of the section: its link type, and what it keeps of a packet at most (0 for all).
+        /// Of each interface of the section: its link type, and what it keeps of a packet at most
+        /// (0 for all).
         interfaces: Vec<(u32, u32)>,
     },
 }

@@ -1,7 +1,9 @@
-//! Where messages begin and end in a file or a stream of foreign payloads, whose format alone does not say so.
+//! Where messages begin and end in a file or a stream of foreign payloads, whose format alone does
+//! not say so.
 //!
-//! A [`Splitter`] takes the bytes of a file as they come and cuts them into [pieces](Piece): frames, and whatever lies between them. Nothing of the file is
-//! lost on the way: the pieces, one after the other, are the file again.
+//! A [`Splitter`] takes the bytes of a file as they come and cuts them into [pieces](Piece):
+//! frames, and whatever lies between them. Nothing of the file is lost on the way: the pieces, one
+//! after the other, are the file again.
 //!
 //! ```
 //! use polywire_core::framing::{Framing, Piece, Splitter, Step};
@@ -51,7 +53,8 @@ const VARINT_BYTES: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Framing {
-    /// Messages one behind the other: the file is one frame without end, and the format itself says where a message ends.
+    /// Messages one behind the other: the file is one frame without end, and the format itself says
+    /// where a message ends.
     None,
     /// A length of one byte in front of each frame.
     Len1,
@@ -153,7 +156,8 @@ impl Framing {
         Ok(())
     }
 
-    /// Bytes of a length of fixed size, and whether the most significant comes first; none without such a length.
+    /// Bytes of a length of fixed size, and whether the most significant comes first; none without
+    /// such a length.
     fn length(self) -> (usize, bool) {
         match self {
             Framing::Len1 => (1, false),
@@ -209,7 +213,8 @@ pub enum FramingError {
         /// As given.
         name: String,
     },
-    /// A frame is longer than the limit, or than its length can say. Another framing, or another byte order, may be the file's.
+    /// A frame is longer than the limit, or than its length can say. Another framing, or another
+    /// byte order, may be the file's.
     #[error("at byte {offset}: a frame of {bytes} bytes, where at most {most} are allowed")]
     TooLong {
         /// What it has; of a line, what of it was looked at.
@@ -262,7 +267,8 @@ pub enum FramingError {
 /// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// A frame, with what lies around its payload: a length, a packet's headers, padding, a line break.
+    /// A frame, with what lies around its payload: a length, a packet's headers, padding, a line
+    /// break.
     Frame {
         /// In front of the payload.
         head: &'a [u8],
@@ -271,7 +277,8 @@ pub enum Piece<'a> {
         /// Behind the payload.
         tail: &'a [u8],
     },
-    /// What is no frame: a capture's header, a packet that is no UDP datagram or only a part of one.
+    /// What is no frame: a capture's header, a packet that is no UDP datagram or only a part of
+    /// one.
     Other(&'a [u8]),
 }
 
@@ -333,7 +340,8 @@ impl Splitter {
         self.offset
     }
 
-    /// The piece that these bytes begin with. Without framing, all of them. After [`Step::Need`] the same bytes come again, with more behind them.
+    /// The piece that these bytes begin with. Without framing, all of them. After [`Step::Need`]
+    /// the same bytes come again, with more behind them.
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, FramingError> {
         let step = match self.framing {
             Framing::None => self.rest(bytes),
@@ -348,7 +356,8 @@ impl Splitter {
         Ok(step)
     }
 
-    /// What is left at the end of the file: the last line, where no line break ends it, and else nothing.
+    /// What is left at the end of the file: the last line, where no line break ends it, and else
+    /// nothing.
     ///
     /// ```
     /// use polywire_core::framing::{Framing, FramingError, Piece, Splitter};

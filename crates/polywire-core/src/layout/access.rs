@@ -1,11 +1,13 @@
 //! What programs may do to memory that is not plain bytes.
 //!
-//! Implemented for Rust's own types by the derive's support, for [`Record`](super::Record)s, and by nobody else.
+//! Implemented for Rust's own types by the derive's support, for [`Record`](super::Record)s, and by
+//! nobody else.
 //!
-//! Rules for all of them. Pointers handed in point to a live, initialised value of the type the implementation was made for; `*mut` ones are
-//! not aliased while the function runs. Pointers handed out stay good until the next call that changes the same value. A function that
-//! fails leaves a valid value behind. None of them unwinds: implementations catch what the user's `Default` or `Drop` may panic with and
-//! answer [`OutOfMemory`].
+//! Rules for all of them. Pointers handed in point to a live, initialised value of the type the
+//! implementation was made for; `*mut` ones are not aliased while the function runs. Pointers
+//! handed out stay good until the next call that changes the same value. A function that
+//! fails leaves a valid value behind. None of them unwinds: implementations catch what the user's
+//! `Default` or `Drop` may panic with and answer [`OutOfMemory`].
 //!
 //! ```
 //! use polywire_core::layout::access::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
@@ -74,8 +76,9 @@ pub unsafe trait SequenceAccess: Send + Sync {
     /// `sequence` as the module's rules say.
     unsafe fn slice(&self, sequence: *const u8) -> (*const u8, usize);
 
-    /// Makes it `len` elements long and gives the first. Those that remain keep their values, so that what they have allocated is used
-    /// again; new ones are valid, defaults or what was there once: whoever makes a sequence longer writes all of them.
+    /// Makes it `len` elements long and gives the first. Those that remain keep their values, so
+    /// that what they have allocated is used again; new ones are valid, defaults or what was
+    /// there once: whoever makes a sequence longer writes all of them.
     ///
     /// # Safety
     /// `sequence` as the module's rules say.
@@ -84,10 +87,12 @@ pub unsafe trait SequenceAccess: Send + Sync {
     /// Replaces all elements by `len` copied from `source`.
     ///
     /// # Safety
-    /// `sequence` as the module's rules say; elements are plain bytes, and `len` valid ones lie at `source`, at any alignment, outside the sequence.
+    /// `sequence` as the module's rules say; elements are plain bytes, and `len` valid ones lie at
+    /// `source`, at any alignment, outside the sequence.
     unsafe fn assign(&self, sequence: *mut u8, source: *const u8, len: usize) -> Result<(), OutOfMemory>;
 
-    /// As [`SequenceAccess::slice`], to be written over. What others hold, too, is let go: then there are no elements.
+    /// As [`SequenceAccess::slice`], to be written over. What others hold, too, is let go: then
+    /// there are no elements.
     ///
     /// # Safety
     /// `sequence` as the module's rules say.
@@ -170,11 +175,13 @@ pub unsafe trait UnionAccess: Send + Sync {
     /// `union` as the module's rules say.
     unsafe fn get(&self, union: *const u8) -> Selected;
 
-    /// Selects `case` (an index the schema has, or none for a discriminator without a case) with a discriminator that chooses it, and gives
-    /// the value: the one it had if the case is the same, or a default, or one that it once had.
+    /// Selects `case` (an index the schema has, or none for a discriminator without a case) with a
+    /// discriminator that chooses it, and gives the value: the one it had if the case is the
+    /// same, or a default, or one that it once had.
     ///
-    /// A Rust `enum` keeps no discriminator of its own: it takes the case's first label, or the smallest value that is nobody's label.
-    /// It cannot hold none, and answers `OutOfMemory` to it: lowering refuses such types beforehand.
+    /// A Rust `enum` keeps no discriminator of its own: it takes the case's first label, or the
+    /// smallest value that is nobody's label. It cannot hold none, and answers `OutOfMemory` to
+    /// it: lowering refuses such types beforehand.
     ///
     /// # Safety
     /// `union` as the module's rules say.

@@ -1,4 +1,5 @@
-//! Storing values in records: checked against the type first, so that a record never holds what its schema does not have.
+//! Storing values in records: checked against the type first, so that a record never holds what its
+//! schema does not have.
 
 use alloc::{
     format,
@@ -33,7 +34,8 @@ impl<'a> Assign<'a> {
         self.root
     }
 
-    /// Makes the way free for a step: what is absent becomes present, a union selects the case, a map gets the key.
+    /// Makes the way free for a step: what is absent becomes present, a union selects the case, a
+    /// map gets the key.
     pub(super) fn prepare(&self, spot: Spot<'a>, step: &Step) -> Result<(), PathError> {
         self.try_prepare(spot, step).map_err(|failure| failure.at(text(core::slice::from_ref(step))))
     }
@@ -102,7 +104,8 @@ impl<'a> Assign<'a> {
         loop {
             let at = spot.at.cast_mut();
             spot = match spot.kind() {
-                // SAFETY: the spot holds a value of its node in the record, which is borrowed exclusively.
+                // SAFETY: the spot holds a value of its node in the record, which is borrowed
+                // exclusively.
                 Kind::Optional(node) => unsafe {
                     let was_absent = node.access.get(at).is_null();
                     let value = self.plan.make_present(spot.node, at)?;
@@ -126,7 +129,8 @@ impl<'a> Assign<'a> {
             _ => return self.store_integer(spot, scalar, integer_value(spot, scalar, value)?),
         };
         let at = spot.at.cast_mut();
-        // SAFETY: the spot holds such a number in the record, which is borrowed exclusively; records align their places.
+        // SAFETY: the spot holds such a number in the record, which is borrowed exclusively;
+        // records align their places.
         unsafe {
             match scalar {
                 Scalar::F32 => at.cast::<f32>().write(number as f32),
@@ -142,7 +146,8 @@ impl<'a> Assign<'a> {
         let Some(bytes) = integer_bytes(scalar, number) else {
             return misfit(format!("{number} is out of range"));
         };
-        // SAFETY: the spot holds such an integer in the record, which is borrowed exclusively, and the number is one of its values.
+        // SAFETY: the spot holds such an integer in the record, which is borrowed exclusively, and
+        // the number is one of its values.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), spot.at.cast_mut(), scalar.size()) };
         Ok(())
     }
@@ -211,7 +216,8 @@ impl<'a> Assign<'a> {
     }
 
     fn select_case(&self, spot: Spot<'a>, discriminator: i64, case: Option<u32>) -> Done {
-        // SAFETY: the spot holds a union of the record, which is borrowed exclusively; the case is one that the union has.
+        // SAFETY: the spot holds a union of the record, which is borrowed exclusively; the case is
+        // one that the union has.
         unsafe { self.plan.select(spot.node, spot.at.cast_mut(), discriminator, case)? };
         Ok(())
     }
@@ -277,7 +283,8 @@ impl<'a> Assign<'a> {
             return misfit("it is no map");
         };
         let map = spot.at.cast_mut();
-        // SAFETY: the spot holds a map of the record, which is borrowed exclusively; the plan's entries are of these nodes.
+        // SAFETY: the spot holds a map of the record, which is borrowed exclusively; the plan's
+        // entries are of these nodes.
         unsafe {
             let entry = self.plan.spare_entry(spot.node, map)?;
             self.put_spot(spot.part(key_type, node.key, entry), key)?;

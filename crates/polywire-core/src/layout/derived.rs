@@ -98,7 +98,8 @@ unsafe impl MessageField for String {
 
 impl MessageElement for String {}
 
-// SAFETY: the access functions are those of this very type, and words were found where the node says.
+// SAFETY: the access functions are those of this very type, and words were found where the node
+// says.
 unsafe impl<T: MessageElement> MessageField for Vec<T> {
     fn fresh() -> Self {
         Vec::new()
@@ -129,7 +130,8 @@ unsafe impl<T: MessageElement, const N: usize> MessageField for [T; N] {
             ty => (Box::new(ty), [N as u32].into()),
         };
         let kind = match describe.node(inner.node).kind {
-            // A length beyond u32 comes with a size beyond u32, which is refused, unless elements have none.
+            // A length beyond u32 comes with a size beyond u32, which is refused, unless elements
+            // have none.
             Kind::Array { element, len } => Kind::Array { element, len: len.saturating_mul(N as u32) },
             _ => Kind::Array { element: inner.node, len: N as u32 },
         };
@@ -313,7 +315,8 @@ unsafe impl<T: MessageElement> SequenceAccess for VecAccess<T> {
         let vec = unsafe { &mut *sequence.cast::<Vec<T>>() };
         vec.clear();
         vec.try_reserve(len).map_err(|_| OutOfMemory)?;
-        // SAFETY: there is room for `len` elements, as many valid ones lie at `source`, and plain bytes need no drop.
+        // SAFETY: there is room for `len` elements, as many valid ones lie at `source`, and plain
+        // bytes need no drop.
         unsafe {
             ptr::copy_nonoverlapping(source, vec.as_mut_ptr().cast::<u8>(), len * mem::size_of::<T>());
             vec.set_len(len);
@@ -374,7 +377,8 @@ unsafe impl<T: MessageElement> BoxedAccess for BoxAccess<T> {
 /// An `enum` with data, as the derive sees it.
 ///
 /// # Safety
-/// Cases are numbered as they were described, and pointers lead to the payload of the variant that the value is.
+/// Cases are numbered as they were described, and pointers lead to the payload of the variant that
+/// the value is.
 #[doc(hidden)]
 pub unsafe trait UnionCases: MessageField {
     /// Its case and payload.
@@ -433,7 +437,8 @@ fn guarded<R>(run: impl FnOnce() -> R) -> Result<R, OutOfMemory> {
     })
 }
 
-/// Runs code of the user's. Without `std` a panic cannot be caught, so one that unwinds becomes an abort.
+/// Runs code of the user's. Without `std` a panic cannot be caught, so one that unwinds becomes an
+/// abort.
 #[cfg(not(feature = "std"))]
 fn guarded<R>(run: impl FnOnce() -> R) -> Result<R, OutOfMemory> {
     struct Bomb;
@@ -477,13 +482,15 @@ fn agreed(one: Option<Words>, other: Option<Words>) -> Option<Words> {
     one.filter(|_| one == other)
 }
 
-/// Offsets of the three words in `value`, if it is made of three and each of `want` is exactly one of them.
+/// Offsets of the three words in `value`, if it is made of three and each of `want` is exactly one
+/// of them.
 fn find_words<T>(value: &T, want: [usize; 3]) -> Option<Words> {
     const WORD: usize = mem::size_of::<usize>();
     if mem::size_of::<T>() != 3 * WORD || mem::align_of::<T>() != mem::align_of::<usize>() {
         return None;
     }
-    // SAFETY: `T` is a `Vec` or `String` of three words, which hold pointer, capacity and length in some order and no padding.
+    // SAFETY: `T` is a `Vec` or `String` of three words, which hold pointer, capacity and length in
+    // some order and no padding.
     let words: [usize; 3] = unsafe { (&raw const *value).cast::<[usize; 3]>().read() };
     let offset_of = |want: usize| {
         let mut found = (0..3).filter(|i| words[*i] == want);

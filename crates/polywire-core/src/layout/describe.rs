@@ -1,4 +1,5 @@
-//! Building a derived type's schema and layout side by side. Only derived code and the implementations for Rust's own types call this.
+//! Building a derived type's schema and layout side by side. Only derived code and the
+//! implementations for Rust's own types call this.
 
 use alloc::{
     boxed::Box,
@@ -127,7 +128,8 @@ impl Describe {
             builder.add(def);
         });
         let schema = builder.finish(root.ty)?;
-        // SAFETY: each node was added by the implementation for the type it stands for, next to the definition of the same type.
+        // SAFETY: each node was added by the implementation for the type it stands for, next to the
+        // definition of the same type.
         Ok(unsafe { Shape::new(schema, Layout::new(self.nodes, root.node)) })
     }
 
@@ -343,7 +345,8 @@ impl StructBuilder<'_> {
     pub unsafe fn base<B: MessageField>(&mut self, offset: usize) {
         let described = self.describe.of::<B>();
         match described.ty {
-            // A definition that is only reserved yet is a structure, too; the schema's check finds the others.
+            // A definition that is only reserved yet is a structure, too; the schema's check finds
+            // the others.
             Type::Def(id) if !described.optional && !described.external => {
                 self.base = Some((id, described.node, offset as u32));
             }
@@ -373,7 +376,8 @@ impl Describe {
         described
     }
 
-    /// A fieldless enum, from a value of each variant. Which integer lies in memory is found out by looking.
+    /// A fieldless enum, from a value of each variant. Which integer lies in memory is found out by
+    /// looking.
     ///
     /// # Safety
     /// `T` is a fieldless enum, and `variants` has all of its variants.
@@ -448,7 +452,8 @@ impl Describe {
     }
 
     /// # Safety
-    /// `T` is a `#[repr(transparent)]` wrapper of `I`, or laid out as if it were, and `I` an unsigned integer.
+    /// `T` is a `#[repr(transparent)]` wrapper of `I`, or laid out as if it were, and `I` an
+    /// unsigned integer.
     pub unsafe fn bitmask<T: MessageField, I: MessageField>(
         &mut self,
         def: Definition,
@@ -506,7 +511,8 @@ impl Describe {
         described
     }
 
-    /// The discriminator that each case takes: its first label, or the smallest value that is no case's.
+    /// The discriminator that each case takes: its first label, or the smallest value that is no
+    /// case's.
     fn discriminators(&mut self, name: &'static str, switch: &Type, cases: &[Case]) -> Vec<i64> {
         let (least, most) = discriminator_range(switch);
         let mut labels = cases.iter().flat_map(|c| &c.labels);
@@ -526,7 +532,8 @@ impl Describe {
     }
 }
 
-/// The smallest value of a discriminator that is no case's label, counted from zero; `def` is the enum that `switch` names.
+/// The smallest value of a discriminator that is no case's label, counted from zero; `def` is the
+/// enum that `switch` names.
 pub(super) fn free_discriminator(switch: &Type, def: Option<&Def>, cases: &[Case]) -> Option<i64> {
     let labels: BTreeSet<i64> = cases.iter().flat_map(|c| c.labels.iter().copied()).collect();
     match def.map(|d| &d.kind) {
@@ -575,7 +582,8 @@ fn enum_repr<T>(variants: &[Variant<T>]) -> Option<Scalar> {
     };
     let in_memory = |variant: &Variant<T>, repr: Scalar| {
         let at = (&raw const variant.value).cast::<u8>();
-        // SAFETY: a fieldless enum of a size above zero is its tag, which is initialised, and the size is that of the integer read.
+        // SAFETY: a fieldless enum of a size above zero is its tag, which is initialised, and the
+        // size is that of the integer read.
         unsafe { read_integer(at, repr) }
     };
     candidates.into_iter().find(|repr| variants.iter().all(|v| in_memory(v, *repr) == v.number))

@@ -1,12 +1,14 @@
 //! Where a value lies in memory: one model for derived Rust types and for dynamic records.
 //!
-//! A [`Layout`] is a table of [`Node`]s that runs parallel to a schema: a structure's fields are the schema's flattened members in
-//! order, wrapped in [`Kind::Optional`] and then [`Kind::Boxed`] where the member is `@optional` and `@external`. Codec programs address
-//! values through it and nothing else, so they cannot tell a derived type from a record.
+//! A [`Layout`] is a table of [`Node`]s that runs parallel to a schema: a structure's fields are
+//! the schema's flattened members in order, wrapped in [`Kind::Optional`] and then [`Kind::Boxed`]
+//! where the member is `@optional` and `@external`. Codec programs address values through it and
+//! nothing else, so they cannot tell a derived type from a record.
 //!
-//! Plain bytes are read and written in place. Everything else goes through the access traits below, whose functions never leave a value
-//! uninitialised or invalid: whatever fails half way, the value can still be dropped, compared and decoded into again.
-//! `String` and `Vec` words are read in place too where a probe at start finds them where we expect them ([`Words`]).
+//! Plain bytes are read and written in place. Everything else goes through the access traits below,
+//! whose functions never leave a value uninitialised or invalid: whatever fails half way, the value
+//! can still be dropped, compared and decoded into again. `String` and `Vec` words are read in
+//! place too where a probe at start finds them where we expect them ([`Words`]).
 
 use alloc::{sync::Arc, vec::Vec};
 use core::fmt;
@@ -333,8 +335,9 @@ impl Layout {
     /// A layout from its nodes.
     ///
     /// # Safety
-    /// The nodes must describe memory truthfully: every offset, size and alignment, and access functions made for the very
-    /// types they stand at. Programs read and write through them without further checks.
+    /// The nodes must describe memory truthfully: every offset, size and alignment, and access
+    /// functions made for the very types they stand at. Programs read and write through them
+    /// without further checks.
     pub unsafe fn new(nodes: Vec<Node>, root: NodeId) -> Layout {
         let by_offset = nodes.iter().map(|node| fields_by_offset(&node.kind)).collect();
         let behind = behind_pointers(&nodes);
@@ -354,7 +357,8 @@ impl Layout {
         &self.nodes[id.0 as usize]
     }
 
-    /// Bytes that a fresh value of a node keeps behind pointers: what is `@external` and mandatory exists from the start.
+    /// Bytes that a fresh value of a node keeps behind pointers: what is `@external` and mandatory
+    /// exists from the start.
     pub(crate) fn behind_pointers(&self, id: NodeId) -> usize {
         self.behind[id.0 as usize]
     }
@@ -374,7 +378,8 @@ impl Layout {
         (self.node(self.root).size as usize).saturating_add(self.behind_pointers(self.root))
     }
 
-    /// True if parts of a message can be held by values, so that it pays to decode from a shared one.
+    /// True if parts of a message can be held by values, so that it pays to decode from a shared
+    /// one.
     pub fn shares(&self) -> bool {
         self.nodes.iter().any(|node| match &node.kind {
             Kind::String { shared, .. } => *shared,
@@ -393,14 +398,16 @@ impl Layout {
         self.nodes.is_empty()
     }
 
-    /// The node that `frame` has at `offset` bytes, if it has `node` there: through fields and array elements, never through a pointer.
+    /// The node that `frame` has at `offset` bytes, if it has `node` there: through fields and
+    /// array elements, never through a pointer.
     pub fn contains(&self, frame: NodeId, offset: u32, node: NodeId) -> bool {
         if frame == node && offset == 0 {
             return true;
         }
         match &self.node(frame).kind {
             Kind::Struct { fields } => {
-                // Fields of size zero share offsets, so every field that could hold the place is tried.
+                // Fields of size zero share offsets, so every field that could hold the place is
+                // tried.
                 let holds = |f: &Field| {
                     offset >= f.offset
                         && offset - f.offset <= self.node(f.node).size
@@ -412,7 +419,8 @@ impl Layout {
                 }
                 let field = |i: &u32| &fields[*i as usize];
                 let end = order.partition_point(|i| field(i).offset <= offset);
-                // Fields do not overlap, so the first from behind that ends before the place is the last to be tried.
+                // Fields do not overlap, so the first from behind that ends before the place is the
+                // last to be tried.
                 let mut candidates = order[..end].iter().rev().map(field);
                 let mut ended = false;
                 candidates

@@ -63,7 +63,8 @@ pub enum PathError {
         /// The path up to there.
         path: String,
     },
-    /// The path goes on in a way that the type there does not have: a name in a list, an index in a structure.
+    /// The path goes on in a way that the type there does not have: a name in a list, an index in a
+    /// structure.
     #[error("{} has no {what}", named(path))]
     WrongKind {
         /// The path up to there.
@@ -121,8 +122,8 @@ impl<'a> Target<'a> {
 }
 
 impl<'a> ValueRef<'a> {
-    /// The value that a path leads to; the empty path leads to the value itself. What is absent can be
-    /// asked for, but the path cannot go on there.
+    /// The value that a path leads to; the empty path leads to the value itself. What is absent can
+    /// be asked for, but the path cannot go on there.
     pub fn get(&self, path: &str) -> Result<ValueRef<'a>, PathError> {
         let steps = parse(path)?;
         if steps.is_empty() {
@@ -149,7 +150,8 @@ impl<'a> ValueRef<'a> {
     }
 }
 
-/// Follows `steps`. Before each, `prepare` may change the place it is taken from: make it present, or select the case.
+/// Follows `steps`. Before each, `prepare` may change the place it is taken from: make it present,
+/// or select the case.
 pub(super) fn walk<'a>(
     start: Target<'a>,
     steps: &[Step],

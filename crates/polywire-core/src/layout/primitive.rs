@@ -4,8 +4,8 @@ use core::fmt;
 
 /// `long double`: IEEE 754 binary128 as sixteen bytes in the host's order.
 ///
-/// Rust's stable types end at `f64`; this one carries the bytes unharmed and converts. Equality is of the bits, so a NaN equals itself
-/// and `-0` differs from `0`.
+/// Rust's stable types end at `f64`; this one carries the bytes unharmed and converts. Equality is
+/// of the bits, so a NaN equals itself and `-0` differs from `0`.
 ///
 /// ```
 /// use polywire_core::layout::Float128;
@@ -48,7 +48,8 @@ impl Float128 {
         f64::from_bits(sign | magnitude)
     }
 
-    /// Bits of the f64 with the biased `exponent` and a mantissa of 113 bits. A carry out of the rounding runs into the exponent, as it should.
+    /// Bits of the f64 with the biased `exponent` and a mantissa of 113 bits. A carry out of the
+    /// rounding runs into the exponent, as it should.
     fn narrowed(exponent: i32, mantissa: u128) -> u64 {
         if exponent >= 0x7FF {
             return f64::INFINITY.to_bits();

@@ -14,8 +14,9 @@ use crate::schema::Member;
 
 /// A value of a schema that no Rust type stands for.
 ///
-/// Fresh ones hold what an absent value means: zero, empty, absent, an enum's first or default literal, and what `@default` says.
-/// Records are equal when their values are, as [`ValueRef`] compares them.
+/// Fresh ones hold what an absent value means: zero, empty, absent, an enum's first or default
+/// literal, and what `@default` says. Records are equal when their values are, as [`ValueRef`]
+/// compares them.
 ///
 /// ```
 /// use polywire_core::layout::{Record, Shape};
@@ -64,7 +65,8 @@ impl Record {
     /// A fresh value of a schema.
     ///
     /// # Panics
-    /// If the shape is that of a Rust type, or there is no memory; [`Record::try_new`] says so instead.
+    /// If the shape is that of a Rust type, or there is no memory; [`Record::try_new`] says so
+    /// instead.
     pub fn new(shape: &Arc<Shape>) -> Record {
         match Record::try_new(shape) {
             Ok(record) => record,
@@ -79,8 +81,9 @@ impl Record {
         Ok(Record { shape: shape.clone(), plan, memory })
     }
 
-    /// Stores a value where a path leads. On the way, what is absent becomes present, unions select the case, and maps get the key;
-    /// that stays so even if the value does not fit. Sequences do not grow: see [`Record::resize`].
+    /// Stores a value where a path leads. On the way, what is absent becomes present, unions select
+    /// the case, and maps get the key; that stays so even if the value does not fit. Sequences
+    /// do not grow: see [`Record::resize`].
     pub fn set(&mut self, path: &str, value: impl Into<Value>) -> Result<(), PathError> {
         let steps = parse(path)?;
         let assign = self.assign();
@@ -102,7 +105,8 @@ impl Record {
         unsafe { self.plan.reset(self.plan.root, self.memory.as_ptr()) }
     }
 
-    /// Takes over the value of a record of the same shape, keeping what is allocated here. False if the shapes differ.
+    /// Takes over the value of a record of the same shape, keeping what is allocated here. False if
+    /// the shapes differ.
     ///
     /// ```
     /// use polywire_core::layout::{PathError, Record, Shape};
@@ -135,7 +139,8 @@ impl Record {
         Ok(true)
     }
 
-    /// For codec programs: the value, as the shape's layout says. What is written there must keep to it.
+    /// For codec programs: the value, as the shape's layout says. What is written there must keep
+    /// to it.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.memory.as_ptr()
     }

@@ -125,7 +125,8 @@ pub enum ShapeError {
     },
 }
 
-/// What a member of a message can be: everything [`Message`] can be derived for, and Rust's own types below.
+/// What a member of a message can be: everything [`Message`] can be derived for, and Rust's own
+/// types below.
 ///
 /// | Rust | IDL |
 /// |---|---|
@@ -138,15 +139,16 @@ pub enum ShapeError {
 /// | `Option<T>`, `Box<T>` | `@optional T`, `@external T` |
 ///
 /// # Safety
-/// `describe` must give the truth about the type's memory: programs read and write through it without further checks. Use the derive.
+/// `describe` must give the truth about the type's memory: programs read and write through it
+/// without further checks. Use the derive.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a member of a message",
     label = "no IDL type stands for this",
     note = "derive `Message` for your own types; strings are `String`, sequences `Vec`, characters `Char8` or `Char16`, and integers have a size in their name"
 )]
 pub unsafe trait MessageField: Send + Sized + 'static {
-    /// A valid value to decode into: zero, empty, absent, an enum's first or default literal, and for members with
-    /// `#[polywire(default = ..)]` that. It does not use [`Default`].
+    /// A valid value to decode into: zero, empty, absent, an enum's first or default literal, and
+    /// for members with `#[polywire(default = ..)]` that. It does not use [`Default`].
     fn fresh() -> Self;
 
     /// Adds what is needed of the schema and of the layout.
@@ -166,8 +168,8 @@ pub unsafe trait MessageField: Send + Sized + 'static {
     }
 }
 
-/// Fields that may also stand inside sequences, arrays, maps and boxes: all but `Option` and `Box`, since in IDL
-/// only a member is optional or external.
+/// Fields that may also stand inside sequences, arrays, maps and boxes: all but `Option` and `Box`,
+/// since in IDL only a member is optional or external.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element of a sequence, array, map or box",
     note = "in IDL only a member can be optional or external: put the `Option` or `Box` into a structure of its own"
@@ -203,12 +205,14 @@ pub unsafe trait Message: MessageElement {
     /// Its schema and layout, computed at the first call.
     ///
     /// # Panics
-    /// At the first call, if attributes contradict the Rust type or each other in a way the compiler could not see: two members with
-    /// the same id, an `idl` text that does not fit. [`Shape::of_type`] gives the error instead.
+    /// At the first call, if attributes contradict the Rust type or each other in a way the
+    /// compiler could not see: two members with the same id, an `idl` text that does not fit.
+    /// [`Shape::of_type`] gives the error instead.
     fn shape() -> &'static Shape;
 }
 
-/// Where [`Message::shape`] keeps what it computed. Two threads may compute it at once; one of the results is kept.
+/// Where [`Message::shape`] keeps what it computed. Two threads may compute it at once; one of the
+/// results is kept.
 #[doc(hidden)]
 pub struct ShapeCell(AtomicPtr<Shape>);
 

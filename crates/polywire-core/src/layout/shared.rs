@@ -1,4 +1,5 @@
-//! Texts and octets that may lie in a message received, which they then keep alive: what is decoded into them is not copied.
+//! Texts and octets that may lie in a message received, which they then keep alive: what is decoded
+//! into them is not copied.
 //!
 //! ```
 //! use polywire_core::codec::{self, Decoder, Encoder, Options};
@@ -37,9 +38,11 @@ use super::{
 };
 use crate::schema::Type;
 
-/// Octets: its own, or a part of what others hold, too. The field type of a `sequence<octet>` that is not to be copied.
+/// Octets: its own, or a part of what others hold, too. The field type of a `sequence<octet>` that
+/// is not to be copied.
 ///
-/// A part of a message keeps all of the message in memory. Take a copy (`to_vec`) of what is to stay for long.
+/// A part of a message keeps all of the message in memory. Take a copy (`to_vec`) of what is to
+/// stay for long.
 #[derive(Clone, Default)]
 pub struct SharedBytes {
     held: Held,
@@ -84,7 +87,8 @@ impl SharedBytes {
             Held::Bytes(bytes) => bytes.as_slice(),
             Held::Words(words) => octets(words),
         };
-        // SAFETY: what is made of an `Arc` has a range within it, and what an `Arc` holds does not change while there is another.
+        // SAFETY: what is made of an `Arc` has a range within it, and what an `Arc` holds does not
+        // change while there is another.
         unsafe { all.get_unchecked(self.start..self.start + self.len) }
     }
 
@@ -114,7 +118,8 @@ impl SharedBytes {
         !matches!(self.held, Held::Own(_))
     }
 
-    /// The octets as its own, to be changed: others keep theirs. What is shared is let go and not copied.
+    /// The octets as its own, to be changed: others keep theirs. What is shared is let go and not
+    /// copied.
     fn own(&mut self) -> &mut Vec<u8> {
         if self.is_shared() {
             *self = SharedBytes::new();
@@ -131,7 +136,8 @@ fn octets(words: &[u64]) -> &[u8] {
     unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), mem::size_of_val(words)) }
 }
 
-/// Text: its own, or a part of what others hold, too. The field type of a `string` that is not to be copied.
+/// Text: its own, or a part of what others hold, too. The field type of a `string` that is not to
+/// be copied.
 ///
 /// As for [`SharedBytes`], a part of a message keeps all of it in memory.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -16,7 +16,8 @@ pub enum Value {
     Absent,
     /// For booleans, and discriminators of unions.
     Bool(bool),
-    /// For integers, characters, enums, bitmasks, bitsets, discriminators and floating-point numbers.
+    /// For integers, characters, enums, bitmasks, bitsets, discriminators and floating-point
+    /// numbers.
     Int(i128),
     /// For floating-point numbers.
     Float(f64),
@@ -26,7 +27,8 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// For sequences and arrays; for bitmasks, the names of flags.
     List(Vec<Value>),
-    /// For structures, whose other members stay as they are; for bitsets, and, with one field, unions.
+    /// For structures, whose other members stay as they are; for bitsets, and, with one field,
+    /// unions.
     Fields(Vec<(String, Value)>),
     /// For maps.
     Entries(Vec<(Value, Value)>),

@@ -11,7 +11,8 @@ use crate::schema::{BitField, Case, Def, DefId, DefKind, Flag, Member, Schema, T
 
 /// A borrowed value of any type.
 ///
-/// Floating-point numbers are compared by their bits: a NaN equals itself, and `-0.0` differs from `0.0`.
+/// Floating-point numbers are compared by their bits: a NaN equals itself, and `-0.0` differs from
+/// `0.0`.
 ///
 /// ```
 /// use polywire_core::layout::ValueRef;
@@ -156,7 +157,8 @@ pub(super) struct Spot<'a> {
 
 impl<'a> Spot<'a> {
     /// # Safety
-    /// `at` holds a value of the shape, alive for `'a`. It is not written while views of it are in use.
+    /// `at` holds a value of the shape, alive for `'a`. It is not written while views of it are in
+    /// use.
     pub(super) unsafe fn root(shape: &'a Shape, at: *const u8) -> Spot<'a> {
         let (schema, layout) = (shape.schema(), &**shape.layout());
         Spot { schema, layout, ty: schema.resolve(schema.root()), node: layout.root(), at, life: PhantomData }
@@ -387,7 +389,8 @@ impl<'a> ListRef<'a> {
         (is_bytes && self.below.is_empty()).then(|| unsafe { slice::from_raw_parts(self.first, self.len) })
     }
 
-    /// An element that is a list itself, in all dimensions but the last, or else where the element lies. `index` is in range.
+    /// An element that is a list itself, in all dimensions but the last, or else where the element
+    /// lies. `index` is in range.
     pub(super) fn row(&self, index: usize) -> Result<ListRef<'a>, Spot<'a>> {
         let (ty, node) = self.element;
         let (ty, node) = (self.spot.schema.resolve(ty), self.spot.layout.node(node));
@@ -522,7 +525,8 @@ pub(super) fn member<'a>(spot: Spot<'a>, name: &str) -> Option<Spot<'a>> {
     Some(unsafe { spot.part(&member.ty, field.node, spot.at.add(field.offset as usize)) })
 }
 
-/// A member and its index, counted with those of the bases in front; or how many there are, none of which has the name.
+/// A member and its index, counted with those of the bases in front; or how many there are, none of
+/// which has the name.
 fn position<'a>(schema: &'a Schema, id: DefId, name: &str) -> Result<(usize, &'a Member), usize> {
     let DefKind::Struct { base, members } = &schema.def(id).kind else { return Err(0) };
     let inherited = match base.map(|base| position(schema, base, name)) {
@@ -601,7 +605,8 @@ impl<'a> MapRef<'a> {
         self.len() == 0
     }
 
-    /// Every key and value: in a record in order of insertion, in a derived type in the order of its map.
+    /// Every key and value: in a record in order of insertion, in a derived type in the order of
+    /// its map.
     pub fn entries(&self) -> Vec<(ValueRef<'a>, ValueRef<'a>)> {
         entries(self.0).into_iter().map(|(key, value)| (key.view(), value.view())).collect()
     }
@@ -611,7 +616,8 @@ impl<'a> MapRef<'a> {
 pub(super) fn entries(spot: Spot<'_>) -> Vec<(Spot<'_>, Spot<'_>)> {
     let mut entries = Vec::new();
     let (Kind::Map(node), Type::Map { key, value, .. }) = (spot.kind(), spot.ty) else { return entries };
-    // SAFETY: a spot holds a value of its node; a map's entries stay where they are while nobody changes it.
+    // SAFETY: a spot holds a value of its node; a map's entries stay where they are while nobody
+    // changes it.
     unsafe {
         node.access.visit(spot.at, &mut |k, v| {
             entries.push((spot.part(key, node.key, k), spot.part(value, node.value, v)));

@@ -1,8 +1,10 @@
-//! A link in virtual time: what leaves one end of a lossy, slow or jittery network, and when, as a function of a seed and of what went in.
+//! A link in virtual time: what leaves one end of a lossy, slow or jittery network, and when, as a
+//! function of a seed and of what went in.
 //!
-//! Nothing here reads a clock or waits. [`Link::push`] is told what time it is and decides at once what becomes of a packet; [`Link::pop`] gives the packets
-//! whose time has come. A test runs hours of traffic in milliseconds, and the same seed, model and packets give the same run on every machine.
-//! Times are nanoseconds since any one moment.
+//! Nothing here reads a clock or waits. [`Link::push`] is told what time it is and decides at once
+//! what becomes of a packet; [`Link::pop`] gives the packets whose time has come. A test runs hours
+//! of traffic in milliseconds, and the same seed, model and packets give the same run on every
+//! machine. Times are nanoseconds since any one moment.
 //!
 //! ```
 //! use polywire_core::netsim::{Fate, Link, Model};
@@ -24,9 +26,11 @@
 //! # Ok::<(), polywire_core::netsim::BadModel>(())
 //! ```
 //!
-//! The order in which a packet meets what can happen to it: a blackout, the queue's limit, the line (its rate), loss of each fragment, duplication,
-//! corruption, and then delay with jitter, unless it is chosen to overtake. Loss comes behind the queue, so that what is lost has taken its time on the line,
-//! as on a real link. Each kind of chance has a stream of random numbers of its own: switching jitter on changes no loss.
+//! The order in which a packet meets what can happen to it: a blackout, the queue's limit, the line
+//! (its rate), loss of each fragment, duplication, corruption, and then delay with jitter, unless
+//! it is chosen to overtake. Loss comes behind the queue, so that what is lost has taken its time
+//! on the line, as on a real link. Each kind of chance has a stream of random numbers of its own:
+//! switching jitter on changes no loss.
 
 use std::{
     cmp::Reverse,
@@ -196,8 +200,9 @@ impl Link {
         fate
     }
 
-    /// What [`Link::push`] would do with a packet of so many bytes, which takes its time on the line and is counted as sent, but not carried: nothing comes
-    /// out. For models of many packets that need to know nothing but when.
+    /// What [`Link::push`] would do with a packet of so many bytes, which takes its time on the
+    /// line and is counted as sent, but not carried: nothing comes out. For models of many
+    /// packets that need to know nothing but when.
     ///
     /// ```
     /// use polywire_core::netsim::{Fate, Link};
@@ -290,7 +295,8 @@ impl Link {
         Fate::Arrives(at)
     }
 
-    /// Puts a packet on the line, and gives when its last bit has left; none if there is no room to wait in.
+    /// Puts a packet on the line, and gives when its last bit has left; none if there is no room to
+    /// wait in.
     fn queue_up(&mut self, now: u64, len: usize) -> Option<u64> {
         let Some(rate) = self.model.rate else { return Some(now) };
         while let Some((_, bytes)) = self.queue.front().copied().filter(|(left, _)| *left <= now) {

@@ -6,7 +6,8 @@ use super::Stream;
 
 /// What a link does. Without anything it delivers at once.
 ///
-/// As text it is a list of `key=value`, or a profile's name, or that and changes to it: `wan-high,rate=2mbit`.
+/// As text it is a list of `key=value`, or a profile's name, or that and changes to it:
+/// `wan-high,rate=2mbit`.
 ///
 /// | key | value | example |
 /// |---|---|---|
@@ -147,9 +148,11 @@ pub enum Loss {
     None,
     /// Each at this rate, whatever became of the others.
     Bernoulli(f64),
-    /// A chain of two states, one that loses everything and one that loses nothing, made of the two figures that are measured: the part of the packets that is
-    /// lost (PLR) and the mean length of a burst of losses (ABL). It leaves the losing state with probability Q = 1/ABL and enters it with
-    /// P = PLR Q / (1 - PLR). No burst is shorter than one packet, so an ABL below 1 counts as 1. ("Flexible pub/sub", SEUS 2010, section 4.)
+    /// A chain of two states, one that loses everything and one that loses nothing, made of the two
+    /// figures that are measured: the part of the packets that is lost (PLR) and the mean
+    /// length of a burst of losses (ABL). It leaves the losing state with probability Q = 1/ABL and
+    /// enters it with P = PLR Q / (1 - PLR). No burst is shorter than one packet, so an ABL
+    /// below 1 counts as 1. ("Flexible pub/sub", SEUS 2010, section 4.)
     Gilbert {
         /// Part of the packets that is lost, below 1.
         plr: f64,
@@ -179,8 +182,8 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// As a chain of two states: the probabilities to enter the bad one and to leave it, and the rates of loss in the good and in the bad one. What is no chain
-    /// never enters.
+    /// As a chain of two states: the probabilities to enter the bad one and to leave it, and the
+    /// rates of loss in the good and in the bad one. What is no chain never enters.
     ///
     /// ```
     /// use polywire_core::netsim::Loss;

@@ -7,7 +7,8 @@ use crate::schema::arbitrary::Random;
 pub struct Stream(Random);
 
 impl Stream {
-    /// The stream of a seed for a purpose: those of different purposes have nothing to do with each other.
+    /// The stream of a seed for a purpose: those of different purposes have nothing to do with each
+    /// other.
     pub fn new(seed: u64, purpose: u64) -> Stream {
         let mut stream = Stream(Random::new(seed ^ purpose.wrapping_mul(0xD6E8_FEB8_6659_FD93)));
         stream.bits();

@@ -1,4 +1,5 @@
-//! Formats that rest on a parser: the parser's events become the text of a simpler format, which the program reads.
+//! Formats that rest on a parser: the parser's events become the text of a simpler format, which
+//! the program reads.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
@@ -14,7 +15,8 @@ pub struct Adapter {
     pub name: &'static str,
     /// Reads a whole message and writes its events.
     pub run: fn(&Program, &mut Input<'_>, &mut Events) -> Status,
-    /// Only what the program has refused for one of these reasons goes through it, and then to the program once more.
+    /// Only what the program has refused for one of these reasons goes through it, and then to the
+    /// program once more.
     pub only_after: Option<&'static [FaultKind]>,
 }
 
@@ -54,7 +56,8 @@ pub struct Node {
 const KEPT_BYTES: usize = 4 << 20;
 
 impl Events {
-    /// Writes events within the limits on memory; `write` notes with [`Marks::note`] where in the message they come from.
+    /// Writes events within the limits on memory; `write` notes with [`Marks::note`] where in the
+    /// message they come from.
     pub fn write(
         &mut self,
         input: &mut Input<'_>,

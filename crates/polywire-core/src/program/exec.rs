@@ -23,8 +23,8 @@ use super::{
 };
 use crate::layout::{Growth, SharedBytes};
 
-/// What machine code for fields of streams uses to handle several at once: `AVX-512`, `AVX2` or `none`. `POLYWIRE_SIMD=avx2` or `off` in the
-/// environment forbids more.
+/// What machine code for fields of streams uses to handle several at once: `AVX-512`, `AVX2` or
+/// `none`. `POLYWIRE_SIMD=avx2` or `off` in the environment forbids more.
 ///
 /// ```
 /// assert!(["AVX-512", "AVX2", "none"].contains(&polywire_core::program::simd_level()));
@@ -39,7 +39,8 @@ pub fn simd_level() -> &'static str {
 /// Which back end runs a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// Machine code where it can be made, else the interpreter. `POLYWIRE_JIT=off` in the environment forbids machine code.
+    /// Machine code where it can be made, else the interpreter. `POLYWIRE_JIT=off` in the
+    /// environment forbids machine code.
     #[default]
     Auto,
     /// The interpreter, unless [`Executable::compile`] is called later.
@@ -64,7 +65,8 @@ pub enum ExecError {
 #[cfg(feature = "jit")]
 const MAX_AHEAD: usize = 1 << 11;
 
-/// A program ready to run. Cheap to clone; free of state, so that any number of threads may run it at once.
+/// A program ready to run. Cheap to clone; free of state, so that any number of threads may run it
+/// at once.
 ///
 /// ```
 /// use polywire_core::codec::{self, Options};
@@ -96,10 +98,12 @@ struct Inner {
     adapter: Option<&'static Adapter>,
     #[cfg(feature = "jit")]
     code: std::sync::OnceLock<Option<super::jit::Code>>,
-    /// The first instruction of `code`, or null: what each message asks for, without a way through `code`.
+    /// The first instruction of `code`, or null: what each message asks for, without a way through
+    /// `code`.
     #[cfg(feature = "jit")]
     entry: AtomicPtr<u8>,
-    /// The same for a program that needs neither [`Output`] nor, of the other direction, [`Input`]; null while it is not to be tried.
+    /// The same for a program that needs neither [`Output`] nor, of the other direction, [`Input`];
+    /// null while it is not to be tried.
     #[cfg(feature = "jit")]
     direct_encode: AtomicPtr<u8>,
     #[cfg(feature = "jit")]
@@ -115,7 +119,8 @@ struct Inner {
     /// Room that is made ahead for a message of a stream, if that is more.
     #[cfg(feature = "jit")]
     ahead: AtomicUsize,
-    /// Messages that do without the direct way, since it said no of the one before them: what it says no to often would cost twice.
+    /// Messages that do without the direct way, since it said no of the one before them: what it
+    /// says no to often would cost twice.
     #[cfg(feature = "jit")]
     pause: AtomicU32,
 }
@@ -160,8 +165,9 @@ impl Executable {
         Ok(executable)
     }
 
-    /// Makes machine code, if it is allowed and can be made, and uses it from the next message on. Until then the interpreter serves, so that
-    /// this can be done on any thread while others run the program. Blocks for milliseconds.
+    /// Makes machine code, if it is allowed and can be made, and uses it from the next message on.
+    /// Until then the interpreter serves, so that this can be done on any thread while others
+    /// run the program. Blocks for milliseconds.
     pub fn compile(&self) {
         #[cfg(feature = "jit")]
         self.keep(|| super::jit::allowed().then(|| super::jit::compile(&self.0.program).ok()).flatten());
@@ -228,7 +234,8 @@ impl Executable {
         unsafe { self.encode_long(value, out, limits) }
     }
 
-    /// The same as a message of a stream, whose state goes on with it if it ends well and is to be kept; else the state is as before.
+    /// The same as a message of a stream, whose state goes on with it if it ends well and is to be
+    /// kept; else the state is as before.
     ///
     /// # Safety
     /// As [`Executable::encode`].
@@ -278,8 +285,9 @@ impl Executable {
         Ok(())
     }
 
-    /// Bytes that [`Executable::encode`] would append. If the codec [counts](crate::codec::Codec::counts), the program runs on an output that
-    /// keeps nothing; else the value is written somewhere.
+    /// Bytes that [`Executable::encode`] would append. If the codec
+    /// [counts](crate::codec::Codec::counts), the program runs on an output that keeps nothing;
+    /// else the value is written somewhere.
     ///
     /// # Safety
     /// As [`Executable::encode`].
@@ -299,7 +307,8 @@ impl Executable {
         }
     }
 
-    /// Decodes `bytes` into the value at `value` and gives how many it took. After an error the value is valid, but of no use.
+    /// Decodes `bytes` into the value at `value` and gives how many it took. After an error the
+    /// value is valid, but of no use.
     ///
     /// # Safety
     /// `value` points to a live value of the program's layout, which nobody else refers to.
@@ -334,10 +343,10 @@ impl Executable {
         unsafe { self.decode_long(bytes, value, limits, growth) }
     }
 
-    /// As [`Executable::decode_again`], of a message in any of these ways. Gives the bytes of memory
-    /// that the value was charged for: those by which it grew, and those of the parts of a message
-    /// that it may hold. What machine code decodes without a context is charged with the length of
-    /// the message, which is at least as much.
+    /// As [`Executable::decode_again`], of a message in any of these ways. Gives the bytes of
+    /// memory that the value was charged for: those by which it grew, and those of the parts of
+    /// a message that it may hold. What machine code decodes without a context is charged with
+    /// the length of the message, which is at least as much.
     ///
     /// # Safety
     /// As [`Executable::decode`].
@@ -379,8 +388,9 @@ impl Executable {
         decoded.map(|_| kept.saturating_add(charged.bytes()))
     }
 
-    /// The same as a message of a stream, whose state goes on with it if it ends well and is to be kept; else the state is as before. Where
-    /// it was to be kept and the message is refused, the stream is [broken](State::is_broken).
+    /// The same as a message of a stream, whose state goes on with it if it ends well and is to be
+    /// kept; else the state is as before. Where it was to be kept and the message is refused,
+    /// the stream is [broken](State::is_broken).
     ///
     /// # Safety
     /// As [`Executable::decode`].
@@ -498,7 +508,8 @@ impl Executable {
         unsafe { self.decode_or_adapt(&mut Input::of_shared(message, limits), value, growth) }
     }
 
-    /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing it does not need.
+    /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing
+    /// it does not need.
     ///
     /// # Safety
     /// As [`Executable::encode`].
@@ -598,7 +609,8 @@ impl Executable {
         }
     }
 
-    /// Decodes, and once more what was refused for the reason that the adapter is there for. Apart, so that those without an adapter do not pay for it.
+    /// Decodes, and once more what was refused for the reason that the adapter is there for. Apart,
+    /// so that those without an adapter do not pay for it.
     ///
     /// # Safety
     /// As [`Executable::decode`].

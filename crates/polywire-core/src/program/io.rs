@@ -1,7 +1,7 @@
 //! What a running program reads from and writes to, and what can go wrong.
 //!
-//! [`Input`] and [`Output`] are shared by both back ends and by kernels, so their fields lie where machine code expects them (`repr(C)`) and
-//! are private; the methods are safe.
+//! [`Input`] and [`Output`] are shared by both back ends and by kernels, so their fields lie where
+//! machine code expects them (`repr(C)`) and are private; the methods are safe.
 
 use alloc::{format, string::String, vec::Vec};
 use core::{fmt, marker::PhantomData};
@@ -10,7 +10,8 @@ pub use super::limits::Limits;
 use super::{PathId, Program, State, kernel::Room, say, window::Window, words};
 use crate::layout::SharedBytes;
 
-/// Every string that is decoded has room for as many bytes, so that machine code can set short ones inline.
+/// Every string that is decoded has room for as many bytes, so that machine code can set short ones
+/// inline.
 pub const SHORT_TEXT: usize = 16;
 
 /// How an operation or kernel ended. What went wrong is in the [`Input`] or [`Output`].
@@ -69,9 +70,11 @@ pub enum FaultKind {
     OutOfMemory,
     /// The value cannot be said in this format.
     Unrepresentable,
-    /// The encapsulation header of CDR is another than the type has: expected (for the most significant byte first), got.
+    /// The encapsulation header of CDR is another than the type has: expected (for the most
+    /// significant byte first), got.
     Encapsulation,
-    /// The message uses what the format has and we do not read, because it can do harm or say two things: a document type, an alias.
+    /// The message uses what the format has and we do not read, because it can do harm or say two
+    /// things: a document type, an alias.
     Forbidden,
     /// A message may refer to one that was lost: a message that stands alone must come first.
     BrokenChain,
@@ -81,7 +84,8 @@ pub enum FaultKind {
     NotEncodable,
     /// FAST D4: the previous value is of another type: expected, got are types.
     PreviousType,
-    /// FAST D5: the mandatory value is not in the message, and there is no previous nor an initial one.
+    /// FAST D5: the mandatory value is not in the message, and there is no previous nor an initial
+    /// one.
     NoPrevious,
     /// FAST D6: the value is not in the message, and the previous one is absent.
     EmptyPrevious,
@@ -237,7 +241,8 @@ pub struct CodecError {
     pub expected: u64,
     /// As the kind says.
     pub got: u64,
-    /// What was expected in words, such as a range or the names of literals; empty where the numbers say it.
+    /// What was expected in words, such as a range or the names of literals; empty where the
+    /// numbers say it.
     pub expected_words: String,
     /// What came instead, of a message that is text: the word or number that stands there.
     pub got_words: String,
@@ -339,7 +344,8 @@ pub struct Input<'a> {
     pub(crate) origin: usize,
     pub(crate) memory_left: usize,
     pub(crate) depth_left: u32,
-    /// The kind that the format's own marks gave the value which comes next: a BSON element's type, for instance.
+    /// The kind that the format's own marks gave the value which comes next: a BSON element's type,
+    /// for instance.
     pub tag: u32,
     pub(crate) len: usize,
     pub(crate) limits: &'a Limits,
@@ -393,12 +399,14 @@ impl<'a> Input<'a> {
 
     /// Moves to `position`, which must not lie behind the end of the region.
     pub fn seek(&mut self, position: usize) {
-        // What alignment moved past the end may stay there, and is too short for whatever comes next.
+        // What alignment moved past the end may stay there, and is too short for whatever comes
+        // next.
         assert!(position <= self.end.max(self.pos), "a kernel moved past the end of its input");
         self.pos = position;
     }
 
-    /// Narrows the input to end at `end`, and gives the former end, for [`Input::restore_end`]. None if it lies behind the present end.
+    /// Narrows the input to end at `end`, and gives the former end, for [`Input::restore_end`].
+    /// None if it lies behind the present end.
     pub fn limit_end(&mut self, end: usize) -> Option<usize> {
         (end <= self.end).then(|| core::mem::replace(&mut self.end, end))
     }
@@ -522,7 +530,8 @@ impl<'a> Input<'a> {
         if self.pos >= self.end {
             return &[];
         }
-        // SAFETY: pos < end <= len always holds: `seek`, `limit_end` and `restore_end` see to it, and machine code checks before it moves.
+        // SAFETY: pos < end <= len always holds: `seek`, `limit_end` and `restore_end` see to it,
+        // and machine code checks before it moves.
         unsafe { core::slice::from_raw_parts(self.base.add(self.pos), self.end - self.pos) }
     }
 
@@ -727,7 +736,8 @@ impl<'a> Output<'a> {
         self.pos
     }
 
-    /// Where the next byte goes. The base may lie before what there is of the output, when bytes are counted and not kept.
+    /// Where the next byte goes. The base may lie before what there is of the output, when bytes
+    /// are counted and not kept.
     #[inline]
     pub(crate) fn here(&self) -> *mut u8 {
         self.base.wrapping_add(self.pos)
@@ -764,8 +774,9 @@ impl<'a> Output<'a> {
         Status::Ok
     }
 
-    /// What was written so far, to be looked at and changed. [`Output::patch`], [`Output::last`] and [`Output::insert`] are to be preferred: they
-    /// need not know all bytes when bytes are but counted, and then this gives zeros, and all is encoded once more.
+    /// What was written so far, to be looked at and changed. [`Output::patch`], [`Output::last`]
+    /// and [`Output::insert`] are to be preferred: they need not know all bytes when bytes are
+    /// but counted, and then this gives zeros, and all is encoded once more.
     pub fn written(&mut self) -> &mut [u8] {
         if let Some(window) = &mut self.window {
             return window.stand_in(self.pos);
@@ -805,13 +816,15 @@ impl<'a> Output<'a> {
         self.put_brief(write)
     }
 
-    /// Appends what is written into a [`Room`]: as many bytes as `write` gives, all of which it wrote.
+    /// Appends what is written into a [`Room`]: as many bytes as `write` gives, all of which it
+    /// wrote.
     #[inline]
     pub(crate) fn put_brief(&mut self, write: impl FnOnce(&mut Room) -> usize) -> Status {
         if self.reserve(size_of::<Room>()) == Status::Failed {
             return Status::Failed;
         }
-        // SAFETY: `reserve` made room, nobody else refers to it, and it needs neither a value nor an alignment.
+        // SAFETY: `reserve` made room, nobody else refers to it, and it needs neither a value nor
+        // an alignment.
         let room = unsafe { &mut *self.here().cast::<Room>() };
         self.pos += write(room).min(size_of::<Room>());
         Status::Ok
@@ -838,8 +851,8 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Makes the bytes part of the vector, if the program ended well and they are not too many; else leaves the vector as it was and
-    /// keeps the fault.
+    /// Makes the bytes part of the vector, if the program ended well and they are not too many;
+    /// else leaves the vector as it was and keeps the fault.
     #[inline]
     pub(crate) fn finish(&mut self, mut status: Status) -> Status {
         if status == Status::Ok && self.pos > self.limits.message_bytes {

@@ -1,7 +1,8 @@
-//! What a codec adds to the operations: named functions with safe signatures, which both back ends call alike.
+//! What a codec adds to the operations: named functions with safe signatures, which both back ends
+//! call alike.
 //!
-//! They are `extern "C"` where machine code calls them directly. A kernel that answers [`Status::Failed`] has called [`Input::fail`] or
-//! [`Output::fail`] first. None may panic.
+//! They are `extern "C"` where machine code calls them directly. A kernel that answers
+//! [`Status::Failed`] has called [`Input::fail`] or [`Output::fail`] first. None may panic.
 //!
 //! Kernels are safe code, and a codec of anybody's may bring its own. So what a kernel or its form
 //! promises is never what keeps memory sound: the verifier checks forms, and what a kernel answers
@@ -62,20 +63,23 @@ pub struct Cursor(pub [u64; 3]);
 pub struct ScalarKernel {
     /// For dumps and documentation.
     pub name: &'static str,
-    /// Type of the accumulator. Integers and booleans are sign- or zero-extended to 64 bits, floats are their bits.
+    /// Type of the accumulator. Integers and booleans are sign- or zero-extended to 64 bits, floats
+    /// are their bits.
     pub scalar: Scalar,
     /// Reads one.
     pub get: extern "C" fn(&mut Input<'_>, &mut u64) -> Status,
     /// Writes one.
     pub put: extern "C" fn(&mut Output<'_>, u64) -> Status,
-    /// Reads and writes a [`Scalar::F128`], which does not fit 64 bits; `get` and `put` are not called for it.
+    /// Reads and writes a [`Scalar::F128`], which does not fit 64 bits; `get` and `put` are not
+    /// called for it.
     pub wide: Option<WideKernel>,
     /// What `get` does, if machine code may do it by itself.
     pub form: Option<ScalarForm>,
 }
 
-/// What [`ScalarKernel::get`] does, where that is simple: a back end need not call it then. So it promises that what is said here is read, and nothing else
-/// is done, wherever it succeeds; whatever is wrong the kernel is asked for.
+/// What [`ScalarKernel::get`] does, where that is simple: a back end need not call it then. So it
+/// promises that what is said here is read, and nothing else is done, wherever it succeeds;
+/// whatever is wrong the kernel is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScalarForm {
     /// How the value is read.
@@ -87,7 +91,8 @@ pub struct ScalarForm {
 /// How a number is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberForm {
-    /// Groups of seven bits, the lowest first; the highest bit of a byte says that there are more. A boolean is false if all bits are zero.
+    /// Groups of seven bits, the lowest first; the highest bit of a byte says that there are more.
+    /// A boolean is false if all bits are zero.
     Varint,
     /// The same, of a signed number n: 2n if it is not negative, else -2n - 1.
     Zigzag,
@@ -135,7 +140,8 @@ impl Room {
     }
 }
 
-/// A scalar that is written at once: it is never refused, depends on nothing written before, and needs no more room than a [`Room`] has.
+/// A scalar that is written at once: it is never refused, depends on nothing written before, and
+/// needs no more room than a [`Room`] has.
 ///
 /// ```
 /// use polywire_core::{layout::Scalar, program::kernel::{BriefKernel, Room}};
@@ -155,7 +161,8 @@ pub struct BriefKernel {
     pub name: &'static str,
     /// As [`ScalarKernel::scalar`].
     pub scalar: Scalar,
-    /// Writes one, given an argument that stands in the program, and gives how many bytes it has. All up to there were written.
+    /// Writes one, given an argument that stands in the program, and gives how many bytes it has.
+    /// All up to there were written.
     pub put: extern "C" fn(&mut Room, u64, u64) -> usize,
     /// What `put` does, if machine code may do it by itself.
     pub form: Option<BriefForm>,
@@ -178,8 +185,8 @@ impl BriefKernel {
     }
 }
 
-/// What [`BriefKernel::put`] does, where that is simple: first it writes the bytes of its argument, from the lowest on, as many as the highest byte says, which
-/// are at most seven; then the value.
+/// What [`BriefKernel::put`] does, where that is simple: first it writes the bytes of its argument,
+/// from the lowest on, as many as the highest byte says, which are at most seven; then the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BriefForm {
     /// How the value is written.
@@ -206,7 +213,8 @@ pub struct SymbolKernel {
     pub name: &'static str,
     /// Type of the accumulator: `I64`, or `U64` for sets of flags.
     pub scalar: Scalar,
-    /// Reads one. A name or number that the table lacks gives [`SymbolTable::otherwise`], or a fault.
+    /// Reads one. A name or number that the table lacks gives [`SymbolTable::otherwise`], or a
+    /// fault.
     pub get: extern "C" fn(&mut Input<'_>, &SymbolTable, &mut u64) -> Status,
     /// Writes one.
     pub put: extern "C" fn(&mut Output<'_>, &SymbolTable, u64) -> Status,
@@ -222,7 +230,8 @@ pub struct SymbolTable {
 }
 
 impl SymbolTable {
-    /// A table of these; names are unique. Of several with one value [`SymbolTable::name`] gives any.
+    /// A table of these; names are unique. Of several with one value [`SymbolTable::name`] gives
+    /// any.
     pub fn new(symbols: impl IntoIterator<Item = (i64, Box<str>)>, otherwise: Option<i64>) -> SymbolTable {
         let mut by_value: Vec<_> = symbols.into_iter().collect();
         by_value.sort();
@@ -254,7 +263,8 @@ impl SymbolTable {
         Some(self.by_value[self.by_name[at] as usize].0)
     }
 
-    /// The number of a name that has `mark` in front in the table: for tables that hold names of two kinds.
+    /// The number of a name that has `mark` in front in the table: for tables that hold names of
+    /// two kinds.
     pub fn value_behind(&self, mark: u8, name: &[u8]) -> Option<i64> {
         let order =
             |i: &u32| self.by_value[*i as usize].1.bytes().cmp(core::iter::once(mark).chain(name.iter().copied()));
@@ -267,7 +277,8 @@ impl SymbolTable {
 pub struct TextKernel {
     /// For dumps and documentation.
     pub name: &'static str,
-    /// Reads one into the string, which keeps its memory, or nowhere. It charges the input for what the string grows by.
+    /// Reads one into the string, which keeps its memory, or nowhere. It charges the input for what
+    /// the string grows by.
     pub get: fn(&mut Input<'_>, Option<&mut String>) -> Status,
     /// Writes one.
     pub put: fn(&mut Output<'_>, &str) -> Status,
@@ -278,7 +289,8 @@ pub struct TextKernel {
 /// How short texts are written: a head whose last byte says their length, and their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortText {
-    /// The head of an empty text, its first byte lowest. The last byte of a longer one is as many more.
+    /// The head of an empty text, its first byte lowest. The last byte of a longer one is as many
+    /// more.
     pub head: u32,
     /// Bytes of the head, one to four.
     pub head_len: u8,
@@ -310,7 +322,8 @@ pub struct SequenceDialect {
     pub name: &'static str,
     /// Its beginning.
     pub begin: extern "C" fn(&mut Input<'_>, &mut Cursor) -> Status,
-    /// Sets the word to 1 before each element, and to 0 behind the last, whose end it has then passed.
+    /// Sets the word to 1 before each element, and to 0 behind the last, whose end it has then
+    /// passed.
     pub next: extern "C" fn(&mut Input<'_>, &mut Cursor, &mut u64) -> Status,
 }
 
@@ -335,9 +348,11 @@ pub struct RegionDialect {
 /// What a [`RegionDialect`]'s functions do, where that is simple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionForm {
-    /// The region is all that is left of what is around it; there are no marks. Its rest is passed over.
+    /// The region is all that is left of what is around it; there are no marks. Its rest is passed
+    /// over.
     Rest,
-    /// Its length in bytes stands before it, as [`NumberForm::Varint`] has it; decoding, its rest is passed over.
+    /// Its length in bytes stands before it, as [`NumberForm::Varint`] has it; decoding, its rest
+    /// is passed over.
     Length {
         /// Decoding: what the lowest three bits of [`Input::tag`] must be.
         tag: u32,
@@ -350,8 +365,9 @@ pub struct MemberDialect {
     pub name: &'static str,
     /// Their beginning.
     pub begin: extern "C" fn(&mut Input<'_>, &mut Cursor) -> Status,
-    /// Reads the next member's header. The word comes in as the arm that would come next if order held, and goes out as the arm that did:
-    /// an index, [`MemberTable::END`] or [`MemberTable::UNKNOWN`].
+    /// Reads the next member's header. The word comes in as the arm that would come next if order
+    /// held, and goes out as the arm that did: an index, [`MemberTable::END`] or
+    /// [`MemberTable::UNKNOWN`].
     pub next: extern "C" fn(&mut Input<'_>, &mut Cursor, &MemberTable, &mut u64) -> Status,
     /// Behind each known member's value.
     pub after: extern "C" fn(&mut Input<'_>, &mut Cursor) -> Status,
@@ -359,10 +375,12 @@ pub struct MemberDialect {
     pub skip: extern "C" fn(&mut Input<'_>, &mut Cursor) -> Status,
     /// A member that comes twice is refused; else the later value stands.
     pub refuse_duplicates: bool,
-    /// What members usually end with. A back end that finds it behind the last arm's value may end them by itself: it promises that the dialect, asked for
-    /// what is there, would do the same and nothing else.
+    /// What members usually end with. A back end that finds it behind the last arm's value may end
+    /// them by itself: it promises that the dialect, asked for what is there, would do the same
+    /// and nothing else.
     pub ending: Option<Ending>,
-    /// An arm's [`Lead`](super::Lead) says all, whichever member was before it or none; `begin` and `after` do nothing.
+    /// An arm's [`Lead`](super::Lead) says all, whichever member was before it or none; `begin` and
+    /// `after` do nothing.
     pub leads_alone: bool,
 }
 

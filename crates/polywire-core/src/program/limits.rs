@@ -1,6 +1,7 @@
 //! What a message may cost.
 
-/// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64 MiB.
+/// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64
+/// MiB.
 ///
 /// ```
 /// use polywire_core::program::Limits;

@@ -1,13 +1,18 @@
-//! Codecs as programs: a small tree of typed operations that moves one value between memory and wire.
+//! Codecs as programs: a small tree of typed operations that moves one value between memory and
+//! wire.
 //!
-//! A codec is a front end: it *lowers* a schema and a layout to a [`Program`]. Passes fuse what belongs together ([`passes`]), a verifier
-//! holds the result to the rules that make it safe ([`verify`]), and one of two back ends runs it: the interpreter ([`interp`], the reference)
-//! or, with the feature `jit`, machine code made by Cranelift. `spec/program.md` is the normative text.
+//! A codec is a front end: it *lowers* a schema and a layout to a [`Program`]. Passes fuse what
+//! belongs together ([`passes`]), a verifier holds the result to the rules that make it safe
+//! ([`verify`]), and one of two back ends runs it: the interpreter ([`interp`], the reference)
+//! or, with the feature `jit`, machine code made by Cranelift. `spec/program.md` is the normative
+//! text.
 //!
-//! Operations share an *accumulator*, one typed scalar: `Get` and `Load` fill it, `Put` and `Store` empty it, `Convert` and `Check` work on
-//! it, counts and discriminators are taken from it. Memory is reached through [`Place`]s only, typed paths relative to the *frame*, the value
-//! that the enclosing structured operation opened. There are no pointers, jumps or variables, so a program that the verifier passes
-//! cannot read or write outside the value and the message, whatever the bytes are.
+//! Operations share an *accumulator*, one typed scalar: `Get` and `Load` fill it, `Put` and `Store`
+//! empty it, `Convert` and `Check` work on it, counts and discriminators are taken from it. Memory
+//! is reached through [`Place`]s only, typed paths relative to the *frame*, the value
+//! that the enclosing structured operation opened. There are no pointers, jumps or variables, so a
+//! program that the verifier passes cannot read or write outside the value and the message,
+//! whatever the bytes are.
 //!
 //! ```
 //! use polywire_core::layout::{Kind, Message, Scalar};
@@ -133,7 +138,8 @@ pub struct Program {
     pub routines: Vec<Routine>,
     /// What a message goes through before a decode program reads it.
     pub adapter: Option<&'static adapter::Adapter>,
-    /// Field paths for errors, by [`PathId`]; `[]` stands for an index that is known only when it runs.
+    /// Field paths for errors, by [`PathId`]; `[]` stands for an index that is known only when it
+    /// runs.
     pub paths: Vec<String>,
     /// What its fields keep from one message to the next; none of a stateless codec.
     pub bank: Option<Arc<Bank>>,
@@ -146,8 +152,8 @@ pub struct Routine {
     pub frame: Option<NodeId>,
     /// What it does.
     pub block: Block,
-    /// Levels of [`Limits::depth`] that a call costs: more than one where many blocks are inside each other, so that the limit also bounds
-    /// the stack. [`passes::weigh`] sets it.
+    /// Levels of [`Limits::depth`] that a call costs: more than one where many blocks are inside
+    /// each other, so that the limit also bounds the stack. [`passes::weigh`] sets it.
     pub levels: u32,
 }
 
@@ -207,10 +213,11 @@ pub enum Wire {
     Brief(&'static BriefKernel, u64),
     /// One of a set of named numbers, as a codec's own function has them: enum literals, mostly.
     Symbol(&'static SymbolKernel, Arc<SymbolTable>),
-    /// A field with an operator, whose value fits the accumulator: an `I64`, `U64`, `F32` or `F64`. Decoding, it must be there.
+    /// A field with an operator, whose value fits the accumulator: an `I64`, `U64`, `F32` or `F64`.
+    /// Decoding, it must be there.
     Field(Arc<Field>),
-    /// Decoding: the value of the [`OpKind::TestField`] before, or one of its parts; encoding, what the next [`OpKind::PutField`] writes.
-    /// One of two words; `I64`, `U64`, `F32` or `F64`.
+    /// Decoding: the value of the [`OpKind::TestField`] before, or one of its parts; encoding, what
+    /// the next [`OpKind::PutField`] writes. One of two words; `I64`, `U64`, `F32` or `F64`.
     Word(u8, Scalar),
 }
 
@@ -265,7 +272,8 @@ pub enum Source {
     Fixed(u32),
     /// Where the format's own marks say.
     Dialect(&'static SequenceDialect),
-    /// The same, behind those that are there already: of a sequence or map that a format may send in pieces.
+    /// The same, behind those that are there already: of a sequence or map that a format may send
+    /// in pieces.
     Append(&'static SequenceDialect),
 }
 
@@ -297,7 +305,8 @@ pub enum Check {
 /// A part of a [`OpKind::Run`]: scalars side by side in memory and on the wire.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    /// Where they are in memory; [`Place::Sink`] for wire bytes that are zero (encode) or passed over (decode). The node is that of *one* scalar.
+    /// Where they are in memory; [`Place::Sink`] for wire bytes that are zero (encode) or passed
+    /// over (decode). The node is that of *one* scalar.
     pub place: Place,
     /// Bytes from where the run starts on the wire.
     pub at: u32,
@@ -309,7 +318,8 @@ pub struct Segment {
     pub count: u32,
     /// Order on the wire.
     pub order: Order,
-    /// Decoding: what must hold before it is stored. [`Check::Bool`] and [`Check::Enum`] where memory demands it.
+    /// Decoding: what must hold before it is stored. [`Check::Bool`] and [`Check::Enum`] where
+    /// memory demands it.
     pub check: Option<Check>,
 }
 
@@ -333,11 +343,12 @@ pub struct Arm {
     pub absent: Block,
 }
 
-/// The bytes that usually stand in front of a member's value, behind the value of the arm before it or, of the first, behind the members' beginning: all that
-/// writers who keep to the order write there.
+/// The bytes that usually stand in front of a member's value, behind the value of the arm before it
+/// or, of the first, behind the members' beginning: all that writers who keep to the order write
+/// there.
 ///
-/// Where they do, a back end may pass over them by itself. So they promise that the dialect, asked for what is behind that value, would do the same as is said
-/// here and nothing else.
+/// Where they do, a back end may pass over them by itself. So they promise that the dialect, asked
+/// for what is behind that value, would do the same as is said here and nothing else.
 ///
 /// ```
 /// use polywire_core::program::{Lead, LeadTag};
@@ -378,11 +389,13 @@ impl Lead {
 /// The operations. E: in encode programs, D: in decode programs.
 #[derive(Clone, Debug)]
 pub enum OpKind {
-    /// E D: makes sure of `n` bytes: room for them, or that they are there. Bytes moved by fixed operations count against it.
+    /// E D: makes sure of `n` bytes: room for them, or that they are there. Bytes moved by fixed
+    /// operations count against it.
     Need(u32),
     /// E D: moves to the next multiple of `n` (1, 2, 4, 8) from the origin; E writes zeros.
     Align(u8),
-    /// E D: moves fixed-size scalars at known distances. The wire bytes between segments are zero (E) or passed over (D).
+    /// E D: moves fixed-size scalars at known distances. The wire bytes between segments are zero
+    /// (E) or passed over (D).
     Run {
         /// In ascending order of `at`, without overlap.
         segments: Vec<Segment>,
@@ -401,11 +414,14 @@ pub enum OpKind {
     Put(Wire),
     /// E D: accumulator from a constant: the bits of the scalar in the low bytes.
     Const(Scalar, u128),
-    /// E: accumulator (`U64`) from the number of elements of a sequence or map, or bytes of a string.
+    /// E: accumulator (`U64`) from the number of elements of a sequence or map, or bytes of a
+    /// string.
     Length(Place),
-    /// E: accumulator (`U64`) from the index of the element that the innermost sequence or map is at.
+    /// E: accumulator (`U64`) from the index of the element that the innermost sequence or map is
+    /// at.
     Index,
-    /// E D: accumulator to another type: integers must be in range, integers become the nearest float, floats change width.
+    /// E D: accumulator to another type: integers must be in range, integers become the nearest
+    /// float, floats change width.
     Convert(Scalar),
     /// E D: refuses or replaces what does not meet the condition.
     Check(Check),
@@ -426,7 +442,8 @@ pub enum OpKind {
     },
     /// D: a string from a constant.
     SetText(Place, Box<str>),
-    /// E D: the elements of a sequence of plain scalars as one piece. D takes their number from the accumulator.
+    /// E D: the elements of a sequence of plain scalars as one piece. D takes their number from the
+    /// accumulator.
     Bulk {
         /// The sequence.
         place: Place,
@@ -462,7 +479,8 @@ pub enum OpKind {
         bound: u32,
         /// What to do past the bound.
         overflow: Overflow,
-        /// D: an element takes at least this many bytes, so a count can be refused before anything is allocated.
+        /// D: an element takes at least this many bytes, so a count can be refused before anything
+        /// is allocated.
         min_wire: u32,
     },
     /// E D: the entries of a map one by one. The frames are key and value.
@@ -507,7 +525,8 @@ pub enum OpKind {
         /// What to do with the value.
         body: Block,
     },
-    /// E: runs the arm of the case that the union holds with the case's value as frame; the accumulator (`I64`) is the discriminator.
+    /// E: runs the arm of the case that the union holds with the case's value as frame; the
+    /// accumulator (`I64`) is the discriminator.
     Union {
         /// The union.
         place: Place,
@@ -516,7 +535,8 @@ pub enum OpKind {
         /// For a discriminator without a case; same frame as outside.
         none: Block,
     },
-    /// D: selects a case, with the accumulator (`I64`) as discriminator, and runs `body` with its value as frame.
+    /// D: selects a case, with the accumulator (`I64`) as discriminator, and runs `body` with its
+    /// value as frame.
     Select {
         /// The union.
         place: Place,
@@ -541,8 +561,8 @@ pub enum OpKind {
     },
     /// D: accumulator (a boolean) from a look at the wire.
     Test(&'static TestKernel),
-    /// D: reads a field with an operator; accumulator (a boolean) from whether it is there. Its value waits for [`Wire::Word`],
-    /// [`TextForm::Pending`] or [`OpKind::Octets`].
+    /// D: reads a field with an operator; accumulator (a boolean) from whether it is there. Its
+    /// value waits for [`Wire::Word`], [`TextForm::Pending`] or [`OpKind::Octets`].
     TestField(Arc<Field>),
     /// E: writes a field with an operator: an absent one, or a decimal from [`Wire::Word`]s.
     PutField {
@@ -551,8 +571,8 @@ pub enum OpKind {
         /// It is there.
         present: bool,
     },
-    /// E D: the bytes of a sequence or array of octets as a field with an operator; D: as the value of the [`OpKind::TestField`] before if
-    /// there is no field.
+    /// E D: the bytes of a sequence or array of octets as a field with an operator; D: as the value
+    /// of the [`OpKind::TestField`] before if there is no field.
     Octets {
         /// The sequence or array, or decoding a sink.
         place: Place,
@@ -565,7 +585,8 @@ pub enum OpKind {
     },
     /// E D: a function of the codec's, with an argument.
     Action(&'static ActionKernel, u64),
-    /// E D: runs `body` between a beginning and an end that the codec supplies: back-patched lengths, bounded sub-input, another origin.
+    /// E D: runs `body` between a beginning and an end that the codec supplies: back-patched
+    /// lengths, bounded sub-input, another origin.
     Region {
         /// Beginning and end.
         dialect: &'static RegionDialect,

@@ -1,7 +1,7 @@
 //! Rewriting programs: what belongs together is fused, and bounds are checked once for all of it.
 //!
-//! A lowering emits the obvious (`Align`, one scalar, `Align`, one scalar); [`prepare`] makes the good of it. Each pass keeps the meaning
-//! and is tested alone.
+//! A lowering emits the obvious (`Align`, one scalar, `Align`, one scalar); [`prepare`] makes the
+//! good of it. Each pass keeps the meaning and is tested alone.
 //!
 //! ```
 //! use polywire_core::codec::{self, Codec, Options};
@@ -202,8 +202,9 @@ fn append_literal(fused: &mut Vec<Op>, op: Op) {
     }
 }
 
-/// Inserts a `Need` before what moves a fixed number of bytes: on encode one for as much as is certain to follow, on decode one for each
-/// stretch without alignment, because a message may end where the worst case of an alignment does not fit.
+/// Inserts a `Need` before what moves a fixed number of bytes: on encode one for as much as is
+/// certain to follow, on decode one for each stretch without alignment, because a message may end
+/// where the worst case of an alignment does not fit.
 pub fn bounds(program: &mut Program) {
     let direction = program.direction;
     bound_block(&mut program.root, direction);
@@ -294,7 +295,8 @@ pub fn op_count(program: &Program) -> usize {
     count(program, &|_| 1)
 }
 
-/// Bytes on the wire of every value of a program that is nothing but runs and literals, and asks for no more.
+/// Bytes on the wire of every value of a program that is nothing but runs and literals, and asks
+/// for no more.
 pub fn message_size(program: &Program) -> Option<usize> {
     // What goes through an adapter has a size of its own, and a state is kept around each run.
     if program.adapter.is_some() || program.bank.is_some() {

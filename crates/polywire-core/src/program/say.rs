@@ -4,7 +4,8 @@ use core::fmt;
 
 use super::{CodecError, FaultKind};
 
-/// What was expected and what came, behind a comma: in words, or as the kind's two numbers are meant.
+/// What was expected and what came, behind a comma: in words, or as the kind's two numbers are
+/// meant.
 pub(super) fn numbers(f: &mut fmt::Formatter<'_>, error: &CodecError) -> fmt::Result {
     let CodecError { kind, expected, got, expected_words, got_words, .. } = error;
     let (expected, got) = (*expected, *got);

@@ -5,7 +5,8 @@ use core::marker::PhantomData;
 use super::{FaultKind, Input, Status};
 use crate::layout::{Kind, Layout, NodeId, Scalar, SequenceNode};
 
-/// Room for the elements of a sequence or array of plain scalars. They are always initialised, so a kernel may stop at any time.
+/// Room for the elements of a sequence or array of plain scalars. They are always initialised, so a
+/// kernel may stop at any time.
 pub struct Elements<'v> {
     /// Grows; an array does not.
     sequence: Option<(&'v SequenceNode, *mut u8)>,
@@ -20,7 +21,8 @@ pub struct Elements<'v> {
 
 impl<'v> Elements<'v> {
     /// # Safety
-    /// At `at` is a live value of `node`, a sequence or array of `scalar`, for as long as this lives and with no other reference to it.
+    /// At `at` is a live value of `node`, a sequence or array of `scalar`, for as long as this
+    /// lives and with no other reference to it.
     pub(crate) unsafe fn new(layout: &'v Layout, node: NodeId, at: *mut u8, scalar: Scalar) -> Elements<'v> {
         let (sequence, data, room) = match &layout.node(node).kind {
             Kind::Array { len, .. } => (None, at, *len as usize),
@@ -34,14 +36,16 @@ impl<'v> Elements<'v> {
         Elements { sequence, data, room, count: 0, size: scalar.size(), value: PhantomData }
     }
 
-    /// Bytes of the elements behind those that were read: of at least `wanted`, and of as many more as there are. To be filled from the
-    /// front, in the host's order, and then [taken](Elements::take).
+    /// Bytes of the elements behind those that were read: of at least `wanted`, and of as many more
+    /// as there are. To be filled from the front, in the host's order, and then
+    /// [taken](Elements::take).
     pub fn spare(&mut self, input: &mut Input<'_>, wanted: usize) -> Result<&mut [u8], Status> {
         let needed = self.count.saturating_add(wanted);
         if needed > self.room && self.grow(input, needed) == Status::Failed {
             return Err(Status::Failed);
         }
-        // SAFETY: `room` initialised elements lie at `data`, of which `count` are taken, and nobody else refers to them.
+        // SAFETY: `room` initialised elements lie at `data`, of which `count` are taken, and nobody
+        // else refers to them.
         Ok(unsafe {
             core::slice::from_raw_parts_mut(self.data.add(self.count * self.size), (self.room - self.count) * self.size)
         })
@@ -76,7 +80,8 @@ impl<'v> Elements<'v> {
         self.count += n;
     }
 
-    /// Cuts the sequence to what was read, or to as many of them as `keep` says; its error is the bound.
+    /// Cuts the sequence to what was read, or to as many of them as `keep` says; its error is the
+    /// bound.
     pub(crate) fn finish(self, input: &mut Input<'_>, keep: impl FnOnce(usize) -> Result<usize, u32>) -> Status {
         let Some((sequence, at)) = self.sequence else {
             let (expected, got) = (self.room as u64, self.count as u64);

@@ -1,16 +1,22 @@
-//! The verifier: what it passes cannot touch anything but the value and the message, whatever the bytes are.
+//! The verifier: what it passes cannot touch anything but the value and the message, whatever the
+//! bytes are.
 //!
-//! It is the gate in front of both back ends, for our own lowerings and for codecs registered at run time alike. It shows that
+//! It is the gate in front of both back ends, for our own lowerings and for codecs registered at
+//! run time alike. It shows that
 //!
 //! 1. each operation belongs to the program's direction;
-//! 2. each place lies in its frame and holds what the operation works on, and sinks occur only when decoding;
-//! 3. the accumulator is set, and of the right type, where it is used; what is stored is valid there: booleans and enum literals were checked;
-//! 4. a `Need` dominates each operation that moves a fixed number of bytes, with no barrier between;
-//! 5. runs are in order and without overlap; in a run too, booleans and enums are checked, and scalars widen, never narrow;
-//! 6. calls name routines with the frame they expect, and cost as many levels as their blocks are nested; blocks nest to a limited depth,
-//!    and their operations are not too many;
-//! 7. who asks for the state of a stream has a bank, and fields are sound and keep to its slots; who takes a field's value has asked for it, and
-//!    for no other one since;
+//! 2. each place lies in its frame and holds what the operation works on, and sinks occur only when
+//!    decoding;
+//! 3. the accumulator is set, and of the right type, where it is used; what is stored is valid
+//!    there: booleans and enum literals were checked;
+//! 4. a `Need` dominates each operation that moves a fixed number of bytes, with no barrier
+//!    between;
+//! 5. runs are in order and without overlap; in a run too, booleans and enums are checked, and
+//!    scalars widen, never narrow;
+//! 6. calls name routines with the frame they expect, and cost as many levels as their blocks are
+//!    nested; blocks nest to a limited depth, and their operations are not too many;
+//! 7. who asks for the state of a stream has a bank, and fields are sound and keep to its slots;
+//!    who takes a field's value has asked for it, and for no other one since;
 //! 8. kernels are of types that they can have, and what forms and leads say is within what machine
 //!    code can do: kernels are anybody's safe code.
 
@@ -492,7 +498,8 @@ impl Verifier<'_> {
         };
         let frame = state.frame.ok_or("there is no frame for a place")?;
         for i in 0..segment.count {
-            // One scalar's node may repeat only as an array's elements do; checking first and last is enough for those.
+            // One scalar's node may repeat only as an array's elements do; checking first and last
+            // is enough for those.
             if i == 0 || i + 1 == segment.count {
                 let at = i.checked_mul(segment.memory.size() as u32).and_then(|n| n.checked_add(offset));
                 let at = at.ok_or("a place lies outside every frame")?;
@@ -670,8 +677,8 @@ fn require(holds: bool, rule: &'static str) -> Verdict {
     if holds { Ok(()) } else { Err(rule) }
 }
 
-/// Whether a condition can be put on a type. Back ends hold integers in 64 bits, where a `U64` may look like a negative literal, and bits
-/// cannot be cut from a negative number.
+/// Whether a condition can be put on a type. Back ends hold integers in 64 bits, where a `U64` may
+/// look like a negative literal, and bits cannot be cut from a negative number.
 fn checkable(check: &Check, scalar: Scalar) -> Verdict {
     require(scalar.range().is_some(), "only integers are checked")?;
     match check {

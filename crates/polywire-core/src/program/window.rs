@@ -1,7 +1,9 @@
-//! An output that counts: it has room for what is written next and for the few bytes before, and forgets the rest.
+//! An output that counts: it has room for what is written next and for the few bytes before, and
+//! forgets the rest.
 //!
-//! Positions go on as ever, so the base is where the first byte would lie, before the window: programs and kernels, which write at the
-//! base plus the position, need not know. They must not look at what they wrote but by [`Output::last`].
+//! Positions go on as ever, so the base is where the first byte would lie, before the window:
+//! programs and kernels, which write at the base plus the position, need not know. They must not
+//! look at what they wrote but by [`Output::last`].
 
 use alloc::vec::Vec;
 use core::{marker::PhantomData, ptr::NonNull};
@@ -36,7 +38,8 @@ impl Window<'_> {
 }
 
 impl<'a> Output<'a> {
-    /// An output that counts. `window` is the room to begin with, and `spare` has to be empty: it takes the place where that is too small.
+    /// An output that counts. `window` is the room to begin with, and `spare` has to be empty: it
+    /// takes the place where that is too small.
     pub(super) fn counting(window: &'a mut [u8; WINDOW], spare: &'a mut Vec<u8>, limits: &'a Limits) -> Output<'a> {
         let mut output = Output::new(spare, limits);
         let (at, len, bytes) = (NonNull::from(window).cast(), WINDOW, PhantomData);
@@ -45,13 +48,15 @@ impl<'a> Output<'a> {
         output
     }
 
-    /// Bytes counted; none if something looked at bytes that were forgotten, and may have counted wrong.
+    /// Bytes counted; none if something looked at bytes that were forgotten, and may have counted
+    /// wrong.
     pub(super) fn counted(&self) -> Option<usize> {
         let looked_back = self.window.as_ref().is_some_and(|window| window.looked_back);
         (!looked_back).then_some(self.pos)
     }
 
-    /// Counts bytes that need not be written, if bytes are but counted and these would not fit the window.
+    /// Counts bytes that need not be written, if bytes are but counted and these would not fit the
+    /// window.
     #[cold]
     pub(crate) fn pass(&mut self, n: usize) -> bool {
         let most = self.limits.message_bytes.saturating_add(1 << 16);

@@ -1,4 +1,5 @@
-//! What was expected and what came, in words: taken from the program and the message once something has failed.
+//! What was expected and what came, in words: taken from the program and the message once something
+//! has failed.
 
 use alloc::{format, string::String, vec::Vec};
 

@@ -7,7 +7,8 @@ use super::{
     SchemaBuilder, TryConstruct, Type, array_len, enum_range,
 };
 
-/// A small generator of random numbers (SplitMix64): the same seed gives the same numbers everywhere.
+/// A small generator of random numbers (SplitMix64): the same seed gives the same numbers
+/// everywhere.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -42,8 +43,9 @@ impl Random {
     }
 }
 
-/// A schema of at most `size` definitions of all kinds, some of them recursive; its root is a structure. It is the one that its own
-/// encoding gives: no definition is out of reach, and all are in the order of first mention.
+/// A schema of at most `size` definitions of all kinds, some of them recursive; its root is a
+/// structure. It is the one that its own encoding gives: no definition is out of reach, and all are
+/// in the order of first mention.
 ///
 /// # Panics
 /// If what it makes is no schema: a bug of this function.
@@ -260,7 +262,8 @@ impl Maker {
         }
     }
 
-    /// What a sequence or map holds: these may lead back to any structure before this one, or to the root.
+    /// What a sequence or map holds: these may lead back to any structure before this one, or to
+    /// the root.
     fn element(&mut self, levels: usize) -> Type {
         if self.random.one_in(8) {
             return Type::Def(DefId(self.size as u32 - 1));
@@ -373,9 +376,10 @@ impl Maker {
     }
 }
 
-/// A later version of a type, as its owner might make it: members moved, added, removed, widened or made optional, bounds raised,
-/// literals added. What a reader of either version makes of the other is for [`super::evolve::assess`] to say; most pairs
-/// understand each other in both directions or in one.
+/// A later version of a type, as its owner might make it: members moved, added, removed, widened or
+/// made optional, bounds raised, literals added. What a reader of either version makes of the other
+/// is for [`super::evolve::assess`] to say; most pairs understand each other in both directions or
+/// in one.
 pub fn random_evolution(seed: u64, schema: &Schema) -> Schema {
     let attempt = |salt: u64| {
         let mut evolution = Evolution { random: Random::new(seed ^ salt.rotate_right(8)), names: 0 };

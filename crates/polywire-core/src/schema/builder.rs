@@ -12,12 +12,14 @@ use super::{
 /// Largest member id (XTypes 7.3.1.2.1.1): 28 bits.
 pub const MAX_MEMBER_ID: u32 = 0x0FFF_FFFF;
 
-/// What a schema may ask of whoever compiles it. Schemas from strangers are held to it before anything else is done with them.
+/// What a schema may ask of whoever compiles it. Schemas from strangers are held to it before
+/// anything else is done with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchemaLimits {
     /// Definitions in a schema.
     pub defs: usize,
-    /// Members, cases, literals, flags and fields, all definitions together; inherited ones count wherever they are inherited.
+    /// Members, cases, literals, flags and fields, all definitions together; inherited ones count
+    /// wherever they are inherited.
     pub members: usize,
     /// Definitions and collections inside each other, along any path without recursion.
     pub depth: usize,
@@ -70,7 +72,8 @@ pub enum SchemaError {
         max: u64,
     },
     /// A value would have no end: the type contains itself in place, or a fresh value does behind
-    /// pointers. A sequence, a map, an optional `@external` member and the other cases of a union end it.
+    /// pointers. A sequence, a map, an optional `@external` member and the other cases of a union
+    /// end it.
     #[error(
         "{def} contains itself, so that a value would have no end; put a sequence between, or make the \
          member @external and @optional, or @external in a case of a union that is not its default"
@@ -122,7 +125,8 @@ impl SchemaBuilder {
         DefId(self.defs.len() as u32 - 1)
     }
 
-    /// Puts `def` where `id` was reserved by an earlier [`SchemaBuilder::add`], for types that refer to each other.
+    /// Puts `def` where `id` was reserved by an earlier [`SchemaBuilder::add`], for types that
+    /// refer to each other.
     pub fn replace(&mut self, id: DefId, def: Def) {
         self.defs[id.0 as usize] = def;
     }
@@ -246,8 +250,8 @@ fn check_type(defs: &[Def], def: &str, ty: &Type, depth: usize) -> Result<(), Sc
     }
 }
 
-/// Types nested directly in a type, as in `sequence<sequence<..>>`, typedefs followed; a stranger's schema must not exhaust the
-/// stack.
+/// Types nested directly in a type, as in `sequence<sequence<..>>`, typedefs followed; a stranger's
+/// schema must not exhaust the stack.
 pub(super) const MAX_TYPE_DEPTH: usize = 32;
 
 /// `ty` with aliases followed, as far as a table that is not checked yet allows.
@@ -313,7 +317,8 @@ fn bases_first(defs: &[Def]) -> Vec<usize> {
     order
 }
 
-/// The member id or bit position that follows the last of a numbered definition; none if it has no parts of its own.
+/// The member id or bit position that follows the last of a numbered definition; none if it has no
+/// parts of its own.
 fn next_number(def: &Def) -> Option<u32> {
     match &def.kind {
         DefKind::Struct { members, .. } => members.last().map(|m| m.id + 1),
@@ -511,7 +516,8 @@ fn refer<T>(def: &Def, what: impl Into<String>) -> Result<T, SchemaError> {
     Err(SchemaError::Reference { def: def.name.clone(), what: what.into() })
 }
 
-/// Names are printed, and are keys in text formats: they must be there and be without control characters.
+/// Names are printed, and are keys in text formats: they must be there and be without control
+/// characters.
 fn check_names(def: &Def) -> Result<(), SchemaError> {
     let is_name = |name: &str| !name.is_empty() && !name.chars().any(char::is_control);
     let all_are = match &def.kind {
@@ -554,7 +560,8 @@ fn check_labels(
     }
 }
 
-/// Some value of the discriminator is no case's label. All labels are known to be values, and to differ.
+/// Some value of the discriminator is no case's label. All labels are known to be values, and to
+/// differ.
 fn any_is_free(defs: &[Def], discriminator: &Type, cases: &[Case]) -> bool {
     let values = match unalias(defs, discriminator) {
         Some(Type::Bool) => 2,
@@ -674,7 +681,8 @@ mod tests {
         let leaf = || Member::new("leaf", Type::Int32);
         assert!(union(vec![case(0, leaf()), case(1, next())]).is_ok());
         assert!(union(vec![case(1, next()), case(0, leaf())]).is_ok());
-        // The default of a value would have no end: it is selected by 0, or by nothing and is the first.
+        // The default of a value would have no end: it is selected by 0, or by nothing and is the
+        // first.
         assert!(union(vec![case(0, next()), case(1, leaf())]).is_err());
         assert!(union(vec![case(2, next()), case(1, leaf())]).is_err());
         assert!(union(vec![case(0, leaf()), case(1, Member { external: false, ..next() })]).is_err());

@@ -31,7 +31,8 @@ use super::{
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeHash([u8; 16]);
 
-/// Names the exact bytes of an encoded schema, as what is fetched and checked on receipt. 128 bits of BLAKE3.
+/// Names the exact bytes of an encoded schema, as what is fetched and checked on receipt. 128 bits
+/// of BLAKE3.
 ///
 /// ```
 /// use polywire_core::schema::{Def, DocumentHash, Member, ParseHashError, Schema, SchemaBuilder, SchemaDecodeError, SchemaLimits, Type, TypeHash};
@@ -159,8 +160,8 @@ fn canonical_form(schema: &Schema) -> Vec<u8> {
     form.out
 }
 
-/// The canonical form while it is written. A definition gets its number where it is first mentioned, and is written when all that
-/// have smaller numbers are.
+/// The canonical form while it is written. A definition gets its number where it is first
+/// mentioned, and is written when all that have smaller numbers are.
 struct Form<'a> {
     schema: &'a Schema,
     out: Vec<u8>,

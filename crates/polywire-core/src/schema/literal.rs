@@ -4,8 +4,8 @@ use alloc::collections::BTreeMap;
 
 use super::{Def, DefKind, EnumLiteral, Literal, Type, builder::unalias};
 
-/// Definitions with the literals of all their enums, to be looked up: a stranger's schema may have very many of them, and as many
-/// members that mention them.
+/// Definitions with the literals of all their enums, to be looked up: a stranger's schema may have
+/// very many of them, and as many members that mention them.
 pub(super) struct Constants<'a> {
     defs: &'a [Def],
     by_name: BTreeMap<(u32, &'a str), &'a EnumLiteral>,
@@ -26,10 +26,12 @@ impl<'a> Constants<'a> {
         }
     }
 
-    /// `literal` as a constant of type `ty`: an integer for a double becomes a double, a scoped name of an enum's literal loses its
-    /// scope, and so on. None if it is no value of that type.
+    /// `literal` as a constant of type `ty`: an integer for a double becomes a double, a scoped
+    /// name of an enum's literal loses its scope, and so on. None if it is no value of that
+    /// type.
     ///
-    /// The same default then has the same form wherever the type came from, which equal hashes need.
+    /// The same default then has the same form wherever the type came from, which equal hashes
+    /// need.
     pub(super) fn fit(&self, ty: &Type, literal: &Literal) -> Option<Literal> {
         match (unalias(self.defs, ty)?, literal) {
             (Type::Bool, Literal::Bool(_)) => Some(literal.clone()),

@@ -4,15 +4,16 @@ use alloc::{boxed::Box, vec::Vec};
 
 use super::{Case, Def, DefId, DefKind, Member, Schema, Type};
 
-/// Smallest and largest value of an enum's literals: so many bits hold them, with or without a sign, and the integer that holds those
-/// bits, which has one.
+/// Smallest and largest value of an enum's literals: so many bits hold them, with or without a
+/// sign, and the integer that holds those bits, which has one.
 pub(crate) fn enum_range(bit_bound: u8) -> (i64, i64) {
     let bits = bit_bound.clamp(1, 32);
     let holder = 1i64 << (holder_bits(bits) - 1);
     (-1 << (bits - 1), ((1i64 << bits) - 1).min(holder - 1))
 }
 
-/// The bits of the integer that holds `bits` bits on the wire and in memory: 8, 16, 32 or 64 (XTypes 7.3.1.2.1.8).
+/// The bits of the integer that holds `bits` bits on the wire and in memory: 8, 16, 32 or 64
+/// (XTypes 7.3.1.2.1.8).
 ///
 /// ```
 /// assert_eq!(polywire_core::schema::holder_bits(12), 16);
@@ -26,7 +27,8 @@ pub fn holder_bits(bits: u8) -> u8 {
     }
 }
 
-/// The number of elements in an array of these dimensions; none if it is more than an address can count.
+/// The number of elements in an array of these dimensions; none if it is more than an address can
+/// count.
 ///
 /// ```
 /// use polywire_core::schema::array_len;
@@ -37,8 +39,8 @@ pub fn array_len(dims: &[u32]) -> Option<usize> {
     dims.iter().try_fold(1usize, |n, dim| n.checked_mul(usize::try_from(*dim).ok()?))
 }
 
-/// What an array is an array of, and its dimensions, outermost first: an array of arrays, behind a typedef or not, is one array
-/// of more dimensions. A type that is no array has no dimensions.
+/// What an array is an array of, and its dimensions, outermost first: an array of arrays, behind a
+/// typedef or not, is one array of more dimensions. A type that is no array has no dimensions.
 ///
 /// ```
 /// use polywire_core::schema::{array_shape, Def, Member, SchemaBuilder, Type};
@@ -59,8 +61,9 @@ pub fn array_shape<'a>(schema: &'a Schema, ty: &'a Type) -> (&'a Type, Vec<u32>)
 }
 
 impl Schema {
-    /// The same type, in which each array of arrays is one array of more dimensions. Codecs are given schemas of this form, so that types with the
-    /// same [hash](super::TypeHash) have the same bytes.
+    /// The same type, in which each array of arrays is one array of more dimensions. Codecs are
+    /// given schemas of this form, so that types with the same [hash](super::TypeHash) have the
+    /// same bytes.
     ///
     /// ```
     /// use polywire_core::schema::{Def, DefKind, Member, SchemaBuilder, Type};
@@ -91,7 +94,8 @@ impl Schema {
         }
     }
 
-    /// Bytes of an enum, a bitmask or a bitset where it is stored as an integer: 1, 2, 4 or 8. None for other definitions.
+    /// Bytes of an enum, a bitmask or a bitset where it is stored as an integer: 1, 2, 4 or 8. None
+    /// for other definitions.
     pub fn holder_size(&self, id: DefId) -> Option<u8> {
         let bits = match &self.def(id).kind {
             DefKind::Enum { bit_bound, .. } | DefKind::Bitmask { bit_bound, .. } => *bit_bound,

@@ -1,7 +1,8 @@
 //! Types as data: what IDL, PDL, a derive or a peer says of a type, immutable and cheap to share.
 //!
-//! A [`Schema`] is a table of named definitions and the type at its root. The kinds are those of OMG IDL 4.2 with the
-//! annotations of DDS-XTypes 1.3; `spec/schema.md` defines the compact encoding and the two hashes.
+//! A [`Schema`] is a table of named definitions and the type at its root. The kinds are those of
+//! OMG IDL 4.2 with the annotations of DDS-XTypes 1.3; `spec/schema.md` defines the compact
+//! encoding and the two hashes.
 //!
 //! ```
 //! use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
@@ -288,7 +289,8 @@ pub enum DefKind {
 pub struct Member {
     /// Name as declared.
     pub name: String,
-    /// The effective member id: explicit, hashed, or counted up. [`SchemaBuilder::finish`] gives it where `explicit_id` is none.
+    /// The effective member id: explicit, hashed, or counted up. [`SchemaBuilder::finish`] gives it
+    /// where `explicit_id` is none.
     pub id: u32,
     /// `@id(n)`, or the id that `@hashid` names.
     pub explicit_id: Option<u32>,
@@ -315,7 +317,8 @@ pub struct Member {
 /// A case of a union.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// Discriminator values, ascending as declared; enum literals as their values, booleans as 0 and 1.
+    /// Discriminator values, ascending as declared; enum literals as their values, booleans as 0
+    /// and 1.
     pub labels: Vec<i64>,
     /// Has the `default:` label.
     pub is_default: bool,
@@ -506,7 +509,8 @@ impl BitField {
 
 /// A type with every definition it needs. Immutable; a clone shares.
 ///
-/// Two schemas are equal when their definitions and roots are, comments and order included; for equality of *types* compare hashes.
+/// Two schemas are equal when their definitions and roots are, comments and order included; for
+/// equality of *types* compare hashes.
 ///
 /// ```
 /// use polywire_core::schema::{
@@ -637,7 +641,8 @@ impl Schema {
         }
     }
 
-    /// Members of a structure with those of its bases in front (XTypes 7.2.2.4.5); empty for other kinds.
+    /// Members of a structure with those of its bases in front (XTypes 7.2.2.4.5); empty for other
+    /// kinds.
     pub fn members(&self, id: DefId) -> Vec<&Member> {
         match &self.def(id).kind {
             DefKind::Struct { base, members } => {

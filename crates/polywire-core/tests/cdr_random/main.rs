@@ -1,4 +1,5 @@
-//! CDR of random types: what is written is read, what is cut off is refused, and nothing that comes in does harm.
+//! CDR of random types: what is written is read, what is cut off is refused, and nothing that comes
+//! in does harm.
 
 use std::sync::Arc;
 

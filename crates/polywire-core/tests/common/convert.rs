@@ -1,5 +1,5 @@
-//! What `spec/evolution.md` says a value of the writer's is at the reader: written from the text, by way of records and paths, so that
-//! decoders can be held to it.
+//! What `spec/evolution.md` says a value of the writer's is at the reader: written from the text,
+//! by way of records and paths, so that decoders can be held to it.
 
 use polywire_core::{
     layout::{Record, Shape, Value, ValueRef},

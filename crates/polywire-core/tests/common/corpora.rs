@@ -2,7 +2,8 @@
 
 use std::{env, path::PathBuf};
 
-/// A file or folder of the corpora: the environment says where they are, or they lie beside the project. A test without its corpus is skipped, saying so.
+/// A file or folder of the corpora: the environment says where they are, or they lie beside the
+/// project. A test without its corpus is skipped, saying so.
 pub fn corpus(name: &str) -> Option<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let beside = [root.join("../shared/corpora"), root.join("../../shared/corpora")];

@@ -1,4 +1,5 @@
-//! An allocator that puts each block right before a page that cannot be touched. A test file makes it its global one.
+//! An allocator that puts each block right before a page that cannot be touched. A test file makes
+//! it its global one.
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 use std::{
@@ -14,7 +15,8 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Address space for what is guarded. It is handed out once, so that what is freed stays out of bounds.
+/// Address space for what is guarded. It is handed out once, so that what is freed stays out of
+/// bounds.
 static START: AtomicUsize = AtomicUsize::new(0);
 static USED: AtomicUsize = AtomicUsize::new(0);
 const ARENA: usize = 1 << 38;
@@ -70,7 +72,8 @@ unsafe impl GlobalAlloc for Guarding {
         }
         let first = block as usize & !(PAGE - 1);
         let pages = layout.size().div_ceil(PAGE) * PAGE;
-        // New pages in their place, not the same ones closed: the system would keep count of each of those for ever.
+        // New pages in their place, not the same ones closed: the system would keep count of each
+        // of those for ever.
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: these are the block's own pages.
         let closed = unsafe { mmap_anonymous(first as *mut _, pages, ProtFlags::empty(), flags) };

@@ -32,7 +32,8 @@ impl std::fmt::Debug for Wire {
     }
 }
 
-/// All codecs, each as it is, with each of its options alone, and with as many of them as go together.
+/// All codecs, each as it is, with each of its options alone, and with as many of them as go
+/// together.
 pub fn wires() -> Vec<Wire> {
     let mut wires = Vec::new();
     for codec in CODECS.iter().copied() {

@@ -1,7 +1,8 @@
 //! Other people's programs and libraries that tests compare with.
 //!
-//! A test whose tool is missing says so, past the capture of the test runner, and passes. With `POLYWIRE_TEST_REQUIRE=all` in
-//! the environment it fails: so it is in `.ci/run`, which installs the tools.
+//! A test whose tool is missing says so, past the capture of the test runner, and passes. With
+//! `POLYWIRE_TEST_REQUIRE=all` in the environment it fails: so it is in `.ci/run`, which installs
+//! the tools.
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
 use std::{
@@ -41,7 +42,8 @@ pub fn missing(what: &str) {
     skipped(&format!("{what} is missing"));
 }
 
-/// Says why a test or a part of it is left out, past the capture of the test runner, which shows `eprintln` of failed tests only.
+/// Says why a test or a part of it is left out, past the capture of the test runner, which shows
+/// `eprintln` of failed tests only.
 pub fn skipped(why: &str) {
     let thread = std::thread::current();
     let _ = writeln!(io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));

@@ -39,7 +39,8 @@ pub fn text_of<T: Message>(value: &T, with: &str) -> String {
     same(texts.collect())
 }
 
-/// The text's value, or why there is none, the same from all back ends. Values are decoded over what `into` gives.
+/// The text's value, or why there is none, the same from all back ends. Values are decoded over
+/// what `into` gives.
 pub fn value_of<T: Message + PartialEq + std::fmt::Debug>(text: &[u8], into: impl Fn() -> T) -> Result<T, CodecError> {
     evolved(T::shape().schema(), text, into)
 }
@@ -134,7 +135,8 @@ fn random_value(random: &mut Random, schema: &Schema, ty: &Type, depth: usize) -
                 Value::Fields(fields)
             }
             DefKind::Union { cases, discriminator, .. } => {
-                // A default case may be out of reach where all values of the discriminator are labels.
+                // A default case may be out of reach where all values of the discriminator are
+                // labels.
                 let roomy = matches!(schema.resolve(discriminator), Type::Int16 | Type::Int32 | Type::Int64);
                 let chosen = random.choose(cases);
                 let labelled = cases.iter().find(|c| !c.labels.is_empty());

@@ -40,7 +40,8 @@ impl Format {
         same(texts.collect())
     }
 
-    /// The text's value, or why there is none, the same from all back ends. Values are decoded over what `into` gives.
+    /// The text's value, or why there is none, the same from all back ends. Values are decoded over
+    /// what `into` gives.
     pub fn read<T: Message + Debug>(self, text: &[u8], into: impl Fn() -> T) -> Result<T, CodecError> {
         self.read_of(T::shape().schema(), text, into)
     }

@@ -47,7 +47,8 @@ pub fn encode<T: Message>(with: &str, value: &T) -> Vec<u8> {
     try_encode(with, value).unwrap()
 }
 
-/// What bytes of `writer` give; the same from every back end. They are compared as text, since NaN is not equal to itself.
+/// What bytes of `writer` give; the same from every back end. They are compared as text, since NaN
+/// is not equal to itself.
 pub fn decode_within<T: Message + Debug>(
     with: &str,
     writer: &Schema,

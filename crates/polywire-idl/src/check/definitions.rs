@@ -26,7 +26,8 @@ impl Checker<'_> {
 
     pub(super) fn typedef(&mut self, item: &Item, target: &TypeSpec, declarators: &[Declarator]) {
         let Some(target) = self.type_of(target) else {
-            // The name exists even if what it stands for is wrong, or each use of it were an error, too.
+            // The name exists even if what it stands for is wrong, or each use of it were an error,
+            // too.
             return declarators.iter().for_each(|d| self.define_alias(item, &d.name, Type::Octet));
         };
         self.aliases(item, &target, declarators);
@@ -302,7 +303,8 @@ impl Checker<'_> {
     pub(super) fn enumeration(&mut self, item: &Item, name: &Name, literals: &[ast::EnumLiteral]) {
         let marks = self.type_marks(item, "an enum");
         let bit_bound = self.bit_bound(&marks, 32);
-        // What so many bits hold, with or without a sign, and the integer on the wire, which has one.
+        // What so many bits hold, with or without a sign, and the integer on the wire, which has
+        // one.
         let holder = [8, 16].into_iter().find(|bits| bit_bound <= *bits).unwrap_or(32);
         let (min, max) = (-(1i128 << (bit_bound - 1)), ((1i128 << bit_bound) - 1).min((1i128 << (holder - 1)) - 1));
         let mut seen = HashMap::new();
@@ -344,7 +346,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Literals are names of the scope around their enum, and, as people write them, inside it. Flags are only inside.
+    /// Literals are names of the scope around their enum, and, as people write them, inside it.
+    /// Flags are only inside.
     fn declare_parts(
         &mut self,
         id: Option<DefId>,

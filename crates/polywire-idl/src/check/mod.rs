@@ -91,7 +91,8 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// Notes what will be defined, to tell "not yet" from "never", and because PDL may use what comes later.
+    /// Notes what will be defined, to tell "not yet" from "never", and because PDL may use what
+    /// comes later.
     fn foresee(&mut self, items: &[Item], scope: &mut Vec<Rc<str>>) {
         for item in items {
             match &item.kind {
@@ -161,7 +162,8 @@ impl Checker<'_> {
         self.scope.pop();
     }
 
-    /// `#pragma keylist Type a b`, the way of DDS before there were annotations; fields may be written as paths.
+    /// `#pragma keylist Type a b`, the way of DDS before there were annotations; fields may be
+    /// written as paths.
     fn keylist(&mut self, keylist: &Keylist) {
         let parts: Vec<Rc<str>> = keylist.type_name.split("::").filter(|p| !p.is_empty()).map(Rc::from).collect();
         let Some(id) = self.names.type_named(&self.scope, &parts) else {

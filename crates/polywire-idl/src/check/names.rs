@@ -136,7 +136,8 @@ impl Checker<'_> {
             let place = self.reporter.locate(first);
             let name = full.rsplit("::").next().unwrap_or(full);
             let is_literal = |e| matches!(e, Entity::Literal(..));
-            // Types that never were IDL have literals that are something else, too; the enum says which one is meant.
+            // Types that never were IDL have literals that are something else, too; the enum says
+            // which one is meant.
             if is_literal(entity) || is_literal(old) {
                 self.reporter
                     .warning(span, format!("'{name}' is a literal of an enum and something else in the same scope"))
@@ -154,7 +155,8 @@ impl Checker<'_> {
         true
     }
 
-    /// IDL wants names to differ in more than case (7.2.3); Rust and PDL do not care, so it is a warning.
+    /// IDL wants names to differ in more than case (7.2.3); Rust and PDL do not care, so it is a
+    /// warning.
     fn warn_of_case(&mut self, full: &str, span: Span) {
         let old = self.names.lower.insert(full.to_ascii_lowercase(), full.into());
         let Some(old) = old.filter(|old| old != full && self.dialect == Dialect::Idl) else { return };

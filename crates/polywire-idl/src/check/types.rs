@@ -71,7 +71,8 @@ impl Checker<'_> {
         Some(Type::array(ty.clone(), dims))
     }
 
-    /// Says so if a value of the type would be needed before the type is complete, which IDL does not allow.
+    /// Says so if a value of the type would be needed before the type is complete, which IDL does
+    /// not allow.
     pub(super) fn check_complete(&mut self, ty: &Type, spec: &TypeSpec) -> Option<()> {
         let mut at = ty;
         while let Type::Array { element, .. } = at {

@@ -57,7 +57,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The value of `expr`; `wanted` helps to find literals of an enum and to know how many bits `~` turns.
+    /// The value of `expr`; `wanted` helps to find literals of an enum and to know how many bits
+    /// `~` turns.
     pub(super) fn value(&mut self, expr: &Expr, wanted: Option<&Type>) -> Option<Value> {
         Some(match &expr.kind {
             ExprKind::Int(value) => Value::Int(*value),

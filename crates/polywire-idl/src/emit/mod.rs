@@ -45,7 +45,8 @@ pub struct Emitter {
     pub name: &'static str,
     /// One line about it.
     pub description: &'static str,
-    /// Writes all definitions of a schema and the constants, whose references must be to that schema.
+    /// Writes all definitions of a schema and the constants, whose references must be to that
+    /// schema.
     pub emit: fn(&Schema, &[Constant]) -> Result<String, EmitError>,
 }
 
@@ -77,7 +78,8 @@ pub fn xsd(schema: &Schema) -> Result<String, EmitError> {
     (xsd::EMITTER.emit)(schema, &[])
 }
 
-/// Why a schema cannot be written in a language. Schemas that came from IDL can; those from elsewhere may hold what it has no words for.
+/// Why a schema cannot be written in a language. Schemas that came from IDL can; those from
+/// elsewhere may hold what it has no words for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmitError {

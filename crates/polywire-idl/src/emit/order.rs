@@ -1,4 +1,5 @@
-//! An order in which definitions come before their use, with forward declarations where they use each other.
+//! An order in which definitions come before their use, with forward declarations where they use
+//! each other.
 
 use polywire_core::schema::{Def, DefId, DefKind, Schema, Type};
 
@@ -78,7 +79,8 @@ fn uses_of(schema: &Schema, ty: &Type, by_value: bool, found: &mut Vec<Use>) {
     }
 }
 
-/// Definitions that use each other form a group; a group comes after those it uses (Tarjan's algorithm).
+/// Definitions that use each other form a group; a group comes after those it uses (Tarjan's
+/// algorithm).
 fn groups(schema: &Schema) -> Vec<Vec<DefId>> {
     let count = schema.defs().len();
     let (numbers, on_stack) = (vec![0; count], vec![false; count]);
@@ -110,7 +112,8 @@ struct Visit {
 }
 
 impl Search<'_> {
-    /// Everything that can be reached from `id`. A chain may be as long as there are definitions, so it is no recursion.
+    /// Everything that can be reached from `id`. A chain may be as long as there are definitions,
+    /// so it is no recursion.
     fn visit(&mut self, id: DefId) {
         let mut path = vec![self.open(id)];
         while let Some(visit) = path.last_mut() {

@@ -1,7 +1,8 @@
-//! Messages of proto3 that `protoc` takes, and that are on the wire what the codec `protobuf` writes.
+//! Messages of proto3 that `protoc` takes, and that are on the wire what the codec `protobuf`
+//! writes.
 //!
-//! A proto file has one package: the module that all definitions are in. Modules inside it become part of the names. Constants are left
-//! out, for proto3 has none.
+//! A proto file has one package: the module that all definitions are in. Modules inside it become
+//! part of the names. Constants are left out, for proto3 has none.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -172,7 +173,8 @@ impl Writer<'_> {
         }
         let mut own = BTreeSet::new();
         for literal in zero.into_iter().chain(others) {
-            // Values of an enum stand beside it, not in it; and some languages put its name in front of them and change their case.
+            // Values of an enum stand beside it, not in it; and some languages put its name in
+            // front of them and change their case.
             let value = unique(&mut own, self.identifier(&literal.name)?, field_key);
             let value = format!("{name}_{value}");
             let value = unique(&mut self.taken, value, |name| name.to_owned());

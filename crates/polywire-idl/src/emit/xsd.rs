@@ -150,7 +150,8 @@ impl Writer<'_> {
             Type::Uint64 => "unsignedLong",
             Type::Float32 => "float",
             Type::Float64 => "double",
-            // Bounds count bytes or UTF-16 units, and not what stands for characters that XML cannot say.
+            // Bounds count bytes or UTF-16 units, and not what stands for characters that XML
+            // cannot say.
             Type::String { .. } | Type::WString { .. } => "string",
             Type::Def(id) => return Some(type_name(&self.schema.def(*id).name)),
             _ => return None,

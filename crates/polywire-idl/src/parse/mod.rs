@@ -1,7 +1,7 @@
 //! Tokens to items.
 //!
-//! A function that meets something wrong says so and returns none; the loops over items and members then go on behind the next `;` or
-//! before the next `}`.
+//! A function that meets something wrong says so and returns none; the loops over items and members
+//! then go on behind the next `;` or before the next `}`.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -456,7 +456,8 @@ impl Parser<'_> {
         }
     }
 
-    /// A `;`. If it is missing at the end of a line, it is taken as if it were there, and the rest of the file makes sense again.
+    /// A `;`. If it is missing at the end of a line, it is taken as if it were there, and the rest
+    /// of the file makes sense again.
     fn expect_semicolon(&mut self) -> Option<()> {
         if self.take(';') {
             return Some(());

@@ -19,7 +19,8 @@ pub fn schema(random: &mut Random) -> Schema {
         let def = definition(random, &name, &defs, count);
         defs.push(def);
     }
-    // Recursion is only for structures and unions; what turned out to be something else is replaced.
+    // Recursion is only for structures and unions; what turned out to be something else is
+    // replaced.
     let declarable: Vec<bool> =
         defs.iter().map(|d| matches!(d.kind, DefKind::Struct { .. } | DefKind::Union { .. })).collect();
     for (i, def) in defs.iter_mut().enumerate() {

@@ -1,6 +1,8 @@
-//! The golden vectors of CDR, made by Cyclone DDS and Fast CDR or from the specification: `conformance/cdr/README.md` says how.
+//! The golden vectors of CDR, made by Cyclone DDS and Fast CDR or from the specification:
+//! `conformance/cdr/README.md` says how.
 //!
-//! Each is decoded and compared with its value, and encoded again; what is told of mistakes in `expected-failures.txt` must fail.
+//! Each is decoded and compared with its value, and encoded again; what is told of mistakes in
+//! `expected-failures.txt` must fail.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -108,8 +108,8 @@ fn number(json: &Json) -> Option<f64> {
     }
 }
 
-/// The value, to be stored in a record. None for what [`Value`] cannot say: the bits of a long double or of a NaN, and a union's discriminator
-/// beside its case.
+/// The value, to be stored in a record. None for what [`Value`] cannot say: the bits of a long
+/// double or of a NaN, and a union's discriminator beside its case.
 pub fn value_of(schema: &Schema, ty: &Type, json: &Json) -> Option<Value> {
     let each = |ty: &Type| -> Option<Vec<Value>> { json.as_array()?.iter().map(|v| value_of(schema, ty, v)).collect() };
     Some(match schema.resolve(ty) {

@@ -1,5 +1,5 @@
-//! What went in and what came out, as pcapng: two interfaces, one at each end of the link, whose packets have Ethernet and IP headers made
-//! for them (draft-ietf-opsawg-pcapng).
+//! What went in and what came out, as pcapng: two interfaces, one at each end of the link, whose
+//! packets have Ethernet and IP headers made for them (draft-ietf-opsawg-pcapng).
 
 use std::{
     io::{self, Write},

@@ -1,8 +1,9 @@
-//! The emulated link between real processes: a UDP forwarder that does everything a [`Model`] says, and a TCP proxy that does what a stream can meet: rate, delay,
-//! jitter and blackouts. Between nodes of one process it is an engine ([`Emulated`]).
+//! The emulated link between real processes: a UDP forwarder that does everything a [`Model`] says,
+//! and a TCP proxy that does what a stream can meet: rate, delay, jitter and blackouts. Between
+//! nodes of one process it is an engine ([`Emulated`]).
 //!
-//! Packets of one direction meet the same fate in every run with the same seed and model, counted packet by packet; what hangs on time (the queue, blackouts)
-//! hangs on when they come.
+//! Packets of one direction meet the same fate in every run with the same seed and model, counted
+//! packet by packet; what hangs on time (the queue, blackouts) hangs on when they come.
 //!
 //! ```
 //! use std::{net::UdpSocket, time::Duration};
@@ -146,7 +147,8 @@ struct State {
 }
 
 impl Emulator {
-    /// Forwards datagrams between whoever sends to `listen` and `to`, which sees each sender at an address of its own.
+    /// Forwards datagrams between whoever sends to `listen` and `to`, which sees each sender at an
+    /// address of its own.
     ///
     /// # Errors
     /// Of the socket.
@@ -156,7 +158,8 @@ impl Emulator {
         Emulator::start(address, shared, move |shared| socket.run(shared))
     }
 
-    /// Forwards connections to `listen` on to `to`. Nothing is lost of a stream, and nothing overtakes: of the models, rate, delay, jitter and blackouts count.
+    /// Forwards connections to `listen` on to `to`. Nothing is lost of a stream, and nothing
+    /// overtakes: of the models, rate, delay, jitter and blackouts count.
     ///
     /// # Errors
     /// Of the socket.
@@ -168,7 +171,8 @@ impl Emulator {
         Emulator::start(address, shared, move |shared| proxy.run(shared))
     }
 
-    /// Carries whole packets between two devices, such as TUN interfaces: what is read from `here` goes there, to `there`. Its address is unspecified.
+    /// Carries whole packets between two devices, such as TUN interfaces: what is read from `here`
+    /// goes there, to `there`. Its address is unspecified.
     ///
     /// # Errors
     /// If there is no thread to be had, or no capture.
@@ -194,7 +198,8 @@ impl Emulator {
         self.address
     }
 
-    /// What became of the packets so far, there and back; of a TCP link, of the pieces that were read at once.
+    /// What became of the packets so far, there and back; of a TCP link, of the pieces that were
+    /// read at once.
     pub fn stats(&self) -> (Stats, Stats) {
         let state = self.shared.state();
         (state.links.there.stats(), state.links.back.stats())

@@ -1,5 +1,6 @@
-//! Streams: two threads a connection and direction. One reads and asks the link when the bytes arrive, the other writes them then; what has been read and not
-//! written is bounded, so that a slow link slows the sender down.
+//! Streams: two threads a connection and direction. One reads and asks the link when the bytes
+//! arrive, the other writes them then; what has been read and not written is bounded, so that a
+//! slow link slows the sender down.
 
 use std::{
     io::{self, Read, Write},
@@ -119,7 +120,8 @@ impl Direction {
         }
     }
 
-    /// When bytes that are sent now arrive; waits while the link is down, as TCP would send them again.
+    /// When bytes that are sent now arrive; waits while the link is down, as TCP would send them
+    /// again.
     fn arrival(&self, bytes: &[u8]) -> u64 {
         let side = if self.back { Side::Target } else { Side::Sender };
         loop {
@@ -127,7 +129,8 @@ impl Direction {
             {
                 let mut state = self.shared.at(now);
                 let link = if self.back { &mut state.links.back } else { &mut state.links.there };
-                // The link carries the bytes in our place; what it has delivered is for its statistics alone.
+                // The link carries the bytes in our place; what it has delivered is for its
+                // statistics alone.
                 while link.pop(now).is_some() {}
                 if let Fate::Arrives(at) = link.push(now, vec![0; bytes.len()]) {
                     self.capture(&mut state, side, now, self.sent, bytes);

@@ -1,4 +1,5 @@
-//! Datagrams: one thread, which waits for the sockets or for the next arrival, whichever comes first.
+//! Datagrams: one thread, which waits for the sockets or for the next arrival, whichever comes
+//! first.
 
 use std::{
     collections::HashMap,

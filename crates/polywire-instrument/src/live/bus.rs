@@ -1,4 +1,5 @@
-//! Peers that carry frames by publish and subscribe of their own: one way there, one way back, and the same frames as the bare sockets have.
+//! Peers that carry frames by publish and subscribe of their own: one way there, one way back, and
+//! the same frames as the bare sockets have.
 
 use std::{
     thread,
@@ -32,7 +33,8 @@ pub trait Ends {
     fn receive(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> Result<bool, String>;
 }
 
-/// Starts the other end and waits until every subscriber hears. `ends` are the sender's, already there, and `setup` says where.
+/// Starts the other end and waits until every subscriber hears. `ends` are the sender's, already
+/// there, and `setup` says where.
 pub fn connect(
     setup: Setup,
     ends: impl Ends + 'static,

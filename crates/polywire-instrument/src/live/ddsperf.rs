@@ -1,4 +1,5 @@
-//! Cyclone DDS, by the program that it brings for measuring it: started for each turn, with messages of its own.
+//! Cyclone DDS, by the program that it brings for measuring it: started for each turn, with
+//! messages of its own.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,5 @@
-//! Frames of bare sockets and of buses: a message with what stands in front of it, and what a receiver does with one. Whoever carries frames carries the same.
+//! Frames of bare sockets and of buses: a message with what stands in front of it, and what a
+//! receiver does with one. Whoever carries frames carries the same.
 
 use std::{
     env,
@@ -19,8 +20,9 @@ use crate::{
     subject::Subject,
 };
 
-/// In front of a payload, in the order of the frame: the payload's length; which subscriber's echo it is; the sequence number among all that its writer wrote; what it refers to, or 0; the number of the
-/// message that it echoes, or 0.
+/// In front of a payload, in the order of the frame: the payload's length; which subscriber's echo
+/// it is; the sequence number among all that its writer wrote; what it refers to, or 0; the number
+/// of the message that it echoes, or 0.
 pub const HEAD: usize = 32;
 
 const FROM: usize = 4;
@@ -209,7 +211,8 @@ mod tests {
             let mut late = None;
             for (i, record) in records.iter().enumerate() {
                 let frame = sender.write(record).expect("a frame").to_vec();
-                // The second subscriber loses every third message: its echoes are fewer than messages.
+                // The second subscriber loses every third message: its echoes are fewer than
+                // messages.
                 let hears = if i % 3 == 1 { 1 } else { 2 };
                 for receiver in &mut receivers[..hears] {
                     let echo = receiver.take(&frame).expect("an echo").to_vec();

@@ -27,7 +27,8 @@ pub const SETTINGS: &str = "shared memory (`ipc::Service`), a frame copied into 
 /// Messages that wait for a subscriber.
 const WAITING: usize = 256;
 
-/// Looks in vain before a receiver gives its core away: where there are cores for all, and where there are not.
+/// Looks in vain before a receiver gives its core away: where there are cores for all, and where
+/// there are not.
 const LOOKS: [u32; 2] = [2000, 100];
 
 /// Sleeps that are asked for are longer by what the system's timer adds.

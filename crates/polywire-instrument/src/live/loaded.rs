@@ -14,10 +14,12 @@ use polywire::{DynPublisher, Record, envelope::Id128};
 
 use super::{PATIENCE, now_ns};
 
-/// A turn sends for so long at most, in nanoseconds: where buffers are so small that TCP loses what it has sent, all messages would take minutes.
+/// A turn sends for so long at most, in nanoseconds: where buffers are so small that TCP loses what
+/// it has sent, all messages would take minutes.
 const LONGEST: u64 = 2_000_000_000;
 
-/// When each message left, and how long it was away: echoes of one subscriber come in the order of the messages.
+/// When each message left, and how long it was away: echoes of one subscriber come in the order of
+/// the messages.
 pub struct Load {
     left_at: Vec<AtomicU64>,
     came: Mutex<Came>,
@@ -69,7 +71,8 @@ impl Load {
     }
 }
 
-/// Publishes so many messages, or as many as there is time for, as fast as they are taken; `load` is where the echoes look for what they belong to. Gives how long each was away, and all of them.
+/// Publishes so many messages, or as many as there is time for, as fast as they are taken; `load`
+/// is where the echoes look for what they belong to. Gives how long each was away, and all of them.
 pub fn run(
     publishers: &[DynPublisher],
     load: &Mutex<Option<Arc<Load>>>,

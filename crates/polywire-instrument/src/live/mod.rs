@@ -44,7 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Steps of the search for the highest rate: it is found to one part in a hundred.
 const STEPS: usize = 7;
 
-/// A rate is kept up if the last message comes no later than this part of the time after it was due.
+/// A rate is kept up if the last message comes no later than this part of the time after it was
+/// due.
 const LATE: f64 = 0.1;
 
 /// How messages get to the other end.
@@ -52,10 +53,12 @@ trait Carrier {
     /// Sends one message to every subscriber.
     fn send(&mut self, record: &Record) -> Result<(), String>;
 
-    /// Sends each when the one before has come back from every subscriber; gives how long each took, and how many did not come back.
+    /// Sends each when the one before has come back from every subscriber; gives how long each
+    /// took, and how many did not come back.
     fn rounds(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, usize), String>;
 
-    /// Sends as many as are taken, and waits until all have come back; gives how long each was away, and how long that took.
+    /// Sends as many as are taken, and waits until all have come back; gives how long each was
+    /// away, and how long that took.
     fn loaded(&mut self, _records: &[Record], _count: usize) -> Result<(Vec<Duration>, Duration), String> {
         Err("the mode `loaded` is for tcp, unix and inproc".into())
     }
@@ -297,7 +300,8 @@ impl Live {
         }
         let came = now.peer.messages - before.peer.messages;
         if came > 0 {
-            // What travels hangs on what went before, where messages refer to others: so it is counted, and where it arrives.
+            // What travels hangs on what went before, where messages refer to others: so it is
+            // counted, and where it arrives.
             figures.insert("bytes", (now.peer.bytes - before.peer.bytes) as f64 / came as f64);
         }
         if now.peer.peak_memory_bytes > 0 {

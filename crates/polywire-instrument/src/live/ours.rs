@@ -50,7 +50,8 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
         true => {
             let back = Back {
                 subscribers: setup.subscribers,
-                // Within one process a message comes back before `publish` returns: a chain would be a recursion.
+                // Within one process a message comes back before `publish` returns: a chain would
+                // be a recursion.
                 chains: setup.engine != "inproc",
                 publishers: publishers.clone(),
                 turn: turn.clone(),
@@ -200,7 +201,8 @@ impl Ours {
         }
     }
 
-    /// The other end's publishers may not know of our subscriber yet: what they publish before that does not come back.
+    /// The other end's publishers may not know of our subscriber yet: what they publish before that
+    /// does not come back.
     fn wait_for_the_way_back(&self, subject: &Subject) -> Result<(), String> {
         let record = Record::new(&subject.shape);
         let until = Instant::now() + PATIENCE;

@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::{PATIENCE, Setup, engines, now_ns, process_time};
 use crate::{Error, host::peak_memory, scenario::Place};
 
-/// The words with which this program is started as the other end: a host program calls [`serve`] when it is given them.
+/// The words with which this program is started as the other end: a host program calls [`serve`]
+/// when it is given them.
 pub const WORDS: &[&str] = &["bench-peer"];
 
 /// When nothing has come for so long, nothing will.
@@ -193,7 +194,8 @@ impl Drop for Other {
     }
 }
 
-/// Is the other end of a real engine: a program that measures in [`Mode::Closed`](crate::scenario::Mode::Closed) and the like is started again with the one
+/// Is the other end of a real engine: a program that measures in
+/// [`Mode::Closed`](crate::scenario::Mode::Closed) and the like is started again with the one
 /// argument `bench-peer`, and is to call this then. It ends with its input.
 ///
 /// # Errors

@@ -1,6 +1,8 @@
-//! The experiments of the papers that Polywire comes from, run again and written down: tables beside what the papers printed, plots, and every figure as JSON.
+//! The experiments of the papers that Polywire comes from, run again and written down: tables
+//! beside what the papers printed, plots, and every figure as JSON.
 //!
-//! The scenarios are files in `scenarios/papers`; what is written here are the pages of `docs/experiments`.
+//! The scenarios are files in `scenarios/papers`; what is written here are the pages of
+//! `docs/experiments`.
 
 mod article;
 mod flexible;
@@ -25,7 +27,8 @@ pub struct Paper {
     pub title: &'static str,
     /// Its scenarios, by the names of their files without the ending.
     pub scenarios: &'static [&'static str],
-    /// Folder beside the page, with a slash behind it, for results and plots; empty where they lie with the page.
+    /// Folder beside the page, with a slash behind it, for results and plots; empty where they lie
+    /// with the page.
     pub data: &'static str,
     pub(crate) page: fn(&mut Page, &[Results]),
 }
@@ -73,7 +76,8 @@ pub static PAPERS: &[Paper] = &[
 ];
 
 impl Paper {
-    /// Writes the page, its plots and the results of its scenarios, which are in the order of [`Paper::scenarios`], into a folder; gives the files.
+    /// Writes the page, its plots and the results of its scenarios, which are in the order of
+    /// [`Paper::scenarios`], into a folder; gives the files.
     ///
     /// # Errors
     /// If a file cannot be written.

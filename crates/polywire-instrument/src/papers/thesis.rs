@@ -28,7 +28,8 @@ const FASTS: [(&str, &str); 3] = [
     ("fast@chained", "fast@chained, derived operators"),
 ];
 
-/// How much longer 500 fields take than 10, in the thesis: codec, packaging, un-packaging, of a hundred.
+/// How much longer 500 fields take than 10, in the thesis: codec, packaging, un-packaging, of a
+/// hundred.
 const GREW: [(&str, &str, f64, f64); 5] = [
     ("cdr", "CDR", 3159.0, 2312.0),
     ("bson", "BSON", 5078.0, 3686.0),
@@ -128,7 +129,8 @@ fn growth(page: &mut Page, results: &Results) {
     page.table(&texts(head), &GREW.iter().map(row).collect::<Vec<_>>());
 }
 
-/// What the thesis says of throughput and latency: how much of a hundred the one falls and the other grows.
+/// What the thesis says of throughput and latency: how much of a hundred the one falls and the
+/// other grows.
 const THROUGHPUT: [(&str, &str, f64, f64); 4] = [
     ("cdr", "CDR", 96.16, 2510.73),
     ("bson", "BSON", 97.23, 3522.69),
@@ -233,10 +235,12 @@ fn differences(page: &mut Page, results: &Results) {
     page.list(&items);
 }
 
-/// Fields of ten that take a byte whatever their value is, in the thesis's template: char, uchar and int32, which have no operator, and int16, uint16 and uint64, which are deltas.
+/// Fields of ten that take a byte whatever their value is, in the thesis's template: char, uchar
+/// and int32, which have no operator, and int16, uint16 and uint64, which are deltas.
 const ALWAYS: usize = 6;
 
-/// Those that take a bit of the presence map: bool and uint32, which are copied, and int64, which is an increment.
+/// Those that take a bit of the presence map: bool and uint32, which are copied, and int64, which
+/// is an increment.
 const BITS: usize = 3;
 
 /// What the printed template cannot do.

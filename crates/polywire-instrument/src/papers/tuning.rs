@@ -1,4 +1,5 @@
-//! Buffers of both sides: round trips under load, messages a second, and what of the paper's rule holds.
+//! Buffers of both sides: round trips under load, messages a second, and what of the paper's rule
+//! holds.
 
 use super::{Page, cell, texts};
 use crate::{

@@ -20,7 +20,8 @@ pub struct Part {
     pub times: fn(&Load) -> f64,
 }
 
-/// What subscribers cost each other on one machine, whose processors and caches they share: it is no part of systems whose subscribers have hosts of their own.
+/// What subscribers cost each other on one machine, whose processors and caches they share: it is
+/// no part of systems whose subscribers have hosts of their own.
 pub const SHARED: &str = "crowding on one machine, by the square of the subscribers beyond four";
 
 fn shared(load: &Load) -> f64 {
@@ -54,7 +55,8 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Least squares of the relative errors, none of the costs below 0; none where there is too little to fit.
+    /// Least squares of the relative errors, none of the costs below 0; none where there is too
+    /// little to fit.
     pub fn of(parts: &[Part], points: &[(Load, f64)]) -> Option<Fit> {
         let points: Vec<&(Load, f64)> = points.iter().filter(|(_, cost)| *cost > 0.0).collect();
         // What no point has cannot be told from nothing.

@@ -14,7 +14,8 @@ const RATES: [f64; 3] = [10.0, 100.0, 1000.0];
 /// Engines that lose nothing.
 const RELIABLE: [&str; 3] = ["tcp", "unix", "inproc"];
 
-/// What a subscriber costs the sender on this machine, by the number of subscribers, for each size of message.
+/// What a subscriber costs the sender on this machine, by the number of subscribers, for each size
+/// of message.
 pub fn crowding(measured: &[Point]) -> Vec<String> {
     let mut types: Vec<&str> =
         measured.iter().filter(|point| point.case.fields == 0).map(|p| p.case.ty.as_str()).collect();
@@ -39,7 +40,8 @@ fn crowding_of(measured: &[Point], ty: &str) -> Option<String> {
     ))
 }
 
-/// The last point before the cost stays past the knee, and the first past it; none where it ends below, or was never below.
+/// The last point before the cost stays past the knee, and the first past it; none where it ends
+/// below, or was never below.
 fn knee(curve: &[(usize, f64)]) -> Option<(usize, usize)> {
     let least = curve.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
     let at = curve.iter().rposition(|point| point.1 <= PAST * least)?;

@@ -1,4 +1,5 @@
-//! What users outgrow first: the cost of a message against subscribers, topics, fields and bytes, measured here, fitted, and modelled far beyond this machine.
+//! What users outgrow first: the cost of a message against subscribers, topics, fields and bytes,
+//! measured here, fitted, and modelled far beyond this machine.
 
 mod fit;
 mod knee;

@@ -1,19 +1,23 @@
-//! A system of many publishers and subscribers in virtual time: what a message costs at each end, and the lines between them.
+//! A system of many publishers and subscribers in virtual time: what a message costs at each end,
+//! and the lines between them.
 //!
-//! Publishers are alike, and so are subscribers: one publisher is followed with all that it sends, and one subscriber with all that comes to it. A host's
-//! processor does one thing at a time; its line is a [`Link`] of its own each way.
+//! Publishers are alike, and so are subscribers: one publisher is followed with all that it sends,
+//! and one subscriber with all that comes to it. A host's processor does one thing at a time; its
+//! line is a [`Link`] of its own each way.
 
 use polywire::schema::arbitrary::Random;
 use polywire_core::netsim::{Fate, Link, Model};
 
-/// Messages of a publisher that are followed: no more copies of them than this, within these bounds.
+/// Messages of a publisher that are followed: no more copies of them than this, within these
+/// bounds.
 const COPIES: usize = 50_000;
 const MESSAGES: (usize, usize) = (8, 60);
 
 /// Arrivals at a subscriber that are followed, at most.
 const ARRIVALS: usize = 20_000;
 
-/// Bytes of a message that the network adds: headers of the frame, of TCP or UDP, of IP and of Ethernet.
+/// Bytes of a message that the network adds: headers of the frame, of TCP or UDP, of IP and of
+/// Ethernet.
 const HEADERS: usize = 80;
 
 /// What is to be followed.
@@ -53,7 +57,8 @@ impl System {
         Outcome { p99_ns: p99, busiest: self.busiest(model) }
     }
 
-    /// True if 99 of a hundred messages take no longer than three times what they take when nothing else is under way.
+    /// True if 99 of a hundred messages take no longer than three times what they take when nothing
+    /// else is under way.
     pub fn keeps_up(&self, model: &Model, seed: u64) -> bool {
         self.busiest(model).1 < 1.0 && self.run(model, seed).p99_ns <= self.limit(model, seed)
     }
@@ -121,7 +126,8 @@ impl System {
         delays
     }
 
-    /// Latencies of what comes to one subscriber: every publisher sends at the rate, each from a moment of its own.
+    /// Latencies of what comes to one subscriber: every publisher sends at the rate, each from a
+    /// moment of its own.
     fn receiver(&self, model: &Model, delays: &[f64], random: &mut Random) -> Vec<f64> {
         let draw = |random: &mut Random, bound: usize| random.below(bound.max(1));
         let period = 1e9 / self.rate_hz;
@@ -172,7 +178,8 @@ mod tests {
 
     #[test]
     fn an_idle_system_takes_what_its_parts_take() {
-        // 1.5 us to send, 8 us for 1000 bytes on each of two lines, 100 us on the way, 2 us to read.
+        // 1.5 us to send, 8 us for 1000 bytes on each of two lines, 100 us on the way, 2 us to
+        // read.
         let outcome = CHEAP.run(&line(), 1);
         assert!((outcome.p99_ns - 119_500.0).abs() < 2.0, "{outcome:?}");
     }

@@ -1,7 +1,9 @@
-//! What a sender knows of each channel on one link, whatever carries the messages: whether the peer wants it, what is held until the peer has answered, and
-//! what was lost. No socket, no thread, no lock, no clock.
+//! What a sender knows of each channel on one link, whatever carries the messages: whether the peer
+//! wants it, what is held until the peer has answered, and what was lost. No socket, no thread, no
+//! lock, no clock.
 //!
-//! Order holds per writer: while one channel of a writer waits for its answer, the writer's other channels wait, too.
+//! Order holds per writer: while one channel of a writer waits for its answer, the writer's other
+//! channels wait, too.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -106,7 +108,8 @@ pub(crate) enum Outcome {
 /// Messages dropped that an event is due for: the topic of the last one, and how many.
 pub(super) type Notice = (Arc<str>, u64);
 
-/// A message that leaves: on which channel as the peer knows it, and what the peer has to hear before it.
+/// A message that leaves: on which channel as the peer knows it, and what the peer has to hear
+/// before it.
 pub(super) type Leaving<M> = (M, ChannelId, Option<Missing>);
 
 /// A channel that has ended: the peer's id for it, and what is missing at its end.
@@ -171,7 +174,8 @@ impl<M: Holdable> Delivery<M> {
         leaving
     }
 
-    /// Whether the peer wants a message: for how many subscribers, 0 while it has not answered. One that it does not want is noted as skipped.
+    /// Whether the peer wants a message: for how many subscribers, 0 while it has not answered. One
+    /// that it does not want is noted as skipped.
     #[inline]
     pub(super) fn wanted(&mut self, envelope: &Envelope<'_>) -> Option<u32> {
         let lane = self.lanes.get_mut(&envelope.channel)?;
@@ -190,8 +194,8 @@ impl<M: Holdable> Delivery<M> {
         self.lanes.get(&channel).is_some_and(|lane| lane.interest != Interest::Unwanted)
     }
 
-    /// Whether a message has to wait for an answer about this channel, or about another one of the same writer; `subscribers` is what
-    /// [`Delivery::wanted`] gave.
+    /// Whether a message has to wait for an answer about this channel, or about another one of the
+    /// same writer; `subscribers` is what [`Delivery::wanted`] gave.
     #[inline]
     pub(super) fn must_hold(&self, channel: ChannelId, subscribers: u32) -> bool {
         subscribers == 0 || (!self.held.is_empty() && self.holds_writer_of(channel))
@@ -268,7 +272,8 @@ impl<M: Holdable> Delivery<M> {
         gone
     }
 
-    /// Where the next message of a channel goes: as the peer knows it, and with what the peer has to hear before it.
+    /// Where the next message of a channel goes: as the peer knows it, and with what the peer has
+    /// to hear before it.
     #[inline]
     pub(super) fn next(&mut self, channel: ChannelId) -> Option<(ChannelId, Option<Missing>)> {
         let lane = self.lanes.get_mut(&channel)?;
@@ -346,7 +351,8 @@ impl<M: Holdable> Delivery<M> {
         self.tally.take()
     }
 
-    /// Nothing of the channel is held any more: what is missing behind it is missing before the next message.
+    /// Nothing of the channel is held any more: what is missing behind it is missing before the
+    /// next message.
     fn behind(&mut self, channel: ChannelId) {
         if let Some(lane) = self.lanes.get_mut(&channel).filter(|lane| lane.held == 0)
             && let Some(missing) = lane.missing_behind.take()

@@ -1,8 +1,9 @@
 //! Within the process: a named bus that every port opened under the name is on.
 //!
-//! There is no thread. What is sent waits in a pipe until [`Port::settle`], and is then delivered on the thread that called it, unless another one is
-//! delivering through the same pipe just then, which takes it along. So a callback may publish, close or subscribe without ever being called from within
-//! itself, order holds, and nothing is copied but the pointer.
+//! There is no thread. What is sent waits in a pipe until [`Port::settle`], and is then delivered
+//! on the thread that called it, unless another one is delivering through the same pipe just then,
+//! which takes it along. So a callback may publish, close or subscribe without ever being called
+//! from within itself, order holds, and nothing is copied but the pointer.
 //!
 //! ```
 //! use polywire::engine::{inproc::Inproc, Engine};

@@ -1,7 +1,8 @@
 //! Engines: what moves (envelope, payload) between nodes. They never see types.
 //!
-//! An [`Engine`] opens an address and gives a [`Port`]. A port sends what the node publishes to every peer that wants it, and hands what peers publish to
-//! the [`LinkSink`] that the node's [`Sink`] made for that peer. [`ENGINES`] lists those built in.
+//! An [`Engine`] opens an address and gives a [`Port`]. A port sends what the node publishes to
+//! every peer that wants it, and hands what peers publish to the [`LinkSink`] that the node's
+//! [`Sink`] made for that peer. [`ENGINES`] lists those built in.
 //!
 //! A port without a node, as engines are tested:
 //!
@@ -129,8 +130,10 @@ pub trait Engine: Send + Sync {
 
     /// Opens an address.
     ///
-    /// Returns as soon as the port can be used: a listening one is bound, a connecting one may still be trying, and goes on trying until it is closed.
-    /// Fails where trying again cannot help: a malformed address, an address in use. `sink` may be called from then on, also before this returns.
+    /// Returns as soon as the port can be used: a listening one is bound, a connecting one may
+    /// still be trying, and goes on trying until it is closed. Fails where trying again cannot
+    /// help: a malformed address, an address in use. `sink` may be called from then on, also before
+    /// this returns.
     fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError>;
 }
 
@@ -160,30 +163,40 @@ pub struct Local {
 ///
 /// # For implementers
 ///
-/// *Order.* Messages of one channel, and of channels of one writer, reach a peer in the order of their [`Port::commit`]; callers see to it that commits of
-/// one writer do not overlap. A channel's announcement comes before its messages.
+/// *Order.* Messages of one channel, and of channels of one writer, reach a peer in the order of
+/// their [`Port::commit`]; callers see to it that commits of one writer do not overlap. A channel's
+/// announcement comes before its messages.
 ///
-/// *Interest.* Every channel is announced to every peer, at once or when it comes. Messages go to peers that answered [`Answer::Accept`]. A reliable engine
-/// holds messages for a peer that has not answered yet, within the bounds of its queue.
+/// *Interest.* Every channel is announced to every peer, at once or when it comes. Messages go to
+/// peers that answered [`Answer::Accept`]. A reliable engine holds messages for a peer that has not
+/// answered yet, within the bounds of its queue.
 ///
-/// *Counting.* An answer says for how many subscribers it speaks; [`Sent::subscribers`] adds up those of the peers that a message goes to. What is dropped is
-/// counted, told to the peer by a position, and told here by [`Event::Dropped`]; what was on a link that broke, by [`Event::Unconfirmed`] where the engine knows it.
+/// *Counting.* An answer says for how many subscribers it speaks; [`Sent::subscribers`] adds up
+/// those of the peers that a message goes to. What is dropped is counted, told to the peer by a
+/// position, and told here by [`Event::Dropped`]; what was on a link that broke, by
+/// [`Event::Unconfirmed`] where the engine knows it.
 ///
-/// *Blocking.* `commit` may block as long as [`Overflow::Block`] allows, and `flush` and `close` until their time is up. Nothing else blocks. No method
-/// calls the sink of the same port on the same thread while it holds a lock that another method needs: sinks publish, answer and close from inside their calls.
+/// *Blocking.* `commit` may block as long as [`Overflow::Block`] allows, and `flush` and `close`
+/// until their time is up. Nothing else blocks. No method calls the sink of the same port on the
+/// same thread while it holds a lock that another method needs: sinks publish, answer and close
+/// from inside their calls.
 ///
-/// *Ownership.* The engine owns its threads, names them, and has joined them when `close` returns, unless `close` was called on one of them; dropping the
-/// last handle closes.
+/// *Ownership.* The engine owns its threads, names them, and has joined them when `close` returns,
+/// unless `close` was called on one of them; dropping the last handle closes.
 ///
-/// *Errors.* What concerns one peer is an [`Event`], never an error of `commit`; errors are for what the caller did wrong.
+/// *Errors.* What concerns one peer is an [`Event`], never an error of `commit`; errors are for
+/// what the caller did wrong.
 ///
-/// An engine whose messages carry the envelope's fields natively maps them instead of writing frames, and gives a foreign writer, who announces nothing, a
-/// channel of its own with an empty type hash, schema and codec: the node then takes what the topic's configuration assumes.
+/// An engine whose messages carry the envelope's fields natively maps them instead of writing
+/// frames, and gives a foreign writer, who announces nothing, a channel of its own with an empty
+/// type hash, schema and codec: the node then takes what the topic's configuration assumes.
 pub trait Port: Send + Sync {
-    /// Engine and address such that another node can use them, with the port that the system chose where the address left it open.
+    /// Engine and address such that another node can use them, with the port that the system chose
+    /// where the address left it open.
     fn endpoint(&self) -> String;
 
-    /// Opens a channel and announces it to all peers, present and future. The id is this port's; peers may know it under another.
+    /// Opens a channel and announces it to all peers, present and future. The id is this port's;
+    /// peers may know it under another.
     fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError>;
 
     /// Lends a buffer to encode a payload into. `size` is a guess.
@@ -199,7 +212,8 @@ pub trait Port: Send + Sync {
         self.commit(envelope, loan)
     }
 
-    /// Called after commits, once the caller holds no lock. Engines that deliver on the publishing thread do it here, not in `commit`.
+    /// Called after commits, once the caller holds no lock. Engines that deliver on the publishing
+    /// thread do it here, not in `commit`.
     fn settle(&self) {}
 
     /// Ends a channel. What was sent on it before still arrives.
@@ -211,11 +225,12 @@ pub trait Port: Send + Sync {
     /// Asks a peer for a document; [`LinkSink::supplied`] brings it.
     fn want(&self, link: LinkId, document: Id128);
 
-    /// Gives a peer the document that it asked for in [`LinkSink::wanted`], or says that it is not to be had.
+    /// Gives a peer the document that it asked for in [`LinkSink::wanted`], or says that it is not
+    /// to be had.
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>);
 
-    /// Whether it may pass on between its peers what they announce. The node then keeps the documents of their channels, so that one peer can
-    /// have those of another that has left.
+    /// Whether it may pass on between its peers what they announce. The node then keeps the
+    /// documents of their channels, so that one peer can have those of another that has left.
     fn relays(&self) -> bool {
         false
     }
@@ -226,7 +241,8 @@ pub trait Port: Send + Sync {
     /// The peers present and what went to them.
     fn links(&self) -> Vec<LinkStats>;
 
-    /// Says goodbye to the peers and ends all threads. What was sent before is still delivered within [`EngineOptions::linger`].
+    /// Says goodbye to the peers and ends all threads. What was sent before is still delivered
+    /// within [`EngineOptions::linger`].
     fn close(&self);
 }
 
@@ -246,16 +262,19 @@ pub trait LinkSink: Send + Sync {
     /// The peer opened a channel. An answer is due, now or later: [`Port::answer`].
     fn announced(&self, channel: ChannelId, start: Start, announcement: &Announcement);
 
-    /// A message. The payload starts at an address divisible by 8 and is lent for the time of the call.
+    /// A message. The payload starts at an address divisible by 8 and is lent for the time of the
+    /// call.
     fn message(&self, envelope: &Envelope<'_>, payload: &[u8]);
 
-    /// As [`LinkSink::message`], from a buffer that the engine does not write to while anybody holds it: so receivers can keep parts of the payload
-    /// without a copy. Engines that have such buffers call this instead.
+    /// As [`LinkSink::message`], from a buffer that the engine does not write to while anybody
+    /// holds it: so receivers can keep parts of the payload without a copy. Engines that have
+    /// such buffers call this instead.
     fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], _held: Held<'_>) {
         self.message(envelope, payload);
     }
 
-    /// The peer dropped `lost` messages of the channel before `start`; or, with 0, begins after `start`.
+    /// The peer dropped `lost` messages of the channel before `start`; or, with 0, begins after
+    /// `start`.
     fn position(&self, channel: ChannelId, start: Start, lost: u64);
 
     /// The peer's channel has ended.
@@ -270,7 +289,8 @@ pub trait LinkSink: Send + Sync {
     /// The peer's word on a channel of ours; the id is the one [`Port::announce`] gave.
     fn answered(&self, channel: ChannelId, answer: &Answer);
 
-    /// Everything that had come so far was handed over. A sink that gathers wake-ups gives them now.
+    /// Everything that had come so far was handed over. A sink that gathers wake-ups gives them
+    /// now.
     fn drained(&self);
 
     /// The peer is gone; nothing follows.
@@ -365,7 +385,8 @@ pub struct Sent {
     pub peers: usize,
     /// Those of them for which it is held, as they have not answered yet whether they want it.
     pub held: usize,
-    /// Subscribers that it reaches through the others, by their answers. A relay counts all that is behind it.
+    /// Subscribers that it reaches through the others, by their answers. A relay counts all that is
+    /// behind it.
     pub subscribers: usize,
     /// Peers for which it was dropped.
     pub dropped: usize,
@@ -406,7 +427,8 @@ pub enum Event {
         /// Why.
         reason: Disconnect,
     },
-    /// Messages to a peer were dropped: once when it begins, with 1, and once when the peer has caught up, with the rest.
+    /// Messages to a peer were dropped: once when it begins, with 1, and once when the peer has
+    /// caught up, with the rest.
     Dropped {
         /// The slow peer.
         link: LinkInfo,
@@ -415,7 +437,8 @@ pub enum Event {
         /// How many since the last such event.
         count: u64,
     },
-    /// A link broke, and the peer had not confirmed so many messages that were sent to it: it may not have got them.
+    /// A link broke, and the peer had not confirmed so many messages that were sent to it: it may
+    /// not have got them.
     Unconfirmed {
         /// The link that was.
         link: LinkInfo,
@@ -484,7 +507,8 @@ pub enum Disconnect {
     /// As many peers as the port takes are there.
     #[error("more than {0} peers")]
     TooMany(usize),
-    /// The port takes no more peers, and this one made room for another: it had neither announced nor accepted a channel, or too many came from its address.
+    /// The port takes no more peers, and this one made room for another: it had neither announced
+    /// nor accepted a channel, or too many came from its address.
     #[error("made room for another peer")]
     Displaced,
     /// The peer asks for more than it reads.
@@ -536,7 +560,8 @@ pub enum EngineError {
     Closed,
 }
 
-/// A buffer lent by a port. Append the payload to [`Loan::buffer`]; what stands before it belongs to the engine.
+/// A buffer lent by a port. Append the payload to [`Loan::buffer`]; what stands before it belongs
+/// to the engine.
 ///
 /// ```
 /// use polywire::engine::Loan;
@@ -553,7 +578,8 @@ pub struct Loan {
 }
 
 impl Loan {
-    /// Takes a buffer in which the engine has `headroom` bytes in front of the payload. The buffer's old content is cleared.
+    /// Takes a buffer in which the engine has `headroom` bytes in front of the payload. The
+    /// buffer's old content is cleared.
     pub fn new(mut bytes: Vec<u8>, headroom: usize) -> Self {
         bytes.clear();
         bytes.resize(headroom, 0);
@@ -570,7 +596,8 @@ impl Loan {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// The payload with as much as possible of `header` right in front of it; none where the headroom is too small.
+    /// The payload with as much as possible of `header` right in front of it; none where the
+    /// headroom is too small.
     pub fn with_header(&mut self, header: &[u8]) -> Option<&[u8]> {
         let at = self.start.checked_sub(header.len())?;
         self.bytes.get_mut(at..self.start)?.copy_from_slice(header);

@@ -137,8 +137,10 @@ pub(super) fn set_buffers(socket: &Socket, options: &EngineOptions) -> io::Resul
 /// Segments that go into a receive buffer, at least.
 const SEGMENTS: usize = 4;
 
-/// Linux sends no part of a segment but every 200 ms, when it asks for room; and to a small receive buffer its segments are as large as the largest window that it has seen there,
-/// which the buffer may never offer again, empty as it is. The peer is asked for segments of which several go into it.
+/// Linux sends no part of a segment but every 200 ms, when it asks for room; and to a small receive
+/// buffer its segments are as large as the largest window that it has seen there, which the buffer
+/// may never offer again, empty as it is. The peer is asked for segments of which several go into
+/// it.
 #[cfg(target_os = "linux")]
 fn limit_segments(socket: &Socket, options: &EngineOptions) {
     /// Larger ones cannot be asked for.

@@ -70,7 +70,8 @@ impl Family for Files {
     fn listen(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         set_buffers(&socket, options)?;
-        // A file is there before anyone listens behind it: to another process that comes between, it would look abandoned.
+        // A file is there before anyone listens behind it: to another process that comes between,
+        // it would look abandoned.
         let _alone = alone_in_folder(address);
         // On Linux the file is made with the permissions of the socket, less the process's mask.
         let _ = permit_socket(&socket, options.unix_mode);
@@ -81,7 +82,8 @@ impl Family for Files {
             remove(address);
             socket.bind(address)?;
         }
-        // Nobody can connect before the socket listens: there is no moment in which it is open to more.
+        // Nobody can connect before the socket listens: there is no moment in which it is open to
+        // more.
         if let Err(e) = permit_file(address, options.unix_mode) {
             remove(address);
             return Err(e);
@@ -106,7 +108,8 @@ impl Family for Files {
         address.as_pathname().map_or_else(|| "a client".into(), |path| path.display().to_string())
     }
 
-    /// The listener was shut down, so the file looks abandoned, unless another node has taken the path since: then it is that node's file.
+    /// The listener was shut down, so the file looks abandoned, unless another node has taken the
+    /// path since: then it is that node's file.
     fn unbound(&self, address: &SockAddr) {
         let _alone = alone_in_folder(address);
         if is_abandoned(address) {
@@ -115,7 +118,8 @@ impl Family for Files {
     }
 }
 
-/// Longest wait for others who are just binding in the same folder; after that, or where folders cannot be locked, it goes without.
+/// Longest wait for others who are just binding in the same folder; after that, or where folders
+/// cannot be locked, it goes without.
 const ALONE: Duration = Duration::from_secs(1);
 
 /// Keeps other nodes from binding in the folder of a path until it is dropped.
@@ -137,7 +141,8 @@ fn permit_socket(socket: &Socket, mode: u32) -> io::Result<()> {
     File::from(OwnedFd::from(socket.try_clone()?)).set_permissions(Permissions::from_mode(mode))
 }
 
-/// Sets the permissions of the file that was just bound, where they are not those already. A file that somebody put in its place is left alone.
+/// Sets the permissions of the file that was just bound, where they are not those already. A file
+/// that somebody put in its place is left alone.
 fn permit_file(address: &SockAddr, mode: u32) -> io::Result<()> {
     let Some(path) = address.as_pathname() else { return Ok(()) };
     let found = path.symlink_metadata()?;

@@ -1,4 +1,5 @@
-//! Decoders by what they read, so that a type that is announced a thousand times is lowered once, and types of strangers are bounded.
+//! Decoders by what they read, so that a type that is announced a thousand times is lowered once,
+//! and types of strangers are bounded.
 
 use std::{
     any::{Any, TypeId},
@@ -11,7 +12,8 @@ use polywire_core::envelope::Id128;
 use super::limits::{Exceeded, NodeLimits};
 use crate::engine::LinkId;
 
-/// Members of types whose decoders are kept though no channel uses them at the moment: publishers go back and forth between formats.
+/// Members of types whose decoders are kept though no channel uses them at the moment: publishers
+/// go back and forth between formats.
 const IDLE_MEMBERS: u64 = 1 << 14;
 /// Bytes of reasons that are kept of decoders that cannot be made.
 const REFUSED_BYTES: usize = 1 << 20;

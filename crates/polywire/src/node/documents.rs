@@ -11,10 +11,12 @@ use polywire_core::{
     schema::{DocumentHash, Schema, SchemaLimits},
 };
 
-/// Bytes of fetched documents that a node keeps; when they are used up, fetched ones are forgotten, and fetched again when needed.
+/// Bytes of fetched documents that a node keeps; when they are used up, fetched ones are forgotten,
+/// and fetched again when needed.
 const FETCHED_BYTES: usize = 64 << 20;
 
-/// How often the bytes of a document count once it is parsed: schemas and templates take more memory than their documents.
+/// How often the bytes of a document count once it is parsed: schemas and templates take more
+/// memory than their documents.
 const PARSED: usize = 16;
 
 /// What a node can give to others and need not ask for.

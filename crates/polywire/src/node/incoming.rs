@@ -24,8 +24,8 @@ use crate::{
     status::Mismatch,
 };
 
-/// How often a peer is asked again for a document that it says it does not have. A relay says so when the writer that it asked has left,
-/// and may know another one by now.
+/// How often a peer is asked again for a document that it says it does not have. A relay says so
+/// when the writer that it asked has left, and may know another one by now.
 const ASK_AGAIN: u32 = 5;
 /// Requests that a link keeps in mind, open channels or not: more than channels can name at a time.
 const ASKED: usize = 16_384;
@@ -37,7 +37,8 @@ pub(crate) trait Route: Send + Sync {
     fn topic(&self) -> &str;
     /// Whether it has to know the writer's schema.
     fn needs_schema(&self) -> bool;
-    /// Gets ready for a channel, or says why it cannot be read. `schema` is the writer's; none where the writer has none to give.
+    /// Gets ready for a channel, or says why it cannot be read. `schema` is the writer's; none
+    /// where the writer has none to give.
     fn open(&self, node: &Arc<Inner>, source: &Source, schema: Option<&Schema>) -> Result<Arc<dyn Slot>, String>;
     /// It cannot read a channel.
     fn refused(&self, mismatch: Mismatch);
@@ -47,7 +48,8 @@ pub(crate) trait Route: Send + Sync {
 
 /// A subscriber's end of one channel.
 pub(crate) trait Slot: Send + Sync {
-    /// `wire_bytes` is what the payload took before it was unpacked; `held` says where the payload may be held, if it may.
+    /// `wire_bytes` is what the payload took before it was unpacked; `held` says where the payload
+    /// may be held, if it may.
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>);
     /// A message came that nobody can read.
     fn undecodable(&self, sequence: u64, reason: &dyn ToString);
@@ -91,8 +93,9 @@ struct State {
 /// Requests for a document on this link.
 #[derive(Default)]
 struct Asked {
-    /// Not answered yet. Answers name the document and not the request, so one may be late: the writer that it is about has left, and
-    /// another one of the same type has come and was asked for.
+    /// Not answered yet. Answers name the document and not the request, so one may be late: the
+    /// writer that it is about has left, and another one of the same type has come and was
+    /// asked for.
     open: u32,
     /// Answers that the peer does not have it.
     denied: u32,
@@ -225,7 +228,8 @@ impl Incoming {
         self.decide_on(|channel| documents(&channel.source.announcement).contains(&Some(document)));
     }
 
-    /// Asks for the documents of a channel that other peers may ask this node for, so that they are here when the writer leaves.
+    /// Asks for the documents of a channel that other peers may ask this node for, so that they are
+    /// here when the writer leaves.
     fn fetch_for_others(&self, announcement: &Announcement) {
         let Some(entry) = self.entry.upgrade() else { return };
         let Some(port) = entry.open_port().filter(|port| port.relays()) else { return };
@@ -245,7 +249,8 @@ impl Incoming {
         self.work(state);
     }
 
-    /// Decides on what is to be decided, unless a thread is at it already; that may be this one, further up.
+    /// Decides on what is to be decided, unless a thread is at it already; that may be this one,
+    /// further up.
     fn work<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         if std::mem::replace(&mut state.deciding, true) {
             return;
@@ -451,8 +456,8 @@ impl Incoming {
         }
     }
 
-    /// The peer does not have a document that it announced. Other peers and later ones may: the writer may have left, and the relay between
-    /// may have another by now.
+    /// The peer does not have a document that it announced. Other peers and later ones may: the
+    /// writer may have left, and the relay between may have another by now.
     fn denied(&self, entry: &PortEntry, document: Id128, reason: &str, ask_again: u32) {
         let (again, denied) = {
             let mut state = self.lock();
@@ -563,7 +568,8 @@ impl LinkSink for Incoming {
         gone.iter().flat_map(|channel| channel.slots.iter()).for_each(|(_, slot)| slot.drained());
     }
 
-    /// Also while the node goes, as long as the port is there: what was published last may wait for this.
+    /// Also while the node goes, as long as the port is there: what was published last may wait for
+    /// this.
     fn wanted(&self, document: Id128) {
         if let Some(entry) = self.entry.upgrade() {
             let bytes = entry.documents().bytes(document);
@@ -624,7 +630,8 @@ fn lacking(document: Id128) -> String {
     format!("whoever was asked does not have the writer's document {document}: the writer may have left")
 }
 
-/// What a channel's announcement names: the writer's schema, the compressor's dictionary, and what configures the codec.
+/// What a channel's announcement names: the writer's schema, the compressor's dictionary, and what
+/// configures the codec.
 fn documents(announced: &Announcement) -> [Option<Id128>; 3] {
     let schema = Some(announced.schema).filter(|schema| !schema.is_zero());
     [schema, packing::dictionary(&announced.compressor), announced.configuration]

@@ -6,10 +6,12 @@ use polywire_core::schema::{DefId, DefKind, Literal, Member, Schema, Type, array
 
 use crate::engine::LinkId;
 
-/// What peers may make a node hold by what they announce. A channel beyond a limit is refused with an [`Exceeded`].
+/// What peers may make a node hold by what they announce. A channel beyond a limit is refused with
+/// an [`Exceeded`].
 ///
-/// Decoders are made for writers' types, so types are counted in *members*: the members of a type with those of the types inside them, as often as
-/// they occur. A type of 32 kB on the wire may have 65,536 of them, and a decoder of that many takes a hundred megabytes.
+/// Decoders are made for writers' types, so types are counted in *members*: the members of a type
+/// with those of the types inside them, as often as they occur. A type of 32 kB on the wire may
+/// have 65,536 of them, and a decoder of that many takes a hundred megabytes.
 ///
 /// ```
 /// use polywire::{Node, NodeLimits};
@@ -107,8 +109,9 @@ pub enum Exceeded {
     },
 }
 
-/// Members of a type, those of the types inside it included, as often as they occur: what a program for it grows with. A type that
-/// contains itself counts once there, since programs call themselves for it.
+/// Members of a type, those of the types inside it included, as often as they occur: what a program
+/// for it grows with. A type that contains itself counts once there, since programs call themselves
+/// for it.
 pub(crate) fn members(schema: &Schema) -> u64 {
     of_type(schema, schema.root(), &mut BTreeMap::new())
 }
@@ -137,7 +140,8 @@ fn of_def(schema: &Schema, id: DefId, known: &mut BTreeMap<DefId, u64>) -> u64 {
     members
 }
 
-/// Bytes of the texts that a fresh record of the type has by `@default`, which its layout does not know.
+/// Bytes of the texts that a fresh record of the type has by `@default`, which its layout does not
+/// know.
 pub(crate) fn default_texts(schema: &Schema) -> usize {
     texts_of(schema, schema.root(), &mut BTreeMap::new())
 }

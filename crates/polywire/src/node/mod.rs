@@ -52,8 +52,10 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A process's membership: its ports, publishers and subscribers. A clone is the same node.
 ///
-/// Ports stay open until the last publisher, subscriber and clone of the node is gone, or [`Node::close`]. Either way what was published is
-/// delivered first, within [`EngineOptions::linger`](crate::engine::EngineOptions::linger), with the schemas that subscribers still ask for.
+/// Ports stay open until the last publisher, subscriber and clone of the node is gone, or
+/// [`Node::close`]. Either way what was published is delivered first, within
+/// [`EngineOptions::linger`](crate::engine::EngineOptions::linger), with the schemas that
+/// subscribers still ask for.
 ///
 /// ```
 /// use polywire::{node::Source, Node};
@@ -281,13 +283,15 @@ impl Node {
         NodeBuilder::default()
     }
 
-    /// Publishes values of a Rust type. The wire is that of the configuration, if there is one for the topic.
+    /// Publishes values of a Rust type. The wire is that of the configuration, if there is one for
+    /// the topic.
     pub fn publisher<T: Message>(&self, topic: &str) -> Result<Publisher<T>, NodeError> {
         self.publisher_of(topic, None, Typed::default())
     }
 
-    /// Publishes values of a Rust type by this wire: `"cdr@tcp/127.0.0.1:7447"`, or what counts more than the configuration, as `"json"` or
-    /// `"tcp/127.0.0.1:7502"`: [`Config::wire_for`] completes it.
+    /// Publishes values of a Rust type by this wire: `"cdr@tcp/127.0.0.1:7447"`, or what counts
+    /// more than the configuration, as `"json"` or `"tcp/127.0.0.1:7502"`: [`Config::wire_for`]
+    /// completes it.
     pub fn publisher_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Publisher<T>, NodeError> {
         self.publisher_of(topic, Some(wire), Typed::default())
     }
@@ -329,7 +333,8 @@ impl Node {
         Ok(Subscribe::new(self, entry, topic, wire, coding))
     }
 
-    /// Opens an endpoint before anything uses it, and says where it is: with the port that the system chose.
+    /// Opens an endpoint before anything uses it, and says where it is: with the port that the
+    /// system chose.
     pub fn open(&self, endpoint: &str) -> Result<String, NodeError> {
         Ok(self.port(&endpoint.parse()?)?.port().endpoint())
     }
@@ -339,7 +344,8 @@ impl Node {
         self.0.events.listen()
     }
 
-    /// Waits until everything published has left for the peers present; false if it has not by then.
+    /// Waits until everything published has left for the peers present; false if it has not by
+    /// then.
     pub fn flush(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         // All of them, also when one is late.
@@ -351,7 +357,8 @@ impl Node {
         self.ports().iter().map(|port| port.port().links().len()).sum()
     }
 
-    /// What publishers on other nodes have announced on the ports opened here, by topic. Announcements come soon after a link is up.
+    /// What publishers on other nodes have announced on the ports opened here, by topic.
+    /// Announcements come soon after a link is up.
     pub fn discovered(&self) -> Vec<Source> {
         let mut sources: Vec<Source> = self.ports().iter().flat_map(|port| port.sources()).collect();
         sources.sort_by(|a, b| {
@@ -361,7 +368,8 @@ impl Node {
         sources
     }
 
-    /// Says goodbye on all ports. Publishing is an error after that, and subscribers end after what they have received.
+    /// Says goodbye on all ports. Publishing is an error after that, and subscribers end after what
+    /// they have received.
     pub fn close(&self) {
         self.0.close();
     }

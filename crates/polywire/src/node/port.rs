@@ -51,7 +51,8 @@ pub(crate) struct PortEntry {
 #[derive(Default)]
 struct AllAnswers {
     by_channel: BTreeMap<ChannelId, Answers>,
-    /// The newest channel: answers about later ones come before [`PortEntry::announce`] knows the id.
+    /// The newest channel: answers about later ones come before [`PortEntry::announce`] knows the
+    /// id.
     last: ChannelId,
 }
 
@@ -119,13 +120,15 @@ impl PortEntry {
         &self.documents
     }
 
-    /// Whether this is the port of an endpoint, under the name that it was opened by or the one that it has.
+    /// Whether this is the port of an endpoint, under the name that it was opened by or the one
+    /// that it has.
     pub(crate) fn is_at(&self, endpoint: &Endpoint) -> bool {
         let name = endpoint.to_string();
         name == self.endpoint || name == self.port().endpoint()
     }
 
-    /// Ends publishing and then the port; what subscribers here have not taken yet can still be received.
+    /// Ends publishing and then the port; what subscribers here have not taken yet can still be
+    /// received.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.port().close();
@@ -226,7 +229,8 @@ impl PortEntry {
         self.port().flush(deadline) && here
     }
 
-    /// Subscribers that the channel reaches by the answers of their nodes, after there are at least `least`, or `timeout`.
+    /// Subscribers that the channel reaches by the answers of their nodes, after there are at least
+    /// `least`, or `timeout`.
     pub(crate) fn wait_matched(&self, channel: ChannelId, least: usize, timeout: Duration) -> usize {
         let matched = |answers: &AllAnswers| {
             let by_link = answers.by_channel.get(&channel).map(|answers| answers.by_link.values());

@@ -17,7 +17,8 @@ pub struct Findings {
     pub recording: String,
     pub messages: usize,
     pub bytes: usize,
-    /// Messages that are other bytes when they are written again: the recording's are not the shortest.
+    /// Messages that are other bytes when they are written again: the recording's are not the
+    /// shortest.
     pub longer_than_needed: usize,
     /// How many there are of each template.
     pub templates: BTreeMap<String, usize>,

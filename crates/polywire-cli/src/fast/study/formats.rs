@@ -81,7 +81,8 @@ pub fn ends(codec: &dyn Wire, shape: &Arc<Shape>) -> anyhow::Result<(DynEncoder,
 }
 
 impl Coder {
-    /// With the messages as it writes them, each referring to those before if it is a stream's; an error if one comes back as another value.
+    /// With the messages as it writes them, each referring to those before if it is a stream's; an
+    /// error if one comes back as another value.
     fn new(
         name: &'static str,
         (encoder, decoder): (DynEncoder, DynDecoder),

@@ -1,4 +1,5 @@
-//! A recording's messages as topics beside each other over links that lose: two nodes, in real time.
+//! A recording's messages as topics beside each other over links that lose: two nodes, in real
+//! time.
 
 use std::{
     env, fs,
@@ -55,7 +56,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// To send these messages, so many a second, with a key frame at least each `key_interval` of them.
+    /// To send these messages, so many a second, with a key frame at least each `key_interval` of
+    /// them.
     pub fn new(feed: &Feed, messages: Vec<Record>, key_interval: u64, rate: u32) -> anyhow::Result<Links> {
         let (templates, options) = (Templates::new(feed)?, format!("key_interval={key_interval},{}", feed.options()));
         let gap = Duration::from_secs(1) / rate;
@@ -192,7 +194,8 @@ impl Received {
     }
 }
 
-/// The templates as a file that a wire can name: without what the command line changed of them, or a name that means something in a wire.
+/// The templates as a file that a wire can name: without what the command line changed of them, or
+/// a name that means something in a wire.
 struct Templates(PathBuf);
 
 impl Templates {

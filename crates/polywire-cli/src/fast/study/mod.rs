@@ -39,10 +39,13 @@ const MAX_MESSAGES: usize = 100_000;
 
 /// Says what a recording's messages take in every format and over a bad link
 ///
-/// Reads the recording, writes it again and compares; measures its messages in all formats, as bytes and times; and publishes them from one node to another over emulated links, in real
-/// time, turn by turn on four topics of the same link: as FAST that is chained, as FAST with anchors, as plain CDR and as JSON. Messages without any field, which only reset dictionaries,
-/// are not published. With --output the tables become a page in Markdown, with a picture of each recording beside it. The exit code is 1 if a message does not come back as the same bytes,
-/// or as another value.
+/// Reads the recording, writes it again and compares; measures its messages in all formats, as
+/// bytes and times; and publishes them from one node to another over emulated links, in real
+/// time, turn by turn on four topics of the same link: as FAST that is chained, as FAST with
+/// anchors, as plain CDR and as JSON. Messages without any field, which only reset dictionaries,
+/// are not published. With --output the tables become a page in Markdown, with a picture of each
+/// recording beside it. The exit code is 1 if a message does not come back as the same bytes, or as
+/// another value.
 #[derive(Args)]
 pub struct Study {
     /// Recordings to read, of the same feed

@@ -3,7 +3,8 @@
 /// The longest text: a sign, 34 digits, a point, five zeros or an exponent.
 const LONGEST: usize = 48;
 
-/// A number as the BSON corpus writes it: the digits as they are, with an exponent where the point would be far away.
+/// A number as the BSON corpus writes it: the digits as they are, with an exponent where the point
+/// would be far away.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text {
     bytes: [u8; LONGEST],
@@ -37,7 +38,8 @@ impl Text {
     }
 
     fn number(&mut self, bits: u128) {
-        // With these two bits set the coefficient has more digits than allowed, and stands for zero.
+        // With these two bits set the coefficient has more digits than allowed, and stands for
+        // zero.
         let large = bits >> 125 & 3 == 3;
         let exponent = (bits >> if large { 111 } else { 113 } & 0x3FFF) as i32 - 6176;
         let coefficient = if large { 0 } else { bits & ((1 << 113) - 1) };

@@ -1,4 +1,5 @@
-//! Kernels that read values, of every kind that their type can be taken from. [`Input::tag`] is the kind of the element.
+//! Kernels that read values, of every kind that their type can be taken from. [`Input::tag`] is the
+//! kind of the element.
 
 use alloc::string::String;
 
@@ -107,7 +108,8 @@ extern "C" fn integer_or_time(input: &mut Input<'_>, value: &mut u64) -> Status 
     }
 }
 
-/// What selects a union's case: it is a number, a boolean, a literal's name, or a character if the discriminator is one.
+/// What selects a union's case: it is a number, a boolean, a literal's name, or a character if the
+/// discriminator is one.
 pub(super) fn discriminator(input: &mut Input<'_>, table: &SymbolTable, is_char: bool, value: &mut u64) -> Status {
     const BOOLEAN: u32 = kind::BOOLEAN as u32;
     const STRING: u32 = kind::STRING as u32;
@@ -188,7 +190,8 @@ extern "C" fn float(input: &mut Input<'_>, value: &mut u64) -> Status {
     Status::Ok
 }
 
-/// An integer that a double holds exactly, or the double nearest to a decimal, which must not become infinite.
+/// An integer that a double holds exactly, or the double nearest to a decimal, which must not
+/// become infinite.
 fn double_from_another(input: &mut Input<'_>) -> Result<f64, Status> {
     let start = input.position();
     if input.tag == u32::from(kind::DECIMAL128) {
@@ -308,7 +311,8 @@ extern "C" fn expect_octets(input: &mut Input<'_>, expected: u64) -> Status {
     }
 }
 
-/// Moves to the octets of a binary, and gives their number; that many are there. The subtype says what others use them for.
+/// Moves to the octets of a binary, and gives their number; that many are there. The subtype says
+/// what others use them for.
 fn binary(input: &mut Input<'_>) -> Result<usize, Status> {
     if input.tag != u32::from(kind::BINARY) {
         return Err(wrong_kind(input, kind::BINARY));
@@ -455,7 +459,8 @@ pub(super) extern "C" fn is_null(input: &mut Input<'_>, is: &mut u64) -> Status 
     Status::Ok
 }
 
-/// Passes over a value of any kind, those included that are out of use. What is inside documents is not looked at.
+/// Passes over a value of any kind, those included that are out of use. What is inside documents is
+/// not looked at.
 pub(super) fn skip_value(input: &mut Input<'_>) -> Status {
     match pass_value(input) {
         Ok(()) => Status::Ok,

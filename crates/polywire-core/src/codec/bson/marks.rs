@@ -54,7 +54,8 @@ pub(super) static DOCUMENT: RegionDialect = RegionDialect {
     form: None,
 };
 
-/// The discriminator of the union whose document comes next: the labels are those whose case's member says it.
+/// The discriminator of the union whose document comes next: the labels are those whose case's
+/// member says it.
 pub(super) static SELECTOR: SymbolKernel =
     SymbolKernel { name: "bson selector", scalar: Scalar::I64, get: get_selector::<false>, put: put_nothing };
 
@@ -87,7 +88,8 @@ extern "C" fn begin_array(input: &mut Input<'_>, cursor: &mut Cursor) -> Status 
     }
 }
 
-/// Checks length and terminator, and narrows the input to the elements. The first word keeps the outer end.
+/// Checks length and terminator, and narrows the input to the elements. The first word keeps the
+/// outer end.
 #[inline]
 fn open(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
     let rest = input.rest();

@@ -1,7 +1,9 @@
-//! BSON 1.1: documents of typed, named elements, as MongoDB's tools and libraries read and write them.
+//! BSON 1.1: documents of typed, named elements, as MongoDB's tools and libraries read and write
+//! them.
 //!
-//! `spec/bson.md` has the mapping. A structure is a document of its members; lengths that depend on the value are patched when the document
-//! ends, others are constants. Decoding takes elements in any order, and is quickest in the writer's own.
+//! `spec/bson.md` has the mapping. A structure is a document of its members; lengths that depend on
+//! the value are patched when the document ends, others are constants. Decoding takes elements in
+//! any order, and is quickest in the writer's own.
 
 use alloc::sync::Arc;
 

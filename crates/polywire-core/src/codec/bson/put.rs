@@ -1,4 +1,5 @@
-//! Kernels that write: names of elements, keys of maps, and the values whose kind or length depends on them.
+//! Kernels that write: names of elements, keys of maps, and the values whose kind or length depends
+//! on them.
 
 use crate::{
     layout::Scalar,
@@ -70,7 +71,8 @@ extern "C" fn put_index<const KIND: u8>(output: &mut Output<'_>, index: u64) -> 
     if index >= 1_000_000 {
         return put_long_index(output, KIND, index);
     }
-    // All six digits at once, the leading zeros shifted out; the bytes above them are the name's NUL.
+    // All six digits at once, the leading zeros shifted out; the bytes above them are the name's
+    // NUL.
     let index = index as u32;
     let pair = |n: u32| u64::from(PAIRS[n as usize]);
     let digits = pair(index / 10_000) | pair(index / 100 % 100) << 16 | pair(index % 100) << 32;
@@ -120,8 +122,8 @@ fn put_large(output: &mut Output<'_>, value: u64) -> Status {
     output.put(&bytes)
 }
 
-/// Gives the element whose header was just written another kind. Names of members have no control characters and kinds are nothing else,
-/// so the last one before the name's NUL is the kind.
+/// Gives the element whose header was just written another kind. Names of members have no control
+/// characters and kinds are nothing else, so the last one before the name's NUL is the kind.
 fn change_kind(output: &mut Output<'_>, kind: u8) {
     let written = output.written();
     let name_end = written.len().saturating_sub(1);

@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 use super::kind::{self, MIN_DOCUMENT};
 use crate::program::{FaultKind, Limits, io::CodecError};
 
-/// Shows that `bytes` are one well-formed document and nothing else: lengths agree, documents end where they say, all text is UTF-8, and
-/// every element is of a kind that BSON 1.1 has. Decoding does not ask this of what it skips.
+/// Shows that `bytes` are one well-formed document and nothing else: lengths agree, documents end
+/// where they say, all text is UTF-8, and every element is of a kind that BSON 1.1 has. Decoding
+/// does not ask this of what it skips.
 ///
 /// ```
 /// use polywire_core::{codec::bson, program::Limits};

@@ -1,7 +1,8 @@
 //! CBOR (RFC 8949): compact binary values that say their own kind.
 //!
-//! `spec/cbor.md` has the mapping. A structure is a map of its members by name, or with the option `struct=array` an array of their
-//! values. Half floats, indefinite lengths and bignums are read, and tags without a meaning for the type are passed over.
+//! `spec/cbor.md` has the mapping. A structure is a map of its members by name, or with the option
+//! `struct=array` an array of their values. Half floats, indefinite lengths and bignums are read,
+//! and tags without a meaning for the type are passed over.
 
 use alloc::sync::Arc;
 
@@ -92,7 +93,8 @@ fn style(options: &Options) -> Style {
     Style { sorted: options.has("deterministic"), ..Style::of(options) }
 }
 
-/// Shows that `bytes` are one well-formed value and nothing else. Whether text is UTF-8 is not looked at, as of what decoding skips.
+/// Shows that `bytes` are one well-formed value and nothing else. Whether text is UTF-8 is not
+/// looked at, as of what decoding skips.
 ///
 /// ```
 /// use polywire_core::{codec::cbor, program::Limits};

@@ -1,4 +1,5 @@
-//! Sorting a map's entries where they were written, without memory: halves are sorted and then merged by rotation.
+//! Sorting a map's entries where they were written, without memory: halves are sorted and then
+//! merged by rotation.
 
 use super::format::Format;
 use crate::{
@@ -69,8 +70,9 @@ fn sort_entries(entries: &mut [u8], count: usize) {
     merge(entries, middle, (half, count - half));
 }
 
-/// Merges two sorted parts, the second of which begins at `middle`: the upper half of the larger one changes places with what is less
-/// than it in the other, and so both sides of it are smaller merges.
+/// Merges two sorted parts, the second of which begins at `middle`: the upper half of the larger
+/// one changes places with what is less than it in the other, and so both sides of it are smaller
+/// merges.
 fn merge(entries: &mut [u8], middle: usize, (left, right): (usize, usize)) {
     if left == 0 || right == 0 {
         return;

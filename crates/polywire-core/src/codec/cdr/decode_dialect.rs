@@ -146,7 +146,8 @@ impl Dialect {
         Ok(())
     }
 
-    /// Elements of an array of which `len` are left, all dimensions together: memory says how they are grouped.
+    /// Elements of an array of which `len` are left, all dimensions together: memory says how they
+    /// are grouped.
     fn get_array_elements(
         &self,
         walk: &mut DecodeWalk<'_>,
@@ -240,8 +241,8 @@ impl Dialect {
     }
 
     fn get_mutable(&self, walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
-        // What the reader lacks has no arm: it is skipped by its length, or refused if it must be understood. Where all is skipped, nothing
-        // must be.
+        // What the reader lacks has no arm: it is skipped by its length, or refused if it must be
+        // understood. Where all is skipped, nothing must be.
         let known = members.iter().filter(|member| member.reader.is_some() || member.in_skipped);
         let arms = known.map(|member| {
             Ok(Arm {

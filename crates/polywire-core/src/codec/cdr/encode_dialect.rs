@@ -141,7 +141,8 @@ impl Dialect {
         walk.emit(OpKind::Put(Wire::Fixed { scalar: Scalar::U32, order: self.order }));
     }
 
-    /// The scalar of a sequence's elements, if they can be copied to the wire all at once but for the order of bytes.
+    /// The scalar of a sequence's elements, if they can be copied to the wire all at once but for
+    /// the order of bytes.
     fn bulk_scalar(&self, walk: &EncodeWalk<'_>, element: &Type, place: Place) -> Option<Scalar> {
         let scalar = scalar_of(walk.schema().resolve(element))?;
         match walk.kind(place) {

@@ -1,8 +1,10 @@
-//! Key hashes: sixteen bytes that tell the instances of a topic apart, as DDS has them (XTypes 1.3, 7.6.8).
+//! Key hashes: sixteen bytes that tell the instances of a topic apart, as DDS has them (XTypes 1.3,
+//! 7.6.8).
 //!
-//! They are the members marked `@key`, in the order of their ids, big endian and without headers; of a nested structure its own keys, or
-//! all its members if it has none. Where some value's keys may take more than sixteen bytes, so with every unbounded string, all values have
-//! the MD5 of theirs.
+//! They are the members marked `@key`, in the order of their ids, big endian and without headers;
+//! of a nested structure its own keys, or all its members if it has none. Where some value's keys
+//! may take more than sixteen bytes, so with every unbounded string, all values have the MD5 of
+//! theirs.
 //!
 //! ```
 //! use polywire_core::codec::cdr::{CDR, key::KeyHasher};
@@ -46,7 +48,8 @@ pub struct KeyHasher<T> {
 }
 
 impl<T: Message> KeyHasher<T> {
-    /// For values that travel in this version of CDR: alignment differs, and with it the hash. None for a type without a key.
+    /// For values that travel in this version of CDR: alignment differs, and with it the hash. None
+    /// for a type without a key.
     pub fn new(codec: &Cdr) -> Result<Option<KeyHasher<T>>, BuildError> {
         let keys = Keys { version: codec.version };
         let Some(digest) = keys.digest(T::shape().schema()) else { return Ok(None) };
@@ -95,7 +98,8 @@ impl DynKeyHasher {
     /// The hash of a record's key.
     ///
     /// # Panics
-    /// If the record is of another shape than the hasher: not just of an equal one, but not of the same `Arc`.
+    /// If the record is of another shape than the hasher: not just of an equal one, but not of the
+    /// same `Arc`.
     pub fn hash(&mut self, record: &Record) -> Result<KeyHash, CodecError> {
         self.digest.key.clear();
         self.encoder.encode(record, &mut self.digest.key)?;
@@ -272,7 +276,8 @@ impl Largest<'_> {
     fn structure(&mut self, id: DefId) -> Option<()> {
         let keys = keys_of(self.schema, id);
         let keys = if keys.is_empty() { self.schema.members(id) } else { keys };
-        // An optional has a flag or a header, which is not counted; what has one has its digest taken.
+        // An optional has a flag or a header, which is not counted; what has one has its digest
+        // taken.
         keys.into_iter().try_for_each(|member| if member.optional { None } else { self.value(&member.ty) })
     }
 

@@ -1,8 +1,9 @@
 //! CDR: the wire of DDS, in both versions of XTypes, and at alignment origin 0 that of GIOP.
 //!
-//! `cdr` is version 1 (XCDR1): alignment up to 8, mutable types as parameter lists, optionals as parameters. `xcdr2` is version 2: alignment
-//! up to 4, lengths before what may grow, member headers in mutable types. Both take either byte order, and either have the 4-byte
-//! encapsulation header that DDS puts in front or do without it.
+//! `cdr` is version 1 (XCDR1): alignment up to 8, mutable types as parameter lists, optionals as
+//! parameters. `xcdr2` is version 2: alignment up to 4, lengths before what may grow, member
+//! headers in mutable types. Both take either byte order, and either have the 4-byte encapsulation
+//! header that DDS puts in front or do without it.
 //!
 //! ```
 //! use polywire_core::codec::{self, Encoder};
@@ -183,7 +184,8 @@ impl Dialect {
         program
     }
 
-    /// Emits the choice between a block for each order of bytes, least significant first first: the encapsulation header tells.
+    /// Emits the choice between a block for each order of bytes, least significant first first: the
+    /// encapsulation header tells.
     fn get_encapsulated(&self, walk: &mut DecodeWalk<'_>, blocks: Vec<Block>) {
         let path = walk.path();
         let identifier = self.encapsulation(walk.writer());
@@ -198,8 +200,9 @@ impl Dialect {
         walk.emit(OpKind::Switch { arms, otherwise });
     }
 
-    /// The identifier of the encapsulation header for the most significant byte first, as Cyclone DDS and Fast DDS send it; the other order
-    /// has the next. The tables of the specification contradict each other.
+    /// The identifier of the encapsulation header for the most significant byte first, as Cyclone
+    /// DDS and Fast DDS send it; the other order has the next. The tables of the specification
+    /// contradict each other.
     fn encapsulation(&self, writer: &Schema) -> u64 {
         let extensibility = writer.def_of(writer.root()).map_or(Extensibility::Final, |def| def.extensibility);
         match (self.version, extensibility) {
@@ -222,12 +225,14 @@ impl Dialect {
         self.version == Version::Two && def.extensibility != Extensibility::Final
     }
 
-    /// A collection of these has a DHEADER in front: all but primitives, and an enum or bitmask is none.
+    /// A collection of these has a DHEADER in front: all but primitives, and an enum or bitmask is
+    /// none.
     fn delimited_elements(&self, schema: &Schema, elements: &[&Type]) -> bool {
         self.version == Version::Two && !elements.iter().all(|ty| schema.resolve(ty).is_primitive())
     }
 
-    /// Bytes that a value takes at least, without padding: a hostile number of elements is measured by it.
+    /// Bytes that a value takes at least, without padding: a hostile number of elements is measured
+    /// by it.
     fn min_wire(&self, schema: &Schema, ty: &Type) -> u32 {
         u32::try_from(self.min_size(schema, ty, &mut BTreeMap::new())).unwrap_or(u32::MAX)
     }
@@ -292,9 +297,10 @@ impl Dialect {
         MemberHeader { word: understood | u32::from(code) << 28 | member.id, sized: code == LC_NEXTINT }
     }
 
-    /// 0 to 3 for values of 1, 2, 4 and 8 bytes; 5 where the value begins with its length in bytes, 6 and 7 where it begins with the
-    /// count of its elements of 4 and 8 bytes; 4, with a length of its own, for all others. Before types with a DHEADER 4 and 5 are
-    /// both legal, and 4 is what others write.
+    /// 0 to 3 for values of 1, 2, 4 and 8 bytes; 5 where the value begins with its length in bytes,
+    /// 6 and 7 where it begins with the count of its elements of 4 and 8 bytes; 4, with a
+    /// length of its own, for all others. Before types with a DHEADER 4 and 5 are both legal,
+    /// and 4 is what others write.
     fn length_code(&self, schema: &Schema, ty: &Type) -> u8 {
         let ty = schema.resolve(ty);
         match (fixed_scalar(schema, ty).map(Scalar::size), ty) {
@@ -369,5 +375,6 @@ fn scalar_of_def(schema: &Schema, id: DefId) -> Option<Scalar> {
     }
 }
 
-/// The header of a union's case in a mutable union is that of its member; the discriminator goes by this id.
+/// The header of a union's case in a mutable union is that of its member; the discriminator goes by
+/// this id.
 const DISCRIMINATOR_ID: u32 = 0;

@@ -1,7 +1,9 @@
-//! Values of older, shorter versions of appendable types, of writers whose schema nobody has (XTypes 1.3, 7.4.3).
+//! Values of older, shorter versions of appendable types, of writers whose schema nobody has
+//! (XTypes 1.3, 7.4.3).
 //!
-//! What a structure lacks at its end has its default. In XCDR2 the length in front of a structure says where it ends. In XCDR1 nothing does but
-//! the end of the message or of a parameter, so that only the last structure in it can be shorter; and its first member has to be there, for
+//! What a structure lacks at its end has its default. In XCDR2 the length in front of a structure
+//! says where it ends. In XCDR1 nothing does but the end of the message or of a parameter, so that
+//! only the last structure in it can be shorter; and its first member has to be there, for
 //! a version without any is none.
 
 use core::cell::Cell;

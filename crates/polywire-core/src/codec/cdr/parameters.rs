@@ -1,4 +1,5 @@
-//! Headers and lengths: the encapsulation header, DHEADERs, the parameters of XCDR1 and the members of XCDR2.
+//! Headers and lengths: the encapsulation header, DHEADERs, the parameters of XCDR1 and the members
+//! of XCDR2.
 //!
 //! Every function here exists once for each order of bytes; `BIG` tells them apart.
 
@@ -23,7 +24,8 @@ const PID_SHORT_MAX: u32 = 0x3F00;
 const MEMBER_ID_MASK: u32 = 0x0FFF_FFFF;
 const EM_MUST_UNDERSTAND: u32 = 1 << 31;
 
-/// Argument of a DHEADER's region: what is left inside is of a newer version of the type, and is skipped.
+/// Argument of a DHEADER's region: what is left inside is of a newer version of the type, and is
+/// skipped.
 pub(super) const SKIP_REST: u64 = 0;
 /// Argument of a DHEADER's region: nothing may be left inside.
 pub(super) const EXACT: u64 = 1;
@@ -52,7 +54,8 @@ macro_rules! by_order {
     )*};
 }
 
-/// The header in front of a message, and the padding behind it. The argument is the identifier; decoding, it was read before.
+/// The header in front of a message, and the padding behind it. The argument is the identifier;
+/// decoding, it was read before.
 pub(super) static ENCAPSULATION: RegionDialect = RegionDialect {
     name: "encapsulation",
     restarts_origin: true,
@@ -74,14 +77,15 @@ pub(super) fn nothing_left(alignment: u8) -> &'static TestKernel {
     &BY_ALIGNMENT[alignment.trailing_zeros().min(3) as usize]
 }
 
-/// Refuses an encapsulation header whose identifier was read and is none for the type: the argument is the one that is, for the most
-/// significant byte first.
+/// Refuses an encapsulation header whose identifier was read and is none for the type: the argument
+/// is the one that is, for the most significant byte first.
 pub(super) static OTHER_ENCAPSULATION: ActionKernel =
     ActionKernel { name: "other encapsulation", get: refuse_encapsulation, put: put_nothing };
 
 by_order! {
-    /// A length in front: argument [`SKIP_REST`] or [`EXACT`]. That it restarts the origin changes nothing on the wire, for XCDR2 aligns to
-    /// 4 at most and what is inside begins at a multiple of 4; it lets alignment inside be known beforehand.
+    /// A length in front: argument [`SKIP_REST`] or [`EXACT`]. That it restarts the origin changes
+    /// nothing on the wire, for XCDR2 aligns to 4 at most and what is inside begins at a multiple
+    /// of 4; it lets alignment inside be known beforehand.
     dheader_region: RegionDialect {
         name: "dheader", restarts_origin: true, form: None;
         get_begin = get_dheader; get_end = leave_dheader; put_begin = put_dheader; put_end = patch_dheader
@@ -158,7 +162,8 @@ fn ok(status: Status) -> Result<(), Status> {
     }
 }
 
-/// The length of what was written since `start`, or a fault if it is too long for the word that counts it.
+/// The length of what was written since `start`, or a fault if it is too long for the word that
+/// counts it.
 fn length_since(output: &mut Output<'_>, start: usize) -> Result<u32, Status> {
     let len = output.position() - start;
     u32::try_from(len).map_err(|_| output.fail(FaultKind::Limit, u64::from(u32::MAX), len as u64))
@@ -223,7 +228,8 @@ extern "C" fn refuse_encapsulation(input: &mut Input<'_>, identifier: u64) -> St
     input.fail(FaultKind::Encapsulation, identifier, got.into())
 }
 
-/// What is left over is padding that the sender did not count, or what a newer version of the type has at its end.
+/// What is left over is padding that the sender did not count, or what a newer version of the type
+/// has at its end.
 extern "C" fn leave_encapsulation(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
     leave(input, cursor);
     input.seek(input.end());
@@ -433,7 +439,8 @@ fn finish_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, sta
         (Some(_), Err(_)) => widen_header(output, start)?,
         (None, _) => {}
     }
-    // A header that was made wider begins where the short one did, so the start of the value tells where it is in one case only.
+    // A header that was made wider begins where the short one did, so the start of the value tells
+    // where it is in one case only.
     let at = if short_id(id).is_some() { start - SHORT_HEADER } else { start - EXTENDED_HEADER };
     output.patch(at, &halves::<BIG>(PID_EXTENDED | flag, 8));
     output.patch(at + 4, &word::<BIG>(id));
@@ -441,7 +448,8 @@ fn finish_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, sta
     Ok(())
 }
 
-/// Moves a value that is too long for a short header back by what an extended one takes more. Its own alignment counts from its start.
+/// Moves a value that is too long for a short header back by what an extended one takes more. Its
+/// own alignment counts from its start.
 fn widen_header(output: &mut Output<'_>, start: usize) -> Result<(), Status> {
     ok(output.insert(start, EXTENDED_HEADER - SHORT_HEADER))
 }

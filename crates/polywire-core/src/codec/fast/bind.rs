@@ -24,8 +24,8 @@ use crate::{
 
 type Bound<T> = Result<T, LowerError>;
 
-/// Binds a set of templates to a type. Of several templates with an id, the type is a union that their ids select. `first` is the id of messages
-/// before any that has one.
+/// Binds a set of templates to a type. Of several templates with an id, the type is a union that
+/// their ids select. `first` is the id of messages before any that has one.
 pub(super) fn bind(set: &TemplateSet, schema: &Schema, policy: Policy, first: Option<u32>) -> Bound<Plans> {
     if let Some(unknown) = first.filter(|id| set.with_id(*id).is_none()) {
         return Err(LowerError::Option(format!("no template has the id {unknown}")));

@@ -20,7 +20,8 @@ use crate::{
     schema::{Case, DefId, DefKind, Schema, Type, array_len},
 };
 
-/// Makes the templates of a type. `choose` may change each field, given its path: its operator, its initial value.
+/// Makes the templates of a type. `choose` may change each field, given its path: its operator, its
+/// initial value.
 pub(super) fn templates(schema: &Schema, choose: &mut dyn FnMut(&str, &mut Field)) -> Result<TemplateSet, LowerError> {
     let schema = &schema.with_flat_arrays();
     let mut maker = Maker {

@@ -1,6 +1,8 @@
-//! Templates learned from samples: for each field the operator and the initial value that take the fewest bytes.
+//! Templates learned from samples: for each field the operator and the initial value that take the
+//! fewest bytes.
 //!
-//! Fields do not depend on each other, so each is looked at alone: its values, message after message, under each operator.
+//! Fields do not depend on each other, so each is looked at alone: its values, message after
+//! message, under each operator.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -29,17 +31,20 @@ use crate::{
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LearnOptions {
-    /// A stream begins anew with every `interval`th sample, which is how often key frames are; 0 is one stream.
+    /// A stream begins anew with every `interval`th sample, which is how often key frames are; 0 is
+    /// one stream.
     pub interval: usize,
-    /// A mandatory integer or string that is the same in all samples becomes a constant, which takes no bit: messages in which it is another are then
-    /// refused by the writer. Without, any value of the type can be written.
+    /// A mandatory integer or string that is the same in all samples becomes a constant, which
+    /// takes no bit: messages in which it is another are then refused by the writer. Without,
+    /// any value of the type can be written.
     pub constants: bool,
 }
 
 /// What was learned.
 #[derive(Clone, Debug)]
 pub struct Learned {
-    /// The templates; any value of the type can be written with them, but for [constants](LearnOptions::constants).
+    /// The templates; any value of the type can be written with them, but for
+    /// [constants](LearnOptions::constants).
     pub templates: TemplateSet,
     /// Samples that could be written.
     pub messages: usize,
@@ -49,7 +54,8 @@ pub struct Learned {
     pub learned_bytes: usize,
 }
 
-/// Learns the templates of a type from samples, in the order in which they were sent. The samples are of this very shape, not of an equal one.
+/// Learns the templates of a type from samples, in the order in which they were sent. The samples
+/// are of this very shape, not of an equal one.
 ///
 /// ```
 /// use polywire_core::{codec::fast::{LearnOptions, Learned, learn}, layout::{Record, Shape}, schema::{Def, Member, SchemaBuilder, Type}};

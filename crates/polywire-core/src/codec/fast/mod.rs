@@ -1,10 +1,13 @@
-//! FAST 1.1 (FIX Adapted for STreaming): fields without tags or lengths, each told by how it differs from the one before.
+//! FAST 1.1 (FIX Adapted for STreaming): fields without tags or lengths, each told by how it
+//! differs from the one before.
 //!
-//! A set of [templates](template) says what the fields are. [`FAST`] derives it from the type; [`Fast`] takes one: for a foreign feed
-//! [`Fast::feed`] makes the type of the template as well. What is derived, and what stands for types that FAST lacks, is in `spec/fast.md`.
+//! A set of [templates](template) says what the fields are. [`FAST`] derives it from the type;
+//! [`Fast`] takes one: for a foreign feed [`Fast::feed`] makes the type of the template as well.
+//! What is derived, and what stands for types that FAST lacks, is in `spec/fast.md`.
 //!
-//! An encoder or decoder that is asked without a [`State`](crate::program::State) takes each message as the first of a stream: that is what a
-//! key frame is. With a state, messages refer to those before.
+//! An encoder or decoder that is asked without a [`State`](crate::program::State) takes each
+//! message as the first of a stream: that is what a key frame is. With a state, messages refer to
+//! those before.
 //!
 //! ```
 //! use polywire_core::{codec::{Decoder, Encoder, Options, fast::FAST}, program::State};
@@ -107,7 +110,8 @@ impl Fast {
         Fast { templates: Some(Arc::new(templates)) }
     }
 
-    /// FAST with the templates of a foreign feed, and the type that they make: one template's structure, or a union that ids select.
+    /// FAST with the templates of a foreign feed, and the type that they make: one template's
+    /// structure, or a union that ids select.
     pub fn feed(templates: TemplateSet) -> Result<(Fast, Schema), LowerError> {
         let schema = schema::schema(&templates)?;
         Ok((Fast::new(templates), schema))
@@ -162,7 +166,8 @@ impl TemplateSet {
         derive::templates(schema, &mut derive::as_it_is)
     }
 
-    /// The same; `choose` may change each field, given its path: its operator and its initial value.
+    /// The same; `choose` may change each field, given its path: its operator and its initial
+    /// value.
     pub fn for_schema_with(
         schema: &Schema,
         mut choose: impl FnMut(&str, &mut template::Field),

@@ -204,8 +204,9 @@ impl Slots {
         *self.texts.entry((dictionary.into(), key.clone())).or_insert(next)
     }
 
-    /// The field of template ids: a mandatory copy in the global dictionary, under a key that nobody can write. The specification lets both ends know the
-    /// template by other means, too: then `first` is what the copy begins with.
+    /// The field of template ids: a mandatory copy in the global dictionary, under a key that
+    /// nobody can write. The specification lets both ends know the template by other means,
+    /// too: then `first` is what the copy begins with.
     pub fn template_id(&mut self, first: Option<u32>) -> Arc<Field> {
         let field = template::Field { name: Name::local(" id"), ..template::Field::new("", FieldType::U32) };
         let mut field = field.with(OperatorKind::Copy);
@@ -219,7 +220,8 @@ impl Slots {
         let none = template::Operator::default();
         let (bits, mantissa) = match &field.mantissa {
             Some(mantissa) => (32, mantissa),
-            // Without an operator there is no difference: one integer stands behind the other. What 32 bits do not hold is out of the decimal's range.
+            // Without an operator there is no difference: one integer stands behind the other. What
+            // 32 bits do not hold is out of the decimal's range.
             None if field.ty == FieldType::Decimal && field.operator.kind == OperatorKind::None => (64, &none),
             None => return self.part(field, (field.ty, &field.operator, field.optional), scope),
         };
@@ -253,7 +255,8 @@ impl Slots {
         let is_text = !matches!(ty, FieldType::Int { .. } | FieldType::Decimal);
         let takes_no_lane = is_text && operator.kind == OperatorKind::Constant;
         if !(operator.kind.has_dictionary() || takes_no_lane) {
-            // Nobody reads it. Slots of fields side by side are side by side, so that several can be read and written at once.
+            // Nobody reads it. Slots of fields side by side are side by side, so that several can
+            // be read and written at once.
             slot = self.value("", &Name::local(format!("{}", self.values.len())), 2);
         } else if operator.kind.has_dictionary() {
             let dictionary = dictionary(&operator.dictionary, scope);
@@ -303,7 +306,8 @@ fn kind(ty: FieldType) -> FieldKind {
     }
 }
 
-/// What a slot is marked with: each type has its own, since a previous value of another type is an error.
+/// What a slot is marked with: each type has its own, since a previous value of another type is an
+/// error.
 fn tag(ty: FieldType) -> u8 {
     match ty {
         FieldType::Int { signed, bits } => 2 + 2 * bits.trailing_zeros() as u8 + u8::from(signed),

@@ -1,4 +1,5 @@
-//! JSON (RFC 8259): driven by the schema, without a tree. `spec/json.md` says how each type is written.
+//! JSON (RFC 8259): driven by the schema, without a tree. `spec/json.md` says how each type is
+//! written.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 
@@ -157,8 +158,8 @@ impl Record {
     }
 }
 
-/// Checks that `bytes` are one JSON value of any kind, nested no deeper than the [`Limits`] allow: the grammar of RFC 8259, UTF-8, and
-/// surrogates in pairs.
+/// Checks that `bytes` are one JSON value of any kind, nested no deeper than the [`Limits`] allow:
+/// the grammar of RFC 8259, UTF-8, and surrogates in pairs.
 ///
 /// ```
 /// use polywire_core::codec::json;

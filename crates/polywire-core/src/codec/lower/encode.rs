@@ -9,8 +9,8 @@ use crate::{
     schema::{Case, Def, DefId, DefKind, Member, Schema, Type},
 };
 
-/// How a format writes each kind of value. Operations go to the walk ([`EncodeWalk::emit`]); blocks inside are made with
-/// [`EncodeWalk::block`] and the walk's methods for values.
+/// How a format writes each kind of value. Operations go to the walk ([`EncodeWalk::emit`]); blocks
+/// inside are made with [`EncodeWalk::block`] and the walk's methods for values.
 pub trait EncodeDialect {
     /// A boolean, number, character, bitmask or bitset.
     fn scalar(&self, walk: &mut EncodeWalk<'_>, ty: &Type, wire: Scalar, place: Place) -> Result<(), LowerError>;
@@ -37,10 +37,12 @@ pub trait EncodeDialect {
         place: Place,
     ) -> Result<(), LowerError>;
 
-    /// A structure. [`EncodeWalk::member`] writes a member's value, [`EncodeWalk::if_present`] looks into an optional first.
+    /// A structure. [`EncodeWalk::member`] writes a member's value, [`EncodeWalk::if_present`]
+    /// looks into an optional first.
     fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Result<(), LowerError>;
 
-    /// A union. [`EncodeWalk::union_arms`] makes the operation; the accumulator (`I64`) is the discriminator where an arm begins.
+    /// A union. [`EncodeWalk::union_arms`] makes the operation; the accumulator (`I64`) is the
+    /// discriminator where an arm begins.
     fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Result<(), LowerError>;
 }
 
@@ -194,7 +196,8 @@ impl<'a> EncodeWalk<'a> {
         Ok(members.into_iter().zip(fields).map(|(member, place)| MemberOut { member, place }).collect())
     }
 
-    /// Emits a member's value, through its pointer if it has one. For an optional, call it with the value's own place.
+    /// Emits a member's value, through its pointer if it has one. For an optional, call it with the
+    /// value's own place.
     pub fn member(&mut self, member: &Member, place: Place) -> Result<(), LowerError> {
         let step = self.paths.enter(&member.name);
         let done = match (member.external, self.kind(place)) {
@@ -209,7 +212,8 @@ impl<'a> EncodeWalk<'a> {
         done
     }
 
-    /// Emits `present`, with the place of its value, for an optional member that is there, and `absent` for one that is not.
+    /// Emits `present`, with the place of its value, for an optional member that is there, and
+    /// `absent` for one that is not.
     pub fn if_present(
         &mut self,
         out: &MemberOut<'_>,
@@ -228,7 +232,8 @@ impl<'a> EncodeWalk<'a> {
         Ok(())
     }
 
-    /// Emits a union: `arm` for each case, with the place of its value, and `none` for a discriminator without one.
+    /// Emits a union: `arm` for each case, with the place of its value, and `none` for a
+    /// discriminator without one.
     pub fn union_arms(
         &mut self,
         union: &UnionOut<'_>,
@@ -248,7 +253,8 @@ impl<'a> EncodeWalk<'a> {
         Ok(())
     }
 
-    /// The block for an element of the sequence or array at `place`: `fill` gets the element's own place.
+    /// The block for an element of the sequence or array at `place`: `fill` gets the element's own
+    /// place.
     pub fn element(
         &mut self,
         place: Place,

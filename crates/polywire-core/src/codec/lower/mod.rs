@@ -1,8 +1,10 @@
-//! What codecs share: the walk over schema, layout and evolution. A format supplies a dialect, and sees neither.
+//! What codecs share: the walk over schema, layout and evolution. A format supplies a dialect, and
+//! sees neither.
 //!
-//! [`encode`] walks one type; [`decode`] walks the writer's type beside the reader's and resolves, once, everything in which they differ:
-//! members that moved, went or came, wider scalars, other bounds, literals and cases, and the defaults of what the writer lacks. A
-//! dialect is asked for the wire only, and cannot get evolution wrong.
+//! [`encode`] walks one type; [`decode`] walks the writer's type beside the reader's and resolves,
+//! once, everything in which they differ: members that moved, went or came, wider scalars, other
+//! bounds, literals and cases, and the defaults of what the writer lacks. A dialect is asked for
+//! the wire only, and cannot get evolution wrong.
 //!
 //! ```
 //! use polywire_core::codec::lower::{bits_scalar, enum_scalar, scalar_of, widens};
@@ -118,7 +120,8 @@ impl Paths {
         Op { path: self.id(), kind }
     }
 
-    /// Refuses to go on where a program gets larger than the verifier would let pass: a small schema can say a large type.
+    /// Refuses to go on where a program gets larger than the verifier would let pass: a small
+    /// schema can say a large type.
     fn step(&mut self) -> Result<(), &'static str> {
         self.steps += 1;
         match (self.steps > 2 * MAX_OPS, self.bytes > MAX_PATH_BYTES) {
@@ -181,7 +184,8 @@ pub fn enum_scalar(bit_bound: u8) -> Scalar {
     }
 }
 
-/// A decimal number kept as its two parts: a structure of `int32 exponent` and `int64 mantissa`, in this order, and nothing else.
+/// A decimal number kept as its two parts: a structure of `int32 exponent` and `int64 mantissa`, in
+/// this order, and nothing else.
 pub fn is_decimal(schema: &Schema, id: DefId) -> bool {
     let is_part = |member: &Member, name: &str, ty: Type| {
         member.name == name && *schema.resolve(&member.ty) == ty && !member.optional && !member.external
@@ -196,8 +200,9 @@ pub fn is_decimal(schema: &Schema, id: DefId) -> bool {
 
 /// Definitions that contain themselves, through whatever.
 ///
-/// These are the strongly connected components of more than one definition, or of one that names itself. They are found in one walk
-/// (Tarjan's), since a stranger's schema may have thousands of definitions.
+/// These are the strongly connected components of more than one definition, or of one that names
+/// itself. They are found in one walk (Tarjan's), since a stranger's schema may have thousands of
+/// definitions.
 pub(crate) fn recursive(schema: &Schema) -> BTreeSet<DefId> {
     let edges: Vec<Vec<DefId>> = (0..schema.defs().len() as u32).map(|id| neighbours(schema, DefId(id))).collect();
     let (mut index, mut low, mut on_stack) =

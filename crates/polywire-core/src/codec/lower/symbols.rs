@@ -44,7 +44,8 @@ pub fn bit_fields(schema: &Schema, id: DefId, spelt: &dyn Fn(&str) -> String) ->
     table(fields, None)
 }
 
-/// What a union can begin with: its cases, as a format spells names, with their first labels, and the literals of the discriminator's enum.
+/// What a union can begin with: its cases, as a format spells names, with their first labels, and
+/// the literals of the discriminator's enum.
 pub fn union_head(
     schema: &Schema,
     discriminator: &Type,
@@ -92,7 +93,8 @@ pub fn parts(field: i64) -> (u32, u64, bool) {
     ((field >> 16 & 63) as u32, u64::MAX >> (64 - width), field & 1 == 1)
 }
 
-/// The number of a literal in a table of [`union_head`]; why not, if there is none: a union of numbers has no names.
+/// The number of a literal in a table of [`union_head`]; why not, if there is none: a union of
+/// numbers has no names.
 pub fn label_of(table: &SymbolTable, literal: &[u8]) -> Result<i64, FaultKind> {
     table.value_behind(LITERAL, literal).ok_or_else(|| {
         match table.iter().any(|(_, name)| name.as_bytes().first() == Some(&LITERAL)) {

@@ -193,7 +193,8 @@ fn unused(input: &mut Input<'_>) -> Status {
     input.fail(FaultKind::Syntax, 0, 0xC1)
 }
 
-/// A length of one, two or four bytes behind the mark of its width. There is no mark for one byte where the first two are the same.
+/// A length of one, two or four bytes behind the mark of its width. There is no mark for one byte
+/// where the first two are the same.
 fn wide_head(marks: [u8; 3], len: u64) -> (u64, usize) {
     let [short, middle, long] = marks.map(u64::from);
     match len {
@@ -210,7 +211,8 @@ fn put_head(output: &mut Output<'_>, (head, bytes): (u64, usize), len: u64) -> S
     }
 }
 
-/// Shows that `bytes` are one well-formed value and nothing else. Whether text is UTF-8 is not looked at, as of what decoding skips.
+/// Shows that `bytes` are one well-formed value and nothing else. Whether text is UTF-8 is not
+/// looked at, as of what decoding skips.
 ///
 /// ```
 /// use polywire_core::{codec::msgpack, program::Limits};

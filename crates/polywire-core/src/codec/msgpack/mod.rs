@@ -1,7 +1,8 @@
 //! MessagePack: compact binary values that say their own kind.
 //!
-//! `spec/msgpack.md` has the mapping. A structure is a map of its members by name, or with the option `struct=array` an array of their
-//! values. All kinds are read, the old ones included; extensions, time stamps among them, are passed over.
+//! `spec/msgpack.md` has the mapping. A structure is a map of its members by name, or with the
+//! option `struct=array` an array of their values. All kinds are read, the old ones included;
+//! extensions, time stamps among them, are passed over.
 
 use alloc::sync::Arc;
 

@@ -225,7 +225,8 @@ impl<'a> Decode<'a> {
         self.field(walk, form, from, member.reader.is_none(), |walk| walk.member(member))
     }
 
-    /// What stands for a member that is not there: of the writer's mandatory ones zeros are left out.
+    /// What stands for a member that is not there: of the writer's mandatory ones zeros are left
+    /// out.
     fn absent(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>, form: Form) -> Lowered {
         match form {
             _ if member.writer.optional => walk.absent(member),

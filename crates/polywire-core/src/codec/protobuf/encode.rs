@@ -27,7 +27,8 @@ pub(super) struct Encode<'a> {
 enum Field {
     /// A field that is left out if its value is what readers take for one that is not there.
     Unless(u32),
-    /// A field that is always there; what is repeated is in a message of its own, as the elements alone could not say that it is there.
+    /// A field that is always there; what is repeated is in a message of its own, as the elements
+    /// alone could not say that it is there.
     Always(u32),
     /// Only the value.
     Bare,
@@ -205,7 +206,8 @@ impl<'a> Encode<'a> {
         Ok(())
     }
 
-    /// Emits what is there once for each element: as field of its own number, or as field 1 of a message.
+    /// Emits what is there once for each element: as field of its own number, or as field 1 of a
+    /// message.
     fn repeated(
         &self,
         walk: &mut EncodeWalk<'_>,
@@ -223,7 +225,8 @@ impl<'a> Encode<'a> {
         }
     }
 
-    /// Emits text or octets with their tag, or nothing where there are none and they may be left out.
+    /// Emits text or octets with their tag, or nothing where there are none and they may be left
+    /// out.
     fn unless_empty(
         &self,
         walk: &mut EncodeWalk<'_>,

@@ -15,8 +15,9 @@ const MAX_NUMBER: u32 = (1 << 29) - 1;
 /// Numbers that Protobuf keeps for itself.
 const RESERVED: core::ops::RangeInclusive<u32> = 19_000..=19_999;
 
-/// The numbers of a structure's members, those of its bases first, or of a union's cases: the member's `@id` where it has one of its own
-/// that Protobuf allows; the others get, in order, the least numbers that are left. A union's numbers begin behind its discriminator's.
+/// The numbers of a structure's members, those of its bases first, or of a union's cases: the
+/// member's `@id` where it has one of its own that Protobuf allows; the others get, in order, the
+/// least numbers that are left. A union's numbers begin behind its discriminator's.
 ///
 /// ```
 /// use polywire_core::codec::protobuf::field_numbers;
@@ -130,7 +131,8 @@ impl Form {
         self.wire_type() != LENGTH
     }
 
-    /// It is as many fields as it has elements, which needs a message around it where another such thing is around it.
+    /// It is as many fields as it has elements, which needs a message around it where another such
+    /// thing is around it.
     pub(super) fn is_repeated(self) -> bool {
         matches!(self, Form::Sequence | Form::Array | Form::Map)
     }

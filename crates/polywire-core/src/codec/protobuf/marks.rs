@@ -29,7 +29,8 @@ pub(super) static FIELDS: MemberDialect = MemberDialect {
 /// Fields that one message can have of those whose second coming is another thing than the first.
 pub(super) const MAX_NOTED: usize = 192;
 
-/// The fault of a field that came in pieces, before they are put together: that of an array whose elements are not all in the first of its runs, too.
+/// The fault of a field that came in pieces, before they are put together: that of an array whose
+/// elements are not all in the first of its runs, too.
 pub(super) const IN_PIECES: FaultKind = FaultKind::Count;
 
 /// What comes a second time: see [`noted`].
@@ -37,7 +38,8 @@ pub(super) const IN_PIECES: FaultKind = FaultKind::Count;
 pub(super) enum Again {
     /// The later value stands.
     Replaces,
-    /// It is refused: values that have to be merged, which is done in the message before it is read once more.
+    /// It is refused: values that have to be merged, which is done in the message before it is read
+    /// once more.
     Refused,
     /// Another arm has it.
     Arm(u32),
@@ -102,7 +104,8 @@ extern "C" fn skip_field(input: &mut Input<'_>, _: &mut Cursor) -> Status {
     done(skip(input, tag))
 }
 
-/// The elements of a repeated field, as long as no other field stands between them: packed ones of a wire type, or those that are not.
+/// The elements of a repeated field, as long as no other field stands between them: packed ones of
+/// a wire type, or those that are not.
 pub(super) fn elements(wire_type: u32) -> &'static SequenceDialect {
     static VARINTS: SequenceDialect =
         SequenceDialect { name: "varints", begin: begin_elements, next: next_element::<VARINT> };
@@ -188,8 +191,9 @@ pub(super) fn same_field(input: &mut Input<'_>, field: u32) -> Read<bool> {
     Ok(false)
 }
 
-/// The entries of a map, as long as no other field stands between them. Each is a message, in which key and value may stand in any order:
-/// so each is looked for from the start, which the input's origin says.
+/// The entries of a map, as long as no other field stands between them. Each is a message, in which
+/// key and value may stand in any order: so each is looked for from the start, which the input's
+/// origin says.
 pub(super) static ENTRIES: SequenceDialect =
     SequenceDialect { name: "entries", begin: begin_elements, next: next_entry };
 
@@ -231,7 +235,8 @@ extern "C" fn put_no_action(_: &mut Output<'_>, _: u64) -> Status {
     Status::Ok
 }
 
-/// What selects the case of the union whose message it is. The position stays where it is. The names in the table are the cases' numbers.
+/// What selects the case of the union whose message it is. The position stays where it is. The
+/// names in the table are the cases' numbers.
 pub(super) static SELECTOR: SymbolKernel =
     SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector, put: put_no_symbol };
 

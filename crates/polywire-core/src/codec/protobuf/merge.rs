@@ -1,6 +1,7 @@
-//! Fields that come twice though they are one: by the specification messages are merged, which is to decode the bytes of the one and then those of the other, and
-//! the elements of a repeated field, as which arrays travel, may stand between other fields. So what is refused for that reason is written anew, with such fields put
-//! together, and read again.
+//! Fields that come twice though they are one: by the specification messages are merged, which is
+//! to decode the bytes of the one and then those of the other, and the elements of a repeated
+//! field, as which arrays travel, may stand between other fields. So what is refused for that
+//! reason is written anew, with such fields put together, and read again.
 //!
 //! What fields there are is taken from the program.
 
@@ -20,7 +21,8 @@ use crate::program::{
     adapter::{Adapter, Events, Marks},
 };
 
-/// Puts fields together. The first piece of a message may lack what a later one has: a union's case, the elements of an array, a member that must be there.
+/// Puts fields together. The first piece of a message may lack what a later one has: a union's
+/// case, the elements of an array, a member that must be there.
 pub(super) static MERGE: Adapter = Adapter {
     name: "merge",
     run,
@@ -29,7 +31,8 @@ pub(super) static MERGE: Adapter = Adapter {
 
 type Read<T = ()> = Result<T, Status>;
 
-/// Bytes that are kept for the length of a message: as many as any has. The number in front of it is a varint that is longer than it need be.
+/// Bytes that are kept for the length of a message: as many as any has. The number in front of it
+/// is a varint that is longer than it need be.
 const LENGTH_BYTES: usize = 5;
 
 fn run(program: &Program, input: &mut Input<'_>, events: &mut Events) -> Status {
@@ -235,7 +238,8 @@ fn inside(block: &Block) -> Inside<'_> {
     })
 }
 
-/// Of a union that does not say its case itself the last one stands, with what comes before it left out.
+/// Of a union that does not say its case itself the last one stands, with what comes before it left
+/// out.
 fn keep_last_case(fields: &mut Vec<Field>, cases: &SymbolTable) {
     let is_case = |field: &Field| {
         let (digits, len) = marks::number_name(field.number());

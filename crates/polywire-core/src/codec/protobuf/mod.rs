@@ -1,7 +1,7 @@
 //! Protobuf's wire format, as proto3 messages have it.
 //!
-//! `spec/protobuf.md` has the mapping, and `polywire idl proto` writes the messages for peers that have `protoc`. A structure is a message;
-//! its fields' numbers are [`field_numbers`].
+//! `spec/protobuf.md` has the mapping, and `polywire idl proto` writes the messages for peers that
+//! have `protoc`. A structure is a message; its fields' numbers are [`field_numbers`].
 
 use alloc::sync::Arc;
 

@@ -162,8 +162,8 @@ extern "C" fn put_end(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> S
     close(output, cursor.0[0] as usize, 1)
 }
 
-/// Puts the length of what was written behind `start` and `room` bytes there, and moves it up or down if its length takes another number
-/// of bytes.
+/// Puts the length of what was written behind `start` and `room` bytes there, and moves it up or
+/// down if its length takes another number of bytes.
 pub(super) fn close(output: &mut Output<'_>, start: usize, room: usize) -> Status {
     let len = output.position().saturating_sub(start + room);
     if room == 1 && len < 0x80 {
@@ -188,8 +188,8 @@ pub(super) fn close(output: &mut Output<'_>, start: usize, room: usize) -> Statu
     Status::Ok
 }
 
-/// An entry of a map: the argument is its tag, as [`tag_word`] has it. Until its end is reached, eight bytes stand where its length is
-/// going to be: those of what [`Output::mark`] was.
+/// An entry of a map: the argument is its tag, as [`tag_word`] has it. Until its end is reached,
+/// eight bytes stand where its length is going to be: those of what [`Output::mark`] was.
 pub(super) static BEGIN_ENTRY: ActionKernel = ActionKernel { name: "entry", get: get_no_action, put: begin_entry };
 pub(super) static END_ENTRY: ActionKernel = ActionKernel { name: "entry's end", get: get_no_action, put: end_entry };
 

@@ -1,6 +1,7 @@
 //! Groups of seven bits, the lowest first; the highest bit of a byte says that there are more.
 //!
-//! How many bytes numbers have cannot be foretold, and a branch taken wrongly costs more than all the shifts here: there is none for up to eight bytes.
+//! How many bytes numbers have cannot be foretold, and a branch taken wrongly costs more than all
+//! the shifts here: there is none for up to eight bytes.
 
 /// Numbers below this have at most eight bytes.
 pub(super) const SHORT: u64 = 1 << 56;
@@ -18,7 +19,8 @@ pub(super) fn spread(value: u64) -> (u64, usize) {
     (groups | more, bytes as usize)
 }
 
-/// The number at the start of these bytes, and how many of them it has; none if it has more than eight.
+/// The number at the start of these bytes, and how many of them it has; none if it has more than
+/// eight.
 #[inline(always)]
 pub(super) fn gather(bytes: [u8; 8]) -> Option<(u64, usize)> {
     let word = u64::from_le_bytes(bytes);

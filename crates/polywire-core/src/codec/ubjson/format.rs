@@ -190,7 +190,8 @@ fn decimal(room: &mut Room, value: u64) -> usize {
     })
 }
 
-/// The marker of a typed array of such elements, and as what they are written; none where there is no marker for all their values.
+/// The marker of a typed array of such elements, and as what they are written; none where there is
+/// no marker for all their values.
 fn typed(scalar: Scalar) -> Option<(u8, Scalar)> {
     Some(match scalar {
         Scalar::I8 => (b'i', scalar),

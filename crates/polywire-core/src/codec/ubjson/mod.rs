@@ -1,6 +1,7 @@
 //! UBJSON, draft 12: JSON's model in binary.
 //!
-//! `spec/ubjson.md` has the mapping. Sequences of plain numbers are written as typed containers, and read from any.
+//! `spec/ubjson.md` has the mapping. Sequences of plain numbers are written as typed containers,
+//! and read from any.
 
 use alloc::sync::Arc;
 
@@ -75,7 +76,8 @@ impl Codec for Ubjson {
     }
 }
 
-/// Shows that `bytes` are one well-formed value and nothing else. Whether text is UTF-8 is not looked at, as of what decoding skips.
+/// Shows that `bytes` are one well-formed value and nothing else. Whether text is UTF-8 is not
+/// looked at, as of what decoding skips.
 ///
 /// ```
 /// use polywire_core::{codec::ubjson, program::Limits};

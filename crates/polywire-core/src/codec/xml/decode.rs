@@ -1,4 +1,5 @@
-//! Lowering for decoding. A value is read from behind its element's name, end tag included, or from an attribute.
+//! Lowering for decoding. A value is read from behind its element's name, end tag included, or from
+//! an attribute.
 
 use alloc::{sync::Arc, vec::Vec};
 
@@ -80,7 +81,8 @@ impl DecodeDialect for Dialect {
     }
 
     fn structure(&self, walk: &mut DecodeWalk<'_>, _: DefId, members: &[MemberIn<'_>]) -> Lowered {
-        // What the reader lacks is passed over like any name that nobody knows, unless it must be understood.
+        // What the reader lacks is passed over like any name that nobody knows, unless it must be
+        // understood.
         let known = members.iter().filter(|member| member.reader.is_some() || member.must_be_understood());
         let arms = known.map(|member| {
             let body = walk.block(|walk| walk.member_unless(&NIL, member))?;

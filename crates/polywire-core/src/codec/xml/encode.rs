@@ -1,4 +1,5 @@
-//! Lowering for encoding. Whoever holds a value writes its tags, the value itself what is between them.
+//! Lowering for encoding. Whoever holds a value writes its tags, the value itself what is between
+//! them.
 
 use alloc::format;
 use core::cell::Cell;

@@ -80,7 +80,8 @@ extern "C" fn put_pretty(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -
     xml::indent(output, cursor.0[0] as usize)
 }
 
-/// An element whose end tag is read behind what is inside. What is inside has passed over the start tag, unless that is also the end.
+/// An element whose end tag is read behind what is inside. What is inside has passed over the start
+/// tag, unless that is also the end.
 pub(super) static ELEMENT: RegionDialect = RegionDialect { name: "xml element", ..PRETTY_COPY };
 
 const PRETTY_COPY: RegionDialect = RegionDialect {
@@ -126,7 +127,8 @@ fn close(input: &mut Input<'_>, cursor: &Cursor) -> Status {
     xml::close(input, name)
 }
 
-/// The next element inside one whose name ended where the cursor's first word says: none behind the last, whose end tag was read then.
+/// The next element inside one whose name ended where the cursor's first word says: none behind the
+/// last, whose end tag was read then.
 fn next_inside(input: &mut Input<'_>, cursor: &Cursor) -> Result<Option<Name>, Status> {
     match xml::next_tag(input)? {
         Markup::Start(name) => Ok(Some(name)),
@@ -146,7 +148,8 @@ fn expect_name(input: &mut Input<'_>, name: Name, wanted: &[u8]) -> Result<(), S
     Err(xml::unexpected(input, wanted.first().copied().unwrap_or(0)))
 }
 
-/// Sequences and arrays of anything but numbers. The cursor's third word is 1 when there is nothing more.
+/// Sequences and arrays of anything but numbers. The cursor's third word is 1 when there is nothing
+/// more.
 pub(super) static ITEMS: SequenceDialect = SequenceDialect { name: "xml items", begin: begin_inside, next: next_item };
 
 extern "C" fn begin_inside(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
@@ -355,8 +358,8 @@ fn any_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, a
     Ok(())
 }
 
-/// The beginning of a union, up to the start tag of its case. The table has each case's name with its first label, and each literal of the
-/// discriminator's enum behind [`LITERAL`].
+/// The beginning of a union, up to the start tag of its case. The table has each case's name with
+/// its first label, and each literal of the discriminator's enum behind [`LITERAL`].
 pub(super) static UNION: SymbolKernel =
     SymbolKernel { name: "xml union", scalar: Scalar::I64, get: get_union, put: put_symbol };
 
@@ -386,7 +389,8 @@ fn union_head(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status>
         None => match xml::next_tag(input)? {
             Markup::Start(name) => {
                 let label = known(input, name, table, FaultKind::UnknownCase)?;
-                // Whoever reads the case's value reads the name again, and holds it against the case.
+                // Whoever reads the case's value reads the name again, and holds it against the
+                // case.
                 input.seek(name.start - 1);
                 Ok(label)
             }
@@ -461,7 +465,8 @@ extern "C" fn put_symbol_number(output: &mut Output<'_>, _: &SymbolTable, word: 
     number::put_i64(output, word as i64)
 }
 
-/// Bitmasks as lists of the names of the flags that are set and a number for those without a name; any mixture is read.
+/// Bitmasks as lists of the names of the flags that are set and a number for those without a name;
+/// any mixture is read.
 pub(super) static FLAG_NAMES: SymbolKernel =
     SymbolKernel { name: "xml bitmask", scalar: Scalar::U64, get: get_flags, put: put_flags };
 
@@ -506,8 +511,8 @@ extern "C" fn put_flags(output: &mut Output<'_>, table: &SymbolTable, word: u64)
     status
 }
 
-/// Bitsets as attributes, one a named field; the number of all bits as the element's text is read, too. The table's values are
-/// [`field`](crate::codec::lower::symbols::field)s.
+/// Bitsets as attributes, one a named field; the number of all bits as the element's text is read,
+/// too. The table's values are [`field`](crate::codec::lower::symbols::field)s.
 pub(super) static FIELDS: SymbolKernel =
     SymbolKernel { name: "xml bitset", scalar: Scalar::U64, get: get_fields, put: put_fields };
 

@@ -121,7 +121,8 @@ fn decode_program(writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> Res
     Ok(program)
 }
 
-/// Checks that `bytes` are a well-formed XML document without a document type declaration, nested no deeper than the [`Limits`] allow.
+/// Checks that `bytes` are a well-formed XML document without a document type declaration, nested
+/// no deeper than the [`Limits`] allow.
 ///
 /// ```
 /// use polywire_core::codec::xml;
@@ -166,7 +167,8 @@ pub fn type_name(name: &str) -> String {
     element_name(&name.replace("::", "."))
 }
 
-/// A member's name as XML can have it: `_xHHHH_` stands for a UTF-16 unit that may not be where it is, and for an underscore that would begin such.
+/// A member's name as XML can have it: `_xHHHH_` stands for a UTF-16 unit that may not be where it
+/// is, and for an underscore that would begin such.
 pub fn element_name(name: &str) -> String {
     let mut written = String::new();
     let plain = |at: usize, c: char| match c {
@@ -188,7 +190,8 @@ pub fn element_name(name: &str) -> String {
     written
 }
 
-/// The value of such a type writes the end of its start tag itself, because attributes may come before.
+/// The value of such a type writes the end of its start tag itself, because attributes may come
+/// before.
 fn writes_its_bracket(schema: &Schema, ty: &Type) -> bool {
     match schema.resolve(ty) {
         Type::Def(id) => {

@@ -125,7 +125,8 @@ fn read<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
     })
 }
 
-/// A number as XML Schema writes it: with a plus sign, zeros in front, or no digits on one side of the point if need be.
+/// A number as XML Schema writes it: with a plus sign, zeros in front, or no digits on one side of
+/// the point if need be.
 fn parse<N: Number>(text: &[u8]) -> Result<N, (FaultKind, u64)> {
     if N::FLOAT
         && let Some(value) = named_float(text)

@@ -1,5 +1,6 @@
-//! What comes in front of the program: the message as JSON. What we write ourselves is read by a reader of its own; all else by
-//! `saphyr-parser`, which passes the YAML test suite, event by event.
+//! What comes in front of the program: the message as JSON. What we write ourselves is read by a
+//! reader of its own; all else by `saphyr-parser`, which passes the YAML test suite, event by
+//! event.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -36,7 +37,8 @@ pub(super) fn rewrite(input: &mut Input<'_>, events: &mut Events, either: Either
     })
 }
 
-/// The message as text, of characters that YAML allows (section 5.1). A byte order mark in front is passed over.
+/// The message as text, of characters that YAML allows (section 5.1). A byte order mark in front is
+/// passed over.
 fn printable<'a>(input: &mut Input<'a>) -> Result<&'a str, Status> {
     let bytes = input.message();
     let fail = |input: &mut Input<'_>, at: usize, kind: FaultKind| {
@@ -82,7 +84,8 @@ struct Writer<'w, 'i, 'o, 'e> {
     anchors: Anchors,
 }
 
-/// Bytes of JSON that the aliases of a message may write, all together: what they repeat could be repeated again and again.
+/// Bytes of JSON that the aliases of a message may write, all together: what they repeat could be
+/// repeated again and again.
 const MAX_ALIASED: usize = 4 << 20;
 
 /// Where in the output nodes with an anchor stand.
@@ -126,8 +129,9 @@ fn all_of_yaml(
     Ok(())
 }
 
-/// Memory that the parser may take: it keeps all tokens of a flow collection until it knows that it is no key. Measured are up to 320 bytes
-/// each, while they are moved to a larger block; a mark and the scalar beside it are two.
+/// Memory that the parser may take: it keeps all tokens of a flow collection until it knows that it
+/// is no key. Measured are up to 320 bytes each, while they are moved to a larger block; a mark and
+/// the scalar beside it are two.
 fn parser_bytes(text: &str) -> usize {
     let bytes = text.as_bytes();
     if !bytes.iter().any(|b| matches!(b, b'[' | b'{')) {
@@ -237,7 +241,8 @@ impl Writer<'_, '_, '_, '_> {
     /// The node once more.
     fn alias(&mut self, anchor: usize, span: &Span) -> Result<(), Status> {
         let is_key = self.begin(span)?;
-        // A node that its own alias is in has no end; an anchor at a key that looks like a number stands for no text.
+        // A node that its own alias is in has no end; an anchor at a key that looks like a number
+        // stands for no text.
         let Some((start, end)) = self.anchors.known.get(&anchor).copied() else {
             return Err(self.fail(span, FaultKind::Forbidden));
         };
@@ -276,7 +281,8 @@ impl Writer<'_, '_, '_, '_> {
         if tag.is_some_and(|tag| is_core(tag, "binary")) {
             self.put(b"\"")?;
             for letters in text.split_ascii_whitespace() {
-                // What is no base64 is found by whoever reads it; only quotes and escapes could deceive.
+                // What is no base64 is found by whoever reads it; only quotes and escapes could
+                // deceive.
                 if letters.bytes().any(|b| matches!(b, b'"' | b'\\' | 0x7F..)) {
                     return Err(self.fail(span, FaultKind::Syntax));
                 }
@@ -446,7 +452,8 @@ mod tests {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// What the reader of our own style takes, the parser of all of YAML takes as well, and for the same.
+    /// What the reader of our own style takes, the parser of all of YAML takes as well, and for the
+    /// same.
     #[test]
     fn both_readers_agree() {
         let mut random = Random::new(5);

@@ -88,7 +88,8 @@ impl Codec for Yaml {
     }
 }
 
-/// A YAML document as JSON: what the decoders read. It must be one document whose keys are scalars, without tags of its own.
+/// A YAML document as JSON: what the decoders read. It must be one document whose keys are scalars,
+/// without tags of its own.
 ///
 /// ```
 /// use polywire_core::{codec::yaml, program::Limits};

@@ -198,7 +198,8 @@ impl Plan {
     }
 
     /// # Safety
-    /// As of [`Plan::resize`]; elements are plain bytes, and `len` valid ones lie at `source`, outside the sequence.
+    /// As of [`Plan::resize`]; elements are plain bytes, and `len` valid ones lie at `source`,
+    /// outside the sequence.
     pub(in crate::layout) unsafe fn assign(
         &self,
         id: NodeId,
@@ -282,7 +283,8 @@ impl Plan {
         case: Option<u32>,
     ) -> Result<*mut u8, OutOfMemory> {
         let What::Union { cases, payload, .. } = &self.place(id).what else { return Err(OutOfMemory) };
-        // SAFETY: as the caller promises; the front says of no case that it is chosen or held unless its value is there.
+        // SAFETY: as the caller promises; the front says of no case that it is chosen or held
+        // unless its value is there.
         unsafe {
             let front = &mut *union.cast::<RawUnion>();
             let value = union.add(*payload);
@@ -392,7 +394,8 @@ impl Plan {
     pub(in crate::layout) unsafe fn insert_spare(&self, id: NodeId, map: *mut u8) -> Result<Inserted, OutOfMemory> {
         let What::Map { key, value, value_at, stride, .. } = self.place(id).what else { return Err(OutOfMemory) };
         let keys = self.place(key);
-        // SAFETY: as the caller promises; the index holds numbers of entries in use, and of the spare one.
+        // SAFETY: as the caller promises; the index holds numbers of entries in use, and of the
+        // spare one.
         unsafe {
             let raw = &mut *map.cast::<RawMap>();
             let spare = self.entry(id, raw, raw.entries.len);

@@ -28,7 +28,8 @@ impl Plan {
         }
     }
 
-    /// Makes a value that has allocated nothing. Boxes are null, and nobody but `reset` and `end` may see them so.
+    /// Makes a value that has allocated nothing. Boxes are null, and nobody but `reset` and `end`
+    /// may see them so.
     ///
     /// # Safety
     /// `at` can be written.
@@ -65,8 +66,8 @@ impl Plan {
         }
     }
 
-    /// Gives a value its default, keeping what it has allocated where it can be used again. When it fails, the value is valid
-    /// but for the boxes that [`Plan::hollow`] left.
+    /// Gives a value its default, keeping what it has allocated where it can be used again. When it
+    /// fails, the value is valid but for the boxes that [`Plan::hollow`] left.
     ///
     /// # Safety
     /// `at` holds a value.
@@ -261,7 +262,8 @@ impl Plan {
         if boxed.is_null() {
             return Err(OutOfMemory);
         }
-        // SAFETY: the block is as large as the place asks for, and is given back if no value came to be.
+        // SAFETY: the block is as large as the place asks for, and is given back if no value came
+        // to be.
         unsafe { self.init(inner, boxed).inspect_err(|_| dealloc(boxed, block))? };
         Ok(boxed)
     }

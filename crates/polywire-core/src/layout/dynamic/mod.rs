@@ -1,7 +1,8 @@
 //! Layouts computed from schemas, and the life of the values in them.
 //!
-//! A [`Plan`] knows what [`Layout`] knows, and what must happen to memory besides: how a value comes to be, goes back to its default,
-//! is copied and dropped. The access functions of a record's layout share it.
+//! A [`Plan`] knows what [`Layout`] knows, and what must happen to memory besides: how a value
+//! comes to be, goes back to its default, is copied and dropped. The access functions of a record's
+//! layout share it.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 use core::mem;
@@ -23,10 +24,12 @@ use access::Access;
 pub(super) use life::assign_text;
 pub(super) use plan::integer_bytes;
 
-/// Largest fixed part of a record. A schema's own limit lies below: it counts the same things smaller.
+/// Largest fixed part of a record. A schema's own limit lies below: it counts the same things
+/// smaller.
 const MAX_BYTES: u64 = 1 << 26;
 
-/// Fields of all structures together. Inheritance multiplies: many structures may share one large base.
+/// Fields of all structures together. Inheritance multiplies: many structures may share one large
+/// base.
 const MAX_FIELDS: usize = 1 << 17;
 
 impl Shape {
@@ -51,7 +54,8 @@ impl Shape {
     }
 }
 
-/// Everything about the values of a schema's records. Its places have the ids of the layout's nodes.
+/// Everything about the values of a schema's records. Its places have the ids of the layout's
+/// nodes.
 pub(super) struct Plan {
     places: Vec<Place>,
     pub(super) root: NodeId,
@@ -80,7 +84,8 @@ pub(super) enum What {
     Boxed { inner: NodeId },
 }
 
-/// A record's sequence. Elements from `len` to `initialised` are out of use but keep what they have allocated.
+/// A record's sequence. Elements from `len` to `initialised` are out of use but keep what they have
+/// allocated.
 #[repr(C)]
 pub(super) struct RawSequence {
     pub(super) pointer: *mut u8,
@@ -103,8 +108,9 @@ pub(super) struct RawUnion {
     pub(super) discriminator: i64,
     /// [`NO_CASE`] where the discriminator chooses none.
     pub(super) case: u32,
-    /// The case whose value is in the payload, if any: that one, unless it is a structure without members. Then, and where there is no case, a value
-    /// from before stays out of use and keeps what it has allocated.
+    /// The case whose value is in the payload, if any: that one, unless it is a structure without
+    /// members. Then, and where there is no case, a value from before stays out of use and
+    /// keeps what it has allocated.
     pub(super) held: u32,
 }
 
@@ -153,7 +159,8 @@ pub(super) fn discriminator_of(schema: &Schema, union: DefId, case: usize) -> Op
     first.or_else(|| free_discriminator(schema.resolve(discriminator), schema.def_of(discriminator), cases))
 }
 
-/// Orders two keys of the same place: all that can be keys are integers, booleans, enums and strings.
+/// Orders two keys of the same place: all that can be keys are integers, booleans, enums and
+/// strings.
 ///
 /// # Safety
 /// Both hold values of it.

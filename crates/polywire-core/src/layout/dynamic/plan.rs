@@ -24,7 +24,8 @@ impl Plan {
     }
 }
 
-/// Sizes and offsets. What lies behind a pointer is filled in later, so that neither recursive types nor long chains go deep.
+/// Sizes and offsets. What lies behind a pointer is filled in later, so that neither recursive
+/// types nor long chains go deep.
 struct Planner<'a> {
     schema: &'a Schema,
     places: Vec<Option<Place>>,
@@ -276,7 +277,8 @@ fn scalar_place(scalar: Scalar, fresh: Option<&Literal>) -> Place {
     Place { size, align: size.min(8), plain: true, zero, what: What::Scalar { scalar, fresh } }
 }
 
-/// A constant as it lies in memory; none if the scalar cannot hold it, as a stranger's schema may have it.
+/// A constant as it lies in memory; none if the scalar cannot hold it, as a stranger's schema may
+/// have it.
 fn scalar_bytes(scalar: Scalar, literal: &Literal) -> Option<[u8; 16]> {
     let number = match literal {
         Literal::Float(f) if !scalar.is_integer() => *f,

@@ -1,8 +1,10 @@
-//! An index that finds an item in logarithmic time however hostile the order of insertion, in one plain vector.
+//! An index that finds an item in logarithmic time however hostile the order of insertion, in one
+//! plain vector.
 //!
-//! The vector is a row of sorted runs whose lengths are the powers of two that its own length is made of, the longest first. An item
-//! more is one addition: the runs that carry become one and are sorted. So each item is sorted once for every power of two, and a search
-//! is a binary search in every run. There is no hash to be attacked and no node to be allocated.
+//! The vector is a row of sorted runs whose lengths are the powers of two that its own length is
+//! made of, the longest first. An item more is one addition: the runs that carry become one and are
+//! sorted. So each item is sorted once for every power of two, and a search is a binary search in
+//! every run. There is no hash to be attacked and no node to be allocated.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;

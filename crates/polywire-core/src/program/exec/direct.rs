@@ -12,8 +12,8 @@ use crate::{
 /// Messages that go the long way after one for which the direct one was tried in vain.
 const PAUSE: u32 = 15;
 
-/// In place of a number of messages, times a score: in a stream one odd message is no reason to wait for fifteen. One that was in vain counts two, one that was
-/// not takes one back.
+/// In place of a number of messages, times a score: in a stream one odd message is no reason to
+/// wait for fifteen. One that was in vain counts two, one that was not takes one back.
 const SCORE: u32 = 1 << 16;
 
 /// The score that is one.
@@ -22,11 +22,13 @@ const TOO_OFTEN: u32 = 4 * SCORE;
 /// The same for a message of a stream, which is mostly much shorter than it may be.
 const MAX_STREAM_AHEAD: usize = 1 << 14;
 
-/// The same after messages for which it did not do: each element of a sequence wants room for everything that may come behind it.
+/// The same after messages for which it did not do: each element of a sequence wants room for
+/// everything that may come behind it.
 const MAX_MORE_AHEAD: usize = 1 << 16;
 
 impl Executable {
-    /// Encodes without a context, if the program can do without and nothing is unusual; false if [`Executable::encode`] must take the long way.
+    /// Encodes without a context, if the program can do without and nothing is unusual; false if
+    /// [`Executable::encode`] must take the long way.
     ///
     /// # Safety
     /// As [`Executable::encode`].
@@ -38,8 +40,8 @@ impl Executable {
         if size > limits.message_bytes || room < size {
             return false;
         }
-        // SAFETY: there is room, the code is that of an encode program and writes each of the bytes that it gives the number of, and the value is as
-        // the caller promises.
+        // SAFETY: there is room, the code is that of an encode program and writes each of the bytes
+        // that it gives the number of, and the value is as the caller promises.
         unsafe {
             let written = jit::encode_direct(direct, out.as_mut_ptr().add(start), room, value);
             // What it says no to is more than any room.
@@ -51,7 +53,8 @@ impl Executable {
         true
     }
 
-    /// Decodes without a context; none if something is wrong or unusual, and [`Executable::decode`] must take the long way.
+    /// Decodes without a context; none if something is wrong or unusual, and [`Executable::decode`]
+    /// must take the long way.
     ///
     /// # Safety
     /// As [`Executable::decode`].
@@ -61,7 +64,8 @@ impl Executable {
         if bytes.len() < self.0.direct_size || bytes.len() > limits.message_bytes {
             return None;
         }
-        // SAFETY: the bytes are there, the code is that of a decode program, and the value is as the caller promises.
+        // SAFETY: the bytes are there, the code is that of a decode program, and the value is as
+        // the caller promises.
         let taken = unsafe { jit::decode_direct(direct, bytes, value) };
         if taken > bytes.len() {
             self.pause();
@@ -184,7 +188,8 @@ impl Executable {
         }
     }
 
-    /// Comes back to the direct way when the while is over. Of several threads that count at once one may be lost, which matters to nobody.
+    /// Comes back to the direct way when the while is over. Of several threads that count at once
+    /// one may be lost, which matters to nobody.
     #[inline]
     pub(super) fn count_down(&self) {
         let left = self.0.pause.load(Ordering::Relaxed);

@@ -16,7 +16,8 @@ use crate::{
 /// Runs a decode program over `input` into the value at `value`.
 ///
 /// # Safety
-/// `program` is a verified decode program, and `value` points to a live value of its layout's root that nothing else refers to.
+/// `program` is a verified decode program, and `value` points to a live value of its layout's root
+/// that nothing else refers to.
 pub unsafe fn decode(program: &Program, input: &mut Input<'_>, value: *mut u8) -> Status {
     Run { program, input, accumulator: 0, scalar: Scalar::U64 }.block(&program.root, value).into()
 }
@@ -31,8 +32,8 @@ pub(super) struct Run<'r, 'a> {
 
 pub(super) type Done = Result<(), Failed>;
 
-// Throughout, `frame` points to a live value of the node that the verifier has shown the block's places to be in, or is dangling when
-// they are all sinks.
+// Throughout, `frame` points to a live value of the node that the verifier has shown the block's
+// places to be in, or is dangling when they are all sinks.
 impl<'r> Run<'r, '_> {
     fn block(&mut self, block: &'r Block, frame: *mut u8) -> Done {
         block.0.iter().try_for_each(|op| self.named(op, frame))
@@ -208,7 +209,8 @@ impl<'r> Run<'r, '_> {
     fn store(&mut self, place: Place, frame: *mut u8) {
         if let Place::At { offset, node } = place {
             let scalar = memory_scalar(&self.program.layout, node);
-            // SAFETY: the verifier found the scalar at the place, and that the accumulator is valid for it.
+            // SAFETY: the verifier found the scalar at the place, and that the accumulator is valid
+            // for it.
             unsafe { store(frame.add(offset as usize), scalar, self.accumulator) };
         }
     }
@@ -289,7 +291,8 @@ impl<'r> Run<'r, '_> {
             keep(count, bound, overflow).map_err(|()| self.fail(FaultKind::Bound, bound.into(), count as u64))?;
         if let Place::At { offset, node } = place {
             let sequence = self.sequence_node(node);
-            // SAFETY: the verifier found a sequence of such scalars at the place; `count` saw that the bytes are there.
+            // SAFETY: the verifier found a sequence of such scalars at the place; `count` saw that
+            // the bytes are there.
             unsafe {
                 let at = frame.add(offset as usize);
                 if let Some(message) = self.input.shared.filter(|_| sequence.access.shares()) {
@@ -415,7 +418,8 @@ impl<'r> Run<'r, '_> {
         let sequence = self.sequence_node(node);
         let stride = self.program.layout.node(sequence.element).size as usize;
         let at = frame.wrapping_add(offset as usize);
-        // SAFETY: the verifier found the sequence at the place. What lies past the bound is decoded into it too and then cut off.
+        // SAFETY: the verifier found the sequence at the place. What lies past the bound is decoded
+        // into it too and then cut off.
         unsafe {
             let data = self.resize(sequence, at, count)?;
             self.elements(shape.element, count, data, stride)?;
@@ -504,7 +508,8 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    /// Decodes elements until the format says that there are no more; `data` makes room for one and gives start and stride.
+    /// Decodes elements until the format says that there are no more; `data` makes room for one and
+    /// gives start and stride.
     fn marked_elements(
         &mut self,
         dialect: &SequenceDialect,
@@ -597,7 +602,8 @@ impl<'r> Run<'r, '_> {
             done = self.block(entry.key, key).and_then(|()| self.block(entry.value, value));
             done.is_ok() && keeps
         };
-        // SAFETY: the verifier found the map at the place, and the frames of the blocks to be its key and value.
+        // SAFETY: the verifier found the map at the place, and the frames of the blocks to be its
+        // key and value.
         match unsafe { map.access.insert(at, &mut fill) } {
             Ok(Inserted::Yes | Inserted::Replaced | Inserted::Refused) => done,
             Err(_) => Err(self.fail(FaultKind::OutOfMemory, 0, 0)),

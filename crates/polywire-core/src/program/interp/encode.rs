@@ -12,7 +12,8 @@ use crate::{
 /// Runs an encode program from the value at `value` to `output`.
 ///
 /// # Safety
-/// `program` is a verified encode program, and `value` points to a live value of its layout's root that nobody changes meanwhile.
+/// `program` is a verified encode program, and `value` points to a live value of its layout's root
+/// that nobody changes meanwhile.
 pub unsafe fn encode(program: &Program, output: &mut Output<'_>, value: *const u8) -> Status {
     Run { program, output, accumulator: 0, scalar: Scalar::U64, index: 0 }.block(&program.root, value).into()
 }
@@ -163,8 +164,9 @@ impl<'r> Run<'r, '_> {
     }
 
     fn run(&mut self, segments: &[Segment], size: u32, frame: *const u8) {
-        // SAFETY: a Need covers the run; segments lie within it, and the verifier found their scalars at their places. Padding in memory is
-        // never read, and every byte of the run is written.
+        // SAFETY: a Need covers the run; segments lie within it, and the verifier found their
+        // scalars at their places. Padding in memory is never read, and every byte of the run is
+        // written.
         unsafe {
             let start = self.output.here();
             start.write_bytes(0, size as usize);

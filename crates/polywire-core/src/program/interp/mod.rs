@@ -1,6 +1,8 @@
-//! The interpreter: the reference for what programs mean, and the back end where machine code cannot be made.
+//! The interpreter: the reference for what programs mean, and the back end where machine code
+//! cannot be made.
 //!
-//! It trusts what the verifier has shown (places, types, bounds that a `Need` covers) and checks everything that depends on the bytes.
+//! It trusts what the verifier has shown (places, types, bounds that a `Need` covers) and checks
+//! everything that depends on the bytes.
 
 use super::{Check, FaultKind, Order, Status};
 use crate::layout::{EnumNode, Kind, Layout, NodeId, Scalar};
@@ -57,7 +59,8 @@ unsafe fn store(at: *mut u8, scalar: Scalar, value: i128) {
     }
 }
 
-/// A value as [`load`] gives it, with the bytes of the scalar reversed if `order` is not the host's.
+/// A value as [`load`] gives it, with the bytes of the scalar reversed if `order` is not the
+/// host's.
 fn reorder(value: i128, scalar: Scalar, order: Order) -> i128 {
     if order == HOST {
         return value;

@@ -7,7 +7,8 @@ use crate::{
 /// Runs one decode operation.
 ///
 /// # Safety
-/// As for [`super::decode`]; `frame` is the operation's, `accumulator` (a word of `scalar`) what it expects.
+/// As for [`super::decode`]; `frame` is the operation's, `accumulator` (a word of `scalar`) what it
+/// expects.
 pub(crate) unsafe fn decode(
     program: &Program,
     op: &Op,

@@ -18,7 +18,8 @@ impl Run<'_, '_> {
     pub(super) fn string<'v>(&self, place: Place, frame: *mut u8) -> Option<&'v mut String> {
         let Place::At { offset, node } = place else { return None };
         match &self.program.layout.node(node).kind {
-            // SAFETY: the verifier found the string at the place, and the value is ours alone while the program runs.
+            // SAFETY: the verifier found the string at the place, and the value is ours alone while
+            // the program runs.
             Kind::String { shared: false, .. } => Some(unsafe { &mut *frame.add(offset as usize).cast::<String>() }),
             _ => None,
         }
@@ -40,7 +41,8 @@ impl Run<'_, '_> {
             let start = self.input.pos + 4;
             let text = counted_text(self.input, *order).map_err(|_| Failed)?;
             if bound.holds(text) {
-                // SAFETY: the input is of the message, so that this is the text's place in it, and the text was looked at.
+                // SAFETY: the input is of the message, so that this is the text's place in it, and
+                // the text was looked at.
                 *target = unsafe { SharedStr::of_utf8(message.part(start..start + text.len())) };
                 return Ok(());
             }
@@ -91,7 +93,8 @@ pub(crate) struct TextBound<'p> {
 }
 
 impl<'p> TextBound<'p> {
-    /// Cuts a string that is too long, or gives the text that is to take its place; the error is its length, if it must be refused.
+    /// Cuts a string that is too long, or gives the text that is to take its place; the error is
+    /// its length, if it must be refused.
     pub(crate) fn hold(&self, string: &mut String) -> Result<Option<&'p str>, u64> {
         if self.holds(string) {
             return Ok(None);

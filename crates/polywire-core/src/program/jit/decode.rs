@@ -198,7 +198,8 @@ impl<'e> Emit<'e, '_> {
         self.call_status(op, shims::decode_op as *const u8, &arguments);
     }
 
-    /// Ends a cold block where something is known to be wrong at the position that an operation starts at: the interpreter says what.
+    /// Ends a cold block where something is known to be wrong at the position that an operation
+    /// starts at: the interpreter says what.
     fn replay(&mut self, op: &'e Op, frame: Value) {
         if !self.direct {
             self.decode_by_interpreter(op, frame);
@@ -241,7 +242,8 @@ impl<'e> Emit<'e, '_> {
         });
     }
 
-    /// A run. What must be checked is loaded and checked before anything is stored; what lies side by side is moved in large pieces.
+    /// A run. What must be checked is loaded and checked before anything is stored; what lies side
+    /// by side is moved in large pieces.
     fn decode_run(&mut self, op: &'e Op, segments: &'e [Segment], frame: Value) {
         let here = self.here();
         let mut wrong: Option<Value> = None;
@@ -390,7 +392,8 @@ impl<'e> Emit<'e, '_> {
             (TextForm::CountedNul { order }, Some((base, offset, Some(words)))) => {
                 let done = self.code.create_block();
                 let slow_block = self.cold();
-                // The longest short string and its count, with one byte to spare for the terminator.
+                // The longest short string and its count, with one byte to spare for the
+                // terminator.
                 let lacks = self.lacks(21);
                 self.or_else(lacks, slow_block);
                 let here = self.here();
@@ -516,7 +519,8 @@ impl<'e> Emit<'e, '_> {
         };
         match (self.sequence_node(place).and_then(|s| s.words), self.place(place, frame)) {
             (Some(words), Some((base, offset, _))) if bound == 0 || *overflow == Overflow::Refuse => {
-                // As many elements as last time: nothing to make room for. What is said of a count that cannot be is the same.
+                // As many elements as last time: nothing to make room for. What is said of a count
+                // that cannot be is the same.
                 let len = self.load(types::I64, base, offset + words.len as i32);
                 let start = self.load(types::I64, base, offset + words.pointer as i32);
                 self.code.def_var(data, start);
@@ -789,7 +793,8 @@ impl<'e> Emit<'e, '_> {
         let unsigned = self.accumulator().scalar == Scalar::U64;
         let mut known = BTreeSet::new();
         for ((labels, _), block) in arms.iter().zip(&blocks) {
-            // A large unsigned number only looks like a negative label; of a label that comes twice the first arm is the one.
+            // A large unsigned number only looks like a negative label; of a label that comes twice
+            // the first arm is the one.
             for label in labels.iter().filter(|label| (!unsigned || **label >= 0) && known.insert(**label)) {
                 switch.set_entry(u128::from(*label as u64), *block);
             }

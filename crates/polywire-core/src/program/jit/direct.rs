@@ -1,5 +1,7 @@
-//! Which programs have a twin without a context: where a message is but a few scalars and texts, most of what it costs is what is prepared for everything
-//! that might happen. The twin either does all of it or says no, and nothing is lost: then the other function does it, and says what is wrong.
+//! Which programs have a twin without a context: where a message is but a few scalars and texts,
+//! most of what it costs is what is prepared for everything that might happen. The twin either does
+//! all of it or says no, and nothing is lost: then the other function does it, and says what is
+//! wrong.
 
 use super::{SLACK, members::LONGEST_LEAD, stream::Survey};
 use crate::{
@@ -17,7 +19,8 @@ const MAX_ROOM: usize = 1 << 10;
 /// Members up to which messages are read so, but for those of one size.
 const MAX_MEMBERS: usize = 32;
 
-/// Bytes of room that the twin of an encode program wants to begin with; none if it has no twin. Texts look for room of their own.
+/// Bytes of room that the twin of an encode program wants to begin with; none if it has no twin.
+/// Texts look for room of their own.
 pub(super) fn encode_room(program: &Program) -> Option<usize> {
     let most = match message_size(program) {
         Some(size) => size,
@@ -71,8 +74,9 @@ fn is_shared(program: &Program, place: Place) -> bool {
     place.node().is_some_and(|node| matches!(program.layout.node(node).kind, Kind::String { shared: true, .. }))
 }
 
-/// Bytes that a message must have for the twin of a decode program; none if it has no twin. It is there for messages of one size, and for members that stand
-/// alone, which come in the usual order or are left out.
+/// Bytes that a message must have for the twin of a decode program; none if it has no twin. It is
+/// there for messages of one size, and for members that stand alone, which come in the usual order
+/// or are left out.
 pub(super) fn decode_size(program: &Program) -> Option<usize> {
     if let Some(size) = message_size(program) {
         return Some(size);

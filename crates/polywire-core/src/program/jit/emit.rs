@@ -1,4 +1,5 @@
-//! What both directions share: position and buffer as variables, side exits, calls, the accumulator, copies.
+//! What both directions share: position and buffer as variables, side exits, calls, the
+//! accumulator, copies.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 
@@ -25,7 +26,8 @@ pub(super) fn flags() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 
-/// The accumulator: a value and what it is. Integers, booleans and the bits of floats are extended to 64 bits; `F128` takes 128.
+/// The accumulator: a value and what it is. Integers, booleans and the bits of floats are extended
+/// to 64 bits; `F128` takes 128.
 #[derive(Clone, Copy)]
 pub(super) struct Accumulator {
     pub value: Value,
@@ -101,8 +103,9 @@ pub(super) struct Fields {
     pub origin_moves: bool,
 }
 
-/// Makes one function: `fill` emits the block's operations. Its arguments are the context and the frame, or, if it is `direct`, the first byte of
-/// the message, the frame, how many bytes there are, or room for so many; in a stream where they end, and the state.
+/// Makes one function: `fill` emits the block's operations. Its arguments are the context and the
+/// frame, or, if it is `direct`, the first byte of the message, the frame, how many bytes there
+/// are, or room for so many; in a stream where they end, and the state.
 pub(super) fn function<'e>(
     module: &mut JITModule,
     program: &'e Program,
@@ -166,8 +169,9 @@ pub(super) fn function<'e>(
     define(module, function, &mut context)
 }
 
-/// Compiles a function into the module, and gives its bytes of machine code. [`Module::define_function`] does the same, but first prints the whole function
-/// into the log, at the level that users look at.
+/// Compiles a function into the module, and gives its bytes of machine code.
+/// [`Module::define_function`] does the same, but first prints the whole function into the log, at
+/// the level that users look at.
 fn define(module: &mut JITModule, function: FuncId, context: &mut Context) -> Result<usize, String> {
     context.compile(module.isa(), &mut ControlPlane::default()).map_err(|error| alloc::format!("{error:?}"))?;
     let Some(code) = context.compiled_code() else { return Err("nothing was compiled".into()) };
@@ -204,7 +208,8 @@ impl<'e> Emit<'e, '_> {
     fn begin(&mut self, size: Option<Value>, state: Option<Value>) {
         if let Some(size) = size {
             let (message, zero) = (self.context, self.constant(0));
-            // A position in a stream's message is an address: nothing there is aligned, and that is a register less.
+            // A position in a stream's message is an address: nothing there is aligned, and that is
+            // a register less.
             let (base, start) = if state.is_some() { (zero, message) } else { (message, zero) };
             self.code.def_var(self.base, base);
             self.code.def_var(self.position, start);
@@ -232,7 +237,8 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(self.base, base);
     }
 
-    /// Takes position and end, and a base that moves, from the context: after whatever may have changed them.
+    /// Takes position and end, and a base that moves, from the context: after whatever may have
+    /// changed them.
     pub fn reload(&mut self) {
         if self.fields.moves {
             self.load_base();
@@ -331,7 +337,8 @@ impl<'e> Emit<'e, '_> {
         self.code.import_signature(signature)
     }
 
-    /// Calls a function that answers with a status and looks at the context; a failure has its fault set, and is blamed on `op`.
+    /// Calls a function that answers with a status and looks at the context; a failure has its
+    /// fault set, and is blamed on `op`.
     pub fn call_status(&mut self, op: &Op, function: *const u8, arguments: &[Value]) {
         self.spill();
         self.call_in_place(op, function, arguments);
@@ -429,7 +436,8 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().stack_store(types::I64, value, self.word, 0);
     }
 
-    /// Zeroed memory for a kernel's cursor or for a set, until it is [released](Emit::release): a frame is as large as what is in use at a time.
+    /// Zeroed memory for a kernel's cursor or for a set, until it is [released](Emit::release): a
+    /// frame is as large as what is in use at a time.
     pub fn slot(&mut self, words: u32) -> StackSlot {
         let slot = match self.free_slots.iter().position(|(free, _)| *free == words) {
             Some(at) => self.free_slots.swap_remove(at).1,
@@ -676,7 +684,8 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-/// What programs in `Arc` have in common with those that machine code refers to: their operations stay where they are.
+/// What programs in `Arc` have in common with those that machine code refers to: their operations
+/// stay where they are.
 pub(super) fn origin_moves(program: &Arc<Program>) -> bool {
     fn any(block: &crate::program::Block) -> bool {
         block.0.iter().any(|op| {

@@ -480,7 +480,8 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(done);
     }
 
-    /// A text without a context: one that is too long, or for which there is no room, is for others.
+    /// A text without a context: one that is too long, or for which there is no room, is for
+    /// others.
     fn encode_long(&mut self, (data, len): (Value, Value), head: TextHead, bound: u32) {
         let longest = head.longest().min(if bound == 0 { i64::MAX } else { bound.into() });
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, longest);

@@ -173,8 +173,9 @@ fn word_offset(index: u8) -> i32 {
     offset_of!(State, words) as i32 + 8 * i32::from(index & 1)
 }
 
-// The functions below are reached from verified programs only, with pointers that machine code was made with: contexts and fields that
-// live as long as the code, and strings in live values. None unwinds.
+// The functions below are reached from verified programs only, with pointers that machine code was
+// made with: contexts and fields that live as long as the code, and strings in live values. None
+// unwinds.
 
 unsafe extern "C" fn get_int(input: *mut Input<'_>, field: *const Field, word: *mut u64) -> Status {
     // SAFETY: as above.

@@ -1,4 +1,5 @@
-//! What kernels say of themselves, done without a call: numbers, regions with their length in front.
+//! What kernels say of themselves, done without a call: numbers, regions with their length in
+//! front.
 
 use core::mem::offset_of;
 
@@ -109,8 +110,8 @@ impl<'e> Emit<'e, '_> {
         (self.code.ins().bxor(twice, sign), bits)
     }
 
-    /// Groups of seven bits in bytes, all but the last with their highest bit set, of a number of so many bits, at most 56; and how many bytes are
-    /// before the last.
+    /// Groups of seven bits in bytes, all but the last with their highest bit set, of a number of
+    /// so many bits, at most 56; and how many bytes are before the last.
     fn spread(&mut self, value: Value, bits: u32) -> (Value, Value) {
         if bits <= 7 {
             return (value, self.constant(0));
@@ -196,7 +197,8 @@ impl<'e> Emit<'e, '_> {
         self.or_else(differs, other);
     }
 
-    /// Reads a varint of up to eight bytes, and passes it; or goes to `other`, and nothing has changed.
+    /// Reads a varint of up to eight bytes, and passes it; or goes to `other`, and nothing has
+    /// changed.
     fn get_varint(&mut self, other: cranelift_codegen::ir::Block) -> Value {
         let (position, end) = (self.position(), self.code.use_var(self.end));
         let result = self.code.declare_var(types::I64);
@@ -234,7 +236,8 @@ impl<'e> Emit<'e, '_> {
         self.code.use_var(result)
     }
 
-    /// The eight bytes at the position, zeros for those behind the end: what is loaded ends there at the latest. There are eight bytes in front of the end.
+    /// The eight bytes at the position, zeros for those behind the end: what is loaded ends there
+    /// at the latest. There are eight bytes in front of the end.
     fn word_here(&mut self, here: Value, position: Value, end: Value) -> Value {
         let wanted = self.code.ins().iadd_imm_s(position, 8);
         let over = self.code.ins().isub(wanted, end);
@@ -247,7 +250,8 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().ushr(word, bits)
     }
 
-    /// The groups of seven bits up to the first byte that ends them: the lowest of `ends` is its highest bit.
+    /// The groups of seven bits up to the first byte that ends them: the lowest of `ends` is its
+    /// highest bit.
     fn gather(&mut self, word: Value, ends: Value) -> Value {
         let less = self.code.ins().iadd_imm_s(ends, -1);
         let own = self.code.ins().bxor(ends, less);

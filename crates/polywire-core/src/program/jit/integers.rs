@@ -1,6 +1,7 @@
-//! Mandatory integer fields inline: the presence bit, entities of one byte, and what operators do with them. Everything that is rare (an
-//! entity of more than eight bytes, an undefined previous value, the end of a word of the presence map, whatever is wrong) is left to the
-//! functions that both back ends share, from the field's beginning.
+//! Mandatory integer fields inline: the presence bit, entities of one byte, and what operators do
+//! with them. Everything that is rare (an entity of more than eight bytes, an undefined previous
+//! value, the end of a word of the presence map, whatever is wrong) is left to the functions that
+//! both back ends share, from the field's beginning.
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
 use cranelift_frontend::Variable;
@@ -112,7 +113,8 @@ impl Emit<'_, '_> {
         Some(Parts { stream, map, position, value, done: self.code.create_block(), slow })
     }
 
-    /// Ends a field; if there is a context, `otherwise` does what was left to others, from the field's beginning.
+    /// Ends a field; if there is a context, `otherwise` does what was left to others, from the
+    /// field's beginning.
     fn finish(&mut self, parts: &Parts, otherwise: impl FnOnce(&mut Self)) {
         self.code.ins().jump(parts.done, &[]);
         if !self.direct {
@@ -145,7 +147,8 @@ impl Emit<'_, '_> {
         self.store_scalar(Scalar::U8, tag, parts.stream.tags, int.slot);
     }
 
-    /// Leaves if the slot has no value of the type. Without a context all slots have, or a word that stands for none.
+    /// Leaves if the slot has no value of the type. Without a context all slots have, or a word
+    /// that stands for none.
     fn assigned(&mut self, parts: &Parts, int: &Int) {
         if self.direct {
             return;
@@ -185,7 +188,8 @@ impl Emit<'_, '_> {
         self.code.ins().iadd_imm_s(previous, 1)
     }
 
-    /// Leaves if a sum (of a base and a difference) or difference is not what it is without a limit of 64 bits.
+    /// Leaves if a sum (of a base and a difference) or difference is not what it is without a limit
+    /// of 64 bits.
     pub(super) fn wrapped(&mut self, slow: CodeBlock, int: &Int, base: Value, delta: Value, sum: Value) {
         if int.range.is_some() {
             return;
@@ -369,7 +373,8 @@ impl Emit<'_, '_> {
         true
     }
 
-    /// Makes sure of room for an entity, before anything changes. Without a context there is room for the whole message.
+    /// Makes sure of room for an entity, before anything changes. Without a context there is room
+    /// for the whole message.
     fn entity_room(&mut self, parts: &Parts) {
         if self.direct {
             return;
@@ -450,7 +455,8 @@ impl Emit<'_, '_> {
         self.code.switch_to_block(done);
     }
 
-    /// Moves the position to an address. What is called gives that rather than a distance, so that no position has to outlive the call.
+    /// Moves the position to an address. What is called gives that rather than a distance, so that
+    /// no position has to outlive the call.
     pub(super) fn move_to(&mut self, address: Value) {
         let base = self.code.use_var(self.base);
         let position = self.code.ins().isub(address, base);

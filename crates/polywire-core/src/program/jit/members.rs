@@ -100,7 +100,8 @@ impl<'e> Emit<'e, '_> {
         self.release(seen);
     }
 
-    /// Members that come in the usual order or are left out, up to the end; whatever else is there is for others.
+    /// Members that come in the usual order or are left out, up to the end; whatever else is there
+    /// is for others.
     fn decode_in_order(&mut self, arms: &'e [Arm], frame: Value) {
         for arm in arms {
             let lead = arm.lead.as_ref().expect("only members with leads have a function without a context");
@@ -125,7 +126,8 @@ impl<'e> Emit<'e, '_> {
         self.or_else(more, unwind);
     }
 
-    /// Passes over the bytes that usually stand in front of the next member, and goes to it; or goes on, and nothing has changed.
+    /// Passes over the bytes that usually stand in front of the next member, and goes to it; or
+    /// goes on, and nothing has changed.
     fn decode_lead(&mut self, lead: &Lead, cursor: StackSlot, next: CodeBlock) {
         if lead.bytes.len() > LONGEST_LEAD {
             return;
@@ -179,7 +181,8 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(other);
     }
 
-    /// Goes to `end` if the members usually end so, and do here; or goes on, and nothing has changed.
+    /// Goes to `end` if the members usually end so, and do here; or goes on, and nothing has
+    /// changed.
     fn decode_ending(&mut self, ending: Ending, cursor: StackSlot, end: CodeBlock) {
         let (position, region) = (self.position(), self.code.use_var(self.end));
         let other = self.code.create_block();

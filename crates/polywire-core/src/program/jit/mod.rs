@@ -1,10 +1,13 @@
 //! Programs as machine code, made by Cranelift.
 //!
-//! The code does inline what is hot (runs, alignment, bounds, short strings, loops, branches) and calls Rust for the rest: kernels, growth,
-//! and whole operations that are not worth inlining, which the interpreter runs. When something is wrong it leaves by a side exit; the
-//! interpreter then runs the one operation again to say exactly what (it is the reference, and errors are not hot).
+//! The code does inline what is hot (runs, alignment, bounds, short strings, loops, branches) and
+//! calls Rust for the rest: kernels, growth, and whole operations that are not worth inlining,
+//! which the interpreter runs. When something is wrong it leaves by a side exit; the interpreter
+//! then runs the one operation again to say exactly what (it is the reference, and errors are not
+//! hot).
 //!
-//! Executable memory is never writable: it is written, then sealed, then run, and unmapped with the last user.
+//! Executable memory is never writable: it is written, then sealed, then run, and unmapped with the
+//! last user.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 use core::ptr::NonNull;
@@ -37,7 +40,8 @@ mod stream;
 
 pub use encode::SLACK;
 
-/// Operations and checked scalars up to which machine code is made; beyond, compiling takes longer than it is worth.
+/// Operations and checked scalars up to which machine code is made; beyond, compiling takes longer
+/// than it is worth.
 const MAX_PARTS: usize = 1 << 14;
 
 /// Bytes of machine code up to which a program is kept.
@@ -60,7 +64,8 @@ pub struct Code {
     _runs: Runs,
 }
 
-// SAFETY: the code is immutable once made, and keeps its state in its arguments; the module is only touched by `drop`.
+// SAFETY: the code is immutable once made, and keeps its state in its arguments; the module is only
+// touched by `drop`.
 unsafe impl Send for Code {}
 // SAFETY: as above.
 unsafe impl Sync for Code {}
@@ -78,7 +83,8 @@ impl Code {
         self.root
     }
 
-    /// The first instruction of the function without a context, for [`encode_direct`] and [`decode_direct`]: null if there is none.
+    /// The first instruction of the function without a context, for [`encode_direct`] and
+    /// [`decode_direct`]: null if there is none.
     pub fn direct(&self) -> *const u8 {
         self.direct
     }
@@ -87,7 +93,8 @@ impl Code {
 /// Runs a decode program.
 ///
 /// # Safety
-/// `entry` is that of a decode program's code, which lives, and `value` is as for [`interp::decode`](super::interp::decode).
+/// `entry` is that of a decode program's code, which lives, and `value` is as for
+/// [`interp::decode`](super::interp::decode).
 #[inline]
 pub unsafe fn decode(entry: NonNull<u8>, input: &mut Input<'_>, value: *mut u8) -> Status {
     // SAFETY: the code was compiled with this signature, for a verified program.
@@ -98,7 +105,8 @@ pub unsafe fn decode(entry: NonNull<u8>, input: &mut Input<'_>, value: *mut u8) 
 /// Runs an encode program.
 ///
 /// # Safety
-/// `entry` is that of an encode program's code, which lives, and `value` is as for [`interp::encode`](super::interp::encode).
+/// `entry` is that of an encode program's code, which lives, and `value` is as for
+/// [`interp::encode`](super::interp::encode).
 #[inline]
 pub unsafe fn encode(entry: NonNull<u8>, output: &mut Output<'_>, value: *const u8) -> Status {
     // SAFETY: the code was compiled with this signature, for a verified program.
@@ -106,29 +114,32 @@ pub unsafe fn encode(entry: NonNull<u8>, output: &mut Output<'_>, value: *const 
     if status == 0 { Status::Ok } else { Status::Failed }
 }
 
-/// Runs a decode program's function without a context, and gives how many bytes it took: [`usize::MAX`] if something is wrong with the message, or unusual,
-/// and it is for [`decode`].
+/// Runs a decode program's function without a context, and gives how many bytes it took:
+/// [`usize::MAX`] if something is wrong with the message, or unusual, and it is for [`decode`].
 ///
 /// # Safety
-/// `entry` is the direct one of a decode program's code, which lives; `bytes` are at least [`direct_size`], and `value` is as for [`decode`].
+/// `entry` is the direct one of a decode program's code, which lives; `bytes` are at least
+/// [`direct_size`], and `value` is as for [`decode`].
 #[inline]
 pub unsafe fn decode_direct(entry: NonNull<u8>, bytes: &[u8], value: *mut u8) -> usize {
     // SAFETY: the code was compiled with this signature, for a verified program.
     unsafe { core::mem::transmute::<NonNull<u8>, DirectDecodeFn>(entry)(bytes.as_ptr(), value, bytes.len()) }
 }
 
-/// Runs an encode program's function without a context, and gives how many bytes it wrote, all of them: [`usize::MAX`] if the value is for [`encode`], and
-/// what was written is of no use.
+/// Runs an encode program's function without a context, and gives how many bytes it wrote, all of
+/// them: [`usize::MAX`] if the value is for [`encode`], and what was written is of no use.
 ///
 /// # Safety
-/// `entry` is the direct one of an encode program's code, which lives; at `bytes` is `room`, at least [`direct_size`], and `value` is as for [`encode`].
+/// `entry` is the direct one of an encode program's code, which lives; at `bytes` is `room`, at
+/// least [`direct_size`], and `value` is as for [`encode`].
 #[inline]
 pub unsafe fn encode_direct(entry: NonNull<u8>, bytes: *mut u8, room: usize, value: *const u8) -> usize {
     // SAFETY: the code was compiled with this signature, for a verified program.
     unsafe { core::mem::transmute::<NonNull<u8>, DirectEncodeFn>(entry)(bytes, value, room) }
 }
 
-/// As [`decode_direct`], of a program with a bank; what was done to the state is to be taken back if it gives [`usize::MAX`].
+/// As [`decode_direct`], of a program with a bank; what was done to the state is to be taken back
+/// if it gives [`usize::MAX`].
 ///
 /// # Safety
 /// As there; the state is warm for the program.
@@ -194,7 +205,8 @@ fn builder() -> Result<JITBuilder, String> {
         ("opt_level", "speed"),
         ("enable_verifier", "false"),
         ("unwind_info", "false"),
-        // A frame that is larger than a page touches each of its pages, so that it cannot step over the end of the stack.
+        // A frame that is larger than a page touches each of its pages, so that it cannot step over
+        // the end of the stack.
         ("enable_probestack", "true"),
         ("probestack_strategy", "inline"),
     ];
@@ -206,7 +218,8 @@ fn builder() -> Result<JITBuilder, String> {
     Ok(JITBuilder::with_isa(isa, default_libcall_names()))
 }
 
-/// Bytes that a message must have for a program's function without a context, or that there must be room for; none if it has no such function.
+/// Bytes that a message must have for a program's function without a context, or that there must be
+/// room for; none if it has no such function.
 pub fn direct_size(program: &Program) -> Option<usize> {
     match program.direction {
         Direction::Decode => direct::decode_size(program),
@@ -248,7 +261,8 @@ fn define(module: &mut JITModule, program: &Arc<Program>, runs: &mut Runs) -> Re
     Ok((root, direct))
 }
 
-/// (input or output, frame) -> status, or (first byte, frame, bytes) -> bytes, in a stream (first byte, frame, end, state) -> bytes
+/// (input or output, frame) -> status, or (first byte, frame, bytes) -> bytes, in a stream (first
+/// byte, frame, end, state) -> bytes
 fn block_signature(module: &JITModule, direct: bool, stateful: bool) -> Signature {
     let mut signature = module.make_signature();
     let count = if direct { 3 + usize::from(stateful) } else { 2 };

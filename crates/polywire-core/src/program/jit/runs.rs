@@ -1,4 +1,5 @@
-//! Runs of fields: a function does them eight at a time; where it does not gather their members, machine code moves them into lanes or out of them.
+//! Runs of fields: a function does them eight at a time; where it does not gather their members,
+//! machine code moves them into lanes or out of them.
 
 use alloc::{boxed::Box, vec::Vec};
 

@@ -1,7 +1,8 @@
 //! Rust functions that machine code calls.
 //!
-//! They are reached from verified programs only, with pointers that machine code was made with: contexts, operations and layout nodes
-//! that live as long as the code, and places in live values. None unwinds.
+//! They are reached from verified programs only, with pointers that machine code was made with:
+//! contexts, operations and layout nodes that live as long as the code, and places in live values.
+//! None unwinds.
 
 use alloc::string::String;
 
@@ -67,7 +68,8 @@ pub(super) unsafe extern "C" fn grow(output: *mut Output<'_>, n: u64) -> Status 
 }
 
 pub(super) unsafe extern "C" fn copy(from: *const u8, to: *mut u8, len: u64) {
-    // SAFETY: as the module says; bounds and room were checked, and message and value do not overlap.
+    // SAFETY: as the module says; bounds and room were checked, and message and value do not
+    // overlap.
     unsafe { core::ptr::copy_nonoverlapping(from, to, len as usize) }
 }
 
@@ -97,7 +99,8 @@ pub(super) unsafe extern "C" fn encode_op(
     unsafe { interpret::encode(&*program, &*op, &mut *output, frame, index) }
 }
 
-/// The same for a message that is read without a context, of which the bytes from `at` to `end` are left: where the operation's end, or null.
+/// The same for a message that is read without a context, of which the bytes from `at` to `end` are
+/// left: where the operation's end, or null.
 pub(super) unsafe extern "C" fn decode_lent(
     state: *mut State,
     program: *const Program,
@@ -265,12 +268,14 @@ pub(super) unsafe extern "C" fn sequence_begin(
     }
 }
 
-/// What a message that is read without a context has of one, for a while: the bytes that are left of it, its limits and its memory.
+/// What a message that is read without a context has of one, for a while: the bytes that are left
+/// of it, its limits and its memory.
 ///
 /// # Safety
 /// The bytes are there, and whoever called the code holds the limits.
 unsafe fn warm_input<R>(state: *mut State, rest: &[u8], run: impl FnOnce(&mut Input<'_>) -> R) -> R {
-    // SAFETY: as the caller promises; nothing of the state is borrowed meanwhile, so that the input may have it.
+    // SAFETY: as the caller promises; nothing of the state is borrowed meanwhile, so that the input
+    // may have it.
     unsafe {
         let mut input = Input::new(rest, &*((*state).limits_at as *const Limits));
         input.memory_left = (*state).memory_left;
@@ -280,7 +285,8 @@ unsafe fn warm_input<R>(state: *mut State, rest: &[u8], run: impl FnOnce(&mut In
     }
 }
 
-/// The same for a message that is read without a context, of which `left` bytes from `at` on are left: null if anything is wrong.
+/// The same for a message that is read without a context, of which `left` bytes from `at` on are
+/// left: null if anything is wrong.
 pub(super) unsafe extern "C" fn resize(
     state: *mut State,
     program: *const Program,
@@ -299,7 +305,8 @@ pub(super) unsafe extern "C" fn resize(
     if status == Status::Ok { first } else { core::ptr::null_mut() }
 }
 
-/// Gives a sequence or array its octets, in a message that is read without a context: 1, or 0 if anything is wrong.
+/// Gives a sequence or array its octets, in a message that is read without a context: 1, or 0 if
+/// anything is wrong.
 pub(super) unsafe extern "C" fn set_octets_warm(
     state: *mut State,
     program: *const Program,

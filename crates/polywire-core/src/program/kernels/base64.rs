@@ -74,7 +74,8 @@ pub fn decoded_len(letters: &[u8]) -> Option<usize> {
     }
 }
 
-/// Writes what the letters stand for to `bytes`, which is [`decoded_len`] long. The error is the index of the letter that is none.
+/// Writes what the letters stand for to `bytes`, which is [`decoded_len`] long. The error is the
+/// index of the letter that is none.
 pub fn decode(letters: &[u8], bytes: &mut [u8]) -> Result<(), usize> {
     let whole = bytes.len() / 3;
     let (head, tail) = bytes.split_at_mut(3 * whole);

@@ -46,8 +46,9 @@ fn put_text(output: &mut Output<'_>, value: impl zmij::Float) -> Status {
     let text = buffer.format_finite(value);
     let (start, len) = (text.as_ptr(), text.len());
     let from = &raw const buffer;
-    // SAFETY: there is room for the whole buffer and so for the text in it, and none of them overlap. Bytes behind the text may be without
-    // a value; they lie behind the position, where nobody reads before writing.
+    // SAFETY: there is room for the whole buffer and so for the text in it, and none of them
+    // overlap. Bytes behind the text may be without a value; they lie behind the position, where
+    // nobody reads before writing.
     unsafe {
         let to = output.here();
         if core::ptr::eq(start, from.cast()) {
@@ -82,10 +83,12 @@ pub struct Decimal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotANumber(pub usize);
 
-/// The commonest kind of number, at the start of sixteen bytes: up to six digits, a point, up to eight more. Its value, which is exact but for the rounding of
-/// one division, and its length; none for all others.
+/// The commonest kind of number, at the start of sixteen bytes: up to six digits, a point, up to
+/// eight more. Its value, which is exact but for the rounding of one division, and its length; none
+/// for all others.
 ///
-/// The lengths of numbers cannot be foretold, and a branch taken wrongly costs as much as all this: nothing here branches on them.
+/// The lengths of numbers cannot be foretold, and a branch taken wrongly costs as much as all this:
+/// nothing here branches on them.
 #[inline]
 pub fn point(text: &[u8]) -> Option<(f64, usize)> {
     let negative = text.first() == Some(&b'-');
@@ -127,7 +130,8 @@ pub fn decimal(bytes: &[u8]) -> Result<Decimal, NotANumber> {
     }
 }
 
-/// The same number as [`decimal`] reads it, if it is one at all: without a plus sign, zeros in front, and a point that has digits on one side only.
+/// The same number as [`decimal`] reads it, if it is one at all: without a plus sign, zeros in
+/// front, and a point that has digits on one side only.
 pub fn plain_number<'a>(text: &'a [u8], buffer: &'a mut [u8; 512]) -> &'a [u8] {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -181,7 +185,8 @@ fn rest(bytes: &[u8], mut number: Decimal, whole: usize) -> Result<Decimal, NotA
     Ok(number)
 }
 
-/// True if the digits fit all the same, because so many of them are zeros in front, as in 0.00000000000000000001.
+/// True if the digits fit all the same, because so many of them are zeros in front, as in
+/// 0.00000000000000000001.
 #[cold]
 fn leading_zeros(bytes: &[u8], number: &Decimal, digits: usize) -> bool {
     let text = &bytes[..number.len];
@@ -221,7 +226,8 @@ const F64_POWERS: [f64; 23] = {
 };
 
 impl Decimal {
-    /// The nearest `f64`, ties to even; `text` is what it was taken from. Too large becomes infinite.
+    /// The nearest `f64`, ties to even; `text` is what it was taken from. Too large becomes
+    /// infinite.
     #[inline]
     pub fn to_f64(&self, text: &[u8]) -> f64 {
         match self.quick() {
@@ -236,7 +242,8 @@ impl Decimal {
         self.quick().and_then(narrowed).unwrap_or_else(|| slow::<f32>(text, self.len))
     }
 
-    /// If digits and power of ten are both exact as doubles, one operation gives the nearest (W. D. Clinger, 1990).
+    /// If digits and power of ten are both exact as doubles, one operation gives the nearest (W. D.
+    /// Clinger, 1990).
     #[inline]
     fn quick(&self) -> Option<f64> {
         if !self.exact || self.digits > 1 << 53 || !(-22..=22).contains(&self.exponent) {
@@ -251,7 +258,8 @@ impl Decimal {
         Some(if self.negative { -value } else { value })
     }
 
-    /// The number as an integer, if it is one: 1.0 and 1e2 are. None also if it takes more than 64 bits and a sign.
+    /// The number as an integer, if it is one: 1.0 and 1e2 are. None also if it takes more than 64
+    /// bits and a sign.
     pub fn to_integer(&self, text: &[u8]) -> Option<i128> {
         let (digits, exponent) = if self.exact { (self.digits, self.exponent) } else { self.significant(text)? };
         let power = |e: i64| usize::try_from(e).ok().and_then(|e| POWERS.get(e)).copied();
@@ -266,7 +274,8 @@ impl Decimal {
         Some(if self.negative { -i128::from(magnitude) } else { i128::from(magnitude) })
     }
 
-    /// Digits without zeros at either end, and their exponent: for numbers with many of them, like 10000000000000000000000e-10.
+    /// Digits without zeros at either end, and their exponent: for numbers with many of them, like
+    /// 10000000000000000000000e-10.
     #[cold]
     fn significant(&self, text: &[u8]) -> Option<(u64, i64)> {
         let text = text.get(..self.len)?;
@@ -304,8 +313,8 @@ impl Decimal {
     }
 }
 
-/// A double that was rounded once, rounded to a float, if that is what rounding the number itself gives: it may not be where the double lies exactly between two
-/// floats, and for subnormals.
+/// A double that was rounded once, rounded to a float, if that is what rounding the number itself
+/// gives: it may not be where the double lies exactly between two floats, and for subnormals.
 #[inline]
 pub fn narrowed(value: f64) -> Option<f32> {
     let between = value.to_bits() & 0x1FFF_FFFF == 0x1000_0000;

@@ -1,6 +1,8 @@
-//! The tokens of JSON (RFC 8259): white space, strings, literals, numbers, and values to be passed over.
+//! The tokens of JSON (RFC 8259): white space, strings, literals, numbers, and values to be passed
+//! over.
 //!
-//! Each function that reads passes over white space *in front of* what it reads and stops right behind it.
+//! Each function that reads passes over white space *in front of* what it reads and stops right
+//! behind it.
 //!
 //! ```
 //! use polywire_core::program::{kernels::json::{self, Raw}, FaultKind, Input, Limits, Output, Status};
@@ -46,7 +48,8 @@ use super::{
     scan,
 };
 
-/// Brackets inside each other that are passed over, whatever the [`Limits`](crate::program::Limits) allow.
+/// Brackets inside each other that are passed over, whatever the [`Limits`](crate::program::Limits)
+/// allow.
 pub const MAX_DEPTH: u32 = 1024;
 
 /// Fails `ahead` bytes from here.
@@ -197,7 +200,8 @@ fn long_string<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
     Ok(Raw { bytes: &whole[..at], escaped })
 }
 
-/// The character that an escape stands for, and its bytes. The error says where it is wrong, and how.
+/// The character that an escape stands for, and its bytes. The error says where it is wrong, and
+/// how.
 fn unescape(bytes: &[u8]) -> Result<(char, usize), (usize, FaultKind)> {
     let short = |c| Ok((c, 2));
     match bytes.get(1) {
@@ -299,7 +303,8 @@ impl<'a> Raw<'a> {
         if self.escaped {
             return self.copy_escaped(target);
         }
-        // SAFETY: `string` has found the bytes to be UTF-8; there is room for them, and they cannot overlap a string borrowed mutably.
+        // SAFETY: `string` has found the bytes to be UTF-8; there is room for them, and they cannot
+        // overlap a string borrowed mutably.
         unsafe {
             let vector = target.as_mut_vec();
             copy_short(self.bytes, vector.as_mut_ptr());
@@ -524,7 +529,8 @@ pub fn end(input: &mut Input<'_>) -> Status {
     }
 }
 
-/// Writes again, with line breaks and two blanks of indentation a level, what was written without blanks from `start` on.
+/// Writes again, with line breaks and two blanks of indentation a level, what was written without
+/// blanks from `start` on.
 pub fn indent(output: &mut Output<'_>, start: usize) -> Status {
     let end = output.position();
     let (mut depth, mut in_string, mut at) = (0usize, false, start);

@@ -1,7 +1,8 @@
-//! The hot loops of the formats: number text, tokenisers, bytes as text. Codecs build their kernels from them.
+//! The hot loops of the formats: number text, tokenisers, bytes as text. Codecs build their kernels
+//! from them.
 //!
-//! They work on [`Input`](super::Input) and [`Output`](super::Output), whose bytes they may touch without bounds checks where the code says
-//! why that is safe. None panics on any bytes.
+//! They work on [`Input`](super::Input) and [`Output`](super::Output), whose bytes they may touch
+//! without bounds checks where the code says why that is safe. None panics on any bytes.
 
 pub mod base64;
 pub mod float;

@@ -62,7 +62,8 @@ pub fn put_i64(output: &mut Output<'_>, value: i64) -> Status {
     if output.reserve(MAX_LEN) == Status::Failed {
         return Status::Failed;
     }
-    // SAFETY: there is room for a sign and nineteen digits, more than which no negative integer has.
+    // SAFETY: there is room for a sign and nineteen digits, more than which no negative integer
+    // has.
     unsafe {
         if value < 0 {
             *output.here() = b'-';
@@ -112,7 +113,8 @@ unsafe fn append(output: &mut Output<'_>, mut value: u64) {
     }
 }
 
-/// Decimal digits from the start of `bytes`, appended to `value`: how many they are. The value wraps when they are too many.
+/// Decimal digits from the start of `bytes`, appended to `value`: how many they are. The value
+/// wraps when they are too many.
 #[inline]
 pub fn read_digits(bytes: &[u8], value: &mut u64) -> usize {
     let mut at = 0;
@@ -139,7 +141,8 @@ pub fn read_digits(bytes: &[u8], value: &mut u64) -> usize {
 #[inline]
 fn leading_digits(word: u64) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
-    // A digit's high nibble is 3, also after adding 6 to it; a carry into the next byte comes only from a byte that is no digit.
+    // A digit's high nibble is 3, also after adding 6 to it; a carry into the next byte comes only
+    // from a byte that is no digit.
     let other = (word & (ONES * 0xF0)) ^ (ONES * 0x30) | (word.wrapping_add(ONES * 6) & (ONES * 0xF0)) ^ (ONES * 0x30);
     other.trailing_zeros() as usize / 8
 }
@@ -150,14 +153,16 @@ pub(super) fn other_bytes(bytes: u128) -> u32 {
     let half = |word: u64| {
         const ONES: u64 = 0x0101_0101_0101_0101;
         let digits = word ^ (ONES * 0x30);
-        // The highest bit of each byte tells, and no byte carries into the next; the multiplication gathers them.
+        // The highest bit of each byte tells, and no byte carries into the next; the multiplication
+        // gathers them.
         let others = (((digits & (ONES * 0x7F)) + ONES * 0x76) | digits) & (ONES * 0x80);
         ((others >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
     };
     half(bytes as u64) | half((bytes >> 64) as u64) << 8
 }
 
-/// The number that eight digits make, the most significant in the lowest byte; a zero byte counts as the digit 0.
+/// The number that eight digits make, the most significant in the lowest byte; a zero byte counts
+/// as the digit 0.
 #[inline]
 pub(super) fn eight_digits(word: u64) -> u64 {
     let word = word & 0x0F0F_0F0F_0F0F_0F0F;

@@ -1,4 +1,5 @@
-//! Integers and floats as the text formats see them: their decimal text, a word of the accumulator, bytes in memory.
+//! Integers and floats as the text formats see them: their decimal text, a word of the accumulator,
+//! bytes in memory.
 
 use super::{
     super::{Output, Status},
@@ -16,9 +17,11 @@ pub trait Number: Copy {
     /// It is a float.
     const FLOAT: bool;
 
-    /// A number's text, taken apart, as a value; none if it is not one of the type's, which for a float means that it is too large.
+    /// A number's text, taken apart, as a value; none if it is not one of the type's, which for a
+    /// float means that it is too large.
     fn of_decimal(number: &Decimal, text: &[u8]) -> Option<Self>;
-    /// An ordinary number at the start of the text, and its bytes; none for all others, which are seen to where there is more time.
+    /// An ordinary number at the start of the text, and its bytes; none for all others, which are
+    /// seen to where there is more time.
     fn quick(text: &[u8]) -> Option<(Self, usize)>;
     /// Writes it. Floats must be finite.
     fn put(self, output: &mut Output<'_>) -> Status;

@@ -18,8 +18,8 @@ pub fn clean(bytes: &[u8]) -> Clean {
     words(bytes, 0, true)
 }
 
-/// Looks for what may need attention in XML: `<`, `>`, `&`, `]`, a quote, a control character, an underscore in front of an `x`. Some
-/// underscores are found in vain.
+/// Looks for what may need attention in XML: `<`, `>`, `&`, `]`, a quote, a control character, an
+/// underscore in front of an `x`. Some underscores are found in vain.
 #[inline]
 pub fn markup(bytes: &[u8]) -> Clean {
     let (mut at, mut ascii) = (0, true);
@@ -59,7 +59,8 @@ const STOPS_MARKUP: [bool; 256] = {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// A word whose lowest set high bit marks the first byte that cannot stand in a string; higher ones may be wrong.
+/// A word whose lowest set high bit marks the first byte that cannot stand in a string; higher ones
+/// may be wrong.
 #[inline]
 pub fn stops(word: u64) -> u64 {
     let quote = word ^ (ONES * b'"' as u64);

@@ -1,7 +1,8 @@
 //! Presence maps.
 //!
-//! A map is taken in words of 56 bits, the first bit on top, with a one behind the last: when nothing but that one is left, the next word is
-//! due. Writing gathers words of 56 bits behind a leading one, and puts them into room that was left in front.
+//! A map is taken in words of 56 bits, the first bit on top, with a one behind the last: when
+//! nothing but that one is left, the next word is due. Writing gathers words of 56 bits behind a
+//! leading one, and puts them into room that was left in front.
 
 use super::{
     super::{ActionKernel, Cursor, FaultKind, Input, Output, RegionDialect, Status, TestKernel},
@@ -16,7 +17,8 @@ pub(crate) struct Map {
     pub next: u64,
     /// Reading: where the map ends. Writing: where the room for it does.
     pub end: u64,
-    /// Bits and the mark. Behind the others: machine code writes it alone, and who then read it together with another would wait.
+    /// Bits and the mark. Behind the others: machine code writes it alone, and who then read it
+    /// together with another would wait.
     pub word: u64,
 }
 
@@ -45,7 +47,8 @@ fn policy(argument: u64) -> Policy {
 /// Takes a bit of the presence map.
 pub static TAKE_BIT: TestKernel = TestKernel { name: "fast.bit", test: take_bit };
 
-/// Bits of the presence map that are known: as many zeros as the argument's low half says, and a one behind them if its bit 32 is set.
+/// Bits of the presence map that are known: as many zeros as the argument's low half says, and a
+/// one behind them if its bit 32 is set.
 pub static BITS: ActionKernel = ActionKernel { name: "fast.bits", get: get_bits, put: put_bits };
 
 /// Forgets all previous values but that of the slot that the argument names.
@@ -243,7 +246,8 @@ extern "C" fn put_end(output: &mut Output<'_>, argument: u64, cursor: &mut Curso
     Status::Ok
 }
 
-/// Puts a map of up to eight bytes, whose bits are on top of 56, into its room, and what follows the room behind it.
+/// Puts a map of up to eight bytes, whose bits are on top of 56, into its room, and what follows
+/// the room behind it.
 #[inline]
 fn put_short(output: &mut Output<'_>, start: usize, room: usize, bits: u64) -> Status {
     // The first byte on top; zeros at the end are cut, but for the first byte.

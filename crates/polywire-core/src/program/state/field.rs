@@ -15,7 +15,8 @@ pub struct Field {
     pub operator: Operator,
     /// Where the previous value is, for operators that refer to it.
     pub slot: u32,
-    /// Where the previous string or bytes are, beside the tag in [`Field::slot`]; of a decimal, the slot of the previous mantissa.
+    /// Where the previous string or bytes are, beside the tag in [`Field::slot`]; of a decimal, the
+    /// slot of the previous mantissa.
     pub text: u32,
     /// What the slot's tag is with a value of this type: 2 or more.
     pub tag: u8,
@@ -45,13 +46,15 @@ pub enum FieldKind {
     Bytes,
     /// Exponent and mantissa with one operator.
     Decimal,
-    /// Exponent and mantissa with an operator each. The exponent is optional if the field is; the field's own operator says nothing.
+    /// Exponent and mantissa with an operator each. The exponent is optional if the field is; the
+    /// field's own operator says nothing.
     Split(Box<[Field; 2]>),
     /// A floating-point number as the decimal that it is exactly, else as its bits.
     Float {
         /// A `float`, not a `double`.
         single: bool,
-        /// [`FieldKind::Decimal`] or [`FieldKind::Split`]; optional if there are bits, or if the field is.
+        /// [`FieldKind::Decimal`] or [`FieldKind::Split`]; optional if there are bits, or if the
+        /// field is.
         decimal: Box<Field>,
         /// An optional unsigned integer.
         bits: Option<Box<Field>>,

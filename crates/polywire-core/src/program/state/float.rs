@@ -12,8 +12,9 @@ pub(crate) const EXACT: f64 = 9_007_199_254_740_992.0;
 /// Most decimal places that are tried.
 const PLACES: usize = 15;
 
-/// The decimal that stands for a number, given as its bits: the one with the exponent that is hinted at if there is one, else the one
-/// with the fewest places. None if no decimal gives back the very bits, as for NaN, infinities and negative zero.
+/// The decimal that stands for a number, given as its bits: the one with the exponent that is
+/// hinted at if there is one, else the one with the fewest places. None if no decimal gives back
+/// the very bits, as for NaN, infinities and negative zero.
 pub(crate) fn decompose(bits: u64, single: bool, hint: Option<i64>) -> Option<(i64, i64)> {
     let value = if single { f64::from(f32::from_bits(bits as u32)) } else { f64::from_bits(bits) };
     let hinted = hint.and_then(places).and_then(|places| at(value, bits, single, places));
@@ -26,7 +27,8 @@ pub(crate) fn decompose(bits: u64, single: bool, hint: Option<i64>) -> Option<(i
 /// The decimal of a double with the fewest places.
 fn shortest(value: f64, bits: u64) -> Option<(i64, i64)> {
     let exponent = (bits >> 52 & 0x7FF) as i64 - 1023;
-    // So many that the mantissa has at most 50 bits: then decimals lie further apart than doubles, and one of fewer places is one of these, too.
+    // So many that the mantissa has at most 50 bits: then decimals lie further apart than doubles,
+    // and one of fewer places is one of these, too.
     let sure = (((49 - exponent) * 1233) >> 12).clamp(0, PLACES as i64) as usize;
     let Some((_, mut mantissa)) = at(value, bits, false, sure) else {
         return (sure + 1..=PLACES).find_map(|places| at(value, bits, false, places));

@@ -1,6 +1,7 @@
 //! Reading fields: the reference for what operators mean.
 //!
-//! A value is left in the state: integers and numbers in its first word, decimals in the first two, strings and bytes pending.
+//! A value is left in the state: integers and numbers in its first word, decimals in the first two,
+//! strings and bytes pending.
 
 use super::{
     super::{FaultKind, Input, Status},
@@ -121,7 +122,8 @@ fn previous(input: &mut Input<'_>, field: &Field, has_initial: bool) -> Result<P
     }
 }
 
-/// The base of a delta: true if it is in the dictionary, false if the initial or default value takes its place.
+/// The base of a delta: true if it is in the dictionary, false if the initial or default value
+/// takes its place.
 fn base(input: &mut Input<'_>, field: &Field) -> Result<bool, Status> {
     match input.state().tag(field.slot) {
         tag if tag == field.tag => Ok(true),
@@ -375,7 +377,8 @@ fn text(input: &mut Input<'_>, field: &Field) -> Got {
     }
 }
 
-/// Reads a mandatory string whose bit was set, with a copy or a default for an operator; it waits then.
+/// Reads a mandatory string whose bit was set, with a copy or a default for an operator; it waits
+/// then.
 #[cfg(feature = "jit")]
 pub(super) fn get_text(input: &mut Input<'_>, field: &Field) -> Status {
     let got = match bytes(input, field, false) {
@@ -428,7 +431,8 @@ fn prepend_base(input: &mut Input<'_>, field: &Field) -> Result<(), Status> {
     check_combined(input, field)
 }
 
-/// Makes the pending difference a value: `subtracted` bytes go from the end of the base, or from its front if it is negative.
+/// Makes the pending difference a value: `subtracted` bytes go from the end of the base, or from
+/// its front if it is negative.
 fn subtract(input: &mut Input<'_>, field: &Field, subtracted: i32) -> Result<(), Status> {
     let known = base(input, field)?;
     let state = input.state();

@@ -84,8 +84,9 @@ pub(super) fn put_signed(output: &mut Output<'_>, value: i128) -> Status {
 #[cfg(feature = "jit")]
 macro_rules! machine_functions {
     ($gather:path, $spread:path, $(#[$attribute:meta])*) => {
-        /// Reads an unsigned integer of two to ten bytes that begins at `at`, of a message that ends at `end`, for machine code; gives where it ends, or null if
-        /// it is none of these: longer, overlong, or too large.
+        /// Reads an unsigned integer of two to ten bytes that begins at `at`, of a message that
+        /// ends at `end`, for machine code; gives where it ends, or null if it is none of these:
+        /// longer, overlong, or too large.
         $(#[$attribute])*
                 pub(crate) unsafe extern "C" fn read_unsigned(at: *const u8, end: *const u8, value: *mut u64) -> *const u8 {
             // SAFETY: machine code gives the bytes that are left, at least one, and a word.
@@ -143,7 +144,8 @@ macro_rules! machine_functions {
             }
         }
 
-        /// Writes an unsigned integer, for machine code; gives where it ends, at most ten bytes further.
+        /// Writes an unsigned integer, for machine code; gives where it ends, at most ten bytes
+        /// further.
         $(#[$attribute])*
                 pub(crate) unsafe extern "C" fn write_unsigned(at: *mut u8, value: u64) -> *mut u8 {
             let count = (64 - value.leading_zeros()).div_ceil(7).max(1);
@@ -168,7 +170,8 @@ macro_rules! machine_functions {
         $(#[$attribute])*
         unsafe fn write_groups(at: *mut u8, value: u64, (ninth, tenth): (u64, u64), count: u32) -> *mut u8 {
             let groups = $spread(value) | 0x80;
-            // SAFETY: as the caller promises; the last eight of nine or ten bytes are written behind those in front.
+            // SAFETY: as the caller promises; the last eight of nine or ten bytes are written
+            // behind those in front.
             unsafe {
                 if count <= 8 {
                     at.cast::<[u8; 8]>().write((groups << (64 - 8 * count)).to_be_bytes());
@@ -292,7 +295,8 @@ mod tests {
         bytes
     }
 
-    /// The specification's examples (10.6.1.1 and 10.6.1.2); its hex column for -8193 has a typing error.
+    /// The specification's examples (10.6.1.1 and 10.6.1.2); its hex column for -8193 has a typing
+    /// error.
     #[test]
     fn signed_integers_keep_their_sign() {
         let cases: [(i128, &[u8]); 8] = [

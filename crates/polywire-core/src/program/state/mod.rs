@@ -1,8 +1,9 @@
-//! What a stateful codec keeps from one message to the next: previous values in a bank of slots, and while a message is read or written
-//! its presence map.
+//! What a stateful codec keeps from one message to the next: previous values in a bank of slots,
+//! and while a message is read or written its presence map.
 //!
-//! A program that has a [`Bank`] runs with a [`State`]. Fields change it as they go; it is kept as it was before the message, and comes back
-//! unless the message ends well: a message that fails, or that is to leave nothing behind, has no effect.
+//! A program that has a [`Bank`] runs with a [`State`]. Fields change it as they go; it is kept as
+//! it was before the message, and comes back unless the message ends well: a message that fails, or
+//! that is to leave nothing behind, has no effect.
 
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 use core::ops::{Deref, DerefMut};
@@ -69,7 +70,8 @@ pub struct State {
     pub(crate) values_at: usize,
     pub(crate) tags_at: usize,
     pub(crate) texts_at: usize,
-    /// Where the limits of a message are that is read without a context, and what it has left of the memory that they allow.
+    /// Where the limits of a message are that is read without a context, and what it has left of
+    /// the memory that they allow.
     pub(crate) limits_at: usize,
     pub(crate) memory_left: usize,
     /// Values of the slots.
@@ -186,8 +188,8 @@ impl State {
         self.tags.fill(UNDEFINED);
     }
 
-    /// True after a message could not be decoded, or [`State::break_chain`]: what comes next may refer to what is not known, and is refused
-    /// until [`State::reset`] or [`State::mend`].
+    /// True after a message could not be decoded, or [`State::break_chain`]: what comes next may
+    /// refer to what is not known, and is refused until [`State::reset`] or [`State::mend`].
     pub fn is_broken(&self) -> bool {
         self.broken
     }
@@ -197,12 +199,14 @@ impl State {
         self.broken = true;
     }
 
-    /// Goes on with the values there are, because whoever calls knows that what was lost or refused changed none.
+    /// Goes on with the values there are, because whoever calls knows that what was lost or refused
+    /// changed none.
     pub fn mend(&mut self) {
         self.broken = false;
     }
 
-    /// Sets how many bytes of strings are kept at most; it must be the same at the writer and at all readers, or far more than they need.
+    /// Sets how many bytes of strings are kept at most; it must be the same at the writer and at
+    /// all readers, or far more than they need.
     pub fn limit_texts(&mut self, bytes: usize) {
         self.text_limit = bytes;
     }

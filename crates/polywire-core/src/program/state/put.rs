@@ -368,7 +368,8 @@ fn text(output: &mut Output<'_>, field: &Field, value: Option<&[u8]>) -> Put {
     }
 }
 
-/// Writes a mandatory string whose bit is written: one with another operator than a copy or a default is none of these.
+/// Writes a mandatory string whose bit is written: one with another operator than a copy or a
+/// default is none of these.
 #[cfg(feature = "jit")]
 pub(super) fn put_text(output: &mut Output<'_>, field: &Field, value: &[u8]) -> Status {
     let put = |output: &mut Output<'_>| {
@@ -404,7 +405,8 @@ fn tail(output: &mut Output<'_>, field: &Field, value: &[u8]) -> Put {
     }
 }
 
-/// The end of a value that differs from the base; none if the value is shorter, which a tail cannot say.
+/// The end of a value that differs from the base; none if the value is shorter, which a tail cannot
+/// say.
 pub(crate) fn differing_end<'v>(base: &[u8], value: &'v [u8]) -> Option<&'v [u8]> {
     match base.len() == value.len() {
         true => Some(&value[common(base.iter(), value.iter())..]),
@@ -412,7 +414,8 @@ pub(crate) fn differing_end<'v>(base: &[u8], value: &'v [u8]) -> Option<&'v [u8]
     }
 }
 
-/// How many bytes go from the base's end, or from its front if it is negative and one off, and what takes their place.
+/// How many bytes go from the base's end, or from its front if it is negative and one off, and what
+/// takes their place.
 pub(crate) fn replaced<'v>(base: &[u8], value: &'v [u8]) -> (i64, &'v [u8]) {
     let front = common(base.iter(), value.iter());
     let back = common(base.iter().rev(), value.iter().rev());

@@ -1,5 +1,6 @@
-//! A *warm* state: one whose slots all have what a program that asks for no tags expects of them: a value of its type, or a word that has the same effect as
-//! none; and texts in brief, in the slots that go with them.
+//! A *warm* state: one whose slots all have what a program that asks for no tags expects of them: a
+//! value of its type, or a word that has the same effect as none; and texts in brief, in the slots
+//! that go with them.
 
 use alloc::{boxed::Box, sync::Arc};
 
@@ -61,7 +62,8 @@ impl State {
         self.roll_back_texts();
     }
 
-    /// Before the interpreter does an operation of a message that is otherwise done without tags: its slots, which are its own, have some.
+    /// Before the interpreter does an operation of a message that is otherwise done without tags:
+    /// its slots, which are its own, have some.
     pub(crate) fn lend(&mut self) {
         if !core::mem::replace(&mut self.warmth.is_lent, true) {
             self.saved_tags.copy_from_slice(&self.tags);
@@ -69,7 +71,8 @@ impl State {
         }
     }
 
-    /// Gives slots without a value what stands for that, and texts in brief; false if a slot has what the program does not expect.
+    /// Gives slots without a value what stands for that, and texts in brief; false if a slot has
+    /// what the program does not expect.
     #[inline(never)]
     fn warm_up(&mut self, wanted: &Arc<Warm>) -> bool {
         let is_fresh = self.warmth.is_fresh && !self.warmth.is_warm;
@@ -150,7 +153,8 @@ impl State {
         }
     }
 
-    /// Forgets all values of a warm state but that of one slot; false if there is no room for the texts that it begins with.
+    /// Forgets all values of a warm state but that of one slot; false if there is no room for the
+    /// texts that it begins with.
     pub(crate) fn forget_warm(&mut self, kept: u32) -> bool {
         let Some(wanted) = self.warmth.wanted.take() else { return true };
         let value = self.value(kept);
@@ -167,7 +171,8 @@ impl State {
         (word != NO_TEXT && word != EMPTY_WORD).then(|| self.text(text))
     }
 
-    /// Puts bytes into a text slot of a warm state, and in brief into the slot that goes with it; the error is the limit that they break.
+    /// Puts bytes into a text slot of a warm state, and in brief into the slot that goes with it;
+    /// the error is the limit that they break.
     pub(crate) fn set_warm_text(&mut self, (slot, text): (u32, u32), bytes: &[u8]) -> Result<(), usize> {
         self.set_text(text, bytes)?;
         self.set_value(slot, brief(bytes));
@@ -181,19 +186,22 @@ pub(crate) const BRIEF: usize = 7;
 /// What stands for a text that there is not, in brief.
 pub(crate) const NO_TEXT: u64 = u64::MAX - 1;
 
-/// What stands for absence: no number of 32 bits, and no text in brief. A longer number that is the same, or one more, is left to a program that asks for tags.
+/// What stands for absence: no number of 32 bits, and no text in brief. A longer number that is the
+/// same, or one more, is left to a program that asks for tags.
 pub(crate) const EMPTY_WORD: u64 = 3 << 61;
 
-/// What stands for no value where there is no initial value, likewise: none of those that 32 bits hold, nor is what follows it; a number that nobody has, nor
-/// a floating-point number that anybody has, but by chance.
+/// What stands for no value where there is no initial value, likewise: none of those that 32 bits
+/// hold, nor is what follows it; a number that nobody has, nor a floating-point number that anybody
+/// has, but by chance.
 pub(crate) const NO_NUMBER: u64 = 0x5B1D_27E4_93A6_C80F;
 
 /// What a program that asks for no tags wants of a state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warm {
     pub slots: Box<[WarmSlot]>,
-    /// By slot, what stands for no value yet: it has the same effect on the first field that looks at it. Where there is an initial value, that may be a
-    /// value as well: then both have the same effect.
+    /// By slot, what stands for no value yet: it has the same effect on the first field that looks
+    /// at it. Where there is an initial value, that may be a value as well: then both have the
+    /// same effect.
     pub fresh: Box<[u64]>,
     /// Of a settled one, the slots that have an initial text.
     pub texts: Box<[u32]>,

@@ -110,7 +110,8 @@ fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
     common.or((a.len() != b.len()).then(|| a.len().min(b.len())))
 }
 
-/// Reads forward only. Nothing is allocated ahead of the bytes that fill it, so memory stays within a constant times the input.
+/// Reads forward only. Nothing is allocated ahead of the bytes that fill it, so memory stays within
+/// a constant times the input.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -288,7 +289,8 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| item(self)).collect()
     }
 
-    /// How many follow. Each takes a byte at least, so more than there are bytes is an end too early, found at once.
+    /// How many follow. Each takes a byte at least, so more than there are bytes is an end too
+    /// early, found at once.
     fn count(&mut self, what: &'static str) -> Result<usize> {
         let count = self.varint(what)?;
         match usize::try_from(count) {

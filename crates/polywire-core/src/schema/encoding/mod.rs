@@ -1,7 +1,9 @@
-//! The compact, self-contained encoding of a schema: what travels and is stored. `spec/schema.md` is its definition.
+//! The compact, self-contained encoding of a schema: what travels and is stored. `spec/schema.md`
+//! is its definition.
 //!
-//! Only what the root reaches is written, in the order of first mention, so a schema has one encoding and [`DocumentHash`] names it.
-//! There is no table of strings: repeated names are few, and a table would let a small document ask for much memory.
+//! Only what the root reaches is written, in the order of first mention, so a schema has one
+//! encoding and [`DocumentHash`] names it. There is no table of strings: repeated names are few,
+//! and a table would let a small document ask for much memory.
 //!
 //! [`DocumentHash`]: super::DocumentHash
 
@@ -44,7 +46,8 @@ impl Schema {
         encode(self, true)
     }
 
-    /// Reads an encoding. Bytes from strangers are welcome: they are held to `limits`, and to being the one encoding of what they say.
+    /// Reads an encoding. Bytes from strangers are welcome: they are held to `limits`, and to being
+    /// the one encoding of what they say.
     pub fn from_bytes(bytes: &[u8], limits: &SchemaLimits) -> Result<Schema, SchemaDecodeError> {
         decode::decode(bytes, limits)
     }

@@ -123,7 +123,9 @@ fn numbers_keep_every_bit() {
 #[test]
 fn each_way_to_be_wrong_has_its_error() {
     let bytes = strukt(vec![Member::new("ab", Type::Bool)]).to_bytes();
-    // P W S 1 0 | 1 definition | root: 15 0 | struct "S" appendable, no flags, no annotations | no base | 1 member: "ab" flags bool, ..
+    // P W S 1 0 | 1 definition | root: 15 0 | struct "S" appendable, no flags, no annotations | no
+    // base
+    // | 1 member: "ab" flags bool, ..
     assert_eq!(bytes, b"PWS\x01\x00\x01\x15\x00\x01\x01S\x01\x00\x00\x00\x01\x02ab\x00\x01\x00");
     assert_eq!(DocumentHash::of(&bytes).to_string(), "e9eb74f3ff9d61d295eb23a94fa0aebb");
     let with = |at: usize, byte: u8| {
@@ -179,7 +181,8 @@ fn deep_types_are_refused_before_the_stack_ends() {
     assert!(matches!(read(&bytes), Err(SchemaDecodeError::Limit { what: "types inside each other", .. })));
 }
 
-/// What [`super::decode::decode`] holds in memory is within this many bytes for a byte of input, whatever the input.
+/// What [`super::decode::decode`] holds in memory is within this many bytes for a byte of input,
+/// whatever the input.
 const GROWTH: usize = 64;
 
 #[test]

@@ -16,8 +16,8 @@ use crate::schema::{Def, DefId, DefKind, Member, Schema, TryConstruct, Type, arr
 /// Reasons or conditions told at most; more would not be read.
 const MAX_FINDINGS: usize = 64;
 
-/// Members, cases, literals, flags and fields compared at most. Two schemas within their limits can have a product of pairs that
-/// no honest evolution comes near to.
+/// Members, cases, literals, flags and fields compared at most. Two schemas within their limits can
+/// have a product of pairs that no honest evolution comes near to.
 const MAX_COMPARED: usize = 1 << 18;
 
 /// Whether a reader of `reader`'s root understands a writer of `writer`'s root.
@@ -64,8 +64,9 @@ pub fn assess_with(writer: &Schema, reader: &Schema, rules: Rules) -> Verdict {
     }
 }
 
-/// A walk over the pairs of definitions that stand for each other. It queues instead of calling itself, so that neither recursion
-/// nor depth matters, and a pair seen once is not looked at again.
+/// A walk over the pairs of definitions that stand for each other. It queues instead of calling
+/// itself, so that neither recursion nor depth matters, and a pair seen once is not looked at
+/// again.
 struct Walk<'a> {
     writer: &'a Schema,
     reader: &'a Schema,
@@ -204,7 +205,8 @@ impl<'a> Walk<'a> {
     fn enqueue(&mut self, w: DefId, r: DefId, mut at: Context) {
         let is_struct = |schema: &Schema, id| matches!(schema.def(id).kind, DefKind::Struct { .. });
         if is_struct(self.writer, w) && is_struct(self.reader, r) {
-            // Nothing that is said around a structure reaches its members, but that they are part of a key.
+            // Nothing that is said around a structure reaches its members, but that they are part
+            // of a key.
             at.around = Surroundings { trim: false, use_default: false, selects: false, ..at.around };
         }
         if self.seen.insert((w, r, at.around)) {

@@ -33,7 +33,8 @@ pub enum DefaultValue<'a> {
     },
 }
 
-/// What a member is when the writer has no value for it: absent if optional, else its `@default`, else [`zero_of`] its type.
+/// What a member is when the writer has no value for it: absent if optional, else its `@default`,
+/// else [`zero_of`] its type.
 ///
 /// ```
 /// use polywire_core::schema::{Def, Literal, Member, SchemaBuilder, Type};
@@ -53,8 +54,8 @@ pub fn default_of<'a>(schema: &'a Schema, member: &'a Member) -> DefaultValue<'a
     if member.optional { DefaultValue::Absent } else { value_default(schema, member) }
 }
 
-/// What takes the place of a member's own value that does not fit, under `@try_construct(USE_DEFAULT)`: its `@default`, else
-/// [`zero_of`] its type.
+/// What takes the place of a member's own value that does not fit, under
+/// `@try_construct(USE_DEFAULT)`: its `@default`, else [`zero_of`] its type.
 ///
 /// For an optional member too: the writer has a value there, so one is present at the reader.
 pub fn value_default<'a>(schema: &'a Schema, member: &'a Member) -> DefaultValue<'a> {
@@ -73,19 +74,23 @@ pub fn value_default<'a>(schema: &'a Schema, member: &'a Member) -> DefaultValue
     }
 }
 
-/// What a reader's member is in a message in which the writer's optional member is absent; none if the message is refused.
+/// What a reader's member is in a message in which the writer's optional member is absent; none if
+/// the message is refused.
 ///
-/// That is not what it is where the writer has no such member at all: an absent value says that there is none, and to take that for
-/// a zero needs a word of the reader's, `@default` or `@try_construct(USE_DEFAULT)`.
+/// That is not what it is where the writer has no such member at all: an absent value says that
+/// there is none, and to take that for a zero needs a word of the reader's, `@default` or
+/// `@try_construct(USE_DEFAULT)`.
 pub fn absent_value<'a>(schema: &'a Schema, member: &'a Member) -> Option<DefaultValue<'a>> {
     let is_allowed = member.optional || member.default.is_some() || member.try_construct == TryConstruct::UseDefault;
     is_allowed.then(|| default_of(schema, member))
 }
 
-/// The value that takes the place of a literal that the reader's enum does not have; none if the message is refused.
+/// The value that takes the place of a literal that the reader's enum does not have; none if the
+/// message is refused.
 ///
-/// `try_construct` is that of the nearest member around the value, `own` that member if the value is its own and no element inside it. A
-/// discriminator has no such value: there it is an unknown case.
+/// `try_construct` is that of the nearest member around the value, `own` that member if the value
+/// is its own and no element inside it. A discriminator has no such value: there it is an unknown
+/// case.
 pub fn unknown_literal(
     schema: &Schema,
     enumeration: DefId,
@@ -104,8 +109,8 @@ pub fn unknown_literal(
     }
 }
 
-/// The default of a type: false, 0, no text, no elements; of an enum the `@default_literal` or else the first; of a union the
-/// case that its discriminator's default selects, or else the first.
+/// The default of a type: false, 0, no text, no elements; of an enum the `@default_literal` or else
+/// the first; of a union the case that its discriminator's default selects, or else the first.
 pub fn zero_of<'a>(schema: &'a Schema, ty: &Type) -> DefaultValue<'a> {
     match schema.resolve(ty) {
         Type::Bool => DefaultValue::Bool(false),

@@ -1,8 +1,10 @@
-//! The rules by which a reader understands a writer that has another version of the type. `spec/evolution.md` is their text.
+//! The rules by which a reader understands a writer that has another version of the type.
+//! `spec/evolution.md` is their text.
 //!
-//! [`assess`] gives the verdict when the two meet. The pairings, [`pair_members`] and its like, tell whoever compiles a decoder
-//! which part is which; [`ScalarStep`] and [`default_of`] tell what to do with it. Both follow the same rules, so a decoder for
-//! a pair of types that was not refused can always be compiled.
+//! [`assess`] gives the verdict when the two meet. The pairings, [`pair_members`] and its like,
+//! tell whoever compiles a decoder which part is which; [`ScalarStep`] and [`default_of`] tell what
+//! to do with it. Both follow the same rules, so a decoder for a pair of types that was not refused
+//! can always be compiled.
 //!
 //! ```
 //! use polywire_core::schema::{BitField, Case, Def, DefId, EnumLiteral, Member, Schema, SchemaBuilder, TryConstruct, Type};
@@ -114,8 +116,8 @@ pub struct Condition {
 pub enum Policy {
     /// The message is refused: nothing or `@try_construct(DISCARD)` is said.
     Discard,
-    /// A default takes its place, by `@try_construct(USE_DEFAULT)`: the member's [`value_default`] if it is its own value that
-    /// does not fit, else, for an element, [`zero_of`] its type.
+    /// A default takes its place, by `@try_construct(USE_DEFAULT)`: the member's [`value_default`]
+    /// if it is its own value that does not fit, else, for an element, [`zero_of`] its type.
     UseDefault,
     /// The string or collection is cut to the bound, by `@try_construct(TRIM)`.
     Trim,
@@ -140,8 +142,9 @@ pub struct Reason {
 /// Which rules hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// Refuse also what a DDS-XTypes reader would refuse because it has no schema of the writer's: other extensibility, changes
-    /// of `@final` types, `@appendable` members that are not added at the end, other ids, widened scalars.
+    /// Refuse also what a DDS-XTypes reader would refuse because it has no schema of the writer's:
+    /// other extensibility, changes of `@final` types, `@appendable` members that are not added
+    /// at the end, other ids, widened scalars.
     pub strict_xtypes: bool,
 }
 

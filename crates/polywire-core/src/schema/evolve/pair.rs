@@ -41,7 +41,8 @@ pub struct CasePair<'a> {
 pub enum CaseStep {
     /// The reader's case takes the writer's value.
     Same,
-    /// The reader has no case for the writer's value; it is skipped and `@try_construct` says what happens.
+    /// The reader has no case for the writer's value; it is skipped and `@try_construct` says what
+    /// happens.
     Unknown,
     /// The writer's value has no member here; the reader's takes its default.
     Default,
@@ -52,8 +53,9 @@ pub enum CaseStep {
 impl CasePair<'_> {
     /// What the reader does in this row.
     ///
-    /// Cases are the same if a label or `default:` selects both. Where a label selects one and `default:` the other, they are
-    /// the same only by name: the case was given a label of its own, or lost it.
+    /// Cases are the same if a label or `default:` selects both. Where a label selects one and
+    /// `default:` the other, they are the same only by name: the case was given a label of its
+    /// own, or lost it.
     pub fn step(&self) -> CaseStep {
         match (self.writer, self.reader) {
             (Some((_, writer)), Some((_, reader))) => {
@@ -116,10 +118,12 @@ impl Conflict {
     }
 }
 
-/// Pairs the members of two structures, bases first: all of the writer's in its order, then those only the reader has in its order.
+/// Pairs the members of two structures, bases first: all of the writer's in its order, then those
+/// only the reader has in its order.
 ///
 /// Members are the same by id if both ids are explicit, else by name. It is a conflict if
-/// - one name has two different explicit ids: nobody can say whether it is the old member or a new one;
+/// - one name has two different explicit ids: nobody can say whether it is the old member or a new
+///   one;
 /// - a member is one of the reader's by id and another of the reader's by name;
 /// - two of the writer's members are one of the reader's, the first by id, the second by name.
 ///
@@ -197,8 +201,8 @@ fn describe(member: &Member) -> String {
     }
 }
 
-/// Pairs the cases of two unions by discriminator: a row for each label of the writer, then for each that only the reader
-/// has, then one for all other discriminators.
+/// Pairs the cases of two unions by discriminator: a row for each label of the writer, then for
+/// each that only the reader has, then one for all other discriminators.
 ///
 /// Names and ids of the members play no part, so there is no conflict.
 pub fn pair_cases<'a>(writer: &'a Schema, w: DefId, reader: &'a Schema, r: DefId) -> Vec<CasePair<'a>> {
@@ -241,10 +245,11 @@ impl<'a> Cases<'a> {
     }
 }
 
-/// The bits of a writer's bitmask or bitset that are something at the reader; it clears all others, as it skips a member that it
-/// does not have.
+/// The bits of a writer's bitmask or bitset that are something at the reader; it clears all others,
+/// as it skips a member that it does not have.
 ///
-/// If all flags or fields pair, bits without a name pass as well, as far as both sides have room for them.
+/// If all flags or fields pair, bits without a name pass as well, as far as both sides have room
+/// for them.
 pub fn kept_bits(writer: &Schema, w: DefId, reader: &Schema, r: DefId) -> Result<u64, Conflict> {
     let flags = pair_flags(writer, w, reader, r)?;
     let fields = pair_fields(writer, w, reader, r)?;
@@ -263,9 +268,11 @@ fn ones(n: u8) -> u64 {
     u64::MAX.checked_shr(64u32.saturating_sub(n.into())).unwrap_or(0)
 }
 
-/// Pairs the literals of two enums by value: the writer's in its order, then those only the reader has.
+/// Pairs the literals of two enums by value: the writer's in its order, then those only the reader
+/// has.
 ///
-/// Another name at the same value is a renamed literal. It is a conflict if a name has one value here and another there.
+/// Another name at the same value is a renamed literal. It is a conflict if a name has one value
+/// here and another there.
 pub fn pair_literals<'a>(
     writer: &'a Schema,
     w: DefId,
@@ -277,9 +284,11 @@ pub fn pair_literals<'a>(
     Ok(rows.into_iter().map(|(writer, reader)| LiteralPair { writer, reader }).collect())
 }
 
-/// Pairs the flags of two bitmasks by position: the writer's in its order, then those only the reader has.
+/// Pairs the flags of two bitmasks by position: the writer's in its order, then those only the
+/// reader has.
 ///
-/// Another name at the same position is a renamed flag. It is a conflict if a name has one position here and another there.
+/// Another name at the same position is a renamed flag. It is a conflict if a name has one position
+/// here and another there.
 pub fn pair_flags<'a>(
     writer: &'a Schema,
     w: DefId,
@@ -341,11 +350,11 @@ fn pair_numbered<'a, T>(
     Ok(rows)
 }
 
-/// Pairs the named fields of two bitsets, bases first, by position and width: the writer's in its order, then those only the
-/// reader has.
+/// Pairs the named fields of two bitsets, bases first, by position and width: the writer's in its
+/// order, then those only the reader has.
 ///
-/// Another name over the same bits is a renamed field. It is a conflict if a name stands over other bits, or if fields that
-/// are not the same share a bit.
+/// Another name over the same bits is a renamed field. It is a conflict if a name stands over other
+/// bits, or if fields that are not the same share a bit.
 pub fn pair_fields<'a>(
     writer: &'a Schema,
     w: DefId,

@@ -23,10 +23,11 @@ pub enum ScalarStep {
 }
 
 impl ScalarStep {
-    /// The step from the writer's type to the reader's; both resolved. [`ScalarStep::Refused`] for what is no primitive.
+    /// The step from the writer's type to the reader's; both resolved. [`ScalarStep::Refused`] for
+    /// what is no primitive.
     ///
-    /// Only steps that keep every value are taken. So `int64` does not become `double`, nothing becomes narrower, and a
-    /// boolean, a character or an octet is no number.
+    /// Only steps that keep every value are taken. So `int64` does not become `double`, nothing
+    /// becomes narrower, and a boolean, a character or an octet is no number.
     ///
     /// ```
     /// use polywire_core::schema::{Type, evolve::ScalarStep};
@@ -86,7 +87,8 @@ impl Integer {
     }
 }
 
-/// Largest number of bits of which a float holds every integer. `long double` is left out: hardly a machine computes with it.
+/// Largest number of bits of which a float holds every integer. `long double` is left out: hardly a
+/// machine computes with it.
 fn mantissa_bits(ty: &Type) -> Option<u32> {
     match ty {
         Type::Float32 => Some(24),
@@ -120,7 +122,8 @@ mod tests {
 
     #[test]
     fn the_whole_table() {
-        // One line a writer's type, in the order of ALL: '=' same, 's' and 'z' extend, 'S' and 'U' to float, 'd' to double.
+        // One line a writer's type, in the order of ALL: '=' same, 's' and 'z' extend, 'S' and 'U'
+        // to float, 'd' to double.
         let table = [
             "=..............",
             ".=.=...........",

@@ -1,4 +1,5 @@
-//! What a DDS-XTypes reader refuses beyond the rules, because it decodes without the writer's schema (XTypes 7.2.4.4).
+//! What a DDS-XTypes reader refuses beyond the rules, because it decodes without the writer's
+//! schema (XTypes 7.2.4.4).
 
 use alloc::{format, string::String, vec::Vec};
 

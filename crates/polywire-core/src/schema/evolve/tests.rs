@@ -177,7 +177,8 @@ fn try_construct_says_what_happens() {
     assert_eq!(verdict(TryConstruct::Discard), "a: strings longer than 3: Discard");
     assert_eq!(verdict(TryConstruct::UseDefault), "a: strings longer than 3: UseDefault");
     assert_eq!(verdict(TryConstruct::Trim), "a: strings longer than 3: Trim");
-    // It holds for what is inside the member's own collections, but keys of maps are never made up or cut.
+    // It holds for what is inside the member's own collections, but keys of maps are never made up
+    // or cut.
     let map = |bound| Type::map(Type::String { bound }, Type::sequence(Type::String { bound }));
     assert_eq!(
         told(&assess(&tried(TryConstruct::Discard, map(0)), &tried(TryConstruct::Trim, map(3)))),
@@ -342,7 +343,8 @@ fn cases_go_by_label() {
     check(&old, &union(vec![two(), one()]), ALWAYS, "a: the case 'two' of discriminator 2: Discard");
     check(&old, &union(vec![one(), rest()]), ALWAYS, "a: the default case 'rest': Discard");
     check(&old, &union(vec![Case::new([1], "uno", Type::Int64)]), ALWAYS, "a.one: int64 | int32");
-    // A case that was one of all others and now has a label of its own is another one, unless it kept its name.
+    // A case that was one of all others and now has a label of its own is another one, unless it
+    // kept its name.
     check(
         &union(vec![one(), rest()]),
         &union(vec![one(), two(), rest()]),
@@ -601,7 +603,8 @@ fn every_schema_understands_itself_and_no_pair_does_harm() {
     }
 }
 
-/// The verdict on a schema and one that differs from it in the root's name alone, so that the walk is not cut short.
+/// The verdict on a schema and one that differs from it in the root's name alone, so that the walk
+/// is not cut short.
 fn pairing_with_itself(schema: &Schema) -> Verdict {
     let mut builder = SchemaBuilder::new();
     for def in schema.defs() {
@@ -616,7 +619,8 @@ fn pairing_with_itself(schema: &Schema) -> Verdict {
 
 #[test]
 fn a_product_of_large_schemas_is_bounded() {
-    // 1000 structures, each of 30 sequences of others: a million pairs of definitions if all were looked at.
+    // 1000 structures, each of 30 sequences of others: a million pairs of definitions if all were
+    // looked at.
     let tangle = |next: fn(u32, u32) -> u32| {
         let reference = |i: u32, k: u32| Type::sequence(Type::Def(DefId(next(i, k) % 1000)));
         let def = |i: u32| {

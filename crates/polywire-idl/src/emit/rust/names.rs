@@ -110,7 +110,8 @@ impl Names {
         Ok(names)
     }
 
-    /// The modules of a scoped name as IDL has them, each with a name in Rust from now on, and the last part.
+    /// The modules of a scoped name as IDL has them, each with a name in Rust from now on, and the
+    /// last part.
     pub fn split(&mut self, full: &str) -> Result<(Vec<String>, String), EmitError> {
         let mut parts: Vec<String> = full.split("::").map(str::to_string).collect();
         if let Some(wrong) = parts.iter().find(|p| !is_identifier(p)) {

@@ -61,7 +61,8 @@ impl Writer<'_> {
         }
     }
 
-    /// The type in words of IDL, typedefs replaced; the dimensions of an array stand behind its element.
+    /// The type in words of IDL, typedefs replaced; the dimensions of an array stand behind its
+    /// element.
     pub(super) fn full_text(&self, ty: &Type) -> String {
         let tail = |bound: u32| if bound == 0 { ">".to_string() } else { format!(", {bound}>") };
         match self.schema.resolve(ty) {

@@ -1,10 +1,15 @@
-//! The emulated link as an engine: nodes of one process over a network that loses, repeats, overtakes and damages, in real time.
+//! The emulated link as an engine: nodes of one process over a network that loses, repeats,
+//! overtakes and damages, in real time.
 //!
-//! Messages go as datagrams, one link each way between any two ports of an address. Requests for key frames are datagrams of the way back and share its fate.
-//! Announcements, answers and documents are taken to be repeated until they arrive, and are there at once; a goodbye waits for what was sent before it.
+//! Messages go as datagrams, one link each way between any two ports of an address. Requests for
+//! key frames are datagrams of the way back and share its fate. Announcements, answers and
+//! documents are taken to be repeated until they arrive, and are there at once; a goodbye waits for
+//! what was sent before it.
 //!
-//! Each port has a thread, which hands over what has arrived. What is under way to a port takes no more memory than the sender's queue may
-//! ([`EngineOptions::queue_bytes`](polywire::engine::EngineOptions)); what comes beyond that is dropped.
+//! Each port has a thread, which hands over what has arrived. What is under way to a port takes no
+//! more memory than the sender's queue may
+//! ([`EngineOptions::queue_bytes`](polywire::engine::EngineOptions)); what comes beyond that is
+//! dropped.
 //!
 //! ```
 //! use std::time::Duration;
@@ -55,11 +60,13 @@ const EXAMPLE: &str = "test delay=5ms,loss=30%";
 /// What is taken from one link before others have their turn.
 const TURN: usize = 64;
 
-/// `emulated/NAME MODEL`: ports of the same address are on one network, and each two of them have links of their own as the [`Model`] says.
+/// `emulated/NAME MODEL`: ports of the same address are on one network, and each two of them have
+/// links of their own as the [`Model`] says.
 ///
-/// Packets of one direction meet the same fate in every run with the same seed, model and order of ports, counted packet by packet; what hangs on time (the
-/// queue, blackouts) hangs on when they come. Register it with [`Node::builder().engine(..)`](polywire::node::NodeBuilder::engine). Networks of different seeds
-/// do not meet.
+/// Packets of one direction meet the same fate in every run with the same seed, model and order of
+/// ports, counted packet by packet; what hangs on time (the queue, blackouts) hangs on when they
+/// come. Register it with [`Node::builder().engine(..)`](polywire::node::NodeBuilder::engine).
+/// Networks of different seeds do not meet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Emulated {
     seed: u64,
@@ -396,7 +403,8 @@ struct End {
 
 #[derive(Default)]
 struct EndState {
-    /// What the other port said to our channels: for how many subscribers it wants those that it does.
+    /// What the other port said to our channels: for how many subscribers it wants those that it
+    /// does.
     wanted: BTreeMap<ChannelId, u32>,
     /// Its channels that we have accepted.
     accepted: BTreeSet<ChannelId>,
@@ -449,7 +457,8 @@ impl End {
         Ok(!matches!(fate, None | Some(Fate::Dropped)))
     }
 
-    /// Tells the other port whether we want its channel. Who wants it already asks for a key frame by a packet that may be lost.
+    /// Tells the other port whether we want its channel. Who wants it already asks for a key frame
+    /// by a packet that may be lost.
     fn answer(&self, channel: ChannelId, answer: Answer) {
         let is_known = {
             let mut state = lock(&self.state);
@@ -498,7 +507,8 @@ impl End {
         }
     }
 
-    /// What the other port has sent. What was damaged on its way is known by its checksum, and thrown away.
+    /// What the other port has sent. What was damaged on its way is known by its checksum, and
+    /// thrown away.
     fn open(&self, packet: &[u8], aligned: &mut Aligned) {
         let Ok(datagram) = lock(&self.decoder).open(packet) else { return };
         for frame in datagram {

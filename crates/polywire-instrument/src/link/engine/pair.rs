@@ -1,4 +1,5 @@
-//! What lies between two ports: the links, what is posted beside them, and the bells that wake those who wait.
+//! What lies between two ports: the links, what is posted beside them, and the bells that wake
+//! those who wait.
 
 use std::{
     collections::VecDeque,
@@ -55,7 +56,8 @@ struct Mail {
     busy: bool,
 }
 
-/// Both ports belong to nodes of this process, which post as many of them as they have channels, subscribers and documents.
+/// Both ports belong to nodes of this process, which post as many of them as they have channels,
+/// subscribers and documents.
 pub enum Letter {
     Announce(ChannelId, Start, Announcement),
     Retire(ChannelId),

@@ -1,4 +1,5 @@
-//! What keeps a host: a process that is the first of its process namespace, so that all that it starts ends with it, however it ends.
+//! What keeps a host: a process that is the first of its process namespace, so that all that it
+//! starts ends with it, however it ends.
 
 use std::{
     fs,
@@ -39,7 +40,8 @@ pub enum Event {
 /// # Errors
 /// Of standard input and output.
 pub fn serve() -> io::Result<()> {
-    // Packets that nobody asked for would be counted, and lost instead of others. A kernel without IPv6 sends none.
+    // Packets that nobody asked for would be counted, and lost instead of others. A kernel without
+    // IPv6 sends none.
     for group in ["all", "default"] {
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{group}/disable_ipv6"), "1");
     }
@@ -82,7 +84,8 @@ fn run(command: &str, variables: Vec<(String, String)>) {
     ];
     thread::spawn(move || {
         let status = child.wait();
-        // What it started in the background may hold its output open, and does not keep it from having ended.
+        // What it started in the background may hold its output open, and does not keep it from
+        // having ended.
         let until = std::time::Instant::now() + std::time::Duration::from_millis(500);
         while readers.iter().flatten().any(|reader| !reader.is_finished()) && std::time::Instant::now() < until {
             thread::sleep(std::time::Duration::from_millis(5));

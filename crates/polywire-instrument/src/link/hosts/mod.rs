@@ -1,12 +1,15 @@
-//! Two hosts and a link between them, on one Linux machine: two network namespaces that see nothing of the machine's network, nor it of theirs, joined by TUN
-//! interfaces whose packets go through our own [`Model`](polywire_core::netsim::Model), or by a pair of virtual Ethernet interfaces, with the kernel's netem
-//! or bare.
+//! Two hosts and a link between them, on one Linux machine: two network namespaces that see nothing
+//! of the machine's network, nor it of theirs, joined by TUN interfaces whose packets go through
+//! our own [`Model`](polywire_core::netsim::Model), or by a pair of virtual Ethernet interfaces,
+//! with the kernel's netem or bare.
 //!
-//! Whatever a TCP connection does on a network that loses, delays and reorders, it does here: packets are whole IP packets. Everything of a host belongs to a
-//! process namespace of its own, whose first process waits for its standard input to end: so all of it goes when the program that holds [`Hosts`] ends,
-//! however that happens.
+//! Whatever a TCP connection does on a network that loses, delays and reorders, it does here:
+//! packets are whole IP packets. Everything of a host belongs to a process namespace of its own,
+//! whose first process waits for its standard input to end: so all of it goes when the program that
+//! holds [`Hosts`] ends, however that happens.
 //!
-//! Needs `unshare` (util-linux) and `ip` (iproute2), and `/dev/net/tun` for our model. Who is not root needs user namespaces.
+//! Needs `unshare` (util-linux) and `ip` (iproute2), and `/dev/net/tun` for our model. Who is not
+//! root needs user namespaces.
 
 mod holder;
 mod netem;
@@ -29,7 +32,8 @@ use holder::{Request, done};
 pub use holder::{Event, serve};
 pub use netem::netem;
 
-/// The words with which this program is started as a host: it is to call [`serve`] when it is given them.
+/// The words with which this program is started as a host: it is to call [`serve`] when it is given
+/// them.
 pub const WORDS: &[&str] = &["link-host"];
 
 /// Addresses of the two hosts: of a range that is for documentation (RFC 5737), and theirs alone.
@@ -49,7 +53,8 @@ pub enum Between {
     Tun,
     /// A pair of virtual Ethernet interfaces, as fast as the kernel is.
     Veth,
-    /// The same, with the kernel's netem at both ends, where the kernel has it. It takes no seed, no script and no capture.
+    /// The same, with the kernel's netem at both ends, where the kernel has it. It takes no seed,
+    /// no script and no capture.
     Netem,
 }
 
@@ -71,7 +76,8 @@ pub enum HostsError {
     Io(#[from] io::Error),
 }
 
-/// How to start this program again in network and user namespaces of its own; none if it is there already.
+/// How to start this program again in network and user namespaces of its own; none if it is there
+/// already.
 ///
 /// # Errors
 /// [`HostsError::NotHere`] where that is not permitted, which is tried first.
@@ -104,7 +110,8 @@ struct Host {
 }
 
 impl Hosts {
-    /// Makes them, in a process that [`isolated`] has started. `plan` is what the link does; of [`Between::Veth`] it does nothing.
+    /// Makes them, in a process that [`isolated`] has started. `plan` is what the link does; of
+    /// [`Between::Veth`] it does nothing.
     ///
     /// # Errors
     /// If the machine does not let us, or lacks something.
@@ -119,7 +126,8 @@ impl Hosts {
         Ok(own)
     }
 
-    /// Starts a command of the shell on a host, 0 or 1; it finds the addresses of both in `A` and `B`. What it writes, and its end, are events.
+    /// Starts a command of the shell on a host, 0 or 1; it finds the addresses of both in `A` and
+    /// `B`. What it writes, and its end, are events.
     ///
     /// # Errors
     /// If the host has gone.
@@ -141,7 +149,8 @@ impl Hosts {
         }
     }
 
-    /// What became of the packets, from the first host to the second and back, where they go through our model.
+    /// What became of the packets, from the first host to the second and back, where they go
+    /// through our model.
     pub fn stats(&self) -> Option<(Stats, Stats)> {
         self.emulator.as_ref().map(Emulator::stats)
     }

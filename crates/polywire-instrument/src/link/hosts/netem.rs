@@ -5,7 +5,8 @@ use polywire_core::netsim::{Jitter, Loss, Model};
 /// Bytes of a packet, where a queue is counted in packets.
 const PACKET: usize = 1500;
 
-/// The words behind `tc qdisc add dev .. root netem`. The kernel draws its own chances: no seed of ours decides them.
+/// The words behind `tc qdisc add dev .. root netem`. The kernel draws its own chances: no seed of
+/// ours decides them.
 ///
 /// ```
 /// use polywire_instrument::link::hosts::netem;

@@ -6,7 +6,8 @@ use polywire_core::envelope::Id128;
 
 use crate::engine::LinkId;
 
-/// Links that are asked for a document at a time: one of them that never answers does not keep it from those who wait.
+/// Links that are asked for a document at a time: one of them that never answers does not keep it
+/// from those who wait.
 const AT_A_TIME: usize = 3;
 
 /// Who waits for which document, and who was asked for it.
@@ -46,7 +47,8 @@ pub(super) enum Answered {
 }
 
 impl Fetches {
-    /// A link wants a document. None if nobody can be asked for it. A link waits for `most` documents at a time; the oldest is forgotten when it wants more.
+    /// A link wants a document. None if nobody can be asked for it. A link waits for `most`
+    /// documents at a time; the oldest is forgotten when it wants more.
     pub(super) fn want(
         &mut self,
         document: Id128,

@@ -34,15 +34,17 @@ struct Guest {
 pub(super) enum Standing {
     /// It has not said hello.
     Stranger,
-    /// It has neither announced nor accepted a channel. Quiet nodes are so, too: when they are sent away, they come back.
+    /// It has neither announced nor accepted a channel. Quiet nodes are so, too: when they are sent
+    /// away, they come back.
     Idle,
     /// It publishes or subscribes.
     Active,
 }
 
 impl Guests {
-    /// Lets a connection in. If `most` are there, the first of these makes room: the oldest stranger, the oldest idle peer, the newest peer of the
-    /// address that has the most of them, unless the newcomer's own has as many. None if nobody does.
+    /// Lets a connection in. If `most` are there, the first of these makes room: the oldest
+    /// stranger, the oldest idle peer, the newest peer of the address that has the most of
+    /// them, unless the newcomer's own has as many. None if nobody does.
     pub(super) fn admit(&self, socket: &Arc<Socket>, from: &SockAddr, most: usize) -> Option<GuestId> {
         let from = from.as_socket().map(|address| address.ip().to_canonical());
         let mut state = self.lock();

@@ -11,10 +11,12 @@ const ALIGN: usize = 8;
 
 /// A buffer between a socket and the decoder.
 ///
-/// The first payload after each pause lies aligned because what is read starts where, going by the frame before, that happens; of a frame that came in
-/// pieces the start is moved. Only payloads behind others in one read have to be copied ([`Aligned`]).
+/// The first payload after each pause lies aligned because what is read starts where, going by the
+/// frame before, that happens; of a frame that came in pieces the start is moved. Only payloads
+/// behind others in one read have to be copied ([`Aligned`]).
 ///
-/// Receivers may hold the buffer. Then it is left to them before more is read, and another takes its place.
+/// Receivers may hold the buffer. Then it is left to them before more is read, and another takes
+/// its place.
 pub(super) struct Inbox {
     words: Arc<Vec<u64>>,
     start: usize,
@@ -43,7 +45,8 @@ impl Inbox {
         Held::new(&self.words, self.start + header, len)
     }
 
-    /// The buffer to write to: another one, with what was received and not consumed, if somebody holds the present one.
+    /// The buffer to write to: another one, with what was received and not consumed, if somebody
+    /// holds the present one.
     fn own(&mut self) -> &mut Vec<u64> {
         if Arc::get_mut(&mut self.words).is_none() {
             let mut words = vec![0; self.words.len()];
@@ -76,7 +79,8 @@ impl Inbox {
         self.header = header;
     }
 
-    /// Makes room so that a frame of `need` bytes can become whole. Grows by doubling as bytes come, whatever a peer declares.
+    /// Makes room so that a frame of `need` bytes can become whole. Grows by doubling as bytes
+    /// come, whatever a peer declares.
     pub(super) fn prepare(&mut self, need: usize, smallest: usize) {
         let have = self.end - self.start;
         let capacity = self.words.len() * ALIGN;
@@ -85,7 +89,8 @@ impl Inbox {
         if have == 0 || (in_place && self.start + need <= capacity) {
             return;
         }
-        // What is there moves back by a few bytes at most, for which a full buffer has no room either.
+        // What is there moves back by a few bytes at most, for which a full buffer has no room
+        // either.
         let wanted = (to + need).min((capacity * 2).max(smallest)).max(to + have);
         if wanted > capacity {
             self.own().resize(wanted.div_ceil(ALIGN), 0);
@@ -108,7 +113,8 @@ fn pad(header: usize) -> usize {
     (ALIGN - header % ALIGN) % ALIGN
 }
 
-/// A place for payloads that do not lie aligned where they were received: [`LinkSink::message`](super::super::LinkSink::message) wants them so.
+/// A place for payloads that do not lie aligned where they were received:
+/// [`LinkSink::message`](super::super::LinkSink::message) wants them so.
 ///
 /// ```
 /// use polywire::engine::Aligned;

@@ -27,7 +27,8 @@ use crate::engine::{Disconnect, EngineError, Event, LinkInfo, LinkSink, LinkStat
 const READ_BYTES: usize = 128 << 10;
 /// Messages taken are confirmed so often at most, and after so long a pause at the latest.
 const CONFIRM_EVERY: Duration = Duration::from_millis(10);
-/// While messages come without such a pause, the clock is looked at after so many reads: it costs about what handing a message over does.
+/// While messages come without such a pause, the clock is looked at after so many reads: it costs
+/// about what handing a message over does.
 const LOOK_EVERY: u32 = 8;
 /// How long a peer may leave answers and documents that it asked for unread while it asks for more.
 const REPLIES_PATIENCE: Duration = Duration::from_secs(10);
@@ -61,8 +62,9 @@ impl Link {
 }
 
 impl Shared {
-    /// Lives through a connection. True if the peer introduced itself. Of a caller that goes without having said a word nothing is told: it
-    /// only looked whether someone listens, as nodes do before they take a path over, and tools that watch services.
+    /// Lives through a connection. True if the peer introduced itself. Of a caller that goes
+    /// without having said a word nothing is told: it only looked whether someone listens, as
+    /// nodes do before they take a path over, and tools that watch services.
     pub(super) fn serve(self: &Arc<Self>, socket: Arc<Socket>, address: String, guest: Option<GuestId>) -> bool {
         let (calling, guest) = (guest.is_none(), guest.unwrap_or_default());
         let number = self.stop.watch_stranger(&socket);
@@ -203,7 +205,8 @@ impl Reader {
                     return Ok(true);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // Not `TimedOut`, by which the system says that the peer does not answer its probes any more.
+                // Not `TimedOut`, by which the system says that the peer does not answer its probes
+                // any more.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(e) => return Err(Disconnect::Lost(e.to_string())),
             }
@@ -239,7 +242,8 @@ impl Taken {
         Taken { messages: 0, confirmed: 0, at: Instant::now(), waits: false, reads: 0 }
     }
 
-    /// Confirms what was taken, now or within a short time: with a link that breaks, no more should be in doubt than has to be.
+    /// Confirms what was taken, now or within a short time: with a link that breaks, no more should
+    /// be in doubt than has to be.
     #[inline]
     fn confirm(&mut self, link: &Link) {
         if self.messages == self.confirmed {
@@ -329,7 +333,8 @@ impl Receiver<'_> {
                 Step::Frame { frame, used } => {
                     self.handle(frame)?;
                     reader.inbox.consume(used);
-                    // Before the next one, so that little can be asked for before the answers leave.
+                    // Before the next one, so that little can be asked for before the answers
+                    // leave.
                     if !self.link.outbox.replies_leave(REPLIES_PATIENCE) {
                         return Err(Disconnect::Unread);
                     }

@@ -1,7 +1,8 @@
 //! Engines over byte streams: what TCP and Unix-domain sockets share.
 //!
-//! A port has one thread that listens or connects, and two a link: one reads and hands messages over, one writes what publishers could not write
-//! themselves. Publishing is a direct write on the publisher's thread whenever the link keeps up.
+//! A port has one thread that listens or connects, and two a link: one reads and hands messages
+//! over, one writes what publishers could not write themselves. Publishing is a direct write on the
+//! publisher's thread whenever the link keeps up.
 
 mod fetches;
 mod guests;
@@ -132,7 +133,8 @@ struct Shared {
     endpoint: Mutex<String>,
     local: Local,
     sink: Arc<dyn Sink>,
-    /// Replaced whole, so that publishers keep theirs while they write. Changes only while `channels` is locked.
+    /// Replaced whole, so that publishers keep theirs while they write. Changes only while
+    /// `channels` is locked.
     links: RwLock<Arc<Vec<Arc<Link>>>>,
     channels: Mutex<Channels>,
     guests: Guests,
@@ -291,7 +293,8 @@ impl Shared {
             match listener.socket.accept() {
                 Ok((socket, from)) => self.accepted(socket, &from),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                // Out of descriptors, or the caller is gone already: the next one may have more luck.
+                // Out of descriptors, or the caller is gone already: the next one may have more
+                // luck.
                 Err(_) => self.stop.wait(Duration::from_millis(20)),
             }
         }
@@ -341,7 +344,8 @@ impl Shared {
     ) -> Result<Sent, EngineError> {
         let mut sent = Sent::default();
         let links = self.links();
-        // To each of several links, the time that the others took would look like a pause of the publisher, and no burst would ever be seen.
+        // To each of several links, the time that the others took would look like a pause of the
+        // publisher, and no burst would ever be seen.
         let began = (links.len() > 1).then(Instant::now);
         let pause = began.map(|began| began.saturating_duration_since(*lock(&self.distributed)));
         let round = Round { pause, links: u32::try_from(links.len()).unwrap_or(u32::MAX) };

@@ -1,4 +1,5 @@
-//! The sending side of a link: written directly while the peer keeps up, gathered in bursts, queued when it does not.
+//! The sending side of a link: written directly while the peer keeps up, gathered in bursts, queued
+//! when it does not.
 
 use std::{
     collections::BTreeMap,
@@ -226,7 +227,8 @@ impl Outbox {
         self.push_control(&mut state, &out, reply);
     }
 
-    /// Tells the peer how many of its messages were taken. False, and nothing is sent, while frames cannot leave.
+    /// Tells the peer how many of its messages were taken. False, and nothing is sent, while frames
+    /// cannot leave.
     pub(super) fn confirm(&self, messages: u64) -> bool {
         let mut state = self.lock();
         if state.full {
@@ -250,7 +252,8 @@ impl Outbox {
         state.handed.saturating_sub(state.confirmed) + state.delivery.held_and_wanted()
     }
 
-    /// Waits while more of what the peer asked for waits than it should. False if the peer takes nothing for `patience`: the link is broken off then.
+    /// Waits while more of what the peer asked for waits than it should. False if the peer takes
+    /// nothing for `patience`: the link is broken off then.
     pub(super) fn replies_leave(&self, patience: Duration) -> bool {
         let mut state = self.lock();
         let (mut deadline, mut written) = (Instant::now() + patience, state.written);
@@ -327,15 +330,18 @@ impl Outbox {
             }
             return state;
         } else {
-            // A queue that fills now and then keeps its memory; only what one huge message took goes back.
+            // A queue that fills now and then keeps its memory; only what one huge message took
+            // goes back.
             state.queue.shrink(self.options.queue_bytes.saturating_mul(2));
             return self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state
     }
 
-    /// How long gathered messages wait for company: for as long as two rounds of writes to all links of the port take, if that is longer than asked for. Were what they gather due before
-    /// a round is through, each message would be a write of its own to each link again, and every flusher would wake between any two.
+    /// How long gathered messages wait for company: for as long as two rounds of writes to all
+    /// links of the port take, if that is longer than asked for. Were what they gather due before
+    /// a round is through, each message would be a write of its own to each link again, and every
+    /// flusher would wake between any two.
     fn gather(&self, state: &State) -> Duration {
         let rounds = state.pace.write.saturating_mul(state.links.saturating_mul(2));
         self.options.gather.max(rounds.min(LONGEST_GATHER))
@@ -355,7 +361,8 @@ impl Outbox {
 
     fn wait_writable(&self) {
         let mut fds = [PollFd::new(&*self.socket, PollFlags::OUT)];
-        // Whatever it says, the next write tells; the time-out is there for links that are broken off meanwhile.
+        // Whatever it says, the next write tells; the time-out is there for links that are broken
+        // off meanwhile.
         let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }));
     }
 
@@ -441,7 +448,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// The message cannot be sent; what the peer has to hear of those before it is sent all the same.
+    /// The message cannot be sent; what the peer has to hear of those before it is sent all the
+    /// same.
     #[cold]
     fn refuse(&self, state: &mut State, error: FrameError) -> Result<(), FrameError> {
         let position = std::mem::take(&mut state.scratch);
@@ -561,7 +569,8 @@ impl Outbox {
                 break;
             }
             if !state.full {
-                // On, as long as the socket takes it: it says when it is full, and then the flusher goes on.
+                // On, as long as the socket takes it: it says when it is full, and then the flusher
+                // goes on.
                 self.pump(&mut state, PUMP_BYTES);
             } else {
                 state = wait_timeout(&self.room, state, left);
@@ -633,7 +642,8 @@ impl State {
         });
     }
 
-    /// Puts everything that goes in front of the payload into `scratch`. The first bytes, as many as it says, are a frame of their own.
+    /// Puts everything that goes in front of the payload into `scratch`. The first bytes, as many
+    /// as it says, are a frame of their own.
     #[inline]
     fn encode_header(
         &mut self,

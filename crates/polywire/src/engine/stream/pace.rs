@@ -55,7 +55,8 @@ impl Pace {
             self.lulls = 0;
             return false;
         }
-        // One pause may just be the scheduler's: the message is written at once, but the burst goes on.
+        // One pause may just be the scheduler's: the message is written at once, but the burst goes
+        // on.
         self.lulls += 1;
         if self.lulls == LULLS {
             self.calm_down();
@@ -91,7 +92,8 @@ mod tests {
     #[test]
     fn what_other_links_take_is_no_pause() {
         let start = Instant::now();
-        // Each publication comes long after this link's last one, as with many links beside it; the publisher was hardly away.
+        // Each publication comes long after this link's last one, as with many links beside it; the
+        // publisher was hardly away.
         let gathers = |pause: Option<Duration>| {
             let mut pace = Pace::new();
             (1..100).any(|i| !pace.at_once(start + i * Duration::from_micros(500), pause, 16))

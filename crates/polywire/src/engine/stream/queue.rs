@@ -48,7 +48,8 @@ const TOGETHER: usize = 4 << 10;
 pub(super) struct Mark {
     /// Its bytes.
     pub(super) len: usize,
-    /// The link's channel, and where the channel stands after the message; none for frames that must not be dropped.
+    /// The link's channel, and where the channel stands after the message; none for frames that
+    /// must not be dropped.
     pub(super) message: Option<(ChannelId, Start)>,
 }
 
@@ -97,7 +98,8 @@ impl Queue {
         self.urgent.len() + self.reply_bytes
     }
 
-    /// Writes until all has left or `write` takes no more; its errors end the attempt, at most about `most` bytes go.
+    /// Writes until all has left or `write` takes no more; its errors end the attempt, at most
+    /// about `most` bytes go.
     pub(super) fn pump(&mut self, most: usize, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
         let mut left = most;
         while left > 0 && !self.is_empty() {
@@ -133,7 +135,8 @@ impl Queue {
         }
     }
 
-    /// Takes the oldest message out, and frames that must stay out of the way. Gives its channel; none where there is no message.
+    /// Takes the oldest message out, and frames that must stay out of the way. Gives its channel;
+    /// none where there is no message.
     pub(super) fn drop_oldest(&mut self) -> Option<ChannelId> {
         while let Some(mark) = self.marks.as_mut().and_then(VecDeque::pop_front) {
             let started = std::mem::take(&mut self.front_sent);
@@ -147,7 +150,8 @@ impl Queue {
                     return Some(channel);
                 }
                 _ => {
-                    // A frame half sent has to be the next that leaves: nothing is urgent yet, or it would not be half sent.
+                    // A frame half sent has to be the next that leaves: nothing is urgent yet, or
+                    // it would not be half sent.
                     self.tell_lost();
                     self.urgent.extend(self.bytes.drain(..left));
                     self.count_taken(left);
@@ -157,7 +161,8 @@ impl Queue {
         None
     }
 
-    /// Tells the receiver what is missing, and what the next message of each channel is relative to.
+    /// Tells the receiver what is missing, and what the next message of each channel is relative
+    /// to.
     fn tell_lost(&mut self) {
         if self.lost.is_empty() || self.front_sent > 0 {
             return;

@@ -70,8 +70,9 @@ impl Shared {
         self.role == Role::Either && self.listens.load(Ordering::Acquire)
     }
 
-    /// Opens a channel and announces it to every link but its origin. If there are as many as a link may have, one of the link that announced the most
-    /// makes room, unless the newcomer's has announced as many.
+    /// Opens a channel and announces it to every link but its origin. If there are as many as a
+    /// link may have, one of the link that announced the most makes room, unless the newcomer's
+    /// has announced as many.
     pub(super) fn open_channel(
         &self,
         origin: Option<(LinkId, ChannelId)>,
@@ -216,7 +217,8 @@ impl Shared {
         true
     }
 
-    /// Tells the origin what all behind this port say together, and that one of them asks for a key frame.
+    /// Tells the origin what all behind this port say together, and that one of them asks for a key
+    /// frame.
     fn answer_origin(&self, open: &mut Open, renew: bool) {
         let Some((link, channel)) = open.origin else { return };
         let others = self.links().iter().filter(|other| other.info.id != link).count();
@@ -238,7 +240,8 @@ impl Shared {
         }
     }
 
-    /// Asks links that relayed channels came from for a document that `link` wants. False if there is none to ask.
+    /// Asks links that relayed channels came from for a document that `link` wants. False if there
+    /// is none to ask.
     pub(super) fn want_elsewhere(&self, link: LinkId, document: Id128) -> bool {
         if !self.relays() {
             return false;
@@ -254,7 +257,8 @@ impl Shared {
         true
     }
 
-    /// Passes a document on to the links that wait for it, if `from` was asked for it and it is the one.
+    /// Passes a document on to the links that wait for it, if `from` was asked for it and it is the
+    /// one.
     pub(super) fn supply_elsewhere(&self, from: LinkId, document: Id128, bytes: Option<&[u8]>) {
         if !self.relays() {
             return;
@@ -281,7 +285,8 @@ impl Shared {
 }
 
 impl Channels {
-    /// Takes out the newest channel of the link that announced the most. An error if the newcomer's link has announced as many, but for this one.
+    /// Takes out the newest channel of the link that announced the most. An error if the newcomer's
+    /// link has announced as many, but for this one.
     fn make_room(
         &mut self,
         newcomer: Option<(LinkId, ChannelId)>,

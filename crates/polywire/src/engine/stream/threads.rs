@@ -31,7 +31,8 @@ impl Stop {
         let sockets = self.lock();
         let first = !self.set.swap(true, Ordering::AcqRel);
         for (_, socket, _) in sockets.iter().filter(|(_, _, at_once)| *at_once) {
-            // Wakes who waits for callers; systems on which it does not are served by the time-out of that wait.
+            // Wakes who waits for callers; systems on which it does not are served by the time-out
+            // of that wait.
             let _ = socket.shutdown(std::net::Shutdown::Both);
         }
         self.changed.notify_all();
@@ -50,7 +51,8 @@ impl Stop {
         self.add(socket, true);
     }
 
-    /// A connection that has not become a link yet, shut down as soon as the stop is set; give the number to [`Stop::established`] and [`Stop::forget`].
+    /// A connection that has not become a link yet, shut down as soon as the stop is set; give the
+    /// number to [`Stop::established`] and [`Stop::forget`].
     pub(super) fn watch_stranger(&self, socket: &Arc<Socket>) -> u64 {
         self.add(socket, true)
     }

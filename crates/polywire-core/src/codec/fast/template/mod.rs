@@ -1,7 +1,8 @@
-//! FAST templates: what a message's fields are, in order, and how each refers to what was sent before.
+//! FAST templates: what a message's fields are, in order, and how each refers to what was sent
+//! before.
 //!
-//! [`TemplateSet::parse`] reads the XML of the FAST specification 1.1 (section 5 and its schema), and says where it is wrong;
-//! [`TemplateSet::to_xml`] writes it.
+//! [`TemplateSet::parse`] reads the XML of the FAST specification 1.1 (section 5 and its schema),
+//! and says where it is wrong; [`TemplateSet::to_xml`] writes it.
 //!
 //! ```
 //! use polywire_core::codec::fast::template::TemplateSet;
@@ -31,7 +32,8 @@ pub(crate) use value::range;
 /// The namespace of template definitions.
 pub const NAMESPACE: &str = "http://www.fixprotocol.org/ns/fast/td/1.1";
 
-/// What it was before the specification 1.1. What such documents say they say with the same elements, and what they have beside those is refused by name.
+/// What it was before the specification 1.1. What such documents say they say with the same
+/// elements, and what they have beside those is refused by name.
 pub const NAMESPACE_BEFORE: &str = "http://www.fixprotocol.org/ns/template-definition";
 
 /// What a template document may ask for. Documents from strangers are held to it.
@@ -153,7 +155,8 @@ pub struct Field {
     pub ty: FieldType,
     /// How it refers to what was sent before.
     pub operator: Operator,
-    /// For a decimal whose parts have operators of their own: the mantissa's, the exponent's being [`Field::operator`].
+    /// For a decimal whose parts have operators of their own: the mantissa's, the exponent's being
+    /// [`Field::operator`].
     pub mantissa: Option<Operator>,
 }
 

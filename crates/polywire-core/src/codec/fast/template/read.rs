@@ -91,7 +91,8 @@ impl<'d> Reader<'d> {
         match root.tag_name().name() {
             _ if !ours(root) => return Err(self.wrong(root, StaticCode::S1, "it is no template document")),
             "templates" => {
-                // The publisher's own count of the document's versions, in the older namespace alone.
+                // The publisher's own count of the document's versions, in the older namespace
+                // alone.
                 let known = ["ns", "templateNs", "dictionary", "version"];
                 let is_older = root.tag_name().namespace() == Some(NAMESPACE_BEFORE);
                 self.allow(root, if is_older { &known } else { &known[..3] })?;
@@ -475,7 +476,8 @@ impl TagName for Node<'_, '_> {
     }
 }
 
-/// Documents without a namespace are common, and so are those that say 1.2, or what was said before 1.1.
+/// Documents without a namespace are common, and so are those that say 1.2, or what was said before
+/// 1.1.
 fn ours(element: Node<'_, '_>) -> bool {
     match element.tag_name().namespace() {
         None | Some(NAMESPACE | NAMESPACE_BEFORE) => true,

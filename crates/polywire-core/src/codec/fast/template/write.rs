@@ -172,7 +172,8 @@ fn present(name: &Name, optional: bool) -> Attributes<'static> {
     attributes
 }
 
-/// What a reader of attributes gives back unchanged: white space other than a space needs a reference.
+/// What a reader of attributes gives back unchanged: white space other than a space needs a
+/// reference.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {

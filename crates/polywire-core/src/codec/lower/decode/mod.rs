@@ -27,9 +27,11 @@ mod unions;
 
 pub use unions::CaseIn;
 
-/// How a format reads each kind of value. Types are the writer's; where the value goes is a [`Slot`].
+/// How a format reads each kind of value. Types are the writer's; where the value goes is a
+/// [`Slot`].
 pub trait DecodeDialect {
-    /// A boolean, number, character, bitmask or bitset. [`DecodeWalk::fixed`] or [`DecodeWalk::get`] do it all.
+    /// A boolean, number, character, bitmask or bitset. [`DecodeWalk::fixed`] or
+    /// [`DecodeWalk::get`] do it all.
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Result<(), LowerError>;
 
     /// An enum.
@@ -54,11 +56,12 @@ pub trait DecodeDialect {
     /// A map.
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Result<(), LowerError>;
 
-    /// A structure. [`DecodeWalk::member`] reads a member's value, [`DecodeWalk::absent`] stands for one that is not there. What only the
-    /// reader has was given its default before.
+    /// A structure. [`DecodeWalk::member`] reads a member's value, [`DecodeWalk::absent`] stands
+    /// for one that is not there. What only the reader has was given its default before.
     fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Result<(), LowerError>;
 
-    /// A union. With the discriminator in the accumulator as an `I64`, checked for nothing yet, [`DecodeWalk::union_arms`] does the rest.
+    /// A union. With the discriminator in the accumulator as an `I64`, checked for nothing yet,
+    /// [`DecodeWalk::union_arms`] does the rest.
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Result<(), LowerError>;
 }
 
@@ -99,7 +102,8 @@ impl<'a> Slot<'a> {
         Slot { try_construct: TryConstruct::Discard, key: true, ..self.element(node, reader) }
     }
 
-    /// What a routine made for a slot depends on besides the types: a union's unknown case has the policy of the member around it.
+    /// What a routine made for a slot depends on besides the types: a union's unknown case has the
+    /// policy of the member around it.
     fn policy(&self) -> (TryConstruct, Option<*const Member>) {
         (self.try_construct, self.member.map(core::ptr::from_ref))
     }
@@ -110,7 +114,8 @@ impl<'a> Slot<'a> {
 pub struct MemberIn<'a> {
     /// Its declaration at the writer.
     pub writer: &'a Member,
-    /// Its declaration at the reader, and where it is, optional and pointer included; none if it is skipped.
+    /// Its declaration at the reader, and where it is, optional and pointer included; none if it is
+    /// skipped.
     pub reader: Option<(&'a Member, Place)>,
     /// The whole structure is skipped, so that nobody asks what is in it.
     pub in_skipped: bool,
@@ -142,7 +147,8 @@ pub struct DecodeWalk<'a> {
     routine_of: BTreeMap<RoutineKey, u32>,
 }
 
-/// What a routine is made for: the writer's definition, the reader's and where it lies, and for a union what [`Slot::policy`] says.
+/// What a routine is made for: the writer's definition, the reader's and where it lies, and for a
+/// union what [`Slot::policy`] says.
 type RoutineKey = (DefId, Option<(DefId, NodeId)>, Option<(u8, Option<*const Member>)>);
 
 /// Lowers a pair of types for decoding. Paths in errors are the writer's.
@@ -155,8 +161,9 @@ pub fn lower(
     lower_several(&[dialect], writer, reader, layout, |walk, blocks| blocks.into_iter().for_each(|b| walk.append(b)))
 }
 
-/// Lowers a pair of types once for each of some dialects, for a format of which a message says itself how it goes on. `join` emits what
-/// chooses among the blocks, which come in the order of the dialects.
+/// Lowers a pair of types once for each of some dialects, for a format of which a message says
+/// itself how it goes on. `join` emits what chooses among the blocks, which come in the order of
+/// the dialects.
 pub fn lower_several(
     dialects: &[&dyn DecodeDialect],
     writer: &Schema,
@@ -295,7 +302,8 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// The writer's members with the reader's beside them. What only the reader has is given its default.
+    /// The writer's members with the reader's beside them. What only the reader has is given its
+    /// default.
     fn pair_members(&mut self, id: DefId, slot: &Slot<'_>) -> Result<Vec<MemberIn<'a>>, LowerError> {
         let (writer, reader) = (self.writer, self.reader);
         let Some(target) = self.reader_def(slot) else {
@@ -321,12 +329,14 @@ impl<'a> DecodeWalk<'a> {
         Ok(members)
     }
 
-    /// Emits a member's value: for one that the writer says is optional, where it is known to be there.
+    /// Emits a member's value: for one that the writer says is optional, where it is known to be
+    /// there.
     pub fn member(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
         self.member_as(member, |walk, slot| walk.value(&member.writer.ty, slot))
     }
 
-    /// The same for a format that has a form of its own for the value: `fill` emits what reads it into the slot.
+    /// The same for a format that has a form of its own for the value: `fill` emits what reads it
+    /// into the slot.
     pub fn member_as(
         &mut self,
         member: &MemberIn<'_>,
@@ -345,7 +355,8 @@ impl<'a> DecodeWalk<'a> {
         done
     }
 
-    /// Emits a member's value in a format with a mark for absence; where the writer's or the reader's may be absent, `none` looks for the mark.
+    /// Emits a member's value in a format with a mark for absence; where the writer's or the
+    /// reader's may be absent, `none` looks for the mark.
     pub fn member_unless(&mut self, none: &'static TestKernel, member: &MemberIn<'_>) -> Result<(), LowerError> {
         if !member.writer.optional && !member.reader.is_some_and(|(reader, _)| reader.optional) {
             return self.member(member);
@@ -357,7 +368,8 @@ impl<'a> DecodeWalk<'a> {
         Ok(())
     }
 
-    /// Emits what stands for a member that the message does not have, in a format that can leave members out.
+    /// Emits what stands for a member that the message does not have, in a format that can leave
+    /// members out.
     pub fn left_out(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
         match member.writer.optional {
             true => self.absent(member),
@@ -365,8 +377,8 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// Emits what stands for an optional member of the writer's that is absent: absence, what the reader says is to stand for it, or an
-    /// error, because an absent value is no zero.
+    /// Emits what stands for an optional member of the writer's that is absent: absence, what the
+    /// reader says is to stand for it, or an error, because an absent value is no zero.
     pub fn absent(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
         let step = self.paths.enter(&member.writer.name);
         let done = match member.reader.map(|(reader, place)| (reader, place, absent_value(self.reader, reader))) {
@@ -381,8 +393,8 @@ impl<'a> DecodeWalk<'a> {
         done
     }
 
-    /// Emits what stands for a mandatory member that a format can leave out and the message does not have: an error for a key, else the
-    /// reader's default.
+    /// Emits what stands for a mandatory member that a format can leave out and the message does
+    /// not have: an error for a key, else the reader's default.
     pub fn missing(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
         let step = self.paths.enter(&member.writer.name);
         let done = match member.reader {
@@ -440,7 +452,8 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// Emits a fixed-size scalar of the wire into a slot: as part of a run where memory and wire allow it.
+    /// Emits a fixed-size scalar of the wire into a slot: as part of a run where memory and wire
+    /// allow it.
     pub fn fixed(&mut self, ty: &Type, wire: Scalar, order: Order, slot: &Slot<'_>) -> Result<(), LowerError> {
         match self.segment(ty, wire, order, slot)? {
             Some(segment) => {
@@ -483,10 +496,12 @@ impl<'a> DecodeWalk<'a> {
         self.store(ty, scalar, slot)
     }
 
-    /// Emits what moves the accumulator, a value of the writer's type that is a `scalar`, into a slot.
+    /// Emits what moves the accumulator, a value of the writer's type that is a `scalar`, into a
+    /// slot.
     pub fn store(&mut self, ty: &Type, scalar: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
         let declared = self.wire_scalar(ty);
-        // A format may give a wider integer than the writer's type; that it is one of the type's values is checked here.
+        // A format may give a wider integer than the writer's type; that it is one of the type's
+        // values is checked here.
         if declared != scalar && declared != Scalar::Bool {
             self.emit(OpKind::Convert(declared));
         }
@@ -505,7 +520,8 @@ impl<'a> DecodeWalk<'a> {
         Ok(())
     }
 
-    /// The scalar of a writer's primitive, enum, bitmask or bitset on a wire that has fixed-size integers.
+    /// The scalar of a writer's primitive, enum, bitmask or bitset on a wire that has fixed-size
+    /// integers.
     fn wire_scalar(&self, ty: &Type) -> Scalar {
         match self.writer.resolve(ty) {
             Type::Def(id) => match &self.writer.def(*id).kind {
@@ -532,7 +548,8 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// The literal that takes the place of one that the reader does not know, if its type or member says so.
+    /// The literal that takes the place of one that the reader does not know, if its type or member
+    /// says so.
     pub fn default_literal(&self, slot: &Slot<'_>) -> Option<i32> {
         let id = self.reader_def(slot).filter(|_| !slot.key)?;
         evolve::unknown_literal(self.reader, id, slot.try_construct, slot.member)
@@ -579,7 +596,8 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// The scalar of a sequence's elements, if the wire's bytes can be copied to memory all at once but for their order.
+    /// The scalar of a sequence's elements, if the wire's bytes can be copied to memory all at once
+    /// but for their order.
     pub fn bulk_scalar(&self, element: &Type, slot: &Slot<'_>) -> Option<Scalar> {
         match self.kind(slot.place) {
             None => scalar_of(self.writer.resolve(element)),
@@ -588,7 +606,8 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// The scalar of a sequence's or array's elements, if it is the same in memory; none for a sink.
+    /// The scalar of a sequence's or array's elements, if it is the same in memory; none for a
+    /// sink.
     pub fn slice_scalar(&self, element: &Type, slot: &Slot<'_>) -> Option<Scalar> {
         let scalar = scalar_of(self.writer.resolve(element))?;
         let node = match self.kind(slot.place)? {

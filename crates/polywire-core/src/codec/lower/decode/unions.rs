@@ -26,8 +26,9 @@ impl CaseRow {
 }
 
 impl<'a> DecodeWalk<'a> {
-    /// Emits the choice of a union's case by the accumulator, an `I64`; a number that no discriminator of the writer's type can be is refused.
-    /// `value` emits what a format has around a member's value, and calls [`DecodeWalk::case_value`] for the value itself.
+    /// Emits the choice of a union's case by the accumulator, an `I64`; a number that no
+    /// discriminator of the writer's type can be is refused. `value` emits what a format has
+    /// around a member's value, and calls [`DecodeWalk::case_value`] for the value itself.
     pub fn union_arms(
         &mut self,
         union: &UnionIn<'_>,
@@ -53,7 +54,8 @@ impl<'a> DecodeWalk<'a> {
         Ok(())
     }
 
-    /// A discriminator is a value of its type, whether a case belongs to it or not: what a record held otherwise could not be written.
+    /// A discriminator is a value of its type, whether a case belongs to it or not: what a record
+    /// held otherwise could not be written.
     fn check_discriminator(&mut self, union: &UnionIn<'_>) {
         let check = match self.writer.def_of(union.discriminator) {
             Some(Def { kind: DefKind::Enum { literals, .. }, .. }) => one_of(literals),
@@ -180,7 +182,8 @@ impl<'a> DecodeWalk<'a> {
     }
 }
 
-/// Discriminators that are literals of the writer's enum and none of the reader's: whatever they select, it is unknown.
+/// Discriminators that are literals of the writer's enum and none of the reader's: whatever they
+/// select, it is unknown.
 fn foreign_literals(writer: &Schema, w: DefId, reader: &Schema, r: DefId) -> BTreeSet<i64> {
     let literals = |schema: &Schema, id: DefId| -> BTreeSet<i64> {
         let DefKind::Union { discriminator, .. } = &schema.def(id).kind else { return BTreeSet::new() };

@@ -1,4 +1,5 @@
-//! Decimals as numbers: a structure of an exponent and a mantissa, which says how many places there are, too. `99.50` is 9950 with the exponent -2.
+//! Decimals as numbers: a structure of an exponent and a mantissa, which says how many places there
+//! are, too. `99.50` is 9950 with the exponent -2.
 
 use super::Form;
 use crate::{

@@ -126,7 +126,8 @@ impl DecodeDialect for Dialect {
 }
 
 fn object(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowered {
-    // What the reader lacks is passed over like any name that nobody knows, unless it must be understood.
+    // What the reader lacks is passed over like any name that nobody knows, unless it must be
+    // understood.
     let known = members.iter().filter(|member| member.reader.is_some() || member.must_be_understood());
     let arms = known.enumerate().map(|(i, member)| {
         let name = [&quoted(&member.writer.name)[..], b":"].concat();

@@ -101,7 +101,8 @@ impl EncodeDialect for Dialect {
             return decimal::write(walk, members, self.0.form);
         }
         literal(walk, b"{");
-        // Behind the first member that is always there, each brings the comma in front; before it, the one behind.
+        // Behind the first member that is always there, each brings the comma in front; before it,
+        // the one behind.
         let mut comma_in_front = false;
         for out in members {
             let always = !out.member.optional || self.0.write_null;

@@ -21,7 +21,8 @@ extern "C" fn put_close(output: &mut Output<'_>, bracket: u64) -> Status {
     close(output, bracket as u8)
 }
 
-/// Every element is written with a comma behind it. No value ends with one, so that it cannot be mistaken.
+/// Every element is written with a comma behind it. No value ends with one, so that it cannot be
+/// mistaken.
 #[inline]
 pub(super) fn close(output: &mut Output<'_>, bracket: u8) -> Status {
     match output.last() {
@@ -136,7 +137,8 @@ extern "C" fn next_in_matrix<const RANK: u64>(input: &mut Input<'_>, cursor: &mu
     }
 }
 
-/// Checks that each array so many levels down (upper half of the argument) has so many elements (lower half), and reads nothing.
+/// Checks that each array so many levels down (upper half of the argument) has so many elements
+/// (lower half), and reads nothing.
 pub(super) static SHAPE: ActionKernel = ActionKernel { name: "json array shape", get: get_shape, put: put_close };
 
 extern "C" fn get_shape(input: &mut Input<'_>, argument: u64) -> Status {
@@ -298,7 +300,8 @@ pub(super) fn first_lead(name: &[u8]) -> Lead {
     Lead { note: Some(0), ..Lead::new(name) }
 }
 
-/// The cursor's word is 0 before the first member and 1 after it: as many bytes as the comma in front of the next takes.
+/// The cursor's word is 0 before the first member and 1 after it: as many bytes as the comma in
+/// front of the next takes.
 extern "C" fn next_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Status {
     let comma = cursor.0[0] as usize;
     let rest = input.rest();
@@ -362,7 +365,8 @@ fn unusual_name(name: json::Raw<'_>, table: &MemberTable, guess: u64) -> u64 {
     });
     match written {
         Some(()) => table.by_name(&key[..len], guess),
-        // It is longer than the buffer, and so would the member's be: no comparison needs more than the name's own length.
+        // It is longer than the buffer, and so would the member's be: no comparison needs more than
+        // the name's own length.
         None => {
             let equal = |key: &[u8]| {
                 let inner = key.get(1..key.len().saturating_sub(2)).unwrap_or_default();
@@ -453,7 +457,8 @@ extern "C" fn put_symbol_number(output: &mut Output<'_>, _: &SymbolTable, word: 
     number::put_i64(output, word as i64)
 }
 
-/// Bitmasks as numbers. An array of the flags' names is read, too; the table's values are the flags' positions.
+/// Bitmasks as numbers. An array of the flags' names is read, too; the table's values are the
+/// flags' positions.
 pub(super) static FLAG_BITS: SymbolKernel =
     SymbolKernel { name: "json flags", scalar: Scalar::U64, get: get_flags, put: put_bits };
 
@@ -515,7 +520,8 @@ extern "C" fn put_flags(output: &mut Output<'_>, table: &SymbolTable, word: u64)
     if status == Status::Ok { close(output, b']') } else { status }
 }
 
-/// Bitsets as objects of their named fields; the number of all bits is read, too. The table's values are [`field`](crate::codec::lower::symbols::field)s.
+/// Bitsets as objects of their named fields; the number of all bits is read, too. The table's
+/// values are [`field`](crate::codec::lower::symbols::field)s.
 pub(super) static FIELDS: SymbolKernel =
     SymbolKernel { name: "json bitset", scalar: Scalar::U64, get: get_fields, put: put_fields };
 
@@ -589,8 +595,8 @@ fn get_field(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Stat
     Status::Ok
 }
 
-/// The beginning of a union, up to the name of its case. The table has each case's name with its first label, and each literal of the
-/// discriminator's enum behind [`LITERAL`].
+/// The beginning of a union, up to the name of its case. The table has each case's name with its
+/// first label, and each literal of the discriminator's enum behind [`LITERAL`].
 pub(super) static UNION: SymbolKernel =
     SymbolKernel { name: "json union", scalar: Scalar::I64, get: get_union::<false>, put: put_symbol };
 
@@ -659,7 +665,8 @@ fn discriminator(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> R
     })
 }
 
-/// The end of a union. A discriminator behind the case's member is too late, and no other member may be there.
+/// The end of a union. A discriminator behind the case's member is too late, and no other member
+/// may be there.
 pub(super) static UNION_END: ActionKernel = ActionKernel { name: "json union end", get: get_union_end, put: put_close };
 
 extern "C" fn get_union_end(input: &mut Input<'_>, _: u64) -> Status {

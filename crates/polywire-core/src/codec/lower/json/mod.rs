@@ -1,5 +1,5 @@
-//! Values in the notation of JSON, as `spec/json.md` says it: for the codec of that name, and for those that write and read the same
-//! values in other words.
+//! Values in the notation of JSON, as `spec/json.md` says it: for the codec of that name, and for
+//! those that write and read the same values in other words.
 
 use alloc::{sync::Arc, vec, vec::Vec};
 

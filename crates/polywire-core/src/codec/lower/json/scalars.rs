@@ -216,7 +216,8 @@ fn integer_of<N: Number>(value: i128) -> Option<N> {
     (min..=max).contains(&value).then(|| N::of_word(value as u64))
 }
 
-/// An integer: a number, or a string of one, which is how peers keep 64 bits from those who have doubles only.
+/// An integer: a number, or a string of one, which is how peers keep 64 bits from those who have
+/// doubles only.
 #[inline]
 pub(super) fn integer(input: &mut Input<'_>) -> Result<i128, Status> {
     if json::peek(input) == Some(b'"') {
@@ -251,7 +252,8 @@ fn quoted_integer(input: &mut Input<'_>) -> Result<i128, Status> {
     })
 }
 
-/// An integer's text; one that YAML has may have a plus sign, zeros in front, and octal digits behind `0o`.
+/// An integer's text; one that YAML has may have a plus sign, zeros in front, and octal digits
+/// behind `0o`.
 pub(super) fn integer_of_text(text: &[u8]) -> Option<i128> {
     if let Some(digits) = text.strip_prefix(b"0o") {
         let digits = core::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
@@ -263,8 +265,8 @@ pub(super) fn integer_of_text(text: &[u8]) -> Option<i128> {
     number.to_integer(text)
 }
 
-/// A number between quotes, which may have a plus sign, zeros in front, or no digits on one side of the point. What does not fit gives the bits of
-/// the type.
+/// A number between quotes, which may have a plus sign, zeros in front, or no digits on one side of
+/// the point. What does not fit gives the bits of the type.
 #[cold]
 fn quoted_number<R>(
     input: &mut Input<'_>,
@@ -367,7 +369,8 @@ fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Re
         for element in spare.chunks_exact_mut(N::SIZE) {
             at += usize::from(text.get(at) == Some(&b' '));
             let rest = text.get(at..).unwrap_or_default();
-            // The position goes to memory only where something is out of the ordinary: that is a third of the time.
+            // The position goes to memory only where something is out of the ordinary: that is a
+            // third of the time.
             let (value, mark) = match N::quick(rest).map(|(value, len)| (value, len, rest.get(len))) {
                 Some((value, len, Some(mark @ (b',' | b']')))) => {
                     at += len + 1;
@@ -527,7 +530,8 @@ extern "C" fn get_char16(input: &mut Input<'_>, word: &mut u64) -> Status {
     get_char(input, word, 0xFFFF)
 }
 
-/// A string of one character, or its code as a number, which may be quoted: that is how half a surrogate pair is a map's key.
+/// A string of one character, or its code as a number, which may be quoted: that is how half a
+/// surrogate pair is a map's key.
 fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
     let start = input.position();
     let code = match json::peek(input) {

@@ -230,7 +230,8 @@ impl<F: Format> Encode<F> {
         )
     }
 
-    /// The beginning of a union's map: with the discriminator, which is in the accumulator, where the case's name does not say it.
+    /// The beginning of a union's map: with the discriminator, which is in the accumulator, where
+    /// the case's name does not say it.
     fn case_head(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>, case: &Case) -> Lowered {
         let said = walk.block(|walk| {
             open::<F>(walk, 2);

@@ -138,7 +138,8 @@ pub(super) fn widen(single: f32) -> f64 {
     }
 }
 
-/// A float, which is rounded and must not become infinite, or an integer that a single holds exactly.
+/// A float, which is rounded and must not become infinite, or an integer that a single holds
+/// exactly.
 #[inline(always)]
 pub(super) fn single_of(head: Head) -> Result<f32, FaultKind> {
     match head {
@@ -317,7 +318,8 @@ pub(super) extern "C" fn map<F: Format>(input: &mut Input<'_>, count: &mut u64) 
     }
 }
 
-/// What selects a union's case: a number, a boolean, a literal's name, or a character if the discriminator is one.
+/// What selects a union's case: a number, a boolean, a literal's name, or a character if the
+/// discriminator is one.
 pub(super) fn discriminator<F: Format>(input: &mut Input<'_>, table: &SymbolTable, character: bool) -> Read<i64> {
     let start = input.position();
     match F::head(input)? {

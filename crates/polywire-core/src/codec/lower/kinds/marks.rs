@@ -32,8 +32,8 @@ impl<F: Format> Marks<F> {
         &SequenceDialect { name: "elements", begin: begin_array::<F>, next: next_item::<F> };
     pub const ENTRIES: &'static SequenceDialect =
         &SequenceDialect { name: "entries", begin: begin_map::<F>, next: next_item::<F> };
-    /// A structure that is written with as many members as are present: the argument has the number of those that always are in its low
-    /// half, and of all in its high half.
+    /// A structure that is written with as many members as are present: the argument has the number
+    /// of those that always are in its low half, and of all in its high half.
     pub const COUNTED: &'static RegionDialect = &RegionDialect {
         name: "present members",
         restarts_origin: false,
@@ -78,7 +78,8 @@ impl<F: Format> Marks<F> {
     /// A union that is an array of its discriminator and its value, or null.
     pub const PAIR: &'static RegionDialect =
         &RegionDialect { get_begin: begin_pair::<F>, get_end: end_pair::<F>, ..*Self::UNION };
-    /// What selects the case of the union that comes next. It stays where it is. The table is that of [`union_head`](crate::codec::lower::symbols::union_head).
+    /// What selects the case of the union that comes next. It stays where it is. The table is that
+    /// of [`union_head`](crate::codec::lower::symbols::union_head).
     pub const SELECTOR: &'static SymbolKernel =
         &SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector::<F, false>, put: put_no_symbol };
     /// The same where the discriminator is a character.
@@ -341,10 +342,12 @@ fn select<F: Format>(input: &mut Input<'_>, table: &SymbolTable, character: bool
 
 /// Members of which fewer are counted in a single byte.
 const FEW: u64 = 16;
-/// Bytes kept for the head of a map of more members, the last four for their number until it is known.
+/// Bytes kept for the head of a map of more members, the last four for their number until it is
+/// known.
 const ROOM: usize = 5;
 
-/// Keeps room for the head. [`Output::mark`] is where it is while members are written, and is the outer structure's again afterwards.
+/// Keeps room for the head. [`Output::mark`] is where it is while members are written, and is the
+/// outer structure's again afterwards.
 extern "C" fn put_counted<F: Format>(output: &mut Output<'_>, argument: u64, cursor: &mut Cursor) -> Status {
     let (always, all) = (argument & 0xFFFF_FFFF, argument >> 32);
     cursor.0[0] = output.mark as u64;
@@ -377,7 +380,8 @@ extern "C" fn put_count<F: Format>(output: &mut Output<'_>, argument: u64, curso
     let Some(count) = output.written().get(start + 1..).and_then(|head| head.first_chunk()).copied() else {
         return Status::Ok;
     };
-    // The head is written at the end, and goes to its place; what it leaves of the room is closed up.
+    // The head is written at the end, and goes to its place; what it leaves of the room is closed
+    // up.
     let end = output.position();
     let status = F::put_map(output, u32::from_le_bytes(count).into());
     let len = output.position() - end;

@@ -1,7 +1,8 @@
 //! What formats share whose values say their own kind: MessagePack, CBOR, UBJSON.
 //!
-//! Such a format supplies a [`Format`]: how the heads of values are read and written. The dialects for both walks, and the kernels that
-//! take a value from every kind that holds it, are made from that.
+//! Such a format supplies a [`Format`]: how the heads of values are read and written. The dialects
+//! for both walks, and the kernels that take a value from every kind that holds it, are made from
+//! that.
 
 use alloc::vec::Vec;
 
@@ -29,7 +30,8 @@ pub use put::with_decimal;
 
 /// A format whose values begin with what they are.
 ///
-/// Those who read have called [`Input::fail`] before they give [`Status::Failed`], and leave the position behind what they have read.
+/// Those who read have called [`Input::fail`] before they give [`Status::Failed`], and leave the
+/// position behind what they have read.
 pub trait Format: Sized + 'static {
     /// Keys of maps may be of any kind; else they are names.
     const NATIVE_KEYS: bool;
@@ -37,7 +39,8 @@ pub trait Format: Sized + 'static {
     const COUNTED: bool;
     /// A structure ends with a mark, and does not say how many members it has.
     const CLOSED: bool;
-    /// Arrays may say the kind of all their elements, which then lack it: [`Input::tag`] is that kind where one is read.
+    /// Arrays may say the kind of all their elements, which then lack it: [`Input::tag`] is that
+    /// kind where one is read.
     const TYPED: bool;
     /// Null is how writers of the format say NaN.
     const NULL_IS_NAN: bool;
@@ -50,7 +53,8 @@ pub trait Format: Sized + 'static {
     /// Passes over a value.
     fn skip(input: &mut Input<'_>) -> Result<(), Status>;
 
-    /// Reads the name of a map's entry; none if the key is something else, which was passed over then.
+    /// Reads the name of a map's entry; none if the key is something else, which was passed over
+    /// then.
     fn name<'a>(input: &mut Input<'a>) -> Result<Option<&'a [u8]>, Status>;
 
     /// True, and behind it, if a map (or else an array) of no known length ends here.
@@ -88,7 +92,8 @@ pub trait Format: Sized + 'static {
     /// Writes a text.
     fn put_text(output: &mut Output<'_>, text: &str) -> Status;
 
-    /// What stands before a name of so many bytes: at most eight bytes of a word, the first in its low byte.
+    /// What stands before a name of so many bytes: at most eight bytes of a word, the first in its
+    /// low byte.
     fn name_head(len: usize) -> (u64, usize);
 
     /// Writes the name of a member, or of a map's entry.
@@ -109,7 +114,8 @@ pub trait Format: Sized + 'static {
     /// Writes what stands before so many entries.
     fn put_map(output: &mut Output<'_>, len: u64) -> Status;
 
-    /// Writes the elements of an array, as the host has them, if the format has a form for many of them.
+    /// Writes the elements of an array, as the host has them, if the format has a form for many of
+    /// them.
     fn put_plain(_output: &mut Output<'_>, _scalar: Scalar, _elements: &[u8]) -> Option<Status> {
         None
     }
@@ -142,7 +148,8 @@ pub struct Marks {
     pub end: u8,
 }
 
-/// Writes a byte and so many of the word's bytes, the highest of those first; together they are at most nine.
+/// Writes a byte and so many of the word's bytes, the highest of those first; together they are at
+/// most nine.
 #[inline(always)]
 pub fn marked(room: &mut Room, mark: u8, word: u64, bytes: u32) -> usize {
     let word = word.swap_bytes() >> (64 - 8 * bytes);
@@ -205,7 +212,8 @@ pub struct Style {
     pub write_null: bool,
     /// Structures are arrays of their members' values.
     pub rows: bool,
-    /// Members and map entries are sorted by the bytes of their keys, and floats are as short as may be.
+    /// Members and map entries are sorted by the bytes of their keys, and floats are as short as
+    /// may be.
     pub sorted: bool,
 }
 

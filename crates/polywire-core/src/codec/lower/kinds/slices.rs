@@ -9,7 +9,8 @@ use crate::{
     program::{Elements, FaultKind, Input, Output, SliceKernel, Status},
 };
 
-/// The kernel for elements of a scalar; none for booleans and those that are no plain numbers. `shortest` is for floats.
+/// The kernel for elements of a scalar; none for booleans and those that are no plain numbers.
+/// `shortest` is for floats.
 pub(super) fn kernel<F: Format>(scalar: Scalar, shortest: bool) -> Option<&'static SliceKernel> {
     Some(match scalar {
         Scalar::U8 => Slices::<F, u8>::KERNEL,

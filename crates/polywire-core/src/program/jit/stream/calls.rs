@@ -1,5 +1,6 @@
-//! What machine code calls for texts and bytes. It does so in verified programs only: with the state, with strings of a live value, and with bytes that are there
-//! or may be written. None unwinds. What is not ordinary they leave as it is.
+//! What machine code calls for texts and bytes. It does so in verified programs only: with the
+//! state, with strings of a live value, and with bytes that are there or may be written. None
+//! unwinds. What is not ordinary they leave as it is.
 
 use alloc::string::String;
 
@@ -17,7 +18,8 @@ pub(super) const NULLABLE: u64 = 1;
 pub(super) const ASCII: u64 = 2;
 pub(super) const UNICODE: u64 = 4;
 
-/// Keeps a text as the previous one: 0 if it is that already, 1 if not, 2 if there is no room for it.
+/// Keeps a text as the previous one: 0 if it is that already, 1 if not, 2 if there is no room for
+/// it.
 pub(super) unsafe extern "C" fn note_text(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
     // SAFETY: as the module says.
     let (state, text) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
@@ -98,7 +100,8 @@ pub(super) unsafe extern "C" fn pending_at(state: *mut State, to: *mut [u64; 2])
     }
 }
 
-/// Makes a text pending that might be absent or not, and says whether it is there; gives where it ends, or null.
+/// Makes a text pending that might be absent or not, and says whether it is there; gives where it
+/// ends, or null.
 pub(super) unsafe extern "C" fn read_pending(
     state: *mut State,
     at: *const u8,
@@ -226,7 +229,8 @@ pub(super) struct Parsed<'m> {
     pub behind: &'m [u8],
 }
 
-/// A text of 7-bit characters, the last of which has its stop bit yet. One that begins with a NUL is not only its bytes, and so is left to others.
+/// A text of 7-bit characters, the last of which has its stop bit yet. One that begins with a NUL
+/// is not only its bytes, and so is left to others.
 #[inline]
 pub(super) fn parse_ascii(rest: &[u8], nullable: bool) -> Option<Parsed<'_>> {
     if nullable && rest.first() == Some(&0x80) {

@@ -1,5 +1,6 @@
-//! Texts and bytes that the stream has only a part of: a tail, or what a delta puts at one end of what was there before. They are put together by functions,
-//! which are told the field, and wait then.
+//! Texts and bytes that the stream has only a part of: a tail, or what a delta puts at one end of
+//! what was there before. They are put together by functions, which are told the field, and wait
+//! then.
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC};
 use cranelift_frontend::Variable;
@@ -54,8 +55,9 @@ impl Emit<'_, '_> {
     }
 }
 
-/// Writes what is to be said of bytes, which are the previous ones then, and gives where it ends: where it begins, if they are so already and that is said by a
-/// bit. Null if they cannot be said so.
+/// Writes what is to be said of bytes, which are the previous ones then, and gives where it ends:
+/// where it begins, if they are so already and that is said by a bit. Null if they cannot be said
+/// so.
 unsafe extern "C" fn put(state: *mut State, field: *const Field, data: *const u8, len: u64, at: *mut u8) -> *mut u8 {
     // SAFETY: machine code gives the state, a field of its program, and bytes of a live value.
     let (state, field, value) = unsafe { (&mut *state, &*field, core::slice::from_raw_parts(data, len as usize)) };
@@ -95,7 +97,8 @@ fn base<'s>(state: &'s State, field: &'s Field) -> &'s [u8] {
     previous.unwrap_or_else(|| field.initial_bytes().unwrap_or_default())
 }
 
-/// Makes pending what a part and the previous bytes are together, which is kept, and says whether it is there; gives where the part ends, or null.
+/// Makes pending what a part and the previous bytes are together, which is kept, and says whether
+/// it is there; gives where the part ends, or null.
 unsafe extern "C" fn get(
     state: *mut State,
     field: *const Field,

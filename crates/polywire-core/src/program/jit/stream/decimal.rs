@@ -24,7 +24,8 @@ use crate::{
     },
 };
 
-/// Exponent and mantissa of a number that is made here: the exponent has an operator with an expectation or none, and an escape is left out.
+/// Exponent and mantissa of a number that is made here: the exponent has an operator with an
+/// expectation or none, and an escape is left out.
 pub(super) fn parts(field: &Field) -> Option<[&Field; 2]> {
     let FieldKind::Float { decimal, bits, .. } = &field.kind else { return None };
     let FieldKind::Split(parts) = &decimal.kind else { return None };
@@ -172,7 +173,8 @@ impl<'e> Emit<'e, '_> {
         self.write_nullable(false, bits);
     }
 
-    /// Another exponent than is expected: it is written, and kept. A number that is no decimal goes to `raw`.
+    /// Another exponent than is expected: it is written, and kept. A number that is no decimal goes
+    /// to `raw`.
     fn other_exponent(
         &mut self,
         (field, expected): (&Field, Value),
@@ -200,7 +202,8 @@ impl<'e> Emit<'e, '_> {
         self.write_entity(true, wire);
     }
 
-    /// The exponent that goes without saying, the power of ten that it stands for, and unless it always does, whether it stands for one.
+    /// The exponent that goes without saying, the power of ten that it stands for, and unless it
+    /// always does, whether it stands for one.
     fn expected_power(&mut self, exponent: &Field) -> (Value, Value, Option<Value>) {
         if let (Operator::Constant | Operator::Default, Some(places)) = (exponent.operator, places(exponent)) {
             return (self.constant(-(places as i64)), self.code.ins().f64const(POWERS[places]), None);
@@ -233,7 +236,8 @@ impl<'e> Emit<'e, '_> {
         self.load(types::F64, at, 0)
     }
 
-    /// The power of ten that an exponent which was left out stands for. Goes to `raw` if it was absent before, and leaves if there is none.
+    /// The power of ten that an exponent which was left out stands for. Goes to `raw` if it was
+    /// absent before, and leaves if there is none.
     fn left_out(&mut self, exponent: &Field, raw: CodeBlock) -> Value {
         let (expected, power, known) = self.expected_power(exponent);
         if let Some(known) = known {
@@ -372,7 +376,8 @@ impl<'e> Emit<'e, '_> {
         bits
     }
 
-    /// The power of ten that the exponent which comes next stands for; goes to `raw` if there is none.
+    /// The power of ten that the exponent which comes next stands for; goes to `raw` if there is
+    /// none.
     fn read_power(&mut self, exponent: &Field, raw: CodeBlock) -> Value {
         if exponent.operator == Operator::Constant {
             if exponent.optional {
@@ -426,8 +431,9 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-/// The decimal that a number is written as, which has not the expected exponent: exponent and mantissa; 0 if there is none. What is none of the expected
-/// exponents says that there is no previous one.
+/// The decimal that a number is written as, which has not the expected exponent: exponent and
+/// mantissa; 0 if there is none. What is none of the expected exponents says that there is no
+/// previous one.
 unsafe extern "C" fn any_decimal(bits: u64, single: u64, expected: i64, initial: i64, words: *mut [i64; 2]) -> u64 {
     let hint = if (-MOST..=MOST).contains(&expected) { expected } else { initial };
     match decompose(bits, single != 0, Some(hint)) {

@@ -1,5 +1,7 @@
-//! Bits that are left out of a presence map, because what they are about depends on something that is not there: those of an absent decimal's mantissa. In a
-//! map with such bits each has its place all the same: where one is missing, the reader moves all behind it, and the writer does when the map is done.
+//! Bits that are left out of a presence map, because what they are about depends on something that
+//! is not there: those of an absent decimal's mantissa. In a map with such bits each has its place
+//! all the same: where one is missing, the reader moves all behind it, and the writer does when the
+//! map is done.
 
 use alloc::vec::Vec;
 
@@ -109,7 +111,8 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Reading: moves all bits from an index on; leaves if one falls off the end, because nobody would ask for it.
+    /// Reading: moves all bits from an index on; leaves if one falls off the end, because nobody
+    /// would ask for it.
     fn open(&mut self, words: &[Variable], bits: u32, index: u32) {
         let (first, unwind) = ((index / WORD) as usize, self.unwind);
         if let Some(last) = words.last() {
@@ -134,7 +137,8 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Writing: ends a map that has gaps, whose last bytes are a word yet, and goes to `moved` with what is cut from its end.
+    /// Writing: ends a map that has gaps, whose last bytes are a word yet, and goes to `moved` with
+    /// what is cut from its end.
     pub(super) fn end_with_gaps(
         &mut self,
         segment: &Segment,
@@ -159,9 +163,11 @@ impl Emit<'_, '_> {
     }
 }
 
-/// Leaves bits out of a map of `len` bytes, ends it, and gives how many bytes at its end are too many.
+/// Leaves bits out of a map of `len` bytes, ends it, and gives how many bytes at its end are too
+/// many.
 unsafe extern "C" fn close(at: *mut u8, len: u64, gaps: *const u64) -> u64 {
-    // SAFETY: machine code gives the room that it has written the map into, and a word for each eight bytes of it.
+    // SAFETY: machine code gives the room that it has written the map into, and a word for each
+    // eight bytes of it.
     unsafe {
         let (map, gaps) = (
             core::slice::from_raw_parts_mut(at, len as usize),

@@ -1,4 +1,5 @@
-//! Operations that are left to the interpreter: what is rare and long, as maps are, whose fields take no bits of what is around them.
+//! Operations that are left to the interpreter: what is rare and long, as maps are, whose fields
+//! take no bits of what is around them.
 
 use alloc::vec::Vec;
 
@@ -50,7 +51,8 @@ fn field(kind: &OpKind) -> Option<&Field> {
 }
 
 impl Emit<'_, '_> {
-    /// Has the interpreter do an operation, of which are given program, address, frame, accumulator and the accumulator's scalar.
+    /// Has the interpreter do an operation, of which are given program, address, frame, accumulator
+    /// and the accumulator's scalar.
     pub(in super::super) fn lend_decode(&mut self, [program, op, frame, accumulator, scalar]: [Value; 5]) {
         let (state, here, base) = (self.state(), self.here(), self.code.use_var(self.base));
         let end = self.code.use_var(self.end);

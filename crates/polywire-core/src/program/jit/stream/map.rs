@@ -56,7 +56,8 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// The place of the next bit, which is zero unless it is [set](Emit::set_bit) before there is another.
+    /// The place of the next bit, which is zero unless it is [set](Emit::set_bit) before there is
+    /// another.
     pub(in super::super) fn next_bit(&mut self) -> Bit {
         let Some(Segment { bits, done, word, start, .. }) = &mut self.segment else { return Bit(0) };
         let (bits, before, word, start) = (*bits, *done, *word, *start);
@@ -148,7 +149,8 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(done);
     }
 
-    /// Moves what was written behind `len` bytes from `at` on, `cut` bytes to the front. There is room behind it for what is moved too much.
+    /// Moves what was written behind `len` bytes from `at` on, `cut` bytes to the front. There is
+    /// room behind it for what is moved too much.
     fn move_up(&mut self, at: Value, len: u32, cut: Value) {
         let from = self.code.ins().iadd_imm_s(at, i64::from(len));
         let to = self.code.ins().isub(from, cut);
@@ -264,7 +266,8 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().uextend(types::I64, bit)
     }
 
-    /// The map's words, and past it. Leaves if it is longer than it may be, or says more than anybody asks for.
+    /// The map's words, and past it. Leaves if it is longer than it may be, or says more than
+    /// anybody asks for.
     fn map_words(&mut self, bits: u32) -> Vec<Value> {
         let count = bytes(bits).div_ceil(8);
         let words: Vec<_> = (0..count).map(|_| self.code.declare_var(types::I64)).collect();
@@ -372,7 +375,8 @@ fn surplus(bits: u32, word: u32) -> u64 {
     (0..WORD).filter(|bit| word * WORD + bit >= bits).fold(0, |mask, bit| mask | 1 << (8 * (bit / 7) + 6 - bit % 7))
 }
 
-/// Ends a map of `len` bytes, the last of which say nothing, and gives how many at its end are too many.
+/// Ends a map of `len` bytes, the last of which say nothing, and gives how many at its end are too
+/// many.
 pub(super) unsafe extern "C" fn end_long(at: *mut u8, len: u64) -> u64 {
     // SAFETY: machine code gives the room that it has written the map into.
     let map = unsafe { core::slice::from_raw_parts_mut(at, len as usize) };

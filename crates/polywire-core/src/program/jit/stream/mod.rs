@@ -1,6 +1,8 @@
-//! Messages of streams without a context, as hand-written code would have them: previous values at known places, presence maps in registers, each bit at its
-//! known position (`gaps` has what is done where one is left out), texts by functions that know their form. It serves a [*warm* state](crate::program::state::warm), and leaves whatever is not ordinary to the
-//! function with a context.
+//! Messages of streams without a context, as hand-written code would have them: previous values at
+//! known places, presence maps in registers, each bit at its known position (`gaps` has what is
+//! done where one is left out), texts by functions that know their form. It serves a [*warm*
+//! state](crate::program::state::warm), and leaves whatever is not ordinary to the function with a
+//! context.
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 
@@ -59,7 +61,8 @@ impl Second {
 pub(super) struct Survey<'p> {
     program: &'p Program,
     warm: Warm,
-    /// Bytes of an encoded message at most, without what texts have and with each sequence's element once.
+    /// Bytes of an encoded message at most, without what texts have and with each sequence's
+    /// element once.
     room: usize,
     /// Where it forgets all previous values, the slots whose values stay.
     kept: Vec<u32>,
@@ -319,8 +322,9 @@ impl<'p> Survey<'p> {
         Some(())
     }
 
-    /// True if no mantissa's slot is another field's, none that is kept has more than its value, and what is left to the interpreter stays away from what is
-    /// not: a slot has a tag, which the interpreter knows, or is warm.
+    /// True if no mantissa's slot is another field's, none that is kept has more than its value,
+    /// and what is left to the interpreter stays away from what is not: a slot has a tag, which
+    /// the interpreter knows, or is warm.
     fn stand_apart(&self) -> bool {
         let slot = |at: &u32| self.warm.slots.get(*at as usize);
         let is_mantissa = |at: &u32| self.seconds.contains_key(&Second::Mantissa(*at));
@@ -362,7 +366,8 @@ fn fresh_number(field: &Field) -> Option<u64> {
     match (field.operator, field.initial_int()) {
         (Operator::Delta, initial) => Some(initial.unwrap_or(0)),
         (Operator::Copy, Some(initial)) => word(initial),
-        // One less than what it says; what is the least of all words cannot be one more than another.
+        // One less than what it says; what is the least of all words cannot be one more than
+        // another.
         (Operator::Increment, Some(initial)) => word(initial.wrapping_sub(1)).filter(|_| !int.is_least(initial)),
         _ if field.optional => Some(EMPTY_WORD),
         _ => Some(NO_NUMBER),

@@ -1,4 +1,5 @@
-//! Octets, as fields that are bytes behind their number: what is done with previous ones is what is done with texts.
+//! Octets, as fields that are bytes behind their number: what is done with previous ones is what is
+//! done with texts.
 
 use core::mem::offset_of;
 

@@ -1,4 +1,5 @@
-//! Integers that may be absent: on the wire their value makes way for a zero, and so do their slots for a word that says that nothing is there.
+//! Integers that may be absent: on the wire their value makes way for a zero, and so do their slots
+//! for a word that says that nothing is there.
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 use cranelift_frontend::Variable;

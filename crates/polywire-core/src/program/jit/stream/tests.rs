@@ -1,4 +1,5 @@
-//! What goes without a context: all of these do, with any values that are not out of the ordinary, and say what the interpreter says.
+//! What goes without a context: all of these do, with any values that are not out of the ordinary,
+//! and say what the interpreter says.
 
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::ptr::NonNull;
@@ -72,7 +73,8 @@ impl Ends {
     fn carry(&mut self, record: &Record, what: &str) {
         let limits = Limits::default();
         let (mut bytes, mut expected): (Vec<u8>, _) = (Vec::with_capacity(4096), Vec::new());
-        // SAFETY: the record is of the shape that the programs were verified for, and the room is there.
+        // SAFETY: the record is of the shape that the programs were verified for, and the room is
+        // there.
         unsafe {
             let entry = self.encoder.begin(&limits);
             let room = bytes.capacity();
@@ -100,7 +102,8 @@ fn values(is_optional: bool) -> Vec<Option<i64>> {
     values
 }
 
-/// Carries a stream of a field between two others, whose values say whether bits are where they should be.
+/// Carries a stream of a field between two others, whose values say whether bits are where they
+/// should be.
 fn carried(is_optional: bool, field: &str, is_constant: bool, set: impl Fn(&mut Record, Option<i64>)) {
     let fields = format!("<uInt32 name=\"a\"><copy/></uInt32>{field}<uInt32 name=\"z\"><increment/></uInt32>");
     carried_by(Ends::new(&fields), is_optional, &fields, is_constant, set);
@@ -169,7 +172,8 @@ fn decimals_of_two_operators_need_no_context() {
                     "<decimal name=\"{name}\"{presence}><exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa></decimal>"
                 )
             };
-            // There are more bits than a byte of the map has, and one decimal is about bits behind those of another.
+            // There are more bits than a byte of the map has, and one decimal is about bits behind
+            // those of another.
             let fields: String =
                 (0..if exponent == mantissa { 40 } else { 4 }).map(|i| part(&format!("d{i}"))).collect();
             carried(is_optional, &fields, false, |record, value| {

@@ -119,8 +119,9 @@ impl<'e> Emit<'e, '_> {
         });
     }
 
-    /// What is done with a previous text that is kept in brief, and with a longer one, as far as the field is likely to have either. The first is told where
-    /// to go with a text that is longer: to `other`, if nothing is done with such.
+    /// What is done with a previous text that is kept in brief, and with a longer one, as far as
+    /// the field is likely to have either. The first is told where to go with a text that is
+    /// longer: to `other`, if nothing is done with such.
     fn brief_or_long(
         &mut self,
         field: &Field,
@@ -145,7 +146,8 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(done);
     }
 
-    /// Goes to `longer` unless a text is short, and to `other` unless it is the one that is kept in brief.
+    /// Goes to `longer` unless a text is short, and to `other` unless it is the one that is kept in
+    /// brief.
     fn unless_previous_brief(&mut self, (data, len): (Value, Value), previous: Value, [longer, other]: [CodeBlock; 2]) {
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, BRIEF as i64);
         self.or_else(long, longer);
@@ -166,7 +168,8 @@ impl<'e> Emit<'e, '_> {
         self.or_else(differs, other);
     }
 
-    /// Where the text is that a slot has, of more than [`BRIEF`] bytes, and its length. Goes to `other` if it has none such, or a longer one than `most`.
+    /// Where the text is that a slot has, of more than [`BRIEF`] bytes, and its length. Goes to
+    /// `other` if it has none such, or a longer one than `most`.
     fn kept(&mut self, field: &Field, word: Value, most: usize, other: CodeBlock) -> (Value, Value) {
         let none = self.code.ins().icmp_imm_s(IntCC::NotEqual, word, LONG as i64);
         self.or_else(none, other);
@@ -185,7 +188,8 @@ impl<'e> Emit<'e, '_> {
         (self.load(types::I64, text, 0), self.load(types::I64, behind, -8))
     }
 
-    /// Goes to `other` unless a slot has a text of at most [`INLINE`] bytes, and the string has room for it; then that is the string's.
+    /// Goes to `other` unless a slot has a text of at most [`INLINE`] bytes, and the string has
+    /// room for it; then that is the string's.
     fn take_previous(&mut self, target: Target, field: &Field, bound: u32, other: CodeBlock) {
         let most = |len: usize| if bound == 0 { len } else { len.min(bound as usize) };
         let capacity = self.load(types::I64, target.base, target.offset + target.words.capacity as i32);
@@ -449,13 +453,15 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-/// Whether a field's texts are likely to be kept in brief, and not to be: like its first, if that is known.
+/// Whether a field's texts are likely to be kept in brief, and not to be: like its first, if that
+/// is known.
 fn likely(field: &Field) -> [bool; 2] {
     let first = field.initial_bytes().map(|initial| initial.len() <= BRIEF);
     [first != Some(false), first != Some(true)]
 }
 
-/// A text as words of at most eight bytes, with where they are; the last may overlap the one before.
+/// A text as words of at most eight bytes, with where they are; the last may overlap the one
+/// before.
 fn pieces(text: &[u8]) -> impl Iterator<Item = (Scalar, i32, u64)> {
     let largest = [(8, Scalar::U64), (4, Scalar::U32), (2, Scalar::U16), (1, Scalar::U8)];
     let (size, scalar) = largest.into_iter().find(|(size, _)| *size <= text.len()).unwrap_or((1, Scalar::U8));

@@ -1,4 +1,5 @@
-//! Decimals whose operator is about exponent and mantissa together. Where there is none, the exponent's slot says so.
+//! Decimals whose operator is about exponent and mantissa together. Where there is none, the
+//! exponent's slot says so.
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 use cranelift_frontend::Variable;
@@ -142,7 +143,8 @@ impl Emit<'_, '_> {
         self.code.def_var(there, some);
     }
 
-    /// The words from two numbers in the stream, unless it says that there are none; `then` does the rest.
+    /// The words from two numbers in the stream, unless it says that there are none; `then` does
+    /// the rest.
     fn take_parts(&mut self, field: &Field, there: Variable, then: impl FnOnce(&mut Self)) {
         let (done, unwind) = (self.code.create_block(), self.unwind);
         let mut exponent = self.read_entity(unwind, true, None);

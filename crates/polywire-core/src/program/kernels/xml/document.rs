@@ -3,7 +3,8 @@
 use super::{super::super::Output, *};
 use crate::program::{Limits, io::CodecError};
 
-/// Passes over everything in front of the root element's name, and over the name. A document type declaration is refused.
+/// Passes over everything in front of the root element's name, and over the name. A document type
+/// declaration is refused.
 pub fn begin(input: &mut Input<'_>) -> Result<Name, Status> {
     if input.rest().starts_with(b"\xEF\xBB\xBF") {
         input.pos += 3;
@@ -68,7 +69,8 @@ fn pseudo_attribute(input: &mut Input<'_>, which: usize) -> Result<(), Status> {
     Ok(())
 }
 
-/// Names of UTF-8 and of its part US-ASCII: those that IANA has registered (RFC 3629, RFC 1345), and UTF8, which many write.
+/// Names of UTF-8 and of its part US-ASCII: those that IANA has registered (RFC 3629, RFC 1345),
+/// and UTF8, which many write.
 const ENCODINGS: &[&[u8]] = &[
     b"utf-8",
     b"utf8",
@@ -86,7 +88,8 @@ const ENCODINGS: &[&[u8]] = &[
     b"csascii",
 ];
 
-/// A processor for 1.0 reads `1.x` by its own rules (section 2.8); but 1.1 has other characters, so that one is refused.
+/// A processor for 1.0 reads `1.x` by its own rules (section 2.8); but 1.1 has other characters, so
+/// that one is refused.
 fn later_version(value: &[u8]) -> bool {
     value != b"1.1" && value.len() > 2 && value.starts_with(b"1.") && value[2..].iter().all(u8::is_ascii_digit)
 }
@@ -108,7 +111,8 @@ pub fn end(input: &mut Input<'_>) -> Status {
     }
 }
 
-/// Checks that `bytes` are one well-formed document without a type declaration, nested no deeper than the [`Limits`] allow.
+/// Checks that `bytes` are one well-formed document without a type declaration, nested no deeper
+/// than the [`Limits`] allow.
 pub fn validate(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
     let mut input = Input::new(bytes, limits);
     let mut status = match bytes.len() > limits.message_bytes {
@@ -127,8 +131,8 @@ pub fn validate(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
     }
 }
 
-/// Writes again, with line breaks and two blanks of indentation a level between tags, what was written from `start` on. All `<` and `>` in
-/// it are those of tags.
+/// Writes again, with line breaks and two blanks of indentation a level between tags, what was
+/// written from `start` on. All `<` and `>` in it are those of tags.
 pub fn indent(output: &mut Output<'_>, start: usize) -> Status {
     let end = output.position();
     let (mut at, mut depth) = (start, 0usize);

@@ -1,7 +1,9 @@
-//! The tokens of XML 1.0 (fifth edition), held to its rules of well-formedness as far as a document without a type declaration can break them.
+//! The tokens of XML 1.0 (fifth edition), held to its rules of well-formedness as far as a document
+//! without a type declaration can break them.
 //!
-//! A *value* begins behind the name of its start tag, or behind the opening quote of an attribute, and ends behind its end tag or the closing
-//! quote. Which of the two it is, the byte in front says: a name never ends with a quote. So a value's reader needs no memory of what was
+//! A *value* begins behind the name of its start tag, or behind the opening quote of an attribute,
+//! and ends behind its end tag or the closing quote. Which of the two it is, the byte in front
+//! says: a name never ends with a quote. So a value's reader needs no memory of what was
 //! read before, and can still hold the end tag against the start tag.
 
 use super::super::{FaultKind, Input, Status};
@@ -14,7 +16,8 @@ pub use document::{begin, end, indent, validate};
 pub use text::{Raw, escape_code, put_attribute, put_text, text};
 pub use tree::{build, emit};
 
-/// Elements inside each other that are passed over, whatever the [`Limits`](crate::program::Limits) allow.
+/// Elements inside each other that are passed over, whatever the [`Limits`](crate::program::Limits)
+/// allow.
 pub const MAX_DEPTH: usize = 1024;
 
 /// Attributes of one element: each is held against all others.
@@ -158,7 +161,8 @@ fn other_in_name(bytes: &[u8], first: bool) -> usize {
     if starts || (goes_on && !first) { c.len_utf8() } else { 0 }
 }
 
-/// Passes over the rest of a start tag, attributes checked, and says if the element is empty, `/>`: then it has no end tag.
+/// Passes over the rest of a start tag, attributes checked, and says if the element is empty, `/>`:
+/// then it has no end tag.
 #[inline]
 pub fn open(input: &mut Input<'_>) -> Result<bool, Status> {
     if input.rest().first() == Some(&b'>') {
@@ -188,7 +192,8 @@ fn attributes(input: &mut Input<'_>) -> Result<bool, Status> {
     }
 }
 
-/// The name of the next attribute, up to the opening quote of its value; none at the end of the tag, which comes next then.
+/// The name of the next attribute, up to the opening quote of its value; none at the end of the
+/// tag, which comes next then.
 pub fn attribute(input: &mut Input<'_>) -> Result<Option<Name>, Status> {
     let apart = space(input);
     match input.rest().first() {

@@ -1,7 +1,8 @@
 //! Character data and attribute values.
 //!
-//! Characters that XML 1.0 has no way to say are written as `_xHHHH_`, and an underscore that would begin such a thing as `_x005F_`: the rule
-//! of ISO/IEC 29500-1, 22.4.2.4, which leaves all ordinary text alone.
+//! Characters that XML 1.0 has no way to say are written as `_xHHHH_`, and an underscore that would
+//! begin such a thing as `_x005F_`: the rule of ISO/IEC 29500-1, 22.4.2.4, which leaves all
+//! ordinary text alone.
 
 use alloc::string::String;
 
@@ -20,7 +21,8 @@ pub struct Raw<'a> {
     attribute: bool,
     /// There are references, comments, processing instructions or CDATA sections.
     markup: bool,
-    /// It is not what it says: the above, line ends to be normalised, or characters that XML cannot say.
+    /// It is not what it says: the above, line ends to be normalised, or characters that XML cannot
+    /// say.
     special: bool,
 }
 
@@ -70,7 +72,8 @@ fn element_text<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
     }
 }
 
-/// Passes over what is in an element, up to a start tag (true) or end tag (false), which comes next.
+/// Passes over what is in an element, up to a start tag (true) or end tag (false), which comes
+/// next.
 pub(super) fn inner(input: &mut Input<'_>) -> Result<bool, Status> {
     let raw = long_text(input.rest(), input.pos, None).map_err(|wrong| wrong.report(input))?;
     input.pos += raw.bytes.len();
@@ -212,7 +215,8 @@ fn section(bytes: &[u8]) -> Result<usize, Wrong> {
     Ok(len)
 }
 
-/// A processing instruction has a name, which is not that of the declaration, and a blank behind it if anything follows.
+/// A processing instruction has a name, which is not that of the declaration, and a blank behind it
+/// if anything follows.
 fn instruction(bytes: &[u8], to: usize) -> Result<(), Wrong> {
     let limits = crate::program::Limits::default();
     let mut inside = Input::new(&bytes[..to], &limits);
@@ -239,7 +243,8 @@ fn differs(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     (0..wanted.len()).find(|at| bytes.get(*at) != wanted.get(*at))
 }
 
-/// The character that a reference stands for, and its bytes. There are no entities but the five of the standard.
+/// The character that a reference stands for, and its bytes. There are no entities but the five of
+/// the standard.
 fn reference(bytes: &[u8]) -> Result<(char, usize), Wrong> {
     for (name, c) in [(&b"&lt;"[..], '<'), (b"&gt;", '>'), (b"&amp;", '&'), (b"&quot;", '"'), (b"&apos;", '\'')] {
         if bytes.starts_with(name) {
@@ -276,7 +281,8 @@ pub fn escape_code(bytes: &[u8]) -> Option<u32> {
     [a, b, c, d].into_iter().try_fold(0, |code, digit| Some(code << 4 | char::from(*digit).to_digit(16)?))
 }
 
-/// `_xHHHH` with an underscore behind it, or with a character that is written as an escape and so begins with one.
+/// `_xHHHH` with an underscore behind it, or with a character that is written as an escape and so
+/// begins with one.
 fn begins_escape(bytes: &[u8]) -> bool {
     let Some((start, behind)) = bytes.split_at_checked(ESCAPE_LEN - 1) else { return false };
     let is_escape = start.iter().enumerate().all(|(at, byte)| continues_escape(at, *byte));
@@ -365,7 +371,8 @@ impl<'a> Raw<'a> {
             self.pieces(&mut |piece| target.push_str(piece));
             return Status::Ok;
         }
-        // SAFETY: `text` has found the bytes to be UTF-8; there is room for them, and they cannot overlap a string borrowed mutably.
+        // SAFETY: `text` has found the bytes to be UTF-8; there is room for them, and they cannot
+        // overlap a string borrowed mutably.
         unsafe {
             let vector = target.as_mut_vec();
             copy_short(self.bytes, vector.as_mut_ptr());
@@ -389,8 +396,9 @@ fn grow(input: &mut Input<'_>, target: &mut String, len: usize) -> Status {
 /// Bytes of `_xHHHH_`.
 const ESCAPE_LEN: usize = 7;
 
-/// Replaces `_xHHHH_` in parsed text. The escape is a rule about the text behind the parser, so one may begin in one piece and end in another:
-/// a reference, a comment or the border of a CDATA section may stand inside.
+/// Replaces `_xHHHH_` in parsed text. The escape is a rule about the text behind the parser, so one
+/// may begin in one piece and end in another: a reference, a comment or the border of a CDATA
+/// section may stand inside.
 struct Unescape<'t> {
     /// The beginning of what may become an escape.
     held: [u8; ESCAPE_LEN],

@@ -1,4 +1,5 @@
-//! A document as a tree, and the tree as a document again: without comments, instructions and CDATA sections.
+//! A document as a tree, and the tree as a document again: without comments, instructions and CDATA
+//! sections.
 
 use alloc::vec::Vec;
 
@@ -15,7 +16,8 @@ const ELEMENT: u32 = 0;
 const ATTRIBUTE: u32 = 1;
 const TEXT: u32 = 2;
 
-/// Reads the whole document into `nodes`, of which the first is the root element. Attributes come before other nodes inside an element.
+/// Reads the whole document into `nodes`, of which the first is the root element. Attributes come
+/// before other nodes inside an element.
 pub fn build(input: &mut Input<'_>, nodes: &mut Vec<Node>) -> Result<(), Status> {
     nodes.clear();
     let root = begin(input)?;
@@ -182,7 +184,8 @@ fn end_tag(output: &mut Output<'_>, name: &[u8]) -> Status {
     if status == Status::Ok { output.put(b">") } else { status }
 }
 
-/// The text as a parser reports it, written anew: who reads it replaces `_xHHHH_`, and that must not happen twice.
+/// The text as a parser reports it, written anew: who reads it replaces `_xHHHH_`, and that must
+/// not happen twice.
 fn put_pieces(output: &mut Output<'_>, bytes: &[u8], attribute: bool) -> Status {
     let mut status = Status::Ok;
     raw_at(bytes, attribute).parsed(&mut |piece| {

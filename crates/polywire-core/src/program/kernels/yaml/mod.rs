@@ -1,4 +1,5 @@
-//! YAML 1.2: what is written, made of JSON; the plain scalars of its core schema; and a reader of the part that we write ourselves.
+//! YAML 1.2: what is written, made of JSON; the plain scalars of its core schema; and a reader of
+//! the part that we write ourselves.
 
 mod plain;
 mod rewrite;

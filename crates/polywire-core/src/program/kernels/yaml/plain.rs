@@ -1,12 +1,14 @@
-//! Scalars without quotes: which of them are numbers (YAML 1.2.2, section 10.3.2), and which texts may stand without quotes.
+//! Scalars without quotes: which of them are numbers (YAML 1.2.2, section 10.3.2), and which texts
+//! may stand without quotes.
 
 use super::super::{
     super::{Output, Status},
     json, number,
 };
 
-/// True if a text can stand without quotes, in block and flow, and is a string for every reader of YAML 1.1 and 1.2: it begins with a letter or
-/// underscore, goes on with those, digits, single blanks and `-./+`, and is no word that some take for a boolean, null or number.
+/// True if a text can stand without quotes, in block and flow, and is a string for every reader of
+/// YAML 1.1 and 1.2: it begins with a letter or underscore, goes on with those, digits, single
+/// blanks and `-./+`, and is no word that some take for a boolean, null or number.
 pub fn is_plain(text: &[u8]) -> bool {
     let [first, .., last] = text else { return matches!(text, [b] if b.is_ascii_alphabetic() && !is_word(text)) };
     let inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'/' | b'+' | b' ');
@@ -29,7 +31,8 @@ fn is_word(text: &[u8]) -> bool {
 pub enum Either {
     /// The number that it is to YAML 1.2.
     Number,
-    /// A string of its text, for readers who know the type: they read a number from a string of one.
+    /// A string of its text, for readers who know the type: they read a number from a string of
+    /// one.
     Text,
 }
 
@@ -50,8 +53,10 @@ pub fn put_plain(output: &mut Output<'_>, text: &str, either: Either) -> Status 
     }
 }
 
-/// True if YAML 1.1, as PyYAML and others read it, has no string there: <https://yaml.org/type/int.html> and `float.html`. It wants a point in a float,
-/// no sign in front of one, and a sign behind the `e`; `0o7` is none of its numbers, nor is `08`, which is no octal one.
+/// True if YAML 1.1, as PyYAML and others read it, has no string there:
+/// <https://yaml.org/type/int.html> and `float.html`. It wants a point in a float, no sign in front
+/// of one, and a sign behind the `e`; `0o7` is none of its numbers, nor is `08`, which is no octal
+/// one.
 fn is_number_to_1_1(text: &str) -> bool {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let all = |text: &str, digit: fn(&u8) -> bool| !text.is_empty() && text.bytes().all(|b| digit(&b));

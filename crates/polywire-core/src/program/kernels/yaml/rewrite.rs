@@ -1,16 +1,17 @@
-//! JSON, as the walk writes it, made to YAML. Numbers that are not finite come as the bare words `NaN`, `Infinity` and `-Infinity`, which tells
-//! them from strings.
+//! JSON, as the walk writes it, made to YAML. Numbers that are not finite come as the bare words
+//! `NaN`, `Infinity` and `-Infinity`, which tells them from strings.
 
 use super::{
     super::super::{FaultKind, Output, Status},
     MAX_DEPTH, is_plain,
 };
 
-/// Keys that are longer stand behind a question mark: a simple key has at most 1024 characters (YAML 1.2.2, section 7.4).
+/// Keys that are longer stand behind a question mark: a simple key has at most 1024 characters
+/// (YAML 1.2.2, section 7.4).
 const LONGEST_KEY: usize = 1000;
 
-/// Writes again in block style, a line for each member and element, what was written from `start` on. Sequences of scalars stay on
-/// their line.
+/// Writes again in block style, a line for each member and element, what was written from `start`
+/// on. Sequences of scalars stay on their line.
 pub fn block(output: &mut Output<'_>, start: usize) -> Status {
     rewrite(output, start, true)
 }
@@ -212,7 +213,8 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// A number, `null`, `true` or `false`. YAML 1.1 takes a number with an exponent for one only if it has a point, and a sign behind the `e`.
+    /// A number, `null`, `true` or `false`. YAML 1.1 takes a number with an exponent for one only
+    /// if it has a point, and a sign behind the `e`.
     fn number(&mut self, at: usize, len: usize) -> Status {
         let text = self.output.written().get(at..at + len).unwrap_or_default();
         let exponent =
@@ -255,7 +257,8 @@ impl Writer<'_, '_> {
         self.copy(done, at + len - done)
     }
 
-    /// The next character that YAML wants escaped, or that some take for a line break: where, its bytes, its code.
+    /// The next character that YAML wants escaped, or that some take for a line break: where, its
+    /// bytes, its code.
     fn unprintable(&mut self, from: usize, to: usize) -> Option<(usize, usize, u32)> {
         let text = self.output.written().get(from..to)?;
         let mut at = 0;

@@ -1,13 +1,15 @@
-//! Reads, without allocating, the part of YAML that we write ourselves: block and flow collections indented by blanks, strings in double quotes,
-//! plain scalars of letters, digits, blanks and `_-./+`. Whatever else comes is left to a parser of all of YAML, so that nothing is
-//! decided here that could be decided otherwise there.
+//! Reads, without allocating, the part of YAML that we write ourselves: block and flow collections
+//! indented by blanks, strings in double quotes, plain scalars of letters, digits, blanks and
+//! `_-./+`. Whatever else comes is left to a parser of all of YAML, so that nothing is decided here
+//! that could be decided otherwise there.
 
 use super::{
     super::super::{Output, Status, adapter::Marks},
     Either, MAX_DEPTH, put_plain,
 };
 
-/// Writes the message as JSON. None if something in it is unusual; what was written then is of no use. The text is printable UTF-8.
+/// Writes the message as JSON. None if something in it is unusual; what was written then is of no
+/// use. The text is printable UTF-8.
 pub fn read(text: &str, either: Either, output: &mut Output<'_>, marks: &mut Marks<'_>) -> Option<Status> {
     let levels = [(0, Kind::Sequence); MAX_DEPTH];
     let mut reader = Reader { text: text.as_bytes(), either, at: 0, levels, depth: 0, output, marks };

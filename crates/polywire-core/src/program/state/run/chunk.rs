@@ -13,7 +13,8 @@ use crate::program::{PathId, io::SHORT_TEXT};
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct Chunk {
-    /// The value that is left out, of defaults and constants; of others the value before there is one, or for increments one less.
+    /// The value that is left out, of defaults and constants; of others the value before there is
+    /// one, or for increments one less.
     pub initial: [u64; WIDTH],
     /// The highest bit of members with a sign.
     pub signs: [u64; WIDTH],
@@ -26,7 +27,8 @@ pub(super) struct Chunk {
     pub delta: u8,
     pub increment: u8,
     pub constant: u8,
-    /// Fields that have a slot, of which the values of those of `kept` are integers that change with each message.
+    /// Fields that have a slot, of which the values of those of `kept` are integers that change
+    /// with each message.
     pub slotted: u8,
     pub kept: u8,
     /// Copies and increments of integers that have no initial value.
@@ -41,7 +43,8 @@ pub(super) struct Chunk {
     pub natural: u8,
     /// Strings.
     pub strings: u8,
-    /// First lanes of numbers, and the bits that stand for those that are no decimals. Those that are no doubles, but floats.
+    /// First lanes of numbers, and the bits that stand for those that are no decimals. Those that
+    /// are no doubles, but floats.
     pub floats: u8,
     pub escapes: u8,
     pub singles: u8,

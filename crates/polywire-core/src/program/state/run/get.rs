@@ -15,7 +15,8 @@ use crate::program::{
     io::SHORT_TEXT,
 };
 
-/// Reads the fields of a run into the frame by way of the lanes; where the machine does not gather, numbers into the lanes alone.
+/// Reads the fields of a run into the frame by way of the lanes; where the machine does not gather,
+/// numbers into the lanes alone.
 pub(crate) type GetRun = unsafe extern "C" fn(*mut Input<'_>, *const Run, *mut u64, *mut u8) -> Status;
 
 /// As [`GetRun`] for every machine.
@@ -56,7 +57,8 @@ pub(crate) unsafe extern "C" fn avx512(
 }
 
 /// # Safety
-/// The run was made for the members of the frame, whose values live and are nobody else's. There are as many lanes as the run has.
+/// The run was made for the members of the frame, whose values live and are nobody else's. There
+/// are as many lanes as the run has.
 #[inline(always)]
 unsafe fn all<W: Wide>(input: &mut Input<'_>, run: &Run, lanes: *mut u64, frame: *mut u8) -> Status {
     // SAFETY: as the caller promises.
@@ -79,7 +81,8 @@ unsafe fn all<W: Wide>(input: &mut Input<'_>, run: &Run, lanes: *mut u64, frame:
             }
             words = words.add(WIDTH);
         }
-        // All at once, and behind the last look at a string: what was just written beside it would be waited for.
+        // All at once, and behind the last look at a string: what was just written beside it would
+        // be waited for.
         words = lanes;
         for chunk in &run.chunks {
             W::scatter(chunk, frame, words);
@@ -104,8 +107,8 @@ unsafe fn constants<W: Wide>(input: &mut Input<'_>, run: &Run, frame: *mut u8) -
     true
 }
 
-/// Eight fields at once. None if they have to be looked at one by one; no previous integer has changed then, and a string only to what it
-/// will be changed to.
+/// Eight fields at once. None if they have to be looked at one by one; no previous integer has
+/// changed then, and a string only to what it will be changed to.
 ///
 /// # Safety
 /// As [`all`].
@@ -183,7 +186,8 @@ fn rest_of_bits(input: &mut Input<'_>, count: u32) -> u8 {
     first | (u32::from(REVERSED[(word >> 56) as usize]) << left & ((1u32 << count) - 1)) as u8
 }
 
-/// The entities of integers, among strings that are there, which are read on the way. None as for [`some_entities`].
+/// The entities of integers, among strings that are there, which are read on the way. None as for
+/// [`some_entities`].
 ///
 /// # Safety
 /// As [`all`].
@@ -210,7 +214,8 @@ pub(super) unsafe fn among_texts<W: Wide>(
     }
 }
 
-/// The entities of these lanes, which come one after the other. None if one is longer than it needs to be, or not there as a whole.
+/// The entities of these lanes, which come one after the other. None if one is longer than it needs
+/// to be, or not there as a whole.
 ///
 /// # Safety
 /// The machine has the instructions.
@@ -303,11 +308,13 @@ fn longest(rest: &[u8], signed: bool) -> Option<(u64, usize)> {
 /// A string that nobody else refers to is at the offset from the frame.
 #[inline(always)]
 unsafe fn string<'v>(offset: u32, frame: *mut u8) -> &'v mut String {
-    // SAFETY: the verifier has seen that there is a string; those that are parts of messages are none of a run's.
+    // SAFETY: the verifier has seen that there is a string; those that are parts of messages are
+    // none of a run's.
     unsafe { &mut *frame.add(offset as usize).cast::<String>() }
 }
 
-/// True if all strings fit what memory is left, so that none of them is refused, whatever comes before it.
+/// True if all strings fit what memory is left, so that none of them is refused, whatever comes
+/// before it.
 #[inline(always)]
 fn affordable(input: &mut Input<'_>, run: &Run) -> bool {
     let longest = input.remaining() + 2 * input.state().text_bytes + SHORT_TEXT;

@@ -1,9 +1,13 @@
-//! Runs of mandatory fields as machine code does them: eight fields at a time, side by side as words.
+//! Runs of mandatory fields as machine code does them: eight fields at a time, side by side as
+//! words.
 //!
-//! A *chunk* is eight *lanes*, words whose operators, ranges and tags are masks and tables, so that a presence map's bits come out of one
-//! wide comparison with the previous values, and entities of a byte are moved together. Where the machine permutes bytes, members come
-//! into the lanes and go back by *windows* of the value; elsewhere machine code moves them one by one, through memory on its stack. Whatever is rare in a chunk (no
-//! previous value, a value out of range, anything that is wrong) is done field by field, by the functions that the interpreter calls, from the chunk's beginning.
+//! A *chunk* is eight *lanes*, words whose operators, ranges and tags are masks and tables, so that
+//! a presence map's bits come out of one wide comparison with the previous values, and entities of
+//! a byte are moved together. Where the machine permutes bytes, members come into the lanes and go
+//! back by *windows* of the value; elsewhere machine code moves them one by one, through memory on
+//! its stack. Whatever is rare in a chunk (no previous value, a value out of range, anything that
+//! is wrong) is done field by field, by the functions that the interpreter calls, from the chunk's
+//! beginning.
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
@@ -47,7 +51,8 @@ pub(crate) struct Run {
     count: usize,
 }
 
-/// A member of a run: a number whose lane is `at`, and whose parts are in the lanes behind it, or a string.
+/// A member of a run: a number whose lane is `at`, and whose parts are in the lanes behind it, or a
+/// string.
 struct Lane {
     kind: LaneKind,
     at: u8,
@@ -127,7 +132,8 @@ impl Run {
         10 * self.width() + 80
     }
 
-    /// Adds a member; gives its lane, where it is a number. None if its field is none of those that are done here.
+    /// Adds a member; gives its lane, where it is a number. None if its field is none of those that
+    /// are done here.
     pub fn push(&mut self, member: Member<'_>) -> Option<Option<usize>> {
         let parts = parts(member.field, &member, self.encoded)?;
         let is_new = self.chunks.is_empty() || self.filled + parts.len() > WIDTH;
@@ -195,7 +201,8 @@ impl Lane {
     }
 }
 
-/// The bits of each byte in the other order: the first lane's is the lowest of a mask, and the highest of a presence map.
+/// The bits of each byte in the other order: the first lane's is the lowest of a mask, and the
+/// highest of a presence map.
 static REVERSED: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -222,7 +229,8 @@ pub(crate) fn functions() -> (put::PutRun, get::GetRun) {
     }
 }
 
-/// True where the functions move members by themselves; elsewhere their numbers are in lanes, and come into them.
+/// True where the functions move members by themselves; elsewhere their numbers are in lanes, and
+/// come into them.
 pub(crate) fn gathers() -> bool {
     match level() {
         #[cfg(target_arch = "x86_64")]

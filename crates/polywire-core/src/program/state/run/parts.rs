@@ -64,7 +64,8 @@ pub(super) fn parts<'f>(field: &'f Field, member: &Member<'_>, encoded: bool) ->
     }
 }
 
-/// The values that both field and member can have. None if the range is not one that a comparison can tell.
+/// The values that both field and member can have. None if the range is not one that a comparison
+/// can tell.
 #[allow(clippy::option_option, reason = "no range at all is another answer than one that holds everything")]
 fn range(field: &Field, (memory, steps): (Scalar, &[Step]), encoded: bool) -> Option<Option<(i64, i64)>> {
     let FieldKind::Int { signed, min, max } = field.kind else { return None };

@@ -8,7 +8,8 @@ use super::{
 };
 use crate::program::interp::{convert, from_word};
 
-/// Writes the fields of a run: members of the frame; where the machine does not gather, numbers from the lanes.
+/// Writes the fields of a run: members of the frame; where the machine does not gather, numbers
+/// from the lanes.
 pub(crate) type PutRun = unsafe extern "C" fn(*mut Output<'_>, *const Run, *const u64, *const u8) -> Status;
 
 /// As [`PutRun`] for every machine.
@@ -49,8 +50,8 @@ pub(crate) unsafe extern "C" fn avx512(
 }
 
 /// # Safety
-/// The run was made for the members of the frame, whose values live. Where the machine does not [gather](super::gathers) the lanes are the run's, with its
-/// numbers.
+/// The run was made for the members of the frame, whose values live. Where the machine does not
+/// [gather](super::gathers) the lanes are the run's, with its numbers.
 #[inline(always)]
 unsafe fn all<W: Wide>(output: &mut Output<'_>, run: &Run, lanes: *const u64, frame: *const u8) -> Status {
     let room = run.room();
@@ -91,7 +92,8 @@ unsafe fn quickly<W: Wide>(
     lanes: *const u64,
     (frame, room): (*const u8, usize),
 ) -> Option<Status> {
-    // SAFETY: as the caller promises; a bank has as many values and tags behind its last slot as a chunk has lanes.
+    // SAFETY: as the caller promises; a bank has as many values and tags behind its last slot as a
+    // chunk has lanes.
     unsafe {
         let state = output.state();
         let before = known::<W>(state, chunk)?;
@@ -207,7 +209,8 @@ pub(super) struct Known<W: Wide> {
     fresh: bool,
 }
 
-/// The previous values, or those before there are any; none unless it is the one or the other for all fields.
+/// The previous values, or those before there are any; none unless it is the one or the other for
+/// all fields.
 ///
 /// # Safety
 /// The machine has the instructions; the chunk's slots are in the bank.
@@ -246,7 +249,8 @@ fn scattered(state: &State, chunk: &Chunk) -> Option<[u64; WIDTH]> {
     Some(values)
 }
 
-/// Keeps the values of fields that have a slot; their tags are what they were, unless they had none.
+/// Keeps the values of fields that have a slot; their tags are what they were, unless they had
+/// none.
 ///
 /// # Safety
 /// As [`known`].
@@ -260,7 +264,8 @@ pub(super) unsafe fn keep<W: Wide>(state: &mut State, chunk: &Chunk, new: W::Wor
                 let others = tags.read_unaligned() & !u64::from_ne_bytes(chunk.tagged);
                 tags.write_unaligned(others | u64::from_ne_bytes(chunk.tags));
             }
-            // All of them: a later look at a word that was left out here would wait for those that were not.
+            // All of them: a later look at a word that was left out here would wait for those that
+            // were not.
             let there = W::load(state.values.as_ptr().add(chunk.first as usize));
             let new = W::select(chunk.kept, new, there);
             return W::store(state.values.as_mut_ptr().add(chunk.first as usize), new);
@@ -337,7 +342,8 @@ pub(super) fn known_text<'t>(state: &'t State, text: &'t Text) -> &'t [u8] {
 /// A string is at the offset from the frame.
 #[inline(always)]
 unsafe fn string<'v>(offset: u32, frame: *const u8) -> &'v str {
-    // SAFETY: the verifier has seen that there is a string; those that are parts of messages are none of a run's.
+    // SAFETY: the verifier has seen that there is a string; those that are parts of messages are
+    // none of a run's.
     unsafe { (*frame.add(offset as usize).cast::<alloc::string::String>()).as_str() }
 }
 

@@ -96,18 +96,21 @@ pub(super) trait Wide {
     unsafe fn extract(value: u64, mask: u64) -> u64;
     /// The other way.
     unsafe fn deposit(value: u64, mask: u64) -> u64;
-    /// Writes the entities of the mask's words, of which those of `long` have two to eight bytes; gives how many bytes. 64 may be written.
+    /// Writes the entities of the mask's words, of which those of `long` have two to eight bytes;
+    /// gives how many bytes. 64 may be written.
     ///
     /// # Safety
     /// There is room for 64 bytes.
     unsafe fn emit(to: *mut u8, words: Self::Words, mask: u8, long: u8, signed: u8) -> usize;
-    /// The bytes of a word one after the other as the words of the mask, of which those of `signed` have a sign in bit 6; zeros for the others.
+    /// The bytes of a word one after the other as the words of the mask, of which those of `signed`
+    /// have a sign in bit 6; zeros for the others.
     unsafe fn spread(bytes: u64, mask: u8, signed: u8) -> Self::Words;
 
     /// The members of a chunk.
     ///
     /// # Safety
-    /// The frame is the one that the chunk was made for; where the machine does not [gather](super::gathers) the members are in the lanes.
+    /// The frame is the one that the chunk was made for; where the machine does not
+    /// [gather](super::gathers) the members are in the lanes.
     #[inline(always)]
     unsafe fn gather(_: &Chunk, _: *const u8, lanes: *const u64) -> Self::Words {
         // SAFETY: as the caller promises.
@@ -145,7 +148,8 @@ pub(super) trait Wide {
             Self::load(words.as_ptr())
         }
     }
-    /// The mantissas that make of the doubles of the mask decimals with these exponents, and which of them are exactly that.
+    /// The mantissas that make of the doubles of the mask decimals with these exponents, and which
+    /// of them are exactly that.
     #[inline(always)]
     unsafe fn mantissas(doubles: Self::Words, exponents: Self::Words, mask: u8) -> (Self::Words, u8) {
         // SAFETY: there are eight.
@@ -178,7 +182,8 @@ pub(super) trait Wide {
             (Self::load(doubles.as_ptr()), mask)
         }
     }
-    /// [`put::among_texts`], which is a function apart, so that what it keeps over its calls does not slow down what has no strings.
+    /// [`put::among_texts`], which is a function apart, so that what it keeps over its calls does
+    /// not slow down what has no strings.
     ///
     /// # Safety
     /// As there.

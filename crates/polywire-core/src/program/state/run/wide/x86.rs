@@ -1,7 +1,7 @@
 //! Words in registers.
 
-// SAFETY of all blocks: the functions are reached from those that were chosen because the machine has the instructions, and memory is as
-// the trait demands.
+// SAFETY of all blocks: the functions are reached from those that were chosen because the machine
+// has the instructions, and memory is as the trait demands.
 #![allow(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
 
 use core::arch::x86_64::*;
@@ -86,13 +86,15 @@ impl Wide for Avx512 {
                 _mm_storel_epi64(to.cast(), _mm_maskz_compress_epi8(mask.into(), bytes));
                 return mask.count_ones() as usize;
             }
-            // Groups of seven bits, the highest first, and of the magnitude with a bit for the sign to see how many are needed.
+            // Groups of seven bits, the highest first, and of the magnitude with a bit for the sign
+            // to see how many are needed.
             let shifts = _mm512_set1_epi64(0x0007_0E15_1C23_2A31);
             let sevens = _mm512_set1_epi8(0x7F);
             let magnitude = _mm512_xor_si512(words, _mm512_srai_epi64::<63>(words));
             let magnitude = _mm512_mask_mov_epi64(words, signed, _mm512_slli_epi64::<1>(magnitude));
             let needed = _mm512_test_epi8_mask(_mm512_multishift_epi64_epi8(shifts, magnitude), sevens);
-            // The last byte, and all from the first that says something: no byte of these bits is zero, so that none borrows.
+            // The last byte, and all from the first that says something: no byte of these bits is
+            // zero, so that none borrows.
             let needed = needed | 0x8080_8080_8080_8080;
             let needed = !(needed.wrapping_sub(0x0101_0101_0101_0101) & !needed);
             let needed = needed & _pdep_u64(mask.into(), 0x0101_0101_0101_0101).wrapping_mul(0xFF);
@@ -181,7 +183,8 @@ impl Wide for Avx512 {
     }
 }
 
-/// Powers of ten for exponents from -15 to 0, and which of the mask's these are; any for the others.
+/// Powers of ten for exponents from -15 to 0, and which of the mask's these are; any for the
+/// others.
 #[inline(always)]
 unsafe fn powers(exponents: __m512i, mask: u8) -> (__m512d, u8) {
     unsafe {
@@ -212,7 +215,8 @@ unsafe fn mask(of: [__m256i; 2]) -> u8 {
     }
 }
 
-/// An instruction on both halves: not by a closure, which would be a function without the instructions.
+/// An instruction on both halves: not by a closure, which would be a function without the
+/// instructions.
 macro_rules! both {
     ($instruction:ident, $a:expr, $b:expr) => {{
         let (a, b) = ($a, $b);
