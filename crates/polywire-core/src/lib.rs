@@ -19,3 +19,4 @@ pub mod layout;
 pub mod netsim;
 pub mod program;
 pub mod schema;
+pub mod session;
