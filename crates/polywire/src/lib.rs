@@ -37,6 +37,7 @@
 //! out.
 
 mod chosen;
+mod clock;
 pub mod coding;
 mod compile;
 pub mod config;
