@@ -211,10 +211,12 @@ impl Incoming {
         if driven.wakes.is_some_and(|wakes| wakes <= next) {
             return;
         }
-        let Some(node) = self.host.upgrade().and_then(|host| host.node()) else { return };
         driven.wakes = Some(next);
+        // The port or the node may end with the last handle, which calls back here.
         drop(driven);
-        node.timer.at(next, self.this.clone());
+        if let Some(node) = self.host.upgrade().and_then(|host| host.node()) {
+            node.timer.at(next, self.this.clone());
+        }
     }
 
     fn handle(&self, event: Event) {

@@ -87,7 +87,7 @@ pub enum Exceeded {
          retire topics, or raise `NodeLimits::node_members` on the subscriber's node"
     )]
     Node {
-        /// Held for all links.
+        /// Members of types whose decoders are kept.
         used: u64,
         /// Members of the type.
         members: u64,
@@ -100,9 +100,9 @@ pub enum Exceeded {
          retire topics, or raise `NodeLimits::announced_bytes` on the subscriber's node"
     )]
     Announcements {
-        /// Held for all links.
+        /// Bytes held for all links.
         used: usize,
-        /// Of the announcement.
+        /// Bytes of the announcement.
         bytes: usize,
         /// The limit.
         limit: usize,
