@@ -119,8 +119,8 @@ fn crates_point_one_way(source: &Source) -> Vec<String> {
     let forbidden: &[&str] = match source.path.split("/src/").next() {
         Some("crates/polywire-core") => &["polywire_idl", "polywire::", "polywire_cli"],
         Some("crates/polywire-idl") => &["polywire::", "polywire_cli"],
-        Some("crates/polywire") => &["polywire_cli", "polywire_idl", "polywire_instrument"],
-        Some("crates/polywire-instrument") => &["polywire_cli"],
+        Some("crates/polywire") => &["polywire_cli", "polywire_idl", "polywire_measure"],
+        Some("crates/polywire-measure") => &["polywire_cli"],
         _ => &[],
     };
     // Text that a generator writes, or the name of an attribute, is no dependency.

@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
-use polywire_instrument::{
+use polywire_measure::{
     Error, Results, Scenario,
     compare::{self, Comparison},
     papers::{PAPERS, Paper},
@@ -316,7 +316,7 @@ pub struct BenchPeer {}
 
 impl BenchPeer {
     pub fn run(self) -> outcome::Result {
-        polywire_instrument::serve()?;
+        polywire_measure::serve()?;
         Ok(Outcome::Fine)
     }
 }

@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use clap::Args;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
 use clap::Subcommand;
-use polywire_instrument::{
+use polywire_measure::{
     link::{self, Change, Emulator, Plan},
     netsim::{Loss, Model, PROFILES, Stats},
     table::figure,
