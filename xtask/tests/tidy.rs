@@ -119,7 +119,8 @@ fn crates_point_one_way(source: &Source) -> Vec<String> {
     let forbidden: &[&str] = match source.path.split("/src/").next() {
         Some("crates/polywire-core") => &["polywire_idl", "polywire::", "polywire_cli"],
         Some("crates/polywire-idl") => &["polywire::", "polywire_cli"],
-        Some("crates/polywire") => &["polywire_cli", "polywire_idl", "polywire_measure"],
+        Some("crates/polywire") => &["polywire_cli", "polywire_idl", "polywire_link", "polywire_measure"],
+        Some("crates/polywire-link") => &["polywire_cli", "polywire_idl", "polywire_measure"],
         Some("crates/polywire-measure") => &["polywire_cli"],
         _ => &[],
     };

@@ -1,4 +1,4 @@
-//! Measures typed messages: costs of codecs, latency and throughput of engines, costs of large systems.
+//! Measures typed messages: what codecs cost, how fast engines are, what large systems need.
 //!
 //! A [`Scenario`] says what is to be measured: a cross product of types, value models, codecs,
 //! compressors, engines, networks, rates and subscribers. [`run`] measures it, case beside case in
@@ -37,7 +37,6 @@ mod coding;
 pub mod compare;
 mod emulated;
 mod host;
-pub mod link;
 mod live;
 pub mod metrics;
 pub mod papers;

@@ -14,7 +14,7 @@
 //! ```
 //! use std::time::Duration;
 //! use polywire::Node;
-//! use polywire_measure::link::Emulated;
+//! use polywire_link::Emulated;
 //! # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
 //! # struct Pump { id: u32 }
 //!
@@ -53,7 +53,7 @@ use polywire::{
 use polywire_core::netsim::{BadModel, Fate, Model};
 
 use self::pair::{Bell, Due, Letter, Pair, Side};
-use super::{Plan, Shared};
+use crate::{Plan, Shared};
 
 const EXAMPLE: &str = "test delay=5ms,loss=30%";
 

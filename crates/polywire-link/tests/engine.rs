@@ -12,7 +12,7 @@ use polywire::{
     engine::{Disconnect, Engine as _, EngineError, Event},
     schema::arbitrary::Random,
 };
-use polywire_measure::link::Emulated;
+use polywire_link::Emulated;
 
 const SOON: Duration = Duration::from_secs(20);
 /// From one message of a topic to the next.

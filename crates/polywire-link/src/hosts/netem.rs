@@ -9,7 +9,7 @@ const PACKET: usize = 1500;
 /// ours decides them.
 ///
 /// ```
-/// use polywire_measure::link::hosts::netem;
+/// use polywire_link::hosts::netem;
 ///
 /// let model = "rate=8mbit,delay=20ms,jitter=normal:2ms,loss=1%".parse().unwrap();
 /// assert_eq!(netem(&model)?.join(" "), "limit 699 delay 20000us 2000us distribution normal loss random 1% rate 8000000bit");

@@ -15,7 +15,7 @@ use std::{
 
 use polywire_core::netsim::{Fate, Loss, Model};
 
-use super::{
+use crate::{
     Shared,
     capture::{Packet, Side},
 };
@@ -165,7 +165,7 @@ impl Direction {
         let _ = to.shutdown(Shutdown::Write);
     }
 
-    fn capture(&self, state: &mut super::State, side: Side, at: u64, sent: u32, bytes: &[u8]) {
+    fn capture(&self, state: &mut crate::State, side: Side, at: u64, sent: u32, bytes: &[u8]) {
         if let Some(capture) = &mut state.capture {
             capture.write(&Packet { side, at, from: self.from, to: self.to, stream: Some(sent), bytes });
         }

@@ -13,10 +13,8 @@ use polywire::{
 };
 use polywire_core::netsim::{Fate, Link};
 
-use super::{
-    super::{Shared, State},
-    lock,
-};
+use super::lock;
+use crate::{Shared, State};
 
 /// Which of the two ports of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use rustix::{
 };
 use tun_rs::SyncDevice;
 
-use super::{Shared, capture::Side};
+use crate::{Shared, capture::Side};
 
 /// Packets that are taken from one device before the other has its turn.
 const TURN: usize = 64;

@@ -26,7 +26,7 @@ use std::{
 use polywire_core::netsim::Stats;
 use tun_rs::DeviceBuilder;
 
-use super::{Emulator, Plan};
+use crate::{Emulator, Plan};
 use holder::{Request, done};
 
 pub use holder::{Event, serve};

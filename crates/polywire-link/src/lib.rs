@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use std::{net::UdpSocket, time::Duration};
-//! use polywire_measure::link::{Emulator, Plan};
+//! use polywire_link::{Emulator, Plan};
 //!
 //! let target = UdpSocket::bind("127.0.0.1:0")?;
 //! let plan = Plan { there: "loss=pattern:01".parse().unwrap(), ..Plan::default() };
@@ -46,6 +46,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use polywire_core::netsim;
 use polywire_core::netsim::{Duplex, Model, Stats};
 
 use capture::Capture;
@@ -83,7 +84,7 @@ pub enum Way {
 ///
 /// ```
 /// use std::time::Duration;
-/// use polywire_measure::link::{Change, Way};
+/// use polywire_link::{Change, Way};
 ///
 /// let change: Change = "2.5 back wan-high,rate=2mbit".parse().unwrap();
 /// assert_eq!((change.at, change.way), (Duration::from_millis(2500), Way::Back));

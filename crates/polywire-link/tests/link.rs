@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire_measure::link::{Change, Emulator, Plan, Way};
+use polywire_link::{Change, Emulator, Plan, Way};
 
 fn any() -> SocketAddr {
     "127.0.0.1:0".parse().expect("an address")

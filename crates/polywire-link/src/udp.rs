@@ -14,7 +14,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{
+use crate::{
     Shared, State,
     capture::{Packet, Side},
 };
