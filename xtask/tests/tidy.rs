@@ -129,6 +129,15 @@ fn crates_point_one_way(source: &Source) -> Vec<String> {
     lines_with(source, forbidden).filter(names).collect()
 }
 
+/// The experiments use the measuring crate; nothing else of it uses them.
+fn experiments_are_on_top(source: &Source) -> Vec<String> {
+    let inside = source.path.strip_prefix("crates/polywire-measure/src/").unwrap_or("experiments/");
+    match inside.starts_with("experiments/") {
+        true => Vec::new(),
+        false => lines_with(source, &["experiments::", "papers::", "scaling::"]).collect(),
+    }
+}
+
 /// An error whose message has its cause inside must not give it as source, too: whoever prints the
 /// chain would print it twice.
 fn causes_are_said_once(source: &Source) -> Vec<String> {
@@ -199,6 +208,12 @@ fn engines_know_envelopes_never_schemas_or_codecs() {
 fn crates_depend_in_one_direction() {
     finds(crates_point_one_way, "crates/polywire-core/src/lib.rs", "use polywire_idl::Compiler;");
     hold(&[".rs"], crates_point_one_way);
+}
+
+#[test]
+fn measuring_does_not_know_its_experiments() {
+    finds(experiments_are_on_top, "crates/polywire-measure/src/report/mod.rs", "use crate::experiments::Page;");
+    hold(&[".rs"], experiments_are_on_top);
 }
 
 #[test]

@@ -1,13 +1,4 @@
-//! The experiments of the papers that Polywire comes from, run again and written down: tables
-//! beside what the papers printed, plots, and every figure as JSON.
-//!
-//! The scenarios are files in `scenarios/papers`; what is written here are the pages of
-//! `docs/experiments`.
-
-mod article;
-mod flexible;
-mod thesis;
-mod tuning;
+//! What all experiments share: the experiment itself, and the page that it writes.
 
 use std::{
     fmt::Write as _,
@@ -15,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Case, CaseResult, Results, table};
+use crate::{Case, CaseResult, Results, report, table};
 
 /// An experiment.
-pub struct Paper {
+pub struct Experiment {
     /// How it is called on the command line, and its page.
     pub name: &'static str,
     /// What measures it again.
@@ -30,60 +21,18 @@ pub struct Paper {
     /// Folder beside the page, with a slash behind it, for results and plots; empty where they lie
     /// with the page.
     pub data: &'static str,
-    pub(crate) page: fn(&mut Page, &[Results]),
+    pub(super) page: fn(&mut Page, &[Results]),
 }
 
-/// All of them.
-///
-/// ```
-/// use polywire_measure::papers::PAPERS;
-///
-/// assert!(PAPERS.iter().any(|paper| paper.name == "thesis" && !paper.scenarios.is_empty()));
-/// ```
-pub static PAPERS: &[Paper] = &[
-    Paper {
-        name: "thesis",
-        command: "polywire bench papers thesis",
-        data: "",
-        title: "Run-time choice of the marshalling format (thesis of 2016, sections 5.3 to 5.8)",
-        scenarios: &["thesis"],
-        page: thesis::page,
-    },
-    Paper {
-        name: "flexible",
-        command: "polywire bench papers flexible",
-        data: "",
-        title: "Flexible communication: parsers and compressors over three networks (2010)",
-        scenarios: &["flexible", "flexible_small", "evolved"],
-        page: flexible::page,
-    },
-    Paper {
-        name: "article",
-        command: "polywire bench papers article",
-        data: "",
-        title: "Raw buffers and typed messages beside bare sockets (article of 2011)",
-        scenarios: &["article"],
-        page: article::page,
-    },
-    Paper {
-        name: "tuning",
-        command: "polywire bench papers tuning",
-        data: "",
-        title: "Transmit buffer, send buffer and receive buffer (tuning table of 2015)",
-        scenarios: &["tuning", "tuning_calm"],
-        page: tuning::page,
-    },
-];
-
-impl Paper {
+impl Experiment {
     /// Writes the page, its plots and the results of its scenarios, which are in the order of
-    /// [`Paper::scenarios`], into a folder; gives the files.
+    /// [`Experiment::scenarios`], into a folder; gives the files.
     ///
     /// # Errors
     /// If a file cannot be written.
     pub fn write(&self, results: &[Results], folder: &Path) -> io::Result<Vec<PathBuf>> {
         fs::create_dir_all(folder.join(self.data))?;
-        let mut page = Page { paper: self, text: format!("# {}\n", self.title), plots: Vec::new() };
+        let mut page = Page { experiment: self, text: format!("# {}\n", self.title), plots: Vec::new() };
         let machine = results.first().map(table::measured_on).unwrap_or_default();
         page.say(&format!("{machine}."));
         let raw: Vec<String> =
@@ -110,30 +59,30 @@ impl Paper {
 }
 
 /// Markdown in the making.
-pub(crate) struct Page<'a> {
-    paper: &'a Paper,
+pub(super) struct Page<'a> {
+    experiment: &'a Experiment,
     text: String,
     plots: Vec<(String, String)>,
 }
 
 impl Page<'_> {
-    pub(crate) fn heading(&mut self, text: &str) {
+    pub(super) fn heading(&mut self, text: &str) {
         let _ = write!(self.text, "\n## {text}\n");
     }
 
     /// A paragraph.
-    pub(crate) fn say(&mut self, text: &str) {
+    pub(super) fn say(&mut self, text: &str) {
         let _ = write!(self.text, "\n{text}\n");
     }
 
-    pub(crate) fn list(&mut self, items: &[String]) {
+    pub(super) fn list(&mut self, items: &[String]) {
         self.text.push('\n');
         items.iter().for_each(|item| self.text.push_str(&format!("- {item}\n")));
     }
 
     /// A table, and above it the command that measures it.
-    pub(crate) fn table(&mut self, head: &[String], rows: &[Vec<String>]) {
-        let _ = write!(self.text, "\n```\n{}\n```\n\n", self.paper.command);
+    pub(super) fn table(&mut self, head: &[String], rows: &[Vec<String>]) {
+        let _ = write!(self.text, "\n```\n{}\n```\n\n", self.experiment.command);
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         self.text.push_str(&line(head));
         let _ = writeln!(self.text, "|{}", " --- |".repeat(head.len()));
@@ -141,35 +90,35 @@ impl Page<'_> {
     }
 
     /// A plot of these results by its title on pages of results.
-    fn plot(&mut self, results: &Results, title: &str, keep: impl Fn(&Case) -> bool) {
+    pub(super) fn plot(&mut self, results: &Results, title: &str, keep: impl Fn(&Case) -> bool) {
         let mut part = results.clone();
         part.cases.retain(|result| keep(&result.case));
-        let Some((_, _, svg)) = crate::report::plots(&part).into_iter().find(|(own, _, _)| *own == title) else {
+        let Some((_, _, svg)) = report::plots(&part).into_iter().find(|(own, _, _)| *own == title) else {
             return;
         };
         self.draw(title, svg);
     }
 
     /// A picture of its own.
-    pub(crate) fn draw(&mut self, title: &str, svg: String) {
-        let file = format!("{}-{}.svg", self.paper.name, self.plots.len() + 1);
-        let _ = write!(self.text, "\n![{title}]({}{file})\n", self.paper.data);
+    pub(super) fn draw(&mut self, title: &str, svg: String) {
+        let file = format!("{}-{}.svg", self.experiment.name, self.plots.len() + 1);
+        let _ = write!(self.text, "\n![{title}]({}{file})\n", self.experiment.data);
         self.plots.push((file, svg));
     }
 }
 
 /// A figure as tables write it.
-fn cell(result: Option<&CaseResult>, metric: &str) -> String {
+pub(super) fn cell(result: Option<&CaseResult>, metric: &str) -> String {
     let measure = result.and_then(|result| result.metrics.get(metric));
     measure.map_or("-".into(), |measure| table::figure(metric, measure.value))
 }
 
-pub(crate) fn texts<const N: usize>(cells: [&str; N]) -> Vec<String> {
+pub(super) fn texts<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.iter().map(|cell| (*cell).to_owned()).collect()
 }
 
 /// The mean of what there is; none of nothing.
-fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+pub(super) fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.into_iter().collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

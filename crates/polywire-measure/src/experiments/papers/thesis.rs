@@ -1,6 +1,6 @@
 //! Bytes, throughput, latency, packaging and un-packaging against the number of fields.
 
-use super::{Page, cell, texts};
+use crate::experiments::page::{Page, cell, texts};
 use crate::{CaseResult, Results};
 
 const FIELDS: [usize; 5] = [10, 50, 100, 250, 500];

@@ -2,7 +2,10 @@
 
 use polywire_core::netsim::Model;
 
-use super::{Point, SIZES, SUBSCRIBERS, system::System};
+use super::{
+    point::{Point, SIZES, SUBSCRIBERS},
+    system::System,
+};
 use crate::{Results, table::figure};
 
 /// A cost is past the knee at so many times the least.

@@ -3,27 +3,29 @@
 
 mod fit;
 mod knee;
+mod point;
 mod system;
 
 use polywire_core::netsim::Model;
 
 use crate::{
     Case, Results,
-    papers::{Page, Paper, texts},
+    experiments::page::{Experiment, Page, texts},
     report::svg::{Lines, Scale, Series},
     table::figure,
 };
 use fit::{Fit, Load, Part, RECEIVE, SEND, SHARED};
+use point::{Point, SIZES, SUBSCRIBERS, is_held_out, points};
 use system::System;
 
 /// `docs/scaling.md`.
 ///
 /// ```
-/// use polywire_measure::scaling::SCALING;
+/// use polywire_measure::experiments::scaling::SCALING;
 ///
 /// assert_eq!((SCALING.name, SCALING.scenarios.len()), ("scaling", 4));
 /// ```
-pub static SCALING: Paper = Paper {
+pub static SCALING: Experiment = Experiment {
     name: "scaling",
     command: "polywire bench scaling",
     title: "What users outgrow first",
@@ -32,47 +34,10 @@ pub static SCALING: Paper = Paper {
     page,
 };
 
-/// Cases that the model has not seen.
-const HELD_OUT: (&[usize], &[usize], &[usize]) = (&[2, 6, 12, 24], &[25, 50, 175, 400], &[3, 30, 300]);
-
 /// Between hosts.
 const NETWORK: &str = "rate=1gbit,delay=100us,queue=1000MB";
 
 const PUBLISHERS: [usize; 4] = [1, 10, 100, 1000];
-const SUBSCRIBERS: [usize; 6] = [1, 10, 100, 1000, 3000, 10_000];
-
-/// Bytes of the messages that are modelled.
-const SIZES: [f64; 2] = [250.0, 16_000.0];
-
-/// A measured case.
-struct Point {
-    case: Case,
-    load: Load,
-    send_ns: f64,
-    receive_ns: f64,
-}
-
-fn points(results: &Results, engine: &str) -> Vec<Point> {
-    let point = |result: &crate::CaseResult| {
-        let figure = |metric: &str| Some(result.metrics.get(metric)?.value);
-        let case = &result.case;
-        let load = Load {
-            subscribers: case.subscribers as f64,
-            topics: case.topics as f64,
-            fields: case.fields.max(1) as f64,
-            bytes: figure("bytes")?,
-        };
-        let (send_ns, receive_ns) = (figure("send_cpu_ns")?, figure("receive_cpu_ns")?);
-        Some(Point { case: case.clone(), load, send_ns, receive_ns })
-    };
-    results.cases.iter().filter(|result| result.case.engine == engine).filter_map(point).collect()
-}
-
-fn is_held_out(case: &Case) -> bool {
-    let (subscribers, fields, topics) = HELD_OUT;
-    subscribers.contains(&case.subscribers) || fields.contains(&case.fields) || topics.contains(&case.topics)
-}
-
 /// Both ends of a message, over TCP.
 struct Costs {
     send: Fit,

@@ -1,6 +1,6 @@
 //! There and back between two processes.
 
-use super::{Page, mean, texts};
+use crate::experiments::page::{Page, mean, texts};
 use crate::{Results, table::figure};
 
 /// Microseconds one way on the article's old laptop: OpenDDS, ZeroMQ, bare sockets.

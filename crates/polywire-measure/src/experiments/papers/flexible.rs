@@ -1,6 +1,6 @@
 //! Parsers and compressors over networks: efficiency, times, ratio, round trips, losses.
 
-use super::{Page, cell, mean, texts};
+use crate::experiments::page::{Page, cell, mean, texts};
 use crate::{CaseResult, Results};
 
 /// Our name, the paper's, and the efficiency it prints.

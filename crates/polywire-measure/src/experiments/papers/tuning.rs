@@ -1,7 +1,7 @@
 //! Buffers of both sides: round trips under load, messages a second, and what of the paper's rule
 //! holds.
 
-use super::{Page, cell, texts};
+use crate::experiments::page::{Page, cell, texts};
 use crate::{
     CaseResult, Results,
     buffers::Buffers,
