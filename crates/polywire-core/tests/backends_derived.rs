@@ -1,17 +1,15 @@
 //! The back ends against each other for Rust's own types, and these against records.
 
-mod common;
-
-use common::{
-    Wire, backends,
-    derived::{Everything, random_message, same},
-    mutated, seeds, wires,
-};
 use polywire_core::{
     codec::{Decoder, DynEncoder, Encoder},
     layout::{Message, MessageField, Shape},
     program::{Backend, io::CodecError},
     schema::arbitrary::Random,
+};
+use polywire_testing::{
+    Wire, backends,
+    derived::{Everything, random_message, same},
+    mutated, seeds, wires,
 };
 
 /// Encoder and decoder of each back end.

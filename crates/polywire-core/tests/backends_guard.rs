@@ -3,14 +3,6 @@
 //! either.
 #![cfg(unix)]
 
-mod common;
-
-use common::{
-    Wire, backends,
-    derived::{Everything, random_message},
-    guard::{Guarding, PAGE, exact, guarded, is_guarded},
-    mutated, plain_wires, random_record, seeds, wires,
-};
 use polywire_core::{
     codec::{Decoder, DynDecoder, DynEncoder, Encoder},
     layout::{Message, Record, Shape},
@@ -18,6 +10,12 @@ use polywire_core::{
     schema::arbitrary::{Random, random_schema},
 };
 use polywire_derive::Message;
+use polywire_testing::{
+    Wire, backends,
+    derived::{Everything, random_message},
+    guard::{Guarding, PAGE, exact, guarded, is_guarded},
+    mutated, plain_wires, random_record, seeds, wires,
+};
 #[global_allocator]
 static GUARDING: Guarding = Guarding;
 

@@ -1,9 +1,6 @@
 //! The back ends against each other: the same bytes, the same values, the same errors, for all
 //! codecs and random types and values.
 
-mod common;
-
-use common::{Coder, Wire, backends, mutated, random_limits, random_record, seeds, wires};
 use polywire_core::{
     codec::{BuildError, DynDecoder, DynEncoder},
     layout::{Record, Shape},
@@ -13,6 +10,7 @@ use polywire_core::{
         arbitrary::{Random, random_evolution, random_schema},
     },
 };
+use polywire_testing::{Coder, Wire, backends, mutated, random_limits, random_record, seeds, wires};
 use std::sync::Arc;
 
 /// The shapes of random types that a record can be of.

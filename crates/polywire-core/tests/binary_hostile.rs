@@ -38,14 +38,13 @@ struct Reader(Vec<Decoder<Mixed>>);
 
 impl Reader {
     fn new(with: &str) -> Reader {
-        let (name, options) = with.split_once(':').unwrap_or((with, ""));
-        let codec = polywire_core::codec::find(name).unwrap();
-        let decoder = |backend: &_| {
+        let Wire { codec, options } = Wire::parse(with);
+        let decoder = |backend| {
             let schema = Mixed::shape().schema();
-            let decoder = Decoder::with_backend(codec, &options.parse().unwrap(), schema, *backend).unwrap();
+            let decoder = Decoder::with_backend(codec, &options, schema, backend).unwrap();
             decoder.with_limits(LIMITS)
         };
-        Reader(BACKENDS.iter().map(decoder).collect())
+        Reader(backends().into_iter().map(decoder).collect())
     }
 
     fn read(&self, bytes: &[u8]) -> Result<Mixed, FaultKind> {

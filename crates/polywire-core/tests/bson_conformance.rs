@@ -1,22 +1,17 @@
 //! BSON against what others made: golden vectors, MongoDB's corpus, pymongo.
 
 mod bson_support;
-#[path = "common/corpora.rs"]
-mod corpora;
-#[path = "common/tools.rs"]
-mod tools;
 
 use bson_support::{decode, encode};
 use polywire_core::{codec::bson::validate, layout::Message, program::Limits};
 use polywire_derive::Message;
+use polywire_testing::{hex, tools, unhex};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::{
     fs,
-    io::Write,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
+    process::Command,
 };
 
 #[derive(Message, serde::Deserialize, Debug, Default, PartialEq)]
@@ -62,15 +57,6 @@ fn root() -> PathBuf {
 fn lines(file: &str) -> Vec<Value> {
     let text = fs::read_to_string(root().join("conformance/bson").join(file)).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).unwrap() as u8).collect();
-    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn check_vector<T: Message + DeserializeOwned + PartialEq + std::fmt::Debug>(vector: &Value) {
@@ -126,7 +112,7 @@ fn the_thesis_document() {
 }
 
 fn corpus() -> Option<Vec<Value>> {
-    let files = fs::read_dir(corpora::corpus("bson")?).unwrap();
+    let files = fs::read_dir(polywire_testing::corpus("bson")?).unwrap();
     let paths = files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "json"));
     Some(paths.map(|path| serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()).collect())
 }
@@ -237,13 +223,7 @@ fn pymongo_reads_and_writes_the_same() {
         ..Elements::default()
     };
     let documents: Vec<Vec<u8>> = (0..120).map(|n| encode(&elements(n))).collect();
-    let mut python =
-        Command::new(tools::python()).args(["-c", ECHO]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let text: String = documents.iter().map(|document| hex(document) + "\n").collect();
-    let (mut stdin, sent) = (python.stdin.take().unwrap(), text.clone());
-    // From a thread of its own: python answers before it has read all.
-    let writer = thread::spawn(move || stdin.write_all(sent.as_bytes()).unwrap());
-    let output = python.wait_with_output().unwrap();
-    writer.join().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
+    let echoed = tools::output_of(Command::new(tools::python()).args(["-c", ECHO]), text.as_bytes()).unwrap();
+    assert_eq!(String::from_utf8(echoed).unwrap(), text);
 }

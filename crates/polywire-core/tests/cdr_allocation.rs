@@ -1,54 +1,16 @@
 //! What CDR allocates: nothing where memory is there already, and nothing for what a message claims
 //! but does not have.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-};
-
 use polywire_core::{
     codec::{self, Decoder, Encoder},
     layout::Message,
     program::{Backend, FaultKind},
 };
 use polywire_derive::Message;
-
-/// Counts what the thread allocates.
-struct Counting;
-
-thread_local! {
-    static BYTES: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: the system's allocator does it all.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.with(|bytes| bytes.set(bytes.get() + layout.size()));
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        BYTES.with(|bytes| bytes.set(bytes.get() + size));
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
+use polywire_testing::allocator::{TestAllocator, bytes_requested_by};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Bytes that `run` allocates, freed or not.
-fn allocated(run: impl FnOnce()) -> usize {
-    let before = BYTES.with(Cell::get);
-    run();
-    BYTES.with(Cell::get) - before
-}
+static ALLOCATOR: TestAllocator = TestAllocator::counting();
 
 #[derive(Message, Default, Debug, PartialEq, Clone)]
 struct Level {
@@ -126,7 +88,7 @@ fn a_warm_path_allocates_nothing() {
         // outer ones can be warm.
         round();
         let dropped: usize = books.iter().flat_map(|book| &book.bids).map(|level| level.venue.capacity()).sum();
-        let bytes_allocated = allocated(round);
+        let bytes_allocated = bytes_requested_by(round);
         assert!(bytes_allocated <= 2 * dropped, "{dialect:?}: {bytes_allocated} bytes, {dropped} in elements");
         assert_eq!(messages, 120);
     }
@@ -150,7 +112,7 @@ fn a_warm_path_of_equal_shape_allocates_nothing_at_all() {
         };
         round();
         round();
-        assert_eq!(allocated(round), 0, "{dialect:?}");
+        assert_eq!(bytes_requested_by(round), 0, "{dialect:?}");
         assert_eq!(read, books[25]);
     }
 }
@@ -197,7 +159,7 @@ fn claim<T: Message + Default>(dialect: (&str, &str, Backend), count: u32, kinds
     bytes[..4].copy_from_slice(&count.to_le_bytes());
     let decoder = decoder::<T>(dialect);
     let (mut value, mut error) = (T::default(), None);
-    let bytes_allocated = allocated(|| error = decoder.decode(&bytes, &mut value).err());
+    let bytes_allocated = bytes_requested_by(|| error = decoder.decode(&bytes, &mut value).err());
     let error = error.unwrap_or_else(|| panic!("{count:#x} was believed by {dialect:?}"));
     assert!(kinds.contains(&error.kind), "{dialect:?}: {error}");
     // The error itself names the field.

@@ -2,17 +2,12 @@
 //! shorter versions of a type.
 
 use polywire_core::{
-    codec::{self, Codec, Decoder, Encoder, Options},
+    codec::{self, Codec, Decoder, Encoder},
     layout::Message,
     program::{Backend, FaultKind, io::CodecError},
 };
 use polywire_derive::Message;
-
-fn backends() -> Vec<Backend> {
-    let jit =
-        cfg!(feature = "jit") && Encoder::<Plain>::with_backend(find("cdr"), &Options::default(), Backend::Jit).is_ok();
-    [Backend::Interpreter].into_iter().chain(jit.then_some(Backend::Jit)).collect()
-}
+use polywire_testing::backends;
 
 fn find(codec: &str) -> &'static dyn Codec {
     codec::find(codec).unwrap()

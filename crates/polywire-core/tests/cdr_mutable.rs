@@ -7,6 +7,7 @@ use polywire_core::{
     program::{Backend, CodecError, FaultKind},
 };
 use polywire_derive::Message;
+use polywire_testing::backends;
 
 #[derive(Message, Debug, PartialEq, Clone)]
 #[polywire(mutable, switch = "int16")]
@@ -41,11 +42,6 @@ struct Maybe {
     #[polywire(id = 9)]
     value: Option<f64>,
     last: u8,
-}
-
-fn backends() -> impl Iterator<Item = Backend> {
-    let jit = Encoder::<Maybe>::with_backend(&codec::cdr::CDR, &Default::default(), Backend::Jit).is_ok();
-    [Backend::Interpreter].into_iter().chain(jit.then_some(Backend::Jit))
 }
 
 fn encode<T: Message>(value: &T, codec: &str, options: &str, backend: Backend) -> Vec<u8> {

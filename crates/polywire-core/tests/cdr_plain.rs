@@ -1,25 +1,12 @@
 //! Plain CDR of derived types: fixed and variable members, collections, nesting.
 
 use polywire_core::{
-    codec::{self, Decoder, Encoder, Options},
+    codec::{self, Decoder, Encoder},
     layout::Message,
     program::Backend,
 };
 use polywire_derive::Message;
-
-/// Back ends that every test here runs on.
-fn backends() -> Vec<Backend> {
-    let jit = cfg!(feature = "jit") && Encoder::<Empty>::with_backend(cdr(), &Options::default(), Backend::Jit).is_ok();
-    [Backend::Interpreter].into_iter().chain(jit.then_some(Backend::Jit)).collect()
-}
-
-fn cdr() -> &'static dyn codec::Codec {
-    codec::find("cdr").unwrap()
-}
-
-#[derive(Message, Default, Debug, PartialEq, Clone)]
-#[polywire(final)]
-struct Empty {}
+use polywire_testing::backends;
 
 #[derive(Message, Default, Debug, PartialEq, Clone)]
 #[polywire(name = "MiddlewareNewsBrief::MarketDataEntry", final)]

@@ -1,37 +1,11 @@
 //! What packs and unpacks keeps its memory: once it has seen messages of a size, further ones cost
 //! no allocation. bzip2 alone is left out: its library's state serves one message.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-};
-
 use polywire_core::compress::{COMPRESSORS, Limits, Packer, Settings, Unpacker};
-
-/// Counts each request of a thread.
-struct Counting;
+use polywire_testing::allocator::{TestAllocator, requests_of};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-thread_local! {
-    static REQUESTS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: the system's allocator does the work.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = REQUESTS.try_with(|n| n.set(n.get() + 1));
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        let _ = REQUESTS.try_with(|n| n.set(n.get() + 1));
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
+static ALLOCATOR: TestAllocator = TestAllocator::counting();
 
 #[test]
 fn warm_packers_and_unpackers_do_not_allocate() {
@@ -57,9 +31,7 @@ fn warm_packers_and_unpackers_do_not_allocate() {
                 }
             };
             all();
-            let before = REQUESTS.get();
-            all();
-            assert_eq!(REQUESTS.get(), before, "{}", compressor.name());
+            assert_eq!(requests_of(all), 0, "{}", compressor.name());
         }
     }
 }

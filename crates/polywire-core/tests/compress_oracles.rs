@@ -2,21 +2,13 @@
 //! python-lzo, and the programs `zstd` and `lz4`.
 #![cfg(feature = "zstd")]
 
-#[path = "common/tools.rs"]
-mod tools;
-
-use std::{
-    fs,
-    io::Write,
-    path::PathBuf,
-    process::{Command, Stdio},
-    thread,
-};
+use std::process::Command;
 
 use polywire_core::{
     compress::{Compressor, find},
     schema::arbitrary::Random,
 };
+use polywire_testing::{Folder, hex, tools, unhex};
 
 fn payloads() -> Vec<Vec<u8>> {
     let mut random = Random::new(17);
@@ -49,20 +41,10 @@ fn decompress(compressor: &dyn Compressor, dictionary: &[u8], input: &[u8], size
     out
 }
 
-/// Runs a program with this on its input.
+/// Runs a program with `input` on its standard input, and gives its standard output.
 fn run(program: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("it is there");
-    let mut stdin = child.stdin.take().expect("piped");
-    let output = thread::scope(|scope| {
-        // It may end before it has read everything.
-        scope.spawn(move || stdin.write_all(input).is_ok());
-        child.wait_with_output().expect("it ends")
-    });
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {errors}");
-    output.stdout
+    let output = tools::output_of(Command::new(program).args(arguments), input);
+    output.unwrap_or_else(|errors| panic!("{program} {arguments:?}: {errors}"))
 }
 
 /// Each line of the input is a format, `c` or `d`, a level or size, and bytes; each line of the
@@ -82,15 +64,6 @@ for line in sys.stdin:
         out = lzo.compress(data, number, False) if verb == 'c' else lzo.decompress(data, False, number)
     print(out.hex())
 ";
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(text: &str) -> Vec<u8> {
-    let digit = |byte: u8| (byte as char).to_digit(16).expect("a digit") as u8;
-    text.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
-}
 
 #[test]
 fn python_reads_and_writes_the_same() {
@@ -126,29 +99,9 @@ fn compare_with_python(compressors: &[(&str, &[i32])]) {
     assert_eq!(lines.len(), 2 * expected.len());
     for (pair, (compressor, payload)) in lines.chunks(2).zip(&expected) {
         let name = compressor.name();
-        assert!(from_hex(pair[0]) == *payload, "{name}: read by Python, {} bytes", payload.len());
-        let theirs = decompress(*compressor, &[], &from_hex(pair[1]), payload.len());
+        assert!(unhex(pair[0]) == *payload, "{name}: read by Python, {} bytes", payload.len());
+        let theirs = decompress(*compressor, &[], &unhex(pair[1]), payload.len());
         assert!(theirs == *payload, "{name}: written by Python, {} bytes", payload.len());
-    }
-}
-
-struct TempFile(PathBuf);
-
-impl TempFile {
-    fn new(name: &str, bytes: &[u8]) -> TempFile {
-        let path = std::env::temp_dir().join(format!("polywire-{}-{name}", std::process::id()));
-        fs::write(&path, bytes).expect("written");
-        TempFile(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("text")
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -165,8 +118,9 @@ fn the_zstd_program_reads_and_writes_the_same() {
         return;
     }
     let zstd = find("zstd").expect("in the table");
-    let (trained, file) = (dictionary(), TempFile::new("zstd.dict", &dictionary()));
-    for (dictionary, option) in [(&[][..], None), (&trained, Some(["-D", file.path()]))] {
+    let (trained, folder) = (dictionary(), Folder::new("zstd"));
+    let file = folder.write("dictionary", &trained);
+    for (dictionary, option) in [(&[][..], None), (&trained, Some(["-D", file.as_str()]))] {
         for payload in payloads() {
             for level in ["-1", "-19"] {
                 let packed = compress(zstd, level[1..].parse().expect("a number"), dictionary, &payload);
@@ -190,8 +144,9 @@ fn the_lz4_program_reads_and_writes_the_same() {
         return;
     }
     let lz4 = find("lz4").expect("in the table");
-    let (trained, file) = (dictionary(), TempFile::new("lz4.dict", &dictionary()));
-    for (dictionary, option) in [(&[][..], None), (&trained, Some(["-D", file.path()]))] {
+    let (trained, folder) = (dictionary(), Folder::new("lz4"));
+    let file = folder.write("dictionary", &trained);
+    for (dictionary, option) in [(&[][..], None), (&trained, Some(["-D", file.as_str()]))] {
         for payload in payloads() {
             let block = compress(lz4, 0, dictionary, &payload);
             let mut frame = LZ4_FRAME.to_vec();

@@ -1,24 +1,12 @@
 //! The examples of `spec/compress.md`: what is written there is what we write, and reads back as
 //! what the text says.
 
-use std::{collections::BTreeMap, fs, path::Path};
-
 use polywire_core::compress::{Limits, Packer, Settings, Unpacker, find};
-
-fn examples() -> BTreeMap<String, Vec<u8>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/compress.md");
-    let text = fs::read_to_string(path).expect("the specification");
-    let parse = |hex: &str| hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("a byte")).collect();
-    text.split("```hex ")
-        .skip(1)
-        .map(|block| block.split("```").next().expect("a block").split_once('\n').expect("a name"))
-        .map(|(name, hex)| (name.trim().to_owned(), parse(hex)))
-        .collect()
-}
+use polywire_testing::spec_examples;
 
 #[test]
 fn our_own_formats_are_as_specified() {
-    let examples = examples();
+    let examples = spec_examples("compress.md");
     for (name, plain) in [("rle", &b"aaaaab"[..]), ("huffman", b"abaa"), ("lzw", b"abababa"), ("lz77", b"abcabcabcabc")]
     {
         let compressor = find(name).expect("in the table");
@@ -34,7 +22,7 @@ fn our_own_formats_are_as_specified() {
 
 #[test]
 fn payloads_are_as_specified() {
-    let examples = examples();
+    let examples = spec_examples("compress.md");
     let rle = find("rle").expect("in the table");
     let mut packer = Packer::new(rle, &Settings::default(), &[]).expect("a state");
     let mut unpacker = Unpacker::new(rle, &[], Limits::default()).expect("a state");

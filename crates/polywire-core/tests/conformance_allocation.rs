@@ -2,9 +2,6 @@
 //! types and records, whatever the lengths of strings and sequences are within what was seen
 //! before.
 
-mod common;
-
-use common::{backends, plain_wires, struct_of};
 use polywire_core::{
     codec::{
         Decoder, DynDecoder, DynEncoder, Encoder, Options,
@@ -14,41 +11,16 @@ use polywire_core::{
     schema::{Member, Type},
 };
 use polywire_derive::Message;
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-};
-
-/// Counts each request of a thread.
-struct Counting;
-
+use polywire_testing::allocator::{Counts, TestAllocator};
+use polywire_testing::{backends, plain_wires, struct_of};
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-thread_local! {
-    static REQUESTS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: the system's allocator does the work.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = REQUESTS.try_with(|n| n.set(n.get() + 1));
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        let _ = REQUESTS.try_with(|n| n.set(n.get() + 1));
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
+static ALLOCATOR: TestAllocator = TestAllocator::counting();
 
 #[test]
 fn the_count_counts() {
-    let before = REQUESTS.get();
+    let before = Counts::of_this_thread().requests;
     drop(std::hint::black_box(Box::new(1)));
-    assert_eq!(REQUESTS.get(), before + 2);
+    assert_eq!(Counts::of_this_thread().requests, before + 2);
 }
 
 #[derive(Message, Debug, Clone, PartialEq)]
@@ -102,7 +74,7 @@ fn derived_types_on_a_warm_path() {
             let (mut message, mut back) = (Vec::new(), book(40));
             // Twice: the first time warms everything up.
             for round in 0..2 {
-                let before = REQUESTS.get();
+                let before = Counts::of_this_thread().requests;
                 let mut equal = true;
                 for value in &books {
                     message.clear();
@@ -111,7 +83,7 @@ fn derived_types_on_a_warm_path() {
                     equal &= back == *value;
                 }
                 assert!(equal, "{wire:?}, {backend:?}");
-                let requests = REQUESTS.get() - before;
+                let requests = Counts::of_this_thread().requests - before;
                 assert!(round == 0 || requests == 0, "{wire:?}, {backend:?}: {requests} requests for memory");
             }
         }
@@ -151,13 +123,13 @@ fn records_on_a_warm_path() {
             // What waits in spare elements changes places with what is used, so it takes a few
             // rounds until all have seen the longest.
             for round in 0..6 {
-                let before = REQUESTS.get();
+                let before = Counts::of_this_thread().requests;
                 for record in &records {
                     message.clear();
                     encoder.encode(record, &mut message).unwrap();
                     decoder.decode(&message, &mut back).unwrap();
                 }
-                let requests = REQUESTS.get() - before;
+                let requests = Counts::of_this_thread().requests - before;
                 assert!(round < 5 || requests == 0, "{wire:?}, {backend:?}: {requests} requests for memory");
             }
             for record in &records {
@@ -214,10 +186,10 @@ fn feeds_with_resets_on_a_warm_path() {
             let mut requests = 0;
             for record in &records {
                 message.clear();
-                let before = REQUESTS.get();
+                let before = Counts::of_this_thread().requests;
                 encoder.encode_with(&mut writer, true, record, &mut message).unwrap();
                 decoder.decode_with(&mut reader, true, &message, &mut back).unwrap();
-                requests += REQUESTS.get() - before;
+                requests += Counts::of_this_thread().requests - before;
                 assert_eq!(back, *record);
             }
             assert!(round < 10 || requests == 0, "{backend:?}: {requests} requests for memory");

@@ -1,61 +1,16 @@
 //! What is asked of every codec: values come back, under all options, and so all codecs agree; and
 //! bad messages cost no more than the limits allow.
 
-mod common;
-
-use common::{Coder, backends, mutated, random_record, seeds, wires};
 use polywire_core::{
     codec::{BuildError, LowerError},
     layout::Shape,
     program::{Backend, Limits},
     schema::arbitrary::{Random, random_schema},
 };
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-};
-
-/// Counts what a thread has allocated, and the most it ever had.
-struct Counting;
-
+use polywire_testing::allocator::{TestAllocator, peak_of};
+use polywire_testing::{Coder, backends, mutated, random_record, seeds, wires};
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-thread_local! {
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    static PEAK: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(bytes: isize) {
-    // A thread that ends has no cells any more.
-    let _ = HELD.try_with(|held| {
-        held.set(held.get() + bytes);
-        PEAK.with(|peak| peak.set(peak.get().max(held.get())));
-    });
-}
-
-// SAFETY: the system's allocator does the work.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-/// The most that was held while it ran, beyond what was held before.
-fn peak(run: impl FnOnce()) -> usize {
-    let before = HELD.get();
-    PEAK.set(before);
-    run();
-    (PEAK.get() - before) as usize
-}
+static ALLOCATOR: TestAllocator = TestAllocator::counting();
 
 #[test]
 fn every_codec_carries_every_value() {
@@ -113,7 +68,7 @@ fn lies_about_sizes_cost_no_more_than_the_limits_allow() {
                 bad.extend((0..20).map(|_| mutated(&mut random, &message)));
                 for bad in bad {
                     let mut record = polywire_core::layout::Record::new(&shape);
-                    let used = peak(|| drop(decoder.decode(&bad, &mut record)));
+                    let used = peak_of(|| drop(decoder.decode(&bad, &mut record)));
                     // What grows is for a moment there twice, and grows by more than it must.
                     let most = 4 * limits.memory_bytes + 16 * bad.len() + 4096;
                     assert!(used <= most, "seed {seed}, {wire:?}, {backend:?}: {used} bytes for {bad:?}");

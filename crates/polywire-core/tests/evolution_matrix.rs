@@ -1,9 +1,6 @@
 //! Every change of a type that `spec/evolution.md` names, under every codec, on every back end,
 //! both ways: what a writer's value is at the reader, in numbers.
 
-mod common;
-
-use common::{backends, convert::convert, plain_wires, random_record, wires};
 use polywire_core::{
     codec::{BuildError, DynDecoder, DynEncoder, LowerError},
     layout::{Record, Shape, Value},
@@ -15,6 +12,7 @@ use polywire_core::{
         evolve::{Verdict, assess},
     },
 };
+use polywire_testing::{backends, convert::convert, plain_wires, random_record, wires};
 
 /// The first definition is the root.
 fn schema(defs: Vec<Def>) -> Schema {

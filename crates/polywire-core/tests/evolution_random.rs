@@ -2,9 +2,6 @@
 //! every codec and on every back end, the value that the rules of `spec/evolution.md` give, and is
 //! had if and only if the verdict says so.
 
-mod common;
-
-use common::{Wire, backends, convert::convert, random_record, seeds, wires};
 use polywire_core::{
     codec::{BuildError, DynDecoder, DynEncoder, LowerError},
     layout::{Record, Shape},
@@ -15,6 +12,7 @@ use polywire_core::{
         evolve::{Verdict, assess},
     },
 };
+use polywire_testing::{Wire, backends, convert::convert, random_record, seeds, wires};
 use std::sync::Arc;
 
 #[derive(Debug, Default)]

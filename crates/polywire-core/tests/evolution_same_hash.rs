@@ -2,9 +2,6 @@
 //! as the other, and the bytes are the same. Schemas that differ in everything that the hash leaves
 //! out are made from random ones.
 
-mod common;
-
-use common::{Coder, Wire, backends, plain_wires, random_record, seeds, wires};
 use polywire_core::{
     codec::{BuildError, DynDecoder, LowerError},
     layout::{Record, Shape, Value},
@@ -15,12 +12,13 @@ use polywire_core::{
         evolve::{Verdict, assess},
     },
 };
+use polywire_testing::{Coder, Wire, backends, plain_wires, random_record, seeds, wires};
 use std::sync::Arc;
 
 /// The finding that this file began with: a grid, and rows of a named type.
 #[test]
 fn rows_behind_a_typedef_are_one_array() {
-    let plain = common::struct_of(vec![Member::new("m", Type::array(Type::Float32, [2, 3]))]);
+    let plain = polywire_testing::struct_of(vec![Member::new("m", Type::array(Type::Float32, [2, 3]))]);
     let mut types = SchemaBuilder::new();
     let row = types.add(Def::alias("Row", Type::array(Type::Float32, [3])));
     let root = types.add(Def::structure("Root", vec![Member::new("m", Type::array(Type::Def(row), [2]))]));

@@ -3,7 +3,7 @@
 
 mod fast_support;
 
-use fast_support::{Feed, backends, digits, hex, template};
+use fast_support::{Feed, backends, digits, template, unhex};
 use polywire_core::{
     codec::{BuildError, DynDecoder, DynEncoder, LowerError, Options, fast::Fast, fast::template::TemplateSet},
     layout::{Record, Shape},
@@ -41,14 +41,14 @@ fn the_first_template_may_be_known() {
             let mut feed = Feed::new(xml, backend);
             assert_eq!(feed.refused("80 81"), Some(FaultKind::NoPrevious), "{xml}, {backend:?}");
             let mut feed = Feed::try_new(xml, option, backend).expect("it lowers");
-            assert_eq!(feed.decode(&hex("80 81")).as_deref(), Ok(value), "{xml}, {backend:?}");
+            assert_eq!(feed.decode(&unhex("80 81")).as_deref(), Ok(value), "{xml}, {backend:?}");
             feed.reader.reset();
-            assert_eq!(feed.decode(&hex("80 81")).as_deref(), Ok(value), "{xml}, {backend:?}");
+            assert_eq!(feed.decode(&unhex("80 81")).as_deref(), Ok(value), "{xml}, {backend:?}");
             // An id is taken nevertheless, and holds from then on.
             if option == "id=7" {
-                assert_eq!(feed.decode(&hex("C0 88")).as_deref(), Ok("{\"B\":{}}"));
-                assert_eq!(feed.decode(&hex("80")).as_deref(), Ok("{\"B\":{}}"));
-                assert_eq!(feed.decode(&hex("C0 87 81")).as_deref(), Ok(value));
+                assert_eq!(feed.decode(&unhex("C0 88")).as_deref(), Ok("{\"B\":{}}"));
+                assert_eq!(feed.decode(&unhex("80")).as_deref(), Ok("{\"B\":{}}"));
+                assert_eq!(feed.decode(&unhex("C0 87 81")).as_deref(), Ok(value));
             }
             // Written, it is left out.
             let (codec, _) = Fast::feed(TemplateSet::parse(xml).expect("templates")).expect("a type");
@@ -153,10 +153,10 @@ fn reportable_errors() {
         for (inside, message, kind, value) in &cases {
             refused(inside, &[(message, *kind)]);
             let mut ignoring = Feed::try_new(&template(inside), "deviations=ignore", backend).unwrap();
-            assert_eq!(ignoring.decode(&hex(message)).ok().as_deref(), *value, "{inside}, {message}");
+            assert_eq!(ignoring.decode(&unhex(message)).ok().as_deref(), *value, "{inside}, {message}");
             assert!(ignoring.reader.take_reports().is_empty());
             let mut reporting = Feed::try_new(&template(inside), "deviations=report", backend).unwrap();
-            assert_eq!(reporting.decode(&hex(message)).ok().as_deref(), *value, "{inside}, {message}");
+            assert_eq!(reporting.decode(&unhex(message)).ok().as_deref(), *value, "{inside}, {message}");
             let reports: Vec<FaultKind> = reporting.reader.take_reports().iter().map(|report| report.kind).collect();
             assert_eq!(reports, if value.is_some() { vec![*kind] } else { vec![] }, "{inside}, {message}");
         }
@@ -176,7 +176,7 @@ fn invalid_text_that_was_let_pass_is_replaced_each_time() {
             let mut feed = Feed::try_new(&template(inside), "deviations=ignore", backend).unwrap();
             for message in [first].into_iter().chain(["80"; 100]) {
                 assert_eq!(
-                    feed.decode(&hex(message)).unwrap(),
+                    feed.decode(&unhex(message)).unwrap(),
                     "{\"v\":\"\u{fffd}\u{fffd}\"}",
                     "{inside}, {message}, {backend:?}"
                 );
@@ -198,7 +198,7 @@ fn texts_that_nobody_reads_are_looked_at() {
             DynDecoder::with_backend(&Fast::new(set), &Options::default(), shape.schema(), &shape, backend).unwrap();
         let (mut state, mut record) = (decoder.state().unwrap(), Record::new(&shape));
         for (message, is_well) in [("E0 81 83 C3 BC 85", true), ("A0 83 C3 C3 85", false), ("80 85", true)] {
-            let outcome = decoder.decode_with(&mut state, true, &hex(message), &mut record);
+            let outcome = decoder.decode_with(&mut state, true, &unhex(message), &mut record);
             assert_eq!(outcome.is_ok(), is_well, "{message}, {backend:?}");
             state.mend();
         }
@@ -248,7 +248,7 @@ fn what_fails_leaves_nothing_behind() {
         let first = feed.encode(r#"{"a":10,"s":"x","b":1}"#).unwrap();
         feed.decode(&first).unwrap();
         // The last field is too large: the first two were changed already.
-        let error = feed.decode(&hex("B0 85 F9 10 00 00 00 80")).unwrap_err();
+        let error = feed.decode(&unhex("B0 85 F9 10 00 00 00 80")).unwrap_err();
         assert_eq!((error.kind, error.path.as_str()), (FaultKind::IntegerRange, "b"));
         assert!(feed.reader.is_broken());
         let next = feed.encode(r#"{"a":11,"s":"x","b":1}"#).unwrap();
@@ -345,7 +345,7 @@ fn decimals_as_numbers() {
         )
         .unwrap();
         let mut record = Record::new(&shape);
-        decoder.decode(&hex(bytes), &mut record).map(|_| format!("{record:?}")).map_err(|error| error.kind)
+        decoder.decode(&unhex(bytes), &mut record).map(|_| format!("{record:?}")).map_err(|error| error.kind)
     };
     assert!(decode(Type::Int32, "", "C0 81 82 85").unwrap().contains("500"));
     assert!(decode(Type::Int32, "", "C0 81 FE 03 F4").unwrap().contains('5'));

@@ -3,7 +3,7 @@
 
 mod fast_support;
 
-use fast_support::{Feed, backends, digits, hex, template};
+use fast_support::{Feed, backends, digits, template, unhex};
 
 /// Encodes and decodes the values one after the other; each with its bytes, presence map and
 /// template id included.
@@ -13,7 +13,7 @@ fn stream(inside: &str, messages: &[(&str, &str)]) {
         for (value, bytes) in messages {
             let written = feed.encode(value).unwrap_or_else(|error| panic!("{inside}, {value}: {error}"));
             assert_eq!(digits(&written), *bytes, "{inside}, {value}, {backend:?}");
-            let read = feed.decode(&hex(bytes)).unwrap_or_else(|error| panic!("{inside}, {bytes}: {error}"));
+            let read = feed.decode(&unhex(bytes)).unwrap_or_else(|error| panic!("{inside}, {bytes}: {error}"));
             assert_eq!(read, *value, "{inside}, {bytes}, {backend:?}");
         }
     }
@@ -246,7 +246,7 @@ fn tails_and_deltas_that_say_more_than_needed() {
         for backend in backends() {
             let mut feed = Feed::new(&template(inside), backend);
             for (bytes, value) in messages {
-                assert_eq!(feed.decode(&hex(bytes)).as_deref(), Ok(*value), "{inside}, {bytes}, {backend:?}");
+                assert_eq!(feed.decode(&unhex(bytes)).as_deref(), Ok(*value), "{inside}, {bytes}, {backend:?}");
             }
         }
     };
@@ -339,7 +339,7 @@ fn several_templates_and_messages_inside_messages() {
         for (value, bytes) in messages {
             let value = if feed.json(&feed.record(value)) == value { value } else { panic!("{value}") };
             assert_eq!(digits(&feed.encode(value).unwrap()), bytes, "{value}");
-            assert_eq!(feed.decode(&hex(bytes)).unwrap(), value, "{bytes}");
+            assert_eq!(feed.decode(&unhex(bytes)).unwrap(), value, "{bytes}");
         }
     }
 }
@@ -377,7 +377,7 @@ fn a_template_may_reset() {
         ];
         for (value, bytes) in messages {
             assert_eq!(digits(&feed.encode(value).unwrap()), bytes, "{value}");
-            assert_eq!(feed.decode(&hex(bytes)).unwrap(), value, "{bytes}");
+            assert_eq!(feed.decode(&unhex(bytes)).unwrap(), value, "{bytes}");
         }
     }
 }

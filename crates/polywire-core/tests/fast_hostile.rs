@@ -1,15 +1,13 @@
 //! Streams with bad messages among the good ones: nothing panics, both back ends say the same, and
 //! what was refused leaves no trace.
 
-mod common;
-
-use common::{backends, mutated, random_record, seeds};
 use polywire_core::{
     codec::{DynDecoder, DynEncoder, Options, fast::FAST},
     layout::{Record, Shape},
     program::{Backend, State},
     schema::arbitrary::{Random, random_schema},
 };
+use polywire_testing::{backends, mutated, random_record, seeds};
 use std::sync::Arc;
 
 struct Ends {

@@ -1,8 +1,5 @@
 //! Templates learned from samples: fewer bytes, the same values, whatever the samples were.
 
-mod common;
-
-use common::random_record;
 use polywire_core::{
     codec::{
         DynDecoder, DynEncoder, Options,
@@ -15,6 +12,7 @@ use polywire_core::{
         arbitrary::{Random, random_schema},
     },
 };
+use polywire_testing::random_record;
 
 #[test]
 fn each_field_gets_the_operator_that_suits_it() {

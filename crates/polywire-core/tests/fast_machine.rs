@@ -2,11 +2,8 @@
 //! each has a previous value, and the interpreter write the same bytes, read the same values and
 //! refuse the same messages for the same reason.
 
-mod common;
-
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{backends, mutated, random_limits, random_record, seeds};
 use polywire_core::{
     codec::{
         DynDecoder, DynEncoder, Options,
@@ -22,6 +19,7 @@ use polywire_core::{
         arbitrary::{Random, random_schema},
     },
 };
+use polywire_testing::{backends, mutated, random_limits, random_record, seeds};
 
 /// Words that stand for absence, and for no value.
 const MARK: i64 = 3 << 61;

@@ -16,6 +16,7 @@ use polywire_core::{
     program::{Backend, FaultKind},
     schema::arbitrary::Random,
 };
+use polywire_testing::seeds;
 use std::{
     fmt::Write,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -305,8 +306,7 @@ fn line_of(record: &Record) -> String {
 #[test]
 fn both_read_what_the_other_writes() {
     let (mut messages, mut back) = (0, 0);
-    let seeds = std::env::var("POLYWIRE_TEST_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    for seed in 0..400 * seeds {
+    for seed in seeds(400) {
         let mut random = Random::new(seed);
         let mut inside = String::new();
         let mut fields = fields(&mut random, 0, &mut inside, &mut 0);

@@ -6,9 +6,7 @@
 //! --nocapture` runs a hundred times the ten thousand seeds of a common run, and prints the table.
 #![cfg(feature = "std")]
 
-mod common;
-
-use common::seeds;
+use polywire_testing::seeds;
 use std::collections::{BTreeMap, BTreeSet};
 
 use polywire_core::{

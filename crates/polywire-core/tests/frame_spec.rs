@@ -1,28 +1,13 @@
 //! The examples of `spec/frame.md`: what is written there is what is written to the wire, and reads
 //! back as what the text says.
 
-use std::{collections::BTreeMap, fs, path::Path};
-
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
     frame::{
         Answer, DatagramDecoder, DatagramEncoder, Frame, Hello, Limits, Start, Step, StreamDecoder, StreamEncoder,
     },
 };
-
-fn examples() -> BTreeMap<String, Vec<u8>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/frame.md");
-    let text = fs::read_to_string(path).expect("the specification");
-    let blocks = text.split("```hex ").skip(1).map(|block| block.split("```").next().expect("a block"));
-    blocks
-        .map(|block| block.split_once('\n').expect("a name"))
-        .map(|(name, hex)| (name.trim().into(), parse(hex)))
-        .collect()
-}
-
-fn parse(hex: &str) -> Vec<u8> {
-    hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("a byte")).collect()
-}
+use polywire_testing::{hex, spec_examples};
 
 fn hello() -> Hello {
     Hello { node: Id128(core::array::from_fn(|i| i as u8 * 0x11)), incarnation: 7 }
@@ -90,7 +75,8 @@ fn encode(encoder: &mut StreamEncoder, frame: &Frame<'_>) -> Vec<u8> {
 
 #[test]
 fn the_stream_examples_are_exact() {
-    let (mut examples, mut encoder, mut decoder) = (examples(), StreamEncoder::default(), StreamDecoder::default());
+    let (mut examples, mut encoder, mut decoder) =
+        (spec_examples("frame.md"), StreamEncoder::default(), StreamDecoder::default());
     for (name, frame) in stream_examples() {
         let bytes = examples.remove(name).unwrap_or_else(|| panic!("no example '{name}'"));
         let encoded = encode(&mut encoder, &frame);
@@ -102,7 +88,7 @@ fn the_stream_examples_are_exact() {
 
 #[test]
 fn the_datagram_example_is_exact() {
-    let bytes = examples().remove("datagram").expect("an example");
+    let bytes = spec_examples("frame.md").remove("datagram").expect("an example");
     let Hello { node, incarnation } = hello();
     let (mut encoder, mut out) = (DatagramEncoder::new(node, incarnation, Limits::default()), Vec::new());
     let channel = encoder.open().expect("the first");
@@ -114,8 +100,4 @@ fn the_datagram_example_is_exact() {
     let datagram = decoder.open(&bytes).expect("whole");
     assert_eq!((datagram.node, datagram.incarnation, datagram.restarted), (node, incarnation, true));
     assert_eq!(datagram.collect::<Vec<_>>(), [Ok(Frame::Data(Envelope::data(channel, 1, 1000), b"hi"))]);
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }

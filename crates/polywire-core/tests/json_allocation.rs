@@ -6,33 +6,9 @@ use json_support::{backends, json};
 use polywire_core::codec::{Decoder, Encoder, Options};
 use polywire_core::layout::Message;
 use polywire_derive::Message;
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-};
-
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: it counts and passes everything on.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
+use polywire_testing::allocator::{Counts, TestAllocator};
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: TestAllocator = TestAllocator::counting();
 
 #[derive(Message, Default, Debug, PartialEq, Clone)]
 struct Entry {
@@ -74,11 +50,11 @@ fn warm_coders_allocate_nothing() {
             let decoder = Decoder::<Book>::with_backend(json(), &Options::default(), schema, backend).unwrap();
             let (mut out, mut back) = (Vec::with_capacity(1 << 16), Book::default());
             for (i, value) in values.iter().enumerate() {
-                let before = COUNT.get();
+                let before = Counts::of_this_thread().requests;
                 out.clear();
                 encoder.encode(value, &mut out).unwrap();
                 decoder.decode(&out, &mut back).unwrap();
-                let allocated = COUNT.get() - before;
+                let allocated = Counts::of_this_thread().requests - before;
                 assert!(i == 0 || allocated == 0, "{backend:?}, {with}: {allocated} allocations in round {i}");
                 assert_eq!(back, *value);
             }

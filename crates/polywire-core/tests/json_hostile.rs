@@ -1,11 +1,7 @@
 //! JSON from strangers: the corpus of parsing tests, deep nesting, limits, texts cut at every byte;
 //! and other readers of what we write.
 
-#[path = "common/corpora.rs"]
-mod corpora;
 mod json_support;
-#[path = "common/tools.rs"]
-mod tools;
 
 use json_support::{backends, json, options, text_of, value_of};
 use polywire_core::{
@@ -14,11 +10,12 @@ use polywire_core::{
     program::{FaultKind, Limits},
 };
 use polywire_derive::Message;
+use polywire_testing::tools;
 use std::{fs, process::Command};
 
 #[test]
 fn the_corpus_of_parsing_tests_is_judged_as_it_says() {
-    let Some(corpus) = corpora::corpus("json/test_parsing") else { return };
+    let Some(corpus) = polywire_testing::corpus("json/test_parsing") else { return };
     let mut seen = 0;
     for entry in fs::read_dir(corpus).unwrap() {
         let path = entry.unwrap().path();

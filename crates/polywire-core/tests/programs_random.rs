@@ -3,19 +3,17 @@
 //! back ends run it, and they agree.
 #![cfg(unix)]
 
-mod common;
-
-use common::{
-    guard::{Guarding, exact, guarded},
-    mutated, plain_wires,
-    programs::change,
-    random_record, seeds,
-};
 use polywire_core::{
     codec::Options,
     layout::{Record, Shape},
     program::{Backend, Direction, Executable, FaultKind, Limits, Program, State, io::CodecError, passes},
     schema::arbitrary::{Random, random_evolution, random_schema},
+};
+use polywire_testing::{
+    guard::{Guarding, exact, guarded},
+    mutated, plain_wires,
+    programs::change,
+    random_record, seeds,
 };
 use std::sync::Arc;
 

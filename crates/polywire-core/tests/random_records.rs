@@ -1,7 +1,5 @@
 //! Records of random schemas, filled as codec programs fill them, with and without memory to be
 //! had. Nothing may leak.
-//!
-//! Blocks are counted for each thread: the test runner's own thread allocates beside the test.
 
 use polywire_core::layout::{
     Kind, Layout, NodeId, OutOfMemory, Record, Scalar, Shape, ValueRef,
@@ -12,65 +10,10 @@ use polywire_core::schema::{
     arbitrary::{Random, random_schema},
     array_shape,
 };
-use std::{
-    alloc::{GlobalAlloc, System},
-    cell::Cell,
-};
-
-/// Counts the blocks of a thread, and refuses one when told to.
-struct Counting;
-
-thread_local! {
-    static BLOCKS: Cell<isize> = const { Cell::new(0) };
-    static ARMED: Cell<bool> = const { Cell::new(false) };
-    static UNTIL_REFUSAL: Cell<usize> = const { Cell::new(usize::MAX) };
-}
+use polywire_testing::allocator::{Counts, TestAllocator, grant, irrefusable, refusable};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-fn refused() -> bool {
-    if !ARMED.get() {
-        return false;
-    }
-    let left = UNTIL_REFUSAL.get();
-    UNTIL_REFUSAL.set(left.saturating_sub(1));
-    left == 0
-}
-
-// SAFETY: the system's allocator does the work.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: std::alloc::Layout) -> *mut u8 {
-        if refused() {
-            return std::ptr::null_mut();
-        }
-        BLOCKS.set(BLOCKS.get() + 1);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: std::alloc::Layout) {
-        BLOCKS.set(BLOCKS.get() - 1);
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: std::alloc::Layout, size: usize) -> *mut u8 {
-        if refused() {
-            return std::ptr::null_mut();
-        }
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
-
-/// Runs what must cope without memory.
-fn armed<R>(run: impl FnOnce() -> R) -> R {
-    ARMED.set(true);
-    let result = run();
-    ARMED.set(false);
-    result
-}
+static ALLOCATOR: TestAllocator = TestAllocator::counting();
 
 /// Writes random values through the layout, as a program does.
 struct Filler<'a> {
@@ -99,12 +42,12 @@ impl<'a> Filler<'a> {
                     let text = &"ein längerer Text"[..self.random.below(5)];
                     let string = &mut *at.cast::<String>();
                     string.clear();
-                    armed(|| string.try_reserve(text.len())).map_err(|_| OutOfMemory)?;
+                    refusable(|| string.try_reserve(text.len())).map_err(|_| OutOfMemory)?;
                     string.push_str(text);
                 }
                 (Kind::Sequence(sequence), Type::Sequence { element, .. }) => {
                     let len = self.random.below(few);
-                    let first = armed(|| sequence.access.resize(at, len))?;
+                    let first = refusable(|| sequence.access.resize(at, len))?;
                     let stride = self.layout.node(sequence.element).size as usize;
                     for i in 0..len {
                         self.fill(element, sequence.element, first.add(i * stride), depth + 1)?;
@@ -126,29 +69,29 @@ impl<'a> Filler<'a> {
                     let DefKind::Union { discriminator, cases, .. } = &self.schema.def(*id).kind else { panic!() };
                     let free = self.free(discriminator, cases).filter(|_| !cases.iter().any(|c| c.is_default));
                     if let Some(number) = free.filter(|_| self.random.one_in(4)) {
-                        armed(|| union.access.select(at, number, None))?;
+                        refusable(|| union.access.select(at, number, None))?;
                         let now = union.access.get(at);
                         assert_eq!((now.discriminator, now.case), (number, None));
                         return Ok(());
                     }
                     let case = self.random.below(cases.len());
                     let Some(number) = self.discriminator(discriminator, cases, case) else { return Ok(()) };
-                    let value = armed(|| union.access.select(at, number, Some(case as u32)))?;
+                    let value = refusable(|| union.access.select(at, number, Some(case as u32)))?;
                     let now = union.access.get(at);
                     assert_eq!(now, Selected { discriminator: number, case: Some(case as u32), value });
                     self.member(&cases[case].member.ty, union.cases[case], value, depth + 1)?;
                 }
                 (Kind::Map(map), Type::Map { key, value, .. }) => {
-                    armed(|| map.access.clear(at));
+                    refusable(|| map.access.clear(at));
                     for _ in 0..self.random.below(few) {
                         let mut done = Ok(());
                         let was = map.access.len(at);
-                        let fate = armed(|| {
+                        let fate = refusable(|| {
                             map.access.insert(at, &mut |k, v| {
-                                ARMED.set(false);
-                                done = self.fill(key, map.key, k, depth + 1);
-                                done = done.and_then(|()| self.fill(value, map.value, v, depth + 1));
-                                ARMED.set(true);
+                                done = irrefusable(|| {
+                                    self.fill(key, map.key, k, depth + 1)?;
+                                    self.fill(value, map.value, v, depth + 1)
+                                });
                                 done.is_ok()
                             })
                         })?;
@@ -170,10 +113,10 @@ impl<'a> Filler<'a> {
             match &self.layout.node(node).kind {
                 Kind::Optional(optional) => {
                     if depth > 6 || self.random.one_in(3) {
-                        armed(|| optional.access.set_none(at));
+                        refusable(|| optional.access.set_none(at));
                         return Ok(());
                     }
-                    let value = armed(|| optional.access.set_some(at))?;
+                    let value = refusable(|| optional.access.set_some(at))?;
                     self.member(ty, optional.inner, value, depth)
                 }
                 Kind::Boxed(boxed) => self.member(ty, boxed.inner, boxed.access.get_mut(at), depth),
@@ -203,7 +146,6 @@ fn fill(record: &mut Record, seed: u64) -> Result<(), OutOfMemory> {
     let mut filler = Filler::new(&shape, seed);
     // SAFETY: the memory holds a value of the shape's root.
     let result = unsafe { filler.fill(shape.schema().root(), shape.layout().root(), at, 0) };
-    ARMED.set(false);
     result
 }
 
@@ -247,16 +189,16 @@ fn try_schema(seed: u64) {
 /// do.
 fn without_memory(shape: &std::sync::Arc<Shape>, source: &Record, seed: u64) {
     for refusal in 0..40 {
-        UNTIL_REFUSAL.set(refusal);
-        let made = armed(|| Record::try_new(shape));
+        grant(refusal);
+        let made = refusable(|| Record::try_new(shape));
         let Ok(mut record) = made else { continue };
-        UNTIL_REFUSAL.set(refusal);
+        grant(refusal);
         let filled = fill(&mut record, seed);
         let _ = format!("{record:?}");
-        UNTIL_REFUSAL.set(refusal);
-        let copied = armed(|| record.try_clone_from(source));
+        grant(refusal);
+        let copied = refusable(|| record.try_clone_from(source));
         let _ = format!("{record:?}");
-        UNTIL_REFUSAL.set(usize::MAX);
+        grant(usize::MAX);
         assert!(record.try_clone_from(source).unwrap());
         assert_eq!(record, *source, "seed {seed}: after {refusal} requests");
         if filled.is_ok() && copied.is_ok() {
@@ -271,8 +213,8 @@ fn records_of_random_schemas_live_and_die() {
     try_schema(0);
     let seeds = if cfg!(miri) { 1..3 } else { 1..400 };
     for seed in seeds {
-        let before = BLOCKS.get();
+        let before = Counts::of_this_thread().held_blocks;
         try_schema(seed);
-        assert_eq!(BLOCKS.get(), before, "seed {seed} leaks");
+        assert_eq!(Counts::of_this_thread().held_blocks, before, "seed {seed} leaks");
     }
 }

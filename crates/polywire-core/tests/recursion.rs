@@ -1,14 +1,12 @@
 //! Types that contain themselves through the pointer of a union's case: derived, dynamic, under
 //! every codec and back end.
 
-mod common;
-
-use common::{Coder, backends, plain_wires};
 use polywire_core::{
     codec::{Decoder, Encoder},
     layout::{Message as _, MessageField as _, Record, Shape, Value},
 };
 use polywire_derive::Message;
+use polywire_testing::{Coder, backends, plain_wires};
 
 /// An expression: a number, or the negative of another.
 #[derive(Message, Clone, Debug, PartialEq)]

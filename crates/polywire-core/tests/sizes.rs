@@ -1,9 +1,6 @@
 //! The size of a value without its bytes: what encoding appends, for every codec, option and back
 //! end.
 
-mod common;
-
-use common::{backends, plain_wires, random_record, seeds, struct_of, wires};
 use polywire_core::{
     codec::DynEncoder,
     layout::{Record, Shape, Value},
@@ -13,6 +10,7 @@ use polywire_core::{
         arbitrary::{Random, random_schema},
     },
 };
+use polywire_testing::{backends, plain_wires, random_record, seeds, struct_of, wires};
 
 /// The size that encoding has, in front of which something may stand already, or the error that it
 /// ends with.

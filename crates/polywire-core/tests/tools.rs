@@ -1,9 +1,7 @@
 //! What becomes of a test whose tool is missing.
 
+use polywire_testing::tools;
 use std::process::{Command, Output};
-
-#[path = "common/tools.rs"]
-mod tools;
 
 /// Stands for any test that needs a tool.
 #[test]

@@ -1,7 +1,5 @@
 //! UBJSON against what others made: golden vectors, containers of every form, py-ubjson.
 
-#[path = "common/tools.rs"]
-mod tools;
 mod wire_support;
 
 use polywire_core::{
@@ -10,12 +8,8 @@ use polywire_core::{
     program::{FaultKind, Limits},
 };
 use polywire_derive::Message;
-use std::{
-    collections::BTreeMap,
-    io::Write,
-    process::{Command, Stdio},
-    thread,
-};
+use polywire_testing::tools;
+use std::{collections::BTreeMap, process::Command};
 use wire_support::*;
 
 #[test]
@@ -146,14 +140,8 @@ fn py_ubjson_reads_and_writes_the_same() {
     }
     let values: Vec<Mixed> = (0..60).map(mixed).collect();
     let text: String = values.iter().map(|value| hex(&encode("ubjson", value)) + "\n").collect();
-    let mut python =
-        Command::new(tools::python()).args(["-c", ECHO]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut stdin = python.stdin.take().unwrap();
-    // From a thread of its own: python answers before it has read all.
-    let writer = thread::spawn(move || stdin.write_all(text.as_bytes()).unwrap());
-    let output = python.wait_with_output().unwrap();
-    writer.join().unwrap();
-    let echoed: Vec<Vec<u8>> = String::from_utf8(output.stdout).unwrap().lines().map(unhex).collect();
+    let echoed = tools::output_of(Command::new(tools::python()).args(["-c", ECHO]), text.as_bytes()).unwrap();
+    let echoed: Vec<Vec<u8>> = String::from_utf8(echoed).unwrap().lines().map(unhex).collect();
     assert_eq!(echoed.len(), values.len());
     for (bytes, value) in echoed.iter().zip(&values) {
         assert_eq!(decode::<Mixed>("ubjson", bytes).as_ref(), Ok(value));

@@ -1,24 +1,8 @@
 //! The Wireshark dissector `docs/wireshark/polywire.lua` shows the frames of `spec/frame.md`'s
 //! examples as they are meant, however they are cut into segments.
 
-use std::{
-    fs,
-    path::Path,
-    process::Command,
-    sync::atomic::{AtomicU32, Ordering},
-};
-
-#[path = "common/tools.rs"]
-mod tools;
-
-const SPEC: &str = include_str!("../../../spec/frame.md");
-
-/// The example of the specification with this name.
-fn example(name: &str) -> Vec<u8> {
-    let text = SPEC.split(&format!("```hex {name}\n")).nth(1).expect("an example");
-    let hex = text.split("```").next().unwrap().split_whitespace();
-    hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
-}
+use polywire_testing::{Folder, spec_examples, tools};
+use std::{path::Path, process::Command};
 
 /// An IPv4 packet of one TCP segment.
 fn segment(from: u16, to: u16, sequence: u32, data: &[u8]) -> Vec<u8> {
@@ -50,18 +34,14 @@ fn capture(there: &[u8], back: &[u8], size: usize) -> Vec<u8> {
 
 /// What tshark shows of fields, a line for each packet that has any.
 fn dissected(file: &[u8], fields: &[&str]) -> Vec<String> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    fs::create_dir_all(folder).unwrap();
-    let path = folder.join(format!("frames-{}-{}.pcap", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-    fs::write(&path, file).unwrap();
+    let folder = Folder::new("wireshark");
+    let path = folder.write("frames.pcap", file);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/wireshark/polywire.lua");
     let mut tshark = Command::new("tshark");
     tshark.arg("-X").arg(format!("lua_script:{}", script.display())).arg("-r").arg(&path);
     tshark.args(["-Y", "polywire", "-T", "fields", "-E", "separator=/s"]);
     fields.iter().for_each(|field| _ = tshark.args(["-e", field]));
     let output = tshark.output().unwrap();
-    fs::remove_file(&path).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().lines().map(|line| line.trim().to_owned()).collect()
 }
@@ -71,7 +51,8 @@ fn it_shows_the_examples_of_the_specification() {
     if !tools::has_program("tshark", "--version") {
         return;
     }
-    let join = |names: &[&str]| names.iter().flat_map(|name| example(name)).collect::<Vec<u8>>();
+    let examples = spec_examples("frame.md");
+    let join = |names: &[&str]| names.iter().flat_map(|name| examples[*name].clone()).collect::<Vec<u8>>();
     let there = join(&["hello", "announce", "data", "dispose", "position", "key", "anchored"]);
     let back = join(&["hello", "accept", "accept-three", "refuse", "renew", "taken"]);
     // In one segment, and cut so that frames and their lengths are apart.
@@ -106,9 +87,10 @@ fn a_broken_frame_is_called_malformed_and_the_next_ones_are_shown() {
     if !tools::has_program("tshark", "--version") {
         return;
     }
+    let hello = &spec_examples("frame.md")["hello"];
     // An announcement that ends behind its channel, and a heartbeat.
-    let there = [example("hello"), vec![2, 2, 1], vec![1, 8]].concat();
-    let file = capture(&there, &example("hello"), 1000);
+    let there = [&hello[..], &[2, 2, 1], &[1, 8]].concat();
+    let file = capture(&there, hello, 1000);
     assert_eq!(dissected(&file, &["polywire.frame"])[0], "Hello,Announce,Heartbeat");
     assert!(dissected(&file, &["_ws.expert.message"])[0].contains("the frame ends too early"));
 }

@@ -1,23 +1,18 @@
 //! YAML as people write it: what is written and what is read for each type; the YAML test suite;
 //! other readers of what we write; bad input.
 
-#[path = "common/corpora.rs"]
-mod corpora;
 mod text_support;
-#[path = "common/tools.rs"]
-mod tools;
 
-use corpora::corpus;
 use polywire_core::{
     program::{FaultKind, Limits},
     schema::arbitrary::Random,
 };
 use polywire_derive::Message;
+use polywire_testing::{corpus, tools};
 use std::{
     fs,
-    io::Write,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 use text_support::{Format, assert_golden, assert_golden_record, everything};
 
@@ -501,17 +496,10 @@ fn pyyaml_reads_what_we_write() {
         let text = format.write_record(&record, "").unwrap();
         assert_eq!(format.read_record(&everything(), text.as_bytes()).unwrap(), record);
         let script = "import sys, json, yaml\nprint(json.dumps(yaml.safe_load(sys.stdin.buffer.read())))";
-        let child = Command::new(tools::python())
-            .args(["-c", script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        let mut child = child.unwrap();
-        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        let read: serde_json::Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|_| panic!("{}\n{text}", String::from_utf8_lossy(&output.stderr)));
+        let mut python = Command::new(tools::python());
+        let output = tools::output_of(python.args(["-c", script]), text.as_bytes());
+        let output = output.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let read: serde_json::Value = serde_json::from_slice(&output).unwrap();
         assert_eq!(read, json, "{text}");
     }
 }

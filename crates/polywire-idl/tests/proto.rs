@@ -1,12 +1,7 @@
 //! The messages that the emitter `proto` writes, and the bytes of the codec `protobuf`, by the
 //! judgement of `protoc`: Debian's protobuf-compiler.
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
-};
+use std::{path::Path, process::Command};
 
 use polywire_core::{
     codec::{DynDecoder, DynEncoder, Options, protobuf::PROTOBUF},
@@ -18,12 +13,7 @@ use polywire_core::{
     },
 };
 use polywire_idl::{Compiler, emit};
-
-#[path = "../../polywire-core/tests/json_support/mod.rs"]
-mod records;
-
-#[path = "../../polywire-core/tests/common/tools.rs"]
-mod tools;
+use polywire_testing::{Folder, random_record, tools};
 
 mod common;
 
@@ -31,43 +21,27 @@ fn protoc_is_there() -> bool {
     tools::has_program("protoc", "--version")
 }
 
-/// A file in a folder that goes when it does.
-struct File(PathBuf);
+/// A `.proto` file.
+struct File(Folder);
 
 impl File {
     fn new(name: &str, text: &str) -> File {
-        let folder = std::env::temp_dir().join(format!("polywire-proto-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("types.proto"), text).unwrap();
+        let folder = Folder::new(name);
+        folder.write("types.proto", text);
         File(folder)
     }
 
-    /// What `protoc` answers to an argument and input.
+    /// The standard output of `protoc` for an argument and standard input, or its errors.
     fn protoc(&self, argument: &str, input: &[u8]) -> Result<Vec<u8>, String> {
         let mut protoc = Command::new("protoc");
-        protoc.current_dir(&self.0).arg(argument).arg("types.proto");
-        protoc.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = protoc.spawn().unwrap();
-        let (mut stdin, sent) = (child.stdin.take().unwrap(), input.to_vec());
-        let writer = thread::spawn(move || drop(stdin.write_all(&sent)));
-        let output = child.wait_with_output().unwrap();
-        writer.join().unwrap();
-        match output.status.success() {
-            true => Ok(output.stdout),
-            false => Err(String::from_utf8_lossy(&output.stderr).into()),
-        }
+        protoc.current_dir(self.0.path()).arg(argument).arg("types.proto");
+        tools::output_of(&mut protoc, input)
     }
 
     fn accept(&self, text: &str) {
         if let Err(errors) = self.protoc("--descriptor_set_out=types.bin", b"") {
             panic!("{errors}\n{text}");
         }
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -135,7 +109,7 @@ fn protoc_reads_and_writes_the_same() {
         let file = File::new("echo", &text);
         let mut random = Random::new(seed);
         for _ in 0..3 {
-            let record = records::random_record(&mut random, &shape);
+            let record = random_record(&mut random, &shape);
             let mut ours = Vec::new();
             encoder.encode(&record, &mut ours).unwrap();
             let said =

@@ -1,11 +1,7 @@
 //! What the codec `xml` writes is valid by the XML Schema that is emitted for its type, says
 //! `xmllint` (libxml2).
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::process::Command;
 
 use polywire_core::{
     codec::{self, DynEncoder, Options},
@@ -17,11 +13,7 @@ use polywire_core::{
     },
 };
 use polywire_idl::{Compiler, emit};
-
-#[path = "../../polywire-core/tests/json_support/mod.rs"]
-mod json_support;
-#[path = "../../polywire-core/tests/common/tools.rs"]
-mod tools;
+use polywire_testing::{Folder, random_record, tools};
 
 const EVERYTHING: &str = r#"
 module Geo {
@@ -82,7 +74,7 @@ fn valid(schema: &Schema, xsd: &str, options: &str, count: usize) {
         DynEncoder::with_backend(codec::find("xml").unwrap(), &options, &shape, Backend::Interpreter).unwrap();
     let mut random = Random::new(count as u64);
     let texts = (0..count).map(|_| {
-        let record = json_support::random_record(&mut random, &shape);
+        let record = random_record(&mut random, &shape);
         let mut bytes = Vec::new();
         encoder.encode(&record, &mut bytes).unwrap();
         String::from_utf8(bytes).unwrap()
@@ -93,34 +85,16 @@ fn valid(schema: &Schema, xsd: &str, options: &str, count: usize) {
     }
 }
 
-/// What xmllint says of the texts; none if there is no xmllint.
+/// Whether the texts are valid by a schema, or the errors of `xmllint`. `None` if there is no
+/// `xmllint`.
 fn xmllint(xsd: &str, texts: &[String]) -> Option<Result<(), String>> {
     if !tools::has_program("xmllint", "--version") {
         return None;
     }
-    let folder = scratch();
-    let write = |name: &str, text: &str| {
-        let path = folder.join(name);
-        fs::write(&path, text).unwrap();
-        path
-    };
-    let schema = write("types.xsd", xsd);
-    let files: Vec<PathBuf> = texts.iter().enumerate().map(|(i, text)| write(&format!("{i}.xml"), text)).collect();
-    let output = Command::new("xmllint").arg("--noout").arg("--schema").arg(&schema).args(&files).output();
-    let output = output.unwrap();
-    fs::remove_dir_all(&folder).unwrap();
-    Some(match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-    })
-}
-
-/// A folder of its own.
-fn scratch() -> PathBuf {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let name = format!("xsd-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::create_dir_all(&folder).unwrap();
-    folder
+    let folder = Folder::new("xsd");
+    let schema = folder.write("types.xsd", xsd);
+    let files = texts.iter().enumerate().map(|(i, text)| folder.write(&format!("{i}.xml"), text));
+    let mut xmllint = Command::new("xmllint");
+    xmllint.args(["--noout", "--schema", &schema]).args(files);
+    Some(tools::output_of(&mut xmllint, b"").map(drop))
 }

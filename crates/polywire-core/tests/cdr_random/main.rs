@@ -1,6 +1,7 @@
 //! CDR of random types: what is written is read, what is cut off is refused, and nothing that comes
 //! in does harm.
 
+use polywire_testing::backends;
 use std::sync::Arc;
 
 use polywire_core::{
@@ -26,13 +27,6 @@ fn dialects() -> Vec<(&'static str, Options, Backend)> {
         }
     }
     dialects
-}
-
-fn backends() -> impl Iterator<Item = Backend> {
-    let shape = Shape::of(&random_schema(0, 1)).unwrap();
-    let jit = DynEncoder::with_backend(&codec::cdr::CDR, &Options::default(), &shape, Backend::Jit);
-    let jit = !matches!(jit, Err(BuildError::Exec(_)));
-    [Backend::Interpreter].into_iter().chain(jit.then_some(Backend::Jit))
 }
 
 struct Wire {

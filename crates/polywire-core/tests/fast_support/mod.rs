@@ -10,6 +10,7 @@ use polywire_core::{
     layout::{Record, Shape},
     program::{Backend, FaultKind, State, io::CodecError},
 };
+pub use polywire_testing::{backends, unhex};
 use std::sync::Arc;
 
 /// Writer and reader of a feed.
@@ -21,12 +22,6 @@ pub struct Feed {
     pub reader: State,
     from_json: DynDecoder,
     to_json: DynEncoder,
-}
-
-/// Back ends to be tested.
-pub fn backends() -> Vec<Backend> {
-    let jit = Feed::try_new(&template("<uInt32 name='a'/>"), "", Backend::Jit).is_ok();
-    [Backend::Interpreter].into_iter().chain(jit.then_some(Backend::Jit)).collect()
 }
 
 /// A document with one template, whose id is 1.
@@ -79,19 +74,13 @@ impl Feed {
 
     /// What a message is refused for; the stream goes on as if it had not been.
     pub fn refused(&mut self, message: &str) -> Option<FaultKind> {
-        let outcome = self.decode(&hex(message));
+        let outcome = self.decode(&unhex(message));
         self.reader.mend();
         outcome.err().map(|error| error.kind)
     }
 }
 
-/// Bytes from hexadecimal digits.
-pub fn hex(text: &str) -> Vec<u8> {
-    let pair = |pair: &str| u8::from_str_radix(pair, 16).unwrap();
-    text.split_whitespace().map(pair).collect()
-}
-
-/// Hexadecimal digits of bytes.
+/// Upper-case hexadecimal digits, with a blank between bytes, as the specification prints them.
 pub fn digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(" ")
 }

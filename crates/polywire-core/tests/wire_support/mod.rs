@@ -2,16 +2,13 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
-#[path = "../common/corpora.rs"]
-mod corpora;
-
 use polywire_core::{
-    codec::{self, Codec, Decoder, Encoder, Options},
     layout::Message,
-    program::{Backend, Limits, io::CodecError},
+    program::{Limits, io::CodecError},
     schema::Schema,
 };
 use polywire_derive::Message;
+pub use polywire_testing::{Wire, backends, hex, unhex};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::{
@@ -20,52 +17,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The back ends that there are.
-pub const BACKENDS: &[Backend] =
-    if cfg!(feature = "jit") { &[Backend::Interpreter, Backend::Jit] } else { &[Backend::Interpreter] };
-
-/// `cbor:deterministic`, for instance.
-fn wire(text: &str) -> (&'static dyn Codec, Options) {
-    let (name, options) = text.split_once(':').unwrap_or((text, ""));
-    (codec::find(name).unwrap(), options.parse().unwrap())
-}
-
-/// A value's bytes; the same from every back end.
+/// The bytes of a value, or why there are none; the same from every back end.
 pub fn try_encode<T: Message>(with: &str, value: &T) -> Result<Vec<u8>, CodecError> {
-    let (codec, options) = wire(with);
-    let mut results = BACKENDS.iter().map(|backend| {
-        let encoder = Encoder::<T>::with_backend(codec, &options, *backend).unwrap();
-        let mut bytes = Vec::new();
-        encoder.encode(value, &mut bytes).map(|()| bytes)
-    });
-    let first = results.next().unwrap();
-    results.for_each(|other| assert_eq!(other, first));
-    first
+    Wire::parse(with).encode(value)
 }
 
 pub fn encode<T: Message>(with: &str, value: &T) -> Vec<u8> {
     try_encode(with, value).unwrap()
 }
 
-/// What bytes of `writer` give; the same from every back end. They are compared as text, since NaN
-/// is not equal to itself.
+/// What a message of `writer` gives; the same from every back end.
 pub fn decode_within<T: Message + Debug>(
     with: &str,
     writer: &Schema,
     bytes: &[u8],
     limits: Limits,
 ) -> Result<T, CodecError> {
-    let (codec, options) = wire(with);
-    let mut results = BACKENDS.iter().map(|backend| {
-        let decoder = Decoder::<T>::with_backend(codec, &options, writer, *backend).unwrap();
-        let mut value = T::fresh();
-        let taken = decoder.with_limits(limits).decode(bytes, &mut value)?;
-        assert_eq!(taken, bytes.len());
-        Ok(value)
-    });
-    let first = results.next().unwrap();
-    results.for_each(|other| assert_eq!(format!("{other:?}"), format!("{first:?}")));
-    first
+    Wire::parse(with).decode(writer, bytes, limits, T::fresh)
 }
 
 pub fn decode<T: Message + Debug>(with: &str, bytes: &[u8]) -> Result<T, CodecError> {
@@ -83,23 +51,14 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A file of the corpora.
+/// The text of a file of the corpora.
 pub fn corpus(file: &str) -> Option<String> {
-    Some(fs::read_to_string(corpora::corpus(file)?).unwrap())
+    Some(fs::read_to_string(polywire_testing::corpus(file)?).unwrap())
 }
 
 pub fn lines(file: &str) -> Vec<Value> {
     let text = fs::read_to_string(root().join("conformance").join(file)).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-pub fn unhex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
-    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
-}
-
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[derive(Message, serde::Deserialize, serde::Serialize, Debug, Default, PartialEq, Clone)]

@@ -1,6 +1,7 @@
-//! Rust types with everything that a derive can say.
+//! Rust types with every attribute and every kind of member that `#[derive(Message)]` knows.
+#![expect(missing_docs, reason = "the members are named after what they are")]
 
-use super::{Coder, plain_wires, random_record};
+use crate::{Coder, plain_wires, random_record};
 use polywire_core::{
     codec::{Decoder, Options},
     layout::{Char8, Char16, Float128, Message, Shape, ValueRef},
@@ -111,7 +112,7 @@ pub struct Everything {
     pub entries: Vec<Scalars>,
     pub maybe: Option<i32>,
     pub boxed: Box<Scalars>,
-    #[allow(clippy::box_collection, reason = "an external string is held so")]
+    #[expect(clippy::box_collection, reason = "an external string is held so")]
     pub both: Option<Box<String>>,
     pub sorted: BTreeMap<String, i32>,
     pub by_literal: BTreeMap<Small, Vec<u16>>,

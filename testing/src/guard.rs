@@ -1,5 +1,5 @@
-//! An allocator that puts each block right before a page that cannot be touched. A test file makes
-//! it its global one.
+//! A global allocator that puts each block directly before a page that cannot be accessed, so that
+//! an access past the end of a block crashes. A test binary installs it itself.
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 use std::{
@@ -8,28 +8,30 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// While a thread asks for it, each of its allocations lies at the end of pages of its own.
+/// The allocator. Inside [`guarded`] each block lies at the end of its own pages; elsewhere it is
+/// the system's.
 pub struct Guarding;
 
 thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Address space for what is guarded. It is handed out once, so that what is freed stays out of
-/// bounds.
+/// Address space for guarded blocks. No part of it is used twice, so that a freed block stays
+/// inaccessible.
 static START: AtomicUsize = AtomicUsize::new(0);
 static USED: AtomicUsize = AtomicUsize::new(0);
 const ARENA: usize = 1 << 38;
+/// The size of a page in bytes.
 pub const PAGE: usize = 4096;
 
-/// Reserves the address space. Any thread may come first.
+/// The start of the address space, which the first caller reserves.
 fn arena() -> usize {
     let start = START.load(Relaxed);
     if start != 0 {
         return start;
     }
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: it is new address space that nobody else uses.
+    // SAFETY: the kernel chooses the address, so the mapping replaces no other one.
     let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), ARENA, ProtFlags::empty(), flags) };
     let mapped = mapped.map_or(usize::MAX, |at| at as usize);
     match START.compare_exchange(0, mapped, Relaxed, Relaxed) {
@@ -38,27 +40,28 @@ fn arena() -> usize {
     }
 }
 
+/// Whether a block was allocated inside [`guarded`].
 pub fn is_guarded(at: *mut u8) -> bool {
     let start = START.load(Relaxed);
     start != 0 && (start..start.saturating_add(ARENA)).contains(&(at as usize))
 }
 
-// SAFETY: blocks are disjoint, aligned and large enough; what is not guarded is the system's.
+// SAFETY: guarded blocks are disjoint, aligned and large enough; all others are the system's.
 unsafe impl GlobalAlloc for Guarding {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !GUARDED.try_with(Cell::get).unwrap_or(false) || layout.align() > PAGE {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller gives a layout whose size is not zero.
             return unsafe { System.alloc(layout) };
         }
         let pages = layout.size().div_ceil(PAGE) * PAGE;
         let used = USED.fetch_add(pages + PAGE, Relaxed);
         if used + pages > ARENA {
-            // A very long run has used it all up.
-            // SAFETY: as the caller promises.
+            // A very long run has used up the address space.
+            // SAFETY: the caller gives a layout whose size is not zero.
             return unsafe { System.alloc(layout) };
         }
         let first = arena() + used;
-        // SAFETY: the pages are in the arena and were given to nobody before.
+        // SAFETY: the pages lie in the arena, and `USED` hands out each page once.
         if unsafe { mprotect(first as *mut _, pages, MprotectFlags::READ | MprotectFlags::WRITE) }.is_err() {
             return std::ptr::null_mut();
         }
@@ -67,21 +70,21 @@ unsafe impl GlobalAlloc for Guarding {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if !is_guarded(block) {
-            // SAFETY: as the caller promises.
+            // SAFETY: a block outside the arena came from the system's allocator, with this layout.
             return unsafe { System.dealloc(block, layout) };
         }
         let first = block as usize & !(PAGE - 1);
         let pages = layout.size().div_ceil(PAGE) * PAGE;
-        // New pages in their place, not the same ones closed: the system would keep count of each
-        // of those for ever.
+        // The pages are mapped anew instead of made inaccessible: the kernel keeps a record of each
+        // range whose protection changed.
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: these are the block's own pages.
+        // SAFETY: the pages belong to this block alone, and the caller no longer uses it.
         let closed = unsafe { mmap_anonymous(first as *mut _, pages, ProtFlags::empty(), flags) };
-        assert!(closed.is_ok(), "pages cannot be closed");
+        assert!(closed.is_ok(), "the pages of a freed block cannot be made inaccessible");
     }
 }
 
-/// Runs with every allocation guarded.
+/// Runs code whose allocations, on this thread, are all guarded.
 pub fn guarded<R>(run: impl FnOnce() -> R) -> R {
     GUARDED.set(true);
     let result = run();
@@ -89,7 +92,7 @@ pub fn guarded<R>(run: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A copy that ends where the page does.
+/// A guarded copy: it ends where its page ends.
 pub fn exact(bytes: &[u8]) -> Box<[u8]> {
     guarded(|| bytes.into())
 }

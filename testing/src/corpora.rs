@@ -1,11 +1,12 @@
-//! Where third-party conformance data is.
+//! Third-party conformance data.
 
 use std::{env, path::PathBuf};
 
-/// A file or folder of the corpora: the environment says where they are, or they lie beside the
-/// project. A test without its corpus is skipped, saying so.
+/// The path of a file or folder of the corpora: below the folder that `POLYWIRE_CORPORA` names, or
+/// below `shared/corpora` beside the project. `None` if there is no such file; then the test is
+/// skipped, which this function prints.
 pub fn corpus(name: &str) -> Option<PathBuf> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let beside = [root.join("../shared/corpora"), root.join("../../shared/corpora")];
     let named = env::var_os("POLYWIRE_CORPORA").map(PathBuf::from);
     let found = named.into_iter().chain(beside).map(|path| path.join(name)).find(|path| path.exists());

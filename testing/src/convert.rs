@@ -116,7 +116,7 @@ impl Conversion<'_> {
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the two sides of a pair, and where they lie")]
+    #[expect(clippy::too_many_arguments, reason = "the two sides of a pair, and where they lie")]
     fn rows(
         &self,
         w: &Type,
