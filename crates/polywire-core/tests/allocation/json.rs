@@ -1,10 +1,10 @@
 //! A warm coder allocates nothing, whatever the lengths of strings and sequences are.
 
-use polywire_testing::backends;
 use polywire_core::codec::{Decoder, Encoder, Options, json::JSON};
 use polywire_core::layout::Message;
 use polywire_derive::Message;
 use polywire_testing::allocator::Counts;
+use polywire_testing::backends;
 
 #[derive(Message, Default, Debug, PartialEq, Clone)]
 struct Entry {

@@ -8,8 +8,6 @@ use polywire_core::schema::arbitrary::Random;
 use polywire_idl::{Compiler, Document, emit};
 use proptest::prelude::*;
 
-mod common;
-
 const KINDS: &str = r#"
 module Other { struct Inner { long x; }; };
 module Kinds {
@@ -151,7 +149,7 @@ proptest! {
 
     #[test]
     fn any_schema_becomes_rust_that_parses(seed in any::<u64>()) {
-        let schema = common::schema(&mut Random::new(seed));
+        let schema = super::schemas::schema(&mut Random::new(seed));
         let rust = emit::rust(&schema).map_err(|e| TestCaseError::fail(e.to_string()))?;
         let file = syn::parse_file(&rust).map_err(|e| TestCaseError::fail(format!("{e}\n{rust}")))?;
         let types = count(&file.items);

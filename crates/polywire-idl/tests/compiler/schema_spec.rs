@@ -3,7 +3,7 @@
 use polywire_core::schema::Schema;
 use polywire_idl::Compiler;
 
-const SPEC: &str = include_str!("../../../spec/schema.md");
+const SPEC: &str = include_str!("../../../../spec/schema.md");
 
 /// What stands indented between two lines of the text, block by block.
 fn blocks(from: &str, to: &str) -> Vec<String> {

@@ -15,8 +15,6 @@ use polywire_core::{
 use polywire_idl::{Compiler, emit};
 use polywire_testing::{Folder, random_record, tools};
 
-mod common;
-
 fn protoc_is_there() -> bool {
     tools::has_program("protoc", "--version")
 }
@@ -65,7 +63,7 @@ fn protoc_takes_what_is_written_for_any_schema() {
     }
     let (mut taken, mut refused) = (0, 0);
     for seed in 0..60 {
-        for schema in [common::schema(&mut Random::new(seed)), random_schema(seed, 8)] {
+        for schema in [super::schemas::schema(&mut Random::new(seed)), random_schema(seed, 8)] {
             match emit::proto(&schema) {
                 Ok(text) => {
                     File::new("any", &text).accept(&text);

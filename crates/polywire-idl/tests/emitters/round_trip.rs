@@ -7,8 +7,6 @@ use polywire_core::schema::{Def, DefId, DefKind, Member, Schema, Type};
 use polywire_idl::{Compiler, emit};
 use proptest::prelude::*;
 
-mod common;
-
 /// Every definition but the typedefs, typedefs replaced by what they stand for, by name: the order
 /// of a table is no part of a type.
 fn described(schema: &Schema) -> BTreeMap<String, String> {
@@ -79,7 +77,7 @@ proptest! {
 
     #[test]
     fn any_schema_comes_back(seed in any::<u64>()) {
-        round_trip(&common::schema(&mut Random::new(seed)))?;
+        round_trip(&super::schemas::schema(&mut Random::new(seed)))?;
     }
 
     #[test]
