@@ -1,5 +1,6 @@
-//! Storing values in records: checked against the type first, so that a record never holds what its
-//! schema does not have.
+//! Stores values in a [`Record`](super::Record). [`Record::set`](super::Record::set) and
+//! [`Record::resize`](super::Record::resize) call this. Every value is checked against the schema
+//! before it is stored, so a record never holds a value that its schema does not allow.
 
 use alloc::{
     format,
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::schema::{DefKind, Type};
 
-/// Writes to one record, which the borrow it came from keeps others away from.
+/// A writer to one record, which it borrows exclusively.
 #[derive(Clone, Copy)]
 pub(super) struct Assign<'a> {
     plan: &'a Plan,
@@ -25,7 +26,7 @@ pub(super) struct Assign<'a> {
 type Done = Result<(), Failure>;
 
 impl<'a> Assign<'a> {
-    /// `root` is that of a record of this plan, borrowed exclusively for `'a`.
+    /// `root` is the root of a record of this plan, borrowed exclusively for `'a`.
     pub(super) fn new(plan: &'a Plan, root: Spot<'a>) -> Assign<'a> {
         Assign { plan, root }
     }
@@ -34,7 +35,7 @@ impl<'a> Assign<'a> {
         self.root
     }
 
-    /// Makes the way free for a step: what is absent becomes present, a union selects the case, a
+    /// Makes a step possible: an absent value becomes present, a union selects the named case, a
     /// map gets the key.
     pub(super) fn prepare(&self, spot: Spot<'a>, step: &Step) -> Result<(), PathError> {
         self.try_prepare(spot, step).map_err(|failure| failure.at(text(core::slice::from_ref(step))))
@@ -99,7 +100,8 @@ impl<'a> Assign<'a> {
         }
     }
 
-    /// What is behind optional and box, made present.
+    /// Returns the value inside an optional or box. An absent optional becomes present, with its
+    /// default.
     fn present(&self, mut spot: Spot<'a>) -> Result<Spot<'a>, OutOfMemory> {
         loop {
             let at = spot.at.cast_mut();
@@ -110,12 +112,12 @@ impl<'a> Assign<'a> {
                     let was_absent = node.access.get(at).is_null();
                     let value = self.plan.make_present(spot.node, at)?;
                     if was_absent {
-                        // What waits there from an earlier use is no default.
+                        // The payload may hold a value from an earlier use.
                         self.plan.reset(node.inner, value)?;
                     }
                     spot.part(spot.ty, node.inner, value)
                 },
-                // SAFETY: as above.
+                // SAFETY: the spot holds a box of the record, which is borrowed exclusively.
                 Kind::Boxed(node) => unsafe { spot.part(spot.ty, node.inner, node.access.get_mut(at)) },
                 _ => return Ok(spot),
             };
@@ -129,8 +131,8 @@ impl<'a> Assign<'a> {
             _ => return self.store_integer(spot, scalar, integer_value(spot, scalar, value)?),
         };
         let at = spot.at.cast_mut();
-        // SAFETY: the spot holds such a number in the record, which is borrowed exclusively;
-        // records align their places.
+        // SAFETY: the spot holds a number of this type in the record, which is borrowed
+        // exclusively; records align their members.
         unsafe {
             match scalar {
                 Scalar::F32 => at.cast::<f32>().write(number as f32),
@@ -146,8 +148,8 @@ impl<'a> Assign<'a> {
         let Some(bytes) = integer_bytes(scalar, number) else {
             return misfit(format!("{number} is out of range"));
         };
-        // SAFETY: the spot holds such an integer in the record, which is borrowed exclusively, and
-        // the number is one of its values.
+        // SAFETY: the spot holds an integer of this type in the record, which is borrowed
+        // exclusively, and `integer_bytes` checked the range.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), spot.at.cast_mut(), scalar.size()) };
         Ok(())
     }
@@ -167,7 +169,7 @@ impl<'a> Assign<'a> {
             Value::Bytes(bytes) => bytes.len(),
             _ => return misfit(format!("a sequence cannot be {value:?}")),
         };
-        // All elements become fresh before they are set.
+        // Shrinking to zero first gives every element its default before it is set.
         self.resize_sequence(spot, 0)?;
         self.resize_sequence(spot, len)?;
         match spot.view() {
@@ -188,7 +190,7 @@ impl<'a> Assign<'a> {
         match value {
             Value::Bytes(bytes) if row.as_bytes().is_some() => {
                 if let (Some(_), Err(first)) = (bytes.first(), row.row(0)) {
-                    // SAFETY: so many bytes lie there in the record, which is borrowed exclusively.
+                    // SAFETY: `len` bytes lie there in the record, which is borrowed exclusively.
                     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), first.at.cast_mut(), len) };
                 }
                 Ok(())
@@ -201,7 +203,7 @@ impl<'a> Assign<'a> {
         }
     }
 
-    /// Selects a case by name and gives its value.
+    /// Selects a case by name and returns its value.
     fn select(&self, spot: Spot<'a>, name: &str) -> Result<Spot<'a>, Failure> {
         if let Some((case, value)) = selected_case(spot)
             && case.member.name == name
@@ -216,8 +218,8 @@ impl<'a> Assign<'a> {
     }
 
     fn select_case(&self, spot: Spot<'a>, discriminator: i64, case: Option<u32>) -> Done {
-        // SAFETY: the spot holds a union of the record, which is borrowed exclusively; the case is
-        // one that the union has.
+        // SAFETY: the spot holds a union of the record, which is borrowed exclusively, and the
+        // union has this case.
         unsafe { self.plan.select(spot.node, spot.at.cast_mut(), discriminator, case)? };
         Ok(())
     }
@@ -259,7 +261,7 @@ impl<'a> Assign<'a> {
         }
     }
 
-    /// A key with a fresh value, unless it is there.
+    /// Inserts a key with a default value, unless the map has the key.
     fn add_key(&self, spot: Spot<'a>, key: &Value) -> Done {
         let ValueRef::Map(map) = spot.view() else { return misfit("it is no map") };
         let is_there = |found: &ValueRef<'_>| match key {
@@ -284,7 +286,7 @@ impl<'a> Assign<'a> {
         };
         let map = spot.at.cast_mut();
         // SAFETY: the spot holds a map of the record, which is borrowed exclusively; the plan's
-        // entries are of these nodes.
+        // entries have these nodes.
         unsafe {
             let entry = self.plan.spare_entry(spot.node, map)?;
             self.put_spot(spot.part(key_type, node.key, entry), key)?;
@@ -298,7 +300,7 @@ impl<'a> Assign<'a> {
     }
 }
 
-/// The integer that a value stands for in a place of type `spot.ty`.
+/// The integer that `value` represents in a place of type `spot.ty`.
 fn integer_value(spot: Spot<'_>, scalar: Scalar, value: &Value) -> Result<i128, Failure> {
     match (spot.ty, value) {
         (_, Value::Bool(b)) if scalar == Scalar::Bool => Ok(i128::from(*b)),
@@ -424,7 +426,7 @@ fn misfit<T>(why: impl Into<String>) -> Result<T, Failure> {
 }
 
 impl Failure {
-    /// The same failure, of a part.
+    /// Puts the name of a member or element in front of the message.
     fn below(self, part: &str) -> Failure {
         match self {
             Failure::DoesNotFit(why) => Failure::DoesNotFit(format!("{part}: {why}")),
