@@ -86,7 +86,7 @@ impl<'a> Assign<'a> {
             (Kind::Sequence(_), _) => self.put_sequence(spot, value),
             (Kind::Array { .. }, _) => match spot.view() {
                 ValueRef::List(row) => self.put_row(row, value),
-                _ => misfit("it is no list"),
+                _ => misfit("it is not a list"),
             },
             (Kind::Struct { .. }, Value::Fields(fields)) => {
                 fields.iter().try_for_each(|(name, value)| match member(spot, name) {
@@ -155,7 +155,7 @@ impl<'a> Assign<'a> {
     }
 
     fn resize_sequence(&self, spot: Spot<'a>, len: usize) -> Result<*mut u8, Failure> {
-        let Type::Sequence { bound, .. } = spot.ty else { return misfit("it is no sequence") };
+        let Type::Sequence { bound, .. } = spot.ty else { return misfit("it is not a sequence") };
         if *bound != 0 && len > *bound as usize {
             return misfit(format!("{len} elements are more than its bound {bound}"));
         }
@@ -199,7 +199,7 @@ impl<'a> Assign<'a> {
                 let element = row.row(i).map_or_else(Target::Spot, Target::Row);
                 self.put(element, value).map_err(|f| f.below(&format!("[{i}]")))
             }),
-            _ => misfit("its elements are no octets"),
+            _ => misfit("its elements are not octets"),
         }
     }
 
@@ -231,7 +231,7 @@ impl<'a> Assign<'a> {
             return self.put_spot(case, value).map_err(|f| f.below(name));
         }
         let Some(DefKind::Union { discriminator, cases, .. }) = spot.def().map(|(_, def)| &def.kind) else {
-            return misfit("it is no union");
+            return misfit("it is not a union");
         };
         let number = discriminator_value(spot, discriminator, value)?;
         let case = cases.iter().position(|c| c.labels.contains(&number));
@@ -263,7 +263,7 @@ impl<'a> Assign<'a> {
 
     /// Inserts a key with a default value, unless the map has the key.
     fn add_key(&self, spot: Spot<'a>, key: &Value) -> Done {
-        let ValueRef::Map(map) = spot.view() else { return misfit("it is no map") };
+        let ValueRef::Map(map) = spot.view() else { return misfit("it is not a map") };
         let is_there = |found: &ValueRef<'_>| match key {
             Value::Text(text) => found.as_str() == Some(text),
             Value::Int(i) => found.as_i64().map(i128::from).or(found.as_u64().map(i128::from)) == Some(*i),
@@ -282,7 +282,7 @@ impl<'a> Assign<'a> {
 
     fn insert(&self, spot: Spot<'a>, key: &Value, value: Option<&Value>) -> Done {
         let (Kind::Map(node), Type::Map { key: key_type, value: value_type, .. }) = (spot.kind(), spot.ty) else {
-            return misfit("it is no map");
+            return misfit("it is not a map");
         };
         let map = spot.at.cast_mut();
         // SAFETY: the spot holds a map of the record, which is borrowed exclusively; the plan's
@@ -308,7 +308,7 @@ fn integer_value(spot: Spot<'_>, scalar: Scalar, value: &Value) -> Result<i128, 
         (Type::Char8, Value::Text(text)) => one_char(text).map(|c| u32::from(c).into()),
         (Type::Char16, Value::Text(text)) => {
             let c = Char16::try_from(one_char(text)?);
-            c.map(|c| c.0.into()).map_err(|_| Failure::DoesNotFit(format!("{text:?} is no single UTF-16 unit")))
+            c.map(|c| c.0.into()).map_err(|_| Failure::DoesNotFit(format!("{text:?} is not a single UTF-16 unit")))
         }
         (Type::Def(_), Value::List(names)) => flags(spot, names),
         (Type::Def(id), Value::Fields(fields)) => {
@@ -349,7 +349,7 @@ fn flags(spot: Spot<'_>, names: &[Value]) -> Result<i128, Failure> {
             Some(flag) => Ok(bits | 1 << flag.position),
             None => Err(unknown(name, flags.iter().map(|f| f.name.as_str()))),
         },
-        other => misfit(format!("{other:?} is no name of a flag")),
+        other => misfit(format!("{other:?} is not the name of a flag")),
     })
 }
 
@@ -359,7 +359,7 @@ fn enum_value(spot: Spot<'_>, value: &Value) -> Result<i32, Failure> {
 
 fn literal_of(ty: &Type, spot: Spot<'_>, value: &Value) -> Result<i32, Failure> {
     let Some(DefKind::Enum { literals, .. }) = spot.schema.def_of(ty).map(|d| &d.kind) else {
-        return misfit("it is no enum");
+        return misfit("it is not an enum");
     };
     let found = literals.iter().find(|l| match value {
         Value::Text(name) => l.name == *name,
@@ -369,7 +369,7 @@ fn literal_of(ty: &Type, spot: Spot<'_>, value: &Value) -> Result<i32, Failure> 
     match (found, value) {
         (Some(literal), _) => Ok(literal.value),
         (None, Value::Text(name)) => Err(unknown(name, literals.iter().map(|l| l.name.as_str()))),
-        (None, other) => misfit(format!("{other:?} is no literal")),
+        (None, other) => misfit(format!("{other:?} is not a literal")),
     }
 }
 
@@ -384,14 +384,14 @@ fn discriminator_value(spot: Spot<'_>, ty: &Type, value: &Value) -> Result<i64, 
     };
     let (least, most) = super::describe::discriminator_range(ty);
     let in_range = i64::try_from(number).ok().filter(|n| (least..=most).contains(n));
-    in_range.ok_or_else(|| Failure::DoesNotFit(format!("{number} is no value of the discriminator")))
+    in_range.ok_or_else(|| Failure::DoesNotFit(format!("{number} is not a value of the discriminator")))
 }
 
 fn one_char(text: &str) -> Result<char, Failure> {
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {
         (Some(c), None) => Ok(c),
-        _ => misfit(format!("{text:?} is no single character")),
+        _ => misfit(format!("{text:?} is not a single character")),
     }
 }
 

@@ -125,7 +125,7 @@ unsafe impl<T: MessageElement, const N: usize> MessageField for [T; N] {
     }
 
     fn describe(describe: &mut Describe) -> Described {
-        const { assert!(N > 0 && N <= u32::MAX as usize, "IDL has no arrays of no elements") };
+        const { assert!(N > 0 && N <= u32::MAX as usize, "IDL has no arrays without elements") };
         let inner = describe.of::<T>();
         let (element, dims) = match inner.ty {
             Type::Array { element, dims } => (element, [&[N as u32][..], &dims].concat()),

@@ -351,7 +351,7 @@ impl StructBuilder<'_> {
             Type::Def(id) if !described.optional && !described.external => {
                 self.base = Some((id, described.node, offset as u32));
             }
-            _ => self.describe.refuse(self.name, "its base is no structure"),
+            _ => self.describe.refuse(self.name, "its base is not a structure"),
         }
     }
 }
@@ -408,7 +408,7 @@ impl Describe {
             }
         }
         let repr = enum_repr(variants).unwrap_or_else(|| {
-            self.refuse(def.name, "its memory is no plain integer; give it a #[repr(..)]");
+            self.refuse(def.name, "its memory is not a plain integer; give it a #[repr(..)]");
             Scalar::U8
         });
         let kind = Kind::Enum(EnumNode { repr, literals: values.into() });
@@ -518,7 +518,7 @@ impl Describe {
         let (least, most) = discriminator_range(switch);
         let mut labels = cases.iter().flat_map(|c| &c.labels);
         if let Some(label) = labels.find(|l| !(least..=most).contains(*l)) {
-            self.refuse(name, format!("the label {label} is no value of the discriminator"));
+            self.refuse(name, format!("the label {label} is not a value of the discriminator"));
         }
         let def = match switch {
             Type::Def(id) => Some(&self.defs[id.0 as usize]),
@@ -664,7 +664,7 @@ impl UnionBuilder<'_> {
             _ => None,
         };
         if value.is_none() {
-            self.describe.refuse(self.name, format!("the label {label:?} is no value of the discriminator"));
+            self.describe.refuse(self.name, format!("the label {label:?} is not a value of the discriminator"));
         }
         value
     }
