@@ -140,7 +140,7 @@ impl<'a> EncodeWalk<'a> {
             Type::Map { key, value, bound } => dialect.map(self, key, value, *bound, place),
             primitive => match scalar_of(primitive) {
                 Some(scalar) => dialect.scalar(self, primitive, scalar, place),
-                None => Err(self.unsupported("the type has no scalar")),
+                None => Err(self.unsupported("the type is not a scalar")),
             },
         }
     }

@@ -242,7 +242,7 @@ impl<'a> DecodeWalk<'a> {
             Type::Map { key, value, .. } => dialect.map(self, key, value, slot),
             primitive => match scalar_of(primitive) {
                 Some(scalar) => dialect.scalar(self, primitive, scalar, slot),
-                None => Err(self.unsupported("the type has no scalar")),
+                None => Err(self.unsupported("the type is not a scalar")),
             },
         }
     }

@@ -1,5 +1,5 @@
-//! Values in JSON notation, as `spec/json.md` defines it. The codecs `json`, `yaml` and `xml` use
-//! these dialects; `yaml` and `xml` convert from and to this notation.
+//! Values in JSON notation, as `spec/json.md` defines it. The codec `json` uses these dialects
+//! directly; `yaml` converts its documents from and to this notation.
 
 use alloc::{sync::Arc, vec, vec::Vec};
 
