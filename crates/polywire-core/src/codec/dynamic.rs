@@ -37,7 +37,6 @@ use crate::{
 #[derive(Clone)]
 pub struct DynEncoder {
     executable: Executable,
-    counts: bool,
     shape: Arc<Shape>,
     limits: Limits,
 }
@@ -56,7 +55,7 @@ impl DynEncoder {
         backend: Backend,
     ) -> Result<DynEncoder, BuildError> {
         let executable = compile_encode(codec, options, shape, backend)?;
-        Ok(DynEncoder { executable, counts: codec.counts(), shape: shape.clone(), limits: Limits::default() })
+        Ok(DynEncoder { executable, shape: shape.clone(), limits: Limits::default() })
     }
 
     /// The same encoder with other limits.
@@ -75,17 +74,6 @@ impl DynEncoder {
         assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the encoder");
         // SAFETY: the program was made for the record's layout, and the record is borrowed.
         unsafe { self.executable.encode(record.as_ptr(), out, &self.limits) }
-    }
-
-    /// Bytes that [`DynEncoder::encode`] would append, as [`Encoder::size`](super::Encoder::size)
-    /// has them.
-    ///
-    /// # Panics
-    /// As [`DynEncoder::encode`].
-    pub fn size(&self, record: &Record) -> Result<usize, CodecError> {
-        assert!(Arc::ptr_eq(&self.shape, record.shape()), "the record is of another shape than the encoder");
-        // SAFETY: the program was made for the record's layout, and the record is borrowed.
-        unsafe { self.executable.size(record.as_ptr(), self.counts, &self.limits) }
     }
 
     /// The state of a stream before its first message; none for a codec that is not stateful.

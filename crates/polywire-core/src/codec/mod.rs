@@ -155,13 +155,6 @@ pub trait Codec: Send + Sync {
         Err(LowerError::Option(format!("codec '{}' is not configured by a document", self.name())))
     }
 
-    /// Its kernels cope with whatever [`Output::written`](crate::program::Output::written) gives
-    /// them when bytes are but counted, so that the size of a value can be had without writing
-    /// it. Where this is false, it is written.
-    fn counts(&self) -> bool {
-        false
-    }
-
     /// The program that writes values of `schema`, which lie in memory as `layout` says: it must be
     /// of this very layout. Schemas come here [with flat arrays](Schema::with_flat_arrays): an
     /// array's elements are no arrays, neither in the type nor in memory.
@@ -379,13 +372,12 @@ fn compile_decode(
 pub struct Encoder<T> {
     executable: Executable,
     limits: Limits,
-    counts: bool,
     value: PhantomData<fn(&T)>,
 }
 
 impl<T> Clone for Encoder<T> {
     fn clone(&self) -> Self {
-        Encoder { executable: self.executable.clone(), limits: self.limits, counts: self.counts, value: PhantomData }
+        Encoder { executable: self.executable.clone(), limits: self.limits, value: PhantomData }
     }
 }
 
@@ -398,7 +390,7 @@ impl<T: Message> Encoder<T> {
     /// Compiles it for a back end of your choice.
     pub fn with_backend(codec: &dyn Codec, options: &Options, backend: Backend) -> Result<Encoder<T>, BuildError> {
         let executable = compile_encode(codec, options, T::shape(), backend)?;
-        Ok(Encoder { executable, limits: Limits::default(), counts: codec.counts(), value: PhantomData })
+        Ok(Encoder { executable, limits: Limits::default(), value: PhantomData })
     }
 
     /// The same encoder with other limits.
@@ -412,24 +404,6 @@ impl<T: Message> Encoder<T> {
     pub fn encode(&self, value: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
         // SAFETY: the program was made for T's own layout, and the value is borrowed.
         unsafe { self.executable.encode(core::ptr::from_ref(value).cast(), out, &self.limits) }
-    }
-
-    /// Bytes that [`Encoder::encode`] would append: to set them apart beforehand. It takes about as
-    /// long as encoding does, and keeps nothing of it.
-    ///
-    /// ```
-    /// use polywire_core::codec::{self, Encoder, Options};
-    /// # use polywire_core as polywire;
-    ///
-    /// #[derive(polywire_derive::Message)]
-    /// struct Note { number: u32, text: String }
-    ///
-    /// let encoder = Encoder::<Note>::new(codec::find("cdr").unwrap(), &Options::default()).unwrap();
-    /// assert_eq!(encoder.size(&Note { number: 1, text: "abc".into() }), Ok(4 + 4 + 3 + 1));
-    /// ```
-    pub fn size(&self, value: &T) -> Result<usize, CodecError> {
-        // SAFETY: the program was made for T's own layout, and the value is borrowed.
-        unsafe { self.executable.size(core::ptr::from_ref(value).cast(), self.counts, &self.limits) }
     }
 
     /// The state of a stream before its first message; none for a codec that is not stateful.

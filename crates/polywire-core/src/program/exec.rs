@@ -19,7 +19,6 @@ use super::{
     passes,
     payload::Payload,
     verify::{VerifyError, verify},
-    window::WINDOW,
 };
 use crate::layout::{Growth, SharedBytes};
 
@@ -285,28 +284,6 @@ impl Executable {
         Ok(())
     }
 
-    /// Bytes that [`Executable::encode`] would append. If the codec
-    /// [counts](crate::codec::Codec::counts), the program runs on an output that keeps nothing;
-    /// else the value is written somewhere.
-    ///
-    /// # Safety
-    /// As [`Executable::encode`].
-    ///
-    /// # Panics
-    /// As [`Executable::encode`].
-    pub unsafe fn size(&self, value: *const u8, counts: bool, limits: &Limits) -> Result<usize, CodecError> {
-        assert!(self.0.program.direction == Direction::Encode, "a decode program cannot encode");
-        // SAFETY: as the caller promises.
-        unsafe {
-            if counts && let Some(size) = self.count(value, limits)? {
-                return Ok(size);
-            }
-            let mut bytes = Vec::new();
-            self.encode(value, &mut bytes, limits)?;
-            Ok(bytes.len())
-        }
-    }
-
     /// Decodes `bytes` into the value at `value` and gives how many it took. After an error the
     /// value is valid, but of no use.
     ///
@@ -540,27 +517,6 @@ impl Executable {
         let status = unsafe { self.run_encode(output, value) };
         match output.finish(status) {
             Status::Ok => Ok(()),
-            Status::Failed => Err(CodecError::new(output.fault(), &self.0.program)),
-        }
-    }
-
-    /// The size by counting; none if the codec looked back at what it had written.
-    ///
-    /// # Safety
-    /// As [`Executable::encode`], and the program is an encode program.
-    unsafe fn count(&self, value: *const u8, limits: &Limits) -> Result<Option<usize>, CodecError> {
-        if self.0.program.bank.is_some() {
-            // What a stream's message takes depends on those before it.
-            return Ok(None);
-        }
-        let (mut window, mut spare) = ([0; WINDOW], Vec::new());
-        let mut output = Output::counting(&mut window, &mut spare, limits);
-        // SAFETY: as the caller promises.
-        let status = unsafe { self.run_encode(&mut output, value) };
-        match output.finish(status) {
-            Status::Ok => Ok(output.counted()),
-            // What failed may have looked at bytes that were not there.
-            Status::Failed if output.counted().is_none() => Ok(None),
             Status::Failed => Err(CodecError::new(output.fault(), &self.0.program)),
         }
     }

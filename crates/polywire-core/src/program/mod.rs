@@ -103,7 +103,6 @@ mod say;
 pub mod slice;
 pub mod state;
 pub mod verify;
-mod window;
 mod words;
 
 pub use exec::{Backend, Executable, simd_level};

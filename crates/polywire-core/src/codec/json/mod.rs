@@ -68,10 +68,6 @@ impl Codec for Json {
         }
     }
 
-    fn counts(&self) -> bool {
-        true
-    }
-
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
         let rewritten = options.has("pretty").then_some(&notation::PRETTY);
         notation::encode(Style::of(options), schema, layout, rewritten)
