@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use polywire_core::{
-    codec::{self, BuildError, DynDecoder, DynEncoder, LowerError, Options},
+    codec::{self, BuildError, Decoder, Encoder, LowerError, Options},
     layout::{Record, Shape},
     program::Backend,
     schema::{
@@ -30,7 +30,7 @@ fn dialects() -> Vec<(&'static str, Options, Backend)> {
 
 fn backends() -> impl Iterator<Item = Backend> {
     let shape = Shape::of(&random_schema(0, 1)).unwrap();
-    let jit = DynEncoder::with_backend(&codec::cdr::CDR, &Options::default(), &shape, Backend::Jit);
+    let jit = Encoder::for_shape_with_backend(&codec::cdr::CDR, &Options::default(), &shape, Backend::Jit);
     let jit = !matches!(jit, Err(BuildError::Exec(_)));
     [Backend::Interpreter].into_iter().chain(jit.then_some(Backend::Jit))
 }
@@ -39,15 +39,15 @@ struct Wire {
     codec: &'static dyn codec::Codec,
     options: Options,
     backend: Backend,
-    encoder: DynEncoder,
-    decoder: DynDecoder,
+    encoder: Encoder<Record>,
+    decoder: Decoder<Record>,
 }
 
 impl Wire {
     fn new((codec, options, backend): (&str, Options, Backend), shape: &Arc<Shape>) -> Wire {
         let codec = codec::find(codec).unwrap();
-        let encoder = DynEncoder::with_backend(codec, &options, shape, backend).unwrap();
-        let decoder = DynDecoder::with_backend(codec, &options, shape.schema(), shape, backend).unwrap();
+        let encoder = Encoder::for_shape_with_backend(codec, &options, shape, backend).unwrap();
+        let decoder = Decoder::for_shape_with_backend(codec, &options, shape.schema(), shape, backend).unwrap();
         Wire { codec, options, backend, encoder, decoder }
     }
 
@@ -63,9 +63,9 @@ impl Wire {
     }
 
     /// A decoder for readers that have another version of the type; none if the two do not agree.
-    fn evolved(&self, reader: &Arc<Shape>) -> Option<DynDecoder> {
+    fn evolved(&self, reader: &Arc<Shape>) -> Option<Decoder<Record>> {
         let writer = self.encoder.shape().schema();
-        match DynDecoder::with_backend(self.codec, &self.options, writer, reader, self.backend) {
+        match Decoder::for_shape_with_backend(self.codec, &self.options, writer, reader, self.backend) {
             Ok(decoder) => Some(decoder),
             Err(BuildError::Lower(LowerError::Refused(_))) => None,
             Err(error) => panic!("{self}: {error}"),

@@ -12,7 +12,7 @@ pub mod programs;
 pub use json_support::random_record;
 
 use polywire_core::{
-    codec::{CODECS, Codec, DynDecoder, DynEncoder, Options},
+    codec::{CODECS, Codec, Decoder, Encoder, Options},
     layout::{Record, Shape},
     program::{Backend, Limits, io::CodecError},
     schema::{Def, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
@@ -87,14 +87,14 @@ pub fn struct_of(members: Vec<Member>) -> Schema {
 /// Encoder and decoder for records of one shape.
 #[derive(Clone)]
 pub struct Coder {
-    pub encoder: DynEncoder,
-    pub decoder: DynDecoder,
+    pub encoder: Encoder<Record>,
+    pub decoder: Decoder<Record>,
 }
 
 impl Coder {
     pub fn new(wire: &Wire, shape: &Arc<Shape>, backend: Backend) -> Result<Coder, polywire_core::codec::BuildError> {
-        let encoder = DynEncoder::with_backend(wire.codec, &wire.options, shape, backend)?;
-        let decoder = DynDecoder::with_backend(wire.codec, &wire.options, shape.schema(), shape, backend)?;
+        let encoder = Encoder::for_shape_with_backend(wire.codec, &wire.options, shape, backend)?;
+        let decoder = Decoder::for_shape_with_backend(wire.codec, &wire.options, shape.schema(), shape, backend)?;
         Ok(Coder { encoder, decoder })
     }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
 use polywire_core::{
-    codec::{self, Codec, Decoder, DynDecoder, DynEncoder, Encoder, Options},
+    codec::{self, Codec, Decoder, Encoder, Options},
     layout::{Message, Record, Shape, Value},
     program::{Backend, io::CodecError},
     schema::{DefKind, Schema, Type, arbitrary::Random},
@@ -68,10 +68,10 @@ fn same<R: PartialEq + std::fmt::Debug>(mut results: Vec<R>) -> R {
 }
 
 /// Encoder and decoder for records of a shape, on each back end.
-pub fn coders(shape: &Arc<Shape>, with: &str) -> Vec<(DynEncoder, DynDecoder)> {
+pub fn coders(shape: &Arc<Shape>, with: &str) -> Vec<(Encoder<Record>, Decoder<Record>)> {
     let coder = |backend| {
-        let encoder = DynEncoder::with_backend(json(), &options(with), shape, backend).unwrap();
-        let decoder = DynDecoder::with_backend(json(), &options(with), shape.schema(), shape, backend).unwrap();
+        let encoder = Encoder::for_shape_with_backend(json(), &options(with), shape, backend).unwrap();
+        let decoder = Decoder::for_shape_with_backend(json(), &options(with), shape.schema(), shape, backend).unwrap();
         (encoder, decoder)
     };
     backends().into_iter().map(coder).collect()

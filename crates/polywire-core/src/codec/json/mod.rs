@@ -4,7 +4,7 @@
 use alloc::{string::String, sync::Arc, vec::Vec};
 
 use super::{
-    BuildError, Codec, DynDecoder, DynEncoder, LowerError, OptionSpec, Options, Properties,
+    BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties,
     lower::json::{self as notation, Style},
 };
 use crate::{
@@ -99,7 +99,7 @@ pub enum JsonError {
     Record(#[from] RecordError),
 }
 
-/// For a value now and then; an [`DynEncoder`] or [`DynDecoder`] is faster for many.
+/// For a value now and then; an [`Encoder`] or [`Decoder`] is faster for many.
 ///
 /// ```
 /// use polywire_core::layout::{Record, Shape};
@@ -137,7 +137,7 @@ impl Record {
     /// # Ok::<(), Box<dyn core::error::Error>>(())
     /// ```
     pub fn to_json_with(&self, options: &Options) -> Result<String, JsonError> {
-        let encoder = DynEncoder::with_backend(&JSON, options, self.shape(), Backend::Interpreter)?;
+        let encoder = Encoder::for_shape_with_backend(&JSON, options, self.shape(), Backend::Interpreter)?;
         let mut bytes = Vec::new();
         encoder.encode(self, &mut bytes)?;
         // All that is written is UTF-8, so nothing is ever replaced.
@@ -147,7 +147,7 @@ impl Record {
     /// The value of a JSON text.
     pub fn from_json(shape: &Arc<Shape>, text: &str) -> Result<Record, JsonError> {
         let decoder =
-            DynDecoder::with_backend(&JSON, &Options::default(), shape.schema(), shape, Backend::Interpreter)?;
+            Decoder::for_shape_with_backend(&JSON, &Options::default(), shape.schema(), shape, Backend::Interpreter)?;
         let mut record = Record::try_new(shape)?;
         decoder.decode(text.as_bytes(), &mut record)?;
         Ok(record)
