@@ -18,6 +18,7 @@ use core::fmt;
 
 pub mod access;
 mod assign;
+mod codable;
 mod derived;
 mod describe;
 mod dynamic;
@@ -33,6 +34,7 @@ mod value;
 mod view;
 
 pub use access::{BoxedAccess, MapAccess, OptionalAccess, SequenceAccess, UnionAccess};
+pub use codable::Codable;
 pub use describe::{Describe, Described};
 pub use path::PathError;
 pub use primitive::{Char8, Char16, Float128};

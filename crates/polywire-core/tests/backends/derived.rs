@@ -1,7 +1,7 @@
 //! The back ends against each other for Rust's own types, and these against records.
 
 use polywire_core::{
-    codec::{Decoder, DynEncoder, Encoder},
+    codec::{Decoder, Encoder},
     layout::{Message, MessageField, Shape},
     program::{Backend, io::CodecError},
     schema::arbitrary::Random,
@@ -83,8 +83,8 @@ fn records_are_written_as_derived_values_are() {
         let mut random = Random::new(11);
         for backend in backends() {
             let derived = Encoder::<Everything>::with_backend(wire.codec, &wire.options, backend).unwrap();
-            let records = DynEncoder::with_backend(wire.codec, &wire.options, &shape, backend).unwrap();
-            let reader = polywire_core::codec::DynDecoder::with_backend(
+            let records = Encoder::for_shape_with_backend(wire.codec, &wire.options, &shape, backend).unwrap();
+            let reader = polywire_core::codec::Decoder::for_shape_with_backend(
                 wire.codec,
                 &wire.options,
                 shape.schema(),

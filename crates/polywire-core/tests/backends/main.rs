@@ -6,4 +6,3 @@ mod error_words;
 mod foreign_codecs;
 mod random;
 mod recursion;
-mod sizes;
