@@ -22,7 +22,7 @@ use polywire::{
 use polywire::{
     codec::{BuildError, Codec, DynDecoder, DynEncoder, Options, cdr::Cdr, json::JSON},
     layout::Record,
-    program::io::CodecError,
+    program::{Payload, io::CodecError},
     schema::Schema,
 };
 use serde::Serialize;
@@ -395,7 +395,7 @@ impl Coding for Metered {
         Ok(())
     }
 
-    fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
-        Dynamic::decode(decoder, bytes, value)
+    fn decode_measured(decoder: &DynDecoder, payload: Payload<'_>, value: &mut Record) -> Result<usize, CodecError> {
+        Dynamic::decode_measured(decoder, payload, value)
     }
 }
