@@ -79,7 +79,8 @@
 pub(crate) mod delivery;
 pub mod inproc;
 mod options;
-mod stream;
+mod sockets;
+pub mod stream;
 pub mod tcp;
 pub mod unix;
 
