@@ -28,7 +28,8 @@ pub(crate) struct Packing {
 
 impl Packing {
     /// Prepares the compressor that a wire names, and reads its dictionary, which the caller has to
-    /// publish as a document. `None` for `none`. Fails if the options or the dictionary are invalid.
+    /// publish as a document. `None` for `none`. Fails if the options or the dictionary are
+    /// invalid.
     pub(crate) fn of(
         compressor: &'static dyn Compressor,
         choice: &Choice,

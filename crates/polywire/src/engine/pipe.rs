@@ -128,8 +128,8 @@ impl Pipe {
         lock(&self.state).queue.push_back(item);
     }
 
-    /// Calls `with` with whether the receiver may want any channel, while no other thread can change
-    /// that.
+    /// Calls `with` with whether the receiver may want any channel, while no other thread can
+    /// change that.
     pub(super) fn interest(&self, with: impl FnOnce(bool)) {
         with(lock(&self.state).delivery.wants_any());
     }

@@ -98,8 +98,8 @@ pub(super) fn unrelayed(here: &Answer) -> Answer {
     }
 }
 
-/// The joint answer of this node and of `others` links; `None` while it depends on a link that has not
-/// answered.
+/// The joint answer of this node and of `others` links; `None` while it depends on a link that has
+/// not answered.
 pub(super) fn together(open: &Open, others: usize) -> Option<Answer> {
     let all = || open.here.iter().chain(open.answers.values());
     let reason = all().find_map(Answer::reason).map(str::to_owned);

@@ -43,10 +43,10 @@ pub(super) enum Standing {
 }
 
 impl Guests {
-    /// Admits a connection from a host. If `most` are there, one of them is closed first: the oldest
-    /// stranger, else the oldest idle peer, else the newest peer of the host that has the most.
-    /// `None` if nobody makes room, which is so if the newcomer's host would then have as many as
-    /// that one.
+    /// Admits a connection from a host. If `most` are there, one of them is closed first: the
+    /// oldest stranger, else the oldest idle peer, else the newest peer of the host that has the
+    /// most. `None` if nobody makes room, which is so if the newcomer's host would then have as
+    /// many as that one.
     pub(super) fn admit(&self, stream: &Arc<dyn ByteStream>, host: Option<IpAddr>, most: usize) -> Option<GuestId> {
         let from = host.map(|host| host.to_canonical());
         let mut state = self.lock();

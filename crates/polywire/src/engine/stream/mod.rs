@@ -10,8 +10,8 @@
 //! writes to the stream itself as long as the link keeps up.
 //!
 //! Layers, each of which uses only those after it: `port` (open, accept, reconnect, close),
-//! `connection` (hello, frames received), `relay` (announcements, answers, documents), `shared` (the
-//! port's state, sending to all links), `link`, `outbox` (one link's sending side), `queue`,
+//! `connection` (hello, frames received), `relay` (announcements, answers, documents), `shared`
+//! (the port's state, sending to all links), `link`, `outbox` (one link's sending side), `queue`,
 //! [`delivery`](super::delivery).
 //!
 //! A transport over pipes within the process:

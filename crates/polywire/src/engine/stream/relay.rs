@@ -26,9 +26,9 @@ impl Shared {
         self.role == Role::Either && self.listens.load(Ordering::Acquire)
     }
 
-    /// Opens a channel and announces it to every link but its origin. A port has as many channels as
-    /// a link may have; beyond that, a channel of the link that announced the most makes room, and
-    /// this fails if the newcomer's link would then have as many.
+    /// Opens a channel and announces it to every link but its origin. A port has as many channels
+    /// as a link may have; beyond that, a channel of the link that announced the most makes room,
+    /// and this fails if the newcomer's link would then have as many.
     pub(super) fn open_channel(
         &self,
         origin: Option<(LinkId, ChannelId)>,
@@ -161,8 +161,8 @@ impl Shared {
         }
     }
 
-    /// Notes a link's answer to one of the port's channels. False if the channel is the port's own, and
-    /// not relayed.
+    /// Notes a link's answer to one of the port's channels. False if the channel is the port's own,
+    /// and not relayed.
     pub(super) fn answered_there(&self, link: LinkId, channel: ChannelId, answer: &Answer) -> bool {
         let mut channels = lock(&self.channels);
         let Some(open) = channels.open.get_mut(&channel) else { return false };
@@ -174,8 +174,8 @@ impl Shared {
         true
     }
 
-    /// Tells the origin the joint answer of all behind this port, if it has changed; with `renew`, also
-    /// that one of them asks for a key frame.
+    /// Tells the origin the joint answer of all behind this port, if it has changed; with `renew`,
+    /// also that one of them asks for a key frame.
     fn answer_origin(&self, open: &mut Open, renew: bool) {
         let Some((link, channel)) = open.origin else { return };
         let others = self.links().iter().filter(|other| other.info.id != link).count();
@@ -190,8 +190,8 @@ impl Shared {
         open.told = Some(all);
     }
 
-    /// Passes on to the other links that `lost` messages up to `start` were dropped before they came
-    /// here.
+    /// Passes on to the other links that `lost` messages up to `start` were dropped before they
+    /// came here.
     pub(super) fn relay_loss(&self, channel: ChannelId, start: Start, lost: u64, from: LinkId) {
         for link in self.links().iter().filter(|link| link.info.id != from && lost > 0) {
             link.outbox.lose(channel, start, lost);
@@ -215,8 +215,8 @@ impl Shared {
         true
     }
 
-    /// Passes a document on to the links that wait for it. Ignored unless `from` was asked for it; bytes
-    /// with another hash count as no document.
+    /// Passes a document on to the links that wait for it. Ignored unless `from` was asked for it;
+    /// bytes with another hash count as no document.
     pub(super) fn supply_elsewhere(&self, from: LinkId, document: Id128, bytes: Option<&[u8]>) {
         if !self.relays() {
             return;

@@ -57,8 +57,8 @@ impl Shared {
     ) -> Result<Sent, EngineError> {
         let mut sent = Sent::default();
         let links = self.links();
-        // A link cannot tell the time that writing to the others took from a pause of the publisher,
-        // and would never see a burst. So measure the pause here.
+        // A link cannot tell the time that writing to the others took from a pause of the
+        // publisher, and would never see a burst. So measure the pause here.
         let began = (links.len() > 1).then(Instant::now);
         let pause = began.map(|began| began.saturating_duration_since(*lock(&self.distributed)));
         let round = Round { pause, links: u32::try_from(links.len()).unwrap_or(u32::MAX) };

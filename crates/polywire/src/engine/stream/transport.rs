@@ -27,8 +27,8 @@ pub trait Transport: Send + Sync + 'static {
     fn connect(&self) -> io::Result<Connection>;
 }
 
-/// A place where callers arrive. The port's thread calls [`Listener::accept`] until the port closes,
-/// then [`Listener::close`].
+/// A place where callers arrive. The port's thread calls [`Listener::accept`] until the port
+/// closes, then [`Listener::close`].
 pub trait Listener: Send + Sync {
     /// `engine/address` for peers, with whatever the system chose, such as a port number.
     fn endpoint(&self) -> String;
@@ -62,8 +62,8 @@ pub trait ByteStream: Send + Sync {
     /// [`ByteStream::set_read_timeout`], and fails with `WouldBlock` after that.
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Limits how long reads block; `None`, the initial value, for no limit. Only the reading thread
-    /// calls it.
+    /// Limits how long reads block; `None`, the initial value, for no limit. Only the reading
+    /// thread calls it.
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
 
     /// Writes what fits. Never blocks: fails with `WouldBlock` if nothing fits.
