@@ -10,7 +10,7 @@ use common::{
 use polywire_core::{
     codec::{Decoder, Encoder},
     layout::{Message, MessageField, Shape},
-    program::{Backend, io::CodecError},
+    program::{Backend, CodecError},
     schema::arbitrary::Random,
 };
 

@@ -7,7 +7,7 @@ use common::{Coder, Wire, backends, mutated, random_limits, random_record, seeds
 use polywire_core::{
     codec::{BuildError, Decoder, Encoder},
     layout::{Record, Shape},
-    program::{Backend, io::CodecError},
+    program::{Backend, CodecError},
     schema::{
         Schema,
         arbitrary::{Random, random_evolution, random_schema},

@@ -4,7 +4,7 @@
 use polywire_core::{
     codec::{self, Codec, Decoder, Encoder, Options},
     layout::Message,
-    program::{Backend, FaultKind, io::CodecError},
+    program::{Backend, CodecError, FaultKind},
 };
 use polywire_derive::Message;
 

@@ -7,7 +7,7 @@ use common::{Coder, backends, plain_wires};
 use polywire_core::{
     codec::{BuildError, LowerError},
     layout::{Record, Shape},
-    program::{Backend, FaultKind, io::CodecError},
+    program::{Backend, CodecError, FaultKind},
     schema::{Def, DefId, Extensibility, Member, Schema, SchemaBuilder, SchemaLimits, Type},
 };
 use std::time::{Duration, Instant};

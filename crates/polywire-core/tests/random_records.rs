@@ -3,10 +3,7 @@
 //!
 //! Blocks are counted for each thread: the test runner's own thread allocates beside the test.
 
-use polywire_core::layout::{
-    Kind, Layout, NodeId, OutOfMemory, Record, Scalar, Shape, ValueRef,
-    access::{Inserted, Selected},
-};
+use polywire_core::layout::{Inserted, Kind, Layout, NodeId, OutOfMemory, Record, Scalar, Selected, Shape, ValueRef};
 use polywire_core::schema::{
     Case, DefKind, Schema, Type,
     arbitrary::{Random, random_schema},

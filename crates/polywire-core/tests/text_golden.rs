@@ -2,7 +2,7 @@
 
 mod text_support;
 
-use polywire_core::{layout::Message, program::io::CodecError};
+use polywire_core::{layout::Message, program::CodecError};
 use polywire_derive::Message;
 use serde_json::Value;
 use std::{fmt::Debug, fs, path::Path};

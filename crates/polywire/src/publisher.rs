@@ -13,7 +13,7 @@ use polywire_core::{
     },
     envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
     frame::Start,
-    program::io::CodecError,
+    program::CodecError,
 };
 
 use crate::{

@@ -10,7 +10,7 @@
 //! `Default` or `Drop` may panic with and answer [`OutOfMemory`].
 //!
 //! ```
-//! use polywire_core::layout::access::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
+//! use polywire_core::layout::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
 //! use polywire_core::layout::{Kind, Message, MessageField, OutOfMemory};
 //! use std::collections::BTreeMap;
 //!

@@ -5,7 +5,7 @@
 use polywire_core::{
     codec::{Decoder, Encoder, Options, bson::BSON},
     layout::Message,
-    program::{Backend, Limits, io::CodecError},
+    program::{Backend, CodecError, Limits},
     schema::Schema,
 };
 

@@ -14,7 +14,7 @@ pub use json_support::random_record;
 use polywire_core::{
     codec::{CODECS, Codec, Decoder, Encoder, Options},
     layout::{Record, Shape},
-    program::{Backend, Limits, io::CodecError},
+    program::{Backend, CodecError, Limits},
     schema::{Def, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
 };
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use polywire_core::{
         json::JSON,
     },
     layout::{Record, Shape},
-    program::{Backend, FaultKind, State, io::CodecError},
+    program::{Backend, CodecError, FaultKind, State},
 };
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 use polywire_core::{
     codec::{self, Codec, Decoder, Encoder, Options},
     layout::{Message, Record, Shape, Value},
-    program::{Backend, io::CodecError},
+    program::{Backend, CodecError},
     schema::{DefKind, Schema, Type, arbitrary::Random},
 };
 use std::sync::Arc;

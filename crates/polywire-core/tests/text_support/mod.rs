@@ -4,7 +4,7 @@
 use polywire_core::{
     codec::{self, Codec, Decoder, Encoder, Options},
     layout::{Message, Record, Shape},
-    program::{Backend, Limits, io::CodecError},
+    program::{Backend, CodecError, Limits},
     schema::{BitField, Case, Def, Member, Schema, SchemaBuilder, Type},
 };
 use std::{fmt::Debug, sync::Arc};

@@ -8,7 +8,7 @@ mod corpora;
 use polywire_core::{
     codec::{self, Codec, Decoder, Encoder, Options},
     layout::Message,
-    program::{Backend, Limits, io::CodecError},
+    program::{Backend, CodecError, Limits},
     schema::Schema,
 };
 use polywire_derive::Message;
