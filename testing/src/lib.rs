@@ -24,7 +24,7 @@ pub use records::random_record;
 use polywire_core::{
     codec::{self, BuildError, CODECS, Codec, Decoder, Encoder, Options},
     layout::{Message, Record, Shape},
-    program::{Backend, Limits, exec::ExecError, io::CodecError},
+    program::{Backend, CodecError, ExecError, Limits},
     schema::{Def, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
 };
 use std::{collections::BTreeMap, fmt::Debug, fs, ops::Range, path::Path, sync::Arc};

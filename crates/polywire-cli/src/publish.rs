@@ -22,7 +22,7 @@ use polywire::{
 use polywire::{
     codec::{BuildError, Codec, Decoder, Encoder, Options, cdr::Cdr, json::JSON},
     layout::Record,
-    program::{Payload, io::CodecError},
+    program::{CodecError, Payload},
     schema::Schema,
 };
 use serde::Serialize;

@@ -2,8 +2,8 @@
 //! them.
 
 use polywire_core::layout::{
-    FlagWords, Kind, Layout, Message, Node, NodeId, PathError, Record, RecordError, Shape, ShapeError, Value, ValueRef,
-    access::Inserted,
+    FlagWords, Inserted, Kind, Layout, Message, Node, NodeId, PathError, Record, RecordError, Shape, ShapeError, Value,
+    ValueRef,
 };
 use polywire_core::schema::{
     BitField, Case, Def, DefId, DefKind, EnumLiteral, Literal, Member, Schema, SchemaBuilder, SchemaLimits, Type,

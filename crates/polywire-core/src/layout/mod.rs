@@ -16,7 +16,7 @@
 use alloc::{sync::Arc, vec::Vec};
 use core::fmt;
 
-pub mod access;
+pub(crate) mod access;
 mod assign;
 mod codable;
 mod derived;
@@ -33,7 +33,7 @@ pub mod support;
 mod value;
 mod view;
 
-pub use access::{BoxedAccess, MapAccess, OptionalAccess, SequenceAccess, UnionAccess};
+pub use access::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
 pub use codable::Codable;
 pub use describe::{Describe, Described};
 pub use path::PathError;

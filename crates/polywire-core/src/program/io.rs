@@ -12,7 +12,7 @@ use crate::layout::SharedBytes;
 
 /// Every string that is decoded has room for as many bytes, so that machine code can set short ones
 /// inline.
-pub const SHORT_TEXT: usize = 16;
+pub(crate) const SHORT_TEXT: usize = 16;
 
 /// How an operation or kernel ended. What went wrong is in the [`Input`] or [`Output`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

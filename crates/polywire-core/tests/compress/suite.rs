@@ -284,7 +284,8 @@ fn bombs_cost_no_more_than_the_limits() {
         let mut unpacker = Unpacker::new(compressor, &[], limits).expect("a state");
         let said = |size: u64| {
             let mut packed = Vec::new();
-            polywire_core::frame::varint::put(&mut packed, size);
+            let rest = std::iter::successors(Some(size), |rest| Some(rest >> 7).filter(|rest| *rest > 0));
+            packed.extend(rest.map(|rest| (rest & 0x7F) as u8 | if rest >= 0x80 { 0x80 } else { 0 }));
             packed.extend_from_slice(&bomb);
             packed
         };

@@ -1,6 +1,6 @@
 //! What programs do to Rust's own types, also when the user's code panics meanwhile.
 
-use polywire_core::layout::{Kind, Layout, Message, MessageField, Node, OutOfMemory, access::Inserted};
+use polywire_core::layout::{Inserted, Kind, Layout, Message, MessageField, Node, OutOfMemory};
 use polywire_derive::Message;
 use std::{cell::Cell, collections::BTreeMap};
 

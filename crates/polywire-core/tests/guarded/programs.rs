@@ -5,7 +5,7 @@
 use polywire_core::{
     codec::Options,
     layout::{Record, Shape},
-    program::{Backend, Direction, Executable, FaultKind, Limits, Payload, Program, State, io::CodecError, passes},
+    program::{Backend, CodecError, Direction, Executable, FaultKind, Limits, Payload, Program, State},
     schema::arbitrary::{Random, random_evolution, random_schema},
 };
 use polywire_testing::{
@@ -48,7 +48,7 @@ fn what_the_verifier_passes_does_no_harm() {
             ) else {
                 continue;
             };
-            let (encode, decode) = (passes::prepare(encode), passes::prepare(decode));
+            let (encode, decode) = (encode.prepared(), decode.prepared());
             let mut random = Random::new(seed);
             let sound = Executable::prepared(encode.clone(), Backend::Interpreter).unwrap();
             for _ in 0..40 {

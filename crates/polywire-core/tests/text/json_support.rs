@@ -3,7 +3,7 @@
 use polywire_core::{
     codec::{Codec, Decoder, Encoder, Options, json::JSON},
     layout::{Message, Record, Shape},
-    program::{Limits, io::CodecError},
+    program::{CodecError, Limits},
     schema::Schema,
 };
 use polywire_testing::Wire;

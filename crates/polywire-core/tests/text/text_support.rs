@@ -3,7 +3,7 @@
 use polywire_core::{
     codec::{self, Codec, Decoder, Encoder, Options},
     layout::{Message, Record, Shape},
-    program::{Backend, Limits, io::CodecError},
+    program::{Backend, CodecError, Limits},
     schema::{BitField, Case, Def, Member, Schema, SchemaBuilder, Type},
 };
 use polywire_testing::Wire;
