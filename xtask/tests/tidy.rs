@@ -4,6 +4,7 @@
 //! finds one.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -138,6 +139,71 @@ fn experiments_are_on_top(source: &Source) -> Vec<String> {
     }
 }
 
+/// Folders whose files import in one direction.
+const LAYERED: &[&str] = &[
+    "crates/polywire-measure/src/live",
+    "crates/polywire-measure/src/experiments/papers",
+    "crates/polywire-measure/src/experiments/scaling",
+];
+
+/// What each file of a folder imports from its siblings: `super::NAME` in a file, `NAME::` in
+/// `mod.rs`. What is no file of the folder, `mod.rs` itself defines.
+fn imports(folder: &str, sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
+    let stem = |path: &str| path.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".rs").map(str::to_owned);
+    let files: BTreeMap<String, String> = sources
+        .iter()
+        .filter_map(|source| Some((stem(&source.path)?, code(&source.text))))
+        .filter(|(name, _)| !name.contains('/'))
+        .collect();
+    let names = |text: &str, name: &str| {
+        let word = |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || "_:".contains(c));
+        text.match_indices(&format!("{name}::")).any(|(at, _)| word(&text[..at]))
+    };
+    let of_mod = |text: &str| files.keys().filter(|name| names(text, name)).cloned().collect();
+    let of_file = |text: &str| {
+        let behind = text.match_indices("super::").flat_map(|(at, word)| first_segments(&text[at + word.len()..]));
+        behind.map(|segment| if files.contains_key(&segment) { segment } else { "mod".to_owned() }).collect()
+    };
+    let of = |(name, text): (&String, &String)| {
+        let imported: BTreeSet<String> = if name == "mod" { of_mod(text) } else { of_file(text) };
+        (name.clone(), imported)
+    };
+    files.iter().map(of).collect()
+}
+
+/// The first segments of a path, or of each path of a group in braces.
+fn first_segments(text: &str) -> Vec<String> {
+    let word =
+        |text: &str| text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let Some(group) = text.strip_prefix('{') else { return vec![word(text)] };
+    let (mut depth, mut segments, mut rest) = (0usize, vec![word(group)], group);
+    while let Some(at) = rest.find(['{', '}', ',']) {
+        let behind = &rest[at + 1..];
+        match &rest[at..=at] {
+            "{" => depth += 1,
+            "}" if depth == 0 => break,
+            "}" => depth -= 1,
+            _ if depth == 0 => segments.push(word(behind)),
+            _ => {}
+        }
+        rest = behind;
+    }
+    segments.into_iter().filter(|segment| !segment.is_empty()).collect()
+}
+
+/// The files of a folder that import each other, directly or by way of others.
+fn circle(folder: &str, sources: &[Source]) -> Vec<String> {
+    let mut left = imports(folder, sources);
+    // A file is out once all that it imports are out.
+    while let Some(name) = left.iter().find(|(_, imported)| imported.is_empty()).map(|(name, _)| name.clone()) {
+        left.remove(&name);
+        for imported in left.values_mut() {
+            imported.remove(&name);
+        }
+    }
+    left.iter().map(|(name, imported)| format!("{folder}/{name}.rs imports {imported:?}")).collect()
+}
+
 /// An error whose message has its cause inside must not give it as source, too: whoever prints the
 /// chain would print it twice.
 fn causes_are_said_once(source: &Source) -> Vec<String> {
@@ -214,6 +280,24 @@ fn crates_depend_in_one_direction() {
 fn measuring_does_not_know_its_experiments() {
     finds(experiments_are_on_top, "crates/polywire-measure/src/report/mod.rs", "use crate::experiments::Page;");
     hold(&[".rs"], experiments_are_on_top);
+}
+
+#[test]
+fn files_of_a_folder_import_in_one_direction() {
+    let folder = |files: &[(&str, &str)]| -> Vec<Source> {
+        files.iter().map(|(name, text)| Source { path: format!("x/{name}.rs"), text: (*text).into() }).collect()
+    };
+    let fine =
+        [("mod", "pub use b::{B, C};"), ("a", "use super::c::C;"), ("b", "use super::{a::{A, b}, c};"), ("c", "")];
+    assert_eq!(circle("x", &folder(&fine)), Vec::<String>::new());
+    assert_eq!(circle("x", &folder(&[("a", "use super::{c, b::B};"), ("b", "super::a::f();"), ("c", "")])).len(), 2);
+    assert_eq!(circle("x", &folder(&[("mod", "use a::A;"), ("a", "use super::SHARED;")])).len(), 2);
+    let sources = sources(&[".rs"]);
+    for folder in LAYERED {
+        assert!(imports(folder, &sources).values().any(|imported| !imported.is_empty()), "{folder} has gone");
+        let circle = circle(folder, &sources);
+        assert!(circle.is_empty(), "{}", circle.join("\n"));
+    }
 }
 
 #[test]
