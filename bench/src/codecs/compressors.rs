@@ -14,7 +14,7 @@ use crate::{
 /// Messages that are measured; dictionaries are learned from the others.
 const MESSAGES: usize = 32;
 
-/// Enough to see that the instrument works.
+/// Enough to see that the bench works.
 const FEW_MESSAGES: usize = 2;
 
 /// Bytes of the dictionaries.
