@@ -4,6 +4,7 @@
 //! finds one.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -135,6 +136,76 @@ fn experiments_are_on_top(source: &Source) -> Vec<String> {
     }
 }
 
+/// Folders whose modules import each other in one direction. A folder's own `mod.rs` or `lib.rs` is
+/// no module of it: it declares the others and has what all of them use.
+const LAYERED: &[&str] = &["crates/polywire/src/", "crates/polywire/src/engine/", "crates/polywire/src/engine/stream/"];
+
+/// The modules that follow `prefix` in a text, also in braces: `a` and `b` of `crate::{a::X, b}`.
+fn imported<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+    fn word(text: &str) -> &str {
+        text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+    }
+    fn entries(group: &str) -> Vec<&str> {
+        let (mut depth, mut start, mut found) = (0, 1, Vec::new());
+        for (at, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if (c == ',' && depth == 1) || depth == 0 {
+                found.push(word(group.get(start..at).unwrap_or_default().trim_start()));
+                start = at + 1;
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        found
+    }
+    let inside = |at: usize| text[..at].ends_with("::") || text[..at].ends_with(|c: char| c.is_alphanumeric());
+    let hits = text.match_indices(prefix).filter(move |(at, _)| !inside(*at));
+    hits.flat_map(move |(at, _)| {
+        let rest = &text[at + prefix.len()..];
+        if rest.starts_with('{') { entries(rest) } else { vec![word(rest)] }
+    })
+}
+
+/// Modules of a folder that import each other in a circle: one circle, or none.
+fn circles(sources: &[Source], folder: &str) -> Vec<String> {
+    let module = |path: &str| -> Option<String> {
+        let rest = path.strip_prefix(folder)?;
+        let name = rest.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+        (!["mod", "lib"].contains(&name)).then(|| name.to_owned())
+    };
+    let crate_path = folder.split_once("/src/").map_or("", |(_, path)| path).replace('/', "::");
+    let absolute = format!("crate::{crate_path}");
+    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in sources {
+        let Some(name) = module(&source.path) else { continue };
+        let text = code(&source.text);
+        let is_direct = source.path.strip_prefix(folder).is_some_and(|rest| !rest.contains('/'));
+        let siblings = imported(&text, "super::").filter(|_| is_direct);
+        let found = imported(&text, &absolute).chain(siblings).filter(|other| *other != name).map(str::to_owned);
+        imports.entry(name.clone()).or_default().extend(found);
+    }
+    // Take away what imports nothing that is left, until nothing changes: the rest is in circles,
+    // or imports such.
+    while let Some(free) = imports
+        .iter()
+        .find(|(_, others)| others.iter().all(|other| !imports.contains_key(other)))
+        .map(|(name, _)| name.clone())
+    {
+        imports.remove(&free);
+    }
+    let left: Vec<String> = imports.keys().cloned().collect();
+    let of = |name: &String| {
+        let others: Vec<&str> = imports[name].iter().filter(|o| left.contains(o)).map(String::as_str).collect();
+        format!("{folder}{name} imports {}", others.join(", "))
+    };
+    left.iter().map(of).collect()
+}
+
 /// An error whose message has its cause inside must not give it as source, too: whoever prints the
 /// chain would print it twice.
 fn causes_are_said_once(source: &Source) -> Vec<String> {
@@ -211,6 +282,25 @@ fn crates_depend_in_one_direction() {
 fn measuring_does_not_know_its_experiments() {
     finds(experiments_are_on_top, "crates/polywire-measure/src/report/mod.rs", "use crate::experiments::Page;");
     hold(&[".rs"], experiments_are_on_top);
+}
+
+#[test]
+fn modules_import_in_one_direction() {
+    let source = |path: &str, text: &str| Source { path: format!("k/src/{path}"), text: text.into() };
+    let circle = [
+        source("a.rs", "use crate::{\n    b::{X, Y},\n    c,\n};"),
+        source("b/mod.rs", "use crate::c::Z;"),
+        source("b/inner.rs", "fn f() -> crate::a::W {}"),
+        source("c.rs", "use std::fmt;"),
+    ];
+    assert_eq!(circles(&circle, "k/src/").len(), 2);
+    let inner = [source("e/x.rs", "use super::{Z, y::W};"), source("e/y.rs", "use crate::e::x::V;")];
+    assert_eq!(circles(&inner, "k/src/e/").len(), 2);
+    let apart = [source("a.rs", "use crate::b::X;"), source("b.rs", "/// [`crate::a::W`]\nuse super::lib;")];
+    assert!(circles(&apart, "k/src/").is_empty());
+    let sources = sources(&[".rs"]);
+    let all: Vec<String> = LAYERED.iter().flat_map(|folder| circles(&sources, folder)).collect();
+    assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
 #[test]

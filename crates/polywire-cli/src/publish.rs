@@ -22,7 +22,7 @@ use polywire::{
 use polywire::{
     codec::{BuildError, Codec, Decoder, Encoder, Options, cdr::Cdr, json::JSON},
     layout::Record,
-    program::io::CodecError,
+    program::{Payload, io::CodecError},
     schema::Schema,
 };
 use serde::Serialize;
@@ -395,7 +395,11 @@ impl Coding for Metered {
         Ok(())
     }
 
-    fn decode(decoder: &Decoder<Record>, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
-        Dynamic::decode(decoder, bytes, value)
+    fn decode_measured(
+        decoder: &Decoder<Record>,
+        payload: Payload<'_>,
+        value: &mut Record,
+    ) -> Result<usize, CodecError> {
+        Dynamic::decode_measured(decoder, payload, value)
     }
 }

@@ -276,6 +276,24 @@ fn a_node_hears_itself() {
 }
 
 #[test]
+fn publishers_that_open_at_once_all_find_their_subscriber() {
+    for (a, at_a, _b, _) in pair("at-once") {
+        let _subscriber = a.subscriber_on::<Reading>("r", &at("auto", &at_a)).expect("subscriber");
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+                        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{at_a}");
+                        assert_eq!(publisher.status().accepting, 1, "{at_a}");
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
 fn bytes_are_received_as_they_are() {
     for (a, at_a, b, at_b) in pair("bytes") {
         let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
