@@ -1,10 +1,10 @@
-//! No compression: what others are compared with.
+//! The compressor `none`: no compression. It serves for comparison.
 
 use alloc::{boxed::Box, vec::Vec};
 
 use super::{Compress, CompressError, Compressor, Decompress, DecompressError, Properties, SettingsError};
 
-/// Copies.
+/// The compressor `none`.
 pub static NONE: None = None;
 
 /// See [`NONE`].
