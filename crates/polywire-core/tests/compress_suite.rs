@@ -482,7 +482,7 @@ fn settings_are_told_apart_and_slips_are_named() {
                 assert!(parse(&(levels.most + 1).to_string()).is_err());
                 assert!(parse(&(levels.least - 1).to_string()).is_err());
             }
-            None => assert!(parse("1").expect_err("none").contains("it has no levels")),
+            None => assert!(parse("1").expect_err("none").contains("has no levels")),
         }
     });
 }
