@@ -49,7 +49,7 @@ pub enum DecompressError {
 /// ```
 /// use polywire_core::compress::{self, Limits, UnpackError, Unpacker};
 /// let mut unpacker = Unpacker::new(compress::find("lz4").unwrap(), &[], Limits::default())?;
-/// // Five bytes that are to become a gigabyte.
+/// // Five bytes that announce a gigabyte.
 /// assert!(matches!(unpacker.unpack(b"\x80\x80\x80\x80\x04"), Err(UnpackError::TooLarge { .. } | UnpackError::Expansion { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

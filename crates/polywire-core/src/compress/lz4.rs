@@ -18,7 +18,7 @@ pub static LZ4: Lz4 = Lz4;
 pub struct Lz4;
 
 static PROPERTIES: Properties = Properties {
-    summary: "LZ4: the fastest, both ways",
+    summary: "LZ4: the fastest in both directions",
     levels: None,
     dictionary: true,
     typical_use: "links and processors that are both fast",

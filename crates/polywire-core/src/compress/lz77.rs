@@ -17,7 +17,7 @@ pub static LZ77: Lz77 = Lz77;
 pub struct Lz77;
 
 static PROPERTIES: Properties = Properties {
-    summary: "LZ77: what came within the last 64 KiB is told by distance and length",
+    summary: "LZ77: repetitions within the last 64 KiB as distance and length",
     levels: Some(Levels { least: 1, most: 9, usual: 4 }),
     dictionary: false,
     typical_use: "machines without any library, and comparison",

@@ -16,10 +16,10 @@ pub static LZO: Lzo = Lzo;
 pub struct Lzo;
 
 static PROPERTIES: Properties = Properties {
-    summary: "LZO1X: fast both ways, in half the range of lz4",
+    summary: "LZO1X: fast in both directions; repetitions within the last 48 KiB",
     levels: None,
     dictionary: false,
-    typical_use: "peers that have LZO already",
+    typical_use: "peers that use LZO",
     specification: "the LZO stream format as the Linux kernel documents it, version 0",
 };
 

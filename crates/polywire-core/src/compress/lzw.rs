@@ -16,7 +16,7 @@ pub static LZW: Lzw = Lzw;
 pub struct Lzw;
 
 static PROPERTIES: Properties = Properties {
-    summary: "LZW: codes of 9 to 16 bits for strings that came before",
+    summary: "LZW: codes of 9 to 16 bits for earlier strings",
     levels: None,
     dictionary: false,
     typical_use: "comparison",

@@ -12,7 +12,7 @@ pub static NONE: None = None;
 pub struct None;
 
 static PROPERTIES: Properties = Properties {
-    summary: "bytes as they are",
+    summary: "no compression",
     levels: Option::None,
     dictionary: false,
     typical_use: "comparison, and topics that override a default",

@@ -13,7 +13,7 @@ pub static RLE: Rle = Rle;
 pub struct Rle;
 
 static PROPERTIES: Properties = Properties {
-    summary: "run lengths: bytes that repeat are counted",
+    summary: "run-length encoding of repeated bytes",
     levels: None,
     dictionary: false,
     typical_use: "images and tables with long runs, on the smallest machines",

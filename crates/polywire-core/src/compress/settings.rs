@@ -122,7 +122,7 @@ impl Settings {
     /// use polywire_core::compress::Settings;
     /// let chosen = Settings { min_bytes: Some(10), ..Settings::default() };
     /// assert_eq!(chosen.least_bytes(false), 10);
-    /// // Even short messages gain by a dictionary.
+    /// // With a dictionary, even short messages become smaller.
     /// assert!(Settings::default().least_bytes(true) < Settings::default().least_bytes(false));
     /// ```
     pub fn least_bytes(&self, with_dictionary: bool) -> usize {

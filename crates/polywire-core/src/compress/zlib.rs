@@ -14,10 +14,10 @@ pub static ZLIB: Zlib = Zlib;
 pub struct Zlib;
 
 static PROPERTIES: Properties = Properties {
-    summary: "zlib: DEFLATE, what everybody can read",
+    summary: "zlib: DEFLATE, the most widely supported format",
     levels: Some(Levels { least: 1, most: 9, usual: 6 }),
     dictionary: false,
-    typical_use: "peers that know nothing else",
+    typical_use: "peers that support nothing else",
     specification: "RFC 1950",
 };
 

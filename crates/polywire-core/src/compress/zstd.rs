@@ -14,7 +14,7 @@ pub static ZSTD: Zstd = Zstd;
 pub struct Zstd;
 
 static PROPERTIES: Properties = Properties {
-    summary: "Zstandard: small and fast, the one to take first",
+    summary: "Zstandard: small and fast; try it first",
     levels: Some(Levels { least: -7, most: 22, usual: 3 }),
     dictionary: true,
     typical_use: "everything that is worth compressing; with a dictionary also small messages",

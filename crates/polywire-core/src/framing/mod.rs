@@ -317,7 +317,7 @@ impl Splitter {
     /// use polywire_core::framing::{Framing, Splitter, Step};
     /// let mut short = Splitter::new(Framing::Len4Le).limit(100);
     /// assert!(short.step(&[101, 0, 0, 0]).is_err());
-    /// // Datagrams to one port of a capture that has several feeds.
+    /// // Datagrams to one port, from a capture of several feeds.
     /// let mut one_feed = Splitter::new(Framing::Pcap).port(9000);
     /// assert!(matches!(one_feed.step(b""), Ok(Step::Need(_))));
     /// ```
