@@ -45,19 +45,19 @@ pub enum Mode {
 ///
 /// let mut writer = StreamWriter::new(new_state(), Mode::Anchored, 100);
 /// let mut reader = StreamReader::new(new_state());
-/// // The closures stand for `Encoder::encode_with` and `Decoder::decode_with`.
+/// // The closures take the place of `Encoder::encode_with` and `Decoder::decode_with`.
 /// let anchor = writer.write(1, |_state, _keep| Ok::<(), ()>(())).unwrap();
 /// assert_eq!(anchor, Some(1), "the first message is a key frame");
 /// assert_eq!(writer.write(2, |_, _| Ok::<(), ()>(())), Ok(Some(1)));
 ///
-/// // The reader got the second message alone: it needs the key frame.
+/// // The reader gets only the second message, so it needs a key frame.
 /// let told = reader.read(2, Some(1), |_, _| Ok::<(), ()>(()));
 /// assert_eq!(told, Err(StreamError::NoKey { anchor: 1 }));
 /// assert!(reader.wants_key());
 /// assert!(reader.read(1, Some(1), |_, _| Ok::<(), ()>(())).is_ok());
 /// assert!(reader.read(2, Some(1), |_, _| Ok::<(), ()>(())).is_ok());
 ///
-/// // Asked for a key frame, or told to write in another mode, it begins anew.
+/// // A request for a key frame, or another mode, makes the next message a key frame.
 /// writer.ask_for_key();
 /// assert_eq!(writer.write(3, |_, _| Ok::<(), ()>(())), Ok(Some(3)));
 /// writer.set_mode(Mode::Chained);

@@ -318,7 +318,7 @@ pub struct BoxedNode {
 /// assert!(!layout.shares());
 /// assert!(layout.len() > 10 && !layout.is_empty() && (layout.root().0 as usize) < layout.len());
 ///
-/// // A record of the same schema lies elsewhere, and its optionals have a flag.
+/// // A record of the same schema has another layout, in which optionals have a flag.
 /// let shape = Shape::of(Pump::shape().schema())?;
 /// let flagged = (0..shape.layout().len() as u32).any(|i| {
 ///     matches!(&shape.layout().node(NodeId(i)).kind, Kind::Optional(OptionalNode { flag: Some(FlagWords { .. }), .. }))

@@ -471,7 +471,7 @@ fn settings_are_told_apart_and_slips_are_named() {
             ("ratio=0", "percents from 1 to 100"),
             ("ratio=101", "percents from 1 to 100"),
             ("fast", "there is no option 'fast'"),
-            ("min=1,min=2", "is there twice"),
+            ("min=1,min=2", "occurs twice"),
             ("99999999999", "level"),
         ] {
             let error = parse(text).expect_err(text);
@@ -483,7 +483,7 @@ fn settings_are_told_apart_and_slips_are_named() {
                 assert!(parse(&(levels.most + 1).to_string()).is_err());
                 assert!(parse(&(levels.least - 1).to_string()).is_err());
             }
-            None => assert!(parse("1").expect_err("none").contains("it has no levels")),
+            None => assert!(parse("1").expect_err("none").contains("has no levels")),
         }
     });
 }

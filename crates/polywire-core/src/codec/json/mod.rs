@@ -27,11 +27,11 @@ impl Codec for Json {
 
     fn properties(&self) -> &'static Properties {
         &Properties {
-            summary: "JSON text by the type's names",
+            summary: "JSON text with the names of members",
             text: true,
             self_describing: true,
             stateful: false,
-            typical_use: "browsers, scripts, logs, and peers that share no schema",
+            typical_use: "browsers, scripts, logs, and peers without a schema",
             specification: "RFC 8259; spec/json.md",
         }
     }
@@ -58,13 +58,9 @@ impl Codec for Json {
                 OptionSpec {
                     name: "null",
                     values: &["omit", "write"],
-                    help: "absent members left out (default) or written as null",
+                    help: "absent members omitted (default) or written as null",
                 },
-                OptionSpec {
-                    name: "pretty",
-                    values: &[],
-                    help: "one line (default) or, if there, several with indentation",
-                },
+                OptionSpec { name: "pretty", values: &[], help: "several indented lines instead of one" },
             ]
         }
     }
