@@ -1,10 +1,10 @@
 //! Helpers that the tests of several crates share. Not published.
 //!
-//! Each test binary takes what it needs: back ends and wires to loop over ([`backends`], [`wires`]),
-//! random records ([`random_record`]), damaged messages ([`mutated`]), allocators that count or guard
-//! ([`allocator`], `guard`), other people's programs ([`tools`]), hexadecimal text, temporary
-//! folders. [`convert`](mod@convert) computes by the text of `spec/evolution.md` what a decoder must
-//! give.
+//! Each test binary takes what it needs: back ends and wires to loop over ([`backends`],
+//! [`wires`]), random records ([`random_record`]), damaged messages ([`mutated`]), allocators that
+//! count or guard ([`allocator`], `guard`), other people's programs ([`tools`]), hexadecimal text,
+//! temporary folders. [`convert`](mod@convert) computes by the text of `spec/evolution.md` what a
+//! decoder must give.
 
 pub mod allocator;
 pub mod convert;
@@ -46,8 +46,8 @@ impl Wire {
         Wire { codec, options: options.parse().unwrap_or_else(|error| panic!("{text}: {error}")) }
     }
 
-    /// Encodes a value on every back end, behind bytes that are in the buffer already. All back ends
-    /// must give the same bytes or the same error.
+    /// Encodes a value on every back end, behind bytes that are in the buffer already. All back
+    /// ends must give the same bytes or the same error.
     pub fn encode<T: Message>(&self, value: &T) -> Result<Vec<u8>, CodecError> {
         let encoded = backends().into_iter().map(|backend| {
             let encoder = Encoder::<T>::with_backend(self.codec, &self.options, backend).unwrap();

@@ -413,7 +413,7 @@ fn cases_without_members_keep_what_others_have_allocated() {
 }
 
 #[derive(Message)]
-#[allow(dead_code)]
+#[expect(dead_code)]
 struct Point {
     x: f64,
     tags: Vec<String>,

@@ -26,7 +26,8 @@ impl<'a> Filler<'a> {
     unsafe fn fill(&mut self, ty: &'a Type, node: NodeId, at: *mut u8, depth: usize) -> Result<(), OutOfMemory> {
         let ty = self.schema.resolve(ty);
         let few = if depth > 4 { 1 } else { 4 };
-        // SAFETY: as the caller promises; the layout runs parallel to the schema.
+        // SAFETY: the caller guarantees that `at` holds a value of `node`, and the layout has a
+        // node for each type of the schema.
         unsafe {
             match (&self.layout.node(node).kind, ty) {
                 (Kind::Scalar(Scalar::Bool), _) => at.write(self.random.below(2) as u8),
@@ -99,10 +100,13 @@ impl<'a> Filler<'a> {
         Ok(())
     }
 
+    /// Fills a member, which may be optional or external.
+    ///
     /// # Safety
-    /// As of `fill`, but for an optional or external member.
+    /// `at` holds a value of `node`, which is that of the member's type or wraps it.
     unsafe fn member(&mut self, ty: &'a Type, node: NodeId, at: *mut u8, depth: usize) -> Result<(), OutOfMemory> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that `at` holds a value of `node`; each access function
+        // gives a place that holds a value of the inner node.
         unsafe {
             match &self.layout.node(node).kind {
                 Kind::Optional(optional) => {

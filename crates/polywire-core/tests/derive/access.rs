@@ -29,7 +29,7 @@ impl Drop for Touchy {
 }
 
 #[derive(Message, Debug)]
-#[allow(dead_code)]
+#[expect(dead_code)]
 struct Part {
     number: i32,
     #[polywire(skip)]
