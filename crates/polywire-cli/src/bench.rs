@@ -8,13 +8,11 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
-use polywire_instrument::{
+use polywire_measure::{
     Error, Results, Scenario,
     compare::{self, Comparison},
-    papers::{PAPERS, Paper},
-    report, run,
-    scaling::SCALING,
-    table,
+    experiments::{Experiment, papers::PAPERS, scaling::SCALING},
+    report, run, table,
 };
 
 use crate::{
@@ -219,7 +217,7 @@ impl Compare {
 
 impl Papers {
     fn run(self, terminal: &Terminal) -> outcome::Result {
-        let wanted = |paper: &&Paper| self.names.is_empty() || self.names.iter().any(|name| name == paper.name);
+        let wanted = |paper: &&Experiment| self.names.is_empty() || self.names.iter().any(|name| name == paper.name);
         let mut outcome = Outcome::Fine;
         for paper in PAPERS.iter().filter(wanted) {
             if !self.effort.write(paper, &self.scenarios, &self.output, terminal)? {
@@ -239,7 +237,7 @@ impl Scaling {
 
 impl Effort {
     /// Measures what a page is about and writes it; false if a criterion is missed.
-    fn write(&self, paper: &Paper, scenarios: &Path, output: &Path, terminal: &Terminal) -> anyhow::Result<bool> {
+    fn write(&self, paper: &Experiment, scenarios: &Path, output: &Path, terminal: &Terminal) -> anyhow::Result<bool> {
         let measured = |name: &&str| match self.redraw {
             true => read(&output.join(paper.data).join(name).with_extension("json")),
             false => self.measure(&scenarios.join(name).with_extension("toml")),
@@ -316,7 +314,7 @@ pub struct BenchPeer {}
 
 impl BenchPeer {
     pub fn run(self) -> outcome::Result {
-        polywire_instrument::serve()?;
+        polywire_measure::serve()?;
         Ok(Outcome::Fine)
     }
 }

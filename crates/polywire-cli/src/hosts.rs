@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use polywire_instrument::link::hosts::{self, ADDRESSES, Between, Event, Hosts, HostsError};
+use polywire_link::hosts::{self, ADDRESSES, Between, Event, Hosts, HostsError};
 use serde_json::json;
 
 use crate::{

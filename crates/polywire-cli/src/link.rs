@@ -15,11 +15,11 @@ use anyhow::Context as _;
 use clap::Args;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
 use clap::Subcommand;
-use polywire_instrument::{
-    link::{self, Change, Emulator, Plan},
+use polywire_link::{
+    Change, Emulator, Plan,
     netsim::{Loss, Model, PROFILES, Stats},
-    table::figure,
 };
+use polywire_measure::table::figure;
 use serde_json::{Value, json};
 
 #[cfg(all(feature = "hosts", target_os = "linux"))]
@@ -251,7 +251,7 @@ fn take_changes(emulator: &Arc<Emulator>, is_stream: bool, colour: bool) {
     let (emulator, terminal) = (emulator.clone(), Terminal { json: false, colour, live: false });
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok).filter(|line| !line.trim().is_empty()) {
-            match link::change(&line) {
+            match polywire_link::change(&line) {
                 Ok((way, model)) => {
                     let text = without_effect(&model).filter(|_| is_stream);
                     text.iter().for_each(|text| terminal.warning(text));

@@ -20,7 +20,7 @@ use polywire::{
     engine::Sent,
 };
 use polywire::{
-    codec::{BuildError, Codec, DynDecoder, DynEncoder, Options, cdr::Cdr, json::JSON},
+    codec::{BuildError, Codec, Decoder, Encoder, Options, cdr::Cdr, json::JSON},
     layout::Record,
     program::{Payload, io::CodecError},
     schema::Schema,
@@ -117,7 +117,7 @@ impl Pub {
         let mut watch = Watch::new(&node);
         let metered = Metered::of(&schema)?;
         let bytes = metered.bytes.clone();
-        let reader = DynDecoder::new(&JSON, &Options::default(), &schema, metered.inner.shape())?;
+        let reader = Decoder::for_shape(&JSON, &Options::default(), &schema, metered.inner.shape())?;
         let publisher = node.publisher_of(&self.topic, Some(&wire.to_string()), metered)?;
 
         self.wait(&publisher, &mut watch, terminal, &place(&wire))?;
@@ -203,7 +203,7 @@ impl Pub {
     }
 
     /// Reads a line into the record.
-    fn fits(&self, schema: &Schema, reader: &DynDecoder, line: &Line, record: &mut Record) -> Result<(), String> {
+    fn fits(&self, schema: &Schema, reader: &Decoder<Record>, line: &Line, record: &mut Record) -> Result<(), String> {
         let slip = if self.lenient { None } else { unknown_member(schema, &line.text) };
         slip.map_or(Ok(()), Err)?;
         reader.decode(line.text.as_bytes(), record).map(|_| ()).map_err(|error| error.to_string())
@@ -365,8 +365,8 @@ impl Metered {
 
 impl Coding for Metered {
     type Value = Record;
-    type Encoder = (DynEncoder, Arc<AtomicU64>);
-    type Decoder = DynDecoder;
+    type Encoder = (Encoder<Record>, Arc<AtomicU64>);
+    type Decoder = Decoder<Record>;
 
     fn schema(&self) -> Option<&Schema> {
         self.inner.schema()
@@ -380,7 +380,7 @@ impl Coding for Metered {
         Ok((self.inner.encoder(codec, options)?, self.bytes.clone()))
     }
 
-    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<Record>, BuildError> {
         self.inner.decoder(codec, options, writer)
     }
 
@@ -395,7 +395,11 @@ impl Coding for Metered {
         Ok(())
     }
 
-    fn decode_measured(decoder: &DynDecoder, payload: Payload<'_>, value: &mut Record) -> Result<usize, CodecError> {
+    fn decode_measured(
+        decoder: &Decoder<Record>,
+        payload: Payload<'_>,
+        value: &mut Record,
+    ) -> Result<usize, CodecError> {
         Dynamic::decode_measured(decoder, payload, value)
     }
 }

@@ -43,11 +43,8 @@ use std::{collections::BTreeMap, marker::PhantomData, sync::Arc};
 
 use polywire_core::{
     codec::{
-        BuildError, Codec, Decoder, DynDecoder, DynEncoder, Encoder, LowerError, Options,
-        cdr::{
-            Cdr,
-            key::{DynKeyHasher, KeyHasher},
-        },
+        BuildError, Codec, Decoder, Encoder, LowerError, Options,
+        cdr::{Cdr, key::KeyHasher},
     },
     envelope::Id128,
     layout::{Message, Record, Shape, ShapeError},
@@ -268,8 +265,8 @@ impl From<Arc<Shape>> for Dynamic {
 
 impl Coding for Dynamic {
     type Value = Record;
-    type Encoder = DynEncoder;
-    type Decoder = DynDecoder;
+    type Encoder = Encoder<Record>;
+    type Decoder = Decoder<Record>;
 
     fn schema(&self) -> Option<&Schema> {
         Some(self.0.schema())
@@ -279,30 +276,34 @@ impl Coding for Dynamic {
         Record::new(&self.0)
     }
 
-    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<DynEncoder, BuildError> {
-        DynEncoder::new(codec, options, &self.0)
+    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Encoder<Record>, BuildError> {
+        Encoder::for_shape(codec, options, &self.0)
     }
 
-    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<Record>, BuildError> {
         dynamic(codec, options, writer, &self.0)
     }
 
     fn key_hasher(&self, codec: &Cdr) -> Result<Option<KeyHash<Record>>, BuildError> {
-        let hasher = DynKeyHasher::new(codec, &self.0)?;
+        let hasher = KeyHasher::for_shape(codec, &self.0)?;
         Ok(hasher.map(|mut hasher| -> KeyHash<Record> { Box::new(move |record| hasher.hash(record).map(Id128)) }))
     }
 
     #[inline]
-    fn encode(encoder: &DynEncoder, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    fn encode(encoder: &Encoder<Record>, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
         encoder.encode(value, out)
     }
 
     #[inline]
-    fn decode_measured(decoder: &DynDecoder, payload: Payload<'_>, value: &mut Record) -> Result<usize, CodecError> {
+    fn decode_measured(
+        decoder: &Decoder<Record>,
+        payload: Payload<'_>,
+        value: &mut Record,
+    ) -> Result<usize, CodecError> {
         decoder.decode_measured(payload, value)
     }
 
-    fn value_bytes(decoder: &DynDecoder) -> usize {
+    fn value_bytes(decoder: &Decoder<Record>) -> usize {
         record_bytes(decoder)
     }
 
@@ -311,16 +312,16 @@ impl Coding for Dynamic {
         Some(Arc::as_ptr(&self.0).addr())
     }
 
-    fn writer_state(encoder: &DynEncoder) -> Option<State> {
+    fn writer_state(encoder: &Encoder<Record>) -> Option<State> {
         encoder.state()
     }
 
-    fn reader_state(decoder: &DynDecoder) -> Option<State> {
+    fn reader_state(decoder: &Decoder<Record>) -> Option<State> {
         decoder.state()
     }
 
     fn encode_with(
-        encoder: &DynEncoder,
+        encoder: &Encoder<Record>,
         state: &mut State,
         keep: bool,
         value: &Record,
@@ -335,8 +336,8 @@ fn dynamic(
     options: &Options,
     writer: &Schema,
     shape: &Arc<Shape>,
-) -> Result<DynDecoder, BuildError> {
-    let decoder = DynDecoder::with_backend(codec, options, writer, shape, Backend::Interpreter)?;
+) -> Result<Decoder<Record>, BuildError> {
+    let decoder = Decoder::for_shape_with_backend(codec, options, writer, shape, Backend::Interpreter)?;
     compile::soon(decoder.executable());
     Ok(decoder)
 }
@@ -358,8 +359,8 @@ impl Discovered {
 
 impl Coding for Discovered {
     type Value = Record;
-    type Encoder = DynEncoder;
-    type Decoder = DynDecoder;
+    type Encoder = Encoder<Record>;
+    type Decoder = Decoder<Record>;
 
     fn schema(&self) -> Option<&Schema> {
         None
@@ -370,25 +371,29 @@ impl Coding for Discovered {
         Record::new(&self.0)
     }
 
-    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<DynEncoder, BuildError> {
-        DynEncoder::new(codec, options, &self.0)
+    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Encoder<Record>, BuildError> {
+        Encoder::for_shape(codec, options, &self.0)
     }
 
-    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<Record>, BuildError> {
         let shape = Shape::of(writer).map_err(|e| LowerError::Option(e.to_string()))?;
         dynamic(codec, options, writer, &shape)
     }
 
-    fn encode(encoder: &DynEncoder, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    fn encode(encoder: &Encoder<Record>, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
         encoder.encode(value, out)
     }
 
-    fn decode_measured(decoder: &DynDecoder, payload: Payload<'_>, value: &mut Record) -> Result<usize, CodecError> {
+    fn decode_measured(
+        decoder: &Decoder<Record>,
+        payload: Payload<'_>,
+        value: &mut Record,
+    ) -> Result<usize, CodecError> {
         fit(value, decoder);
         decoder.decode_measured(payload, value)
     }
 
-    fn value_bytes(decoder: &DynDecoder) -> usize {
+    fn value_bytes(decoder: &Decoder<Record>) -> usize {
         record_bytes(decoder)
     }
 
@@ -397,12 +402,12 @@ impl Coding for Discovered {
         Some(0)
     }
 
-    fn reader_state(decoder: &DynDecoder) -> Option<State> {
+    fn reader_state(decoder: &Decoder<Record>) -> Option<State> {
         decoder.state()
     }
 }
 
-fn record_bytes(decoder: &DynDecoder) -> usize {
+fn record_bytes(decoder: &Decoder<Record>) -> usize {
     let shape = decoder.shape();
     let fresh = size_of::<Record>().saturating_add(shape.layout().fresh_bytes());
     fresh.saturating_add(default_texts(shape.schema()))
@@ -442,7 +447,7 @@ fn texts_of(schema: &Schema, ty: &Type, known: &mut BTreeMap<DefId, usize>) -> u
 }
 
 /// Replaces a record of another type by one of the decoder's.
-fn fit(value: &mut Record, decoder: &DynDecoder) {
+fn fit(value: &mut Record, decoder: &Decoder<Record>) {
     if !Arc::ptr_eq(value.shape(), decoder.shape()) {
         *value = Record::new(decoder.shape());
     }

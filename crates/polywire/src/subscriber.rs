@@ -744,7 +744,7 @@ impl<C: Coding> SlotOf<C> {
         let Some(stream) = &self.stream else { return Ok(0) };
         let mut grown = 0;
         let decode = |state: &mut _, keep| {
-            C::decode_measured(&self.decoder, Payload::Stream { state, keep, bytes }, value).map(|bytes| grown = bytes)
+            C::decode_measured(&self.decoder, Payload::Chained { state, keep, bytes }, value).map(|bytes| grown = bytes)
         };
         stream.read(envelope, decode).map_err(|e| e.to_string())?;
         Ok(grown)

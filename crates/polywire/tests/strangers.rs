@@ -14,7 +14,7 @@ use std::{
 
 use polywire::{
     Message, Node, NodeLimits, Publisher, Record, Schema,
-    codec::{BuildError, Codec, DynDecoder, Options},
+    codec::{BuildError, Codec, Decoder, Options},
     coding::{Coding, Discovered, Dynamic},
     program::{Payload, io::CodecError},
     schema::{Def, DocumentHash, Member, SchemaBuilder, Type},
@@ -161,7 +161,7 @@ struct Counting(Discovered, Arc<AtomicUsize>, bool);
 impl Coding for Counting {
     type Value = Record;
     type Encoder = <Discovered as Coding>::Encoder;
-    type Decoder = DynDecoder;
+    type Decoder = Decoder<Record>;
 
     fn schema(&self) -> Option<&Schema> {
         None
@@ -175,7 +175,7 @@ impl Coding for Counting {
         self.0.encoder(codec, options)
     }
 
-    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<Record>, BuildError> {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.decoder(codec, options, writer)
     }
@@ -188,7 +188,11 @@ impl Coding for Counting {
         Discovered::encode(encoder, value, out)
     }
 
-    fn decode_measured(decoder: &DynDecoder, payload: Payload<'_>, value: &mut Record) -> Result<usize, CodecError> {
+    fn decode_measured(
+        decoder: &Decoder<Record>,
+        payload: Payload<'_>,
+        value: &mut Record,
+    ) -> Result<usize, CodecError> {
         Discovered::decode_measured(decoder, payload, value)
     }
 }

@@ -18,7 +18,7 @@
 //! use polywire_core::layout::{Kind, Message, Scalar};
 //! use polywire_core::program::{
 //!     passes, verify::{self, VerifyError}, Backend, Block, Check, CodecError, Direction, Executable, FaultKind, Limits, Op,
-//!     OpKind, Order, Overflow, PathId, Place, Program, Routine, Segment, Source, TextForm, Wire,
+//!     OpKind, Order, Overflow, PathId, Payload, Place, Program, Routine, Segment, Source, TextForm, Wire,
 //! };
 //!
 //! #[derive(Default, polywire_derive::Message)]
@@ -45,7 +45,7 @@
 //! let mut pump = Pump::default();
 //! // SAFETY: the program is one for the layout of `Pump`.
 //! let decode = |bytes: &[u8], pump: &mut Pump| unsafe {
-//!     executable.decode(bytes, std::ptr::from_mut(pump).cast(), &Limits::default())
+//!     executable.decode(Payload::Bytes(bytes), std::ptr::from_mut(pump).cast(), &Limits::default())
 //! };
 //! assert_eq!((decode(&[0, 0, 1, 2], &mut pump), pump.id), (Ok(4), 0x102));
 //! let error: CodecError = decode(&[0, 0], &mut pump).unwrap_err();
@@ -77,7 +77,7 @@
 //! let executable = Executable::prepared(skipping, Backend::Interpreter)?;
 //! // SAFETY: as above.
 //! let decode = |bytes: &[u8], pump: &mut Pump| unsafe {
-//!     executable.decode(bytes, std::ptr::from_mut(pump).cast(), &Limits::default())
+//!     executable.decode(Payload::Bytes(bytes), std::ptr::from_mut(pump).cast(), &Limits::default())
 //! };
 //! assert_eq!(decode(&[1, 0, 0, 0, 2, 0, 0, 0, b'a', 0], &mut pump), Ok(10));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -103,7 +103,6 @@ mod say;
 pub mod slice;
 pub mod state;
 pub mod verify;
-mod window;
 mod words;
 
 pub use exec::{Backend, Executable, simd_level};
@@ -112,6 +111,7 @@ pub use kernel::{
     ActionKernel, BriefKernel, Cursor, Ending, MemberDialect, MemberKey, MemberTable, RegionDialect, ScalarKernel,
     SequenceDialect, SliceKernel, SymbolKernel, SymbolTable, TestKernel, TextKernel,
 };
+pub(crate) use payload::Decoded;
 pub use payload::Payload;
 pub use slice::Elements;
 pub use state::{Bank, Field, FieldKind, Report, State};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polywire_instrument::{
+use polywire_measure::{
     netsim::PROFILES,
     report::svg::{self, Bars},
 };

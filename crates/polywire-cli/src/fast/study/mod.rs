@@ -17,7 +17,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use polywire::Record;
-use polywire_instrument::netsim::{BadModel, Model};
+use polywire_link::netsim::{BadModel, Model};
 
 use self::{
     findings::Findings,

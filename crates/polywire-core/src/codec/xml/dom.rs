@@ -1,4 +1,5 @@
-//! The codec `xml-dom`: the same XML, read into a tree first. It is there to be compared with.
+//! The codec `xml-dom`: the same XML as the codec `xml`, but read into a tree first. It serves as a
+//! comparison in benchmarks.
 
 use alloc::sync::Arc;
 

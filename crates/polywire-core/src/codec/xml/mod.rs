@@ -1,4 +1,5 @@
-//! XML 1.0: driven by the schema, without a tree. `spec/xml.md` says how each type is written.
+//! XML 1.0, read and written directly from and to values, without a tree. `spec/xml.md` defines the
+//! mapping.
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
@@ -81,7 +82,7 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec { name: "pretty", values: &[], help: "one line (default) or, if there, several with indentation" },
 ];
 
-/// Options, read. They matter for writing only.
+/// Options of the format. They matter for writing only, because reading accepts every form.
 #[derive(Clone, Copy, Debug)]
 struct Style {
     attributes: bool,
@@ -122,7 +123,7 @@ fn decode_program(writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> Res
 }
 
 /// Checks that `bytes` are a well-formed XML document without a document type declaration, nested
-/// no deeper than the [`Limits`] allow.
+/// no deeper than the default [`Limits`] allow.
 ///
 /// ```
 /// use polywire_core::codec::xml;
@@ -135,7 +136,7 @@ pub fn validate(bytes: &[u8]) -> Result<(), CodecError> {
     validate_within(bytes, &Limits::default())
 }
 
-/// [`validate`] with other limits.
+/// Like [`validate`], with other limits.
 ///
 /// ```
 /// use polywire_core::{codec::xml::validate_within, program::Limits};
@@ -147,7 +148,7 @@ pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> 
     text::validate(bytes, limits)
 }
 
-/// The name of the root element: the type's, its scopes set apart by dots.
+/// The name of the root element: the type's name, or `value` for a type without a name.
 fn root_name(schema: &Schema) -> String {
     match schema.resolve(schema.root()) {
         Type::Def(id) => type_name(&schema.def(*id).name),
@@ -155,7 +156,7 @@ fn root_name(schema: &Schema) -> String {
     }
 }
 
-/// The root element's name of a type: its scopes set apart by dots.
+/// The name of a root element for a type's scoped name: its parts are separated by dots.
 ///
 /// ```
 /// use polywire_core::codec::xml::{element_name, type_name};
@@ -167,8 +168,8 @@ pub fn type_name(name: &str) -> String {
     element_name(&name.replace("::", "."))
 }
 
-/// A member's name as XML can have it: `_xHHHH_` stands for a UTF-16 unit that may not be where it
-/// is, and for an underscore that would begin such.
+/// A member's name as an XML name. `_xHHHH_` replaces a UTF-16 unit that is not allowed at its
+/// place, and an underscore that would begin such an escape.
 pub fn element_name(name: &str) -> String {
     let mut written = String::new();
     let plain = |at: usize, c: char| match c {
@@ -177,7 +178,8 @@ pub fn element_name(name: &str) -> String {
         _ => false,
     };
     for (at, c) in name.char_indices() {
-        // What comes behind the digits is an underscore, or is written with one in front.
+        // The escape is ambiguous only if the digits are followed by an underscore, or by a
+        // character whose escape begins with one.
         let behind = name.get(at + 6..).and_then(|rest| rest.chars().next());
         let joins = behind.is_some_and(|c| c == '_' || !plain(at + 6, c));
         let begins_escape =
@@ -190,8 +192,8 @@ pub fn element_name(name: &str) -> String {
     written
 }
 
-/// The value of such a type writes the end of its start tag itself, because attributes may come
-/// before.
+/// True if values of the type write the end of their start tag themselves, because they may have
+/// attributes.
 fn writes_its_bracket(schema: &Schema, ty: &Type) -> bool {
     match schema.resolve(ty) {
         Type::Def(id) => {
@@ -201,7 +203,7 @@ fn writes_its_bracket(schema: &Schema, ty: &Type) -> bool {
     }
 }
 
-/// Sequences and arrays of such a type are lists of their elements' text.
+/// True if sequences and arrays of the type are written as a list of values in one text.
 fn is_listed(ty: &Type) -> bool {
     matches!(
         ty,

@@ -248,9 +248,6 @@ impl<'r> Run<'r, '_> {
             let (data, len) = sequence.access.slice(at);
             self.hold(len, bound)?;
             let bytes = len * scalar.size();
-            if bytes > self.output.capacity - self.output.pos && self.output.pass(bytes) {
-                return Ok(());
-            }
             ok(self.output.reserve(bytes))?;
             let wire = self.output.here();
             if order == super::HOST || scalar.size() == 1 {
