@@ -191,7 +191,7 @@ impl Shared {
     fn accept(self: &Arc<Self>, listener: &Arc<dyn Listener>) {
         self.listens.store(true, Ordering::Release);
         let woken = listener.clone();
-        self.stop.watch(move || woken.wake());
+        let number = self.stop.watch(move || woken.wake());
         while !self.stop.is_set() {
             match listener.accept() {
                 Ok(Some(connection)) if !self.stop.is_set() => self.accepted(connection),
@@ -201,6 +201,7 @@ impl Shared {
             }
         }
         listener.close();
+        self.stop.forget(number);
     }
 
     fn accepted(self: &Arc<Self>, connection: Connection) {
