@@ -254,10 +254,7 @@ fn comments_are_narrow(source: &Source) -> Vec<String> {
 }
 
 /// Areas where comments still refer to others. The list may only shrink.
-const COMMENTS_THAT_REFER: &[Exception] = &[
-    Exception { path: "crates/polywire-core/src/layout/", word: "" },
-    Exception { path: "crates/polywire-core/src/program/", word: "" },
-];
+const COMMENTS_THAT_REFER: &[Exception] = &[Exception { path: "crates/polywire-core/src/program/", word: "" }];
 
 /// A comment says something itself. One that only refers to another comment, or to a promise that
 /// stands elsewhere, tells the reader nothing.
