@@ -8,10 +8,9 @@
 //! `POLYWIRE_TEST_SEEDS=N` runs N times as many seeds, `POLYWIRE_TEST_FIRST=SEED` begins at one.
 #![cfg(feature = "std")]
 
-mod common;
 mod session_support;
 
-use common::seeds;
+use polywire_testing::seeds;
 use session_support::{Simulation, Wire};
 
 /// Links from bad to worse; each loses 30 % in one direction at least.

@@ -112,7 +112,7 @@ impl Arriving {
 mod tests {
     use std::convert::Infallible;
 
-    use polywire_core::program::state::Bank;
+    use polywire_core::program::Bank;
 
     use super::*;
 

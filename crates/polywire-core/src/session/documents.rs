@@ -104,6 +104,14 @@ impl Session {
 
     /// Asks for a document that no channel here waits for, but that other peers may ask this node
     /// for: a relay keeps the documents of what it passes on.
+    ///
+    /// ```
+    /// use polywire_core::{envelope::Id128, session::{Budget, Carrier, Limits, Output, Session}};
+    /// let mut session = Session::new(Limits::default(), Carrier::default(), Budget::new(0));
+    /// let document = Id128::of_document(b"abc");
+    /// session.prefetch(document, Default::default());
+    /// assert_eq!(session.poll_output(), Some(Output::Want { document }));
+    /// ```
     pub fn prefetch(&mut self, document: Id128, now: Duration) {
         self.ask(document, now);
     }

@@ -44,7 +44,7 @@ impl KeyWait {
 /// requests.ask();
 /// assert!(requests.take(now), "the writer makes its next message a key frame");
 /// requests.ask();
-/// assert!(!requests.take(now) && requests.take(now + Duration::from_millis(50)));
+/// assert!(!requests.take(now) && requests.is_open() && requests.take(now + Duration::from_millis(50)));
 /// requests.ask();
 /// requests.served(); // The writer sent a key frame for another reason.
 /// assert!(!requests.take(now + Duration::from_secs(1)));

@@ -65,13 +65,16 @@ impl Session {
     }
 
     /// The peer's word on a channel of ours. [`Event::Matched`](super::Event::Matched) follows.
+    ///
+    /// A reliable carrier may announce a channel by itself, and bring the answer before the
+    /// application calls [`Session::announce`]. So an answer to an unknown channel is kept until
+    /// then, or until [`Session::retire`] or [`Session::forget_unannounced`].
     pub fn handle_answer(&mut self, channel: ChannelId, answer: &Answer) {
         let lossy = self.is_lossy();
         if !self.local.contains_key(&channel) {
-            let early = channel > self.newest;
-            match (lossy, early) {
-                (false, true) if self.local.len() < self.limits.channels => {}
-                (true, false) => return self.retire_stray(channel),
+            match lossy {
+                false if self.local.len() < self.limits.channels => {}
+                true if channel <= self.newest => return self.retire_stray(channel),
                 _ => return,
             }
         }
@@ -89,6 +92,22 @@ impl Session {
         }
         local.answer = Some(lasting);
         self.events.push(News::Matched(channel));
+    }
+
+    /// Forgets answers to channels that the application has not announced: it knows that none is
+    /// being announced now.
+    ///
+    /// ```
+    /// use polywire_core::{envelope::ChannelId, frame::Answer};
+    /// use polywire_core::session::{Budget, Carrier, Limits, Session};
+    /// let mut session = Session::new(Limits::default(), Carrier::Reliable, Budget::new(0));
+    /// session.handle_answer(ChannelId(1), &Answer::Accept(1));
+    /// assert!(session.answer(ChannelId(1)).is_some());
+    /// session.forget_unannounced();
+    /// assert_eq!(session.answer(ChannelId(1)), None);
+    /// ```
+    pub fn forget_unannounced(&mut self) {
+        self.local.retain(|_, local| local.offered.is_some());
     }
 
     /// What the peer last said about a channel of ours. `None` before its first answer.

@@ -113,7 +113,8 @@ pub struct Session {
     remote: BTreeMap<ChannelId, Remote>,
     /// Our channels.
     local: BTreeMap<ChannelId, Local>,
-    /// The newest channel of ours that the application has announced.
+    /// The newest channel of ours that the application has announced. A lossy peer that answers an
+    /// unknown channel up to this one has missed its retirement.
     newest: ChannelId,
     /// Channels of ours whose retirement is repeated.
     retiring: BTreeMap<ChannelId, Retiring>,
@@ -364,7 +365,20 @@ impl Session {
         self.outputs.retain(|due| matches!(due, Due::Announce(_)));
     }
 
-    /// Does what is due by now.
+    /// Does what is due by `now`.
+    ///
+    /// ```
+    /// use std::{sync::Arc, time::Duration};
+    /// use polywire_core::{envelope::ChannelId, frame::Start};
+    /// use polywire_core::session::{Budget, Carrier, Limits, Output, Repeat, Session};
+    /// let mut session = Session::new(Limits::default(), Carrier::Lossy(Repeat::default()), Budget::new(0));
+    /// session.announce(ChannelId(1), Start::default(), &Arc::default(), Duration::ZERO);
+    /// for _ in 0..3 {
+    ///     assert!(matches!(session.poll_output(), Some(Output::Announce { .. })));
+    ///     let next = session.next_timeout().expect("nobody has answered, so it is announced again");
+    ///     session.handle_timeout(next);
+    /// }
+    /// ```
     pub fn handle_timeout(&mut self, now: Duration) {
         while let Some(timer) = self.timers.pop(now) {
             match timer {

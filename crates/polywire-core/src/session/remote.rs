@@ -92,6 +92,15 @@ impl Session {
     }
 
     /// Refuses a channel that is not held.
+    ///
+    /// ```
+    /// use polywire_core::{envelope::ChannelId, frame::Answer};
+    /// use polywire_core::session::{Budget, Carrier, Limits, Output, Session};
+    /// let mut session = Session::new(Limits::default(), Carrier::default(), Budget::new(0));
+    /// let announced = session.handle_announce(ChannelId(1), Default::default(), &Default::default(), Default::default());
+    /// session.refuse(ChannelId(1), &announced.unwrap_err().to_string());
+    /// assert!(matches!(session.poll_output(), Some(Output::Answer { answer: Answer::Refuse(_), .. })));
+    /// ```
     pub fn refuse(&mut self, channel: ChannelId, reason: &str) {
         if self.rejected.len() < self.limits.stray_outputs {
             self.rejected.insert(channel, self.cut(reason));

@@ -48,8 +48,8 @@ pub(super) trait Host: Send + Sync {
     fn relays(&self) -> bool;
     /// Sends an output of the link's session.
     fn send(&self, link: &LinkInfo, output: Output);
-    /// The peer's word on a channel of this node.
-    fn matched(&self, link: &LinkInfo, matched: Matched);
+    /// The peer's word on a channel of this node. False if the channel has retired.
+    fn matched(&self, link: &LinkInfo, matched: Matched) -> bool;
     /// A document has come: all links may have channels that wait for it.
     fn document_arrived(&self, document: Id128);
     fn link_down(&self, link: &LinkInfo);
@@ -124,7 +124,7 @@ impl Incoming {
         })
     }
 
-    // What the port calls.
+    // Called by the port.
 
     /// The port announced a channel of this node to all its peers.
     pub(super) fn announce(&self, channel: ChannelId, start: Start, announcement: &Arc<Announcement>) {
@@ -134,6 +134,11 @@ impl Incoming {
     /// The port retired a channel of this node.
     pub(super) fn retire(&self, channel: ChannelId) {
         self.lock().session.retire(channel, clock::now());
+    }
+
+    /// No announcement is under way: what is answered and not announced has retired.
+    pub(super) fn forget_unannounced(&self) {
+        self.lock().session.forget_unannounced();
     }
 
     /// Where the channels open now come from.
@@ -165,12 +170,6 @@ impl Incoming {
     /// A document came, over whatever link.
     pub(super) fn document_arrived(&self, document: Id128) {
         self.lock().session.document_arrived(document);
-        self.drive();
-    }
-
-    /// The peer's word on a channel of this node.
-    pub(super) fn answered(&self, channel: ChannelId, answer: &Answer) {
-        self.lock().session.handle_answer(channel, answer);
         self.drive();
     }
 
@@ -224,8 +223,9 @@ impl Incoming {
             Event::Decide { channel, anew } => self.decide(channel, anew),
             Event::Closed { channel } => self.close(channel),
             Event::Matched { channel, answer, key_requested, incompatible } => {
-                if let Some(host) = self.host.upgrade() {
-                    host.matched(&self.link, Matched { channel, answer, key_requested, incompatible });
+                let matched = Matched { channel, answer, key_requested, incompatible };
+                if self.host.upgrade().is_some_and(|host| !host.matched(&self.link, matched)) {
+                    self.retire(channel);
                 }
             }
         }
@@ -308,7 +308,7 @@ impl Incoming {
         if ready || compressor.is_empty() {
             return Ok(());
         }
-        let made = Unpacking::of(opening.node, compressor).map_err(|e| opening.unfetched.cloned().unwrap_or(e))?;
+        let made = opening.node.unpacking(compressor).map_err(|e| opening.unfetched.cloned().unwrap_or(e))?;
         if let Some(known) = self.channels().open.get_mut(&channel) {
             known.unpacking = made;
         }
@@ -492,7 +492,8 @@ impl LinkSink for Incoming {
     }
 
     fn answered(&self, channel: ChannelId, answer: &Answer) {
-        Incoming::answered(self, channel, answer);
+        self.lock().session.handle_answer(channel, answer);
+        self.drive();
     }
 
     fn drained(&self) {

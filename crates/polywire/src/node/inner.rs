@@ -11,12 +11,14 @@ use polywire_core::{
     session,
 };
 
-use super::{decoders::Decoders, documents::Documents, error::NodeError, limits::NodeLimits, timer::Timer};
+use super::{decoders::Decoders, documents::Documents, limits::NodeLimits, timer::Timer};
 use crate::{
     chosen::Chosen,
     config::Config,
     engine::Engine,
+    error::NodeError,
     events::{Hub, NodeEvent},
+    packing::{self, Unpacking},
     suggest::hint,
     wire::WireError,
 };
@@ -100,6 +102,15 @@ impl Inner {
             let hint = hint(name, self.compressors.iter().map(|compressor| compressor.name()));
             NodeError::Wire(WireError::Unknown { what: "compressor", name: name.into(), hint })
         })
+    }
+
+    /// Decompresses the payloads of a writer that announced this compressor. `None` if it announced
+    /// none. Fails if the compressor or its dictionary is unknown here.
+    pub(super) fn unpacking(&self, announced: &str) -> Result<Option<Unpacking>, String> {
+        let Some(name) = packing::compressor_name(announced) else { return Ok(None) };
+        let compressor = self.compressor(name).map_err(|error| error.to_string())?;
+        let document = |id| self.documents.bytes(id);
+        Unpacking::of(compressor, announced, document, self.config.engine.limits.frame_bytes).map(Some)
     }
 
     /// Hands an event to those who listen, and to the log.

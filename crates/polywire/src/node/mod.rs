@@ -4,7 +4,6 @@
 
 mod decoders;
 mod documents;
-mod error;
 mod incoming;
 mod inner;
 mod limits;
@@ -24,30 +23,26 @@ use polywire_core::{
     compress::{self, Compressor},
     envelope::Id128,
     frame::Hello,
-    layout::Message,
     session,
 };
 
 pub(crate) use self::{
     decoders::{DecoderKey, Decoders, Order, ReaderKey},
     inner::Inner,
-    limits::{default_texts, members},
+    limits::members,
     port::PortEntry,
     route::{Route, Slot},
 };
+use self::{inner::SessionSettings, timer::Timer};
 pub use self::{
-    error::NodeError,
     limits::{Exceeded, NodeLimits},
     route::Source,
 };
-use self::{inner::SessionSettings, timer::Timer};
+pub use crate::error::NodeError;
 use crate::{
-    coding::{Coding, Typed},
     config::Config,
     engine::{ENGINES, Engine, Local},
     events::{Events, Hub},
-    publisher::{Publisher, PublisherOf},
-    subscriber::{Subscribe, Subscriber},
     suggest::hint,
     topic,
     wire::{Endpoint, Wire, WireError},
@@ -211,55 +206,6 @@ impl Node {
         NodeBuilder::default()
     }
 
-    /// Publishes values of a Rust type by the wire that the configuration gives the topic.
-    pub fn publisher<T: Message>(&self, topic: &str) -> Result<Publisher<T>, NodeError> {
-        self.publisher_of(topic, None, Typed::default())
-    }
-
-    /// Publishes values of a Rust type by this wire, such as `"cdr@tcp/127.0.0.1:7447"`. A part of a
-    /// wire, such as `"json"` or `"tcp/127.0.0.1:7502"`, overrides that part of the configured wire:
-    /// [`Config::wire_for`].
-    pub fn publisher_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Publisher<T>, NodeError> {
-        self.publisher_of(topic, Some(wire), Typed::default())
-    }
-
-    /// Publishes values of any kind.
-    pub fn publisher_of<C: Coding>(
-        &self,
-        topic: &str,
-        wire: Option<&str>,
-        coding: C,
-    ) -> Result<PublisherOf<C>, NodeError> {
-        let (wire, entry) = self.route(topic, wire)?;
-        PublisherOf::open(self, entry, topic, &wire, coding)
-    }
-
-    /// Subscribes to a topic at the configured endpoint. Messages may come in any format.
-    pub fn subscriber<T: Message>(&self, topic: &str) -> Result<Subscriber<T>, NodeError> {
-        Ok(self.subscribe::<T>(topic, None)?.open())
-    }
-
-    /// Subscribes to a topic at the endpoint of this wire. Messages may come in any format.
-    pub fn subscriber_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Subscriber<T>, NodeError> {
-        Ok(self.subscribe::<T>(topic, Some(wire))?.open())
-    }
-
-    /// Subscribes with settings: the queue's length, what a full queue does, callbacks.
-    pub fn subscribe<T: Message>(&self, topic: &str, wire: Option<&str>) -> Result<Subscribe<Typed<T>>, NodeError> {
-        self.subscribe_of(topic, wire, Typed::default())
-    }
-
-    /// Subscribes with values of any kind.
-    pub fn subscribe_of<C: Coding>(
-        &self,
-        topic: &str,
-        wire: Option<&str>,
-        coding: C,
-    ) -> Result<Subscribe<C>, NodeError> {
-        let (wire, entry) = self.route(topic, wire)?;
-        Ok(Subscribe::new(self, entry, topic, wire, coding))
-    }
-
     /// Opens an endpoint before anything uses it, and gives its address, with the port that the
     /// system chose.
     pub fn open(&self, endpoint: &str) -> Result<String, NodeError> {
@@ -314,7 +260,8 @@ impl Node {
         each_once(&self.0.ports.lock())
     }
 
-    fn route(&self, topic: &str, wire: Option<&str>) -> Result<(Wire, Arc<PortEntry>), NodeError> {
+    /// The wire of a topic, and the port of its endpoint, which is opened if need be.
+    pub(crate) fn route(&self, topic: &str, wire: Option<&str>) -> Result<(Wire, Arc<PortEntry>), NodeError> {
         topic::check(topic)?;
         let given = wire.map(str::parse).transpose()?;
         let wire = self.0.inner.config.wire_for(topic, given).ok_or_else(|| NodeError::NoWire(topic.into()))?;

@@ -25,8 +25,7 @@ use super::{
 use crate::{
     delta::Requests,
     engine::{
-        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Sent, Sink,
-        delivery::Outcome, inproc::Loopback, next_link_id,
+        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Sent, Sink, loopback,
     },
     events::NodeEvent,
     status::{PublisherStatus, Recent, Refusal, Refusing},
@@ -48,8 +47,8 @@ pub(crate) struct PortEntry {
     /// Messages of one writer arrive in its order.
     is_ordered: bool,
     port: OnceLock<Arc<dyn Port>>,
-    /// Carries messages from publishers here to subscribers here.
-    loopback: OnceLock<(LinkId, Loopback)>,
+    /// The link from publishers here to subscribers here.
+    own: LinkId,
     routes: Mutex<Vec<Arc<dyn Route>>>,
     links: Mutex<BTreeMap<LinkId, Arc<Incoming>>>,
     answers: Mutex<AllAnswers>,
@@ -60,9 +59,36 @@ pub(crate) struct PortEntry {
 #[derive(Default)]
 struct AllAnswers {
     by_channel: BTreeMap<ChannelId, Answers>,
-    /// The newest channel. Answers about later ones come before [`PortEntry::announce`] knows the
-    /// id.
+    /// The newest channel.
     last: ChannelId,
+    /// Announcements under way. Answers may come before [`PortEntry::announce`] knows the id.
+    announcing: usize,
+    /// Whether an entry may belong to a channel that has retired or is just being announced.
+    has_unknown: bool,
+}
+
+impl AllAnswers {
+    /// The answers to a channel. `None` if the channel has retired.
+    fn of(&mut self, channel: ChannelId) -> Option<&mut Answers> {
+        if !self.by_channel.contains_key(&channel) {
+            if self.announcing == 0 && channel <= self.last {
+                return None;
+            }
+            self.has_unknown = true;
+        }
+        Some(self.by_channel.entry(channel).or_default())
+    }
+
+    /// An announcement has ended. After the last one, entries without a topic belong to retired
+    /// channels. True if there were such.
+    fn announced(&mut self) -> bool {
+        self.announcing -= 1;
+        let ended = self.announcing == 0 && std::mem::take(&mut self.has_unknown);
+        if ended {
+            self.by_channel.retain(|_, known| !known.topic.is_empty());
+        }
+        ended
+    }
 }
 
 #[derive(Default)]
@@ -86,6 +112,7 @@ impl PortEntry {
         address: &str,
         local: &Local,
     ) -> Result<Arc<PortEntry>, EngineError> {
+        let own = LinkInfo { id: LinkId::next(), peer: local.hello, address: "this node".into() };
         let entry = Arc::new(PortEntry {
             node: Arc::downgrade(node),
             documents: node.documents.clone(),
@@ -95,19 +122,14 @@ impl PortEntry {
             keeps_all: keeps_all(engine, local),
             is_ordered: engine.properties().ordered,
             port: OnceLock::new(),
-            loopback: OnceLock::new(),
+            own: own.id,
             routes: Mutex::default(),
             links: Mutex::default(),
             answers: Mutex::default(),
             answered: Condvar::new(),
         });
         let sink = Arc::new(PortSink(Arc::downgrade(&entry)));
-        let info = LinkInfo { id: next_link_id(), peer: local.hello, address: "this node".into() };
-        let incoming = entry.incoming(&info);
-        let loopback = Loopback::new(local, sink.clone(), info.clone(), incoming);
-        // Set here and nowhere else.
-        let _ = entry.loopback.set((info.id, loopback));
-        let port = engine.open(address, local, sink)?;
+        let port = loopback::open(engine, address, local, sink, &own)?;
         let _ = entry.port.set(port);
         let links: Vec<_> = lock(&entry.links).values().cloned().collect();
         links.iter().for_each(|link| link.port_opened());
@@ -149,16 +171,20 @@ impl PortEntry {
         incoming
     }
 
-    fn loopback(&self) -> Option<&Loopback> {
-        self.loopback.get().map(|(_, loopback)| loopback)
-    }
-
     // What publishers use.
 
     pub(crate) fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
-        let channel = self.port().announce(announcement, start)?;
-        let early = {
+        lock(&self.answers).announcing += 1;
+        let announced = self.port().announce(announcement, start);
+        let (channel, early) = {
             let mut answers = lock(&self.answers);
+            let channel = match announced {
+                Ok(channel) => channel,
+                Err(error) => {
+                    self.end_announcing(&mut answers);
+                    return Err(error);
+                }
+            };
             answers.last = answers.last.max(channel);
             let known = answers.by_channel.entry(channel).or_default();
             known.topic = announcement.topic.clone();
@@ -166,15 +192,21 @@ impl PortEntry {
             known.offered = Some((start, announcement.clone()));
             let early = std::mem::take(&mut known.early);
             lock(&self.links).values().for_each(|link| link.announce(channel, start, &announcement));
-            early
+            self.end_announcing(&mut answers);
+            (channel, early)
         };
         for (peer, reason) in early {
             self.tell_refused(announcement.topic.clone(), peer, reason);
         }
-        if let Some(loopback) = self.loopback() {
-            loopback.announce(channel, start, announcement);
-        }
         Ok(channel)
+    }
+
+    /// Forgets answers to channels that nobody has announced, unless another announcement may still
+    /// name them.
+    fn end_announcing(&self, answers: &mut AllAnswers) {
+        if answers.announced() {
+            lock(&self.links).values().for_each(|link| link.forget_unannounced());
+        }
     }
 
     /// The requests for key frames on a channel of this node.
@@ -205,9 +237,6 @@ impl PortEntry {
 
     pub(crate) fn retire(&self, channel: ChannelId) {
         self.port().retire(channel);
-        if let Some(loopback) = self.loopback() {
-            loopback.retire(channel);
-        }
         let mut answers = lock(&self.answers);
         answers.by_channel.remove(&channel);
         lock(&self.links).values().for_each(|link| link.retire(channel));
@@ -218,27 +247,17 @@ impl PortEntry {
         if self.closed.load(Ordering::Relaxed) {
             return Err(EngineError::Closed);
         }
-        let here = match self.loopback().filter(|loopback| loopback.wants(envelope.channel)) {
-            Some(loopback) => loopback.send(envelope, loan.payload()),
-            None => Outcome::Unwanted,
-        };
-        let mut sent = self.port().commit(envelope, loan)?;
-        here.count(&mut sent);
-        Ok(sent)
+        self.port().commit(envelope, loan)
     }
 
     /// Lets engines deliver that do so on the publishing thread. The caller holds no lock.
     #[inline]
     pub(crate) fn settle(&self) {
         self.port().settle();
-        if let Some(loopback) = self.loopback() {
-            loopback.deliver();
-        }
     }
 
     pub(crate) fn flush(&self, deadline: Instant) -> bool {
-        let here = self.loopback().is_none_or(|loopback| loopback.flush(deadline));
-        self.port().flush(deadline) && here
+        self.port().flush(deadline)
     }
 
     /// Waits until peers have accepted the channel for at least `least` subscribers, or `timeout`
@@ -270,9 +289,8 @@ impl PortEntry {
 
     /// What the peers have announced.
     pub(crate) fn sources(&self) -> Vec<Source> {
-        let here = self.loopback.get().map(|(id, _)| *id);
         let links = lock(&self.links);
-        links.iter().filter(|(id, _)| Some(**id) != here).flat_map(|(_, link)| link.sources()).collect()
+        links.iter().filter(|(id, _)| **id != self.own).flat_map(|(_, link)| link.sources()).collect()
     }
 
     /// The number of writers that a subscriber here reads, and of those that it cannot read.
@@ -287,26 +305,6 @@ impl PortEntry {
     }
 
     // What links use.
-
-    /// False while the engine still opens the port.
-    fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) -> bool {
-        match (self.loopback.get(), self.port.get()) {
-            (Some((id, loopback)), _) if *id == link => {
-                loopback.answered(channel, &answer);
-                self.answered(link, channel, &answer);
-            }
-            (_, Some(port)) => port.answer(link, channel, answer),
-            _ => return false,
-        }
-        true
-    }
-
-    fn answered(&self, link: LinkId, channel: ChannelId, answer: &Answer) {
-        let incoming = lock(&self.links).get(&link).cloned();
-        if let Some(incoming) = incoming {
-            incoming.answered(channel, answer);
-        }
-    }
 
     fn tell_refused(&self, topic: String, peer: String, reason: String) {
         if let Some(node) = self.node() {
@@ -340,9 +338,7 @@ impl Host for PortEntry {
         match output {
             // The port announces to all peers, and retires, by itself.
             Output::Announce { .. } | Output::Retire { .. } => {}
-            Output::Answer { channel, answer } => {
-                self.answer(link.id, channel, answer);
-            }
+            Output::Answer { channel, answer } => self.port().answer(link.id, channel, answer),
             Output::Want { document } => self.port().want(link.id, document),
             Output::Supply { document } => {
                 let bytes = self.documents.bytes(document);
@@ -351,15 +347,14 @@ impl Host for PortEntry {
         }
     }
 
-    fn matched(&self, link: &LinkInfo, matched: Matched) {
+    fn matched(&self, link: &LinkInfo, matched: Matched) -> bool {
         let Matched { channel, answer, key_requested, incompatible } = matched;
         let refused = {
             let mut answers = lock(&self.answers);
-            let retired = channel <= answers.last && !answers.by_channel.contains_key(&channel);
-            if retired || !lock(&self.links).contains_key(&link.id) {
-                return;
+            if !lock(&self.links).contains_key(&link.id) {
+                return true;
             }
-            let known = answers.by_channel.entry(channel).or_default();
+            let Some(known) = answers.of(channel) else { return false };
             if key_requested {
                 known.requests.ask();
             }
@@ -383,6 +378,7 @@ impl Host for PortEntry {
         if let Some((topic, reason)) = refused {
             self.tell_refused(topic, link.address.clone(), reason);
         }
+        true
     }
 
     fn document_arrived(&self, document: Id128) {
