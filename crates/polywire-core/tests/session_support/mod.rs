@@ -120,6 +120,7 @@ impl Simulation {
     }
 
     pub fn run(&mut self, seed: u64, wire: Wire, model: &str) {
+        let _guard = NamesSeed(seed);
         let mut world = World::new(seed, wire, model, &self.codecs, &mut self.seen);
         let took = world.run();
         self.slowest = self.slowest.max((took, seed));
@@ -130,6 +131,17 @@ impl Simulation {
         let (took, seed) = self.slowest;
         println!("{} seeds in {:.1?}: {:?}", self.seeds, self.began.elapsed(), self.seen);
         println!("the slowest matched {:.3} s after the last change: seed {seed}", took as f64 / SECOND as f64);
+    }
+}
+
+/// Says which seed failed, whatever failed.
+struct NamesSeed(u64);
+
+impl Drop for NamesSeed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {} failed: POLYWIRE_TEST_FIRST={} begins with it", self.0, self.0);
+        }
     }
 }
 
