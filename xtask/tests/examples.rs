@@ -14,9 +14,7 @@ const HELD: &[(&str, &[&str])] = &[("polywire", &[""]), ("polywire-idl", &[""]),
 /// What codecs, back ends and derived code use among themselves: their examples are the codecs.
 const INSIDE: &[&str] = &[
     "codec/lower/",
-    "program/kernels/",
     "program/kernel",
-    "program/jit/",
     "program/slice",
     "program/state/",
     "program/adapter",
