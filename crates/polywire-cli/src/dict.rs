@@ -17,8 +17,9 @@ use crate::{
     topic::wire_without_endpoint,
     transcode::{
         format::Format,
+        message::Next,
         progress,
-        source::{self, Next, Source},
+        source::{self, Source},
     },
     types::{TypeArgs, count},
     verb::{Action, Verb},

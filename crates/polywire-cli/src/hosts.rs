@@ -10,7 +10,7 @@ use polywire_link::hosts::{self, ADDRESSES, Between, Event, Hosts, HostsError};
 use serde_json::json;
 
 use crate::{
-    link::{Network, models, show},
+    network::{Network, models, show},
     outcome::{self, Missed, Misuse, Outcome},
     seconds::Seconds,
     stop::{self, Stop},

@@ -17,6 +17,7 @@ mod hz;
 mod idl;
 mod link;
 mod list;
+mod network;
 mod outcome;
 mod publish;
 mod rate;

@@ -17,7 +17,7 @@ use polywire::{
     schema::{DocumentHash, SchemaLimits},
 };
 
-use super::source::{Message, Next, Place};
+use super::message::{Message, Next, Place};
 
 /// Reads messages of all channels, each by its own announcement.
 pub struct Frames {

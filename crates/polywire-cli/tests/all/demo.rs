@@ -1,10 +1,8 @@
 //! The demonstration: three processes, every codec, three versions of a type.
 
-mod common;
-
 use std::{thread, time::Duration};
 
-use common::Folder;
+use crate::common::Folder;
 use polywire::codec::CODECS;
 use serde_json::{Value, json};
 

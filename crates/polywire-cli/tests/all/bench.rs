@@ -1,10 +1,8 @@
 //! `polywire bench`: scenarios, exit codes, files and comparisons. No time is judged.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::Folder;
+use crate::common::Folder;
 use polywire_measure::scenario::Mode;
 
 const SCENARIO: &str = "name = 'Two formats'

@@ -1,10 +1,8 @@
 //! Looking around: `hz`, `bw`, `list`, `typeof`, `idl`, `codecs`, `completions`.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::{Folder, Running, WEATHER, report};
+use crate::common::{Folder, Running, WEATHER, report};
 use polywire::codec::CODECS;
 use polywire::engine::ENGINES;
 use polywire_idl::{Compiler, emit};

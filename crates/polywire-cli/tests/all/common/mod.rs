@@ -1,8 +1,8 @@
 //! Running the program, in a folder of its own.
-#![allow(dead_code)] // Each test file uses a part.
+#![allow(dead_code)] // `tools` is shared with tests of other crates.
 
 pub mod markdown;
-#[path = "../../../polywire-core/tests/common/tools.rs"]
+#[path = "../../../../polywire-core/tests/common/tools.rs"]
 pub mod tools;
 
 use std::{
