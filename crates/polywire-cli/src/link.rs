@@ -85,7 +85,7 @@ impl Action for Link {
     fn run(self, terminal: &Terminal) -> outcome::Result {
         let (from, to) = (&self.from, &self.to);
         if from.is_stream != to.is_stream {
-            return Err(Misuse("both ends are of one kind: udp or tcp".into()).into());
+            return Err(Misuse("FROM and TO must both be udp or both be tcp".into()).into());
         }
         stop::hold()?;
         let seed = self.network.seed();

@@ -162,6 +162,8 @@ fn the_papers_experiments_become_pages() {
     folder.run(&["bench", "papers", "article", "--redraw", "-o", "out"]).with(0);
     assert_eq!(folder.read("out/article.md"), page);
     folder.run(&["bench", "papers", "nothing"]).with(3);
+    let missing = folder.run(&["bench", "papers", "article"]).with(3).errors;
+    assert!(missing.contains("scenarios/papers/article.toml") && missing.contains("--scenarios"), "{missing}");
 }
 
 #[test]

@@ -70,6 +70,8 @@ fn show_types_prints_idl() {
     folder.write("all.idl", &folder.run(&["demo", "--show-types"]).with(0).out);
     let text = folder.read("all.idl");
     assert_eq!(text.matches("struct Machine {").count(), 3);
+    let files = folder.run(&["demo", "--show-types", "--json"]).with(0).json();
+    assert!(files["machine.idl"].as_str().is_some_and(|text| text.contains("struct Machine {")), "{files}");
 }
 
 /// Whether a process is there, as its parent's death leaves no zombie behind.
