@@ -5,8 +5,8 @@ use std::{fs, path::PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 use polywire::{
-    Wire,
-    codec::{CODECS, DynEncoder},
+    Record, Wire,
+    codec::{CODECS, Encoder},
     compress::{COMPRESSORS, Compressor, Packer, Settings, dictionary},
 };
 use serde::Serialize;
@@ -114,7 +114,7 @@ impl Train {
         let schema = self.ty.schema(terminal)?;
         let mut source = Source::open(self.input.as_deref(), schema, source::Options::default(), &bar)?;
         let (mut samples, mut bytes) = (Vec::new(), 0);
-        let mut encoder: Option<DynEncoder> = None;
+        let mut encoder: Option<Encoder<Record>> = None;
         while let Some(next) = source.next()? {
             let (value, place) = match next {
                 Next::Message(message) => (message.value, message.place),

@@ -20,9 +20,9 @@ use polywire::{
     engine::Sent,
 };
 use polywire::{
-    codec::{BuildError, Codec, DynDecoder, DynEncoder, Options, cdr::Cdr, json::JSON},
+    codec::{BuildError, Codec, Decoder, Encoder, Options, cdr::Cdr, json::JSON},
     layout::Record,
-    program::io::CodecError,
+    program::{CodecError, Payload},
     schema::Schema,
 };
 use serde::Serialize;
@@ -121,7 +121,7 @@ impl Action for Pub {
         let mut watch = Watch::new(&node);
         let metered = Metered::of(&schema)?;
         let bytes = metered.bytes.clone();
-        let reader = DynDecoder::new(&JSON, &Options::default(), &schema, metered.inner.shape())?;
+        let reader = Decoder::for_shape(&JSON, &Options::default(), &schema, metered.inner.shape())?;
         let publisher = node.publisher_of(&self.topic, Some(&wire.to_string()), metered)?;
 
         self.wait(&publisher, &mut watch, terminal, &place(&wire))?;
@@ -212,7 +212,7 @@ impl Pub {
     }
 
     /// Reads a line into the record.
-    fn fits(&self, schema: &Schema, reader: &DynDecoder, line: &Line, record: &mut Record) -> Result<(), String> {
+    fn fits(&self, schema: &Schema, reader: &Decoder<Record>, line: &Line, record: &mut Record) -> Result<(), String> {
         let slip = if self.lenient { None } else { unknown_member(schema, &line.text) };
         slip.map_or(Ok(()), Err)?;
         reader.decode(line.text.as_bytes(), record).map(|_| ()).map_err(|error| error.to_string())
@@ -374,8 +374,8 @@ impl Metered {
 
 impl Coding for Metered {
     type Value = Record;
-    type Encoder = (DynEncoder, Arc<AtomicU64>);
-    type Decoder = DynDecoder;
+    type Encoder = (Encoder<Record>, Arc<AtomicU64>);
+    type Decoder = Decoder<Record>;
 
     fn schema(&self) -> Option<&Schema> {
         self.inner.schema()
@@ -389,7 +389,7 @@ impl Coding for Metered {
         Ok((self.inner.encoder(codec, options)?, self.bytes.clone()))
     }
 
-    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<Record>, BuildError> {
         self.inner.decoder(codec, options, writer)
     }
 
@@ -404,7 +404,11 @@ impl Coding for Metered {
         Ok(())
     }
 
-    fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
-        Dynamic::decode(decoder, bytes, value)
+    fn decode_measured(
+        decoder: &Decoder<Record>,
+        payload: Payload<'_>,
+        value: &mut Record,
+    ) -> Result<usize, CodecError> {
+        Dynamic::decode_measured(decoder, payload, value)
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use polywire::{
     codec::{BuildError, Codec, Options},
-    program::io::CodecError,
+    program::{CodecError, Payload},
     schema::Schema,
 };
 use polywire::{coding::Coding, engine::Overflow};
@@ -148,7 +148,7 @@ impl Coding for Ask {
         Ok(())
     }
 
-    fn decode((): &(), _: &[u8], (): &mut ()) -> Result<(), CodecError> {
-        Ok(())
+    fn decode_measured((): &(), _: Payload<'_>, (): &mut ()) -> Result<usize, CodecError> {
+        Ok(0)
     }
 }

@@ -5,7 +5,7 @@ use std::{fs, path::Path, sync::Arc};
 use polywire::{
     Record, Shape,
     codec::{
-        self, DynDecoder, DynEncoder, Options,
+        self, Decoder, Encoder, Options,
         stream::{Mode, StreamReader, StreamWriter},
     },
     compress::{self, Limits, Packer, Settings, Unpacker},
@@ -19,8 +19,8 @@ const KEYS: u64 = 100;
 /// A codec, and a compressor behind it.
 pub struct Coding {
     wire: String,
-    encoder: DynEncoder,
-    decoder: DynDecoder,
+    encoder: Encoder<Record>,
+    decoder: Decoder<Record>,
     compression: Option<(Packer, Unpacker)>,
     streams: Option<Streams>,
 }
@@ -82,9 +82,9 @@ impl Coding {
         let configured = configured.map_err(|error| wrong(error.to_string()))?;
         let codec = configured.as_deref().unwrap_or(codec);
         let options: Options = options.parse().map_err(|error| wrong(format!("{error}")))?;
-        let encoder = DynEncoder::new(codec, &options, writer).map_err(|error| wrong(error.to_string()))?;
+        let encoder = Encoder::for_shape(codec, &options, writer).map_err(|error| wrong(error.to_string()))?;
         let decoder =
-            DynDecoder::new(codec, &options, writer.schema(), reader).map_err(|error| wrong(error.to_string()))?;
+            Decoder::for_shape(codec, &options, writer.schema(), reader).map_err(|error| wrong(error.to_string()))?;
         let streams = streams(mode, &encoder, &decoder).map_err(&wrong)?;
         let compression = compression(compressor, folder).map_err(wrong)?;
         Ok(Coding { wire: format!("{text}+{compressor}"), encoder, decoder, compression, streams })
@@ -161,7 +161,7 @@ impl Coding {
     }
 }
 
-fn streams(mode: &str, encoder: &DynEncoder, decoder: &DynDecoder) -> Result<Option<Streams>, String> {
+fn streams(mode: &str, encoder: &Encoder<Record>, decoder: &Decoder<Record>) -> Result<Option<Streams>, String> {
     let mode = match mode {
         "alone" => return Ok(None),
         "chained" => Mode::Chained,

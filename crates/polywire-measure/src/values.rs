@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use polywire::{
     Record, Shape,
-    codec::{DynDecoder, Options, json::JSON},
+    codec::{Decoder, Options, json::JSON},
     layout::{Value, ValueRef},
     schema::{DefKind, EnumLiteral, Member, Schema, Type, arbitrary::Random},
 };
@@ -101,7 +101,7 @@ fn record(shape: &Arc<Shape>, value: &Value) -> Result<Record, Error> {
 fn replay(shape: &Arc<Shape>, file: &Path, count: usize) -> Result<Vec<Record>, Error> {
     let wrong = |line: usize, problem: String| Error::Values(format!("{}:{line}: {problem}", file.display()));
     let text = fs::read_to_string(file).map_err(|error| wrong(0, error.to_string()))?;
-    let decoder = DynDecoder::new(&JSON, &Options::default(), shape.schema(), shape)
+    let decoder = Decoder::for_shape(&JSON, &Options::default(), shape.schema(), shape)
         .map_err(|error| Error::Values(error.to_string()))?;
     let mut records = Vec::new();
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());

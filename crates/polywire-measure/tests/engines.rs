@@ -9,8 +9,7 @@ use polywire_measure::{
     table,
 };
 
-#[path = "../../polywire-core/tests/common/tools.rs"]
-mod tools;
+use polywire_testing::tools;
 
 const TYPE: &str = "[[type]]\nname = 'Point'\ntext = 'struct Point { double x; double y; unsigned long seq; };'\n";
 

@@ -7,7 +7,7 @@ use clap::Args;
 use polywire::{
     Record, Shape,
     codec::{
-        DynEncoder, Options,
+        Encoder, Options,
         fast::{Fast, LearnOptions, learn, template::TemplateSet},
     },
 };
@@ -142,9 +142,9 @@ impl Learn {
         messages: &[Record],
         summary: &mut Summary,
     ) -> anyhow::Result<()> {
-        let encoder = |codec: &Fast| DynEncoder::new(codec, &Options::default(), shape);
+        let encoder = |codec: &Fast| Encoder::for_shape(codec, &Options::default(), shape);
         let (learned, derived) = (encoder(&Fast::new(templates.clone()))?, encoder(&Fast::default())?);
-        let state = |encoder: &DynEncoder| encoder.state().context("FAST keeps a state");
+        let state = |encoder: &Encoder<Record>| encoder.state().context("FAST keeps a state");
         let (mut ours, mut plain) = (state(&learned)?, state(&derived)?);
         let (mut written, mut without) = (Vec::new(), Vec::new());
         for (number, message) in messages.iter().enumerate() {

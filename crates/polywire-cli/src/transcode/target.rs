@@ -11,7 +11,7 @@ use std::{
 use anyhow::Context as _;
 use polywire::{
     Record, Shape,
-    codec::DynEncoder,
+    codec::Encoder,
     compress::Packer,
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Frame, Hello, Start, StreamEncoder},
@@ -40,7 +40,7 @@ pub struct Target {
 /// All messages of a stream have one shape.
 struct Stream {
     shape: Arc<Shape>,
-    encoder: DynEncoder,
+    encoder: Encoder<Record>,
     packer: Option<Packer>,
     channel: ChannelId,
     /// A message says itself where it ends.
