@@ -1,49 +1,27 @@
 //! Values that are decoded into again and again, over whatever the messages before them left.
 
 use crate::{
-    common::{Wire, backends, random_record},
     messages::{LIMITS, agree, messages, type_of},
     seed,
 };
 use polywire_core::{
-    codec::DynDecoder,
+    codec::Decoder,
     layout::{Record, Shape, ValueRef},
-    program::{FaultKind, io::CodecError},
+    program::{CodecError, FaultKind},
     schema::arbitrary::{Random, random_evolution},
 };
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    sync::Arc,
+use polywire_testing::{
+    Wire,
+    allocator::{PATTERN, TestAllocator},
+    backends, random_record,
 };
-
-/// Fills what it gives with a pattern, so that memory that nobody wrote is seen.
-struct Filling;
-
-const PATTERN: u8 = 0xA5;
-
-// SAFETY: the system's allocator does the work; a pattern is written into what it gave.
-unsafe impl GlobalAlloc for Filling {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promises.
-        unsafe {
-            let block = System.alloc(layout);
-            if !block.is_null() {
-                block.write_bytes(PATTERN, layout.size());
-            }
-            block
-        }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
+use std::sync::Arc;
 
 #[global_allocator]
-static ALLOCATOR: Filling = Filling;
+static ALLOCATOR: TestAllocator = TestAllocator::filling();
 
-/// Refuses a value of memory that nobody wrote. Of a byte or two the pattern may be meant.
+/// Panics if a printed value has a number of four or eight bytes of the allocator's pattern: that
+/// memory was never written. A byte or two with the pattern may be the value.
 pub fn was_written(printed: &str, message: &[u8]) {
     let numbers = [
         i32::from_ne_bytes([PATTERN; 4]).to_string(),
@@ -59,13 +37,13 @@ pub fn was_written(printed: &str, message: &[u8]) {
 
 /// One of the back ends, and the value that it decodes into.
 struct End {
-    decoder: DynDecoder,
+    decoder: Decoder<Record>,
     kept: Record,
 }
 
 type Outcome = Result<(usize, String), (FaultKind, String)>;
 
-fn decode(decoder: &DynDecoder, message: &[u8], record: &mut Record) -> Outcome {
+fn decode(decoder: &Decoder<Record>, message: &[u8], record: &mut Record) -> Outcome {
     let outcome = decoder.decode(message, record);
     let printed = format!("{record:?}");
     was_written(&printed, message);
@@ -109,7 +87,8 @@ fn ends(wire: &Wire, shape: &Arc<Shape>, random: &mut Random) -> Vec<End> {
     };
     let over = random_record(random, &reader);
     let ends = backends().into_iter().filter_map(|backend| {
-        let decoder = DynDecoder::with_backend(wire.codec, &wire.options, shape.schema(), &reader, backend).ok()?;
+        let decoder =
+            Decoder::for_shape_with_backend(wire.codec, &wire.options, shape.schema(), &reader, backend).ok()?;
         Some(End { decoder: decoder.with_limits(LIMITS), kept: over.clone() })
     });
     ends.collect()

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use polywire_core::program::{Executable, passes};
+use polywire_core::program::Executable;
 
 /// Programs that may wait.
 const QUEUE: usize = 256;
@@ -19,7 +19,7 @@ const LARGEST: usize = 1 << 12;
 
 /// Has a program compiled soon. Never blocks.
 pub(crate) fn soon(executable: &Executable) {
-    if passes::op_count(executable.program()) > LARGEST {
+    if executable.program().op_count() > LARGEST {
         return;
     }
     static WORKER: OnceLock<Option<mpsc::SyncSender<Executable>>> = OnceLock::new();
@@ -42,20 +42,20 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use polywire_core::{
-        codec::{DynDecoder, Options, cdr::CDR},
-        layout::Shape,
+        codec::{Decoder, Options, cdr::CDR},
+        layout::{Record, Shape},
         program::Backend,
         schema::{Def, Member, SchemaBuilder, Type},
     };
 
     use super::*;
 
-    fn decoder(texts: usize, backend: Backend) -> DynDecoder {
+    fn decoder(texts: usize, backend: Backend) -> Decoder<Record> {
         let mut types = SchemaBuilder::new();
         let members = (0..texts).map(|i| Member::new(format!("m{i}"), Type::string())).collect();
         let root = types.add(Def::structure("Texts", members));
         let shape = Shape::of(&types.finish(Type::Def(root)).expect("a schema")).expect("a shape");
-        DynDecoder::with_backend(&CDR, &Options::default(), shape.schema(), &shape, backend).expect("a decoder")
+        Decoder::for_shape_with_backend(&CDR, &Options::default(), shape.schema(), &shape, backend).expect("a decoder")
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use polywire::{
     Record, Schema, Shape,
-    codec::{self, DynDecoder, Options, stream::StreamReader},
+    codec::{self, Decoder, Options, stream::StreamReader},
     compress::{self, Limits, Unpacker, announced_dictionary},
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
     frame::{Frame, Step, StreamDecoder},
@@ -46,7 +46,7 @@ struct Channel {
 
 struct Reader {
     unpacker: Option<Unpacker>,
-    decoder: DynDecoder,
+    decoder: Decoder<Record>,
     record: Record,
     /// Of a codec whose messages refer to others.
     stream: Option<StreamReader>,
@@ -228,7 +228,7 @@ impl Reader {
                 Some(codec.configured(document)?)
             }
         };
-        let decoder = DynDecoder::new(configured.as_deref().unwrap_or(codec), &options, &writer, &shape)?;
+        let decoder = Decoder::for_shape(configured.as_deref().unwrap_or(codec), &options, &writer, &shape)?;
         let (unpacker, stream) = (unpacker(&announced.compressor, documents)?, decoder.state().map(StreamReader::new));
         Ok(Reader { unpacker, decoder, record: Record::new(&shape), stream })
     }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Display, io::Write as _, sync::Arc};
 use anyhow::Context as _;
 use polywire::{
     Record, Shape,
-    codec::DynEncoder,
+    codec::Encoder,
     compress::Packer,
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Frame, Hello, Start, StreamEncoder},
@@ -35,7 +35,7 @@ pub struct Target {
 /// All messages of a stream have one shape.
 struct Stream {
     shape: Arc<Shape>,
-    encoder: DynEncoder,
+    encoder: Encoder<Record>,
     packer: Option<Packer>,
     channel: ChannelId,
     /// A message says itself where it ends.

@@ -2,8 +2,8 @@
 //! the table; then it is listed, tested and benchmarked like the others.
 //!
 //! A codec only lowers: from a schema and a layout to an encode program, from a writer's schema and
-//! a reader's to a decode program. [`Encoder`] and [`Decoder`] run them for a Rust type,
-//! [`DynEncoder`] and [`DynDecoder`] for records.
+//! a reader's to a decode program. [`Encoder`] and [`Decoder`] run them, for values of a Rust type
+//! or for records.
 //!
 //! ```
 //! use polywire_core::codec::{self, Decoder, Encoder, Options};
@@ -31,18 +31,18 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use core::{fmt, marker::PhantomData, str::FromStr};
+use core::{fmt, str::FromStr};
 
 use crate::{
-    layout::{Growth, Layout, Message, Shape, SharedBytes},
-    program::{Backend, Direction, Executable, Limits, Payload, Program, State, exec::ExecError, io::CodecError},
+    layout::Layout,
+    program::{Program, exec::ExecError},
     schema::Schema,
 };
 
 pub mod bson;
 pub mod cbor;
 pub mod cdr;
-mod dynamic;
+mod coder;
 pub mod fast;
 pub mod json;
 pub mod lower;
@@ -53,7 +53,7 @@ pub mod ubjson;
 pub mod xml;
 pub mod yaml;
 
-pub use dynamic::{DynDecoder, DynEncoder};
+pub use coder::{Decoder, Encoder};
 pub use lower::LowerError;
 
 /// All codecs of this crate, in the order of listings.
@@ -154,13 +154,6 @@ pub trait Codec: Send + Sync {
     /// ```
     fn configured(&self, _document: &[u8]) -> Result<Arc<dyn Codec>, LowerError> {
         Err(LowerError::Option(format!("codec '{}' is not configured by a document", self.name())))
-    }
-
-    /// Its kernels cope with whatever [`Output::written`](crate::program::Output::written) gives
-    /// them when bytes are but counted, so that the size of a value can be had without writing
-    /// it. Where this is false, it is written.
-    fn counts(&self) -> bool {
-        false
     }
 
     /// Makes the program that writes values of `schema`. Their memory layout is `layout`, and the
@@ -342,221 +335,12 @@ pub enum BuildError {
     Foreign(&'static str),
 }
 
-fn compile_encode(
-    codec: &dyn Codec,
-    options: &Options,
-    shape: &Shape,
-    backend: Backend,
-) -> Result<Executable, BuildError> {
-    options.check(codec)?;
-    let program = codec.lower_encode(options, &shape.schema().with_flat_arrays(), shape.layout())?;
-    admit(codec, &program, Direction::Encode, shape)?;
-    Ok(Executable::new(program, backend)?)
-}
-
-/// Codecs are anybody's safe code, and the verifier holds a program to the layout that it says it
-/// is for. So that has to be the type's own.
-fn admit(codec: &dyn Codec, program: &Program, direction: Direction, shape: &Shape) -> Result<(), BuildError> {
-    match program.direction == direction && Arc::ptr_eq(&program.layout, shape.layout()) {
-        true => Ok(()),
-        false => Err(BuildError::Foreign(codec.name())),
-    }
-}
-
-fn compile_decode(
-    codec: &dyn Codec,
-    options: &Options,
-    writer: &Schema,
-    shape: &Shape,
-    backend: Backend,
-) -> Result<Executable, BuildError> {
-    options.check(codec)?;
-    let (writer, reader) = (writer.with_flat_arrays(), shape.schema().with_flat_arrays());
-    let program = codec.lower_decode(options, &writer, &reader, shape.layout())?;
-    admit(codec, &program, Direction::Decode, shape)?;
-    Ok(Executable::new(program, backend)?)
-}
-
-/// Writes values of a Rust type in one format. Cheap to clone; any number of threads may use it at
-/// once.
-pub struct Encoder<T> {
-    executable: Executable,
-    limits: Limits,
-    counts: bool,
-    value: PhantomData<fn(&T)>,
-}
-
-impl<T> Clone for Encoder<T> {
-    fn clone(&self) -> Self {
-        Encoder { executable: self.executable.clone(), limits: self.limits, counts: self.counts, value: PhantomData }
-    }
-}
-
-impl<T: Message> Encoder<T> {
-    /// Compiles it.
-    pub fn new(codec: &dyn Codec, options: &Options) -> Result<Encoder<T>, BuildError> {
-        Encoder::with_backend(codec, options, Backend::Auto)
-    }
-
-    /// Compiles it for a back end of your choice.
-    pub fn with_backend(codec: &dyn Codec, options: &Options, backend: Backend) -> Result<Encoder<T>, BuildError> {
-        let executable = compile_encode(codec, options, T::shape(), backend)?;
-        Ok(Encoder { executable, limits: Limits::default(), counts: codec.counts(), value: PhantomData })
-    }
-
-    /// The same encoder with other limits.
-    pub fn with_limits(mut self, limits: Limits) -> Encoder<T> {
-        self.limits = limits;
-        self
-    }
-
-    /// Appends a value to `out`; after an error `out` is as before.
-    #[inline]
-    pub fn encode(&self, value: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
-        // SAFETY: the program was made for T's own layout, and the value is borrowed.
-        unsafe { self.executable.encode(core::ptr::from_ref(value).cast(), out, &self.limits) }
-    }
-
-    /// Bytes that [`Encoder::encode`] would append: to set them apart beforehand. It takes about as
-    /// long as encoding does, and keeps nothing of it.
-    ///
-    /// ```
-    /// use polywire_core::codec::{self, Encoder, Options};
-    /// # use polywire_core as polywire;
-    ///
-    /// #[derive(polywire_derive::Message)]
-    /// struct Note { number: u32, text: String }
-    ///
-    /// let encoder = Encoder::<Note>::new(codec::find("cdr").unwrap(), &Options::default()).unwrap();
-    /// assert_eq!(encoder.size(&Note { number: 1, text: "abc".into() }), Ok(4 + 4 + 3 + 1));
-    /// ```
-    pub fn size(&self, value: &T) -> Result<usize, CodecError> {
-        // SAFETY: the program was made for T's own layout, and the value is borrowed.
-        unsafe { self.executable.size(core::ptr::from_ref(value).cast(), self.counts, &self.limits) }
-    }
-
-    /// The state of a stream before its first message; none for a codec that is not stateful.
-    pub fn state(&self) -> Option<State> {
-        self.executable.state()
-    }
-
-    /// Appends a value as a message of a stream. If it is to be kept, the stream goes on from it;
-    /// else the state is as before, as it is after an error.
-    ///
-    /// # Panics
-    /// If the state is of another encoder, or the codec is not stateful.
-    pub fn encode_with(&self, state: &mut State, keep: bool, value: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
-        // SAFETY: the program was made for T's own layout, and the value is borrowed.
-        unsafe { self.executable.encode_with(state, keep, core::ptr::from_ref(value).cast(), out, &self.limits) }
-    }
-
-    /// The writer's schema, which a decoder asks for.
-    pub fn schema(&self) -> &Schema {
-        T::shape().schema()
-    }
-
-    /// The program that runs.
-    pub fn executable(&self) -> &Executable {
-        &self.executable
-    }
-}
-
-/// Reads values of a Rust type from one format, as a given writer's schema has them.
-pub struct Decoder<T> {
-    executable: Executable,
-    limits: Limits,
-    growth: Growth,
-    value: PhantomData<fn(&mut T)>,
-}
-
-impl<T> Clone for Decoder<T> {
-    fn clone(&self) -> Self {
-        let growth = self.growth.clone();
-        Decoder { executable: self.executable.clone(), limits: self.limits, growth, value: PhantomData }
-    }
-}
-
-impl<T: Message> Decoder<T> {
-    /// Compiles it for messages of a writer's schema.
-    pub fn new(codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<T>, BuildError> {
-        Decoder::with_backend(codec, options, writer, Backend::Auto)
-    }
-
-    /// Compiles it for a back end of your choice.
-    pub fn with_backend(
-        codec: &dyn Codec,
-        options: &Options,
-        writer: &Schema,
-        backend: Backend,
-    ) -> Result<Decoder<T>, BuildError> {
-        let executable = compile_decode(codec, options, writer, T::shape(), backend)?;
-        Ok(Decoder { executable, limits: Limits::default(), growth: Growth::default(), value: PhantomData })
-    }
-
-    /// The same decoder with other limits.
-    pub fn with_limits(mut self, limits: Limits) -> Decoder<T> {
-        self.limits = limits;
-        self
-    }
-
-    /// Reads one message into `value`, whose memory is used again, and gives how many bytes it
-    /// took. After an error the value is valid, but of no use. Once messages have asked this
-    /// decoder for more than [`Limits::memory_bytes`] in all, the value gives its memory back
-    /// first.
-    #[inline]
-    pub fn decode(&self, bytes: &[u8], value: &mut T) -> Result<usize, CodecError> {
-        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
-        unsafe { self.executable.decode_again(bytes, core::ptr::from_mut(value).cast(), &self.limits, &self.growth) }
-    }
-
-    /// The state of a stream before its first message; none for a codec that is not stateful.
-    pub fn state(&self) -> Option<State> {
-        self.executable.state()
-    }
-
-    /// Reads one message of a stream. If it is to be kept, the stream goes on from it, or is
-    /// [broken](State::is_broken) after an error; else the state is as before.
-    ///
-    /// # Panics
-    /// If the state is of another decoder, or the codec is not stateful.
-    pub fn decode_with(&self, state: &mut State, keep: bool, bytes: &[u8], value: &mut T) -> Result<usize, CodecError> {
-        let value = core::ptr::from_mut(value).cast();
-        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
-        unsafe { self.executable.decode_again_with((state, keep), bytes, value, &self.limits, &self.growth) }
-    }
-
-    /// As [`Decoder::decode`], of a message of which `value` may hold parts: its
-    /// [`SharedStr`](crate::layout::SharedStr) and [`SharedBytes`] are then not copied, where
-    /// the format has them as they are in memory.
-    pub fn decode_shared(&self, message: &SharedBytes, value: &mut T) -> Result<usize, CodecError> {
-        let value = core::ptr::from_mut(value).cast();
-        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
-        unsafe { self.executable.decode_again_shared(message, value, &self.limits, &self.growth) }
-    }
-
-    /// Reads one message in any of these ways, and gives the bytes of memory by which `value` grew:
-    /// at least so many, as the budget for [`Limits::memory_bytes`] counts them.
-    ///
-    /// # Panics
-    /// As [`Decoder::decode_with`].
-    #[inline]
-    pub fn decode_measured(&self, payload: Payload<'_>, value: &mut T) -> Result<usize, CodecError> {
-        let value = core::ptr::from_mut(value).cast();
-        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
-        unsafe { self.executable.decode_measured(payload, value, &self.limits, &self.growth) }
-    }
-
-    /// The program that runs.
-    pub fn executable(&self) -> &Executable {
-        &self.executable
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        program::{Block, BriefKernel, OpKind, Output, Status, Wire, passes},
+        layout::Shape,
+        program::{Block, BriefKernel, Limits, OpKind, Output, Status, Wire, passes},
         schema::{Def, Member, SchemaBuilder, Type},
     };
 

@@ -25,26 +25,27 @@ use alloc::{boxed::Box, vec::Vec};
 
 mod bits;
 #[cfg(feature = "std")]
-pub mod bzip2;
+mod bzip2;
 #[cfg(feature = "zstd")]
 pub mod dictionary;
 mod error;
-pub mod huffman;
-pub mod lz4;
-pub mod lz77;
-pub mod lzo;
-pub mod lzw;
+mod huffman;
+mod lz4;
+mod lz77;
+mod lzo;
+mod lzw;
 mod matcher;
-pub mod none;
+mod none;
 mod payload;
-pub mod rle;
+mod rle;
 mod settings;
 #[cfg(feature = "std")]
-pub mod zlib;
+mod zlib;
 #[cfg(feature = "zstd")]
-pub mod zstd;
+mod zstd;
 
 pub use error::{CompressError, DecompressError, SettingsError, UnpackError};
+pub use none::NONE;
 pub use payload::{Limits, Packer, Unpacker};
 pub use settings::{OPTIONS, Settings, announced_dictionary};
 

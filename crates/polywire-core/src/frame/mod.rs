@@ -12,7 +12,7 @@ mod cursor;
 mod datagram;
 mod error;
 mod stream;
-pub mod varint;
+pub(crate) mod varint;
 
 use alloc::{boxed::Box, string::String};
 

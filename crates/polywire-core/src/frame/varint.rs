@@ -3,17 +3,7 @@
 
 use alloc::vec::Vec;
 
-/// Appends a number.
-///
-/// ```
-/// use polywire_core::frame::varint;
-/// let mut bytes = Vec::new();
-/// varint::put(&mut bytes, varint::zigzag(-150));
-/// assert_eq!((&bytes[..], varint::len(299)), (&[0xAB, 0x02][..], 2));
-/// let (value, rest) = varint::split(&bytes).unwrap();
-/// assert_eq!((varint::unzigzag(value), rest), (-150, &[][..]));
-/// assert_eq!(varint::split(&[0x80, 0x00]), None, "only the shortest form is valid");
-/// ```
+/// Appends `value`.
 pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -94,5 +84,16 @@ mod tests {
         assert_eq!(take(&[0x80, 0x00]), Taken::Malformed);
         assert_eq!(take(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x02]), Taken::Malformed);
         assert_eq!(take(&[0x80; 10]), Taken::Malformed);
+    }
+
+    #[test]
+    fn the_shortest_form_there_and_back() {
+        use crate::frame::varint;
+        let mut bytes = Vec::new();
+        varint::put(&mut bytes, varint::zigzag(-150));
+        assert_eq!((&bytes[..], varint::len(299)), (&[0xAB, 0x02][..], 2));
+        let (value, rest) = varint::split(&bytes).unwrap();
+        assert_eq!((varint::unzigzag(value), rest), (-150, &[][..]));
+        assert_eq!(varint::split(&[0x80, 0x00]), None, "only the shortest form is valid");
     }
 }

@@ -14,7 +14,7 @@
 //!   return [`OutOfMemory`].
 //!
 //! ```
-//! use polywire_core::layout::access::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
+//! use polywire_core::layout::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
 //! use polywire_core::layout::{Kind, Message, MessageField, OutOfMemory};
 //! use std::collections::BTreeMap;
 //!

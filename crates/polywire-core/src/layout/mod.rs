@@ -16,8 +16,9 @@
 use alloc::{sync::Arc, vec::Vec};
 use core::fmt;
 
-pub mod access;
+pub(crate) mod access;
 mod assign;
+mod codable;
 mod derived;
 mod describe;
 mod dynamic;
@@ -32,7 +33,8 @@ pub mod support;
 mod value;
 mod view;
 
-pub use access::{BoxedAccess, MapAccess, OptionalAccess, SequenceAccess, UnionAccess};
+pub use access::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
+pub use codable::Codable;
 pub use describe::{Describe, Described};
 pub use path::PathError;
 pub use primitive::{Char8, Char16, Float128};

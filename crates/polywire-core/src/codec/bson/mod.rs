@@ -65,10 +65,6 @@ impl Codec for Bson {
         OPTIONS
     }
 
-    fn counts(&self) -> bool {
-        true
-    }
-
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
         let dialect = encode::Encode {
             forms: kind::Forms { schema, enum_names: options.value("enum") == Some("name") },

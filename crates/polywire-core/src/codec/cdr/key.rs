@@ -25,10 +25,10 @@ use md5::{Digest, Md5};
 use super::{Cdr, Dialect, OPTIONS, Version, scalar_of_def};
 use crate::{
     codec::{
-        BuildError, Codec, DynEncoder, Encoder, OptionSpec, Options, Properties,
+        BuildError, Codec, Encoder, OptionSpec, Options, Properties,
         lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, encode, scalar_of},
     },
-    layout::{Layout, Message, Record, Scalar, Shape},
+    layout::{Codable, Layout, Message, Record, Scalar, Shape},
     program::{CodecError, Order, Place, Program},
     schema::{DefId, DefKind, Member, Schema, Type, array_shape},
 };
@@ -39,34 +39,11 @@ pub type KeyHash = [u8; KEY_HASH_LEN];
 /// Length of a key hash in bytes.
 pub const KEY_HASH_LEN: usize = 16;
 
-/// Computes the key hashes of values of a Rust type.
-#[derive(Clone)]
-pub struct KeyHasher<T> {
-    encoder: Encoder<T>,
-    digest: KeyDigest,
-}
-
-impl<T: Message> KeyHasher<T> {
-    /// Makes a hasher for values that are sent in this version of CDR, whose alignment affects the
-    /// hash. `None` for a type without keys.
-    pub fn new(codec: &Cdr) -> Result<Option<KeyHasher<T>>, BuildError> {
-        let keys = Keys { version: codec.version };
-        let Some(digest) = keys.digest(T::shape().schema()) else { return Ok(None) };
-        Ok(Some(KeyHasher { encoder: Encoder::new(&keys, &Options::default())?, digest }))
-    }
-
-    /// The hash of a value's key. Fails if the key cannot be encoded.
-    pub fn hash(&mut self, value: &T) -> Result<KeyHash, CodecError> {
-        self.digest.key.clear();
-        self.encoder.encode(value, &mut self.digest.key)?;
-        Ok(self.digest.finish())
-    }
-}
-
-/// Computes the key hashes of records of one shape.
+/// Computes the key hashes of values of a Rust type ([`KeyHasher::new`]) or of records
+/// ([`KeyHasher::for_shape`]).
 ///
 /// ```
-/// use polywire_core::codec::cdr::{CDR, key::DynKeyHasher};
+/// use polywire_core::codec::cdr::{CDR, key::KeyHasher};
 /// use polywire_core::layout::{Record, Shape};
 /// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
 ///
@@ -74,33 +51,56 @@ impl<T: Message> KeyHasher<T> {
 /// let id = Member { key: true, ..Member::new("id", Type::Uint32) };
 /// let pump = types.add(Def::structure("Pump", vec![id, Member::new("bar", Type::Float64)]));
 /// let shape = Shape::of(&types.finish(Type::Def(pump))?)?;
-/// let mut hasher = DynKeyHasher::new(&CDR, &shape)?.expect("it has a key");
+/// let mut hasher = KeyHasher::for_shape(&CDR, &shape)?.expect("it has a key");
 /// let hash = hasher.hash(&Record::from_json(&shape, r#"{"id": 7, "bar": 2.5}"#)?)?;
 /// // A short key is its own hash: big-endian CDR, filled with zeros.
 /// assert_eq!(hash, [0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
 /// # Ok::<(), Box<dyn core::error::Error>>(())
 /// ```
-#[derive(Clone)]
-pub struct DynKeyHasher {
-    encoder: DynEncoder,
+pub struct KeyHasher<V: Codable> {
+    encoder: Encoder<V>,
     digest: KeyDigest,
 }
 
-impl DynKeyHasher {
-    /// Makes a hasher: see [`KeyHasher::new`].
-    pub fn new(codec: &Cdr, shape: &Arc<Shape>) -> Result<Option<DynKeyHasher>, BuildError> {
+impl<V: Codable> Clone for KeyHasher<V> {
+    fn clone(&self) -> Self {
+        KeyHasher { encoder: self.encoder.clone(), digest: self.digest.clone() }
+    }
+}
+
+impl<M: Message> KeyHasher<M> {
+    /// Makes a hasher for values that are sent in this version of CDR, whose alignment affects the
+    /// hash. `None` for a type without keys.
+    pub fn new(codec: &Cdr) -> Result<Option<KeyHasher<M>>, BuildError> {
+        KeyHasher::compile(codec, M::shape().schema(), |keys| Encoder::new(keys, &Options::default()))
+    }
+}
+
+impl KeyHasher<Record> {
+    /// [`KeyHasher::new`] for records of `shape`.
+    pub fn for_shape(codec: &Cdr, shape: &Arc<Shape>) -> Result<Option<KeyHasher<Record>>, BuildError> {
+        KeyHasher::compile(codec, shape.schema(), |keys| Encoder::for_shape(keys, &Options::default(), shape))
+    }
+}
+
+impl<V: Codable> KeyHasher<V> {
+    fn compile(
+        codec: &Cdr,
+        schema: &Schema,
+        encoder: impl FnOnce(&Keys) -> Result<Encoder<V>, BuildError>,
+    ) -> Result<Option<Self>, BuildError> {
         let keys = Keys { version: codec.version };
-        let Some(digest) = keys.digest(shape.schema()) else { return Ok(None) };
-        Ok(Some(DynKeyHasher { encoder: DynEncoder::new(&keys, &Options::default(), shape)?, digest }))
+        let Some(digest) = keys.digest(schema) else { return Ok(None) };
+        Ok(Some(KeyHasher { encoder: encoder(&keys)?, digest }))
     }
 
-    /// The hash of a record's key. Fails if the key cannot be encoded.
+    /// The hash of a value's key. Fails if the key cannot be encoded.
     ///
     /// # Panics
-    /// If the record's shape is not the same `Arc` as the hasher's, even if it is equal.
-    pub fn hash(&mut self, record: &Record) -> Result<KeyHash, CodecError> {
+    /// If a record's shape is not the same `Arc` as the hasher's, even if it is equal.
+    pub fn hash(&mut self, value: &V) -> Result<KeyHash, CodecError> {
         self.digest.key.clear();
-        self.encoder.encode(record, &mut self.digest.key)?;
+        self.encoder.encode(value, &mut self.digest.key)?;
         Ok(self.digest.finish())
     }
 }

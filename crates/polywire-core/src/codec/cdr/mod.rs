@@ -118,10 +118,6 @@ impl Codec for Cdr {
         OPTIONS
     }
 
-    fn counts(&self) -> bool {
-        true
-    }
-
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
         let dialect = self.dialect(options)?;
         let program = encode::lower(&dialect, schema, layout)?;

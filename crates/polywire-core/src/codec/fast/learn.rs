@@ -16,7 +16,7 @@ use super::{
     template::{Field, FieldType, Initial, Operator, OperatorKind, TemplateSet},
 };
 use crate::{
-    codec::{BuildError, DynEncoder, LowerError, Options, lower::recursive},
+    codec::{BuildError, Encoder, LowerError, Options, lower::recursive},
     layout::{Record, Shape, ValueRef},
     program::{Backend, state::decompose},
     schema::{DefId, Schema, Type},
@@ -107,7 +107,7 @@ pub fn learn(shape: &Arc<Shape>, samples: &[Record], options: &LearnOptions) -> 
 
 /// The size of the encoded samples in bytes, and how many of them can be encoded.
 fn measure(codec: Fast, shape: &Arc<Shape>, samples: &[Record], interval: usize) -> Result<(usize, usize), BuildError> {
-    let encoder = DynEncoder::with_backend(&codec, &Options::default(), shape, Backend::Interpreter)?;
+    let encoder = Encoder::for_shape_with_backend(&codec, &Options::default(), shape, Backend::Interpreter)?;
     let Some(mut state) = encoder.state() else {
         return Err(LowerError::Option("the codec keeps no state".to_string()).into());
     };

@@ -5,7 +5,7 @@
 use alloc::{string::String, sync::Arc, vec::Vec};
 
 use super::{
-    BuildError, Codec, DynDecoder, DynEncoder, LowerError, OptionSpec, Options, Properties,
+    BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties,
     lower::json::{self as notation, Style},
 };
 use crate::{
@@ -65,10 +65,6 @@ impl Codec for Json {
         }
     }
 
-    fn counts(&self) -> bool {
-        true
-    }
-
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
         let rewritten = options.has("pretty").then_some(&notation::PRETTY);
         notation::encode(Style::of(options), schema, layout, rewritten)
@@ -100,7 +96,7 @@ pub enum JsonError {
     Record(#[from] RecordError),
 }
 
-/// Conversion of single values. For many values, a [`DynEncoder`] or [`DynDecoder`] is faster.
+/// Conversion of single values. For many values, an [`Encoder`] or [`Decoder`] is faster.
 ///
 /// ```
 /// use polywire_core::layout::{Record, Shape};
@@ -138,7 +134,7 @@ impl Record {
     /// # Ok::<(), Box<dyn core::error::Error>>(())
     /// ```
     pub fn to_json_with(&self, options: &Options) -> Result<String, JsonError> {
-        let encoder = DynEncoder::with_backend(&JSON, options, self.shape(), Backend::Interpreter)?;
+        let encoder = Encoder::for_shape_with_backend(&JSON, options, self.shape(), Backend::Interpreter)?;
         let mut bytes = Vec::new();
         encoder.encode(self, &mut bytes)?;
         // The codec writes only UTF-8, so nothing is ever replaced.
@@ -148,7 +144,7 @@ impl Record {
     /// Makes a record from a JSON text.
     pub fn from_json(shape: &Arc<Shape>, text: &str) -> Result<Record, JsonError> {
         let decoder =
-            DynDecoder::with_backend(&JSON, &Options::default(), shape.schema(), shape, Backend::Interpreter)?;
+            Decoder::for_shape_with_backend(&JSON, &Options::default(), shape.schema(), shape, Backend::Interpreter)?;
         let mut record = Record::try_new(shape)?;
         decoder.decode(text.as_bytes(), &mut record)?;
         Ok(record)

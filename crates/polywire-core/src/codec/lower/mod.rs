@@ -35,9 +35,9 @@ use crate::{
 
 pub mod decode;
 pub mod encode;
-pub mod json;
-pub mod kinds;
-pub mod symbols;
+pub(crate) mod json;
+pub(crate) mod kinds;
+pub(crate) mod symbols;
 
 pub use decode::{CaseIn, DecodeDialect, DecodeWalk, MemberIn, Slot, UnionIn};
 pub use encode::{EncodeDialect, EncodeWalk, MemberOut, UnionOut};

@@ -372,7 +372,7 @@ mod tests {
     use super::*;
     use crate::{
         codec::{
-            DynEncoder, Options,
+            Encoder, Options,
             yaml::{YAML, YAML_FLOW},
         },
         layout::{Record, Shape, Value},
@@ -447,7 +447,8 @@ mod tests {
             (key, Value::List((0..random.below(3)).map(|_| inner(random)).collect()))
         });
         record.set("map", Value::Entries(entries.collect())).unwrap();
-        let encoder = DynEncoder::with_backend(style, &Options::default(), &shape, Backend::Interpreter).unwrap();
+        let encoder =
+            Encoder::for_shape_with_backend(style, &Options::default(), &shape, Backend::Interpreter).unwrap();
         let mut bytes = Vec::new();
         encoder.encode(&record, &mut bytes).unwrap();
         String::from_utf8(bytes).unwrap()
