@@ -6,7 +6,7 @@
 //! scalars, other bounds, literals and cases, and default values. A codec supplies a *dialect*,
 //! which emits the operations for each kind of type. A dialect deals only with the wire, so
 //! evolution works the same in every format. The folder `kinds` has the dialects of MessagePack,
-//! CBOR and UBJSON, `json` those of the text formats.
+//! CBOR and UBJSON, and `json` those of JSON notation, which YAML uses too.
 //!
 //! ```
 //! use polywire_core::codec::lower::{bits_scalar, enum_scalar, scalar_of, widens};
