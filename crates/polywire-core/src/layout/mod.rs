@@ -7,8 +7,8 @@
 //! the optional outside. Codec programs address values only through a layout, so they work alike
 //! for derived types and for records.
 //!
-//! Programs read and write plain bytes in place. Everything else goes through the traits of
-//! [`access`], whose functions never leave a value uninitialised or invalid: after any error the
+//! Programs read and write plain bytes in place. Everything else goes through the traits in
+//! `access`, whose functions never leave a value uninitialised or invalid: after any error the
 //! value can still be dropped, compared and decoded into again. Programs also read the pointer,
 //! capacity and length of a `String` or `Vec` in place, but only if a probe at start-up found their
 //! offsets ([`Words`]).
