@@ -1,7 +1,7 @@
 //! Names of topics: which are valid.
 
-/// Characters that other systems use as wildcards for topics. Names must not have them, so that they
-/// can become wildcards here.
+/// Characters that other systems use as wildcards for topics. Names must not have them, so that
+/// they can become wildcards here.
 const WILDCARDS: [char; 3] = ['*', '?', '#'];
 
 /// Why a name is not valid for a topic.
