@@ -5,7 +5,7 @@ use polywire_core::{codec::BuildError, compress::SettingsError};
 
 use crate::{engine::EngineError, topic::TopicError, wire::WireError};
 
-/// Why something on a node cannot be had.
+/// Why a node cannot open an endpoint, a publisher or a subscriber, or change a wire.
 ///
 /// ```
 /// use polywire::{Node, NodeError};
@@ -23,21 +23,21 @@ use crate::{engine::EngineError, topic::TopicError, wire::WireError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// The topic's name is none.
+    /// The topic's name is invalid.
     #[error(transparent)]
     Topic(#[from] TopicError),
     /// No wire was given, neither in code nor in the configuration.
     #[error("topic '{0}' has no wire: give one in code, or in the configuration")]
     NoWire(String),
-    /// A publisher was to go on elsewhere.
+    /// A publisher cannot move to another endpoint.
     #[error("a publisher keeps its endpoint, '{present}': make another one for '{given}'")]
     OtherEndpoint {
-        /// Where it is.
+        /// The publisher's endpoint.
         present: String,
-        /// Where it was to go.
+        /// The endpoint given.
         given: String,
     },
-    /// The wire is none, or names what there is not.
+    /// The wire is malformed, or names an unknown codec, compressor or engine.
     #[error(transparent)]
     Wire(#[from] WireError),
     /// The port cannot be opened or used.
@@ -55,28 +55,28 @@ pub enum NodeError {
     /// ```
     #[error("{}", about_codec(codec, cause))]
     Codec {
-        /// Its name.
+        /// Name of the codec.
         codec: String,
-        /// Why.
+        /// The reason.
         cause: BuildError,
     },
-    /// The compressor cannot be had as the wire has it.
+    /// The compressor does not have the options that the wire gives.
     #[error(transparent)]
     Compressor(#[from] SettingsError),
-    /// A dictionary cannot be read.
+    /// The file of a dictionary cannot be read.
     #[error("dictionary '{path}': {cause}")]
     Dictionary {
         /// The file.
         path: String,
-        /// What the system said, or what is wrong with it.
+        /// The system's error, or what is wrong with the content.
         cause: std::io::Error,
     },
-    /// Templates cannot be read.
+    /// The file of a template document cannot be read.
     #[error("template document '{path}': {cause}")]
     Template {
         /// The file.
         path: String,
-        /// What the system said, or what is wrong with it.
+        /// The system's error, or what is wrong with the content.
         cause: std::io::Error,
     },
     /// A thread cannot be started.
