@@ -167,11 +167,13 @@ fn experiments_are_on_top(source: &Source) -> Vec<String> {
 /// Folders whose modules import each other in one direction. A folder's own `mod.rs` or `lib.rs` is
 /// no module of it: it declares the others and has what all of them use.
 const LAYERED: &[&str] = &[
+    "crates/polywire-core/src/session/",
     "crates/polywire/src/",
     "crates/polywire/src/engine/",
     "crates/polywire/src/engine/stream/",
     "crates/polywire-cli/src/transcode/",
     "crates/polywire-link/src/",
+    "crates/polywire/src/node/",
     "crates/polywire-measure/src/live/",
     "crates/polywire-measure/src/experiments/papers/",
     "crates/polywire-measure/src/experiments/scaling/",
