@@ -1,10 +1,11 @@
 //! Compressed payloads.
 
-use crate::{common::mutated, seed};
+use crate::seed;
 use polywire_core::{
     compress::{COMPRESSORS, Compressor, Limits, Packer, Settings, Unpacker, announced_dictionary},
     schema::arbitrary::Random,
 };
+use polywire_testing::mutated;
 
 const LIMITS: Limits = Limits { message_bytes: 1 << 20, expansion: 1024, free_bytes: 1 << 16 };
 

@@ -1,11 +1,7 @@
 //! FAST: templates from strangers, their messages, files of them, and streams of deltas over bad
 //! links.
 
-use crate::{
-    common::{mutated, random_record},
-    reused::was_written,
-    seed,
-};
+use crate::{reused::was_written, seed};
 use polywire_core::{
     codec::{
         Decoder, Encoder, Options,
@@ -25,6 +21,7 @@ use polywire_core::{
         arbitrary::{Random, random_schema},
     },
 };
+use polywire_testing::{mutated, random_record};
 use std::{collections::BTreeMap, sync::OnceLock};
 
 const LIMITS: Limits = Limits {

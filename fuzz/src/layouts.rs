@@ -1,9 +1,6 @@
 //! Schemas as documents, and the memory of their values.
 
-use crate::{
-    common::{Coder, mutated, plain_wires, random_record},
-    seed,
-};
+use crate::seed;
 use polywire_core::{
     layout::{Record, Shape, Value},
     program::Backend,
@@ -12,6 +9,7 @@ use polywire_core::{
         arbitrary::{Random, random_schema},
     },
 };
+use polywire_testing::{Coder, mutated, plain_wires, random_record};
 
 pub fn schema_bytes(random: &mut Random) -> Vec<u8> {
     let size = 1 + random.below(10);

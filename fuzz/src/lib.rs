@@ -1,8 +1,6 @@
 //! Hostile inputs for every parser and decoder: what is fuzzed, as [`TARGETS`]. README.md has the
 //! list; the driver is the binary of this crate.
 
-#[path = "../../crates/polywire-core/tests/common/mod.rs"]
-mod common;
 mod compressors;
 mod feeds;
 mod layouts;

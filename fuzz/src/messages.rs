@@ -1,9 +1,6 @@
 //! Frames, messages of every codec, and programs.
 
-use crate::{
-    common::{Coder, Wire, backends, mutated, plain_wires, programs::change, random_record, wires},
-    seed,
-};
+use crate::seed;
 use polywire_core::{
     codec::{Decoder, Options},
     envelope::{Announcement, Envelope},
@@ -12,6 +9,7 @@ use polywire_core::{
     program::{Backend, Executable, FaultKind, Limits, Payload},
     schema::arbitrary::{Random, random_evolution, random_schema},
 };
+use polywire_testing::{Coder, Wire, backends, mutated, plain_wires, programs::change, random_record, wires};
 use std::{
     fmt::Debug,
     sync::{Arc, OnceLock},

@@ -1,7 +1,6 @@
 //! Values that are decoded into again and again, over whatever the messages before them left.
 
 use crate::{
-    common::{Wire, backends, random_record},
     messages::{LIMITS, agree, messages, type_of},
     seed,
 };
@@ -11,39 +10,18 @@ use polywire_core::{
     program::{CodecError, FaultKind},
     schema::arbitrary::{Random, random_evolution},
 };
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    sync::Arc,
+use polywire_testing::{
+    Wire,
+    allocator::{PATTERN, TestAllocator},
+    backends, random_record,
 };
-
-/// Fills what it gives with a pattern, so that memory that nobody wrote is seen.
-struct Filling;
-
-const PATTERN: u8 = 0xA5;
-
-// SAFETY: the system's allocator does the work; a pattern is written into what it gave.
-unsafe impl GlobalAlloc for Filling {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promises.
-        unsafe {
-            let block = System.alloc(layout);
-            if !block.is_null() {
-                block.write_bytes(PATTERN, layout.size());
-            }
-            block
-        }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
+use std::sync::Arc;
 
 #[global_allocator]
-static ALLOCATOR: Filling = Filling;
+static ALLOCATOR: TestAllocator = TestAllocator::filling();
 
-/// Refuses a value of memory that nobody wrote. Of a byte or two the pattern may be meant.
+/// Panics if a printed value has a number of four or eight bytes of the allocator's pattern: that
+/// memory was never written. A byte or two with the pattern may be the value.
 pub fn was_written(printed: &str, message: &[u8]) {
     let numbers = [
         i32::from_ne_bytes([PATTERN; 4]).to_string(),

@@ -1,9 +1,9 @@
 //! What people and files bring: IDL, PDL, definitions of ROS 2, wires, configurations.
 
-use crate::common::mutated;
 use polywire::{Config, Wire};
 use polywire_core::schema::{Schema, arbitrary::Random};
 use polywire_idl::{Compiler, emit};
+use polywire_testing::mutated;
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -56,8 +56,8 @@ pub fn group(effort: Effort) -> Group {
         records::<CodecsTest500>(&CODECS_TEST_500, effort),
     ];
     let note =
-        "decoding CDR for a reader with a member moved, one removed from the middle, one added and one widened, as a \
-                multiple of decoding for the writer's own type"
+        "Time to decode CDR for a reader with one member moved, one removed from the middle, one added and one widened, \
+                as a multiple of the time for the writer's own type."
             .into();
     Group { title: "Evolved readers", note, rows, ..Group::default() }
 }

@@ -13,42 +13,44 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
-#[cfg(all(feature = "hosts", target_os = "linux"))]
-use clap::Subcommand;
-use polywire_instrument::{
-    link::{self, Change, Emulator, Plan},
+use polywire_link::{
+    Change, Emulator, Plan,
     netsim::{Loss, Model, PROFILES, Stats},
-    table::figure,
 };
+use polywire_measure::table::figure;
 use serde_json::{Value, json};
 
 #[cfg(all(feature = "hosts", target_os = "linux"))]
-use crate::hosts::LinkHosts;
+use crate::hosts;
 use crate::{
     outcome::{self, Misuse, Outcome},
     seconds::Seconds,
     stop::{self, Stop},
     terminal::{Terminal, columns},
+    verb::{Action, Verb},
 };
 
-/// Puts an emulated network between two processes
-///
-/// Programs connect to FROM instead of TO, and everything between them passes through the emulated
-/// link. The model can lose, repeat, delay, damage and reorder datagrams (udp/ADDRESS). For streams
-/// (tcp/ADDRESS) it applies rate, delay, jitter and blackouts. The same seed loses the same packets
-/// again.
+#[cfg(all(feature = "hosts", target_os = "linux"))]
+const BELOW: &[Verb] = &[hosts::VERB];
+#[cfg(not(all(feature = "hosts", target_os = "linux")))]
+const BELOW: &[Verb] = &[];
+
+pub const VERB: Verb = Verb::new::<Link>("link", "Emulates a network between two processes")
+    .details(
+        "Programs connect to FROM instead of TO, and everything between them passes through the emulated link. The \
+         model can lose, repeat, delay, damage and reorder datagrams (udp/ADDRESS). For streams (tcp/ADDRESS) it \
+         applies rate, delay, jitter and blackouts. The same seed loses the same packets again.",
+    )
+    .example("polywire link udp/127.0.0.1:0 udp/127.0.0.1:9 --model wan-low --seed 7 --script storm.txt --capture both.pcapng --for 1")
+    .with(BELOW);
+
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = models())]
 pub struct Link {
-    #[cfg(all(feature = "hosts", target_os = "linux"))]
-    #[command(subcommand)]
-    verb: Option<Verb>,
     /// Where it listens: udp/ADDRESS or tcp/ADDRESS
-    #[arg(required = true)]
-    from: Option<Endpoint>,
+    from: Endpoint,
     /// Where it forwards to
-    #[arg(required = true)]
-    to: Option<Endpoint>,
+    to: Endpoint,
     #[command(flatten)]
     network: Network,
     /// Takes changes from standard input, too, one a line: there|back|both MODEL
@@ -57,13 +59,6 @@ pub struct Link {
     /// Ends after so many seconds
     #[arg(long = "for", value_name = "SECONDS")]
     duration: Option<Seconds>,
-}
-
-#[cfg(all(feature = "hosts", target_os = "linux"))]
-#[derive(Subcommand)]
-enum Verb {
-    #[command(after_help = models())]
-    Hosts(LinkHosts),
 }
 
 /// What a link does, and what is told of it.
@@ -89,7 +84,7 @@ pub struct Network {
     pub every: Seconds,
 }
 
-fn models() -> String {
+pub fn models() -> String {
     let rows: Vec<Vec<String>> = PROFILES
         .iter()
         .map(|profile| vec![format!("  {}", profile.name), profile.summary.into(), profile.text.into()])
@@ -162,13 +157,9 @@ impl Network {
     }
 }
 
-impl Link {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
-        #[cfg(all(feature = "hosts", target_os = "linux"))]
-        if let Some(Verb::Hosts(verb)) = self.verb {
-            return verb.run(terminal);
-        }
-        let (from, to) = self.from.as_ref().zip(self.to.as_ref()).context("clap asks for both")?;
+impl Action for Link {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        let (from, to) = (&self.from, &self.to);
         if from.is_stream != to.is_stream {
             return Err(Misuse("both ends are of one kind: udp or tcp".into()).into());
         }
@@ -195,7 +186,9 @@ impl Link {
         }
         self.watch(&emulator, terminal)
     }
+}
 
+impl Link {
     /// Shows what happens until it is to end.
     fn watch(&self, emulator: &Emulator, terminal: &Terminal) -> outcome::Result {
         let (start, stop) = (Instant::now(), Stop::new()?);
@@ -251,7 +244,7 @@ fn take_changes(emulator: &Arc<Emulator>, is_stream: bool, colour: bool) {
     let (emulator, terminal) = (emulator.clone(), Terminal { json: false, colour, live: false });
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok).filter(|line| !line.trim().is_empty()) {
-            match link::change(&line) {
+            match polywire_link::change(&line) {
                 Ok((way, model)) => {
                     let text = without_effect(&model).filter(|_| is_stream);
                     text.iter().for_each(|text| terminal.warning(text));

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::Folder;
-use polywire_instrument::scenario::Mode;
+use polywire_measure::scenario::Mode;
 
 const SCENARIO: &str = "name = 'Two formats'
 seed = 3

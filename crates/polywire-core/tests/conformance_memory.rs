@@ -4,18 +4,16 @@
 //! `--target i686-unknown-linux-gnu` for 32 bits and `--target s390x-unknown-linux-gnu` for most
 //! significant bytes first.
 
-mod common;
-
-use common::{
-    Coder,
-    derived::{Everything, random_message, same},
-    mutated, plain_wires, random_record,
-};
 use polywire_core::{
     codec::{Decoder, Encoder},
     layout::{Message, Shape},
     program::Backend,
     schema::arbitrary::{Random, random_evolution, random_schema},
+};
+use polywire_testing::{
+    Coder,
+    derived::{Everything, random_message, same},
+    mutated, plain_wires, random_record,
 };
 
 const BACKEND: Backend = Backend::Interpreter;

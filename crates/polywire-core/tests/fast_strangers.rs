@@ -176,7 +176,7 @@ fn sets_that_were_never_parsed_end_as_well() {
                 .unwrap()
         })
     });
-    assert!(error.to_string().contains("more than 128 values are inside each other"), "{error}");
+    assert!(error.to_string().contains("more than 128 nested values"), "{error}");
     let error = quickly(|| small(move || Fast::feed(set).unwrap_err()));
     assert!(matches!(&error, LowerError::Unsupported { what, .. } if what.contains("at most 64")), "{error}");
 }

@@ -1,15 +1,13 @@
 //! Schemas from strangers: whatever they declare, lowering and compiling them takes bounded time
 //! and memory, and what is made of them runs within the stack of an ordinary thread.
 
-mod common;
-
-use common::{Coder, backends, plain_wires};
 use polywire_core::{
     codec::{BuildError, LowerError},
     layout::{Record, Shape},
     program::{Backend, CodecError, FaultKind},
     schema::{Def, DefId, Extensibility, Member, Schema, SchemaBuilder, SchemaLimits, Type},
 };
+use polywire_testing::{Coder, backends, plain_wires};
 use std::time::{Duration, Instant};
 
 fn m(name: impl Into<String>, ty: Type) -> Member {

@@ -1,9 +1,6 @@
 //! Values that are decoded into again and again: what earlier messages left behind is never seen,
 //! both back ends leave the same, and memory is given back.
 
-mod common;
-
-use common::{backends, plain_wires, struct_of};
 use polywire_core::{
     codec::{self, Decoder, Encoder, Options},
     layout::{Message, Record, Shape, Value},
@@ -11,57 +8,16 @@ use polywire_core::{
     schema::{Def, DefId, Extensibility, Member, Schema, SchemaBuilder, Type},
 };
 use polywire_derive::Message;
+use polywire_testing::allocator::{Counts, PATTERN, TestAllocator};
+use polywire_testing::{backends, plain_wires, struct_of};
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
     collections::{BTreeMap, HashMap},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-/// Fills what it gives with a pattern, so that what was never written is seen, and counts what a
-/// thread holds.
-struct Filling;
-
-const PATTERN: u8 = 0xA5;
-
-thread_local! {
-    static HELD: Cell<usize> = const { Cell::new(0) };
-}
-
-fn hold(more: usize, less: usize) {
-    let _ = HELD.try_with(|held| held.set(held.get().wrapping_add(more).wrapping_sub(less)));
-}
-
-// SAFETY: the system's allocator does the work; a pattern is written into what it gave.
-unsafe impl GlobalAlloc for Filling {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        hold(layout.size(), 0);
-        // SAFETY: as the caller promises.
-        unsafe {
-            let block = System.alloc(layout);
-            if !block.is_null() {
-                block.write_bytes(PATTERN, layout.size());
-            }
-            block
-        }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        hold(0, layout.size());
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        hold(size, layout.size());
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Filling = Filling;
+static ALLOCATOR: TestAllocator = TestAllocator::filling();
 
 fn coder(codec: &str, shape: &Arc<Shape>, backend: Backend) -> (Encoder<Record>, Decoder<Record>) {
     let (codec, none) = (codec::find(codec).unwrap(), Options::default());
@@ -248,11 +204,11 @@ fn a_few_bytes_do_not_become_many() {
         let decoder =
             Decoder::for_shape_with_backend(codec::find("cdr").unwrap(), &Options::default(), &writer, &shape, backend)
                 .unwrap();
-        let before = HELD.get();
+        let before = Counts::of_this_thread().held_bytes;
         let error = decoder.decode(&400_000u32.to_le_bytes(), &mut Record::new(&shape)).unwrap_err();
         assert_eq!((error.kind, error.expected), (FaultKind::Limit, 1 << 20), "{backend:?}: {error}");
         assert!(error.to_string().contains("1048576"), "{error}");
-        assert!(HELD.get() - before < 2 << 20);
+        assert!(Counts::of_this_thread().held_bytes - before < 2 << 20);
         // A larger message may ask for more, and one may be told to trust its writers.
         let trusting = decoder.with_limits(Limits { free_bytes: usize::MAX, ..Limits::default() });
         let mut record = Record::new(&shape);
@@ -335,7 +291,7 @@ fn values_give_back_what_many_messages_left() {
             .with_limits(KEPT);
         let (mut value, mut record, mut bytes) =
             (Notes { mine: "kept".into(), ..Notes::default() }, Record::new(&shape), Vec::with_capacity(1 << 20));
-        let start = HELD.get();
+        let start = Counts::of_this_thread().held_bytes;
         for i in 0..160 {
             bytes.clear();
             let sent = notes(i);
@@ -343,10 +299,13 @@ fn values_give_back_what_many_messages_left() {
             derived.decode(&bytes, &mut value).unwrap();
             dynamic.decode(&bytes, &mut record).unwrap();
             assert_eq!(value, Notes { mine: "kept".into(), ..sent }, "{wire:?}, {backend:?}, message {i}");
-            let kept = HELD.get().saturating_sub(start);
+            let kept = Counts::of_this_thread().held_bytes - start;
             // Two values, each of what all messages may ask for and one more; and what the codec's
             // adapter keeps.
-            assert!(kept < 2 * 2 * KEPT.memory_bytes + (1 << 19), "{wire:?}, {backend:?}, message {i}: {kept}");
+            assert!(
+                kept < 2 * 2 * KEPT.memory_bytes as isize + (1 << 19),
+                "{wire:?}, {backend:?}, message {i}: {kept}"
+            );
         }
         assert_eq!(record.str("either.Text").is_ok(), matches!(value.either, Either::Text(_)));
     }
@@ -361,7 +320,7 @@ fn a_stream_gives_memory_back_and_goes_on() {
         let decoder = decoder.with_limits(KEPT);
         let (mut writer, mut reader) = (encoder.state().unwrap(), decoder.state().unwrap());
         let (mut read, mut bytes) = (Record::new(&shape), Vec::with_capacity(1 << 20));
-        let start = HELD.get();
+        let start = Counts::of_this_thread().held_bytes;
         for i in 0..120 {
             let mut record = Record::new(&shape);
             record.set("n", i as u32).unwrap();
@@ -372,9 +331,9 @@ fn a_stream_gives_memory_back_and_goes_on() {
             decoder.decode_with(&mut reader, true, &bytes, &mut read).unwrap();
             assert_eq!(read, record, "{backend:?}, message {i}");
         }
-        let kept = HELD.get().saturating_sub(start);
+        let kept = Counts::of_this_thread().held_bytes - start;
         // The states keep what the last messages had, too.
-        assert!(kept < 2 * KEPT.memory_bytes + (1 << 20), "{backend:?}: {kept}");
+        assert!(kept < 2 * KEPT.memory_bytes as isize + (1 << 20), "{backend:?}: {kept}");
     }
 }
 
@@ -388,10 +347,10 @@ fn steady_messages_keep_their_memory() {
         record.set("v", Value::List((0..600).map(|i| Value::Text("y".repeat(i))).collect())).unwrap();
         let (message, mut read) = (encoded(&encoder, &record), Record::new(&shape));
         decoder.decode(&message, &mut read).unwrap();
-        let held = HELD.get();
+        let held = Counts::of_this_thread().held_bytes;
         for _ in 0..20 {
             decoder.decode(&message, &mut read).unwrap();
-            assert_eq!(HELD.get(), held, "{backend:?}");
+            assert_eq!(Counts::of_this_thread().held_bytes, held, "{backend:?}");
         }
     }
 }

@@ -1,44 +1,18 @@
 //! Texts and octets that stay in the message: not copied where wire and memory agree, their own
 //! elsewhere, and the same values always.
 
-mod common;
-
-use common::{backends, plain_wires};
 use polywire_core::{
     codec::{Decoder, Encoder},
     layout::{Message, SharedBytes, SharedStr},
     program::{Backend, FaultKind, Limits},
 };
 use polywire_derive::Message;
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    collections::BTreeMap,
-};
-
-/// Counts the bytes that a thread asks for.
-struct Counting;
+use polywire_testing::allocator::{Counts, TestAllocator};
+use polywire_testing::{backends, plain_wires};
+use std::collections::BTreeMap;
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-thread_local! {
-    static ASKED: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: the system's allocator does the work.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ASKED.try_with(|asked| asked.set(asked.get() + layout.size()));
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
+static ALLOCATOR: TestAllocator = TestAllocator::counting();
 
 #[derive(Message, Clone, Debug, Default, PartialEq)]
 #[polywire(name = "Picture")]
@@ -100,7 +74,7 @@ fn shared(from: &Owned) -> Shared {
     }
 }
 
-fn pair<T: Message>(wire: &common::Wire, backend: Backend) -> (Encoder<T>, Decoder<T>) {
+fn pair<T: Message>(wire: &polywire_testing::Wire, backend: Backend) -> (Encoder<T>, Decoder<T>) {
     let encoder = Encoder::with_backend(wire.codec, &wire.options, backend).unwrap();
     let decoder = Decoder::with_backend(wire.codec, &wire.options, T::shape().schema(), backend).unwrap();
     (encoder, decoder)
@@ -155,9 +129,9 @@ fn nothing_is_copied_where_wire_and_memory_agree() {
             let mut back = Shared::default();
             // The second time the list of tags has its room.
             for round in 0..2 {
-                let before = ASKED.get();
+                let before = Counts::of_this_thread().requested_bytes;
                 decoder.decode_shared(&message, &mut back).unwrap();
-                let asked = ASKED.get() - before;
+                let asked = Counts::of_this_thread().requested_bytes - before;
                 assert!(round == 0 || asked == 0, "{wire:?} {backend:?}: {asked} bytes");
             }
             let inside = |part: &[u8]| {

@@ -13,7 +13,7 @@ use polywire_core::{
     frame,
 };
 
-use crate::node::NodeError;
+use crate::error::NodeError;
 
 /// The option that names a document's file: templates.
 const TEMPLATE: &str = "template";

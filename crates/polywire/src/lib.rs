@@ -42,6 +42,7 @@ mod compile;
 pub mod config;
 mod delta;
 pub mod engine;
+mod error;
 pub mod events;
 mod missing;
 pub mod node;

@@ -13,6 +13,7 @@ use polywire_core::{
     },
     envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
     frame::Start,
+    layout::Message,
     program::CodecError,
 };
 
@@ -20,7 +21,8 @@ use crate::{
     coding::{Bytes, Coding, Dynamic, KeyHash, Typed},
     delta::Outgoing,
     engine::{EngineError, Sent},
-    node::{Inner, Node, NodeError, PortEntry, random_id},
+    error::NodeError,
+    node::{Inner, Node, PortEntry, random_id},
     packing::Packing,
     status::{PublisherStatus, Refusing},
     wire::Wire,
@@ -171,14 +173,35 @@ pub enum PublishError {
     Key(BuildError),
 }
 
-impl<C: Coding> PublisherOf<C> {
-    pub(crate) fn open(
-        node: &Node,
-        entry: Arc<PortEntry>,
+/// Publishers of a node.
+impl Node {
+    /// Publishes values of a Rust type. The wire is that of the configuration, if there is one for
+    /// the topic.
+    pub fn publisher<T: Message>(&self, topic: &str) -> Result<Publisher<T>, NodeError> {
+        self.publisher_of(topic, None, Typed::default())
+    }
+
+    /// Publishes values of a Rust type by this wire: `"cdr@tcp/127.0.0.1:7447"`, or what counts
+    /// more than the configuration, as `"json"` or `"tcp/127.0.0.1:7502"`: [`Config::wire_for`]
+    /// completes it.
+    pub fn publisher_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Publisher<T>, NodeError> {
+        self.publisher_of(topic, Some(wire), Typed::default())
+    }
+
+    /// Publishes values of any kind.
+    pub fn publisher_of<C: Coding>(
+        &self,
         topic: &str,
-        wire: &Wire,
+        wire: Option<&str>,
         coding: C,
-    ) -> Result<Self, NodeError> {
+    ) -> Result<PublisherOf<C>, NodeError> {
+        let (wire, entry) = self.route(topic, wire)?;
+        PublisherOf::open(self, entry, topic, &wire, coding)
+    }
+}
+
+impl<C: Coding> PublisherOf<C> {
+    fn open(node: &Node, entry: Arc<PortEntry>, topic: &str, wire: &Wire, coding: C) -> Result<Self, NodeError> {
         let (writer, incarnation) = (random_id(), node.hello().incarnation);
         let start = Start { sequence: 0, timestamp_ns: now_ns() };
         let announce = Announce { node: node.inner(), entry: &entry, topic, writer, incarnation, coding: &coding };
@@ -383,7 +406,7 @@ struct Announce<'a, C> {
 
 impl<C: Coding> Announce<'_, C> {
     fn channel(&self, wire: &Wire, start: Start) -> Result<(ChannelId, Writing<C::Encoder>), NodeError> {
-        let packing = Packing::of(self.node, wire.compressor.as_ref())?;
+        let packing = self.packing(wire)?;
         let chosen = self.node.codec(&wire.codec.name, &wire.codec.options)?;
         let codec = &*chosen.codec;
         let failed = |cause| NodeError::Codec { codec: codec.name().into(), cause };
@@ -413,6 +436,19 @@ impl<C: Coding> Announce<'_, C> {
             }
         };
         Ok((channel, Writing { encoder, packing, deltas }))
+    }
+
+    /// What compresses payloads; `None` if the wire asks for no compression. Peers can fetch the
+    /// dictionary from the node.
+    fn packing(&self, wire: &Wire) -> Result<Option<Packing>, NodeError> {
+        let Some(choice) = &wire.compressor else { return Ok(None) };
+        let Some((packing, dictionary)) = Packing::of(self.node.compressor(&choice.name)?, choice)? else {
+            return Ok(None);
+        };
+        if let Some(dictionary) = dictionary {
+            self.node.documents.publish_bytes(dictionary);
+        }
+        Ok(Some(packing))
     }
 }
 

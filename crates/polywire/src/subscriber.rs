@@ -15,18 +15,19 @@ use std::{
 
 use polywire_core::{
     envelope::{Envelope, Id128, Kind},
-    layout::{Record, SharedBytes},
+    layout::{Message, Record, SharedBytes},
     program::Payload,
     schema::Schema,
 };
 
 use crate::{
-    coding::Coding,
+    coding::{Coding, Typed},
     delta::Arriving,
     engine::{Held, Overflow},
+    error::NodeError,
     events::NodeEvent,
     missing::{Follow, Writers},
-    node::{DecoderKey, Inner, Node, NodeError, Order, PortEntry, ReaderKey, Route, Slot, Source, members},
+    node::{DecoderKey, Inner, Node, Order, PortEntry, ReaderKey, Route, Slot, Source, members},
     queue::{Queue, QueueLimits, Weighed},
     status::{Mismatch, Recent, SubscriberStatus},
     wire::{Choice, Wire},
@@ -144,8 +145,37 @@ struct Assumed {
     schema: Option<Schema>,
 }
 
+/// Subscribers of a node.
+impl Node {
+    /// Subscribes to a topic at the configured endpoint, in whatever format its messages come.
+    pub fn subscriber<T: Message>(&self, topic: &str) -> Result<Subscriber<T>, NodeError> {
+        Ok(self.subscribe::<T>(topic, None)?.open())
+    }
+
+    /// Subscribes to a topic at the endpoint of this wire, in whatever format its messages come.
+    pub fn subscriber_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Subscriber<T>, NodeError> {
+        Ok(self.subscribe::<T>(topic, Some(wire))?.open())
+    }
+
+    /// Subscribes with choices: a queue's length, what a full one does, callbacks.
+    pub fn subscribe<T: Message>(&self, topic: &str, wire: Option<&str>) -> Result<Subscribe<Typed<T>>, NodeError> {
+        self.subscribe_of(topic, wire, Typed::default())
+    }
+
+    /// Subscribes with values of any kind.
+    pub fn subscribe_of<C: Coding>(
+        &self,
+        topic: &str,
+        wire: Option<&str>,
+        coding: C,
+    ) -> Result<Subscribe<C>, NodeError> {
+        let (wire, entry) = self.route(topic, wire)?;
+        Ok(Subscribe::new(self, entry, topic, wire, coding))
+    }
+}
+
 impl<C: Coding> Subscribe<C> {
-    pub(crate) fn new(node: &Node, entry: Arc<PortEntry>, topic: &str, wire: Wire, coding: C) -> Self {
+    fn new(node: &Node, entry: Arc<PortEntry>, topic: &str, wire: Wire, coding: C) -> Self {
         let configured = node.inner().config.topics.get(topic);
         let queue = QueueLimits {
             messages: configured.and_then(|topic| topic.queue).unwrap_or(QUEUE),

@@ -16,7 +16,7 @@ use polywire::{
     Message, Node, NodeLimits, Publisher, Record, Schema,
     codec::{BuildError, Codec, Decoder, Options},
     coding::{Coding, Discovered, Dynamic},
-    program::CodecError,
+    program::{CodecError, Payload},
     schema::{Def, DocumentHash, Member, SchemaBuilder, Type},
 };
 use polywire_core::{
@@ -188,8 +188,12 @@ impl Coding for Counting {
         Discovered::encode(encoder, value, out)
     }
 
-    fn decode(decoder: &Decoder<Record>, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
-        Discovered::decode(decoder, bytes, value)
+    fn decode_measured(
+        decoder: &Decoder<Record>,
+        payload: Payload<'_>,
+        value: &mut Record,
+    ) -> Result<usize, CodecError> {
+        Discovered::decode_measured(decoder, payload, value)
     }
 }
 

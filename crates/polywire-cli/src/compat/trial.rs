@@ -8,7 +8,7 @@ use polywire::{
     program::CodecError,
     schema::Schema,
 };
-use polywire_instrument::{scenario::TypeSpec, values::ValueModel};
+use polywire_measure::{scenario::TypeSpec, values::ValueModel};
 use serde_json::{Map, Value};
 
 use super::{Finding, Judgement, Word};

@@ -35,6 +35,7 @@ use crate::{
     stop::{self, Stop},
     terminal::Terminal,
     topic::wire_without_endpoint,
+    verb::{Action, Verb},
 };
 
 /// The topic.
@@ -46,12 +47,15 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// How much longer than planned it may take before it is given up.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Shows it all on this machine's own figures, in ten seconds
-///
-/// One process samples processor, memory and network and publishes them, in one format after the
-/// other. Two more processes read them: one has an older version of the type, one a newer. Each
-/// member they share is compared with what was published. Exit code 1 if anything was missed or
-/// misread.
+pub const VERB: Verb =
+    Verb::new::<Demo>("demo", "Shows Polywire at work on this machine's own figures, in ten seconds")
+        .details(
+            "One process samples processor, memory and network and publishes them, in one format after the other. Two \
+         more processes read them: one has an older version of the type, one a newer. Each member that they share is \
+         compared with what was published. Exit code 1 if a subscriber missed or misread anything.",
+        )
+        .example("polywire demo --seconds 2");
+
 #[derive(Args)]
 pub struct Demo {
     /// Format to publish in, as json or cdr:be; several times for several [default: every codec]
@@ -77,8 +81,8 @@ pub struct Demo {
     html: Option<PathBuf>,
 }
 
-impl Demo {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Demo {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         if self.show_types {
             return show_types(terminal);
         }
@@ -94,7 +98,9 @@ impl Demo {
         self.show(&report, terminal)?;
         Ok(if report.ok { Outcome::Fine } else { Outcome::Missed })
     }
+}
 
+impl Demo {
     fn chosen(&self) -> anyhow::Result<Vec<String>> {
         if self.wires.is_empty() {
             return Ok(CODECS.iter().map(|codec| codec.name().to_owned()).collect());

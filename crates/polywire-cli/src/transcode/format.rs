@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use polywire::{
     Record, Schema, Shape, Wire,
     codec::{self, BuildError, Codec, Decoder, Encoder, Options, json::JSON},
-    compress::{self, Compressor, Settings, none::NONE},
+    compress::{self, Compressor, NONE, Settings},
 };
 use serde::de::{Error as _, IgnoredAny};
 

@@ -2,8 +2,7 @@
 #![allow(dead_code)] // Each test file uses a part.
 
 pub mod markdown;
-#[path = "../../../polywire-core/tests/common/tools.rs"]
-pub mod tools;
+pub use polywire_testing::tools;
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! Numbers of one to ten bytes, seven bits a byte, least significant first; the shortest form is
-//! the only one.
+//! Variable-length numbers (LEB128) of one to ten bytes: seven bits per byte, least significant
+//! first. Only the shortest form is valid.
 
 use alloc::vec::Vec;
 
@@ -12,13 +12,13 @@ pub fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Bytes that `value` takes.
+/// Length of a number in bytes.
 pub fn len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// A number and the bytes after it; none where the bytes end too soon or the number is not in its
-/// shortest form.
+/// Splits a number from the start of `bytes`. Returns it with the rest. `None` if the bytes end too
+/// early or the number is not in its shortest form.
 pub fn split(bytes: &[u8]) -> Option<(u64, &[u8])> {
     match take(bytes) {
         Taken::Value(value, used) => Some((value, bytes.get(used..)?)),
@@ -26,14 +26,14 @@ pub fn split(bytes: &[u8]) -> Option<(u64, &[u8])> {
     }
 }
 
-/// What [`take`] found.
+/// The result of [`take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// A number and the bytes it takes.
+    /// A number and its length in bytes.
     Value(u64, usize),
     /// The bytes end inside the number.
     Short,
-    /// More than 64 bits, or zeros at the end.
+    /// The number exceeds 64 bits or is not in its shortest form.
     Malformed,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn take(bytes: &[u8]) -> Taken {
     if bytes.len() < 10 { Taken::Short } else { Taken::Malformed }
 }
 
-/// Maps numbers of either sign so that small ones stay short.
+/// Maps signed numbers to unsigned ones such that numbers near zero stay short.
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }

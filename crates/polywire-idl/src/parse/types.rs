@@ -1,4 +1,4 @@
-//! Types as they are written in members, typedefs and constants.
+//! Parses the types of members, typedefs and constants.
 
 use polywire_core::schema::Type;
 
@@ -28,7 +28,7 @@ impl Parser<'_> {
         Some(TypeSpec { kind, span: start.to(self.last_span()) })
     }
 
-    /// The type that begins with a keyword, if `word` is one.
+    /// Parses the type that begins with `word`, if it is a keyword.
     fn builtin(&mut self, word: &str, span: Span) -> Option<Option<TypeKind>> {
         if self.pdl() {
             match word {
@@ -131,7 +131,7 @@ impl Parser<'_> {
         self.type_spec()
     }
 
-    /// Annotations of elements have no place in a schema.
+    /// Skips annotations of elements, because a schema cannot represent them.
     pub(super) fn element_annotations(&mut self) -> Option<()> {
         for annotation in self.annotations()? {
             let message = format!("@{} has no effect on the elements of a collection", annotation.name);
@@ -140,7 +140,7 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// `, bound>` or `>`
+    /// Parses `, bound>` or `>`.
     fn last_bound(&mut self, expected: &str) -> Option<Option<Expr>> {
         if self.take('>') {
             return Some(None);

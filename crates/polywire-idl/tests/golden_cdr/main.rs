@@ -4,6 +4,7 @@
 //! Each is decoded and compared with its value, and encoded again; what is told of mistakes in
 //! `expected-failures.txt` must fail.
 
+use polywire_testing::{backends, hex, unhex};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -139,21 +140,6 @@ impl Vector {
         let record = self.decode(&Shape::of(&schema).unwrap(), backend).map_err(|why| format!("as {other}: {why}"))?;
         differs(&record.view(), &other["value"]).map_or(Ok(()), |why| Err(format!("as {other}: {why}")))
     }
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn backends() -> impl Iterator<Item = Backend> {
-    let shape = Types::default().schema("idl/primitives.idl", "Golden::OneOctet");
-    let shape = Shape::of(&shape).unwrap();
-    let jit = Encoder::for_shape_with_backend(&codec::cdr::CDR, &Options::default(), &shape, Backend::Jit).is_ok();
-    [Backend::Interpreter].into_iter().chain(jit.then_some(Backend::Jit))
 }
 
 #[test]

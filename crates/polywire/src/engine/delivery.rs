@@ -29,6 +29,8 @@ pub(super) struct Delivery<M> {
     held_bytes: usize,
     /// Lanes that end; most of the time there are none to look for.
     retiring: usize,
+    /// Lanes that the peer has not declined.
+    wanted: usize,
     /// Some lane may have a loss that the peer has not heard of.
     lossy: bool,
     tally: Tally,
@@ -118,7 +120,7 @@ pub(super) type Ended = (ChannelId, Option<Missing>);
 impl<M> Default for Delivery<M> {
     fn default() -> Self {
         let (lanes, held) = (BTreeMap::new(), VecDeque::new());
-        Delivery { lanes, held, held_bytes: 0, retiring: 0, lossy: false, tally: Tally::default() }
+        Delivery { lanes, held, held_bytes: 0, retiring: 0, wanted: 0, lossy: false, tally: Tally::default() }
     }
 }
 
@@ -135,12 +137,16 @@ impl<M: Holdable> Delivery<M> {
             held: 0,
             retiring: false,
         };
-        self.lanes.insert(channel, lane);
+        self.wanted += 1;
+        let replaced = self.lanes.insert(channel, lane);
+        self.wanted -= usize::from(replaced.is_some_and(|lane| lane.interest != Interest::Unwanted));
     }
 
     /// The peer's answer. What it does not want is no longer held; call [`Delivery::release`] then.
     pub(super) fn answered(&mut self, channel: ChannelId, answer: &Answer) {
         let Some(lane) = self.lanes.get_mut(&channel) else { return };
+        self.wanted -= usize::from(lane.interest != Interest::Unwanted);
+        self.wanted += usize::from(answer.accepts());
         lane.interest = match answer.accepts() {
             true => Interest::Wanted(answer.subscribers().max(1)),
             false => Interest::Unwanted,
@@ -192,6 +198,11 @@ impl<M: Holdable> Delivery<M> {
     /// As [`Delivery::wanted`], before there is a message.
     pub(super) fn wants(&self, channel: ChannelId) -> bool {
         self.lanes.get(&channel).is_some_and(|lane| lane.interest != Interest::Unwanted)
+    }
+
+    /// Whether the peer may want messages of any channel.
+    pub(super) fn wants_any(&self) -> bool {
+        self.wanted > 0
     }
 
     /// Whether a message has to wait for an answer about this channel, or about another one of the
@@ -267,9 +278,14 @@ impl<M: Holdable> Delivery<M> {
             return Vec::new();
         }
         let gone = self.lanes.extract_if(.., |_, lane| lane.retiring && lane.held == 0);
-        let gone: Vec<Ended> = gone.map(|(_, lane)| (lane.id, lane.untold())).collect();
-        self.retiring -= gone.len();
-        gone
+        let (mut ended, mut wanted) = (Vec::new(), 0);
+        for (_, lane) in gone {
+            wanted += usize::from(lane.interest != Interest::Unwanted);
+            ended.push((lane.id, lane.untold()));
+        }
+        self.retiring -= ended.len();
+        self.wanted -= wanted;
+        ended
     }
 
     /// Where the next message of a channel goes: as the peer knows it, and with what the peer has
@@ -552,11 +568,27 @@ mod tests {
         delivery.hold((A, 1));
         delivery.drop_newest(&Envelope::data(A, 2, 0));
         delivery.retire(A);
+        assert!(delivery.wants_any());
         assert_eq!(delivery.ended(), []);
         delivery.answered(A, &Answer::Accept(1));
         assert_eq!(release(&mut delivery), [((A, 1), None)]);
         assert_eq!(delivery.ended(), [(ChannelId(11), missing(2, 1))]);
         assert_eq!(delivery.next(A), None);
+        assert!(!delivery.wants_any());
+    }
+
+    #[test]
+    fn a_peer_that_declines_everything_wants_nothing() {
+        let mut delivery = asked(&[1, 2]);
+        delivery.answered(A, &Answer::Decline);
+        assert!(delivery.wants_any() && delivery.wants(B));
+        delivery.answered(B, &Answer::Decline);
+        assert!(!delivery.wants_any());
+        delivery.answered(A, &Answer::Accept(1));
+        delivery.answered(A, &Answer::Accept(2));
+        assert!(delivery.wants_any());
+        delivery.retire(A);
+        assert!(delivery.ended().len() == 1 && !delivery.wants_any());
     }
 
     #[test]

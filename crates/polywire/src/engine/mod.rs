@@ -76,14 +76,24 @@
 //! # Ok::<(), engine::EngineError>(())
 //! ```
 
-pub(crate) mod delivery;
+mod delivery;
 pub mod inproc;
+pub(crate) mod loopback;
 mod options;
-mod stream;
+mod pipe;
+mod sockets;
+pub mod stream;
 pub mod tcp;
 pub mod unix;
 
-use std::{fmt, io, sync::Arc, time::Instant};
+use std::{
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
@@ -350,7 +360,8 @@ impl LinkId {
     /// assert_ne!(LinkId::next(), LinkId::next());
     /// ```
     pub fn next() -> LinkId {
-        next_link_id()
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        LinkId(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -620,11 +631,4 @@ impl fmt::Display for LinkId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "link {}", self.0)
     }
-}
-
-/// A link id that no other link of this process has.
-pub(crate) fn next_link_id() -> LinkId {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    LinkId(NEXT.fetch_add(1, Ordering::Relaxed))
 }

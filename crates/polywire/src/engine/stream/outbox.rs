@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    net::Shutdown,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -12,13 +13,8 @@ use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Extensions},
     frame::{Answer, Frame, FrameError, Start, StreamEncoder},
 };
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    net::{SendFlags, send},
-};
-use socket2::Socket;
 
-use super::{pace::Pace, queue::Queue};
+use super::{pace::Pace, queue::Queue, transport::ByteStream};
 use crate::engine::{
     Disconnect, EngineOptions, Loan, Overflow,
     delivery::{Delivery, Ended, Holdable, Missing, Notice, Outcome, start_of},
@@ -35,7 +31,7 @@ const CONTROL_BYTES: usize = 16 << 20;
 
 /// One link's outgoing half.
 pub(super) struct Outbox {
-    socket: Arc<Socket>,
+    stream: Arc<dyn ByteStream>,
     options: EngineOptions,
     state: Mutex<State>,
     /// Wakes the flusher.
@@ -126,7 +122,7 @@ impl Payload<'_> {
 }
 
 impl Outbox {
-    pub(super) fn new(socket: Arc<Socket>, options: &EngineOptions) -> Self {
+    pub(super) fn new(stream: Arc<dyn ByteStream>, options: &EngineOptions) -> Self {
         let state = State {
             encoder: StreamEncoder::new(options.limits),
             delivery: Delivery::default(),
@@ -144,7 +140,7 @@ impl Outbox {
             reason: None,
         };
         let (work, room) = (Condvar::new(), Condvar::new());
-        Outbox { socket, options: options.clone(), state: Mutex::new(state), work, room }
+        Outbox { stream, options: options.clone(), state: Mutex::new(state), work, room }
     }
 
     /// Announces one of the port's channels.
@@ -308,7 +304,8 @@ impl Outbox {
         }
         if state.full {
             drop(state);
-            self.wait_writable();
+            // Bounded, as the link may be broken off meanwhile. The next write tells the rest.
+            self.stream.wait_writable(Duration::from_millis(100));
             state = self.lock();
             state.full = false;
             self.pump(&mut state, PUMP_BYTES);
@@ -357,13 +354,6 @@ impl Outbox {
         if !out.is_empty() {
             self.push_control(state, &out, false);
         }
-    }
-
-    fn wait_writable(&self) {
-        let mut fds = [PollFd::new(&*self.socket, PollFlags::OUT)];
-        // Whatever it says, the next write tells; the time-out is there for links that are broken
-        // off meanwhile.
-        let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }));
     }
 
     /// Waits until all has left, or `deadline`.
@@ -419,7 +409,7 @@ impl Outbox {
         {
             let State { scratch, .. } = state;
             if let Some(frame) = loan.with_header(scratch) {
-                let written = self.write(frame);
+                let written = self.stream.write(frame);
                 state.pace.last_written = Instant::now();
                 return self.after_write(state, frame, written, mark);
             }
@@ -497,7 +487,7 @@ impl Outbox {
             return;
         }
         let (before, began) = (state.queue.len(), Instant::now());
-        let pumped = state.queue.pump(most, |bytes| self.write(bytes));
+        let pumped = state.queue.pump(most, |bytes| self.stream.write(bytes));
         state.written += before.saturating_sub(state.queue.len()) as u64;
         match pumped {
             // What is more than one turn's worth is the flusher's, who may be asleep.
@@ -516,16 +506,6 @@ impl Outbox {
         }
     }
 
-    #[inline]
-    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match send(&*self.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Err(rustix::io::Errno::INTR) => {}
-                other => return Ok(other?),
-            }
-        }
-    }
-
     /// A peer that asks for more than it reads gets nothing at all.
     fn unread(&self, state: &mut State) {
         state.reason = Some(Disconnect::Unread);
@@ -535,7 +515,7 @@ impl Outbox {
     /// The reader notices by itself, once nothing can be sent or received.
     fn broke(&self, state: &mut State) {
         state.broken = true;
-        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        self.stream.shutdown(Shutdown::Both);
         self.work.notify_all();
         self.room.notify_all();
     }
@@ -689,23 +669,23 @@ fn wait_timeout<'a>(condvar: &Condvar, guard: MutexGuard<'a, State>, time: Durat
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Read, thread};
+    use std::{io::Read, os::unix::net::UnixStream, thread};
 
+    use super::*;
+    use crate::engine::stream::Descriptors;
     use polywire_core::{
         envelope::Id128,
         frame::{Hello, Limits, Step, StreamDecoder},
     };
-    use socket2::{Domain, Type};
-
-    use super::*;
 
     /// A link's outgoing half, and the peer's socket.
-    fn outbox(change: impl FnOnce(&mut EngineOptions)) -> (Outbox, Socket) {
+    fn outbox(change: impl FnOnce(&mut EngineOptions)) -> (Outbox, UnixStream) {
         let limits = Limits { document_bytes: 64 << 10, ..Limits::default() };
         let mut options = EngineOptions { limits, ..EngineOptions::default() };
         change(&mut options);
-        let (here, there) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("sockets");
-        (Outbox::new(Arc::new(here), &options), there)
+        let (here, there) = UnixStream::pair().expect("sockets");
+        let both = Descriptors::new(here.try_clone().expect("a clone"), here).expect("descriptors");
+        (Outbox::new(Arc::new(both), &options), there)
     }
 
     fn document() -> Frame<'static> {
@@ -804,7 +784,7 @@ mod tests {
     }
 
     /// Sequence numbers that come, and how many are told to be missing.
-    fn read(there: &Socket, sequences: usize) -> (Vec<u64>, u64) {
+    fn read(there: &UnixStream, sequences: usize) -> (Vec<u64>, u64) {
         let (mut decoder, mut hello, mut input) = (StreamDecoder::default(), Vec::new(), Vec::new());
         StreamEncoder::default().hello(&Hello { node: Id128::ZERO, incarnation: 1 }, &mut hello);
         assert!(decoder.step(&hello).is_ok());

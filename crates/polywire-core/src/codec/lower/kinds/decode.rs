@@ -1,4 +1,4 @@
-//! Lowering for decoding.
+//! The decoding dialect of self-describing formats: see [`Format`].
 
 use alloc::{string::ToString, sync::Arc, vec, vec::Vec};
 
@@ -19,7 +19,7 @@ use crate::{
     schema::{DefId, DefKind, Type},
 };
 
-/// The dialect.
+/// The decoding dialect of format `F`.
 pub struct Decode<F> {
     style: Style,
     format: core::marker::PhantomData<F>,
@@ -99,12 +99,12 @@ impl<F: Format> DecodeDialect for Decode<F> {
 }
 
 impl<F: Format> Decode<F> {
-    /// With the options of the encoder.
+    /// `style` has the options that the encoder had.
     pub fn new(style: Style) -> Decode<F> {
         Decode { style, format: core::marker::PhantomData }
     }
 
-    /// The elements of a sequence, or of an array.
+    /// Emits the elements of a sequence or array.
     fn elements(
         &self,
         walk: &mut DecodeWalk<'_>,
@@ -162,7 +162,7 @@ impl<F: Format> Decode<F> {
     }
 }
 
-/// What the reader does not want is passed over, whatever it is.
+/// Emits `read`, or a skip of the value if the reader does not have it.
 fn unless_sunk<F: Format>(
     walk: &mut DecodeWalk<'_>,
     slot: &Slot<'_>,
@@ -194,7 +194,7 @@ fn row<F: Format>(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowere
     Ok(())
 }
 
-/// A union whose case's name says which it is, or an entry of its own.
+/// Emits a union in a map: the name of an entry or the entry `$discriminator` selects the case.
 fn named_case<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
     let writer = walk.writer();
     let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
@@ -224,7 +224,7 @@ fn is_character(walk: &DecodeWalk<'_>, union: &UnionIn<'_>) -> bool {
     matches!(walk.writer().resolve(union.discriminator), Type::Char8 | Type::Char16)
 }
 
-/// A union that is an array of its discriminator and its value.
+/// Emits a union as an array of its discriminator and its value.
 fn pair<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
     let writer = walk.writer();
     let table = symbols::union_head(writer, union.discriminator, &[], &str::to_string);

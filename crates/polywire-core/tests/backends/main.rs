@@ -1,0 +1,9 @@
+//! The interpreter and machine code give the same bytes, values, errors and sizes, under every
+//! codec.
+
+mod derived;
+mod direct;
+mod error_words;
+mod foreign_codecs;
+mod random;
+mod recursion;

@@ -1,0 +1,14 @@
+//! JSON, XML and YAML: what is written and read, evolution, hostile input, other people's
+//! libraries.
+
+mod json_evolution;
+mod json_golden;
+mod json_hostile;
+mod json_random;
+mod json_support;
+mod json_types;
+mod text_golden;
+mod text_support;
+mod xml_hostile;
+mod xml_values;
+mod yaml_values;

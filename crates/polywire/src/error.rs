@@ -1,0 +1,94 @@
+//! The errors of opening: what [`Node`](crate::Node) and its publishers and subscribers return
+//! before any message flows.
+
+use polywire_core::{codec::BuildError, compress::SettingsError};
+
+use crate::{engine::EngineError, topic::TopicError, wire::WireError};
+
+/// Why a publisher or a subscriber cannot be opened, or a publisher cannot change its wire.
+///
+/// ```
+/// use polywire::{Node, NodeError};
+/// # #[derive(Default, polywire::Message)]
+/// # struct Pump { id: u32 }
+/// let node = Node::new();
+/// assert!(matches!(node.publisher::<Pump>("pumps"), Err(NodeError::NoWire(_))));
+/// assert!(matches!(node.subscriber::<Pump>("pumps/*"), Err(NodeError::Topic(_))));
+/// let error = node.publisher_on::<Pump>("pumps", "jsn@inproc/node-doc").err().unwrap();
+/// assert_eq!(error.to_string(), "unknown codec 'jsn', did you mean 'json'?");
+/// let publisher = node.publisher_on::<Pump>("pumps", "json@inproc/node-doc")?;
+/// assert!(matches!(publisher.set_wire("cdr@inproc/elsewhere"), Err(NodeError::OtherEndpoint { .. })));
+/// # Ok::<(), NodeError>(())
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// The topic's name breaks the rules of [`topic`](crate::topic). Choose another name.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// The topic has no wire. Name one in code, or in the configuration under the topic or as the
+    /// node's default.
+    #[error("topic '{0}' has no wire: give one in code, or in the configuration")]
+    NoWire(String),
+    /// A publisher was given a wire with another endpoint. The format can change while it runs, the
+    /// endpoint cannot: open another publisher.
+    #[error("a publisher keeps its endpoint, '{present}': make another one for '{given}'")]
+    OtherEndpoint {
+        /// The publisher's endpoint.
+        present: String,
+        /// The endpoint of the new wire.
+        given: String,
+    },
+    /// The wire string does not parse, or names an unknown codec, compressor, engine or option. The
+    /// message suggests the nearest known name.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The engine cannot open or use the port: see [`EngineError`].
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The codec cannot carry the type, does not know an option, or lacks a document that
+    /// configures it. Choose another codec or other options in the topic's wire.
+    ///
+    /// ```
+    /// use polywire::Node;
+    /// # #[derive(Default, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let error = Node::new().publisher_on::<Pump>("pumps", "cdr:sideways@inproc/codec-doc").err().unwrap();
+    /// assert!(error.to_string().starts_with("codec 'cdr': there is no option 'sideways'"), "{error}");
+    /// ```
+    #[error("{}", about_codec(codec, cause))]
+    Codec {
+        /// The codec's name.
+        codec: String,
+        /// What it refuses.
+        cause: BuildError,
+    },
+    /// The compressor does not take the level, the dictionary or an option of the wire.
+    #[error(transparent)]
+    Compressor(#[from] SettingsError),
+    /// The file of a dictionary that the wire names cannot be read.
+    #[error("dictionary '{path}': {cause}")]
+    Dictionary {
+        /// The file.
+        path: String,
+        /// What the system reports, or what is wrong with the file's content.
+        cause: std::io::Error,
+    },
+    /// The file of a template document that the wire names cannot be read.
+    #[error("template document '{path}': {cause}")]
+    Template {
+        /// The file.
+        path: String,
+        /// What the system reports, or what is wrong with the file's content.
+        cause: std::io::Error,
+    },
+    /// The system refuses another thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// A codec's error with the codec's name in front, unless the cause begins with it.
+fn about_codec(codec: &str, cause: &BuildError) -> String {
+    let (name, cause) = (format!("codec '{codec}'"), cause.to_string());
+    if cause.starts_with(&name) { cause } else { format!("{name}: {cause}") }
+}

@@ -1,0 +1,98 @@
+//! A global allocator that puts each block directly before a page that cannot be accessed, so that
+//! an access past the end of a block crashes. A test binary installs it itself.
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+/// The allocator. Inside [`guarded`] each block lies at the end of its own pages; elsewhere it is
+/// the system's.
+pub struct Guarding;
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Address space for guarded blocks. No part of it is used twice, so that a freed block stays
+/// inaccessible.
+static START: AtomicUsize = AtomicUsize::new(0);
+static USED: AtomicUsize = AtomicUsize::new(0);
+const ARENA: usize = 1 << 38;
+/// The size of a page in bytes.
+pub const PAGE: usize = 4096;
+
+/// The start of the address space, which the first caller reserves.
+fn arena() -> usize {
+    let start = START.load(Relaxed);
+    if start != 0 {
+        return start;
+    }
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: the kernel chooses the address, so the mapping replaces no other one.
+    let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), ARENA, ProtFlags::empty(), flags) };
+    let mapped = mapped.map_or(usize::MAX, |at| at as usize);
+    match START.compare_exchange(0, mapped, Relaxed, Relaxed) {
+        Ok(_) => mapped,
+        Err(first) => first,
+    }
+}
+
+/// Whether a block was allocated inside [`guarded`].
+pub fn is_guarded(at: *mut u8) -> bool {
+    let start = START.load(Relaxed);
+    start != 0 && (start..start.saturating_add(ARENA)).contains(&(at as usize))
+}
+
+// SAFETY: guarded blocks are disjoint, aligned and large enough; all others are the system's.
+unsafe impl GlobalAlloc for Guarding {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if !GUARDED.try_with(Cell::get).unwrap_or(false) || layout.align() > PAGE {
+            // SAFETY: the caller gives a layout whose size is not zero.
+            return unsafe { System.alloc(layout) };
+        }
+        let pages = layout.size().div_ceil(PAGE) * PAGE;
+        let used = USED.fetch_add(pages + PAGE, Relaxed);
+        if used + pages > ARENA {
+            // A very long run has used up the address space.
+            // SAFETY: the caller gives a layout whose size is not zero.
+            return unsafe { System.alloc(layout) };
+        }
+        let first = arena() + used;
+        // SAFETY: the pages lie in the arena, and `USED` hands out each page once.
+        if unsafe { mprotect(first as *mut _, pages, MprotectFlags::READ | MprotectFlags::WRITE) }.is_err() {
+            return std::ptr::null_mut();
+        }
+        ((first + pages - layout.size()) & !(layout.align() - 1)) as *mut u8
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if !is_guarded(block) {
+            // SAFETY: a block outside the arena came from the system's allocator, with this layout.
+            return unsafe { System.dealloc(block, layout) };
+        }
+        let first = block as usize & !(PAGE - 1);
+        let pages = layout.size().div_ceil(PAGE) * PAGE;
+        // The pages are mapped anew instead of made inaccessible: the kernel keeps a record of each
+        // range whose protection changed.
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: the pages belong to this block alone, and the caller no longer uses it.
+        let closed = unsafe { mmap_anonymous(first as *mut _, pages, ProtFlags::empty(), flags) };
+        assert!(closed.is_ok(), "the pages of a freed block cannot be made inaccessible");
+    }
+}
+
+/// Runs code whose allocations, on this thread, are all guarded.
+pub fn guarded<R>(run: impl FnOnce() -> R) -> R {
+    GUARDED.set(true);
+    let result = run();
+    GUARDED.set(false);
+    result
+}
+
+/// A guarded copy: it ends where its page ends.
+pub fn exact(bytes: &[u8]) -> Box<[u8]> {
+    guarded(|| bytes.into())
+}

@@ -1,0 +1,69 @@
+//! Other people's programs and libraries that tests compare with.
+//!
+//! A test whose tool is missing prints `SKIPPED` and passes. With `POLYWIRE_TEST_REQUIRE=all` in
+//! the environment it fails; `.ci/run` sets that and installs the tools.
+
+use std::{
+    env,
+    io::{self, Write as _},
+    process::{Command, Stdio},
+    thread,
+};
+
+/// The Python interpreter for tests: `POLYWIRE_PYTHON`, or `python3`.
+pub fn python() -> String {
+    env::var("POLYWIRE_PYTHON").unwrap_or_else(|_| "python3".into())
+}
+
+/// Whether Python can import these modules. If not, the caller skips its test; see [`missing`].
+pub fn python_has(module: &str) -> bool {
+    runs(&format!("Python's module '{module}'"), Command::new(python()).args(["-c", &format!("import {module}")]))
+}
+
+/// Whether a program runs and ends well with the argument `version`. If not, the caller skips its
+/// test; see [`missing`].
+pub fn has_program(program: &str, version: &str) -> bool {
+    runs(&format!("the program '{program}'"), Command::new(program).arg(version))
+}
+
+/// Runs a program with `input` on its standard input, and gives its standard output. The error is
+/// its standard error, if it does not end with success.
+pub fn output_of(command: &mut Command, input: &[u8]) -> Result<Vec<u8>, String> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let mut stdin = child.stdin.take().expect("it is a pipe");
+    let output = thread::scope(|scope| {
+        // On a thread of its own, because the program may write before it has read everything. It
+        // may also end before that, which is no error here.
+        scope.spawn(move || stdin.write_all(input).is_ok());
+        child.wait_with_output().expect("the program can be waited for")
+    });
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(String::from_utf8_lossy(&output.stderr).into()),
+    }
+}
+
+fn runs(what: &str, command: &mut Command) -> bool {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let there = status.is_ok_and(|status| status.success());
+    if !there {
+        missing(what);
+    }
+    there
+}
+
+/// Prints that the calling test is skipped because `what` is missing. Panics if
+/// `POLYWIRE_TEST_REQUIRE=all`.
+pub fn missing(what: &str) {
+    let required = env::var_os("POLYWIRE_TEST_REQUIRE").is_some_and(|value| value == "all");
+    assert!(!required, "{what} is missing, and POLYWIRE_TEST_REQUIRE=all asks for it");
+    skipped(&format!("{what} is missing"));
+}
+
+/// Prints why a test, or a part of one, is skipped. It writes to standard error itself: the test
+/// runner shows what a test prints with `eprintln` only if the test fails.
+pub fn skipped(why: &str) {
+    let thread = thread::current();
+    let _ = writeln!(io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));
+}

@@ -1,0 +1,28 @@
+//! What becomes of a test whose tool is missing.
+
+use polywire_testing::tools;
+use std::process::{Command, Output};
+
+/// Stands for any test that needs a tool.
+#[test]
+#[ignore = "the test below runs it"]
+fn without_its_tool() {
+    assert!(!tools::has_program("polywire-has-no-such-program", "--version"));
+}
+
+fn run_it(required: &str) -> Output {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--ignored", "--exact", "without_its_tool"]).env("POLYWIRE_TEST_REQUIRE", required);
+    child.output().unwrap()
+}
+
+#[test]
+fn it_says_so_and_passes_or_fails_where_all_are_required() {
+    let what = "the program 'polywire-has-no-such-program' is missing";
+    let passed = run_it("");
+    assert!(passed.status.success());
+    assert!(String::from_utf8_lossy(&passed.stderr).contains(&format!("SKIPPED without_its_tool: {what}")));
+    let failed = run_it("all");
+    assert!(!failed.status.success());
+    assert!(String::from_utf8_lossy(&failed.stdout).contains(what));
+}
