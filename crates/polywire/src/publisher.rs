@@ -159,16 +159,18 @@ fn pack(
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// The value cannot be written in the topic's format.
+    /// The topic's format cannot represent the value, or the value exceeds a bound or limit: the
+    /// error names the field. Nothing was sent.
     #[error("cannot encode: {0}")]
     Encode(CodecError),
-    /// The node or the port is closed, or the message is too large.
+    /// The node or the port is closed, or the message is too large for a frame.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// An instance was to be named, and the topic's type has no key to name it by.
+    /// An instance was disposed of or unregistered, and the topic's type has no key. Mark a member
+    /// with `@key`.
     #[error("the type of topic '{0}' has no key, so it has no instances: mark a member with `@key`")]
     NoKey(String),
-    /// The key of a value cannot be had.
+    /// The key hash of the type cannot be computed: CDR cannot carry the key.
     #[error("no key hash: {0}")]
     Key(BuildError),
 }

@@ -538,29 +538,29 @@ impl From<FrameError> for Disconnect {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// An address that the engine cannot read.
+    /// The address is not one of the engine's: the message gives an example.
     #[error("'{engine}/{address}': {reason}, write for example '{engine}/{example}'")]
     Address {
         /// The engine.
         engine: &'static str,
-        /// As given.
+        /// The address, as given.
         address: String,
         /// What is wrong.
         reason: String,
-        /// One that works.
+        /// An address that works.
         example: &'static str,
     },
-    /// The system refused.
+    /// The operating system refused a socket, a file or a thread.
     #[error("{endpoint}: cannot {action}: {cause}")]
     System {
         /// Engine and address.
         endpoint: String,
         /// `listen`, `start a thread`, ...
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
-    /// A channel that this port did not give, or that has retired.
+    /// This port never opened the channel, or has retired it.
     #[error("channel {0} is not open on this port")]
     Channel(ChannelId),
     /// The message or announcement does not fit the format.
