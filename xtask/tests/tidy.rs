@@ -163,6 +163,8 @@ const LAYERED: &[&str] = &[
     "crates/polywire/src/",
     "crates/polywire/src/engine/",
     "crates/polywire/src/engine/stream/",
+    "crates/polywire-cli/src/transcode/",
+    "crates/polywire-link/src/",
     "crates/polywire-measure/src/live/",
     "crates/polywire-measure/src/experiments/papers/",
     "crates/polywire-measure/src/experiments/scaling/",

@@ -271,6 +271,10 @@ impl Effort {
     }
 
     fn measure(&self, path: &Path) -> anyhow::Result<Results> {
+        if !path.exists() {
+            let text = format!("there is no {}: name the folder with --scenarios", path.display());
+            return Err(Misuse(text).into());
+        }
         let mut scenario = Scenario::open(path).map_err(misuse)?;
         scenario.effort.repeats = self.repeats.map_or(scenario.effort.repeats, usize::from);
         if self.quick {
@@ -287,7 +291,7 @@ impl Effort {
 
 fn read(path: &Path) -> anyhow::Result<Results> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Results::from_json(&text).with_context(|| path.display().to_string())
+    Results::from_json(&text).with_context(|| format!("{} is no result of `polywire bench --output`", path.display()))
 }
 
 fn page(comparison: &Comparison) -> String {

@@ -128,7 +128,7 @@ impl Action for Compat {
         let mut new = self.compiler.schemas(&self.new, self.name.as_deref(), terminal)?;
         if old.is_empty() || new.is_empty() {
             let empty = if old.is_empty() { &self.old } else { &self.new };
-            return Err(Misuse(format!("{} has no type that could be a topic's", empty.display())).into());
+            return Err(Misuse(format!("{} has no struct or union that can be a topic's type", empty.display())).into());
         }
         let mut types = Vec::new();
         let only = old.len() == 1 && new.len() == 1;

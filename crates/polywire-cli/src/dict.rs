@@ -17,8 +17,9 @@ use crate::{
     topic::wire_without_endpoint,
     transcode::{
         format::Format,
+        message::Next,
         progress,
-        source::{self, Next, Source},
+        source::{self, Source},
     },
     types::{TypeArgs, count},
     verb::{Action, Verb},
@@ -104,7 +105,7 @@ impl Train {
     fn samples(&self, terminal: &Terminal) -> anyhow::Result<Vec<Vec<u8>>> {
         if let Some(compressor) = &self.codec.compressor {
             return Err(Misuse(format!(
-                "messages are learned from before they are compressed: leave out +{compressor}"
+                "a dictionary is learned from messages that are not compressed: leave out +{compressor}"
             ))
             .into());
         }

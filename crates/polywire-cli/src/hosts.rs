@@ -10,7 +10,7 @@ use polywire_link::hosts::{self, ADDRESSES, Between, Event, Hosts, HostsError};
 use serde_json::json;
 
 use crate::{
-    link::{Network, models, show},
+    network::{Network, models, show},
     outcome::{self, Missed, Misuse, Outcome},
     seconds::Seconds,
     stop::{self, Stop},
@@ -60,10 +60,13 @@ enum By {
 impl Action for LinkHosts {
     fn run(self, terminal: &Terminal) -> outcome::Result {
         if let Some(word) = self.network.only_for_our_model().filter(|_| self.by == By::Netem) {
-            return Err(Misuse(format!("{word} goes with --by model alone")).into());
+            return Err(Misuse(format!("{word} needs --by model")).into());
         }
         if self.by == By::Veth && !self.network.is_plain() {
-            return Err(Misuse("--by veth takes no model".into()).into());
+            return Err(Misuse(
+                "--by veth emulates nothing: leave out --model, --back, --seed, --script and --capture".into(),
+            )
+            .into());
         }
         // What the arguments lack is told before anything is started.
         let seed = self.network.seed();

@@ -140,7 +140,12 @@ impl Translate {
         };
         let text = text.with_context(|| format!("{} cannot be written as {}", self.file.display(), emitter.name))?;
         match &self.output {
-            Some(path) => write(path, &text)?,
+            Some(path) => {
+                write(path, &text)?;
+                if terminal.json {
+                    terminal.value(&json!({ "target": emitter.name, "file": path }))?;
+                }
+            }
             None if terminal.json => terminal.value(&json!({ "target": emitter.name, "text": text }))?,
             None => terminal.text(&text)?,
         }

@@ -17,6 +17,7 @@ mod hz;
 mod idl;
 mod link;
 mod list;
+mod network;
 mod outcome;
 mod publish;
 mod rate;
@@ -69,7 +70,7 @@ static VERBS: &[Verb] = &[
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    success
+  0    fine
   1    nothing arrived in time, or a check was not met
   2    failed: types that do not agree, wrong files, broken links
   3    bad arguments

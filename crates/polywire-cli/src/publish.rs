@@ -172,7 +172,10 @@ impl Action for Pub {
         node.close();
         self.show(&summary, terminal)?;
         if !drained {
-            bail!("a subscriber has not taken everything within {} s", DRAIN.as_secs());
+            bail!(
+                "a subscriber has not taken everything within {} s: -v prints what happens on its link",
+                DRAIN.as_secs()
+            );
         }
         // A refusal is told above and does not decide: any stranger can send one, and as many
         // subscribers as were waited for have accepted.

@@ -11,6 +11,7 @@ pub mod subscriber;
 mod types;
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
@@ -107,7 +108,7 @@ impl Demo {
         }
         let wires: Vec<String> = self.wires.iter().map(ToString::to_string).collect();
         match wires.iter().enumerate().find(|(i, wire)| wires[..*i].contains(wire)) {
-            Some((_, twice)) => Err(Misuse(format!("--wire {twice} is there twice")).into()),
+            Some((_, twice)) => Err(Misuse(format!("--wire {twice} is given twice")).into()),
             None => Ok(wires),
         }
     }
@@ -126,7 +127,13 @@ impl Demo {
     }
 }
 
+/// Prints the versions of the type: IDL for people, for programs an object with the text of each file.
 fn show_types(terminal: &Terminal) -> outcome::Result {
+    if terminal.json {
+        let files = [Version::Published, Version::Older, Version::Newer].map(Version::file);
+        terminal.value(&BTreeMap::from(files))?;
+        return Ok(Outcome::Fine);
+    }
     for version in [Version::Published, Version::Older, Version::Newer] {
         let (name, text) = version.file();
         terminal.text(&format!("// {name}\n{text}\n"))?;

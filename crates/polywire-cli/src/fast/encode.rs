@@ -114,7 +114,7 @@ impl Work<'_> {
     }
 
     fn line(&mut self, text: &[u8]) -> anyhow::Result<()> {
-        let line: Line<'_> = serde_json::from_slice(text).context("no line of `polywire fast decode`")?;
+        let line: Line<'_> = serde_json::from_slice(text).context("not a line that `polywire fast decode` wrote")?;
         let same = matches!((&self.frame, line.frame), (Some(frame), Some(_)) if frame.number == line.frame);
         if !same {
             self.end_frame().context("the frame before")?;

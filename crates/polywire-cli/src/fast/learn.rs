@@ -17,8 +17,9 @@ use crate::{
     outcome::{self, Misuse, Outcome},
     terminal::Terminal,
     transcode::{
+        message::Next,
         progress, same_file,
-        source::{self, Next, Source},
+        source::{self, Source},
     },
     types::{TypeArgs, count},
     verb::{Action, Verb},

@@ -25,7 +25,7 @@ pub struct Format {
 impl Format {
     /// The wire's names were checked when the command line was read.
     pub fn of(wire: &Wire) -> anyhow::Result<Format> {
-        let auto = || Misuse("a codec is expected, not 'auto'".into());
+        let auto = || Misuse("a codec is expected, not 'auto': `polywire codecs` lists them".into());
         let codec = codec::find(&wire.codec.name).ok_or_else(auto)?;
         let compressor = match &wire.compressor {
             Some(choice) if choice.name != NONE.name() => {

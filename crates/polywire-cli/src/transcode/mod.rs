@@ -2,6 +2,7 @@
 
 pub mod format;
 mod frames;
+pub mod message;
 mod payloads;
 pub mod source;
 mod target;
@@ -27,8 +28,9 @@ use crate::{
     verb::{Action, Verb},
 };
 use format::Format;
-use source::{Foreign, Next, Source};
-use target::Target;
+use message::{Foreign, Next};
+use source::Source;
+use target::{Counting, Target};
 
 /// How often the bar moves.
 const TICKS: Duration = Duration::from_millis(100);
@@ -250,22 +252,4 @@ pub fn progress(input: Option<&Path>, quiet: bool) -> anyhow::Result<ProgressBar
 
 pub fn same_file(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
-}
-
-/// Counts what is written.
-pub struct Counting {
-    out: BufWriter<Box<dyn Write>>,
-    bytes: u64,
-}
-
-impl Write for Counting {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
 }

@@ -251,7 +251,7 @@ pub struct FlagWords {
 pub struct UnionNode {
     /// Node of each case's value, in the order of the schema's cases.
     pub cases: Arc<[NodeId]>,
-    /// Which case a default value is of; `None` if it has no payload.
+    /// The case of a default value; `None` if it has no payload.
     pub default_case: Option<u32>,
     /// Access functions.
     pub access: Arc<dyn UnionAccess>,

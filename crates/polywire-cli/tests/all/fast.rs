@@ -1,11 +1,9 @@
 //! `polywire fast`: recordings of each framing to JSON lines and back to the same bytes, and what
 //! happens when they are not what they should be.
 
-mod common;
-
 use std::fs;
 
-use common::{Ended, Folder};
+use crate::common::{Ended, Folder};
 
 const FEED: &str = r#"<templates xmlns="http://www.fixprotocol.org/ns/fast/td/1.1">
   <template name="Quote" id="1">
