@@ -109,16 +109,9 @@ fn codecs_keep_to_themselves(source: &Source) -> Vec<String> {
 /// code calls, and random values for tests, fuzzing and measuring.
 fn hidden_modules_have_their_users(source: &Source) -> Vec<String> {
     let random = ["/tests/", "/benches/"].iter().any(|part| source.path.contains(part))
-        || [
-            "bench/",
-            "fuzz/",
-            "workloads/",
-            "crates/polywire-instrument/",
-            "crates/polywire-testing/",
-            "crates/polywire-core/",
-        ]
-        .iter()
-        .any(|start| source.path.starts_with(start));
+        || ["bench/", "fuzz/", "workloads/", "testing/", "crates/polywire-measure/", "crates/polywire-core/"]
+            .iter()
+            .any(|start| source.path.starts_with(start));
     let derived = ["crates/polywire-derive/", "crates/polywire-core/", "xtask/"]
         .iter()
         .any(|start| source.path.starts_with(start));

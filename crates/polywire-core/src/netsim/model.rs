@@ -260,9 +260,10 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
-/// A text that is not a model.
+/// A text that describes no link: see [`Model`] for the syntax.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("link model: '{part}': {problem}")]
+#[non_exhaustive]
 pub struct BadModel {
     /// The part that is wrong.
     pub part: String,
