@@ -40,8 +40,8 @@ pub fn after(clean_up: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     })
 }
 
-/// Does not return if a signal has come that ends the process. A verb may fail only because its node
-/// was closed for that; such an error must not decide the exit code.
+/// Does not return if a signal has come that ends the process. A verb may fail only because its
+/// node was closed for that; such an error must not decide the exit code.
 pub fn give_way() {
     while ENDING.load(Ordering::SeqCst) {
         thread::park();
