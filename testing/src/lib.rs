@@ -57,23 +57,34 @@ impl Wire {
         agreed(encoded)
     }
 
-    /// Decodes a message of `writer` on every back end, over the value that `initial` gives. All
-    /// back ends must give the same value or the same error, and take all bytes.
+    /// Decodes a message of `writer` on every back end, over the value that `initial` gives. Returns
+    /// the value and the number of bytes taken. All back ends must agree on both, or on the error.
     pub fn decode<T: Message + Debug>(
         &self,
         writer: &Schema,
         bytes: &[u8],
         limits: Limits,
         initial: impl Fn() -> T,
-    ) -> Result<T, CodecError> {
+    ) -> Result<(T, usize), CodecError> {
         let decoded = backends().into_iter().map(|backend| {
             let decoder = Decoder::<T>::with_backend(self.codec, &self.options, writer, backend).unwrap();
             let mut value = initial();
-            let taken = decoder.with_limits(limits).decode(bytes, &mut value)?;
-            assert_eq!(taken, bytes.len(), "{self:?}, {backend:?}: bytes are left");
-            Ok(value)
+            decoder.with_limits(limits).decode(bytes, &mut value).map(|taken| (value, taken))
         });
         agreed(decoded)
+    }
+
+    /// [`Wire::decode`] of a message that must not leave bytes behind it.
+    pub fn decode_all<T: Message + Debug>(
+        &self,
+        writer: &Schema,
+        bytes: &[u8],
+        limits: Limits,
+        initial: impl Fn() -> T,
+    ) -> Result<T, CodecError> {
+        let (value, taken) = self.decode(writer, bytes, limits, initial)?;
+        assert_eq!(taken, bytes.len(), "{self:?}: bytes are left");
+        Ok(value)
     }
 }
 

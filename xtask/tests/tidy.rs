@@ -105,6 +105,29 @@ fn codecs_keep_to_themselves(source: &Source) -> Vec<String> {
     lines_with(source, &words).collect()
 }
 
+/// What is public for the compiler's sake only has the users that it was made for: what derived
+/// code calls, and random values for tests, fuzzing and measuring.
+fn hidden_modules_have_their_users(source: &Source) -> Vec<String> {
+    let random = ["/tests/", "/benches/"].iter().any(|part| source.path.contains(part))
+        || [
+            "bench/",
+            "fuzz/",
+            "workloads/",
+            "crates/polywire-instrument/",
+            "crates/polywire-testing/",
+            "crates/polywire-core/",
+        ]
+        .iter()
+        .any(|start| source.path.starts_with(start));
+    let derived = ["crates/polywire-derive/", "crates/polywire-core/", "xtask/"]
+        .iter()
+        .any(|start| source.path.starts_with(start));
+    let mut words = Vec::new();
+    words.extend((!random).then_some("arbitrary::"));
+    words.extend((!derived).then_some("layout::support"));
+    lines_with(source, &words).collect()
+}
+
 /// Engines know envelopes, never schemas or codecs.
 fn engines_know_no_types(source: &Source) -> Vec<String> {
     match source.path.starts_with("crates/polywire/src/engine/") {
@@ -357,6 +380,14 @@ fn a_codec_knows_no_sibling_and_no_back_end() {
     finds(codecs_keep_to_themselves, "crates/polywire-core/src/codec/cdr/mod.rs", "use crate::codec::json::text;");
     finds(codecs_keep_to_themselves, "crates/polywire-core/src/codec/cdr/mod.rs", "crate::program::interp::HOST");
     hold(&[".rs"], codecs_keep_to_themselves);
+}
+
+#[test]
+fn hidden_modules_are_used_by_whom_they_are_for() {
+    let path = "crates/polywire/src/node/mod.rs";
+    finds(hidden_modules_have_their_users, path, "use polywire_core::schema::arbitrary::Random;");
+    finds(hidden_modules_have_their_users, path, "polywire_core::layout::support::fresh_or(0)");
+    hold(&[".rs"], hidden_modules_have_their_users);
 }
 
 #[test]

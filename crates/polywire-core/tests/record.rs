@@ -413,7 +413,6 @@ fn cases_without_members_keep_what_others_have_allocated() {
 }
 
 #[derive(Message)]
-#[expect(dead_code)]
 struct Point {
     x: f64,
     tags: Vec<String>,

@@ -287,7 +287,8 @@ impl fmt::Display for Diagnostics {
 impl std::error::Error for Diagnostics {}
 
 /// The only message about a file that is not IDL: such a file is never quoted.
-const UNQUOTED: &str = "this is no IDL; the file is not quoted, because its name does not end as that of a source file";
+const UNQUOTED: &str =
+    "this is not IDL; the file is not quoted, because its name does not end like that of a source file";
 
 /// Collects diagnostics during a compilation, and turns spans into locations.
 pub(crate) struct Reporter {

@@ -174,12 +174,7 @@ impl Lexer {
             }
             None => {
                 self.pos = self.text.len();
-                self.complain(
-                    reporter,
-                    Span { end: start as u32 + 2, ..self.span(start) },
-                    "this comment has no end",
-                    "",
-                );
+                self.complain(reporter, Span { end: start as u32 + 2, ..self.span(start) }, "unterminated comment", "");
                 String::new()
             }
         }
@@ -267,8 +262,8 @@ impl Lexer {
             }
             "d" | "D" => Some(Tok::Fixed),
             _ => {
-                let help = "numbers of IDL have no suffix; leave it out";
-                self.complain(reporter, self.span(suffix_at), &format!("'{suffix}' behind a number"), help);
+                let help = "numbers in IDL have no suffix; remove it";
+                self.complain(reporter, self.span(suffix_at), &format!("invalid suffix '{suffix}' of a number"), help);
                 Some(if float { Tok::Float(0.0) } else { Tok::Int(0) })
             }
         }
@@ -277,14 +272,14 @@ impl Lexer {
     fn integer(&mut self, start: usize, digits: &str, radix: u32, reporter: &mut Reporter) -> Option<Tok> {
         if let Some(wrong) = digits.chars().find(|c| !c.is_digit(radix)) {
             let kind = if radix == 16 { "a hexadecimal" } else { "an octal" };
-            self.complain(reporter, self.span(start), &format!("'{wrong}' is no digit of {kind} number"), "");
+            self.complain(reporter, self.span(start), &format!("invalid digit '{wrong}' in {kind} number"), "");
             return Some(Tok::Int(0));
         }
         // `from_str_radix` accepts a sign, but there is none here.
         let value = u64::from_str_radix(digits, radix).ok();
         if value.is_none() {
             let message =
-                if digits.is_empty() { "a number without digits" } else { "this number needs more than 64 bits" };
+                if digits.is_empty() { "a number without digits" } else { "the number does not fit into 64 bits" };
             self.complain(reporter, self.span(start), message, "");
         }
         Some(Tok::Int(i128::from(value.unwrap_or(0))))
@@ -293,7 +288,7 @@ impl Lexer {
     fn float(&mut self, start: usize, digits: &str, reporter: &mut Reporter) -> Option<Tok> {
         let value: f64 = digits.parse().unwrap_or(f64::INFINITY);
         if value.is_infinite() {
-            self.complain(reporter, self.span(start), "this number is too large for a double", "");
+            self.complain(reporter, self.span(start), "the number is too large for a double", "");
             return Some(Tok::Float(0.0));
         }
         Some(Tok::Float(value))
@@ -309,7 +304,12 @@ impl Lexer {
             match self.peek() {
                 None | Some('\n') => {
                     let what = if quote == '"' { "string" } else { "character" };
-                    self.complain(reporter, self.span(start), &format!("this {what} has no closing {quote}"), "");
+                    self.complain(
+                        reporter,
+                        self.span(start),
+                        &format!("unterminated {what}: the closing {quote} is missing"),
+                        "",
+                    );
                     break;
                 }
                 Some(c) if c == quote => {
@@ -347,10 +347,15 @@ impl Lexer {
         let (largest, kind) = if wide { (0xFFFF, "wchar") } else { (0xFF, "char") };
         match units {
             [code] if *code <= largest => return Some(if wide { Tok::WChar(*code) } else { Tok::Char(*code) }),
-            [_] => self.complain(reporter, self.span(start), &format!("this character does not fit into a {kind}"), ""),
+            [_] => self.complain(reporter, self.span(start), &format!("the character does not fit into a {kind}"), ""),
             _ => {
-                let help = if units.len() > 1 { "strings stand in double quotes" } else { "" };
-                self.complain(reporter, self.span(start), "a character constant is one character", help);
+                let help = if units.len() > 1 { "write strings in double quotes" } else { "" };
+                self.complain(
+                    reporter,
+                    self.span(start),
+                    "a character literal must contain exactly one character",
+                    help,
+                );
             }
         }
         Some(if wide { Tok::WChar(0) } else { Tok::Char(0) })
@@ -365,12 +370,12 @@ impl Lexer {
         reporter: &mut Reporter,
     ) -> Option<Tok> {
         if bytes.contains(&0) {
-            self.wonder(reporter, start, "IDL allows no NUL character in a string");
+            self.wonder(reporter, start, "a string cannot contain a NUL character");
         }
         let text: Rc<str> = match String::from_utf8(bytes) {
             Ok(text) => text.into(),
             Err(_) => {
-                self.wonder(reporter, start, "the bytes of this string are not UTF-8; they are read as Latin-1");
+                self.wonder(reporter, start, "the string is not UTF-8; it is read as Latin-1");
                 units.iter().filter_map(|unit| char::from_u32(*unit)).collect::<String>().into()
             }
         };
@@ -428,15 +433,15 @@ impl Lexer {
     }
 
     fn wrong_escape(&mut self, start: usize, reporter: &mut Reporter) -> Escape {
-        let help = r#"there are \n \t \v \b \r \f \a \\ \? \' \" \ooo \xhh \uhhhh"#;
-        self.complain(reporter, self.span(start), "no such escape sequence", help);
+        let help = r#"valid escape sequences are \n \t \v \b \r \f \a \\ \? \' \" \ooo \xhh \uhhhh"#;
+        self.complain(reporter, self.span(start), "unknown escape sequence", help);
         Escape::Nothing
     }
 
     fn stray(&mut self, c: char, reporter: &mut Reporter) {
         let start = self.pos;
         self.pos += c.len_utf8();
-        let help = if c.is_alphanumeric() { "identifiers are of ASCII letters, digits and '_'" } else { "" };
+        let help = if c.is_alphanumeric() { "identifiers consist of ASCII letters, digits and '_'" } else { "" };
         self.complain(reporter, self.span(start), &format!("unexpected character '{c}'"), help);
     }
 

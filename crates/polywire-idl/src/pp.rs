@@ -161,7 +161,7 @@ impl<'a> Preprocessor<'a> {
             }
         }
         for open in self.conditions.drain(outer..).collect::<Vec<_>>() {
-            self.reporter.error(open.span, "this condition has no #endif");
+            self.reporter.error(open.span, "unterminated condition: the #endif is missing");
         }
         self.base = outer_base;
     }
@@ -194,7 +194,7 @@ impl<'a> Preprocessor<'a> {
     fn expand(&mut self, name: &Rc<str>, used: &Token, open: &mut Vec<Rc<str>>) {
         self.expansions += 1;
         if self.expansions > self.limits.macro_expansions || open.len() > self.limits.nesting {
-            self.stop(used.span, "macros expand to too much here".into());
+            self.stop(used.span, "the expansion of macros exceeds the limit".into());
             return;
         }
         let Some(Macro::Object(body)) = self.macros.get(name) else { return };
@@ -215,7 +215,7 @@ impl<'a> Preprocessor<'a> {
 
     fn skip_call(&mut self, name: &str, span: Span, lexer: &mut Lexer) {
         let message = format!("'{name}' is a macro with parameters, which is not supported");
-        self.reporter.error(span, message).help("write out what it stands for");
+        self.reporter.error(span, message).help("replace it by its expansion");
         // A number takes its place, so that the parser reports no further errors around it.
         self.push(Token { tok: Tok::Int(0), span, doc: None, first: false });
         let mut depth = 0usize;
@@ -416,7 +416,7 @@ impl<'a> Preprocessor<'a> {
         }
         let dialect = Dialect::of(&path);
         if dialect == Dialect::Ros {
-            let help = "write it as IDL with 'polywire idl emit idl', and include that";
+            let help = "convert it to IDL with 'polywire idl emit idl' and include the result";
             self.reporter.error(span, "a definition of ROS 2 cannot be included").help(help);
             return;
         }
@@ -451,14 +451,14 @@ impl<'a> Preprocessor<'a> {
             }
         }
         if outside && tried.is_empty() {
-            let message = format!("'{name}' lies outside of the folder of the first file and of those given with -I");
-            self.reporter.error(span, message).help("give the folder that holds it with -I");
+            let message = format!("'{name}' lies outside the folder of the first file and the folders given with -I");
+            self.reporter.error(span, message).help("add the folder that contains it with -I");
             return None;
         }
         let diagnostic: &mut Diagnostic = self.reporter.error(span, format!("there is no file '{name}'"));
         diagnostic.note(format!("looked for {}", tried.join(", ")));
         if outside {
-            diagnostic.note("not looked for outside of the folder of the first file and of those given with -I");
+            diagnostic.note("files outside the folder of the first file and the folders given with -I are not read");
         }
         None
     }

@@ -81,7 +81,7 @@ impl Loader for Disk {
         // end.
         match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_file() => {}
-            Ok(_) => return Err(io::Error::other("it is no regular file")),
+            Ok(_) => return Err(io::Error::other("it is not a regular file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         }

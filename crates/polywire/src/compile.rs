@@ -1,8 +1,9 @@
-//! Decoders become machine code off the thread that reads: a stranger's schema must not hold up
-//! what others send.
+//! Compiles decoders to machine code on a thread of its own, so that a large schema of one peer
+//! does not hold up the thread that reads its link.
 //!
-//! A decoder starts on the interpreter; one thread of the process compiles what has queued up and
-//! the decoder goes on as machine code. Those that find the queue full stay interpreted.
+//! A decoder starts on the interpreter. One thread of the process compiles the queued programs, and
+//! each decoder continues as machine code. A decoder that finds the queue full stays on the
+//! interpreter.
 
 use std::{
     sync::{OnceLock, mpsc},
@@ -11,25 +12,25 @@ use std::{
 
 use polywire_core::program::Executable;
 
-/// Programs that may wait.
+/// Programs that may wait for compilation.
 const QUEUE: usize = 256;
-/// Programs of more operations stay interpreted: compiling what a stranger's schema of 32 kB asks
-/// for takes seconds and hundreds of megabytes.
+/// Programs with more operations stay on the interpreter: a schema of 32 kB can take seconds and
+/// hundreds of megabytes to compile.
 const LARGEST: usize = 1 << 12;
 
-/// Has a program compiled soon. Never blocks.
+/// Queues a program for compilation. Never blocks.
 pub(crate) fn soon(executable: &Executable) {
     if executable.program().op_count() > LARGEST {
         return;
     }
     static WORKER: OnceLock<Option<mpsc::SyncSender<Executable>>> = OnceLock::new();
     if let Some(worker) = WORKER.get_or_init(start) {
-        // A full queue leaves the program to the interpreter, which does the same, slower.
+        // If the queue is full, the program stays on the interpreter, which is only slower.
         let _ = worker.try_send(executable.clone());
     }
 }
 
-/// None where there are no threads to be had: everything is interpreted then.
+/// Starts the thread. `None` if the system has none: everything is interpreted then.
 fn start() -> Option<mpsc::SyncSender<Executable>> {
     let (sender, programs) = mpsc::sync_channel::<Executable>(QUEUE);
     let work = move || programs.iter().for_each(|program| program.compile());

@@ -5,7 +5,7 @@ use polywire_core::{codec::BuildError, compress::SettingsError};
 
 use crate::{engine::EngineError, topic::TopicError, wire::WireError};
 
-/// Why something on a node cannot be had.
+/// Why a node cannot open an endpoint, a publisher or a subscriber, or change a wire.
 ///
 /// ```
 /// use polywire::{Node, NodeError};
@@ -23,54 +23,69 @@ use crate::{engine::EngineError, topic::TopicError, wire::WireError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// The topic's name is none.
+    /// The topic's name is invalid.
     #[error(transparent)]
     Topic(#[from] TopicError),
     /// No wire was given, neither in code nor in the configuration.
     #[error("topic '{0}' has no wire: give one in code, or in the configuration")]
     NoWire(String),
-    /// A publisher was to go on elsewhere.
+    /// A publisher cannot move to another endpoint.
     #[error("a publisher keeps its endpoint, '{present}': make another one for '{given}'")]
     OtherEndpoint {
-        /// Where it is.
+        /// The publisher's endpoint.
         present: String,
-        /// Where it was to go.
+        /// The endpoint given.
         given: String,
     },
-    /// The wire is none, or names what there is not.
+    /// The wire is malformed, or names an unknown codec, compressor or engine.
     #[error(transparent)]
     Wire(#[from] WireError),
     /// The port cannot be opened or used.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The codec cannot carry the type.
-    #[error("codec '{codec}': {cause}")]
+    /// The codec cannot carry the type, does not know an option, or lacks a document that
+    /// configures it. Choose another codec or other options in the topic's wire.
+    ///
+    /// ```
+    /// use polywire::Node;
+    /// # #[derive(Default, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let error = Node::new().publisher_on::<Pump>("pumps", "cdr:sideways@inproc/codec-doc").err().unwrap();
+    /// assert!(error.to_string().starts_with("codec 'cdr': there is no option 'sideways'"), "{error}");
+    /// ```
+    #[error("{}", about_codec(codec, cause))]
     Codec {
-        /// Its name.
+        /// Name of the codec.
         codec: String,
-        /// Why.
+        /// The reason.
         cause: BuildError,
     },
-    /// The compressor cannot be had as the wire has it.
+    /// The compressor does not have the options that the wire gives.
     #[error(transparent)]
     Compressor(#[from] SettingsError),
-    /// A dictionary cannot be read.
+    /// The file of a dictionary cannot be read.
     #[error("dictionary '{path}': {cause}")]
     Dictionary {
         /// The file.
         path: String,
-        /// What the system said, or what is wrong with it.
+        /// The system's error, or what is wrong with the content.
         cause: std::io::Error,
     },
-    /// Templates cannot be read.
+    /// The file of a template document cannot be read.
     #[error("template document '{path}': {cause}")]
     Template {
         /// The file.
         path: String,
-        /// What the system said, or what is wrong with it.
+        /// The system's error, or what is wrong with the content.
         cause: std::io::Error,
     },
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
+}
+
+/// Describes what is wrong with a codec, and names the codec once: some causes name it themselves.
+fn about_codec(codec: &str, cause: &BuildError) -> String {
+    let (name, cause) = (format!("codec '{codec}'"), cause.to_string());
+    if cause.starts_with(&name) { cause } else { format!("{name}: {cause}") }
 }

@@ -145,7 +145,7 @@ const KEYS: usize = 4;
 /// The reader's side of a message sequence.
 #[derive(Clone, Debug)]
 pub struct StreamReader {
-    fresh: State,
+    initial: State,
     /// The states after key frames, in order of arrival.
     keys: VecDeque<(u64, State)>,
     /// The last message of the chain: its number and the state after it.
@@ -194,7 +194,7 @@ fn number_or_none(number: &Option<u64>) -> String {
 impl StreamReader {
     /// A reader before the first message. `state` is the decoder's state before the first message.
     pub fn new(state: State) -> StreamReader {
-        StreamReader { fresh: state, keys: VecDeque::with_capacity(KEYS), chain: None, wants_key: false }
+        StreamReader { initial: state, keys: VecDeque::with_capacity(KEYS), chain: None, wants_key: false }
     }
 
     /// True if a message could not be read for lack of a key frame, until the next key frame: the
@@ -253,8 +253,8 @@ impl StreamReader {
     /// A state for reading a key frame. If enough are kept, it replaces that of the oldest.
     fn spare(&mut self) -> State {
         match self.keys.len() < KEYS {
-            true => self.fresh.clone(),
-            false => self.keys.pop_front().map_or_else(|| self.fresh.clone(), |(_, state)| state),
+            true => self.initial.clone(),
+            false => self.keys.pop_front().map_or_else(|| self.initial.clone(), |(_, state)| state),
         }
     }
 

@@ -387,8 +387,8 @@ impl Splitter {
     fn line<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, FramingError> {
         // The longest line has its line break behind the limit.
         let seen = bytes.len().min(self.limit.saturating_add(1));
-        let fresh = bytes.get(self.searched..seen).unwrap_or_default();
-        let Some(at) = fresh.iter().position(|byte| *byte == b'\n').map(|at| self.searched + at) else {
+        let unsearched = bytes.get(self.searched..seen).unwrap_or_default();
+        let Some(at) = unsearched.iter().position(|byte| *byte == b'\n').map(|at| self.searched + at) else {
             if bytes.len() > self.limit {
                 let (bytes, most) = (bytes.len() as u64, self.limit as u64);
                 return Err(FramingError::TooLong { bytes, most, offset: self.offset });

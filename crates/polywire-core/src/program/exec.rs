@@ -322,8 +322,7 @@ impl Executable {
             Payload::Bytes(bytes) => {
                 // SAFETY: the caller keeps the same contract.
                 if let Some(taken) = unsafe { self.decode_direct(bytes, value, limits) } {
-                    // Code without a context counts nothing. It stores no more than the message
-                    // has.
+                    // Code without a context counts nothing, and stores no more than there is.
                     return Ok(Decoded { bytes: taken, grown: bytes.len() });
                 }
             }

@@ -38,6 +38,7 @@ pub(crate) const MAX_DEPTH: usize = 128;
 /// Why a program is refused. That is a bug in a lowering, never the fault of a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("program refused at '{path}': {rule}")]
+#[non_exhaustive]
 pub struct VerifyError {
     /// The field.
     pub path: String,

@@ -39,7 +39,7 @@ impl Format {
         text: &[u8],
         into: impl Fn() -> T,
     ) -> Result<T, CodecError> {
-        self.wire("").decode(writer, text, Limits::default(), into)
+        self.wire("").decode_all(writer, text, Limits::default(), into)
     }
 
     /// What a text gives under limits, on the interpreter.

@@ -331,7 +331,7 @@ impl Checker<'_> {
         }
         // This is a warning, because nothing is computed from the argument.
         let name = self.type_name(ty);
-        self.reporter.warning(expr.span, format!("this is no value of type {name}"));
+        self.reporter.warning(expr.span, format!("expected a value of type {name}"));
         Some(self.as_written(value))
     }
 

@@ -71,7 +71,7 @@ impl Checker<'_> {
         if same {
             let place = self.reporter.locate(first);
             let message = format!("'{}' is defined twice, as the same type", name.text);
-            self.reporter.warning(name.span, message).note_at("the first is here", place);
+            self.reporter.warning(name.span, message).note_at("the first one is here", place);
         }
         same
     }
@@ -124,7 +124,7 @@ impl Checker<'_> {
     fn base(&mut self, base: &ScopedName, what: &str, good: fn(&DefKind) -> bool) -> Option<DefId> {
         let id = self.type_named(base)?;
         let Type::Def(id) = self.resolve(&Type::Def(id)) else {
-            self.reporter.error(base.span, format!("'{}' is no {what}", base.text()));
+            self.reporter.error(base.span, format!("'{}' is not a {what}", base.text()));
             return None;
         };
         match self.kind_of(id) {
@@ -132,11 +132,11 @@ impl Checker<'_> {
             // PDL may define the base later. The builder of the schema checks it then.
             None if self.dialect == Dialect::Pdl => Some(id),
             None => {
-                self.reporter.error(base.span, format!("'{}' is not complete here", base.text()));
+                self.reporter.error(base.span, format!("'{}' is incomplete here", base.text()));
                 None
             }
             Some(_) => {
-                self.reporter.error(base.span, format!("'{}' is no {what}", base.text()));
+                self.reporter.error(base.span, format!("'{}' is not a {what}", base.text()));
                 None
             }
         }
@@ -216,7 +216,7 @@ impl Checker<'_> {
         };
         if !good {
             self.reporter
-                .error(spec.span, "this cannot choose between cases")
+                .error(spec.span, "a union cannot switch on this type")
                 .help("expected a boolean, octet, integer, character, enum or bitmask");
             return None;
         }
@@ -263,7 +263,7 @@ impl Checker<'_> {
             };
             if let Some(first) = labels.insert(value, *span) {
                 let place = self.reporter.locate(first);
-                self.reporter.error(*span, "this label is there already").note_at("the first is here", place);
+                self.reporter.error(*span, "duplicate label").note_at("the first one is here", place);
                 continue;
             }
             is_default |= value.is_none();
@@ -319,12 +319,12 @@ impl Checker<'_> {
             let next = list.last().map_or(0, |last| i128::from(last.value) + 1);
             let value = own.value.unwrap_or(next);
             if !(min..=max).contains(&value) {
-                let message = format!("the value of this literal is {value}, allowed are {min} to {max}");
+                let message = format!("the value of this literal is {value}, but must be between {min} and {max}");
                 self.reporter.error(literal.name.span, message);
             } else if let Some(first) = values.insert(value, literal.name.span) {
                 let place = self.reporter.locate(first);
-                let message = format!("the value {value} is there already");
-                self.reporter.error(literal.name.span, message).note_at("the first is here", place);
+                let message = format!("duplicate value {value}");
+                self.reporter.error(literal.name.span, message).note_at("the first one is here", place);
             }
             let (name, value) = (literal.name.text.to_string(), value.clamp(min, max) as i32);
             list.push(EnumLiteral { name, value, is_default: own.is_default, annotations: own.kept });
@@ -343,7 +343,7 @@ impl Checker<'_> {
             None => 32,
             Some((bits, _)) if bits <= most => bits,
             Some((bits, span)) => {
-                self.reporter.error(span, format!("@bit_bound is {bits}, allowed are 1 to {most}"));
+                self.reporter.error(span, format!("@bit_bound is {bits}, but must be between 1 and {most}"));
                 most
             }
         }
@@ -384,15 +384,15 @@ impl Checker<'_> {
             let own = self.literal_annotations(&flag.annotations, "position", 0, max);
             let position = own.value.unwrap_or(list.last().map_or(0, |last| i128::from(last.position) + 1));
             if position > max {
-                let message = format!("the position of this flag is {position}, allowed are 0 to {max}");
+                let message = format!("the position of this flag is {position}, but must be between 0 and {max}");
                 self.reporter.error(flag.name.span, message);
             }
             let good = position <= max;
             let position = position.clamp(0, max) as u8;
             if let Some(first) = taken.insert(position, flag.name.span).filter(|_| good) {
                 let place = self.reporter.locate(first);
-                let message = format!("position {position} is taken already");
-                self.reporter.error(flag.name.span, message).note_at("the first is here", place);
+                let message = format!("duplicate position {position}");
+                self.reporter.error(flag.name.span, message).note_at("the first one is here", place);
             }
             list.push(Flag { name: flag.name.text.to_string(), position, annotations: own.kept });
         }
@@ -461,8 +461,8 @@ impl Checker<'_> {
         }
         let name = self.type_name(&ty);
         let message = match bits {
-            0 => "the type of a bit field is boolean, octet or an integer".into(),
-            _ => format!("{name} has no room for {width} bits"),
+            0 => "the type of a bit field must be boolean, octet or an integer".into(),
+            _ => format!("{width} bits do not fit into {name}"),
         };
         self.reporter.error(spec.span, message);
         None

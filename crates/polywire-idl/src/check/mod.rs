@@ -168,7 +168,7 @@ impl Checker<'_> {
     fn keylist(&mut self, keylist: &Keylist) {
         let parts: Vec<Rc<str>> = keylist.type_name.split("::").filter(|p| !p.is_empty()).map(Rc::from).collect();
         let Some(id) = self.names.type_named(&self.scope, &parts) else {
-            let message = format!("there is no structure '{}' for this keylist", keylist.type_name);
+            let message = format!("there is no structure '{}' for '#pragma keylist'", keylist.type_name);
             self.reporter.error(keylist.span, message);
             return;
         };
@@ -244,7 +244,7 @@ impl Checker<'_> {
     fn finish(mut self, file: u32) -> Option<Checked> {
         for i in 0..self.slots.len() {
             let Slot { name, span, def: None } = &self.slots[i] else { continue };
-            self.reporter.error(*span, format!("'{name}' is declared and never defined"));
+            self.reporter.error(*span, format!("'{name}' is declared but never defined"));
         }
         if self.exhausted() || self.reporter.failed() {
             return None;

@@ -142,13 +142,13 @@ impl Checker<'_> {
             if is_literal(entity) || is_literal(old) {
                 self.reporter
                     .warning(span, format!("'{name}' is a literal of an enum and something else in the same scope"))
-                    .note_at("the first is here", place);
+                    .note_at("the first one is here", place);
                 if !is_literal(entity) {
                     self.names.entities.insert(full.into(), (entity, span));
                 }
                 return true;
             }
-            self.reporter.error(span, format!("'{name}' is defined already")).note_at("the first is here", place);
+            self.reporter.error(span, format!("'{name}' is already defined")).note_at("the first one is here", place);
             return false;
         }
         self.warn_of_case(full, span);
@@ -165,8 +165,8 @@ impl Checker<'_> {
         let place = self.reporter.locate(first);
         let name = full.rsplit("::").next().unwrap_or(full);
         self.reporter
-            .warning(span, format!("'{name}' differs only in case from another name of its scope"))
-            .note_at("the other is here", place);
+            .warning(span, format!("'{name}' differs only in case from another name in its scope"))
+            .note_at("the other one is here", place);
     }
 
     /// Reports a member, literal or flag whose name is already in its definition, ignoring case.
@@ -176,12 +176,10 @@ impl Checker<'_> {
         };
         let place = self.reporter.locate(first);
         if old == name.text {
-            self.reporter
-                .error(name.span, format!("there is a {what} '{old}' already"))
-                .note_at("the first is here", place);
+            self.reporter.error(name.span, format!("duplicate {what} '{old}'")).note_at("the first one is here", place);
         } else if self.dialect == Dialect::Idl {
             let message = format!("'{}' differs only in case from the {what} '{old}'", name.text);
-            self.reporter.warning(name.span, message).note_at("the other is here", place);
+            self.reporter.warning(name.span, message).note_at("the other one is here", place);
         }
     }
 
@@ -216,7 +214,7 @@ impl Checker<'_> {
         let place = self.reporter.locate(span);
         self.reporter
             .error(name.span, format!("'{}' is used before it is defined", name.text()))
-            .help("move its definition up")
+            .help("move its definition before this use")
             .note_at("it is defined here", place);
         None
     }
@@ -224,9 +222,9 @@ impl Checker<'_> {
     fn not_a_type(&mut self, name: &ScopedName, entity: Entity) {
         let what = match entity {
             Entity::Skipped(what) => format!("of a kind that is not supported: {what}"),
-            Entity::Module => "a module and no type".into(),
-            Entity::Constant(_) => "a constant and no type".into(),
-            _ => "a literal and no type".into(),
+            Entity::Module => "a module, not a type".into(),
+            Entity::Constant(_) => "a constant, not a type".into(),
+            _ => "a literal, not a type".into(),
         };
         self.reporter.error(name.span, format!("'{}' is {what}", name.text()));
     }

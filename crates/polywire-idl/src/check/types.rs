@@ -51,7 +51,7 @@ impl Checker<'_> {
         };
         if !good {
             self.reporter
-                .error(spec.span, "this cannot be the key of a map")
+                .error(spec.span, "this type cannot be the key of a map")
                 .help("expected a boolean, integer, character, string or enum");
         }
         good.then_some(())
@@ -85,9 +85,9 @@ impl Checker<'_> {
         }
         let (name, place) = (slot.name.clone(), self.reporter.locate(slot.span));
         self.reporter
-            .error(spec.span, format!("'{name}' is not complete here"))
-            .help(format!("take a sequence<{name}>, or make the member @external @optional"))
-            .note_at("it is only declared so far", place);
+            .error(spec.span, format!("'{name}' is incomplete here"))
+            .help(format!("use sequence<{name}>, or make the member @external @optional"))
+            .note_at("it is only declared here", place);
         None
     }
 

@@ -46,12 +46,12 @@ impl Checker<'_> {
         match self.value(expr, None)? {
             Value::Int(value) if (min..=max).contains(&value) => Some(value),
             Value::Int(value) => {
-                let message = format!("{what} is {value}, allowed are {min} to {max}");
+                let message = format!("{what} is {value}, but must be between {min} and {max}");
                 self.reporter.error(expr.span, message);
                 None
             }
             other => {
-                self.reporter.error(expr.span, format!("{what} must be an integer, this is {}", other.kind()));
+                self.reporter.error(expr.span, format!("{what} must be an integer, found {}", other.kind()));
                 None
             }
         }
@@ -94,7 +94,7 @@ impl Checker<'_> {
             }
             Some(Entity::Literal(id, index)) | Some(Entity::Flag(id, index)) => self.part_of(id, index),
             Some(_) => {
-                self.reporter.error(name.span, format!("'{}' is no constant", name.text()));
+                self.reporter.error(name.span, format!("'{}' is not a constant", name.text()));
                 None
             }
             None => {
@@ -189,7 +189,7 @@ impl Checker<'_> {
     fn integers(&mut self, symbol: char, a: i128, b: i128, span: Span) -> Option<i128> {
         let shift = u32::try_from(b).ok().filter(|b| *b < 64);
         if matches!(symbol, '<' | '>') && shift.is_none() {
-            self.reporter.error(span, format!("a shift by {b}, allowed are 0 to 63"));
+            self.reporter.error(span, format!("shift by {b}, but it must be between 0 and 63"));
             return None;
         }
         if matches!(symbol, '/' | '%') && b == 0 {
@@ -233,7 +233,7 @@ impl Checker<'_> {
         // Division by zero follows IEEE 754, because IDL has no other way to write infinity.
         let wanted = symbol == '/' && b == 0.0;
         if !value.is_finite() && !wanted {
-            self.reporter.error(span, "the result is no finite number");
+            self.reporter.error(span, "the result is not a finite number");
             return None;
         }
         Some(Value::Float(value))
@@ -257,7 +257,7 @@ impl Checker<'_> {
             (Type::Char8, Value::Char(code)) if code <= 0xFF => Some(Literal::Char(code)),
             (Type::Char16, Value::Char(code)) => Some(Literal::Char(code)),
             (Type::Char8, Value::Int(code @ 0..=0xFF)) => {
-                self.reporter.warning(span, "in IDL the value of a char is a character");
+                self.reporter.warning(span, "in IDL the value of a char is a character literal");
                 Some(Literal::Char(code as u32))
             }
             (Type::String { bound }, Value::String(text)) => self.bounded(text.to_string(), text.len(), *bound, span),
@@ -268,7 +268,7 @@ impl Checker<'_> {
             (Type::Def(id), value) => self.no_literal_of(*id, &value, span),
             (_, value) => {
                 let name = self.type_name(ty);
-                self.reporter.error(span, format!("expected a constant of type {name}, this is {}", value.kind()));
+                self.reporter.error(span, format!("expected a constant of type {name}, found {}", value.kind()));
                 None
             }
         }
@@ -279,7 +279,7 @@ impl Checker<'_> {
             return Some(Literal::Int(number));
         }
         let name = self.type_name(ty);
-        self.reporter.error(span, format!("{number} does not fit into {name}, allowed are {min} to {max}"));
+        self.reporter.error(span, format!("{number} does not fit into {name}, which ranges from {min} to {max}"));
         None
     }
 
@@ -287,7 +287,7 @@ impl Checker<'_> {
     fn single(&mut self, number: f64, span: Span) -> Option<Literal> {
         let single = number as f32;
         if single.is_infinite() && number.is_finite() {
-            self.reporter.error(span, "this number is too large for a float");
+            self.reporter.error(span, "the number is too large for a float");
             return None;
         }
         Some(Literal::Float(f64::from(single)))
@@ -295,7 +295,7 @@ impl Checker<'_> {
 
     fn bounded(&mut self, text: String, length: usize, bound: u32, span: Span) -> Option<Literal> {
         if bound != 0 && length > bound as usize {
-            self.reporter.error(span, format!("this string is {length} long, its bound is {bound}"));
+            self.reporter.error(span, format!("the string has length {length}, but its bound is {bound}"));
             return None;
         }
         Some(Literal::String(text))
@@ -310,7 +310,7 @@ impl Checker<'_> {
         };
         let message = match literals.is_empty() {
             true => format!("'{name}' has no constants"),
-            false => format!("expected a literal of '{name}', this is {}", value.kind()),
+            false => format!("expected a literal of '{name}', found {}", value.kind()),
         };
         let diagnostic = self.reporter.error(span, message).suggest(meant.as_ref());
         if meant.is_none() && !literals.is_empty() {

@@ -130,7 +130,7 @@ impl Parser<'_> {
                 _ if self.begins_module() => return self.unclosed(open),
                 Tok::Sym(';') => {
                     let span = self.next().span;
-                    self.reporter.warning(span, "a ';' too many");
+                    self.reporter.warning(span, "superfluous ';'");
                 }
                 _ => match part(self) {
                     Some(part) => parts.push(part),
@@ -175,7 +175,7 @@ impl Parser<'_> {
         let span = self.span();
         self.reporter
             .error(span, format!("a '{word}' cannot be defined inside another type"))
-            .help("define it in front of this one");
+            .help("define it before this type");
         None
     }
 
@@ -202,7 +202,7 @@ impl Parser<'_> {
                 let span = self.span();
                 self.reporter
                     .error(span, "expected the length of the array, found ']'")
-                    .help("for a variable length there is sequence<..>");
+                    .help("for a variable length use sequence<..>");
                 return None;
             }
             dims.push(self.expression()?);
@@ -252,7 +252,7 @@ impl Parser<'_> {
         member.doc = member.doc.or(doc);
         if let Some(second) = member.declarators.get(1) {
             let span = second.name.span;
-            self.reporter.error(span, "a case of a union has one member");
+            self.reporter.error(span, "a case of a union must have exactly one member");
         }
         Some(Case { labels, member })
     }
@@ -313,7 +313,7 @@ impl Parser<'_> {
             _ => "..".into(),
         };
         self.reporter
-            .warning(span, "in IDL the value of a literal stands in front of it")
+            .warning(span, "in IDL, '@value' in front of a literal gives its value")
             .help(format!("for other compilers write '@value({text}) {}'", name.text));
         Some(Annotation { name: "value".into(), span: value.span, args: vec![(None, value)] })
     }
@@ -324,7 +324,7 @@ impl Parser<'_> {
             let span = self.next().span;
             self.expression()?;
             self.reporter
-                .error(span, "the position of a flag stands in front of it")
+                .error(span, "'@position' in front of a flag gives its position")
                 .help(format!("write '@position(..) {}', counted from 0", name.text));
         }
         None

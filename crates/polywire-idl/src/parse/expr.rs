@@ -117,7 +117,7 @@ impl Parser<'_> {
     }
 
     fn fixed(&mut self, span: Span) -> ExprKind {
-        self.reporter.error(span, "fixed-point numbers are not supported").help("leave the 'd' out");
+        self.reporter.error(span, "fixed-point numbers are not supported").help("remove the 'd'");
         self.literal(ExprKind::Wrong)
     }
 }

@@ -89,14 +89,14 @@ impl Parser<'_> {
 
     fn stray_brace(&mut self) {
         let span = self.next().span;
-        self.reporter.error(span, "this '}' closes nothing");
+        self.reporter.error(span, "unmatched '}'");
         self.take(';');
     }
 
     /// A `#pragma keylist` inside the last definition is applied, too.
     fn keylists_are_used_up(&mut self) {
         for (_, keylist) in std::mem::take(&mut self.keylists) {
-            self.reporter.error(keylist.span, "a keylist belongs behind the definition of its type");
+            self.reporter.error(keylist.span, "'#pragma keylist' must follow the definition of its type");
         }
     }
 
@@ -144,13 +144,13 @@ impl Parser<'_> {
         let known: &[&str] = if self.pdl() { &pdl } else { &idl };
         let expected = known.join("', '");
         let meant = closest(word, known.iter().copied());
-        let diagnostic = self.reporter.error(span, format!("'{word}' begins no definition"));
+        let diagnostic = self.reporter.error(span, format!("expected a definition, found '{word}'"));
         diagnostic.suggest(meant);
         if meant.is_none() {
             diagnostic.help(format!("expected one of '{expected}'"));
         }
         if word == "probe" {
-            diagnostic.help("probes belong into a file with the extension .pdl");
+            diagnostic.help("define probes in a file with the extension .pdl");
         }
         None
     }
@@ -197,7 +197,7 @@ impl Parser<'_> {
         let span = start.to(name.as_ref().map_or(self.last_span(), |n| n.span));
         let article = if what.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
         let message = format!("{article} {what} is not supported; it is left out");
-        self.reporter.warning(span, message).note("supported are the data types of IDL 4.2");
+        self.reporter.warning(span, message).note("only the data types of IDL 4.2 are supported");
         self.skip_definition();
         Some(ItemKind::Unsupported { what, name })
     }

@@ -37,7 +37,7 @@ impl Parser<'_> {
             if let (ExprKind::String(text), "uuid") = (&value.kind, annotation.name.as_str())
                 && !is_uuid(text)
             {
-                self.reporter.warning(value.span, "this is no UUID").help("expected 8-4-4-4-12 hexadecimal digits");
+                self.reporter.warning(value.span, "invalid UUID").help("expected 8-4-4-4-12 hexadecimal digits");
             }
             annotation.args.push((None, value));
             self.expect(')')?;

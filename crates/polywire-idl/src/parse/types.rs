@@ -61,7 +61,7 @@ impl Parser<'_> {
             "map" => self.map(),
             "fixed" | "any" | "Object" | "ValueBase" if !self.pdl() => self.unsupported_type(word, span),
             "void" => {
-                self.reporter.error(span, "'void' is no type of a value");
+                self.reporter.error(span, "'void' is not the type of a value");
                 None
             }
             _ => return None,
@@ -156,8 +156,8 @@ impl Parser<'_> {
     fn unsupported_type(&mut self, word: &str, span: Span) -> Option<TypeKind> {
         self.pos += 1;
         let help = match word {
-            "fixed" => "take a double, a string, or an integer and a power of ten",
-            "any" => "take a union of the types that occur",
+            "fixed" => "use a double, a string, or an integer and a power of ten",
+            "any" => "use a union of the types that occur",
             _ => "data types of IDL 4.2 are supported, objects are not",
         };
         if word == "fixed" && self.take('<') {

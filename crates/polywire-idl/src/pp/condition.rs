@@ -30,7 +30,7 @@ impl Preprocessor<'_> {
             return;
         }
         if open.has_else {
-            self.reporter.error(span, format!("#{name} behind #else"));
+            self.reporter.error(span, format!("#{name} after #else"));
         }
         let done = open.done;
         let holds = !done && (name == "else" || self.condition(span, lexer));

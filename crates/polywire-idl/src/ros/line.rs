@@ -89,7 +89,7 @@ impl<'a> Line<'a> {
         let (name, rest) = rest.split_at(end);
         if !is_name(name) {
             let span = if name.is_empty() { self.span_of(ty).after() } else { self.span_of(name) };
-            reporter.error(span, "expected a name of letters, digits and '_' behind the type");
+            reporter.error(span, "expected a name of letters, digits and '_' after the type");
             return None;
         }
         let rest = rest.trim_start();
@@ -200,7 +200,7 @@ impl Parsed<'_> {
         let element = TypeSpec { kind: kind_of(self.shape.base, scope, span), span };
         if self.constant {
             let Some(value) = value else {
-                reporter.error(span, "a constant is a boolean, a number or a string");
+                reporter.error(span, "a constant must be a boolean, a number or a string");
                 return None;
             };
             let kind = ItemKind::Const { name, ty: element, value };
@@ -230,13 +230,13 @@ impl Parsed<'_> {
             (Base::String { .. }, Many::One) => Type::string(),
             _ if self.constant => return Some(None),
             (Base::Reference(_), Many::One) => {
-                reporter.error(span, "a member of a message's type has no default");
+                reporter.error(span, "a member whose type is a message cannot have a default");
                 return None;
             }
             _ => {
                 reporter
-                    .warning(span, "defaults of arrays and sequences are left out")
-                    .note("they are what a new message holds in ROS 2, and no part of what is sent");
+                    .warning(span, "the default of an array or sequence is ignored")
+                    .note("ROS 2 initialises new messages with it; it is not sent");
                 return Some(None);
             }
         };

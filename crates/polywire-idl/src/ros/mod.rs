@@ -41,7 +41,7 @@ pub(crate) fn read(name: &str, text: &str, reporter: &mut Reporter, compiler: &C
     if place.package.is_none() {
         let kind = place.kind;
         let message = format!(
-            "the package is not known, so it is missing in names of types: the file is no PACKAGE/{kind}/NAME.{kind}"
+            "names of types are without a package, because the path of the file is not PACKAGE/{kind}/NAME.{kind}"
         );
         reader.reporter.warning(start, message);
     }
@@ -128,7 +128,8 @@ impl Reader<'_> {
         if sections.len() != names.len() {
             let span = lines.last().map_or(Span { file, start: 0, end: 0 }, |line| line.span());
             let (found, wanted) = (sections.len(), names.len());
-            let message = format!("a .{} file has {wanted} parts with '---' between, this has {found}", place.kind);
+            let message =
+                format!("a .{} file has {wanted} parts separated by '---', but this one has {found}", place.kind);
             self.reporter.error(span, message);
             return;
         }
@@ -143,7 +144,7 @@ impl Reader<'_> {
     fn definition(&mut self, name: &str, lines: &[Line<'_>], file: u32, place: &Place) -> Vec<Item> {
         let at = Span { file, start: 0, end: 0 };
         if !line::is_name(name) {
-            self.reporter.error(at, format!("'{name}' is no name of a type; it comes from the name of the file"));
+            self.reporter.error(at, format!("'{name}', the name of the file, is not a valid name of a type"));
             return Vec::new();
         }
         let (mut constants, mut members) = (Vec::new(), Vec::new());
@@ -198,7 +199,7 @@ impl Reader<'_> {
         let key = format!("{}/{}", package.as_deref().unwrap_or(""), reference.name);
         let scope = package.iter().map(|package| Rc::from(package.as_str())).chain([Rc::from("msg")]).collect();
         if self.open.contains(&key) {
-            self.reporter.error(span, format!("'{key}' contains itself, which no definition of ROS 2 may"));
+            self.reporter.error(span, format!("'{key}' contains itself, which ROS 2 does not allow"));
             return None;
         }
         if self.done.contains(&key) {
@@ -218,8 +219,7 @@ impl Reader<'_> {
         let limits = &self.compiler.limits;
         self.files += 1;
         if self.open.len() >= limits.include_depth || self.files > limits.includes {
-            self.reporter
-                .error(span, format!("more files inside each other than the limit of {}", limits.include_depth));
+            self.reporter.error(span, format!("files are nested deeper than the limit of {}", limits.include_depth));
             return None;
         }
         let mut tried = Vec::new();
@@ -247,7 +247,7 @@ impl Reader<'_> {
         let shown = package.map_or(name.to_string(), |package| format!("{package}/{name}"));
         let diagnostic = self.reporter.error(span, format!("there is no message '{shown}'"));
         if let Some(package) = package {
-            diagnostic.help(format!("give the folder that holds the package '{package}' with -I"));
+            diagnostic.help(format!("add the folder that contains the package '{package}' with -I"));
         }
         diagnostic.note(format!("looked for {}", tried.join(", ")));
         None

@@ -1,5 +1,5 @@
 //! JSON (RFC 8259), read and written directly from and to values, without a tree. `spec/json.md`
-//! defines the mapping. The dialects are in [`lower::json`](super::lower::json), which `yaml` uses
+//! defines the mapping. The dialects are in `lower/json`, which `yaml` uses
 //! too.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
