@@ -113,8 +113,8 @@ fn hidden_modules_have_their_users(source: &Source) -> Vec<String> {
             "bench/",
             "fuzz/",
             "workloads/",
-            "crates/polywire-instrument/",
-            "crates/polywire-testing/",
+            "crates/polywire-measure/",
+            "testing/",
             "crates/polywire-core/",
         ]
         .iter()
