@@ -1,5 +1,5 @@
-//! Templates from strangers, who need no more than a topic's name to have us read them: whatever
-//! they say, reading and binding them takes bounded time, memory and stack.
+//! Untrusted templates. A peer needs only the name of a topic to send one, so parsing and binding
+//! it must take bounded time, memory and stack.
 
 use polywire_core::{
     codec::{

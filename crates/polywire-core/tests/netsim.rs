@@ -1,5 +1,5 @@
-//! The emulated link does what its model says: statistics of long runs, order, limits, the same run
-//! for the same seed.
+//! The emulated link behaves like its model: statistics of long runs, order, limits, and the same
+//! run for the same seed.
 #![cfg(feature = "std")]
 
 use polywire_core::netsim::{Duplex, Fate, Link, Loss, Model, PROFILES};

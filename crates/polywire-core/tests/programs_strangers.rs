@@ -1,5 +1,5 @@
-//! Schemas from strangers: whatever they declare, lowering and compiling them takes bounded time
-//! and memory, and what is made of them runs within the stack of an ordinary thread.
+//! Untrusted schemas. Lowering and compiling them takes bounded time and memory, and their programs
+//! run within the stack of an ordinary thread.
 
 use polywire_core::{
     codec::{BuildError, LowerError},

@@ -1,5 +1,4 @@
-//! Records: fresh values, paths, assignment, equality, copies, and what the access functions do to
-//! them.
+//! Records: default values, paths, assignment, equality, copies, and the access functions.
 
 use polywire_core::layout::{
     FlagWords, Kind, Layout, Message, Node, NodeId, PathError, Record, RecordError, Shape, ShapeError, Value, ValueRef,

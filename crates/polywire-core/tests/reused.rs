@@ -1,5 +1,5 @@
-//! Values that are decoded into again and again: what earlier messages left behind is never seen,
-//! both back ends leave the same, and memory is given back.
+//! Values that are decoded into repeatedly: the content of earlier messages is never visible, both
+//! back ends leave the same, and memory is released.
 
 use polywire_core::{
     codec::{self, Decoder, DynDecoder, DynEncoder, Encoder, Options},

@@ -1,5 +1,5 @@
-//! Texts and octets that stay in the message: not copied where wire and memory agree, their own
-//! elsewhere, and the same values always.
+//! Shared strings and octets, which refer to the message. They are not copied where wire and memory
+//! agree, and the values are the same in all cases.
 
 use polywire_core::{
     codec::{Decoder, Encoder},

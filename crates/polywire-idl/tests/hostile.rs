@@ -1,4 +1,4 @@
-//! No file, however wrong, makes the compiler panic, hang or grow without bound.
+//! Hostile files: none makes the compiler panic, hang or use unbounded memory.
 
 use std::time::{Duration, Instant};
 

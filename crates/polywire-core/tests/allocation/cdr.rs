@@ -1,5 +1,5 @@
-//! What CDR allocates: nothing where memory is there already, and nothing for what a message claims
-//! but does not have.
+//! Allocations of CDR: none if the value has the memory already, and none for lengths that a
+//! message claims but does not contain.
 
 use polywire_core::{
     codec::{self, Decoder, Encoder},

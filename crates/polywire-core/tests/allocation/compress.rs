@@ -1,5 +1,5 @@
-//! What packs and unpacks keeps its memory: once it has seen messages of a size, further ones cost
-//! no allocation. bzip2 alone is left out: its library's state serves one message.
+//! Packers and unpackers keep their memory: once they have seen messages of a size, further ones
+//! cost no allocation. bzip2 is left out, because the state of its library serves one message.
 
 use polywire_core::compress::{COMPRESSORS, Limits, Packer, Settings, Unpacker};
 use polywire_testing::allocator::requests_of;

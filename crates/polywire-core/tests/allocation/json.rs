@@ -1,4 +1,4 @@
-//! A warm coder allocates nothing, whatever the lengths of strings and sequences are.
+//! JSON coders in the steady state allocate nothing, for all lengths of strings and sequences.
 
 use polywire_core::codec::{Decoder, Encoder, Options, json::JSON};
 use polywire_core::layout::Message;

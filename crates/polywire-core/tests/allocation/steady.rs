@@ -1,6 +1,5 @@
-//! On a warm path nothing is allocated: neither by the interpreter nor by machine code, for derived
-//! types and records, whatever the lengths of strings and sequences are within what was seen
-//! before.
+//! In the steady state nothing is allocated, neither by the interpreter nor by machine code, for
+//! derived types and records, as long as strings and sequences are not longer than earlier ones.
 
 use polywire_core::{
     codec::{

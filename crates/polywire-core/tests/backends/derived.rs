@@ -1,4 +1,4 @@
-//! The back ends against each other for Rust's own types, and these against records.
+//! Compares the back ends for derived types, and derived types with records.
 
 use polywire_core::{
     codec::{Decoder, DynEncoder, Encoder},

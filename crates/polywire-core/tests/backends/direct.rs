@@ -1,5 +1,5 @@
-//! Small messages, which machine code writes and reads without a context where nothing is unusual:
-//! whatever comes, the outcome is that of the interpreter.
+//! Small messages, which machine code encodes and decodes without a context. For every input the
+//! outcome must be that of the interpreter.
 
 use polywire_core::{
     codec::{self, Decoder, Encoder, Options},

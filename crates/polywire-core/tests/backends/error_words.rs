@@ -1,5 +1,5 @@
-//! What errors say: ranges, names and what stands in the message, in words that belong to the kind
-//! of error. No numbers from inside.
+//! The texts of errors: they show ranges, names and the content of the message, and no internal
+//! numbers.
 
 use polywire_core::{
     codec::{self, Decoder, Options},

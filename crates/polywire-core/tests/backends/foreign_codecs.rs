@@ -1,6 +1,6 @@
-//! Codecs of somebody else's, in safe code alone. Whatever they say of themselves, the worst that
-//! can come of it is wrong bytes, wrong values and errors: never memory that is not theirs, nor
-//! memory that nobody wrote.
+//! Codecs of third parties, in safe code only. Whatever they claim, the worst results are wrong
+//! bytes, wrong values and errors. They never access memory that is not theirs or was never
+//! written.
 #![forbid(unsafe_code)]
 
 use polywire_core::{

@@ -1,5 +1,5 @@
-//! The size of a value without its bytes: what encoding appends, for every codec, option and back
-//! end.
+//! The computed size of a value equals the number of bytes that encoding appends, for every codec,
+//! option and back end.
 
 use polywire_core::{
     codec::DynEncoder,

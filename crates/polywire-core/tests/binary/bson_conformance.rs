@@ -1,4 +1,4 @@
-//! BSON against what others made: golden vectors, MongoDB's corpus, pymongo.
+//! BSON compared with other implementations: golden vectors, MongoDB's corpus, pymongo.
 
 use super::bson_support::{decode, encode};
 use polywire_core::{codec::bson::validate, layout::Message, program::Limits};

@@ -1,4 +1,4 @@
-//! How values are written as BSON, and what they are read from. The oracle is the `bson` crate.
+//! How values are encoded as BSON, and what they are decoded from. The crate `bson` is the oracle.
 
 use super::bson_support::{decode, decode_from, encode, encode_with, round_trip};
 use bson::{Binary, Bson, DateTime, Document, Timestamp, doc, spec::BinarySubtype};

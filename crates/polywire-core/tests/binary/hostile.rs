@@ -1,5 +1,5 @@
-//! Messages of strangers in the binary formats with marks of their own: cut, flipped, nested
-//! without end, lying about counts.
+//! Hostile messages in the self-describing binary formats and Protobuf: truncated, with flipped
+//! bits, unlimited nesting, wrong counts.
 
 use super::wire_support::*;
 use polywire_core::{

@@ -1,4 +1,4 @@
-//! UBJSON against what others made: golden vectors, containers of every form, py-ubjson.
+//! UBJSON compared with other implementations: golden vectors, containers of every form, py-ubjson.
 
 use super::wire_support::*;
 use polywire_core::{

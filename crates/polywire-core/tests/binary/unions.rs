@@ -1,5 +1,4 @@
-//! Unions in the formats that name their members: what others may write and JSON reads, all of them
-//! read.
+//! Unions in formats with named members: all these formats accept the forms that JSON accepts.
 
 use polywire_core::{
     codec::{self, DynDecoder, DynEncoder, Options},

@@ -1,5 +1,5 @@
-//! What writers send of whom there is no schema: either order of bytes behind a header, and older,
-//! shorter versions of a type.
+//! Messages of writers without a schema: either byte order behind a header, and older, shorter
+//! versions of a type.
 
 use polywire_core::{
     codec::{self, Codec, Decoder, Encoder},

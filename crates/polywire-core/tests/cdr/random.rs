@@ -1,5 +1,5 @@
-//! CDR of random types: what is written is read, what is cut off is refused, and nothing that comes
-//! in does harm.
+//! CDR of random types: values round-trip, truncated messages are refused, and no input causes
+//! harm.
 
 use polywire_testing::backends;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
-//! One suite over the table of compressors: whatever goes in comes out, at every level, with and
-//! without a dictionary, with state that is used again; and nothing that comes from elsewhere
-//! hurts.
+//! One suite over the table of compressors: payloads round-trip at every level, with and without a
+//! dictionary, with reused state; hostile payloads cause no harm.
 
 use polywire_core::{
     compress::{

@@ -1,4 +1,5 @@
-//! What `#[derive(Message)]` says of types, and whether it is true of their memory.
+//! The schemas and layouts that `#[derive(Message)]` describes, compared with the real memory of
+//! the types.
 
 use polywire_core::layout::{
     Char8, Char16, EnumNode, Float128, Kind, Layout, Message, MessageField, Node, Scalar, Shape, ShapeError,

@@ -1,5 +1,5 @@
-//! Every change of a type that `spec/evolution.md` names, under every codec, on every back end,
-//! both ways: what a writer's value is at the reader, in numbers.
+//! Every change of a type in `spec/evolution.md`, under every codec, on every back end, in both
+//! directions: the value that the reader gets, as literal numbers.
 
 use polywire_core::{
     codec::{BuildError, DynDecoder, DynEncoder, LowerError},

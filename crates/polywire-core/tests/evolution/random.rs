@@ -1,6 +1,6 @@
-//! Random versions of random types: a decoder for a writer's and a reader's version gives, under
-//! every codec and on every back end, the value that the rules of `spec/evolution.md` give, and is
-//! had if and only if the verdict says so.
+//! Random versions of random types. Under every codec and on every back end, a decoder gives the
+//! value of the rules in `spec/evolution.md`, and it can be built if and only if the verdict allows
+//! it.
 
 use polywire_core::{
     codec::{BuildError, DynDecoder, DynEncoder, LowerError},

@@ -1,5 +1,5 @@
-//! Every error of the specification that a message can cause, under its name; and what a refused
-//! message leaves behind: nothing.
+//! Every error of the specification that a message can cause, by its name. A refused message leaves
+//! the state unchanged.
 
 use super::support::{Feed, backends, digits, template, unhex};
 use polywire_core::{

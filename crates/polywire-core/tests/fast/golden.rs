@@ -1,5 +1,5 @@
-//! Messages byte for byte: the examples of the specification's appendix, and one for each rule that
-//! implementers get wrong.
+//! Messages byte for byte: the examples in the appendix of the specification, and one for each rule
+//! that implementers get wrong.
 
 use super::support::{Feed, backends, digits, template, unhex};
 

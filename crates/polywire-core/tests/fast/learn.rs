@@ -1,4 +1,4 @@
-//! Templates learned from samples: fewer bytes, the same values, whatever the samples were.
+//! Templates learned from samples: fewer bytes and the same values, for all samples.
 
 use polywire_core::{
     codec::{

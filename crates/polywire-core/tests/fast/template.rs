@@ -1,5 +1,4 @@
-//! Template documents: what is read, what is written, and every error that can be seen without a
-//! message.
+//! Template documents: parsing, writing, and every error that can be detected without a message.
 
 use polywire_core::codec::fast::template::{
     Dictionary, Field, FieldType, Initial, Instruction, Name, OperatorKind, StaticCode, TemplateError, TemplateLimits,

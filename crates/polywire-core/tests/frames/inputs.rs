@@ -1,5 +1,5 @@
-//! Frames over every kind of input: what is written reads back, in whatever pieces it comes; what
-//! is damaged is an error or another valid frame, never a panic.
+//! Frames for all kinds of input. They round-trip however they are split; a damaged frame is an
+//! error or another valid frame, never a panic.
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, ExtensionsBuf, Id128, Kind},

@@ -1,5 +1,5 @@
-//! JSON from strangers: the corpus of parsing tests, deep nesting, limits, texts cut at every byte;
-//! and other readers of what we write.
+//! Hostile JSON: the corpus of parsing tests, deep nesting, limits, texts truncated at every byte.
+//! And another reader of our texts.
 
 use super::json_support::{backends, json, options, text_of, value_of};
 use polywire_core::{

@@ -1,4 +1,5 @@
-//! How each type is written, and what else is read: the tables of `spec/json.md`.
+//! How each type is encoded as JSON and which other forms are accepted: the tables of
+//! `spec/json.md`.
 
 use super::json_support::{evolved, text_of, value_of};
 use polywire_core::{

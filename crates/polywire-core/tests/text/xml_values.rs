@@ -1,4 +1,4 @@
-//! XML as people write it: what is written and what is read for each type.
+//! How each type is encoded as XML, and which forms are accepted.
 
 use super::text_support::{Format, assert_golden, assert_golden_record, everything};
 use polywire_core::{program::FaultKind, schema::arbitrary::Random};

@@ -1,4 +1,4 @@
-//! What expressions amount to, and what the preprocessor leaves of a file.
+//! Values of constant expressions, and the preprocessor.
 
 use polywire_core::schema::Literal;
 use polywire_idl::{Compiler, Document};

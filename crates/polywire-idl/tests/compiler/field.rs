@@ -1,5 +1,5 @@
-//! IDL as it stands in the repositories of DDS and ROS 2: what the standard does not allow and
-//! everybody writes is taken, with a warning.
+//! IDL from the repositories of DDS and ROS 2. Common constructs that the standard does not allow
+//! are accepted with a warning.
 
 use polywire_core::schema::{DefKind, Literal, Type};
 use polywire_idl::{Compiler, Document, emit};

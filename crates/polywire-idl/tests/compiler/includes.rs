@@ -1,4 +1,4 @@
-//! What an `#include` reaches, and what is said of files that are no IDL.
+//! Which files an `#include` can read, and diagnostics for files that are not IDL.
 
 use std::fs;
 

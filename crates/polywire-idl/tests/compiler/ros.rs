@@ -1,4 +1,4 @@
-//! Definitions of ROS 2: `.msg`, `.srv`, `.action`.
+//! ROS 2 definitions: `.msg`, `.srv`, `.action`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The examples of `spec/schema.md`: their IDL gives the bytes and hashes that stand there.
+//! The examples of `spec/schema.md`: their IDL gives the bytes and hashes in the text.
 
 use polywire_core::schema::Schema;
 use polywire_idl::Compiler;

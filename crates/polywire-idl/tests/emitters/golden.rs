@@ -1,6 +1,7 @@
-//! What the emitters write: word by word for the workloads, and Rust that parses for everything.
+//! The output of the emitters: word for word for the workloads, and Rust that parses for random
+//! schemas.
 //!
-//! `POLYWIRE_BLESS=1` writes `tests/golden` anew, for a person to read before it is committed.
+//! `POLYWIRE_BLESS=1` rewrites `tests/golden`. Review it before you commit it.
 
 use std::path::Path;
 

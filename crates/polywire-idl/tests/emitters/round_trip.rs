@@ -1,4 +1,4 @@
-//! A schema written as IDL and parsed again is the same type.
+//! A schema that is written as IDL and compiled again is the same type.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! The golden vectors of CDR, made by Cyclone DDS and Fast CDR or from the specification:
-//! `conformance/cdr/README.md` says how.
+//! The golden vectors of CDR, which Cyclone DDS and Fast CDR made, or which follow the
+//! specification. `conformance/cdr/README.md` says how.
 //!
-//! Each is decoded and compared with its value, and encoded again; what is told of mistakes in
+//! Each vector is decoded, compared with its value, and encoded again. The vectors listed in
 //! `expected-failures.txt` must fail.
 
 use polywire_testing::{backends, hex, unhex};
