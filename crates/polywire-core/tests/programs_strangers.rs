@@ -66,7 +66,7 @@ fn try_it(what: &str, schema: &Schema) {
 }
 
 #[test]
-fn what_doubles_is_refused_in_time() {
+fn doubling_schemas_are_refused_in_time() {
     try_it("doubled octets", &doubling(13, vec![m("x", Type::Octet)]));
     let limits = SchemaLimits { fixed_bytes: u64::MAX, ..SchemaLimits::default() };
     for levels in [20, 40, 60] {

@@ -182,7 +182,7 @@ fn bounds_defaults_and_limits_hold() {
 }
 
 #[test]
-fn text_that_is_none_is_refused() {
+fn invalid_utf_8_is_refused() {
     let wire = plain_wires().remove(0);
     #[derive(Message, Default)]
     struct Text {

@@ -67,7 +67,7 @@ fn encoder<T: Message>((codec, options, backend): (&str, &str, Backend)) -> Enco
 }
 
 #[test]
-fn a_warm_path_allocates_nothing() {
+fn the_steady_state_allocates_nothing() {
     for dialect in dialects() {
         let (encoder, decoder) = (encoder::<Book>(dialect), decoder::<Book>(dialect));
         let books: Vec<Book> = (0..60).map(book).collect();
@@ -92,7 +92,7 @@ fn a_warm_path_allocates_nothing() {
 }
 
 #[test]
-fn a_warm_path_of_equal_shape_allocates_nothing_at_all() {
+fn values_of_equal_shape_allocate_nothing_at_all() {
     for dialect in dialects() {
         let (encoder, decoder) = (encoder::<Book>(dialect), decoder::<Book>(dialect));
         let mut books: Vec<Book> = (0..26).map(book).collect();

@@ -5,7 +5,7 @@ use polywire_core::compress::{COMPRESSORS, Limits, Packer, Settings, Unpacker};
 use polywire_testing::allocator::requests_of;
 
 #[test]
-fn warm_packers_and_unpackers_do_not_allocate() {
+fn packers_and_unpackers_do_not_allocate_in_the_steady_state() {
     let messages: Vec<Vec<u8>> = (1..40usize)
         .map(|i| {
             format!("{{\"station\":\"EDD{i}\",\"temperature_c\":{}.5}}", i * 7 % 40).repeat(1 + i * i % 90).into_bytes()

@@ -37,7 +37,7 @@ fn book(i: usize) -> Book {
 }
 
 #[test]
-fn warm_coders_allocate_nothing() {
+fn coders_allocate_nothing_in_the_steady_state() {
     let values: Vec<Book> = (0..40).map(book).collect();
     for backend in backends() {
         for with in ["", "pretty", "bytes=array,int64=string"] {

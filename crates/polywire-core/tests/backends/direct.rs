@@ -191,7 +191,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn what_is_unusual_in_protobuf_is_read_all_the_same() {
+fn unusual_protobuf_messages_are_read() {
     let both = Both::<Probe>::new("protobuf", Limits::default());
     let read = |bytes: &[u8]| both.decode(bytes, &Probe { idle: 9, system: 9, user: 9 }).map(|(_, probe)| probe);
     let probe = |idle, system, user| Ok(Probe { idle, system, user });

@@ -137,7 +137,7 @@ fn unknown_names_list_those_there_are() {
 }
 
 #[test]
-fn what_is_not_read_is_named() {
+fn unread_input_is_named() {
     for (format, message, what) in [
         ("xml", "<?xml version='1.0' encoding='UTF-16'?><Plant.Pump/>", "got UTF-16)"),
         ("xml", "<?xml version='1.1'?><Plant.Pump/>", "got 1.1)"),

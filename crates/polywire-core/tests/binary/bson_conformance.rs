@@ -189,7 +189,7 @@ fn the_corpus_of_times_is_read_as_milliseconds() {
 }
 
 #[test]
-fn what_the_corpus_calls_wrong_is_refused() {
+fn invalid_documents_of_the_corpus_are_refused() {
     let Some(files) = corpus() else { return };
     let wrong: Vec<&Value> = files.iter().flat_map(|file| entries(file, "decodeErrors")).collect();
     assert!(wrong.len() > 70, "{}", wrong.len());

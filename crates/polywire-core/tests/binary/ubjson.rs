@@ -106,7 +106,7 @@ fn containers_in_every_form() {
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
+fn malformed_messages_are_refused() {
     let kind = |bytes: &[u8]| decode::<Octets>("ubjson", &wrapped(bytes)).unwrap_err().kind;
     assert_eq!(kind(b"[$U#i\xFF"), FaultKind::BadLength);
     assert_eq!(kind(b"[$U#L\x7F\xFF\xFF\xFF\xFF\xFF\xFF\xFF"), FaultKind::BadLength);

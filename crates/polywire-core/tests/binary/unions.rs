@@ -171,7 +171,7 @@ fn a_late_discriminator_counts_where_it_may_be_late() {
 }
 
 #[test]
-fn what_selects_no_case_is_said_to_be_that() {
+fn unknown_discriminators_are_named() {
     for format in FORMATS {
         let outcome = |shape: &Arc<Shape>, value: Value| read(shape, format, &json!({ "u": value })).unwrap_err();
         assert_eq!(outcome(&by_enum(), json!({})), FaultKind::UnknownCase, "{format}");

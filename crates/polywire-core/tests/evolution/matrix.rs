@@ -458,7 +458,7 @@ fn flags_and_bit_fields_come_and_go() {
 }
 
 #[test]
-fn what_is_inside_evolves_as_what_is_outside() {
+fn nested_types_evolve_like_outer_ones() {
     let inner = |members| Def::structure("I", members);
     let (old, new) = (
         || inner(vec![m("x", Type::Int16), m("gone", Type::string()), m("y", Type::Bool)]),

@@ -238,7 +238,7 @@ fn tails_and_deltas_of_strings() {
 
 /// What others may write though it is not the shortest, and what follows from it.
 #[test]
-fn tails_and_deltas_that_say_more_than_needed() {
+fn tails_and_deltas_longer_than_necessary() {
     let v = |text: &str| format!(r#"{{"v":"{text}"}}"#);
     let read = |inside: &str, messages: &[(&str, &str)]| {
         for backend in backends() {

@@ -132,7 +132,7 @@ fn every_static_error_has_its_name_and_place() {
 }
 
 #[test]
-fn a_document_from_a_stranger_is_held_to_limits() {
+fn an_untrusted_document_is_held_to_limits() {
     let entity = "<!DOCTYPE a [<!ENTITY b 'c'>]><templates/>";
     assert_eq!(refused(entity).code, StaticCode::S1);
     let deep = template(&("<group name='g'>".repeat(100) + &"</group>".repeat(100)));

@@ -34,7 +34,7 @@ struct Told {
 }
 
 #[test]
-fn what_the_verifier_passes_does_no_harm() {
+fn programs_that_the_verifier_accepts_do_no_harm() {
     let mut told = Told::default();
     for seed in seeds(20) {
         let old = random_schema(seed, 3 + seed as usize % 7);

@@ -91,7 +91,7 @@ fn memory_and_elements_are_limited() {
 }
 
 #[test]
-fn what_is_written_is_limited() {
+fn output_is_limited() {
     for with in ["", "pretty"] {
         for backend in backends() {
             let limits = Limits { message_bytes: 100_000, ..Limits::default() };

@@ -252,7 +252,7 @@ fn enums_bitmasks_and_bitsets_have_names() {
 }
 
 #[test]
-fn names_and_numbers_that_are_none_are_refused() {
+fn unknown_names_and_numbers_are_refused() {
     assert_eq!(named("{\"colour\":\"Yellow\"}"), Err(FaultKind::UnknownLiteral));
     assert_eq!(named("{\"colour\":2}"), Err(FaultKind::UnknownLiteral));
     assert_eq!(named("{\"modes\":[\"MODE_B\"]}"), Err(FaultKind::UnknownLiteral));

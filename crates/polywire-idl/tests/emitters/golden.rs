@@ -125,7 +125,7 @@ fn every_emitter_is_described() {
 }
 
 #[test]
-fn rust_names_stay_apart() {
+fn rust_names_are_unique() {
     let text = "module a_b { struct foo_bar { long isEcho; long is_echo; long base; }; struct FooBar : foo_bar { string x; }; };
         module aB { struct Vec { sequence<long> vec; }; enum E { self, SELF, x }; };";
     let document = Compiler::new().parse_str("n.idl", text).unwrap();

@@ -134,7 +134,7 @@ module A {
 }
 
 #[test]
-fn what_idl_has_no_words_for_is_refused() {
+fn names_that_idl_cannot_express_are_refused() {
     use polywire_core::schema::SchemaBuilder;
     let refused = |def: Def| {
         let mut builder = SchemaBuilder::new();

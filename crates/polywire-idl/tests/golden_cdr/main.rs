@@ -163,7 +163,7 @@ fn vectors_are_read_and_written() {
 }
 
 #[test]
-fn what_must_be_refused_is() {
+fn invalid_values_are_refused() {
     let mut types = Types::default();
     for backend in backends() {
         for json in lines("refused.jsonl") {
