@@ -9,11 +9,11 @@ use std::{cell::RefCell, hint::black_box};
 use fastlib::{MessageFactory, Value};
 use polywire_core::{
     codec::{
-        Decoder, DynDecoder, DynEncoder, Encoder, Options,
+        Decoder, Encoder, Options,
         fast::{Fast, LearnOptions, learn, template::TemplateSet},
     },
     layout::{Record, Shape},
-    program::{Backend, State, io::CodecError},
+    program::{Backend, CodecError, State},
 };
 use polywire_workloads::{
     CodecsTest10, CodecsTest500, MarketData, ProcessorProbe, Sample, Workload, cdr_decode, fast, fast_decode,
@@ -103,13 +103,14 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
         Decoder::with_backend(self.codec, &Options::default(), writer, Backend::Jit).expect("it lowers")
     }
 
-    fn record_encoder(&self) -> DynEncoder {
-        DynEncoder::with_backend(self.codec, &Options::default(), &self.subject.shape, Backend::Jit).expect("it lowers")
+    fn record_encoder(&self) -> Encoder<Record> {
+        Encoder::for_shape_with_backend(self.codec, &Options::default(), &self.subject.shape, Backend::Jit)
+            .expect("it lowers")
     }
 
-    fn record_decoder(&self) -> DynDecoder {
+    fn record_decoder(&self) -> Decoder<Record> {
         let shape = &self.subject.shape;
-        DynDecoder::with_backend(self.codec, &Options::default(), shape.schema(), shape, Backend::Jit)
+        Decoder::for_shape_with_backend(self.codec, &Options::default(), shape.schema(), shape, Backend::Jit)
             .expect("it lowers")
     }
 
@@ -302,7 +303,7 @@ fn feed_row(effort: Effort) -> Row {
     let (codec, schema) = Fast::feed(set).expect("a template makes a type");
     let shape = Shape::of(&schema).expect("a record's");
     let decoder =
-        DynDecoder::with_backend(&codec, &Options::default(), &schema, &shape, Backend::Jit).expect("it lowers");
+        Decoder::for_shape_with_backend(&codec, &Options::default(), &schema, &shape, Backend::Jit).expect("it lowers");
     let (mut state, mut back) = (decoder.state().expect("FAST keeps a state"), Record::new(&shape));
     let ours = || {
         state.reset();

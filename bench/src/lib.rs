@@ -1,6 +1,5 @@
-//! The measuring instrument of Polywire. Everything is measured side by side in one run: the
-//! candidates take turns, so that what else the machine does hits all of them alike, and ratios are
-//! taken turn by turn.
+//! Measures Polywire beside hand-written code and other libraries. The candidates take turns in one
+//! run, so that other load on the machine hits all of them alike; ratios are taken turn by turn.
 //!
 //! ```text
 //! cargo run --release -p polywire-bench --features peers --bin formats

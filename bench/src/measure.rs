@@ -138,7 +138,7 @@ pub struct Effort {
 impl Effort {
     /// Enough for figures.
     pub const FULL: Effort = Effort { turns: 41, turn: Duration::from_millis(4) };
-    /// Enough to see that the instrument works.
+    /// Enough to see that the bench works.
     pub const QUICK: Effort = Effort { turns: 3, turn: Duration::from_micros(500) };
 
     /// The same with at most so many turns, where these are long.

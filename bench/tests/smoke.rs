@@ -1,5 +1,5 @@
-//! The instrument itself: every measurement runs, and its candidates agree with each other. No
-//! figure is judged.
+//! Every measurement of the bench runs, and its candidates agree with each other. No figure is
+//! judged.
 
 use polywire_bench::{codecs, fast, measure::Effort, report::Report, transport};
 

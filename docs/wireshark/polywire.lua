@@ -1,11 +1,11 @@
 -- Wireshark dissector for Polywire's frames over TCP (spec/frame.md, version 1).
 --
--- Copy it to the folder of personal Lua plugins (Help, About Wireshark, Folders), or name it on the command line:
+-- Copy this file to the folder of personal Lua plugins (Help, About Wireshark, Folders), or name it on the command line:
 --
 --     tshark -X lua_script:docs/wireshark/polywire.lua -r capture.pcapng -Y polywire
 --
--- Streams are recognised by their hello, on any port, so the capture must have the beginning of a connection. Where it does not,
--- "Decode As" on the TCP port dissects frames all the same; what announcements said is then unknown.
+-- A stream is recognised by its Hello frame, on any TCP port, so the capture must contain the beginning of the connection. If
+-- it does not, choose "Decode As" for the TCP port. Frames are then dissected without what earlier announcements said.
 
 local polywire = Proto("polywire", "Polywire")
 
@@ -18,7 +18,7 @@ local CONTROL = {
 }
 local KINDS = { [0] = "Data", [1] = "Dispose", [2] = "Unregister", [3] = "Request", [4] = "Reply" }
 local ANSWERS = { [0] = "Accept", [1] = "Decline", [2] = "Refuse", [3] = "Accept in part", [4] = "Renew" }
--- Codecs that Wireshark has a dissector for.
+-- Codecs for which Wireshark has a dissector, and its name.
 local PAYLOADS = { json = "json", cbor = "cbor", msgpack = "messagepack", xml = "xml", ["xml-dom"] = "xml" }
 
 local f = {
@@ -57,14 +57,14 @@ polywire.fields = f
 local malformed = ProtoExpert.new("polywire.malformed", "Malformed frame", expert.group.MALFORMED, expert.severity.ERROR)
 polywire.experts = { malformed }
 
--- Channels by direction and id, and what each data frame came to by packet and place: later passes come in any order.
+-- Channels by direction and id; results of each data frame by packet and offset, because later passes visit packets in any order.
 local channels, results = {}, {}
 
 function polywire.init()
   channels, results = {}, {}
 end
 
--- Reads the fields of one frame in order. An error is a frame that ends too early.
+-- Reads the fields of one frame in order. It raises an error if the frame ends too early.
 local Reader = {}
 Reader.__index = Reader
 
@@ -82,7 +82,7 @@ function Reader:byte()
   return self:range(1):uint()
 end
 
--- A varint as UInt64, and the bytes that it stands in.
+-- Reads a varint. Returns it as UInt64, and its range of bytes.
 function Reader:varint()
   local first, value = self.at, UInt64.new(0)
   for shift = 0, 63, 7 do
@@ -139,7 +139,7 @@ local function zigzag(value)
   return number
 end
 
--- Sequence number and time that the next message counts from.
+-- Sequence number and time of the last message, from which those of the next message are computed.
 function Reader:start()
   local sequence = self:add_varint(f.sequence)
   local range = self:range(8)
@@ -227,7 +227,7 @@ control[0x40] = function(reader)
   return string.format("Taken %s", tostring(reader:add_varint(f.taken)))
 end
 
--- Bit `number` of the head.
+-- Returns bit `number` of the head.
 local function has(head, number)
   return math.floor(head / 2 ^ number) % 2 == 1
 end
@@ -270,7 +270,7 @@ local function dissect_data(reader, head, direction, first_pass, place, pinfo, r
   return string.format("%s %s #%s, %d bytes", kind, known.topic, tostring(known.sequence), size)
 end
 
--- One frame with its length in front.
+-- Dissects one frame, which begins with its length.
 local function dissect_frame(range, head_at, pinfo, root, direction, place)
   local tree = root:add(polywire, range)
   tree:add(f.length, range(0, head_at), range:len() - head_at)
@@ -294,7 +294,8 @@ local function dissect_frame(range, head_at, pinfo, root, direction, place)
   return said
 end
 
--- The length of the frame at a place with its own bytes, and how many those are; nothing where more bytes are needed.
+-- Reads the length of the frame at an offset. Returns the length of the whole frame, with the length field, and the size of
+-- the length field; or nothing if more bytes are needed.
 local function frame_length(tvb, at)
   local length, scale = 0, 1
   for i = 0, 4 do
@@ -309,7 +310,7 @@ end
 function polywire.dissector(tvb, pinfo, root)
   local direction = string.format("%s:%d>%s:%d/", tostring(pinfo.src), pinfo.src_port, tostring(pinfo.dst), pinfo.dst_port)
   local at, said = 0, {}
-  -- Wireshark calls this several times for a packet in which one reassembled frame ends and others follow.
+  -- Wireshark calls this several times for a packet in which a reassembled frame ends and others follow.
   local before = tonumber(pinfo.private.polywire_frames or 0)
   pinfo.cols.protocol = "Polywire"
   while at < tvb:len() do
@@ -336,7 +337,7 @@ function polywire.dissector(tvb, pinfo, root)
   return tvb:len()
 end
 
--- A stream whose first frame is a hello stays Polywire's in both directions.
+-- If the first frame of a stream is a Hello, all of the connection is dissected as Polywire, in both directions.
 polywire:register_heuristic("tcp", function(tvb, pinfo, root)
   if tvb:len() < 6 or tvb(1, 1):uint() ~= 1 or tvb(2, 4):bytes():tohex():lower() ~= MAGIC then return false end
   pinfo.conversation = polywire

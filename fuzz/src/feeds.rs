@@ -4,7 +4,7 @@
 use crate::{reused::was_written, seed};
 use polywire_core::{
     codec::{
-        DynDecoder, DynEncoder, Options,
+        Decoder, Encoder, Options,
         fast::{
             FAST, Fast,
             template::{TemplateLimits, TemplateSet},
@@ -104,8 +104,8 @@ pub fn read_template(input: &[u8]) {
     let Ok((codec, schema)) = Fast::feed(set) else { return };
     let Ok(shape) = Shape::of(&schema) else { return };
     let none = Options::default();
-    let encoder = DynEncoder::with_backend(&codec, &none, &shape, Backend::Interpreter);
-    let decoder = DynDecoder::with_backend(&codec, &none, &schema, &shape, Backend::Interpreter);
+    let encoder = Encoder::for_shape_with_backend(&codec, &none, &shape, Backend::Interpreter);
+    let decoder = Decoder::for_shape_with_backend(&codec, &none, &schema, &shape, Backend::Interpreter);
     let (Ok(encoder), Ok(decoder)) = (encoder, decoder) else { return };
     let (record, mut bytes, mut read) = (Record::new(&shape), Vec::new(), Record::new(&shape));
     if encoder.encode(&record, &mut bytes).is_ok() {
@@ -180,8 +180,8 @@ pub fn bind_recursive(input: &[u8]) {
     let bind = move || {
         let _ = Fast::feed(set.clone());
         let (codec, none, shape) = (Fast::new(set), Options::default(), Shape::of(&schema).expect("a shape"));
-        let encoder = DynEncoder::with_backend(&codec, &none, &shape, Backend::Interpreter);
-        let decoder = DynDecoder::with_backend(&codec, &none, &schema, &shape, Backend::Auto);
+        let encoder = Encoder::for_shape_with_backend(&codec, &none, &shape, Backend::Interpreter);
+        let decoder = Decoder::for_shape_with_backend(&codec, &none, &schema, &shape, Backend::Auto);
         let (Ok(encoder), Ok(decoder)) = (encoder, decoder) else { return };
         let (record, mut bytes) = (random_record(&mut Random::new(1), &shape), Vec::new());
         if encoder.encode(&record, &mut bytes).is_ok() {
@@ -194,9 +194,9 @@ pub fn bind_recursive(input: &[u8]) {
 }
 
 struct Feed {
-    decoders: Vec<DynDecoder>,
-    /// One document for each template, each with its own type.
-    encoders: Vec<DynEncoder>,
+    decoders: Vec<Decoder<Record>>,
+    /// One encoder for each template, each with its own type.
+    encoders: Vec<Encoder<Record>>,
 }
 
 fn feeds() -> &'static [Feed] {
@@ -209,28 +209,29 @@ impl Feed {
         let encoders = (0..set.templates.len()).filter_map(|index| encoder_of(&set, index)).collect();
         let (codec, schema) = Fast::feed(set).expect("a type");
         let (shape, none) = (Shape::of(&schema).expect("a shape"), Options::default());
-        let decoder = |backend| DynDecoder::with_backend(&codec, &none, &schema, &shape, backend).expect("it lowers");
+        let decoder =
+            |backend| Decoder::for_shape_with_backend(&codec, &none, &schema, &shape, backend).expect("it lowers");
         Feed { decoders: vec![decoder(Backend::Interpreter), decoder(Backend::Auto)], encoders }
     }
 }
 
-/// The feed of one template. As the only one with an id it makes a structure, unless it contains
+/// The encoder of one template. As the only one with an id it makes a structure, unless it contains
 /// messages of all templates.
-fn encoder_of(set: &TemplateSet, index: usize) -> Option<DynEncoder> {
+fn encoder_of(set: &TemplateSet, index: usize) -> Option<Encoder<Record>> {
     let mut set = set.clone();
     let others = set.templates.iter_mut().enumerate().filter(|(other, _)| *other != index);
     others.for_each(|(_, template)| template.id = None);
     let (codec, schema) = Fast::feed(set).ok()?;
     let is_struct = matches!(schema.root(), Type::Def(id) if matches!(schema.def(*id).kind, DefKind::Struct { .. }));
     let shape = Shape::of(&schema).ok().filter(|_| is_struct)?;
-    DynEncoder::with_backend(&codec, &Options::default(), &shape, Backend::Interpreter).ok()
+    Encoder::for_shape_with_backend(&codec, &Options::default(), &shape, Backend::Interpreter).ok()
 }
 
 /// The number of a document, and messages of it with their lengths in front.
 pub fn feed_bytes(random: &mut Random) -> Vec<u8> {
     let mut input = vec![random.below(DOCUMENTS.len()) as u8];
     let feed = &feeds()[usize::from(input[0])];
-    let mut states: Vec<_> = feed.encoders.iter().filter_map(DynEncoder::state).collect();
+    let mut states: Vec<_> = feed.encoders.iter().filter_map(Encoder::state).collect();
     for _ in 0..16 {
         let which = random.below(feed.encoders.len());
         let (encoder, state) = (&feed.encoders[which], &mut states[which]);
@@ -408,8 +409,8 @@ pub fn deltas_over_a_link(input: &[u8]) {
     let seed = seed(input);
     let Ok(shape) = Shape::of(&random_schema(seed, 1 + seed as usize % 6)) else { return };
     let (none, mut random) = (Options::default(), Random::new(seed));
-    let encoder = DynEncoder::with_backend(&FAST, &none, &shape, Backend::Interpreter);
-    let decoder = DynDecoder::with_backend(&FAST, &none, shape.schema(), &shape, Backend::Interpreter);
+    let encoder = Encoder::for_shape_with_backend(&FAST, &none, &shape, Backend::Interpreter);
+    let decoder = Decoder::for_shape_with_backend(&FAST, &none, shape.schema(), &shape, Backend::Interpreter);
     let (Ok(encoder), Ok(decoder)) = (encoder, decoder) else { return };
     let mode = if seed.is_multiple_of(3) { Mode::Chained } else { Mode::Anchored };
     let state = || encoder.state().expect("it is stateful");

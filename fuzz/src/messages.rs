@@ -2,11 +2,11 @@
 
 use crate::seed;
 use polywire_core::{
-    codec::{DynDecoder, Options},
+    codec::{Decoder, Options},
     envelope::{Announcement, Envelope},
     frame::{self, DatagramDecoder, DatagramEncoder, Hello, Start, Step, StreamDecoder, StreamEncoder},
     layout::{Record, Shape},
-    program::{Backend, Executable, FaultKind, Limits, passes},
+    program::{Backend, Executable, FaultKind, Limits, Payload},
     schema::arbitrary::{Random, random_evolution, random_schema},
 };
 use polywire_testing::{Coder, Wire, backends, mutated, plain_wires, programs::change, random_record, wires};
@@ -188,8 +188,9 @@ pub fn decode_evolved(input: &[u8]) {
     let Some((wire, shape)) = type_of(input) else { return };
     let reader = random_evolution(seed(input) >> 3, shape.schema());
     let Ok(target) = Shape::of(&reader) else { return };
-    let decoder = |backend| DynDecoder::with_backend(wire.codec, &wire.options, shape.schema(), &target, backend).ok();
-    let decoders: Vec<DynDecoder> = backends().into_iter().filter_map(decoder).collect();
+    let decoder =
+        |backend| Decoder::for_shape_with_backend(wire.codec, &wire.options, shape.schema(), &target, backend).ok();
+    let decoders: Vec<Decoder<Record>> = backends().into_iter().filter_map(decoder).collect();
     for message in messages(input) {
         let outcomes = decoders.iter().map(|decoder| {
             let mut record = Record::new(&target);
@@ -222,7 +223,8 @@ pub fn evolve(input: &[u8]) {
     let mut random = Random::new(seed);
     let (record, over) = (random_record(&mut random, &source), random_record(&mut random, &target));
     let values = plain_wires().into_iter().filter_map(|wire| {
-        let decoder = DynDecoder::with_backend(wire.codec, &wire.options, &writer, &target, Backend::Interpreter);
+        let decoder =
+            Decoder::for_shape_with_backend(wire.codec, &wire.options, &writer, &target, Backend::Interpreter);
         let (Ok(decoder), Ok(coder)) = (decoder, Coder::new(&wire, &source, Backend::Interpreter)) else { return None };
         let message = coder.encode(&record).ok()?;
         let mut value = over.clone();
@@ -239,7 +241,7 @@ pub fn run_program(input: &[u8]) {
     let wire = random.choose(&plain_wires()).clone();
     let lowered = wire.codec.lower_decode(&Options::default(), shape.schema(), shape.schema(), shape.layout());
     let (Ok(program), Ok(coder)) = (lowered, Coder::new(&wire, &shape, Backend::Interpreter)) else { return };
-    let mut program = passes::prepare(program);
+    let mut program = program.prepared();
     (0..1 + random.below(3)).for_each(|_| change(&mut random, &mut program));
     let Ok(interpreted) = Executable::prepared(program.clone(), Backend::Interpreter) else { return };
     let compiled = Executable::prepared(program, Backend::Auto).unwrap();
@@ -250,7 +252,7 @@ pub fn run_program(input: &[u8]) {
         let outcomes = [&interpreted, &compiled].map(|executable| {
             let mut value = over.clone();
             // SAFETY: the program was verified against the layout of the record.
-            let outcome = unsafe { executable.decode(&bytes, value.as_mut_ptr(), &LIMITS) };
+            let outcome = unsafe { executable.decode(Payload::Bytes(&bytes), value.as_mut_ptr(), &LIMITS) };
             printed(outcome.map(|taken| (value, taken)))
         });
         agree(&outcomes);

@@ -6,9 +6,9 @@ use crate::{
     seed,
 };
 use polywire_core::{
-    codec::DynDecoder,
+    codec::Decoder,
     layout::{Record, Shape, ValueRef},
-    program::{FaultKind, io::CodecError},
+    program::{CodecError, FaultKind},
     schema::arbitrary::{Random, random_evolution},
 };
 use polywire_testing::{
@@ -38,13 +38,13 @@ pub fn was_written(printed: &str, message: &[u8]) {
 
 /// A decoder on one back end, and the value that it decodes into.
 struct End {
-    decoder: DynDecoder,
+    decoder: Decoder<Record>,
     kept: Record,
 }
 
 type Outcome = Result<(usize, String), (FaultKind, String)>;
 
-fn decode(decoder: &DynDecoder, message: &[u8], record: &mut Record) -> Outcome {
+fn decode(decoder: &Decoder<Record>, message: &[u8], record: &mut Record) -> Outcome {
     let outcome = decoder.decode(message, record);
     let printed = format!("{record:?}");
     was_written(&printed, message);
@@ -89,7 +89,8 @@ fn ends(wire: &Wire, shape: &Arc<Shape>, random: &mut Random) -> Vec<End> {
     };
     let over = random_record(random, &reader);
     let ends = backends().into_iter().filter_map(|backend| {
-        let decoder = DynDecoder::with_backend(wire.codec, &wire.options, shape.schema(), &reader, backend).ok()?;
+        let decoder =
+            Decoder::for_shape_with_backend(wire.codec, &wire.options, shape.schema(), &reader, backend).ok()?;
         Some(End { decoder: decoder.with_limits(LIMITS), kept: over.clone() })
     });
     ends.collect()

@@ -22,9 +22,9 @@ pub use folder::Folder;
 pub use records::random_record;
 
 use polywire_core::{
-    codec::{self, BuildError, CODECS, Codec, Decoder, DynDecoder, DynEncoder, Encoder, Options},
+    codec::{self, BuildError, CODECS, Codec, Decoder, Encoder, Options},
     layout::{Message, Record, Shape},
-    program::{Backend, Limits, exec::ExecError, io::CodecError},
+    program::{Backend, CodecError, ExecError, Limits},
     schema::{Def, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
 };
 use std::{collections::BTreeMap, fmt::Debug, fs, ops::Range, path::Path, sync::Arc};
@@ -164,16 +164,16 @@ pub fn struct_of(members: Vec<Member>) -> Schema {
 #[derive(Clone)]
 pub struct Coder {
     /// Writes records.
-    pub encoder: DynEncoder,
+    pub encoder: Encoder<Record>,
     /// Reads what a writer of the same version has written.
-    pub decoder: DynDecoder,
+    pub decoder: Decoder<Record>,
 }
 
 impl Coder {
     /// Encoder and decoder of one wire, on one back end.
     pub fn new(wire: &Wire, shape: &Arc<Shape>, backend: Backend) -> Result<Coder, BuildError> {
-        let encoder = DynEncoder::with_backend(wire.codec, &wire.options, shape, backend)?;
-        let decoder = DynDecoder::with_backend(wire.codec, &wire.options, shape.schema(), shape, backend)?;
+        let encoder = Encoder::for_shape_with_backend(wire.codec, &wire.options, shape, backend)?;
+        let decoder = Decoder::for_shape_with_backend(wire.codec, &wire.options, shape.schema(), shape, backend)?;
         Ok(Coder { encoder, decoder })
     }
 

@@ -16,9 +16,7 @@ const CRATES: &[&str] = &["polywire", "polywire-idl", "polywire-core"];
 /// listed.
 const INSIDE: &[&str] = &[
     "codec/lower/",
-    "program/kernels/",
     "program/kernel",
-    "program/jit/",
     "program/slice",
     "program/state/",
     "program/adapter",

@@ -4,6 +4,7 @@
 //! finds one. Rules fail in both directions: an exception that no file needs any more is an error.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -74,9 +75,8 @@ fn core_touches_nothing(source: &Source) -> Vec<String> {
 const UNSAFE_HOMES: &[Exception] = &[
     Exception { path: "crates/polywire-core/src/layout/", word: "" },
     Exception { path: "crates/polywire-core/src/program/", word: "" },
-    // Calls of `Executable`, whose contract the types of the coders keep.
-    Exception { path: "crates/polywire-core/src/codec/mod.rs", word: "executable" },
-    Exception { path: "crates/polywire-core/src/codec/dynamic.rs", word: "executable" },
+    // Calls of `Executable`, whose contract `Codable` keeps.
+    Exception { path: "crates/polywire-core/src/codec/coder.rs", word: "self.executable." },
     Exception { path: "crates/polywire-core/tests/", word: "" },
     Exception { path: "crates/polywire-derive/src/", word: "" },
     Exception { path: "fuzz/src/messages.rs", word: "" },
@@ -105,6 +105,29 @@ fn codecs_keep_to_themselves(source: &Source) -> Vec<String> {
     lines_with(source, &words).collect()
 }
 
+/// What is public for the compiler's sake only has the users that it was made for: what derived
+/// code calls, and random values for tests, fuzzing and measuring.
+fn hidden_modules_have_their_users(source: &Source) -> Vec<String> {
+    let random = ["/tests/", "/benches/"].iter().any(|part| source.path.contains(part))
+        || [
+            "bench/",
+            "fuzz/",
+            "workloads/",
+            "crates/polywire-instrument/",
+            "crates/polywire-testing/",
+            "crates/polywire-core/",
+        ]
+        .iter()
+        .any(|start| source.path.starts_with(start));
+    let derived = ["crates/polywire-derive/", "crates/polywire-core/", "xtask/"]
+        .iter()
+        .any(|start| source.path.starts_with(start));
+    let mut words = Vec::new();
+    words.extend((!random).then_some("arbitrary::"));
+    words.extend((!derived).then_some("layout::support"));
+    lines_with(source, &words).collect()
+}
+
 /// Engines know envelopes, never schemas or codecs.
 fn engines_know_no_types(source: &Source) -> Vec<String> {
     match source.path.starts_with("crates/polywire/src/engine/") {
@@ -122,13 +145,102 @@ fn crates_point_one_way(source: &Source) -> Vec<String> {
     let forbidden: &[&str] = match source.path.split("/src/").next() {
         Some("crates/polywire-core") => &["polywire_idl", "polywire::", "polywire_cli"],
         Some("crates/polywire-idl") => &["polywire::", "polywire_cli"],
-        Some("crates/polywire") => &["polywire_cli", "polywire_idl", "polywire_instrument"],
-        Some("crates/polywire-instrument") => &["polywire_cli"],
+        Some("crates/polywire") => &["polywire_cli", "polywire_idl", "polywire_link", "polywire_measure"],
+        Some("crates/polywire-link") => &["polywire_cli", "polywire_idl", "polywire_measure"],
+        Some("crates/polywire-measure") => &["polywire_cli"],
         _ => &[],
     };
     // Text that a generator writes, or the name of an attribute, is no dependency.
     let names = |hit: &String| hit.contains("use polywire") && !hit.contains('"');
     lines_with(source, forbidden).filter(names).collect()
+}
+
+/// The experiments use the measuring crate; nothing else of it uses them.
+fn experiments_are_on_top(source: &Source) -> Vec<String> {
+    let inside = source.path.strip_prefix("crates/polywire-measure/src/").unwrap_or("experiments/");
+    match inside.starts_with("experiments/") {
+        true => Vec::new(),
+        false => lines_with(source, &["experiments::", "papers::", "scaling::"]).collect(),
+    }
+}
+
+/// Folders whose modules import each other in one direction. A folder's own `mod.rs` or `lib.rs` is
+/// no module of it: it declares the others and has what all of them use.
+const LAYERED: &[&str] = &[
+    "crates/polywire/src/",
+    "crates/polywire/src/engine/",
+    "crates/polywire/src/engine/stream/",
+    "crates/polywire-cli/src/transcode/",
+    "crates/polywire-link/src/",
+    "crates/polywire-measure/src/live/",
+    "crates/polywire-measure/src/experiments/papers/",
+    "crates/polywire-measure/src/experiments/scaling/",
+];
+
+/// The modules that follow `prefix` in a text, also in braces: `a` and `b` of `crate::{a::X, b}`.
+fn imported<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+    fn word(text: &str) -> &str {
+        text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+    }
+    fn entries(group: &str) -> Vec<&str> {
+        let (mut depth, mut start, mut found) = (0, 1, Vec::new());
+        for (at, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if (c == ',' && depth == 1) || depth == 0 {
+                found.push(word(group.get(start..at).unwrap_or_default().trim_start()));
+                start = at + 1;
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        found
+    }
+    let inside = |at: usize| text[..at].ends_with("::") || text[..at].ends_with(|c: char| c.is_alphanumeric());
+    let hits = text.match_indices(prefix).filter(move |(at, _)| !inside(*at));
+    hits.flat_map(move |(at, _)| {
+        let rest = &text[at + prefix.len()..];
+        if rest.starts_with('{') { entries(rest) } else { vec![word(rest)] }
+    })
+}
+
+/// Modules of a folder that import each other in a circle: one circle, or none.
+fn circles(sources: &[Source], folder: &str) -> Vec<String> {
+    let module = |path: &str| -> Option<String> {
+        let rest = path.strip_prefix(folder)?;
+        let name = rest.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+        (!["mod", "lib"].contains(&name)).then(|| name.to_owned())
+    };
+    let crate_path = folder.split_once("/src/").map_or("", |(_, path)| path).replace('/', "::");
+    let absolute = format!("crate::{crate_path}");
+    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in sources {
+        let Some(name) = module(&source.path) else { continue };
+        let text = code(&source.text);
+        let is_direct = source.path.strip_prefix(folder).is_some_and(|rest| !rest.contains('/'));
+        let siblings = imported(&text, "super::").filter(|_| is_direct);
+        let found = imported(&text, &absolute).chain(siblings).filter(|other| *other != name).map(str::to_owned);
+        imports.entry(name.clone()).or_default().extend(found);
+    }
+    // Take away what imports nothing that is left, until nothing changes: the rest is in circles,
+    // or imports such.
+    while let Some(free) = imports
+        .iter()
+        .find(|(_, others)| others.iter().all(|other| !imports.contains_key(other)))
+        .map(|(name, _)| name.clone())
+    {
+        imports.remove(&free);
+    }
+    let left: Vec<String> = imports.keys().cloned().collect();
+    let of = |name: &String| {
+        let others: Vec<&str> = imports[name].iter().filter(|o| left.contains(o)).map(String::as_str).collect();
+        format!("{folder}{name} imports {}", others.join(", "))
+    };
+    left.iter().map(of).collect()
 }
 
 /// An error whose message has its cause inside must not give it as source, too: whoever prints the
@@ -167,10 +279,7 @@ fn comments_are_narrow(source: &Source) -> Vec<String> {
 }
 
 /// Areas where comments still refer to others. The list may only shrink.
-const COMMENTS_THAT_REFER: &[Exception] = &[
-    Exception { path: "crates/polywire-core/src/layout/", word: "" },
-    Exception { path: "crates/polywire-core/src/program/", word: "" },
-];
+const COMMENTS_THAT_REFER: &[Exception] = &[Exception { path: "crates/polywire-core/src/program/", word: "" }];
 
 /// A comment says something itself. One that only refers to another comment, or to a promise that
 /// stands elsewhere, tells the reader nothing.
@@ -274,6 +383,14 @@ fn a_codec_knows_no_sibling_and_no_back_end() {
 }
 
 #[test]
+fn hidden_modules_are_used_by_whom_they_are_for() {
+    let path = "crates/polywire/src/node/mod.rs";
+    finds(hidden_modules_have_their_users, path, "use polywire_core::schema::arbitrary::Random;");
+    finds(hidden_modules_have_their_users, path, "polywire_core::layout::support::fresh_or(0)");
+    hold(&[".rs"], hidden_modules_have_their_users);
+}
+
+#[test]
 fn engines_know_envelopes_never_schemas_or_codecs() {
     finds(engines_know_no_types, "crates/polywire/src/engine/tcp.rs", "use polywire_core::schema::Schema;");
     hold(&[".rs"], engines_know_no_types);
@@ -283,6 +400,31 @@ fn engines_know_envelopes_never_schemas_or_codecs() {
 fn crates_depend_in_one_direction() {
     finds(crates_point_one_way, "crates/polywire-core/src/lib.rs", "use polywire_idl::Compiler;");
     hold(&[".rs"], crates_point_one_way);
+}
+
+#[test]
+fn measuring_does_not_know_its_experiments() {
+    finds(experiments_are_on_top, "crates/polywire-measure/src/report/mod.rs", "use crate::experiments::Page;");
+    hold(&[".rs"], experiments_are_on_top);
+}
+
+#[test]
+fn modules_import_in_one_direction() {
+    let source = |path: &str, text: &str| Source { path: format!("k/src/{path}"), text: text.into() };
+    let circle = [
+        source("a.rs", "use crate::{\n    b::{X, Y},\n    c,\n};"),
+        source("b/mod.rs", "use crate::c::Z;"),
+        source("b/inner.rs", "fn f() -> crate::a::W {}"),
+        source("c.rs", "use std::fmt;"),
+    ];
+    assert_eq!(circles(&circle, "k/src/").len(), 2);
+    let inner = [source("e/x.rs", "use super::{Z, y::W};"), source("e/y.rs", "use crate::e::x::V;")];
+    assert_eq!(circles(&inner, "k/src/e/").len(), 2);
+    let apart = [source("a.rs", "use crate::b::X;"), source("b.rs", "/// [`crate::a::W`]\nuse super::lib;")];
+    assert!(circles(&apart, "k/src/").is_empty());
+    let sources = sources(&[".rs"]);
+    let all: Vec<String> = LAYERED.iter().flat_map(|folder| circles(&sources, folder)).collect();
+    assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
 #[test]

@@ -24,8 +24,8 @@ pub fn group(effort: Effort) -> Group {
     .into_iter()
     .unzip();
     let note = format!(
-        "multiples of Polywire's CDR with a derived type, which is decoded into a value used again, the others into a new one; dynamic objects are trees of \
-         values in the members' order, made and taken apart for each message; bytes of a message: {}",
+        "Times are multiples of Polywire's CDR with a derived type, which decodes into one value and reuses it; the others decode \
+         into new values. Dynamic objects are trees of values in the order of the members, built and taken apart for each message. Bytes of a message: {}.",
         sizes.join("; ")
     );
     let left_out = match cfg!(feature = "peers") {

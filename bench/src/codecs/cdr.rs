@@ -16,7 +16,7 @@ pub fn group(effort: Effort) -> Group {
     let rows = for_each_workload!(rows(effort, peer.as_ref().ok())).into_iter().flatten().collect();
     Group {
         title: "CDR",
-        note: "multiples of hand-written code, all checks included on decode; strings and sequences are decoded into memory used again".into(),
+        note: "Times are multiples of those of hand-written code. Decoding includes all checks, and reuses the memory of strings and sequences.".into(),
         rows,
         left_out: peer.err().map(|why| format!("Fast CDR ({why})")).into_iter().collect(),
         ..Group::default()

@@ -16,9 +16,10 @@ use crate::{
 pub fn group(effort: Effort) -> Group {
     // The first schema of a type is computed when it is asked for; that is not what is measured.
     let rows = for_each_workload!(rows(effort)).into_iter().flatten().collect();
-    let note = "time from a schema to a program that runs, medians: lowered, verified and compiled to machine code; \
-                with the interpreter alone"
-        .into();
+    let note =
+        "Median time from a schema to a program that is ready to run: lowered, verified and compiled to machine \
+                code, or without the last step for the interpreter."
+            .into();
     Group { title: "Compiling a program", note, rows, ..Group::default() }
 }
 

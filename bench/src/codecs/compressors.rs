@@ -14,7 +14,7 @@ use crate::{
 /// Messages that are measured; dictionaries are learned from the others.
 const MESSAGES: usize = 32;
 
-/// Enough to see that the instrument works.
+/// Enough to see that the bench works.
 const FEW_MESSAGES: usize = 2;
 
 /// Bytes of the dictionaries.
@@ -22,9 +22,9 @@ const DICTIONARY: usize = 4096;
 
 /// All compressors on what two of the codecs write.
 pub fn group(effort: Effort) -> Group {
-    let note = "one message at a time, kept state, at the usual level unless one is given; (dictionary) is one of 4 KiB, learned from other messages";
+    let note = "One message at a time, with a compressor that is created once, at the usual level unless one is given. (dictionary): a dictionary of 4 KiB, trained on other messages.";
     let rows = for_each_workload!(rows(effort.at_most(9))).into_iter().flatten().collect();
-    Group { title: "compressors", note: note.into(), rows, ..Group::default() }
+    Group { title: "Compressors", note: note.into(), rows, ..Group::default() }
 }
 
 /// A way of compressing: its label, level and dictionary.

@@ -4,7 +4,7 @@
 use std::{hint::black_box, sync::Arc};
 
 use polywire_core::{
-    codec::{DynDecoder, Options},
+    codec::{Decoder, Options},
     layout::{Record, Shape, StructRef, ValueRef},
     program::Backend,
     schema::{DefKind, Member, Schema, SchemaBuilder, Type},
@@ -56,8 +56,8 @@ pub fn group(effort: Effort) -> Group {
         records::<CodecsTest500>(&CODECS_TEST_500, effort),
     ];
     let note =
-        "decoding CDR for a reader with a member moved, one removed from the middle, one added and one widened, as a \
-                multiple of decoding for the writer's own type"
+        "Time to decode CDR for a reader with one member moved, one removed from the middle, one added and one widened, \
+                as a multiple of the time for the writer's own type."
             .into();
     Group { title: "Evolved readers", note, rows, ..Group::default() }
 }
@@ -81,9 +81,9 @@ fn records<T: Measured>(change: &Change, effort: Effort) -> Row {
     row(format!("{} as a record", T::NAME), subject.decode_records("cdr", &encoded), evolved, encoded.len(), effort)
 }
 
-fn evolved_decoder<T: Measured>(shape: &Arc<Shape>) -> DynDecoder {
+fn evolved_decoder<T: Measured>(shape: &Arc<Shape>) -> Decoder<Record> {
     let (codec, writer) = (subject::find("cdr"), T::shape().schema());
-    DynDecoder::with_backend(codec, &Options::default(), writer, shape, Backend::Jit).expect("it evolves")
+    Decoder::for_shape_with_backend(codec, &Options::default(), writer, shape, Backend::Jit).expect("it evolves")
 }
 
 fn derived(effort: Effort) -> Row {

@@ -45,10 +45,10 @@ pub const MEASUREMENTS: &[Measurement] = &[
 
 const FASTLIB: &str = "fastlib";
 
-const NOTE: &str = "Times are of a derived type, by machine code. `times hand-written` compares with hand-written CDR of the same type. `best peer takes` is the time of the format's fastest peer \
-                    as a multiple of ours: above 1 ours is faster. `decode` is into one value, used again, as subscribers do; `to a new value` makes a value for each message, as all peers \
-                    do but Fast CDR, fastlib and `prost clear and merge`. FAST is a stream with the derived template; fastlib only reads, and gives values to a visitor. \
-                    `roxmltree alone` builds a tree and takes nothing from it.";
+const NOTE: &str = "Times are those of a derived type, with machine code. `times hand-written` compares with hand-written CDR of the same type. `best peer takes` is the time of the fastest other library for \
+                    the format as a multiple of Polywire's: above 1, Polywire is faster. `decode` reuses one value, as subscribers do. `to a new value` creates a value for each message, as all \
+                    peers do except Fast CDR, fastlib and `prost clear and merge`. FAST messages are chained and use the derived template; fastlib only decodes, and passes the values to a visitor. \
+                    `roxmltree alone` builds a tree and reads nothing from it.";
 
 fn table<T: Mirrored>(effort: Effort) -> Group {
     let subject = Subject::<T>::new();

@@ -82,8 +82,8 @@ pub fn own_rows<T: Measured>(codec: &'static str, effort: Effort) -> [Row; 2] {
 
 pub fn group(title: &'static str, rows: [[Row; 2]; 5], peers: &str) -> Group {
     let note =
-        "multiples of Polywire with a derived type, which decodes into one value, used again; peers decode into new values, and so does \
-                *derived, new value*; each reads what it writes itself"
+        "Times are multiples of Polywire's with a derived type, which decodes into one value and reuses it. Peers decode into new values, and so does \
+                *derived, new value*. Each library reads what it wrote itself."
             .into();
     let mut left_out = Vec::new();
     if !cfg!(feature = "peers") {

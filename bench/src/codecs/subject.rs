@@ -3,7 +3,7 @@
 use std::{hint::black_box, sync::Arc};
 
 use polywire_core::{
-    codec::{self, Codec, Decoder, DynDecoder, DynEncoder, Encoder, Options},
+    codec::{self, Codec, Decoder, Encoder, Options},
     layout::{Message, Record, Shape, ValueRef},
     program::Backend,
 };
@@ -145,13 +145,13 @@ impl<T: Measured> Subject<T> {
         }
     }
 
-    fn record_encoder(&self, codec: &str) -> DynEncoder {
-        DynEncoder::with_backend(find(codec), &Options::default(), &self.shape, Backend::Jit).expect("it lowers")
+    fn record_encoder(&self, codec: &str) -> Encoder<Record> {
+        Encoder::for_shape_with_backend(find(codec), &Options::default(), &self.shape, Backend::Jit).expect("it lowers")
     }
 
-    fn record_decoder(&self, codec: &str) -> DynDecoder {
+    fn record_decoder(&self, codec: &str) -> Decoder<Record> {
         let writer = T::shape().schema();
-        DynDecoder::with_backend(find(codec), &Options::default(), writer, &self.shape, Backend::Jit)
+        Decoder::for_shape_with_backend(find(codec), &Options::default(), writer, &self.shape, Backend::Jit)
             .expect("it lowers")
     }
 }

@@ -20,9 +20,9 @@ use polywire::{
     engine::Sent,
 };
 use polywire::{
-    codec::{BuildError, Codec, DynDecoder, DynEncoder, Options, cdr::Cdr, json::JSON},
+    codec::{BuildError, Codec, Decoder, Encoder, Options, cdr::Cdr, json::JSON},
     layout::Record,
-    program::io::CodecError,
+    program::{CodecError, Payload},
     schema::Schema,
 };
 use serde::Serialize;
@@ -35,6 +35,7 @@ use crate::{
     topic::{WireArgs, place},
     types::{TypeArgs, count},
     unknown::unknown_member,
+    verb::{Action, Verb},
     watch::Watch,
 };
 
@@ -44,11 +45,14 @@ const LINE_BYTES: u64 = 64 << 20;
 /// How long what was published may take to leave.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// Publishes JSON lines as messages of a type
-///
-/// Lines come from standard input, from --file, or are given as VALUE. Members that they do not
-/// have take their default. A line that does not fit the type is reported and left out. Before the
-/// command ends, everything has left for the subscribers.
+pub const VERB: Verb = Verb::new::<Pub>("pub", "Publishes JSON lines as messages of a type")
+    .details(
+        "Lines come from standard input, from --file, or from VALUE. A member that a line leaves out takes its \
+         default value. A line that does not fit the type is reported and left out. The command ends when all \
+         messages have left for the subscribers.",
+    )
+    .example(r#"polywire pub weather '{"station":"EDDM","temperature_c":21.5}' --idl weather.idl"#);
+
 #[derive(Args)]
 pub struct Pub {
     /// Topic to publish on
@@ -109,15 +113,15 @@ struct Summary {
     reach: Reach,
 }
 
-impl Pub {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Pub {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         let schema = self.ty.needed(terminal)?;
         let mut lines = self.lines()?;
         let (node, wire) = self.wire.open(&self.topic)?;
         let mut watch = Watch::new(&node);
         let metered = Metered::of(&schema)?;
         let bytes = metered.bytes.clone();
-        let reader = DynDecoder::new(&JSON, &Options::default(), &schema, metered.inner.shape())?;
+        let reader = Decoder::for_shape(&JSON, &Options::default(), &schema, metered.inner.shape())?;
         let publisher = node.publisher_of(&self.topic, Some(&wire.to_string()), metered)?;
 
         self.wait(&publisher, &mut watch, terminal, &place(&wire))?;
@@ -168,7 +172,10 @@ impl Pub {
         node.close();
         self.show(&summary, terminal)?;
         if !drained {
-            bail!("a subscriber has not taken everything within {} s", DRAIN.as_secs());
+            bail!(
+                "a subscriber has not taken everything within {} s: -v prints what happens on its link",
+                DRAIN.as_secs()
+            );
         }
         // A refusal is told above and does not decide: any stranger can send one, and as many
         // subscribers as were waited for have accepted.
@@ -178,7 +185,9 @@ impl Pub {
             _ => Outcome::Fine,
         })
     }
+}
 
+impl Pub {
     fn send(&self, publisher: &PublisherOf<Metered>, record: &Record) -> Result<Sent, PublishError> {
         match (self.dispose, self.unregister) {
             (true, _) => publisher.dispose(record),
@@ -203,7 +212,7 @@ impl Pub {
     }
 
     /// Reads a line into the record.
-    fn fits(&self, schema: &Schema, reader: &DynDecoder, line: &Line, record: &mut Record) -> Result<(), String> {
+    fn fits(&self, schema: &Schema, reader: &Decoder<Record>, line: &Line, record: &mut Record) -> Result<(), String> {
         let slip = if self.lenient { None } else { unknown_member(schema, &line.text) };
         slip.map_or(Ok(()), Err)?;
         reader.decode(line.text.as_bytes(), record).map(|_| ()).map_err(|error| error.to_string())
@@ -365,8 +374,8 @@ impl Metered {
 
 impl Coding for Metered {
     type Value = Record;
-    type Encoder = (DynEncoder, Arc<AtomicU64>);
-    type Decoder = DynDecoder;
+    type Encoder = (Encoder<Record>, Arc<AtomicU64>);
+    type Decoder = Decoder<Record>;
 
     fn schema(&self) -> Option<&Schema> {
         self.inner.schema()
@@ -380,7 +389,7 @@ impl Coding for Metered {
         Ok((self.inner.encoder(codec, options)?, self.bytes.clone()))
     }
 
-    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<Record>, BuildError> {
         self.inner.decoder(codec, options, writer)
     }
 
@@ -395,7 +404,11 @@ impl Coding for Metered {
         Ok(())
     }
 
-    fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
-        Dynamic::decode(decoder, bytes, value)
+    fn decode_measured(
+        decoder: &Decoder<Record>,
+        payload: Payload<'_>,
+        value: &mut Record,
+    ) -> Result<usize, CodecError> {
+        Dynamic::decode_measured(decoder, payload, value)
     }
 }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use anyhow::Context as _;
 use polywire::{
-    codec::{DynEncoder, Options, json::JSON},
+    codec::{Encoder, Options, json::JSON},
     layout::{PathError, Record, Shape, ValueRef},
 };
 use serde_json::value::RawValue;
@@ -14,7 +14,7 @@ use crate::outcome::Misuse;
 /// Writes records as JSON, by the codec's own rules.
 #[derive(Default)]
 pub struct JsonText {
-    encoder: Option<DynEncoder>,
+    encoder: Option<Encoder<Record>>,
     bytes: Vec<u8>,
 }
 
@@ -36,10 +36,10 @@ impl JsonText {
     }
 }
 
-fn encoder_for<'a>(kept: &'a mut Option<DynEncoder>, shape: &Arc<Shape>) -> anyhow::Result<&'a DynEncoder> {
+fn encoder_for<'a>(kept: &'a mut Option<Encoder<Record>>, shape: &Arc<Shape>) -> anyhow::Result<&'a Encoder<Record>> {
     let fits = kept.as_ref().is_some_and(|encoder| Arc::ptr_eq(encoder.shape(), shape));
     if !fits {
-        *kept = Some(DynEncoder::new(&JSON, &Options::default(), shape)?);
+        *kept = Some(Encoder::for_shape(&JSON, &Options::default(), shape)?);
     }
     kept.as_ref().context("there is an encoder now")
 }

@@ -5,7 +5,7 @@
 //! bytes first.
 
 use polywire_core::{
-    codec::{Decoder, DynDecoder, Encoder},
+    codec::{Decoder, Encoder},
     layout::{Message, Shape},
     program::Backend,
     schema::arbitrary::{Random, random_evolution, random_schema},
@@ -53,7 +53,7 @@ fn records_and_their_evolution() {
             for _ in 0..3 {
                 let _ = coder.decode(&mutated(&mut random, &message), &over);
             }
-            let Ok(decoder) = DynDecoder::with_backend(wire.codec, &wire.options, &old, &target, BACKEND) else {
+            let Ok(decoder) = Decoder::for_shape_with_backend(wire.codec, &wire.options, &old, &target, BACKEND) else {
                 continue;
             };
             let mut read = random_record(&mut random, &target);

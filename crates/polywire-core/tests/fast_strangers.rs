@@ -3,7 +3,7 @@
 
 use polywire_core::{
     codec::{
-        Codec, DynDecoder, DynEncoder, LowerError, Options,
+        Codec, Decoder, Encoder, LowerError, Options,
         fast::{
             FAST, Fast,
             template::{
@@ -119,8 +119,8 @@ fn a_type_may_still_contain_itself() {
     let xml = TemplateSet::for_schema(&schema).unwrap().to_xml();
     let fast = FAST.configured(xml.as_bytes()).unwrap();
     let shape = Shape::of(&schema).unwrap();
-    let encoder = DynEncoder::new(&*fast, &Options::default(), &shape).unwrap();
-    let decoder = DynDecoder::new(&*fast, &Options::default(), &schema, &shape).unwrap();
+    let encoder = Encoder::for_shape(&*fast, &Options::default(), &shape).unwrap();
+    let decoder = Decoder::for_shape(&*fast, &Options::default(), &schema, &shape).unwrap();
     let (mut record, mut read, mut bytes) = (Record::new(&shape), Record::new(&shape), Vec::new());
     record.resize("top.next", 2).unwrap();
     record.resize("top.next[1].next", 1).unwrap();
@@ -171,12 +171,12 @@ fn template_sets_that_were_never_parsed_are_bounded_as_well() {
     let error = quickly(|| {
         small(move || {
             let schema = tree();
-            DynDecoder::new(&Fast::new(bound), &Options::default(), &schema, &Shape::of(&schema).unwrap())
+            Decoder::for_shape(&Fast::new(bound), &Options::default(), &schema, &Shape::of(&schema).unwrap())
                 .err()
                 .unwrap()
         })
     });
-    assert!(error.to_string().contains("more than 128 values are inside each other"), "{error}");
+    assert!(error.to_string().contains("more than 128 nested values"), "{error}");
     let error = quickly(|| small(move || Fast::feed(set).unwrap_err()));
     assert!(matches!(&error, LowerError::Unsupported { what, .. } if what.contains("at most 64")), "{error}");
 }

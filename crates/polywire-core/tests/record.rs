@@ -1,8 +1,8 @@
 //! Records: default values, paths, assignment, equality, copies, and the access functions.
 
 use polywire_core::layout::{
-    FlagWords, Kind, Layout, Message, Node, NodeId, PathError, Record, RecordError, Shape, ShapeError, Value, ValueRef,
-    access::Inserted,
+    FlagWords, Inserted, Kind, Layout, Message, Node, NodeId, PathError, Record, RecordError, Shape, ShapeError, Value,
+    ValueRef,
 };
 use polywire_core::schema::{
     BitField, Case, Def, DefId, DefKind, EnumLiteral, Literal, Member, Schema, SchemaBuilder, SchemaLimits, Type,
@@ -184,22 +184,22 @@ fn what_does_not_fit_is_refused() {
         ("octet", (-1).into(), "'octet': -1 is out of range"),
         ("i32", 1.5.into(), "'i32': Int32 cannot be 1.5"),
         ("char", "€".into(), "'char': 8364 is out of range"),
-        ("char", "ab".into(), "'char': \"ab\" is no single character"),
+        ("char", "ab".into(), "'char': \"ab\" is not a single character"),
         ("text", "thirteen byte".into(), "'text': a length of 13 is more than its bound 12"),
         ("wide", "abc".into(), "'wide': a length of 3 is more than its bound 2"),
         ("rules", "NEVER".into(), "'rules': there is no 'NEVER' among VISUAL, INSTRUMENT, BOTH"),
-        ("rules", 3.into(), "'rules': Int(3) is no literal"),
+        ("rules", 3.into(), "'rules': Int(3) is not a literal"),
         ("mask", vec!["X"].into(), "'mask': there is no 'X' among A, C, S"),
         ("mask", 0x1_0000.into(), "'mask': 65536 is out of range"),
         ("bits", Value::fields([("a", 8)]), "'bits': 8 does not fit the 3 bits of 'a'"),
-        ("grid[2]", 1.into(), "'grid': index 2 of 2 elements"),
+        ("grid[2]", 1.into(), "'grid': index 2 is out of range, there are 2 elements"),
         ("grid[0][0]", vec![1].into(), "'grid[0][0]': 1 values for 3 elements"),
         ("names", vec!["a"; 5].into(), "'names': 5 elements are more than its bound 4"),
-        ("names[0]", "a".into(), "'names': index 0 of 0 elements"),
+        ("names[0]", "a".into(), "'names': index 0 is out of range, there are 0 elements"),
         ("names.x", 1.into(), "'names' has no members"),
         ("flag.x", 1.into(), "'flag' has no members"),
         ("wind.side", 1.into(), "'wind.side': there is no 'side' among gust, mean"),
-        ("wind", 5.into(), "'wind': Int(5) is no literal"),
+        ("wind", 5.into(), "'wind': Int(5) is not a literal"),
         ("position", Value::Absent, "'position': it is not optional, so it cannot be absent"),
     ];
     for (path, value, want) in cases {
@@ -209,7 +209,7 @@ fn what_does_not_fit_is_refused() {
     }
     assert_eq!(record, untouched);
     assert_eq!(record.get("maybe.x").unwrap_err(), PathError::Absent { path: "maybe".into() });
-    assert_eq!(record.resize("grid", 1).unwrap_err().to_string(), "'grid': it is no sequence");
+    assert_eq!(record.resize("grid", 1).unwrap_err().to_string(), "'grid': it is not a sequence");
     assert!(matches!(record.get("limits[\"x\"]"), Err(PathError::NoEntry { .. })));
     assert!(matches!(record.get("wind.gust"), Err(PathError::OtherCase { .. })));
     record.set("by_number", Value::entries([(1, "a"), (2, "b")])).unwrap();

@@ -2,7 +2,7 @@
 //! back ends leave the same, and memory is released.
 
 use polywire_core::{
-    codec::{self, Decoder, DynDecoder, DynEncoder, Encoder, Options},
+    codec::{self, Decoder, Encoder, Options},
     layout::{Message, Record, Shape, Value},
     program::{Backend, FaultKind, Limits},
     schema::{Def, DefId, Extensibility, Member, Schema, SchemaBuilder, Type},
@@ -19,13 +19,13 @@ use std::{
 #[global_allocator]
 static ALLOCATOR: TestAllocator = TestAllocator::filling();
 
-fn coder(codec: &str, shape: &Arc<Shape>, backend: Backend) -> (DynEncoder, DynDecoder) {
+fn coder(codec: &str, shape: &Arc<Shape>, backend: Backend) -> (Encoder<Record>, Decoder<Record>) {
     let (codec, none) = (codec::find(codec).unwrap(), Options::default());
-    let encoder = DynEncoder::with_backend(codec, &none, shape, backend).unwrap();
-    (encoder, DynDecoder::with_backend(codec, &none, shape.schema(), shape, backend).unwrap())
+    let encoder = Encoder::for_shape_with_backend(codec, &none, shape, backend).unwrap();
+    (encoder, Decoder::for_shape_with_backend(codec, &none, shape.schema(), shape, backend).unwrap())
 }
 
-fn encoded(encoder: &DynEncoder, record: &Record) -> Vec<u8> {
+fn encoded(encoder: &Encoder<Record>, record: &Record) -> Vec<u8> {
     let mut bytes = Vec::new();
     encoder.encode(record, &mut bytes).unwrap();
     bytes
@@ -173,7 +173,8 @@ fn elements_of_no_bytes_take_no_time() {
     for name in ["cdr", "fast"] {
         for backend in backends() {
             let codec = codec::find(name).unwrap();
-            let decoder = DynDecoder::with_backend(codec, &Options::default(), &writer, &shape, backend).unwrap();
+            let decoder =
+                Decoder::for_shape_with_backend(codec, &Options::default(), &writer, &shape, backend).unwrap();
             let start = Instant::now();
             let message = match name {
                 // Presence map, template, 7, 2^20.
@@ -201,7 +202,7 @@ fn a_small_message_cannot_allocate_much() {
     let shape = Shape::of(&reader).unwrap();
     for backend in backends() {
         let decoder =
-            DynDecoder::with_backend(codec::find("cdr").unwrap(), &Options::default(), &writer, &shape, backend)
+            Decoder::for_shape_with_backend(codec::find("cdr").unwrap(), &Options::default(), &writer, &shape, backend)
                 .unwrap();
         let before = Counts::of_this_thread().held_bytes;
         let error = decoder.decode(&400_000u32.to_le_bytes(), &mut Record::new(&shape)).unwrap_err();
@@ -285,8 +286,9 @@ fn values_give_back_what_many_messages_left() {
         let Ok(encoder) = Encoder::<Notes>::with_backend(wire.codec, &wire.options, backend) else { continue };
         let derived =
             Decoder::<Notes>::with_backend(wire.codec, &wire.options, schema, backend).unwrap().with_limits(KEPT);
-        let dynamic =
-            DynDecoder::with_backend(wire.codec, &wire.options, schema, &shape, backend).unwrap().with_limits(KEPT);
+        let dynamic = Decoder::for_shape_with_backend(wire.codec, &wire.options, schema, &shape, backend)
+            .unwrap()
+            .with_limits(KEPT);
         let (mut value, mut record, mut bytes) =
             (Notes { mine: "kept".into(), ..Notes::default() }, Record::new(&shape), Vec::with_capacity(1 << 20));
         let start = Counts::of_this_thread().held_bytes;

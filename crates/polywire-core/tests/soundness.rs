@@ -1,7 +1,7 @@
 //! Small values through all unsafe code, for Miri: `.ci/miri` runs these tests on three targets.
 
 use polywire_core::{
-    codec::{CODECS, Codec, Decoder, DynDecoder, DynEncoder, Encoder, Options},
+    codec::{CODECS, Codec, Decoder, Encoder, Options},
     layout::{Message, Record, Shape, Value, ValueRef},
     program::{Backend, Limits},
 };
@@ -135,12 +135,13 @@ fn derived_values_come_back() {
 fn records_come_back_and_equal_derived_values() {
     let shape = Shape::of(Pump::shape().schema()).unwrap();
     for (codec, bytes) in carried() {
-        let decoder = DynDecoder::with_backend(codec, &Options::default(), shape.schema(), &shape, BACKEND).unwrap();
+        let decoder =
+            Decoder::for_shape_with_backend(codec, &Options::default(), shape.schema(), &shape, BACKEND).unwrap();
         let mut record = Record::new(&shape);
         decoder.decode(&bytes, &mut record).unwrap();
         assert_eq!(record.view(), ValueRef::of(&pump()), "{}", codec.name());
         let (mut again, encoder) =
-            (Vec::new(), DynEncoder::with_backend(codec, &Options::default(), &shape, BACKEND).unwrap());
+            (Vec::new(), Encoder::for_shape_with_backend(codec, &Options::default(), &shape, BACKEND).unwrap());
         encoder.encode(&record, &mut again).unwrap();
         let mut back = record.clone();
         back.clear().unwrap();
@@ -168,7 +169,7 @@ fn readers_of_another_version_understand() {
         let mut read = Newer::default();
         decoder.decode(&bytes, &mut read).unwrap_or_else(|error| panic!("{}: {error}", codec.name()));
         assert_eq!(read, expected, "{}", codec.name());
-        let decoder = DynDecoder::with_backend(codec, &Options::default(), writer, &records, BACKEND).unwrap();
+        let decoder = Decoder::for_shape_with_backend(codec, &Options::default(), writer, &records, BACKEND).unwrap();
         let mut record = Record::new(&records);
         decoder.decode(&bytes, &mut record).unwrap();
         assert_eq!(record.view(), ValueRef::of(&expected), "{}", codec.name());
@@ -220,7 +221,7 @@ fn values_give_back_what_they_keep() {
         let none = Options::default();
         let derived = Decoder::<Pump>::with_backend(codec, &none, shape.schema(), BACKEND).unwrap().with_limits(limits);
         let dynamic =
-            DynDecoder::with_backend(codec, &none, shape.schema(), &shape, BACKEND).unwrap().with_limits(limits);
+            Decoder::for_shape_with_backend(codec, &none, shape.schema(), &shape, BACKEND).unwrap().with_limits(limits);
         let (mut value, mut record) = (pump(), Record::new(&shape));
         for _ in 0..12 {
             // What fresh ones ask for counts, too, so that the others give back theirs now and

@@ -20,7 +20,7 @@ use std::{
 };
 
 use polywire_core::{
-    codec::{self, DynDecoder, DynEncoder, Options, json::JSON},
+    codec::{self, Decoder, Encoder, Options, json::JSON},
     layout::{Record, Shape},
 };
 use polywire_idl::{Compiler, Document, emit};
@@ -98,8 +98,8 @@ impl Payloads {
 }
 
 struct Coder {
-    encoder: DynEncoder,
-    decoder: DynDecoder,
+    encoder: Encoder<Record>,
+    decoder: Decoder<Record>,
 }
 
 impl Coder {
@@ -111,8 +111,8 @@ impl Coder {
         };
         let options: Options = options.parse()?;
         Ok(Coder {
-            encoder: DynEncoder::new(codec, &options, shape)?,
-            decoder: DynDecoder::new(codec, &options, shape.schema(), shape)?,
+            encoder: Encoder::for_shape(codec, &options, shape)?,
+            decoder: Decoder::for_shape(codec, &options, shape.schema(), shape)?,
         })
     }
 }

@@ -1,5 +1,6 @@
-//! A codec as a wire or an announcement asks for it: with its options, what those say of streams,
-//! and the document that configures it.
+//! Turns the codec that a wire or an announcement names into one that is ready to compile encoders
+//! and decoders: with options, with the settings of stateful formats, and configured by a document.
+//! The node calls it; it reads the file of a template and nothing else.
 
 use std::{
     fs::File,
@@ -13,25 +14,25 @@ use polywire_core::{
     frame,
 };
 
-use crate::node::NodeError;
+use crate::error::NodeError;
 
-/// The option that names a document's file: templates.
+/// The option that names the file of a template document.
 const TEMPLATE: &str = "template";
-/// Messages from one key frame to the next, where the wire does not say.
+/// Messages from one key frame to the next, by default.
 const KEY_INTERVAL: u64 = 100;
 
-/// A codec, with all that a wire says of it.
+/// A codec and its settings.
 pub(crate) struct Chosen {
     pub(crate) codec: Configured,
-    /// For the codec, and for its readers.
+    /// Options that the codec gets and the announcement repeats to readers.
     pub(crate) options: Options,
-    /// What messages refer to; none where the engine decides.
+    /// What messages of a stateful format refer to; `None` if the engine's properties decide.
     pub(crate) mode: Option<Mode>,
     /// Messages from one key frame to the next.
     pub(crate) key_interval: u64,
 }
 
-/// One of the node's codecs, or one that a document has configured.
+/// One of the node's codecs, or one made from a document.
 pub(crate) enum Configured {
     Listed(&'static dyn Codec),
     Own(Arc<dyn Codec>),
@@ -49,8 +50,8 @@ impl Deref for Configured {
 }
 
 impl Chosen {
-    /// What a wire asks for, whose options the codec has checked. Reads the file that the wire
-    /// names, if it names one.
+    /// The codec of a wire, whose options have been checked. Reads the template file that the wire
+    /// names. Fails if the file cannot be read or the codec rejects it.
     pub(crate) fn of_wire(codec: &'static dyn Codec, options: Options) -> Result<Chosen, NodeError> {
         let configured = match options.value(TEMPLATE) {
             None => Configured::Listed(codec),
@@ -68,14 +69,14 @@ impl Chosen {
         Ok(Chosen { codec: configured, options, mode, key_interval })
     }
 
-    /// What a writer announced; `configured` is the codec as its document has it.
+    /// The codec of an announcement; `configured` is the codec made from its document.
     pub(crate) fn announced(codec: &'static dyn Codec, options: Options, configured: Option<Arc<dyn Codec>>) -> Chosen {
         let codec = configured.map_or(Configured::Listed(codec), Configured::Own);
         Chosen { codec, options, mode: None, key_interval: KEY_INTERVAL }
     }
 }
 
-/// Peers take no larger document.
+/// Reads a template document. It may be as large as the largest document that peers accept.
 fn read(path: &str) -> Result<Vec<u8>, NodeError> {
     let limit = frame::Limits::default().document_bytes;
     let failed = |cause| NodeError::Template { path: path.into(), cause };

@@ -1,15 +1,17 @@
-//! The seam to the codecs: what publishers and subscribers need of a kind of value, be it a Rust
-//! type or bytes left as they are.
+//! Kinds of values that topics carry: Rust types ([`Typed`]), records of a type known at run time
+//! ([`Dynamic`]), records of whatever type a writer has ([`Discovered`]), and encoded payloads
+//! ([`Bytes`]). [`Node::publisher_of`](crate::Node::publisher_of) and
+//! [`Node::subscribe_of`](crate::Node::subscribe_of) take them.
 //!
 //! ```
-//! use polywire::{coding::{Bytes, Coding, Discovered, Dynamic, Typed}, Node};
-//! use polywire_core::{codec::{self, Options}, layout::Message as _};
+//! use polywire::{coding::{Bytes, Coding, Discovered, Dynamic, Typed}, Message as _, Node};
+//! use polywire_core::{codec::{self, Options}, program::Payload};
 //! # use std::time::Duration;
 //!
 //! #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
 //! struct Pump { id: u32, pressure_bar: f64 }
 //!
-//! // What a publisher of `Pump` and a subscriber to it do with their codec.
+//! // The calls that a publisher and a subscriber of `Pump` make.
 //! let (cdr, options) = (codec::find("cdr").unwrap(), Options::default());
 //! let typed = Typed::<Pump>::default();
 //! let encoder = typed.encoder(cdr, &options)?;
@@ -17,10 +19,10 @@
 //! Typed::encode(&encoder, &Pump { id: 7, pressure_bar: 2.5 }, &mut bytes)?;
 //! let decoder = typed.decoder(cdr, &options, typed.schema().unwrap())?;
 //! let mut read = typed.fresh();
-//! Typed::decode(&decoder, &bytes, &mut read)?;
+//! Typed::decode_measured(&decoder, Payload::Bytes(&bytes), &mut read)?;
 //! assert_eq!(read, Pump { id: 7, pressure_bar: 2.5 });
 //!
-//! // The same for records; for records of whatever type a writer has; and for bytes, which no codec touches.
+//! // Records, records of the writer's own type, and payloads that no codec touches.
 //! let dynamic = Dynamic::of(Pump::shape().schema())?;
 //! assert_eq!(dynamic.fresh().shape().schema(), dynamic.shape().schema());
 //! let node = Node::new();
@@ -37,124 +39,111 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::{marker::PhantomData, sync::Arc};
-
-use crate::{compile, node::default_texts};
+use std::{collections::BTreeMap, marker::PhantomData, sync::Arc};
 
 use polywire_core::{
     codec::{
-        BuildError, Codec, Decoder, DynDecoder, DynEncoder, Encoder, LowerError, Options,
-        cdr::{
-            Cdr,
-            key::{DynKeyHasher, KeyHasher},
-        },
+        BuildError, Codec, Decoder, Encoder, LowerError, Options,
+        cdr::{Cdr, key::KeyHasher},
     },
     envelope::Id128,
-    layout::{Message, Record, Shape, ShapeError, SharedBytes},
-    program::{Backend, Payload, State, io::CodecError},
-    schema::{Def, Schema, SchemaBuilder, Type},
+    layout::{Message, Record, Shape, ShapeError},
+    program::{Backend, CodecError, Payload, State},
+    schema::{Def, DefId, DefKind, Literal, Member, Schema, SchemaBuilder, Type, array_len},
 };
 
-/// A kind of value.
+use crate::compile;
+
+/// A kind of value that can be published and received.
+///
+/// Publishers and subscribers call it; an implementation of one's own wraps [`Typed`], [`Dynamic`]
+/// or [`Bytes`] to count or filter what passes. [`Coding::Encoder`] is used under the publisher's
+/// lock, [`Coding::Decoder`] by all links that bring messages of the same writer's schema.
 pub trait Coding: Clone + Send + Sync + 'static {
     /// The values.
     type Value: Send + 'static;
-    /// Writes them in one format.
+    /// Writes values in one format.
     type Encoder: Send + Sync + 'static;
-    /// Reads them from one writer's format.
+    /// Reads values from one writer's format.
     type Decoder: Send + Sync + 'static;
 
-    /// The type; none for bytes.
+    /// The type of the values; `None` if payloads are not typed, as with [`Bytes`].
     fn schema(&self) -> Option<&Schema>;
-    /// A value to decode into.
+
+    /// Makes a value to decode into.
     fn fresh(&self) -> Self::Value;
-    /// Compiles an encoder.
+
+    /// Compiles an encoder. Fails if the codec cannot carry the type.
     fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Self::Encoder, BuildError>;
-    /// Compiles a decoder of what a writer with this schema sends.
+
+    /// Compiles a decoder for messages that a writer with this schema encodes. Fails if the two
+    /// types do not agree.
     fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Self::Decoder, BuildError>;
+
     /// Appends a value.
     fn encode(encoder: &Self::Encoder, value: &Self::Value, out: &mut Vec<u8>) -> Result<(), CodecError>;
-    /// Reads one message.
-    fn decode(decoder: &Self::Decoder, bytes: &[u8], value: &mut Self::Value) -> Result<(), CodecError>;
-    /// A writer's state before the first message of a stream; none where every message stands
-    /// alone.
-    fn writer_state(_: &Self::Encoder) -> Option<State> {
-        None
-    }
-    /// A reader's state before the first message of a stream; none where every message stands
-    /// alone.
-    fn reader_state(_: &Self::Decoder) -> Option<State> {
-        None
-    }
-    /// Appends a value as a message of a stream, which goes on from it if it is to be kept.
+
+    /// Appends a value in a stateful format. The message becomes the reference for later ones if
+    /// `keep`.
     fn encode_with(
         encoder: &Self::Encoder,
-        _: &mut State,
+        _state: &mut State,
         _keep: bool,
         value: &Self::Value,
         out: &mut Vec<u8>,
     ) -> Result<(), CodecError> {
         Self::encode(encoder, value, out)
     }
-    /// Reads one message of a stream, which goes on from it if it is to be kept.
-    fn decode_with(
-        decoder: &Self::Decoder,
-        _: &mut State,
-        _keep: bool,
-        bytes: &[u8],
-        value: &mut Self::Value,
-    ) -> Result<(), CodecError> {
-        Self::decode(decoder, bytes, value)
-    }
-    /// Reads one message in any of these ways, and gives the bytes of memory by which the value
-    /// grew: what a subscriber's queue of so many bytes goes by. Unless the coding knows
-    /// better, as many as the message has.
+
+    /// Reads one message and returns the bytes of memory by which the value grew, which count
+    /// against [`Subscribe::queue_bytes`](crate::Subscribe::queue_bytes).
     fn decode_measured(
         decoder: &Self::Decoder,
         payload: Payload<'_>,
         value: &mut Self::Value,
-    ) -> Result<usize, CodecError> {
-        let bytes = payload.bytes().len();
-        match payload {
-            Payload::Bytes(bytes) => Self::decode(decoder, bytes, value),
-            Payload::Shared(message) => Self::decode_shared(decoder, message, value),
-            Payload::Stream { state, keep, bytes } => Self::decode_with(decoder, state, keep, bytes, value),
-        }?;
-        Ok(bytes)
+    ) -> Result<usize, CodecError>;
+
+    /// A writer's state before its first message; `None` if the format is not stateful.
+    fn writer_state(_: &Self::Encoder) -> Option<State> {
+        None
     }
-    /// Bytes that a fresh value takes, before anything is read into it.
+
+    /// A reader's state before the first message; `None` if the format is not stateful.
+    fn reader_state(_: &Self::Decoder) -> Option<State> {
+        None
+    }
+
+    /// Bytes of memory that a fresh value takes before anything is decoded into it.
     fn value_bytes(_: &Self::Decoder) -> usize {
         size_of::<Self::Value>()
     }
-    /// Codings that give the same number read a writer's messages with the same decoder, which is
-    /// then made once for all subscribers of the node. None where each subscriber has its own.
-    /// The number has to be of this coding alone for as long as a clone of it lives.
+
+    /// Identifies codings whose decoders are interchangeable: the node makes one decoder for all
+    /// subscribers that return the same number. `None` gives each subscriber its own decoder. No
+    /// other coding may return the number while a clone of this one lives.
     fn reader(&self) -> Option<usize> {
         None
     }
-    /// Whether values can hold parts of a message, so that it pays to give them one to hold.
+
+    /// Whether values can keep parts of the received buffer instead of copies
+    /// ([`SharedBytes`](crate::SharedBytes)).
     fn shares(&self) -> bool {
         false
     }
-    /// Reads one message, of which the value may hold parts.
-    fn decode_shared(
-        decoder: &Self::Decoder,
-        message: &SharedBytes,
-        value: &mut Self::Value,
-    ) -> Result<(), CodecError> {
-        Self::decode(decoder, message, value)
-    }
-    /// Makes key hashes of values as they travel in this version of CDR; none for what has no key.
+
+    /// Compiles the function that hashes keys as this version of CDR writes them; `None` if the
+    /// type has no key.
     fn key_hasher(&self, _codec: &Cdr) -> Result<Option<KeyHash<Self::Value>>, BuildError> {
         Ok(None)
     }
-    /// A decoder that takes every format as it is; for bytes alone.
+
+    /// A decoder for messages of every format and schema. Only [`Bytes`] has one.
     fn any_decoder(&self) -> Option<Self::Decoder> {
         None
     }
 }
 
-/// Gives the key hash of a value.
+/// Computes the key hash of a value.
 pub type KeyHash<V> = Box<dyn FnMut(&V) -> Result<Id128, CodecError> + Send>;
 
 /// Values of a Rust type.
@@ -204,18 +193,9 @@ impl<T: Message> Coding for Typed<T> {
         T::shape().layout().shares()
     }
 
-    fn decode_shared(decoder: &Decoder<T>, message: &SharedBytes, value: &mut T) -> Result<(), CodecError> {
-        decoder.decode_shared(message, value).map(|_| ())
-    }
-
     #[inline]
     fn encode(encoder: &Encoder<T>, value: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
         encoder.encode(value, out)
-    }
-
-    #[inline]
-    fn decode(decoder: &Decoder<T>, bytes: &[u8], value: &mut T) -> Result<(), CodecError> {
-        decoder.decode(bytes, value).map(|_| ())
     }
 
     #[inline]
@@ -227,7 +207,7 @@ impl<T: Message> Coding for Typed<T> {
         T::shape().layout().fresh_bytes()
     }
 
-    /// Those of one Rust type are all the same.
+    /// All codings of one Rust type are the same.
     fn reader(&self) -> Option<usize> {
         Some(0)
     }
@@ -249,19 +229,9 @@ impl<T: Message> Coding for Typed<T> {
     ) -> Result<(), CodecError> {
         encoder.encode_with(state, keep, value, out)
     }
-
-    fn decode_with(
-        decoder: &Decoder<T>,
-        state: &mut State,
-        keep: bool,
-        bytes: &[u8],
-        value: &mut T,
-    ) -> Result<(), CodecError> {
-        decoder.decode_with(state, keep, bytes, value).map(|_| ())
-    }
 }
 
-/// Records of one type, which is known at run time only.
+/// Records of one type that is known at run time only.
 #[derive(Clone)]
 pub struct Dynamic(Arc<Shape>);
 
@@ -271,13 +241,13 @@ impl Dynamic {
         Shape::of(schema).map(Dynamic)
     }
 
-    /// The shape that records to be published must have.
+    /// The shape of the records. Records to be published must have this very shape.
     pub fn shape(&self) -> &Arc<Shape> {
         &self.0
     }
 }
 
-/// Records of a shape that is there already, which records to be published may have.
+/// Makes a coding of an existing shape, so that existing records can be published.
 ///
 /// ```
 /// use polywire::{coding::Dynamic, Message, Shape};
@@ -295,8 +265,8 @@ impl From<Arc<Shape>> for Dynamic {
 
 impl Coding for Dynamic {
     type Value = Record;
-    type Encoder = DynEncoder;
-    type Decoder = DynDecoder;
+    type Encoder = Encoder<Record>;
+    type Decoder = Decoder<Record>;
 
     fn schema(&self) -> Option<&Schema> {
         Some(self.0.schema())
@@ -306,70 +276,58 @@ impl Coding for Dynamic {
         Record::new(&self.0)
     }
 
-    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<DynEncoder, BuildError> {
-        DynEncoder::new(codec, options, &self.0)
+    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Encoder<Record>, BuildError> {
+        Encoder::for_shape(codec, options, &self.0)
     }
 
-    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<Record>, BuildError> {
         dynamic(codec, options, writer, &self.0)
     }
 
     fn key_hasher(&self, codec: &Cdr) -> Result<Option<KeyHash<Record>>, BuildError> {
-        let hasher = DynKeyHasher::new(codec, &self.0)?;
+        let hasher = KeyHasher::for_shape(codec, &self.0)?;
         Ok(hasher.map(|mut hasher| -> KeyHash<Record> { Box::new(move |record| hasher.hash(record).map(Id128)) }))
     }
 
     #[inline]
-    fn encode(encoder: &DynEncoder, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    fn encode(encoder: &Encoder<Record>, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
         encoder.encode(value, out)
     }
 
     #[inline]
-    fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
-        decoder.decode(bytes, value).map(|_| ())
-    }
-
-    #[inline]
-    fn decode_measured(decoder: &DynDecoder, payload: Payload<'_>, value: &mut Record) -> Result<usize, CodecError> {
+    fn decode_measured(
+        decoder: &Decoder<Record>,
+        payload: Payload<'_>,
+        value: &mut Record,
+    ) -> Result<usize, CodecError> {
         decoder.decode_measured(payload, value)
     }
 
-    fn value_bytes(decoder: &DynDecoder) -> usize {
+    fn value_bytes(decoder: &Decoder<Record>) -> usize {
         record_bytes(decoder)
     }
 
-    /// Those of one shape are the same: the clones that are kept keep its address from being used
-    /// again.
+    /// The address of the shape. It stays unique, since each clone keeps the shape alive.
     fn reader(&self) -> Option<usize> {
         Some(Arc::as_ptr(&self.0).addr())
     }
 
-    fn writer_state(encoder: &DynEncoder) -> Option<State> {
+    fn writer_state(encoder: &Encoder<Record>) -> Option<State> {
         encoder.state()
     }
 
-    fn reader_state(decoder: &DynDecoder) -> Option<State> {
+    fn reader_state(decoder: &Decoder<Record>) -> Option<State> {
         decoder.state()
     }
 
     fn encode_with(
-        encoder: &DynEncoder,
+        encoder: &Encoder<Record>,
         state: &mut State,
         keep: bool,
         value: &Record,
         out: &mut Vec<u8>,
     ) -> Result<(), CodecError> {
         encoder.encode_with(state, keep, value, out)
-    }
-
-    fn decode_with(
-        decoder: &DynDecoder,
-        state: &mut State,
-        keep: bool,
-        bytes: &[u8],
-        value: &mut Record,
-    ) -> Result<(), CodecError> {
-        decoder.decode_with(state, keep, bytes, value).map(|_| ())
     }
 }
 
@@ -378,19 +336,19 @@ fn dynamic(
     options: &Options,
     writer: &Schema,
     shape: &Arc<Shape>,
-) -> Result<DynDecoder, BuildError> {
-    let decoder = DynDecoder::with_backend(codec, options, writer, shape, Backend::Interpreter)?;
+) -> Result<Decoder<Record>, BuildError> {
+    let decoder = Decoder::for_shape_with_backend(codec, options, writer, shape, Backend::Interpreter)?;
     compile::soon(decoder.executable());
     Ok(decoder)
 }
 
-/// Records of whatever type each writer has: for tools that know none beforehand. For subscribers
-/// alone.
+/// Records of whatever type each writer has, for tools that know no type beforehand. Only
+/// subscribers can use it.
 #[derive(Clone)]
 pub struct Discovered(Arc<Shape>);
 
 impl Discovered {
-    /// Takes every type that the schema limits allow.
+    /// Accepts every type within the schema limits.
     pub fn new() -> Result<Discovered, ShapeError> {
         let mut types = SchemaBuilder::new();
         let empty = types.add(Def::structure("Empty", Vec::new()));
@@ -401,82 +359,103 @@ impl Discovered {
 
 impl Coding for Discovered {
     type Value = Record;
-    type Encoder = DynEncoder;
-    type Decoder = DynDecoder;
+    type Encoder = Encoder<Record>;
+    type Decoder = Decoder<Record>;
 
     fn schema(&self) -> Option<&Schema> {
         None
     }
 
-    /// A record without members: the decoder puts one of the writer's type in its place.
+    /// A record without members. Decoding replaces it by a record of the writer's type.
     fn fresh(&self) -> Record {
         Record::new(&self.0)
     }
 
-    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<DynEncoder, BuildError> {
-        DynEncoder::new(codec, options, &self.0)
+    fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Encoder<Record>, BuildError> {
+        Encoder::for_shape(codec, options, &self.0)
     }
 
-    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<Record>, BuildError> {
         let shape = Shape::of(writer).map_err(|e| LowerError::Option(e.to_string()))?;
         dynamic(codec, options, writer, &shape)
     }
 
-    fn encode(encoder: &DynEncoder, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    fn encode(encoder: &Encoder<Record>, value: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
         encoder.encode(value, out)
     }
 
-    fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
-        fit(value, decoder);
-        decoder.decode(bytes, value).map(|_| ())
-    }
-
-    fn decode_measured(decoder: &DynDecoder, payload: Payload<'_>, value: &mut Record) -> Result<usize, CodecError> {
+    fn decode_measured(
+        decoder: &Decoder<Record>,
+        payload: Payload<'_>,
+        value: &mut Record,
+    ) -> Result<usize, CodecError> {
         fit(value, decoder);
         decoder.decode_measured(payload, value)
     }
 
-    fn value_bytes(decoder: &DynDecoder) -> usize {
+    fn value_bytes(decoder: &Decoder<Record>) -> usize {
         record_bytes(decoder)
     }
 
-    /// They take each writer's type as it is.
+    /// All are the same: each decoder depends on its writer's type alone.
     fn reader(&self) -> Option<usize> {
         Some(0)
     }
 
-    fn reader_state(decoder: &DynDecoder) -> Option<State> {
+    fn reader_state(decoder: &Decoder<Record>) -> Option<State> {
         decoder.state()
-    }
-
-    fn decode_with(
-        decoder: &DynDecoder,
-        state: &mut State,
-        keep: bool,
-        bytes: &[u8],
-        value: &mut Record,
-    ) -> Result<(), CodecError> {
-        fit(value, decoder);
-        decoder.decode_with(state, keep, bytes, value).map(|_| ())
     }
 }
 
-fn record_bytes(decoder: &DynDecoder) -> usize {
+fn record_bytes(decoder: &Decoder<Record>) -> usize {
     let shape = decoder.shape();
     let fresh = size_of::<Record>().saturating_add(shape.layout().fresh_bytes());
     fresh.saturating_add(default_texts(shape.schema()))
 }
 
-/// Puts a record of the writer's type in the place of one of another.
-fn fit(value: &mut Record, decoder: &DynDecoder) {
+/// Bytes of the strings that `@default` gives a fresh record of the type; the layout does not count
+/// them.
+fn default_texts(schema: &Schema) -> usize {
+    texts_of(schema, schema.root(), &mut BTreeMap::new())
+}
+
+fn texts_of(schema: &Schema, ty: &Type, known: &mut BTreeMap<DefId, usize>) -> usize {
+    match schema.resolve(ty) {
+        Type::Array { element, dims } => {
+            array_len(dims).unwrap_or(usize::MAX).saturating_mul(texts_of(schema, element, known))
+        }
+        Type::Def(id) => match known.get(id) {
+            Some(bytes) => *bytes,
+            None => {
+                known.insert(*id, 0);
+                let DefKind::Struct { .. } = &schema.def(*id).kind else { return 0 };
+                let fresh = |bytes: usize, member: &Member| {
+                    let text = member.default.as_ref().map_or(0, |default| match default {
+                        Literal::String(text) => text.len(),
+                        _ => 0,
+                    });
+                    bytes.saturating_add(text).saturating_add(texts_of(schema, &member.ty, known))
+                };
+                let members = schema.members(*id);
+                let bytes = members.into_iter().filter(|member| !member.optional).fold(0, fresh);
+                known.insert(*id, bytes);
+                bytes
+            }
+        },
+        _ => 0,
+    }
+}
+
+/// Replaces a record of another type by one of the decoder's.
+fn fit(value: &mut Record, decoder: &Decoder<Record>) {
     if !Arc::ptr_eq(value.shape(), decoder.shape()) {
         *value = Record::new(decoder.shape());
     }
 }
 
-/// Payloads as they are: for tools that count, relay or record, and for codecs of one's own. In a
-/// format whose messages refer to others, those published have to stand alone; of one received,
-/// [`Info::anchor`](crate::Info::anchor) says whether it does.
+/// Encoded payloads, for tools that count, relay or record, and for encoders of one's own. In a
+/// stateful format, payloads to be published must not refer to earlier messages;
+/// [`Info::anchor`](crate::Info::anchor) says whether a received one does.
 #[derive(Clone, Debug, Default)]
 pub struct Bytes {
     schema: Option<Schema>,
@@ -515,13 +494,29 @@ impl Coding for Bytes {
         Ok(())
     }
 
-    fn decode((): &(), bytes: &[u8], value: &mut Vec<u8>) -> Result<(), CodecError> {
+    fn decode_measured((): &(), payload: Payload<'_>, value: &mut Vec<u8>) -> Result<usize, CodecError> {
         value.clear();
-        value.extend_from_slice(bytes);
-        Ok(())
+        value.extend_from_slice(payload.bytes());
+        Ok(value.len())
     }
 
     fn any_decoder(&self) -> Option<()> {
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_texts_are_counted_as_often_as_they_occur() {
+        let mut types = SchemaBuilder::new();
+        let text = Member::new("text", Type::string()).with_default(Literal::String("abc".into()));
+        let row = types.add(Def::structure("Row", vec![text.clone()]));
+        let rows = Member::new("rows", Type::array(Type::Def(row), [10, 10]));
+        let none = Member::new("none", Type::sequence(Type::Def(row)));
+        let root = types.add(Def::structure("Table", vec![rows, text.as_optional(), none]));
+        assert_eq!(default_texts(&types.finish(Type::Def(root)).expect("a schema")), 300);
     }
 }

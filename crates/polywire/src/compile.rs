@@ -1,35 +1,36 @@
-//! Decoders become machine code off the thread that reads: a stranger's schema must not hold up
-//! what others send.
+//! Compiles decoders to machine code on a thread of its own, so that a large schema of one peer
+//! does not hold up the thread that reads its link.
 //!
-//! A decoder starts on the interpreter; one thread of the process compiles what has queued up and
-//! the decoder goes on as machine code. Those that find the queue full stay interpreted.
+//! A decoder starts on the interpreter. One thread of the process compiles the queued programs, and
+//! each decoder continues as machine code. A decoder that finds the queue full stays on the
+//! interpreter.
 
 use std::{
     sync::{OnceLock, mpsc},
     thread,
 };
 
-use polywire_core::program::{Executable, passes};
+use polywire_core::program::Executable;
 
-/// Programs that may wait.
+/// Programs that may wait for compilation.
 const QUEUE: usize = 256;
-/// Programs of more operations stay interpreted: compiling what a stranger's schema of 32 kB asks
-/// for takes seconds and hundreds of megabytes.
+/// Programs with more operations stay on the interpreter: a schema of 32 kB can take seconds and
+/// hundreds of megabytes to compile.
 const LARGEST: usize = 1 << 12;
 
-/// Has a program compiled soon. Never blocks.
+/// Queues a program for compilation. Never blocks.
 pub(crate) fn soon(executable: &Executable) {
-    if passes::op_count(executable.program()) > LARGEST {
+    if executable.program().op_count() > LARGEST {
         return;
     }
     static WORKER: OnceLock<Option<mpsc::SyncSender<Executable>>> = OnceLock::new();
     if let Some(worker) = WORKER.get_or_init(start) {
-        // A full queue leaves the program to the interpreter, which does the same, slower.
+        // If the queue is full, the program stays on the interpreter, which is only slower.
         let _ = worker.try_send(executable.clone());
     }
 }
 
-/// None where there are no threads to be had: everything is interpreted then.
+/// Starts the thread. `None` if the system has none: everything is interpreted then.
 fn start() -> Option<mpsc::SyncSender<Executable>> {
     let (sender, programs) = mpsc::sync_channel::<Executable>(QUEUE);
     let work = move || programs.iter().for_each(|program| program.compile());
@@ -42,20 +43,20 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use polywire_core::{
-        codec::{DynDecoder, Options, cdr::CDR},
-        layout::Shape,
+        codec::{Decoder, Options, cdr::CDR},
+        layout::{Record, Shape},
         program::Backend,
         schema::{Def, Member, SchemaBuilder, Type},
     };
 
     use super::*;
 
-    fn decoder(texts: usize, backend: Backend) -> DynDecoder {
+    fn decoder(texts: usize, backend: Backend) -> Decoder<Record> {
         let mut types = SchemaBuilder::new();
         let members = (0..texts).map(|i| Member::new(format!("m{i}"), Type::string())).collect();
         let root = types.add(Def::structure("Texts", members));
         let shape = Shape::of(&types.finish(Type::Def(root)).expect("a schema")).expect("a shape");
-        DynDecoder::with_backend(&CDR, &Options::default(), shape.schema(), &shape, backend).expect("a decoder")
+        Decoder::for_shape_with_backend(&CDR, &Options::default(), shape.schema(), &shape, backend).expect("a decoder")
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Wires and policies per topic, from one TOML file.
+//! Configuration of a node: wires and queue policies per topic, from one TOML file.
 //!
 //! ```toml
 //! [node]
-//! wire = "cdr@tcp/127.0.0.1:7447"   # for topics that have none of their own, and for what those leave open
+//! wire = "cdr@tcp/127.0.0.1:7447"   # for all topics; completes the wires of topics below
 //!
 //! [engine]
 //! queue_bytes = 4194304             # each key is a field of `EngineOptions`
@@ -12,7 +12,7 @@
 //! [topics."market/quotes"]
 //! wire = "json+zstd:3"
 //! queue = 256                       # messages that wait for a subscriber
-//! queue_bytes = 16777216            # memory that they may take
+//! queue_bytes = 16777216            # bytes of memory that they may take
 //! ```
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
@@ -26,19 +26,19 @@ use crate::{
     wire::{Wire, WireError},
 };
 
-/// A node's configuration. [`Default`] has no topics and leaves every choice to the code.
+/// A node's configuration. The default has no topics and leaves every choice to the code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// For topics without a wire of their own.
+    /// Completes the wires of all topics.
     pub wire: Option<Wire>,
-    /// For all engines.
+    /// Settings of all ports.
     pub engine: EngineOptions,
-    /// By topic.
+    /// Settings by topic.
     pub topics: BTreeMap<String, TopicConfig>,
 }
 
-/// What is configured for one topic.
+/// Settings of one topic.
 ///
 /// ```
 /// use polywire::{config::TopicConfig, engine::Overflow, Config};
@@ -51,52 +51,52 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopicConfig {
-    /// How its messages travel.
+    /// How messages travel.
     pub wire: Option<Wire>,
-    /// Messages that wait for a subscriber.
+    /// Messages that may wait for a subscriber.
     pub queue: Option<usize>,
     /// Bytes of memory that they may take:
     /// [`Subscribe::queue_bytes`](crate::Subscribe::queue_bytes).
     pub queue_bytes: Option<usize>,
-    /// What a subscriber's full queue does.
+    /// What happens when a subscriber's queue is full.
     pub overflow: Option<Overflow>,
 }
 
-/// What is wrong with a configuration.
+/// Why a configuration is not valid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("{path}: {cause}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
-    /// It is no TOML, or has keys and values that mean nothing. The message shows the line.
+    /// The text is not TOML, or has an unknown key or a value of the wrong type.
     #[error("{message}{hint}")]
     Syntax {
-        /// Line and column, the line, what is wrong.
+        /// Line and column, the line itself, and what is wrong.
         message: String,
-        /// Ready to print: the key that was meant, if one is near.
+        /// Text to append to the message: the nearest known key, if one is near.
         hint: String,
     },
-    /// A section is for a topic that cannot be.
+    /// A section has an invalid topic name.
     #[error(transparent)]
     Topic(#[from] TopicError),
-    /// A wire that is none.
+    /// A wire is not valid.
     #[error("{key}: {cause}")]
     Wire {
-        /// Where it stands.
+        /// The key, with its section.
         key: String,
-        /// What is wrong with it.
+        /// What is wrong with the wire.
         cause: WireError,
     },
-    /// A number out of range, or settings that exclude each other.
+    /// A value is out of range, or excludes another one.
     #[error("{key}: {reason}")]
     Value {
-        /// Where it stands.
+        /// The key, with its section.
         key: String,
         /// What is wrong.
         reason: String,
@@ -146,7 +146,7 @@ impl Config {
         Ok(Config { wire: wire("node.wire", file.node.wire)?, engine: file.engine.check()?, topics })
     }
 
-    /// The wire of a topic: its own, completed with the node's by [`Wire::or`]; none where neither
+    /// The wire of a topic: its own, completed with the node's by [`Wire::or`]. `None` if neither
     /// is configured.
     pub fn wire_of(&self, topic: &str) -> Option<Wire> {
         let own = self.topics.get(topic).and_then(|topic| topic.wire.clone());
@@ -156,9 +156,8 @@ impl Config {
         }
     }
 
-    /// The wire that is used for a topic if code or a command line gives `wire`: completed with the
-    /// topic's, and in the end with [`Wire::default`]. None where no wire is given or
-    /// configured.
+    /// The wire that a topic gets if code or a command line gives `wire`: completed with the
+    /// topic's, and then with [`Wire::default`]. `None` if no wire is given or configured.
     ///
     /// ```
     /// use polywire::Config;
@@ -287,7 +286,7 @@ fn positive(key: &str, value: Option<usize>) -> Result<Option<usize>, ConfigErro
 
 fn unix_mode(mode: Option<u32>) -> Result<Option<u32>, ConfigError> {
     match mode {
-        // A decimal number, as likely as not: 660 is 0o1224.
+        // Probably a decimal number was meant as octal: 660 is 0o1224.
         Some(mode) if mode > 0o777 || mode & 0o600 != 0o600 => {
             let reason = format!("0o{mode:o} is none: 0o600 to 0o777 with read and write for the owner, as 0o660");
             Err(ConfigError::Value { key: "engine.unix_mode".into(), reason })

@@ -112,7 +112,7 @@ impl fmt::Display for engine::Event {
 /// Receives the events of a node from the moment it was made.
 ///
 /// ```
-/// use polywire::{events::{Events, NodeEvent}, Node};
+/// use polywire::{Events, Node, NodeEvent};
 /// # use std::time::Duration;
 ///
 /// #[derive(Default, polywire::Message)]

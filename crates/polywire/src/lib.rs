@@ -1,8 +1,8 @@
 //! Typed publish/subscribe in which the wire is a run-time choice.
 //!
-//! Define a type once. How it travels, format and engine, is one string per topic. The format can
-//! change while the system runs; the engine is chosen when a publisher or subscriber is opened.
-//! Writers and readers may have different versions of the type.
+//! Define a type once. One string per topic, its *wire*, chooses the format, the compression and
+//! the engine. Format and compression can change while the system runs; the engine is chosen when a
+//! publisher or subscriber is opened. Writers and readers may have different versions of the type.
 //!
 //! ```
 //! use std::time::Duration;
@@ -31,6 +31,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Who needs what
+//!
+//! **Applications** need this page: a [`Node`] makes a [`Publisher`] or a [`Subscriber`] of a topic
+//! for a type that derives [`Message`], or for [`Record`]s of a type known at run time
+//! ([`coding::Dynamic`]). A [`Wire`] says how the topic travels, a [`Config`] has wires and queue
+//! policies for all topics ([`config`] shows the file), and [`Subscribe`] has the options of one
+//! subscriber. [`NodeEvent`], [`PublisherStatus`] and [`SubscriberStatus`] tell what happens. The
+//! errors are [`NodeError`] for opening, [`PublishError`] for publishing, and [`ConfigError`].
+//! [`codec::Encoder`] and [`codec::Decoder`] encode and decode without a node; [`schema`] has types
+//! as data, and checks whether one version of a type can read another.
+//!
+//! **Authors of engines** need [`engine`], and [`engine::stream`] if the engine has byte streams.
+//!
+//! **Authors of codecs and compressors** need [`extend`].
+//!
+//! # Log
+//!
 //! What happens on a node goes to the `log` crate's logger as well as to [`Node::events`], under
 //! targets that begin with `polywire`. The compiler of machine code, Cranelift, logs a line for
 //! each function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it
@@ -42,35 +59,42 @@ mod compile;
 pub mod config;
 mod delta;
 pub mod engine;
-pub mod events;
+mod error;
+mod events;
+pub mod extend;
 mod missing;
 pub mod node;
 mod packing;
-pub mod publisher;
+mod publisher;
 mod queue;
-pub mod status;
-pub mod subscriber;
+mod status;
+mod subscriber;
 pub mod suggest;
-pub mod topic;
+mod topic;
 pub mod wire;
 
-pub use config::Config;
+pub use config::{Config, ConfigError};
+pub use engine::Overflow;
+pub use error::NodeError;
 pub use events::{Events, NodeEvent};
-pub use node::{Node, NodeError, NodeLimits};
+pub use node::{Node, NodeBuilder, NodeLimits, Source};
 pub use polywire_core::{
     codec, compress,
-    envelope::{self, Kind},
-    frame, framing, layout,
+    envelope::Kind,
     layout::{Char8, Char16, Float128, Message, Record, Shape, SharedBytes, SharedStr},
-    program, schema,
-    schema::Schema,
+    schema::{self, Schema},
 };
 pub use polywire_derive::Message;
 pub use publisher::{BytesPublisher, DynPublisher, PublishError, Publisher, PublisherOf};
 pub use status::{Mismatch, PublisherStatus, Refusal, SubscriberStatus};
 pub use subscriber::{DynSubscriber, Info, Sample, Subscribe, Subscriber, Subscription};
-pub use wire::Wire;
+pub use topic::TopicError;
+pub use wire::{Wire, WireError};
 
-/// For derived code.
+/// The modules of [`extend`] by their earlier paths.
+#[doc(hidden)]
+pub use polywire_core::{envelope, frame, framing, layout, program};
+
+/// For the code that `#[derive(Message)]` generates.
 #[doc(hidden)]
 pub use polywire_core as __private;

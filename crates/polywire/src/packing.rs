@@ -1,5 +1,6 @@
-//! The seam to the compressors: what a wire and an announcement say of them becomes what packs and
-//! unpacks payloads.
+//! Compression of payloads: turns the compressor that a wire or an announcement names into the
+//! object that packs or unpacks. The publisher and the node call it; it opens the dictionary's
+//! file and nothing else.
 
 use std::{
     fs::File,
@@ -8,44 +9,44 @@ use std::{
 };
 
 use polywire_core::{
-    compress::{Compressor, Limits, Packer, Settings, UnpackError, Unpacker, announced_dictionary, none::NONE},
+    compress::{Compressor, Limits, NONE, Packer, Settings, UnpackError, Unpacker, announced_dictionary},
     envelope::Id128,
     frame,
     schema::DocumentHash,
 };
 
-use crate::{
-    node::{Inner, NodeError},
-    wire::Choice,
-};
+use crate::{error::NodeError, wire::Choice};
 
-/// A publisher's end of a compressor.
+/// Compresses the payloads of one publisher's channel.
 pub(crate) struct Packing {
     packer: Packer,
-    /// What the codec wrote, before it is compressed.
+    /// Output of the codec, before compression.
     encoded: Vec<u8>,
-    /// As the announcement has it.
+    /// Name, level and dictionary as the announcement spells them.
     pub(crate) announced: String,
 }
 
 impl Packing {
-    /// What a wire asks for; none where that is no compression. The dictionary becomes a document
-    /// of the node.
-    pub(crate) fn of(node: &Inner, choice: Option<&Choice>) -> Result<Option<Packing>, NodeError> {
-        let Some(choice) = choice else { return Ok(None) };
-        let compressor = node.compressor(&choice.name)?;
+    /// Prepares the compressor that a wire names, and reads its dictionary, which the caller has to
+    /// publish as a document. `None` for `none`. Fails if the options or the dictionary are
+    /// invalid.
+    pub(crate) fn of(
+        compressor: &'static dyn Compressor,
+        choice: &Choice,
+    ) -> Result<Option<(Packing, Option<Vec<u8>>)>, NodeError> {
         let settings = Settings::parse(&choice.options, compressor)?;
         if compressor.name() == NONE.name() {
             return Ok(None);
         }
-        let dictionary = settings.dictionary.as_deref().map(read).transpose()?.unwrap_or_default();
-        let packer = Packer::new(compressor, &settings, &dictionary)?;
-        let hash = settings.dictionary.is_some().then(|| node.documents.publish_bytes(dictionary));
+        let dictionary = settings.dictionary.as_deref().map(read).transpose()?;
+        let packer = Packer::new(compressor, &settings, dictionary.as_deref().unwrap_or_default())?;
+        let hash = dictionary.as_ref().map(|bytes| Id128(DocumentHash::of(bytes).to_bytes()));
         let hash = hash.as_ref().map(|hash| hash as &dyn std::fmt::Display);
-        Ok(Some(Packing { packer, encoded: Vec::new(), announced: settings.announced(compressor, hash) }))
+        let announced = settings.announced(compressor, hash);
+        Ok(Some((Packing { packer, encoded: Vec::new(), announced }, dictionary)))
     }
 
-    /// Appends to `out` what is to be sent for what `encode` writes.
+    /// Compresses what `encode` writes and appends it to `out`.
     #[inline]
     pub(crate) fn pack<E>(
         &mut self,
@@ -59,7 +60,7 @@ impl Packing {
     }
 }
 
-/// Peers take no larger document.
+/// Reads a dictionary. It may be as large as the largest document that peers accept.
 fn read(path: &str) -> Result<Vec<u8>, NodeError> {
     let limit = frame::Limits::default().document_bytes;
     let failed = |cause| NodeError::Dictionary { path: path.into(), cause };
@@ -75,32 +76,32 @@ fn read(path: &str) -> Result<Vec<u8>, NodeError> {
     }
 }
 
-/// A subscriber's end of a compressor, for one channel.
+/// Decompresses the payloads of one channel. A clone shares the state.
 #[derive(Clone)]
 pub(crate) struct Unpacking(Arc<Mutex<Unpacker>>);
 
 impl Unpacking {
-    /// What an announcement asks for, with a dictionary that is there by now; none where payloads
-    /// are not packed.
-    pub(crate) fn of(node: &Inner, announced: &str) -> Result<Option<Unpacking>, String> {
-        if announced.is_empty() {
-            return Ok(None);
-        }
-        let name = announced.split(':').next().unwrap_or_default();
-        let compressor: &dyn Compressor = node.compressor(name).map_err(|error| error.to_string())?;
+    /// Prepares the compressor of an announcement. `document` looks up the dictionary, which the
+    /// caller has fetched before; no message may have more than `message_bytes` when unpacked.
+    pub(crate) fn of(
+        compressor: &'static dyn Compressor,
+        announced: &str,
+        document: impl FnOnce(Id128) -> Option<Arc<[u8]>>,
+        message_bytes: usize,
+    ) -> Result<Unpacking, String> {
         let dictionary = match announced_dictionary(announced) {
             None => Arc::default(),
             Some(text) => {
                 let id = dictionary(announced).ok_or_else(|| format!("'{text}' is no hash of a dictionary"))?;
-                node.documents.bytes(id).ok_or_else(|| format!("the dictionary {id} is unknown"))?
+                document(id).ok_or_else(|| format!("the dictionary {id} is unknown"))?
             }
         };
-        let limits = Limits { message_bytes: node.config.engine.limits.frame_bytes, ..Limits::default() };
+        let limits = Limits { message_bytes, ..Limits::default() };
         let unpacker = Unpacker::new(compressor, &dictionary, limits).map_err(|error| error.to_string())?;
-        Ok(Some(Unpacking(Arc::new(Mutex::new(unpacker)))))
+        Ok(Unpacking(Arc::new(Mutex::new(unpacker))))
     }
 
-    /// Calls back with the payload that was packed.
+    /// Unpacks a payload and calls `then` with it, or with the reason why that failed.
     #[inline]
     pub(crate) fn unpack(&self, packed: &[u8], then: impl FnOnce(Result<&[u8], UnpackError>)) {
         let mut unpacker: MutexGuard<'_, Unpacker> = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +109,12 @@ impl Unpacking {
     }
 }
 
-/// The document that an announced compressor needs.
+/// The compressor's name in an announcement; `None` if payloads are not compressed.
+pub(crate) fn compressor_name(announced: &str) -> Option<&str> {
+    announced.split(':').next().filter(|_| !announced.is_empty())
+}
+
+/// The dictionary that an announced compressor needs, by its hash.
 pub(crate) fn dictionary(announced: &str) -> Option<Id128> {
     let hash: DocumentHash = announced_dictionary(announced)?.parse().ok()?;
     Some(Id128(hash.to_bytes()))

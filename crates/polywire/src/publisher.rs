@@ -1,4 +1,4 @@
-//! Publishing.
+//! Publishers: encode values and commit them to a port.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -13,14 +13,16 @@ use polywire_core::{
     },
     envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
     frame::Start,
-    program::io::CodecError,
+    layout::Message,
+    program::CodecError,
 };
 
 use crate::{
     coding::{Bytes, Coding, Dynamic, KeyHash, Typed},
     delta::Outgoing,
     engine::{EngineError, Sent},
-    node::{Inner, Node, NodeError, PortEntry, random_id},
+    error::NodeError,
+    node::{Inner, Node, PortEntry, random_id},
     packing::Packing,
     status::{PublisherStatus, Refusing},
     wire::Wire,
@@ -32,11 +34,11 @@ pub type Publisher<T> = PublisherOf<Typed<T>>;
 /// Publishes records of a type known at run time; [`PublisherOf::fresh`] makes them.
 pub type DynPublisher = PublisherOf<Dynamic>;
 
-/// Publishes payloads that were encoded elsewhere.
+/// Publishes payloads that the application has encoded.
 pub type BytesPublisher = PublisherOf<Bytes>;
 
-/// Publishes values of any kind. Any number of threads may publish at once; each one's messages
-/// stay in order.
+/// Publishes values of one [`Coding`]. Threads may share it; each publication takes a lock, and the
+/// messages of one thread stay in its order.
 ///
 /// ```
 /// use polywire::{coding::Typed, Node, PublishError, Publisher, PublisherOf};
@@ -74,21 +76,21 @@ pub struct PublisherOf<C: Coding> {
 
 struct State<E, V> {
     channel: ChannelId,
-    /// As it was given, completed.
+    /// The wire, completed by configuration and defaults.
     wire: Wire,
     refusing: Refusing,
     writing: Writing<E>,
     last: Start,
-    /// Bytes of the last payload: what the next one will need.
+    /// Bytes of the last payload, as a guess for the next one.
     size: usize,
-    /// The version of CDR that key hashes are of.
+    /// The version of CDR that keys are hashed in.
     cdr: &'static Cdr,
-    /// With data, too.
+    /// Data messages have key hashes, too.
     hash_data: bool,
     hasher: Hasher<V>,
 }
 
-/// Made when it is needed first.
+/// The key hasher, compiled at first use.
 enum Hasher<V> {
     Unknown,
     /// The type has no key.
@@ -96,25 +98,25 @@ enum Hasher<V> {
     Known(KeyHash<V>),
 }
 
-/// What makes payloads of a channel.
+/// Makes the payloads of one channel.
 struct Writing<E> {
     encoder: E,
     packing: Option<Packing>,
     deltas: Deltas,
 }
 
-/// What a channel's messages refer to.
+/// Whether a channel's messages refer to earlier ones.
 enum Deltas {
-    /// Each stands alone, in a format in which that is always so.
+    /// The format is not stateful.
     None,
-    /// Each stands alone, in a format in which it could refer to others.
+    /// The format is stateful, but each message here is a key frame.
     Keys,
-    /// To messages before.
+    /// Messages refer to earlier ones.
     Stream(Box<Outgoing>),
 }
 
 impl<E> Writing<E> {
-    /// Appends what is to be sent, and gives the anchor.
+    /// Appends the payload, compressed if need be, and returns the anchor.
     #[inline]
     fn encode<C: Coding<Encoder = E>>(
         &mut self,
@@ -132,7 +134,7 @@ impl<E> Writing<E> {
         }
     }
 
-    /// What was encoded last did not leave.
+    /// Forgets the last message, which could not be sent.
     #[cold]
     fn failed(&mut self) {
         if let Deltas::Stream(stream) = &mut self.deltas {
@@ -157,28 +159,49 @@ fn pack(
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// The value cannot be written in the topic's format.
+    /// The format cannot represent the value.
     #[error("cannot encode: {0}")]
     Encode(CodecError),
     /// The node or the port is closed, or the message is too large.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// An instance was to be named, and the topic's type has no key to name it by.
+    /// The topic's type has no key, so it has no instances to dispose of or unregister.
     #[error("the type of topic '{0}' has no key, so it has no instances: mark a member with `@key`")]
     NoKey(String),
-    /// The key of a value cannot be had.
+    /// The key cannot be hashed.
     #[error("no key hash: {0}")]
     Key(BuildError),
 }
 
-impl<C: Coding> PublisherOf<C> {
-    pub(crate) fn open(
-        node: &Node,
-        entry: Arc<PortEntry>,
+/// Publishers of a node.
+impl Node {
+    /// Makes a publisher of a Rust type, on the wire that is configured for the topic. Fails with
+    /// [`NodeError::NoWire`] if none is.
+    pub fn publisher<T: Message>(&self, topic: &str) -> Result<Publisher<T>, NodeError> {
+        self.publisher_of(topic, None, Typed::default())
+    }
+
+    /// Makes a publisher of a Rust type on this wire: `"cdr@tcp/127.0.0.1:7447"`, or a part such as
+    /// `"json"` or `"tcp/127.0.0.1:7502"`, which overrides the configuration and is completed by it
+    /// ([`Config::wire_for`](crate::Config::wire_for)).
+    pub fn publisher_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Publisher<T>, NodeError> {
+        self.publisher_of(topic, Some(wire), Typed::default())
+    }
+
+    /// Makes a publisher of any [`Coding`].
+    pub fn publisher_of<C: Coding>(
+        &self,
         topic: &str,
-        wire: &Wire,
+        wire: Option<&str>,
         coding: C,
-    ) -> Result<Self, NodeError> {
+    ) -> Result<PublisherOf<C>, NodeError> {
+        let (wire, entry) = self.route(topic, wire)?;
+        PublisherOf::open(self, entry, topic, &wire, coding)
+    }
+}
+
+impl<C: Coding> PublisherOf<C> {
+    fn open(node: &Node, entry: Arc<PortEntry>, topic: &str, wire: &Wire, coding: C) -> Result<Self, NodeError> {
         let (writer, incarnation) = (random_id(), node.hello().incarnation);
         let start = Start { sequence: 0, timestamp_ns: now_ns() };
         let announce = Announce { node: node.inner(), entry: &entry, topic, writer, incarnation, coding: &coding };
@@ -200,19 +223,18 @@ impl<C: Coding> PublisherOf<C> {
     /// Sends a value to every subscriber of the topic. [`Sent`] says how many peers it goes to and
     /// how many have refused the publisher's type; [`PublisherOf::status`] says why.
     ///
-    /// Encodes and writes on this thread. Blocks only where a subscriber's queue is full and the
-    /// policy says so; when called from an inline callback, that holds up the link the callback
-    /// serves.
+    /// Encodes and writes on this thread. Blocks only if a peer's queue is full and the policy is
+    /// [`Overflow::Block`](crate::Overflow::Block). In an inline callback, that holds up the link
+    /// on which the callback's message came.
     #[inline]
     pub fn publish(&self, value: &C::Value) -> Result<Sent, PublishError> {
         self.send(value, Kind::Data)
     }
 
-    /// Says that an instance is no more: the one with the key of `value`, whose other members do
-    /// not matter.
+    /// Ends the instance with the key of `value`. The other members of `value` do not matter.
     ///
-    /// Subscribers get the value with [`Info::kind`](crate::Info::kind) saying so, and the key's
-    /// hash.
+    /// Subscribers get the value with the key's hash and [`Kind::Dispose`] as
+    /// [`Info::kind`](crate::Info::kind).
     ///
     /// ```
     /// use polywire::{Kind, Node};
@@ -235,15 +257,15 @@ impl<C: Coding> PublisherOf<C> {
         self.send(value, Kind::Dispose)
     }
 
-    /// Says that this publisher will not write an instance again, which others may: the one with
-    /// the key of `value`, as for [`PublisherOf::dispose`].
+    /// Announces that this publisher will not write the instance with the key of `value` again.
+    /// Other publishers may. Subscribers get [`Kind::Unregister`].
     pub fn unregister(&self, value: &C::Value) -> Result<Sent, PublishError> {
         self.send(value, Kind::Unregister)
     }
 
-    /// Whether data messages have the hash of their key with them, as ends of instances always do:
-    /// for receivers that tell instances apart without decoding. Costs 16 bytes a message and
-    /// the time to compute it. False to begin with; without effect where the type has no key.
+    /// Sets whether data messages carry the hash of their key, as ends of instances always do.
+    /// Receivers can then tell instances apart without decoding. Costs 16 bytes per message and the
+    /// time to hash. Initially false; no effect if the type has no key.
     pub fn hash_keys(&self, with_data: bool) {
         self.lock().hash_data = with_data;
     }
@@ -290,17 +312,18 @@ impl<C: Coding> PublisherOf<C> {
         }
     }
 
-    /// A value to fill and publish. Records must come from here, or be clones of such.
+    /// Makes a value to fill and publish. Records to publish must come from here or be clones of
+    /// such.
     pub fn fresh(&self) -> C::Value {
         self.coding.fresh()
     }
 
-    /// Goes on in another format: `"json"`, `"cdr:be"`, `"json+zstd:3"`. Subscribers notice
-    /// nothing; messages stay in order.
+    /// Changes format and compression: `"json"`, `"cdr:be"`, `"json+zstd:3"`. Subscribers receive
+    /// on without a gap, in order.
     ///
-    /// What `wire` leaves open stays as it is ([`Wire::or`]). It may name the endpoint that the
-    /// publisher has, as it was given or as [`Node::open`] says it; another one is
-    /// [`NodeError::OtherEndpoint`], since a publisher stays where it is.
+    /// What `wire` leaves open stays as it is ([`Wire::or`]). It may name the publisher's own
+    /// endpoint, as it was given or as [`Node::open`] returns it. Fails with
+    /// [`NodeError::OtherEndpoint`] for another endpoint.
     pub fn set_wire(&self, wire: &str) -> Result<(), NodeError> {
         let parsed: Wire = wire.parse()?;
         if let Some(endpoint) = parsed.endpoint.as_ref().filter(|endpoint| !self.entry.is_at(endpoint)) {
@@ -319,22 +342,21 @@ impl<C: Coding> PublisherOf<C> {
         Ok(())
     }
 
-    /// Who takes the messages, and who refuses them and why.
+    /// How many peers accept the messages, and which refuse them and why.
     pub fn status(&self) -> PublisherStatus {
         let channel = self.lock().channel;
         self.entry.status(channel)
     }
 
-    /// Waits until at least `least` subscribers are there and ready, or `timeout`; gives how many
-    /// are. Where they are too few, [`PublisherOf::status`] says who refused the publisher's
-    /// type, and why.
+    /// Waits until at least `least` subscribers accept the messages, or `timeout`, and returns how
+    /// many do. If they are too few, [`PublisherOf::status`] has the refusals.
     pub fn wait_for_subscribers(&self, least: usize, timeout: Duration) -> usize {
         let channel = self.lock().channel;
         self.entry.wait_matched(channel, least, timeout)
     }
 
-    /// Waits until everything published has left for the peers present; false if it has not by
-    /// then.
+    /// Waits until everything published has left for the peers present, or `timeout`. True if it
+    /// has left.
     pub fn flush(&self, timeout: Duration) -> bool {
         self.entry.flush(Instant::now() + timeout)
     }
@@ -344,7 +366,7 @@ impl<C: Coding> PublisherOf<C> {
         &self.topic
     }
 
-    /// Names this publisher to subscribers, whatever its format.
+    /// The id of this publisher, the same for all of its wires.
     pub fn writer(&self) -> Id128 {
         self.writer
     }
@@ -371,7 +393,7 @@ impl<C: Coding> Drop for PublisherOf<C> {
     }
 }
 
-/// What stays the same in all of a publisher's channels.
+/// What all channels of a publisher have in common.
 struct Announce<'a, C> {
     node: &'a Arc<Inner>,
     entry: &'a PortEntry,
@@ -383,7 +405,7 @@ struct Announce<'a, C> {
 
 impl<C: Coding> Announce<'_, C> {
     fn channel(&self, wire: &Wire, start: Start) -> Result<(ChannelId, Writing<C::Encoder>), NodeError> {
-        let packing = Packing::of(self.node, wire.compressor.as_ref())?;
+        let packing = self.packing(wire)?;
         let chosen = self.node.codec(&wire.codec.name, &wire.codec.options)?;
         let codec = &*chosen.codec;
         let failed = |cause| NodeError::Codec { codec: codec.name().into(), cause };
@@ -414,10 +436,22 @@ impl<C: Coding> Announce<'_, C> {
         };
         Ok((channel, Writing { encoder, packing, deltas }))
     }
+
+    /// What compresses payloads; `None` if the wire asks for no compression. Peers can fetch the
+    /// dictionary from the node.
+    fn packing(&self, wire: &Wire) -> Result<Option<Packing>, NodeError> {
+        let Some(choice) = &wire.compressor else { return Ok(None) };
+        let Some((packing, dictionary)) = Packing::of(self.node.compressor(&choice.name)?, choice)? else {
+            return Ok(None);
+        };
+        if let Some(dictionary) = dictionary {
+            self.node.documents.publish_bytes(dictionary);
+        }
+        Ok(Some(packing))
+    }
 }
 
-/// The version of CDR that key hashes are of: that of the topic, or the first for formats that are
-/// none.
+/// The version of CDR that keys are hashed in: XCDR2 on topics in XCDR2, and `cdr` on all others.
 fn cdr_of(wire: &Wire) -> &'static Cdr {
     if wire.codec.name == XCDR2.name() { &XCDR2 } else { &CDR }
 }

@@ -1,4 +1,4 @@
-//! Between the thread that reads a link and the one that wants its messages.
+//! A subscriber's queue, between the threads that read links and the thread that receives.
 
 use std::{
     collections::VecDeque,
@@ -9,9 +9,9 @@ use std::{
 
 use crate::engine::Overflow;
 
-/// So many messages wait at most for the reader to pause before the receiver is woken.
+/// The receiver is woken when this many messages wait, or when the link pauses.
 const WAKE_AT: usize = 64;
-/// Used values kept for decoding into, as far as they take no more memory than items may.
+/// Used values kept for decoding into. Together they take no more memory than the queue may.
 const SPARE: usize = 64;
 
 pub(crate) struct Queue<T, V> {
@@ -21,16 +21,16 @@ pub(crate) struct Queue<T, V> {
     limits: QueueLimits,
 }
 
-/// What may wait, and what happens to what comes then.
+/// Bounds of a queue, and what happens when it is full.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueLimits {
     pub(crate) messages: usize,
-    /// Of memory. One message may be larger, if nothing else waits.
+    /// Bytes of memory. One larger message is accepted if nothing else waits.
     pub(crate) bytes: usize,
     pub(crate) overflow: Overflow,
 }
 
-/// What waits, with the bytes that it takes.
+/// An item and the bytes of memory that it takes.
 pub(crate) struct Weighed<T> {
     pub(crate) item: T,
     pub(crate) bytes: usize,
@@ -38,17 +38,17 @@ pub(crate) struct Weighed<T> {
 
 struct State<T, V> {
     items: VecDeque<Weighed<T>>,
-    /// Of the items.
+    /// Sum over `items`.
     bytes: usize,
     spare: Vec<Weighed<V>>,
-    /// Of the spare values.
+    /// Sum over `spare`.
     spare_bytes: usize,
     sleepers: usize,
     /// Writers that wait for room.
     writers: usize,
     waker: Option<Waker>,
     stalled: bool,
-    /// Items taken so far: tells a slow receiver from one that takes nothing.
+    /// Items taken so far. A writer that waits uses it to tell a slow receiver from a stuck one.
     taken: u64,
     closed: bool,
 }
@@ -72,8 +72,9 @@ impl<T, V> Queue<T, V> {
         Queue { state: Mutex::new(state), came, room, limits }
     }
 
-    /// Adds an item; gives those that were dropped for want of room. The receiver is woken when
-    /// many wait, else by [`Queue::wake`].
+    /// Adds an item and returns those dropped to make room, or the item itself. May block if the
+    /// policy is [`Overflow::Block`]. Wakes the receiver only when many items wait; call
+    /// [`Queue::wake`] when the link pauses.
     pub(crate) fn push(&self, item: Weighed<T>) -> Vec<Weighed<T>> {
         let mut state = self.lock();
         let mut dropped = Vec::new();
@@ -104,14 +105,14 @@ impl<T, V> Queue<T, V> {
         dropped
     }
 
-    /// Whether an item of so many bytes has no room.
+    /// Whether there is no room for an item of so many bytes.
     #[inline]
     fn is_full(&self, state: &State<T, V>, bytes: usize) -> bool {
         let beside = state.bytes.saturating_add(bytes) > self.limits.bytes;
         state.items.len() >= self.limits.messages || (beside && !state.items.is_empty())
     }
 
-    /// Whether so little waits that a stalled receiver has caught up.
+    /// Whether a stalled receiver has caught up.
     fn is_half_empty(&self, state: &State<T, V>) -> bool {
         state.items.len() <= self.limits.messages / 2 && state.bytes <= self.limits.bytes / 2
     }
@@ -141,7 +142,7 @@ impl<T, V> Queue<T, V> {
         }
     }
 
-    /// Wakes the receiver if there is something for it.
+    /// Wakes the receiver if an item waits.
     pub(crate) fn wake(&self) {
         let mut state = self.lock();
         if !state.items.is_empty() {
@@ -158,7 +159,7 @@ impl<T, V> Queue<T, V> {
         }
     }
 
-    /// The next item; none if none comes before `deadline`, or the queue is closed and empty.
+    /// Waits for the next item. `None` at `deadline`, or when the queue is closed and empty.
     pub(crate) fn pop(&self, deadline: Option<Instant>) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -181,7 +182,7 @@ impl<T, V> Queue<T, V> {
         }
     }
 
-    /// The next item as futures want it; `Ready(None)` once closed and empty.
+    /// Polls for the next item; `Ready(None)` when the queue is closed and empty.
     pub(crate) fn poll_pop(&self, context: &Context<'_>) -> Poll<Option<T>> {
         let mut state = self.lock();
         if let Some(item) = self.take(&mut state) {
@@ -194,7 +195,7 @@ impl<T, V> Queue<T, V> {
         Poll::Pending
     }
 
-    /// Everything that waits, or none once closed and empty; blocks until there is something.
+    /// Waits for items and takes all. False when the queue is closed and empty.
     pub(crate) fn pop_all(&self, into: &mut VecDeque<Weighed<T>>) -> bool {
         let mut state = self.lock();
         while state.items.is_empty() && !state.closed {
@@ -222,7 +223,7 @@ impl<T, V> Queue<T, V> {
         Some(item)
     }
 
-    /// Nothing is added from now on.
+    /// Refuses items from now on, and wakes all who wait.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -239,8 +240,8 @@ impl<T, V> Queue<T, V> {
         Some(spare)
     }
 
-    /// Gives used values back. What they have grown to they keep, so they are kept only as far as
-    /// there is room.
+    /// Gives used values back. They keep the memory that they have grown to, so only as many are
+    /// kept as the bound allows.
     pub(crate) fn give_back(&self, values: impl Iterator<Item = Weighed<V>>) {
         let mut state = self.lock();
         for value in values {

@@ -1,4 +1,4 @@
-//! Subscribing: by blocking calls, as an iterator, as a stream, by callback.
+//! Subscribers: receive by blocking calls, as an iterator, as a `futures` stream, or by callback.
 
 use std::{
     any::TypeId,
@@ -15,30 +15,31 @@ use std::{
 
 use polywire_core::{
     envelope::{Envelope, Id128, Kind},
-    layout::{Record, SharedBytes},
+    layout::{Message, Record, SharedBytes},
     program::Payload,
     schema::Schema,
 };
 
 use crate::{
-    coding::Coding,
+    coding::{Coding, Typed},
     delta::Arriving,
     engine::{Held, Overflow},
+    error::NodeError,
     events::NodeEvent,
     missing::{Follow, Writers},
-    node::{DecoderKey, Inner, Node, NodeError, Order, PortEntry, ReaderKey, Route, Slot, Source, members},
+    node::{DecoderKey, Inner, Node, Order, PortEntry, ReaderKey, Route, Slot, Source, members},
     queue::{Queue, QueueLimits, Weighed},
     status::{Mismatch, Recent, SubscriberStatus},
     wire::{Choice, Wire},
 };
 
-/// Messages that wait for a subscriber unless it says otherwise.
+/// Messages that may wait for a subscriber, by default.
 const QUEUE: usize = 4096;
 
-/// Bytes of memory that they may take unless it says otherwise.
+/// Bytes of memory that they may take, by default.
 const QUEUE_BYTES: usize = 64 << 20;
 
-/// The option by which a codec takes older, shorter versions of an appendable type: of a writer
+/// The codec option that accepts older, shorter versions of an appendable type. Used for writers
 /// whose schema is assumed.
 const OLDER: &str = "older";
 
@@ -57,9 +58,9 @@ const OLDER: &str = "older";
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Where the type has [`SharedStr`](crate::SharedStr) and [`SharedBytes`] for strings and octets,
-/// these are not copied: they are parts of the buffer in which the message came, and keep it. (Of a
-/// message that is small beside the buffer, all is copied at once.)
+/// Members of the types [`SharedStr`](crate::SharedStr) and [`SharedBytes`] are not copied: they
+/// refer to the buffer in which the message came, and keep it. A message that is small compared to
+/// the buffer is copied as a whole.
 ///
 /// ```
 /// use polywire::{Node, SharedBytes, SharedStr};
@@ -86,26 +87,26 @@ pub struct Sample<V> {
 /// What comes with a value.
 #[derive(Clone, Debug)]
 pub struct Info {
-    /// Counts the writer's messages from 1.
+    /// Sequence number of the writer's message, from 1.
     pub sequence: u64,
-    /// When it was published, by the writer's clock: nanoseconds since 1970.
+    /// Time of publication by the writer's clock, in nanoseconds since 1970.
     pub timestamp_ns: i64,
-    /// What it says about its instance. Where that is an end, only the key of the value means
-    /// something, and the value is a fresh one if the writer names the instance by its hash
-    /// alone.
+    /// Whether this is data or the end of an instance. At an end only the key members of the value
+    /// are meaningful; the value is a default value if the writer sent the key's hash alone.
     pub kind: Kind,
-    /// Tells instances of a keyed type apart.
+    /// Hash of the key, if the writer sent it.
     pub key_hash: Option<Id128>,
-    /// In formats whose messages refer to others, the sequence number of the key frame that it
-    /// refers to, or its own if it is one; none if it refers to the message before it.
+    /// In a stateful format, the sequence number of the key frame that the message refers to, or
+    /// its own if it is one; `None` if it refers to the message before it.
     pub anchor: Option<u64>,
-    /// Bytes of the payload on the wire: as it was compressed, if it was.
+    /// Bytes of the payload on the wire, compressed if the topic is.
     pub bytes: usize,
-    /// Writer, type, codec, and where it came from.
+    /// The writer's announcement and the link.
     pub source: Arc<Source>,
 }
 
-/// A subscription in the making: [`Subscribe::open`] for a queue to receive from, or a callback.
+/// Options of a subscription. [`Subscribe::open`] makes a queue to receive from,
+/// [`Subscribe::on_message`] and [`Subscribe::on_message_inline`] install a callback.
 ///
 /// ```
 /// use polywire::{coding::Typed, Node, Subscribe, Subscription};
@@ -136,16 +137,46 @@ pub struct Subscribe<C: Coding> {
     assumed: Assumed,
 }
 
-/// What writers are taken for that do not say what they write.
+/// What is assumed of writers that announce no codec or schema.
 #[derive(Clone, Debug)]
 struct Assumed {
     codec: Choice,
-    /// None for the subscriber's own.
+    /// `None` for the subscriber's own schema.
     schema: Option<Schema>,
 }
 
+/// Subscribers of a node.
+impl Node {
+    /// Makes a subscriber at the endpoint that is configured for the topic. It reads every format.
+    pub fn subscriber<T: Message>(&self, topic: &str) -> Result<Subscriber<T>, NodeError> {
+        Ok(self.subscribe::<T>(topic, None)?.open())
+    }
+
+    /// Makes a subscriber at the endpoint of this wire. It reads every format, whatever the wire
+    /// names.
+    pub fn subscriber_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Subscriber<T>, NodeError> {
+        Ok(self.subscribe::<T>(topic, Some(wire))?.open())
+    }
+
+    /// Subscribes with options: size and overflow policy of the queue, callbacks.
+    pub fn subscribe<T: Message>(&self, topic: &str, wire: Option<&str>) -> Result<Subscribe<Typed<T>>, NodeError> {
+        self.subscribe_of(topic, wire, Typed::default())
+    }
+
+    /// Subscribes with any [`Coding`].
+    pub fn subscribe_of<C: Coding>(
+        &self,
+        topic: &str,
+        wire: Option<&str>,
+        coding: C,
+    ) -> Result<Subscribe<C>, NodeError> {
+        let (wire, entry) = self.route(topic, wire)?;
+        Ok(Subscribe::new(self, entry, topic, wire, coding))
+    }
+}
+
 impl<C: Coding> Subscribe<C> {
-    pub(crate) fn new(node: &Node, entry: Arc<PortEntry>, topic: &str, wire: Wire, coding: C) -> Self {
+    fn new(node: &Node, entry: Arc<PortEntry>, topic: &str, wire: Wire, coding: C) -> Self {
         let configured = node.inner().config.topics.get(topic);
         let queue = QueueLimits {
             messages: configured.and_then(|topic| topic.queue).unwrap_or(QUEUE),
@@ -162,10 +193,10 @@ impl<C: Coding> Subscribe<C> {
         }
     }
 
-    /// The schema of writers who have none to give: peers of another make, or a file by hand. It is
-    /// the subscriber's own where none is given. (Where they do not say their format either, it
-    /// is that of the topic's wire.) As such a writer may have an older version of it, a value
-    /// of an appendable type in CDR may end early.
+    /// Sets the schema of writers that announce none, such as peers of another make. By default it
+    /// is the subscriber's own. A writer that announces no format either is assumed to have that of
+    /// the topic's wire. Such a writer may have an older version of the type, so values of
+    /// appendable types in CDR may end early.
     ///
     /// ```
     /// use polywire::{coding::Bytes, schema::Schema, Message, Node};
@@ -185,20 +216,20 @@ impl<C: Coding> Subscribe<C> {
         self
     }
 
-    /// Messages that may wait: 4096 unless this or the configuration says otherwise.
+    /// Sets how many messages may wait. The default is the configured value, or 4096.
     pub fn queue(mut self, messages: usize) -> Self {
         self.queue.messages = messages;
         self
     }
 
-    /// Bytes of memory that the messages that wait may take: 64 MiB unless this or the
-    /// configuration says otherwise.
+    /// Sets how many bytes of memory the waiting messages may take. The default is the configured
+    /// value, or 64 MiB.
     ///
-    /// They are counted as decoding allocates them, since a message of few bytes may be a large
-    /// value. A message that is larger than all is taken when nothing else waits. For
-    /// [`Subscribe::on_message`] as many again may be with the callback, and as many in used values
-    /// that the next messages are decoded into; for [`Subscribe::on_message_inline`] it is what
-    /// its value may keep.
+    /// Counts what decoding allocates, since a few bytes on the wire may become a large value. A
+    /// message larger than the bound is accepted if nothing else waits. With
+    /// [`Subscribe::on_message`], the messages handed to the callback may take as many bytes again,
+    /// and so may used values, into which the next messages are decoded. With
+    /// [`Subscribe::on_message_inline`] it bounds what the one used value may keep.
     ///
     /// ```
     /// use polywire::{engine::Overflow, Node};
@@ -221,13 +252,13 @@ impl<C: Coding> Subscribe<C> {
         self
     }
 
-    /// What happens when more come: push back on the writer, or drop.
+    /// Sets what happens when the queue is full.
     pub fn overflow(mut self, overflow: Overflow) -> Self {
         self.queue.overflow = overflow;
         self
     }
 
-    /// A subscriber that is asked for its messages.
+    /// Makes a subscriber with a queue to receive from.
     pub fn open(self) -> Subscriber<C::Value> {
         let queue = Arc::new(Queue::new(self.queue));
         let route = RouteOf::new(&self, Delivery::Queued(queue.clone()));
@@ -235,10 +266,10 @@ impl<C: Coding> Subscribe<C> {
         Subscriber { queue, guard: Guard::new(self.node, self.entry, route, Box::new(move || closing.close())) }
     }
 
-    /// Calls back on a thread of its own, one message at a time. The value is used again after the
-    /// call.
+    /// Calls back on a thread of its own, one message at a time. The value is reused after the
+    /// call. Fails if the thread cannot be started.
     ///
-    /// Publishing, subscribing and dropping the subscription from inside the callback is fine.
+    /// The callback may publish, subscribe and drop the subscription.
     pub fn on_message(
         self,
         mut callback: impl FnMut(&C::Value, &Info) + Send + 'static,
@@ -274,12 +305,12 @@ impl<C: Coding> Subscribe<C> {
         Ok(Subscription { guard: Guard::new(self.node, self.entry, route, close), thread: Some(thread) })
     }
 
-    /// Calls back on the thread that reads the link, right after decoding: nothing is faster, and
-    /// while the callback runs nothing more is read from that link, for no subscriber. Keep it
-    /// short. Calls do not overlap.
+    /// Calls back on the thread that reads the link, right after decoding. This has the least
+    /// latency, but nothing more is read from that link while the callback runs, for any
+    /// subscriber. Calls do not overlap.
     ///
-    /// Publishing, subscribing and dropping the subscription from inside the callback is fine;
-    /// waiting for another message of the same link is not.
+    /// The callback may publish, subscribe and drop the subscription. It must not wait for another
+    /// message of the same link.
     pub fn on_message_inline(self, callback: impl FnMut(&C::Value, &Info) + Send + 'static) -> Subscription {
         let inline = Arc::new(Inline::new(Box::new(callback), self.coding.fresh(), self.queue.bytes));
         let route = RouteOf::new(&self, Delivery::Inline(inline.clone()));
@@ -316,39 +347,39 @@ pub struct Subscriber<V> {
 }
 
 impl<V> Subscriber<V> {
-    /// The next message; none after the node closed.
+    /// Waits for the next message. `None` after [`Subscriber::close`] or [`Node::close`], when the
+    /// queue is empty.
     pub fn recv(&self) -> Option<Sample<V>> {
         self.queue.pop(None)
     }
 
-    /// The next message, or none if none comes in time.
+    /// Waits for the next message, for at most `timeout`.
     pub fn recv_timeout(&self, timeout: Duration) -> Option<Sample<V>> {
         self.queue.pop(Some(Instant::now() + timeout))
     }
 
-    /// The next message, if one is there.
+    /// The next message, if one waits.
     pub fn try_recv(&self) -> Option<Sample<V>> {
         self.queue.pop(Some(Instant::now()))
     }
 
-    /// Messages as they come. Ends after [`Subscriber::close`] and [`Node::close`].
+    /// The messages, as [`Subscriber::recv`] returns them.
     pub fn iter(&self) -> impl Iterator<Item = Sample<V>> + '_ {
         std::iter::from_fn(|| self.recv())
     }
 
-    /// Takes no more messages; those that wait can still be received.
+    /// Stops receiving. Messages that wait can still be taken.
     pub fn close(&self) {
         self.guard.close();
     }
 
-    /// Whom it reads, whom it cannot read and why, and what it missed. A subscriber that gets
-    /// nothing has its reason here.
+    /// Which writers it reads, which it cannot read and why, and how many messages it missed.
     pub fn status(&self) -> SubscriberStatus {
         self.guard.status()
     }
 
-    /// Messages that were lost on the way here or dropped by the queue. As far as it is the writers
-    /// who say so, their sequence numbers have to leave room for it.
+    /// Messages lost on the way or dropped by the queue. Losses that a writer reports count only as
+    /// far as its sequence numbers have gaps for them.
     pub fn lost(&self) -> u64 {
         self.guard.counts.lost.load(Ordering::Relaxed)
     }
@@ -367,22 +398,21 @@ impl<V> futures_core::Stream for Subscriber<V> {
     }
 }
 
-/// Keeps a callback in place; dropping it ends the calls. When that returns no call runs any more,
-/// unless it came from inside one.
+/// Keeps a callback installed. Dropping it removes the callback and waits for a running call,
+/// unless the drop happens inside the callback.
 pub struct Subscription {
     guard: Guard,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Subscription {
-    /// Whom it reads, whom it cannot read and why, and what it missed. A subscriber that gets
-    /// nothing has its reason here.
+    /// Which writers it reads, which it cannot read and why, and how many messages it missed.
     pub fn status(&self) -> SubscriberStatus {
         self.guard.status()
     }
 
-    /// Messages that were lost on the way here or dropped by the queue. As far as it is the writers
-    /// who say so, their sequence numbers have to leave room for it.
+    /// Messages lost on the way or dropped by the queue. Losses that a writer reports count only as
+    /// far as its sequence numbers have gaps for them.
     pub fn lost(&self) -> u64 {
         self.guard.counts.lost.load(Ordering::Relaxed)
     }
@@ -397,13 +427,13 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         self.guard.close();
         if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id()) {
-            // A callback that panicked has said so.
+            // A callback that panicked has printed why.
             let _ = thread.join();
         }
     }
 }
 
-/// Takes the subscriber off its port when it goes.
+/// Removes the subscriber from its port when it is dropped.
 struct Guard {
     /// Keeps the node alive, and with it the port.
     _node: Node,
@@ -459,10 +489,10 @@ enum Delivery<V> {
 
 type Callback<V> = Box<dyn FnMut(&V, &Info) + Send>;
 
-/// A callback that runs on readers' threads.
+/// A callback that runs on the threads that read links.
 struct Inline<V> {
     parts: Mutex<Option<(Callback<V>, Weighed<V>)>>,
-    /// Memory that the value may keep from one message to the next.
+    /// Bytes of memory that the value may keep from one message to the next.
     limit: usize,
     running_on: Mutex<Option<ThreadId>>,
     closed: AtomicBool,
@@ -478,8 +508,9 @@ impl<V> Inline<V> {
         }
     }
 
-    /// `decode` gives the bytes by which the value grew. It is a fresh one for the next message if
-    /// it has grown too large, or is not to be used again.
+    /// Decodes into the used value and calls back. `decode` returns the bytes by which the value
+    /// grew. The next message gets a fresh value if this one has grown too large, or if not
+    /// `again`.
     #[inline]
     fn call<E>(
         &self,
@@ -497,7 +528,7 @@ impl<V> Inline<V> {
             callback(&value.item, info);
             self.set_running(None);
         }
-        // What a message did before it was refused is not known.
+        // How far decoding got before an error is unknown, and so is what the value has grown to.
         if !again || decoded.is_err() || value.bytes > self.limit {
             *value = Weighed { item: fresh(), bytes: 0 };
         }
@@ -512,7 +543,7 @@ impl<V> Inline<V> {
         self.closed.store(true, Ordering::Release);
         let here = *self.running_on.lock().unwrap_or_else(PoisonError::into_inner) == Some(thread::current().id());
         if !here {
-            // Waits for a call that runs on another thread.
+            // Taking the lock waits for a call that runs on another thread.
             drop(self.parts.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
     }
@@ -533,7 +564,7 @@ impl Counts {
 
 struct RouteOf<C: Coding> {
     this: Weak<RouteOf<C>>,
-    /// Of the process's subscribers.
+    /// Unique among the subscribers of the process.
     number: u64,
     topic: String,
     coding: C,
@@ -541,9 +572,9 @@ struct RouteOf<C: Coding> {
     counts: Arc<Counts>,
     node: Weak<Inner>,
     assumed: Assumed,
-    /// Values hold parts of messages.
+    /// Values may refer to the received buffer.
     shares: bool,
-    /// Who writes; none where messages may overtake each other, so that a gap in their numbers says
+    /// The writers' sequence numbers; `None` if the engine does not keep order, so that gaps prove
     /// nothing.
     writers: Option<Arc<Writers>>,
 }
@@ -570,7 +601,7 @@ impl<C: Coding> RouteOf<C> {
         let add = |lost: u64| Some(lost.saturating_add(count));
         let (Ok(before) | Err(before)) = self.counts.lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         let total = before.saturating_add(count);
-        // At each new power of two.
+        // Report at each new power of two.
         if before.checked_ilog2() != total.checked_ilog2()
             && let Some(node) = self.node.upgrade()
         {
@@ -635,7 +666,7 @@ impl<C: Coding> Route for RouteOf<C> {
             }
             self.coding.decoder(codec, &options, writer).map_err(|e| e.to_string())
         })?;
-        // Who announces nothing says nothing of key frames either: each message is taken for one.
+        // A writer that announces nothing sends no anchors, so each message counts as a key frame.
         let stream = C::reader_state(&decoder).filter(|_| !foreign).map(Arriving::new);
         Ok(SlotOf::open(route, decoder, stream, source))
     }
@@ -651,13 +682,13 @@ impl<C: Coding> Route for RouteOf<C> {
     }
 }
 
-/// One channel's way to one subscriber.
+/// One channel, as one subscriber receives it.
 struct SlotOf<C: Coding> {
     route: Arc<RouteOf<C>>,
     decoder: Arc<C::Decoder>,
     /// Bytes of a sample before anything is decoded into its value.
     fresh_bytes: usize,
-    /// Of a format whose messages refer to others.
+    /// The state of a stateful format.
     stream: Option<Arriving>,
     source: Arc<Source>,
     follow: Option<Follow>,
@@ -675,7 +706,7 @@ impl<C: Coding> SlotOf<C> {
         Arc::new(SlotOf { route, decoder, fresh_bytes, stream, source, follow })
     }
 
-    /// A message came, whatever it says.
+    /// Notes a message's sequence number, and counts a gap before it.
     #[inline]
     fn came(&self, sequence: u64) {
         if let Some(follow) = &self.follow {
@@ -686,7 +717,7 @@ impl<C: Coding> SlotOf<C> {
         }
     }
 
-    /// Gives the bytes by which the value grew.
+    /// Decodes a message and returns the bytes by which the value grew.
     #[inline]
     fn decode(
         &self,
@@ -714,7 +745,7 @@ impl<C: Coding> SlotOf<C> {
         let Some(stream) = &self.stream else { return Ok(0) };
         let mut grown = 0;
         let decode = |state: &mut _, keep| {
-            C::decode_measured(&self.decoder, Payload::Stream { state, keep, bytes }, value).map(|bytes| grown = bytes)
+            C::decode_measured(&self.decoder, Payload::Chained { state, keep, bytes }, value).map(|bytes| grown = bytes)
         };
         stream.read(envelope, decode).map_err(|e| e.to_string())?;
         Ok(grown)
@@ -800,11 +831,11 @@ impl<C: Coding> Drop for SlotOf<C> {
     }
 }
 
-/// A buffer is held for a payload that is at least so large a part of it; else the payload is
-/// copied, once and as a whole.
+/// A value keeps the receive buffer if the payload is at least this part of it, 1 / 8. Otherwise
+/// the payload is copied once, as a whole.
 const HELD_PART: usize = 8;
 
-/// The payload, for values to hold parts of it, and the bytes around it that are kept with it.
+/// The payload in a form that values can refer to, and the bytes of its buffer beside it.
 fn shared(payload: &[u8], held: Option<Held<'_>>) -> (SharedBytes, usize) {
     match held.filter(|held| held.buffer_bytes() <= HELD_PART * payload.len()) {
         Some(held) => (held.keep(), held.buffer_bytes().saturating_sub(payload.len())),

@@ -1,6 +1,6 @@
-//! "Did you mean": the known name that is nearest to a mistyped one.
+//! "Did you mean" hints for mistyped names, for error messages of tools.
 
-/// The nearest of `known`, if it is near enough to be what was meant.
+/// The name in `known` that is nearest to `word`, if it is near: about one edit in three letters.
 ///
 /// ```
 /// use polywire::suggest::{hint, nearest};
@@ -14,13 +14,13 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     near.min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
-/// `, did you mean 'x'?`, or nothing.
+/// The text `, did you mean 'x'?` for the nearest name; empty if none is near.
 pub fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map(|name| format!(", did you mean '{name}'?")).unwrap_or_default()
 }
 
-/// The hint for a parser's message about a field or a variant that is unknown: the message names it
-/// in back quotes, and then the known ones.
+/// The hint for a `serde` message about an unknown field or variant. Such a message has the unknown
+/// name in back quotes, and then the known ones.
 ///
 /// ```
 /// use polywire::suggest::unknown_name;
@@ -36,7 +36,7 @@ pub fn unknown_name(message: &str) -> String {
     }
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours.
+/// The edit distance: insertions, deletions, replacements and swaps of neighbours.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];

@@ -1,42 +1,40 @@
-//! Names of topics.
+//! Names of topics: which are valid.
 
-/// Characters that stand for several topics elsewhere. No topic has them in its name, so that they
-/// can get that meaning here.
+/// Characters that other systems use as wildcards for topics. Names must not have them, so that
+/// they can become wildcards here.
 const WILDCARDS: [char; 3] = ['*', '?', '#'];
 
-/// Why a name is none of a topic.
+/// Why a name is not valid for a topic.
+///
+/// A name is not empty, and has no wildcards (`*`, `?`, `#`) and no control characters.
+///
+/// ```
+/// use polywire::{Config, ConfigError, TopicError};
+/// let configured = |topic: &str| Config::parse(&format!("[topics.'{topic}']"));
+/// assert!(configured("market/quotes").is_ok());
+/// let Err(ConfigError::Topic(error)) = configured("market/*") else { panic!("a wildcard") };
+/// assert_eq!(error, TopicError::Character { topic: "market/*".into(), offset: 7, character: '*' });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopicError {
-    /// There is no name.
+    /// The name is empty.
     #[error("a topic needs a name")]
     Empty,
-    /// A character that names do not have.
+    /// The name has a wildcard or a control character.
     #[error("topic {topic:?}, at byte {offset}: names of topics have no {character:?}; name one topic in full")]
     Character {
-        /// As given.
+        /// The name as given.
         topic: String,
-        /// Where.
+        /// Byte offset of the character.
         offset: usize,
-        /// Which.
+        /// The character.
         character: char,
     },
 }
 
-/// Checks the name of a topic: it is not empty, and has no wildcards (`*`, `?`, `#`) and no control
-/// characters.
-///
-/// ```
-/// use polywire::topic::{TopicError, check};
-/// assert_eq!(check("market/quotes"), Ok(()));
-/// assert_eq!(check(""), Err(TopicError::Empty));
-/// let error = check("market/*").unwrap_err();
-/// assert_eq!(error, TopicError::Character { topic: "market/*".into(), offset: 7, character: '*' });
-/// ```
-///
-/// # Errors
-/// [`TopicError`] if it is none.
-pub fn check(topic: &str) -> Result<(), TopicError> {
+/// Checks the name of a topic.
+pub(crate) fn check(topic: &str) -> Result<(), TopicError> {
     if topic.is_empty() {
         return Err(TopicError::Empty);
     }

@@ -1,22 +1,22 @@
-//! The wire: how a topic's messages travel, as one string. `spec/wire-names.md` has the grammar and
-//! says how wires are merged.
+//! Wires: the string that says how a topic's messages travel. `spec/wire-names.md` has the grammar
+//! and the rules for merging wires.
 
 use std::{fmt, str::FromStr};
 
 use crate::suggest::hint;
 
-/// The name that leaves the codec open: the one of a wire that counts less, or else the first of
-/// the node's codecs, which is `cdr` unless [`NodeBuilder::codec`](crate::node::NodeBuilder::codec)
-/// gave another.
+/// The codec name that leaves the choice to wires of lower precedence, and in the end to the node:
+/// it takes its first codec, which is `cdr` unless
+/// [`NodeBuilder::codec`](crate::node::NodeBuilder::codec) registered another.
 pub const AUTO: &str = "auto";
 
-/// Where topics are if no wire says so.
+/// The endpoint of topics whose wire names none.
 pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
 
 /// A choice of codec, compressor and endpoint:
 /// `codec[:options][+compressor[:options]][@engine/address]`, or an endpoint alone.
 ///
-/// [`Wire::default`] is what a wire is completed with in the end: [`AUTO`] at [`DEFAULT_ENDPOINT`].
+/// [`Wire::default`], [`AUTO`] at [`DEFAULT_ENDPOINT`], completes every wire in the end.
 ///
 /// ```
 /// use polywire::wire::Wire;
@@ -26,7 +26,7 @@ pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
 /// assert_eq!(wire.endpoint.as_ref().map(|e| e.address.as_str()), Some("127.0.0.1:7447"));
 /// assert_eq!(wire.to_string(), "json+zstd:3@tcp/127.0.0.1:7447");
 ///
-/// // What a wire leaves open comes from the wires that count less.
+/// // Wires of lower precedence fill in what a wire leaves open.
 /// let there: Wire = "unix//run/robot.sock".parse()?;
 /// assert_eq!(there.clone().or(&wire).to_string(), "json+zstd:3@unix//run/robot.sock");
 /// assert_eq!("bson".parse::<Wire>()?.or(&there).to_string(), "bson@unix//run/robot.sock");
@@ -35,20 +35,20 @@ pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Wire {
-    /// The format; [`AUTO`] where it is left open.
+    /// The format; [`AUTO`] if it is left open.
     pub codec: Choice,
-    /// Applied to what the codec wrote.
+    /// Compresses the codec's output; `None` if it is left open.
     pub compressor: Option<Choice>,
-    /// Where it goes; left open where none.
+    /// Engine and address; `None` if they are left open.
     pub endpoint: Option<Endpoint>,
 }
 
 /// A name with options.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Choice {
-    /// As its table has it.
+    /// Name of the codec or compressor.
     pub name: String,
-    /// What stands behind the colon; empty for none.
+    /// The text behind the colon; empty if there is none.
     pub options: String,
 }
 
@@ -66,16 +66,16 @@ pub struct Choice {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// As [`crate::engine::ENGINES`] has it.
+    /// Name of the engine, as in [`crate::engine::ENGINES`].
     pub engine: String,
-    /// In the engine's own form.
+    /// The address, in the engine's notation.
     pub address: String,
 }
 
-/// The names that a wire may use.
+/// The names that [`Wire::check`] accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
-    /// Codecs, `auto` left out.
+    /// Codecs. `auto` is always accepted.
     pub codecs: &'a [&'a str],
     /// Compressors.
     pub compressors: &'a [&'a str],
@@ -83,44 +83,44 @@ pub struct Names<'a> {
     pub engines: &'a [&'a str],
 }
 
-/// What is wrong with a wire.
+/// Why a wire is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
     /// A part is missing or malformed.
     #[error("wire '{wire}', at byte {offset}: {expected}")]
     Syntax {
-        /// As given.
+        /// The wire as given.
         wire: String,
-        /// Where.
+        /// Byte offset of the part.
         offset: usize,
-        /// What should stand there.
+        /// What is expected there.
         expected: &'static str,
     },
-    /// A name that its table does not have.
+    /// A name is unknown.
     #[error("unknown {what} '{name}'{hint}")]
     Unknown {
-        /// `codec`, `compressor`, `engine`.
+        /// `codec`, `compressor` or `engine`.
         what: &'static str,
-        /// As given.
+        /// The name as given.
         name: String,
-        /// Ready to print: the nearest name, or all there are.
+        /// Text to append to the message: the nearest name, or all names.
         hint: String,
     },
 }
 
 impl Wire {
-    /// A codec without options, and nothing else.
+    /// A wire with a codec, and everything else left open.
     pub fn codec(name: impl Into<String>) -> Wire {
         Wire { codec: Choice { name: name.into(), options: String::new() }, compressor: None, endpoint: None }
     }
 
-    /// Takes what this wire leaves open from `other`, which counts less: the endpoint, and the
-    /// codec with its options and the compressor.
+    /// Fills in what this wire leaves open from `other`, which has lower precedence: the endpoint,
+    /// and the codec with its options and the compressor.
     ///
-    /// Code, the command line, `POLYWIRE_WIRE` and configuration files are merged by this function,
-    /// so that a wire means the same in all of them. A codec that is named goes without the
-    /// compressor of `other`.
+    /// Wires from code, the command line, `POLYWIRE_WIRE` and configuration files are merged by
+    /// this function, so that a wire means the same in all of them. If this wire names a codec, it
+    /// does not take the compressor of `other`.
     pub fn or(mut self, other: &Wire) -> Wire {
         if self.is_auto() && self.codec.options.is_empty() {
             self.codec = other.codec.clone();
@@ -130,12 +130,12 @@ impl Wire {
         self
     }
 
-    /// True where the codec is left open.
+    /// Whether the codec is left open.
     pub fn is_auto(&self) -> bool {
         self.codec.name == AUTO
     }
 
-    /// Checks every name.
+    /// Checks that every name is known.
     ///
     /// ```
     /// use polywire::wire::{Names, Wire};
@@ -204,7 +204,8 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
     text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
 }
 
-/// An endpoint alone: a slash right behind a name, where codecs have nothing of the kind.
+/// Whether a wire is an endpoint alone: it has a slash right behind a name, which codecs never
+/// have.
 fn is_endpoint(wire: &str) -> bool {
     matches!(split(wire, '/'), (engine, Some(_)) if check_name(wire, 0, engine, "").is_ok())
 }

@@ -397,7 +397,7 @@ fn learned(books: &[Book]) -> TemplateSet {
     let coding = Dynamic::of(shape.schema()).expect("a shape");
     let cdr = polywire_core::codec::find("cdr").expect("it is there");
     let encoder = Encoder::<Book>::new(cdr, &Options::default()).expect("it lowers");
-    let decoder = polywire_core::codec::DynDecoder::new(cdr, &Options::default(), shape.schema(), coding.shape());
+    let decoder = polywire_core::codec::Decoder::for_shape(cdr, &Options::default(), shape.schema(), coding.shape());
     let decoder = decoder.expect("it lowers");
     let records: Vec<_> = books
         .iter()

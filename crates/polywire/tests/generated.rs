@@ -5,7 +5,7 @@
 
 use std::{fs, path::Path};
 
-use polywire::codec::{DynEncoder, Encoder, Options, json::JSON};
+use polywire::codec::{Encoder, Options, json::JSON};
 use polywire::{Message, Record, Shape};
 use polywire_idl::{Compiler, Document, emit};
 
@@ -126,7 +126,7 @@ fn default_is_fresh<T: Message + Default + PartialEq + std::fmt::Debug>() {
     let shape = Shape::of(T::shape().schema()).expect("a shape");
     let record = Record::new(&shape);
     let mut fresh = Vec::new();
-    DynEncoder::new(&JSON, &Options::default(), &shape)
+    Encoder::for_shape(&JSON, &Options::default(), &shape)
         .expect("an encoder")
         .encode(&record, &mut fresh)
         .expect("encoded");

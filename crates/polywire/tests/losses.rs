@@ -1,6 +1,8 @@
 //! What is published arrives or is counted as lost, whatever breaks; and who subscribes is counted,
 //! wherever it is.
 
+mod common;
+
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
@@ -12,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use common::{SOON, fifo::Fifo, until};
 use polywire::{Node, NodeEvent, Publisher, Subscriber, engine::Event};
 use polywire_core::{
     envelope::{Announcement, Id128},
@@ -20,20 +23,10 @@ use polywire_core::{
 };
 use polywire_derive::Message;
 
-const SOON: Duration = Duration::from_secs(20);
-
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Plant::Reading")]
 struct Reading {
     count: u32,
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !done() {
-        assert!(Instant::now() < until, "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 fn at(endpoint: &str) -> String {
@@ -171,8 +164,9 @@ fn a_link_that_ends_in_good_order_loses_nothing() {
 #[test]
 fn subscribers_are_counted_on_one_node_and_behind_a_relay() {
     let path = format!("{}/pw-count-{}.sock", std::env::temp_dir().display(), std::process::id());
-    for first in ["inproc/count".to_owned(), "tcp/127.0.0.1:0".into(), format!("unix/{path}")] {
-        let [hub, a, b, writer] = std::array::from_fn(|_| Node::new());
+    let engines = ["inproc/count".to_owned(), "tcp/127.0.0.1:0".into(), format!("unix/{path}"), format!("fifo/{path}")];
+    for first in engines {
+        let [hub, a, b, writer] = std::array::from_fn(|_| Node::builder().engine(&Fifo).build());
         let endpoint = hub.open(&first).expect("listens");
         let wire = at(&endpoint);
         let subscribe = |node: &Node| node.subscriber_on::<Reading>("r", &wire).expect("subscriber");

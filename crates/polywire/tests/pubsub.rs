@@ -1,4 +1,6 @@
-//! Publish and subscribe with types, over every engine built in.
+//! Publish and subscribe with types, over every engine built in and one registered.
+
+mod common;
 
 use std::{
     collections::BTreeSet,
@@ -13,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use common::{SOON, fifo::Fifo, until};
 use futures_core::Stream;
 use polywire::{
     Config, Node, NodeEvent, Publisher,
@@ -25,8 +28,6 @@ use polywire_core::{
     layout::Message as _,
 };
 use polywire_derive::Message;
-
-const SOON: Duration = Duration::from_secs(10);
 
 /// What the publisher has.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
@@ -64,10 +65,7 @@ fn publish_all(publisher: &Publisher<Reading>, counts: std::ops::Range<u32>) {
 
 /// Waits until a message would go somewhere, or be held for someone.
 fn wait_for_link(node: &Node, publisher: &Publisher<Reading>) {
-    let until = Instant::now() + SOON;
-    while node.links() == 0 && publisher.wait_for_subscribers(1, Duration::ZERO) == 0 && Instant::now() < until {
-        thread::sleep(Duration::from_millis(1));
-    }
+    until("a link", || node.links() > 0 || publisher.wait_for_subscribers(1, Duration::ZERO) > 0);
 }
 
 /// What another node writes for the endpoint that one has opened.
@@ -90,13 +88,14 @@ fn endpoints(test: &str) -> Vec<(String, ToOther)> {
         (format!("unix-listen/{}", path("explicit")), connecting),
         (format!("unix/{}", path("either")), same),
         ("tcp/127.0.0.1:0".into(), same),
+        (format!("fifo/{}", path("fifo")), same),
     ]
 }
 
 /// A node that listens and one that connects to it, and their endpoints.
 fn pair(test: &str) -> impl Iterator<Item = (Node, String, Node, String)> {
     endpoints(test).into_iter().map(|(first, to_other)| {
-        let (a, b) = (Node::new(), Node::new());
+        let [a, b] = std::array::from_fn(|_| Node::builder().engine(&Fifo).build());
         let bound = a.open(&first).expect("listens");
         let at_a = if first.ends_with(":0") { bound.clone() } else { first };
         (a, at_a, b, to_other(&bound))
@@ -272,6 +271,24 @@ fn a_node_hears_itself() {
         });
         publisher.publish(&reading(1)).expect("published");
         assert_eq!(received.recv_timeout(SOON), Ok(reading(1)), "{at_a}");
+    }
+}
+
+#[test]
+fn publishers_that_open_at_once_all_find_their_subscriber() {
+    for (a, at_a, _b, _) in pair("at-once") {
+        let _subscriber = a.subscriber_on::<Reading>("r", &at("auto", &at_a)).expect("subscriber");
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+                        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{at_a}");
+                        assert_eq!(publisher.status().accepting, 1, "{at_a}");
+                    }
+                });
+            }
+        });
     }
 }
 

@@ -14,9 +14,9 @@ use std::{
 
 use polywire::{
     Message, Node, NodeLimits, Publisher, Record, Schema,
-    codec::{BuildError, Codec, DynDecoder, Options},
+    codec::{BuildError, Codec, Decoder, Options},
     coding::{Coding, Discovered, Dynamic},
-    program::io::CodecError,
+    program::{CodecError, Payload},
     schema::{Def, DocumentHash, Member, SchemaBuilder, Type},
 };
 use polywire_core::{
@@ -161,7 +161,7 @@ struct Counting(Discovered, Arc<AtomicUsize>, bool);
 impl Coding for Counting {
     type Value = Record;
     type Encoder = <Discovered as Coding>::Encoder;
-    type Decoder = DynDecoder;
+    type Decoder = Decoder<Record>;
 
     fn schema(&self) -> Option<&Schema> {
         None
@@ -175,7 +175,7 @@ impl Coding for Counting {
         self.0.encoder(codec, options)
     }
 
-    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<DynDecoder, BuildError> {
+    fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<Record>, BuildError> {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.decoder(codec, options, writer)
     }
@@ -188,8 +188,12 @@ impl Coding for Counting {
         Discovered::encode(encoder, value, out)
     }
 
-    fn decode(decoder: &DynDecoder, bytes: &[u8], value: &mut Record) -> Result<(), CodecError> {
-        Discovered::decode(decoder, bytes, value)
+    fn decode_measured(
+        decoder: &Decoder<Record>,
+        payload: Payload<'_>,
+        value: &mut Record,
+    ) -> Result<usize, CodecError> {
+        Discovered::decode_measured(decoder, payload, value)
     }
 }
 

@@ -1,148 +1,29 @@
 //! Stream engines against peers that do not behave, and against time: real sockets, no codecs.
 
+mod common;
+
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpStream},
     os::unix::net::UnixStream,
-    sync::{
-        Arc, Mutex, OnceLock, Weak,
-        atomic::{AtomicU64, Ordering},
-        mpsc,
-    },
+    sync::{Arc, Weak, atomic::Ordering, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
-use polywire::engine::{
-    self, Disconnect, EngineOptions, Event, LinkId, LinkInfo, LinkSink, Local, Overflow, Port, Sink,
-};
+use common::{DOCUMENT, SOON, Tap, find};
+use polywire::engine::{self, Disconnect, EngineOptions, Event, Local, Overflow, Port};
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, FrameError, Hello, Limits, Start, Step, StreamDecoder, StreamEncoder},
 };
 
-const SOON: Duration = Duration::from_secs(10);
-
-/// What nodes have for whoever wants a document.
-const DOCUMENT: &[u8] = &[9; 1 << 20];
-
-/// A node that accepts every channel and notes what comes.
-#[derive(Default)]
-struct Node {
-    port: OnceLock<Arc<dyn Port>>,
-    received: Mutex<Vec<(u64, Vec<u8>)>>,
-    count: AtomicU64,
-    lost: AtomicU64,
-    accepted: AtomicU64,
-    announced: AtomicU64,
-    events: Mutex<Option<mpsc::Sender<Event>>>,
-}
-
-struct NodeSink(Weak<Node>);
-struct Peer(Weak<Node>, LinkId);
-
-impl Node {
-    fn open(engine: &str, address: &str, options: EngineOptions) -> (Arc<Node>, mpsc::Receiver<Event>) {
-        let node = Arc::<Node>::default();
-        let (sender, events) = mpsc::channel();
-        *node.events.lock().expect("events") = Some(sender);
-        let hello = Hello { node: Id128([7; 16]), incarnation: 1 };
-        let sink = Arc::new(NodeSink(Arc::downgrade(&node)));
-        let engine = engine::find(engine).expect("an engine");
-        let port = engine.open(address, &Local { hello, options }, sink).expect("a port");
-        assert!(node.port.set(port).is_ok());
-        (node, events)
-    }
-
-    fn port(&self) -> &Arc<dyn Port> {
-        self.port.wait()
-    }
-
-    fn address(&self) -> String {
-        self.port().endpoint().split_once('/').expect("an address").1.into()
-    }
-
-    fn announce(&self, topic: &str) -> ChannelId {
-        let announcement = Announcement { topic: topic.into(), ..Announcement::default() };
-        self.port().announce(&announcement, Start::default()).expect("a channel")
-    }
-
-    fn publish(&self, channel: ChannelId, sequence: u64, payload: &[u8]) -> engine::Sent {
-        self.port().send(&Envelope::data(channel, sequence, 0), payload).expect("sent")
-    }
-
-    fn wait(&self, what: &AtomicU64, least: u64) -> u64 {
-        let until = Instant::now() + SOON;
-        while what.load(Ordering::SeqCst) < least && Instant::now() < until {
-            thread::sleep(Duration::from_millis(1));
-        }
-        what.load(Ordering::SeqCst)
-    }
-}
-
-impl Sink for NodeSink {
-    fn link(&self, link: &LinkInfo) -> Arc<dyn LinkSink> {
-        Arc::new(Peer(self.0.clone(), link.id))
-    }
-
-    fn event(&self, event: Event) {
-        if let Some(node) = self.0.upgrade() {
-            let _ = node.events.lock().expect("events").as_ref().expect("set").send(event);
-        }
-    }
-}
-
-impl LinkSink for Peer {
-    fn announced(&self, channel: ChannelId, _: Start, _: &Announcement) {
-        let Some(node) = self.0.upgrade() else { return };
-        node.announced.fetch_add(1, Ordering::SeqCst);
-        node.port().answer(self.1, channel, Answer::Accept(1));
-    }
-
-    fn message(&self, envelope: &Envelope<'_>, payload: &[u8]) {
-        let Some(node) = self.0.upgrade() else { return };
-        assert_eq!(payload.as_ptr().addr() % 8, 0);
-        node.received.lock().expect("received").push((envelope.sequence, payload.to_vec()));
-        node.count.fetch_add(1, Ordering::SeqCst);
-    }
-
-    fn position(&self, _: ChannelId, _: Start, lost: u64) {
-        let Some(node) = self.0.upgrade() else { return };
-        node.lost.fetch_add(lost, Ordering::SeqCst);
-    }
-
-    fn answered(&self, _: ChannelId, answer: &Answer) {
-        let Some(node) = self.0.upgrade() else { return };
-        node.accepted.fetch_add(u64::from(answer.accepts()), Ordering::SeqCst);
-    }
-
-    fn retired(&self, _: ChannelId) {}
-    fn wanted(&self, document: Id128) {
-        let Some(node) = self.0.upgrade() else { return };
-        node.port().supply(self.1, document, Some(DOCUMENT));
-    }
-
-    fn supplied(&self, _: Id128, _: Option<&[u8]>) {}
-    fn drained(&self) {}
-    fn down(&self) {}
-}
-
 fn options() -> EngineOptions {
     EngineOptions::default()
 }
 
-fn listening(options: EngineOptions) -> (Arc<Node>, mpsc::Receiver<Event>) {
-    Node::open("tcp-listen", "127.0.0.1:0", options)
-}
-
-fn find<T>(events: &mpsc::Receiver<Event>, wanted: impl Fn(Event) -> Option<T>) -> T {
-    let until = Instant::now() + SOON;
-    loop {
-        let event = events.recv_timeout(until.saturating_duration_since(Instant::now())).expect("the event");
-        if let Some(found) = wanted(event) {
-            return found;
-        }
-    }
+fn listening(options: EngineOptions) -> (Arc<Tap>, mpsc::Receiver<Event>) {
+    Tap::open("tcp-listen", "127.0.0.1:0", options)
 }
 
 fn rejected(events: &mpsc::Receiver<Event>) -> Disconnect {
@@ -160,7 +41,7 @@ fn disconnected(events: &mpsc::Receiver<Event>) -> Disconnect {
 }
 
 /// A peer by hand, which has said hello.
-fn stranger(node: &Node) -> TcpStream {
+fn stranger(node: &Tap) -> TcpStream {
     let mut stream = TcpStream::connect(node.address()).expect("connects");
     let mut hello = Vec::new();
     StreamEncoder::default().hello(&Hello { node: Id128([8; 16]), incarnation: 1 }, &mut hello);
@@ -191,8 +72,8 @@ fn garbage_is_turned_away_and_others_are_served() {
         assert!(matches!(reason, Disconnect::Protocol(FrameError::NotPolywire { .. })), "{reason:?}");
         assert!(is_closed(&mut stream));
     }
-    let (peer, _peer_events) = Node::open("tcp-connect", &node.address(), options());
-    let channel = peer.announce("t");
+    let (peer, _peer_events) = Tap::open("tcp-connect", &node.address(), options());
+    let channel = peer.announce("t", 0);
     peer.wait(&peer.accepted, 1);
     peer.publish(channel, 1, b"fine");
     assert_eq!(node.wait(&node.count, 1), 1);
@@ -250,7 +131,7 @@ fn a_silent_caller_is_sent_away_also_when_it_trickles() {
 fn who_only_looks_whether_someone_listens_makes_no_noise() {
     let path = std::env::temp_dir().join(format!("polywire-look-{}.sock", std::process::id()));
     let path = path.to_str().expect("a plain path");
-    let (_node, events) = Node::open("unix-listen", path, options());
+    let (_node, events) = Tap::open("unix-listen", path, options());
     find(&events, |event| matches!(event, Event::Listening { .. }).then_some(()));
     for _ in 0..3 {
         drop(UnixStream::connect(path).expect("someone listens"));
@@ -258,7 +139,7 @@ fn who_only_looks_whether_someone_listens_makes_no_noise() {
         let refused = engine::find("unix-listen").expect("an engine").open(
             path,
             &Local { hello, options: options() },
-            Arc::new(NodeSink(Weak::new())),
+            Tap::nobody(),
         );
         assert!(refused.is_err(), "the path is taken");
     }
@@ -302,7 +183,7 @@ fn no_more_peers_than_allowed() {
 }
 
 /// A publisher by hand.
-fn publishing(node: &Node, topic: &str) -> TcpStream {
+fn publishing(node: &Tap, topic: &str) -> TcpStream {
     let mut stream = stranger(node);
     stream.write_all(&announcements(&[topic])).expect("announces");
     stream
@@ -341,8 +222,8 @@ fn idle_peers_lock_nobody_out() {
     options.peers = 4;
     let (node, _events) = listening(options);
     let idle: Vec<_> = (0..40).map(|_| stranger(&node)).collect();
-    let (peer, _peer_events) = Node::open("tcp-connect", &node.address(), EngineOptions::default());
-    let channel = peer.announce("t");
+    let (peer, _peer_events) = Tap::open("tcp-connect", &node.address(), EngineOptions::default());
+    let channel = peer.announce("t", 0);
     assert_eq!(peer.wait(&peer.accepted, 1), 1);
     peer.publish(channel, 1, b"heard");
     assert_eq!(node.wait(&node.count, 1), 1);
@@ -368,7 +249,7 @@ fn what_is_taken_is_confirmed() {
 #[test]
 fn what_a_broken_link_had_not_confirmed_is_told() {
     let (node, events) = listening(options());
-    let channel = node.announce("t");
+    let channel = node.announce("t", 0);
     for (confirmed, expected) in [(2, Some(5)), (7, None)] {
         let before = node.accepted.load(Ordering::SeqCst);
         let mut stream = stranger(&node);
@@ -420,15 +301,15 @@ fn documents_that_nobody_reads_cost_little() {
 fn one_link_does_not_use_up_a_relays_channels() {
     let mut few = options();
     few.limits.channels = 8;
-    let (hub, events) = Node::open("tcp", "127.0.0.1:0", few);
+    let (hub, events) = Tap::open("tcp", "127.0.0.1:0", few);
     let names: Vec<String> = (0..8).map(|i| format!("junk {i}")).collect();
     let mut greedy = stranger(&hub);
     greedy.write_all(&announcements(&names.iter().map(String::as_str).collect::<Vec<_>>())).expect("announces");
     hub.wait(&hub.announced, 8);
     let address = hub.address();
-    let (behind, _behind_events) = Node::open("tcp", &address, options());
-    let (a, _a_events) = Node::open("tcp", &address, options());
-    let channel = a.announce("t");
+    let (behind, _behind_events) = Tap::open("tcp", &address, options());
+    let (a, _a_events) = Tap::open("tcp", &address, options());
+    let channel = a.announce("t", 0);
     // The hub's own node and the one behind it.
     let until = Instant::now() + SOON;
     let mut sequence = 0;
@@ -453,7 +334,7 @@ fn one_link_does_not_use_up_a_relays_channels() {
 }
 
 /// A subscriber by hand that accepts channel 1 and then never reads.
-fn deaf(node: &Node) -> TcpStream {
+fn deaf(node: &Tap) -> TcpStream {
     let mut stream = stranger(node);
     stream.write_all(&[3, 3, 1, 0]).expect("accepts");
     stream
@@ -469,9 +350,9 @@ fn a_peer_that_never_reads_holds_nobody_up_for_long() {
         options.queue_bytes = 1 << 20;
         options.send_buffer = Some(64 << 10);
         let (node, events) = listening(options);
-        let channel = node.announce("t");
+        let channel = node.announce("t", 0);
         let deaf = deaf(&node);
-        let (reader, _reader_events) = Node::open("tcp-connect", &node.address(), EngineOptions::default());
+        let (reader, _reader_events) = Tap::open("tcp-connect", &node.address(), EngineOptions::default());
         node.wait(&node.accepted, 2);
         let (start, total, payload) = (Instant::now(), 2000, [5; 16 << 10]);
         for sequence in 1..=total {
@@ -504,12 +385,12 @@ fn a_slow_peer_gets_the_newest_and_hears_what_it_missed() {
         options.queue_bytes = 100_000;
         options.send_buffer = Some(16 << 10);
         let (node, _events) = listening(options);
-        let channel = node.announce("t");
+        let channel = node.announce("t", 0);
         let mut receiving = EngineOptions::default();
         receiving.receive_buffer = Some(16 << 10);
-        let (slow, _slow_events) = Node::open("tcp-connect", &node.address(), receiving);
+        let (slow, _slow_events) = Tap::open("tcp-connect", &node.address(), receiving);
         node.wait(&node.accepted, 1);
-        let held = slow.received.lock().expect("received");
+        let held = slow.heard();
         let total = 2000;
         (1..=total).for_each(|sequence| {
             node.publish(channel, sequence, &[1; 1000]);
@@ -524,9 +405,10 @@ fn a_slow_peer_gets_the_newest_and_hears_what_it_missed() {
         assert_eq!(all(), total, "{overflow:?}: every message arrived or was told as lost");
         assert!(slow.lost.load(Ordering::SeqCst) > 1000);
         assert_eq!(node.port().links()[0].dropped, slow.lost.load(Ordering::SeqCst));
-        let received = slow.received.lock().expect("received");
-        assert!(received.is_sorted_by_key(|(sequence, _)| *sequence));
-        assert_eq!(received.last().map(|(sequence, _)| *sequence == total), Some(overflow == Overflow::DropOldest));
+        let received = &slow.heard().messages;
+        assert!(received.is_sorted_by_key(|message| message.sequence));
+        let newest = received.last().map(|message| message.sequence == total);
+        assert_eq!(newest, Some(overflow == Overflow::DropOldest));
     }
 }
 
@@ -537,8 +419,8 @@ fn payloads_of_every_size_arrive_whole() {
     let mut patient = options();
     patient.overflow = Overflow::Block { patience: SOON };
     let (node, _events) = listening(patient);
-    let channel = node.announce("t");
-    let (peer, _peer_events) = Node::open("tcp-connect", &node.address(), options());
+    let channel = node.announce("t", 0);
+    let (peer, _peer_events) = Tap::open("tcp-connect", &node.address(), options());
     node.wait(&node.accepted, 1);
     let sizes = [0, 1, 7, 8, 127, 128, 1000, 16_383, 65_536, 131_072, 1 << 20, (5 << 20) + 3, 1, 33 << 20, 2];
     for (i, size) in sizes.iter().enumerate() {
@@ -546,10 +428,10 @@ fn payloads_of_every_size_arrive_whole() {
         node.publish(channel, i as u64 + 1, &payload);
     }
     peer.wait(&peer.count, sizes.len() as u64);
-    let received = peer.received.lock().expect("received");
-    assert_eq!(received.iter().map(|(_, payload)| payload.len()).collect::<Vec<_>>(), sizes);
-    for (i, (_, payload)) in received.iter().enumerate() {
-        assert!(payload.iter().enumerate().all(|(j, byte)| *byte == (i + j) as u8), "message {i}");
+    let received = &peer.heard().messages;
+    assert_eq!(received.iter().map(|message| message.payload.len()).collect::<Vec<_>>(), sizes);
+    for (i, message) in received.iter().enumerate() {
+        assert!(message.payload.iter().enumerate().all(|(j, byte)| *byte == (i + j) as u8), "message {i}");
     }
     let too_large = vec![0; (64 << 20) + 1];
     let refused = node.port().send(&Envelope::data(channel, 99, 0), &too_large);
@@ -560,13 +442,13 @@ fn payloads_of_every_size_arrive_whole() {
 fn links_come_back_after_the_listener_restarts() {
     let (first, _first_events) = listening(options());
     let address = first.address();
-    let (peer, events) = Node::open("tcp-connect", &address, options());
-    let channel = peer.announce("t");
+    let (peer, events) = Tap::open("tcp-connect", &address, options());
+    let channel = peer.announce("t", 0);
     peer.wait(&peer.accepted, 1);
     first.port().close();
     assert_eq!(disconnected(&events), Disconnect::Bye);
     find(&events, |event| matches!(event, Event::Unreachable { .. }).then_some(()));
-    let (second, _second_events) = Node::open("tcp-listen", &address, options());
+    let (second, _second_events) = Tap::open("tcp-listen", &address, options());
     assert_eq!(peer.wait(&peer.accepted, 2), 2);
     peer.publish(channel, 2, b"again");
     assert_eq!(second.wait(&second.count, 1), 1);
@@ -574,11 +456,11 @@ fn links_come_back_after_the_listener_restarts() {
 
 #[test]
 fn another_takes_the_hubs_place() {
-    let (hub, _hub_events) = Node::open("tcp", "127.0.0.1:0", options());
+    let (hub, _hub_events) = Tap::open("tcp", "127.0.0.1:0", options());
     let address = hub.address();
-    let (a, _a_events) = Node::open("tcp", &address, options());
-    let (b, _b_events) = Node::open("tcp", &address, options());
-    let channel = a.announce("t");
+    let (a, _a_events) = Tap::open("tcp", &address, options());
+    let (b, _b_events) = Tap::open("tcp", &address, options());
+    let channel = a.announce("t", 0);
     a.wait(&a.accepted, 1);
     // Again and again: the hub accepts on its own behalf, too, and may do so before the other has
     // come, or found its way again.
@@ -602,8 +484,8 @@ fn another_takes_the_hubs_place() {
 #[test]
 fn closing_delivers_what_was_sent_before() {
     let (node, events) = listening(options());
-    let (peer, _peer_events) = Node::open("tcp-connect", &node.address(), options());
-    let channel = peer.announce("t");
+    let (peer, _peer_events) = Tap::open("tcp-connect", &node.address(), options());
+    let channel = peer.announce("t", 0);
     peer.wait(&peer.accepted, 1);
     (1..=5000).for_each(|sequence| {
         peer.publish(channel, sequence, &[3; 500]);
@@ -624,8 +506,8 @@ fn sockets() -> usize {
 fn nothing_is_left_behind() {
     let round = || {
         let (node, _events) = listening(options());
-        let peers: Vec<_> = (0..4).map(|_| Node::open("tcp-connect", &node.address(), options())).collect();
-        let channel = node.announce("t");
+        let peers: Vec<_> = (0..4).map(|_| Tap::open("tcp-connect", &node.address(), options())).collect();
+        let channel = node.announce("t", 0);
         node.wait(&node.accepted, 4);
         node.publish(channel, 1, b"x");
         for (peer, _) in &peers {

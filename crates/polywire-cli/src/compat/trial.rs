@@ -4,11 +4,11 @@ use std::{path::Path, sync::Arc};
 
 use polywire::{
     Record, Shape,
-    codec::{Codec, DynDecoder, DynEncoder, Options},
-    program::io::CodecError,
+    codec::{Codec, Decoder, Encoder, Options},
+    program::CodecError,
     schema::Schema,
 };
-use polywire_instrument::{scenario::TypeSpec, values::ValueModel};
+use polywire_measure::{scenario::TypeSpec, values::ValueModel};
 use serde_json::{Map, Value};
 
 use super::{Finding, Judgement, Word};
@@ -19,11 +19,11 @@ const VALUES: usize = 64;
 
 /// A writer, and the two decoders that a reader may have.
 pub struct Trial {
-    encoder: DynEncoder,
+    encoder: Encoder<Record>,
     /// Made for the writer's schema.
-    knowing: DynDecoder,
+    knowing: Decoder<Record>,
     /// Made for the reader's own, as if it were the writer's.
-    alone: DynDecoder,
+    alone: Decoder<Record>,
     writer: Arc<Shape>,
     reader: Arc<Shape>,
 }
@@ -45,9 +45,9 @@ impl Trial {
         let assuming = if older { "older".parse()? } else { Options::default() };
         let (writer, reader) = (Shape::of(writer)?, Shape::of(reader)?);
         Ok(Trial {
-            encoder: DynEncoder::new(codec, &options, &writer)?,
-            knowing: DynDecoder::new(codec, &options, writer.schema(), &reader)?,
-            alone: DynDecoder::new(codec, &assuming, reader.schema(), &reader)?,
+            encoder: Encoder::for_shape(codec, &options, &writer)?,
+            knowing: Decoder::for_shape(codec, &options, writer.schema(), &reader)?,
+            alone: Decoder::for_shape(codec, &assuming, reader.schema(), &reader)?,
             writer,
             reader,
         })
@@ -105,7 +105,7 @@ impl Trial {
         })
     }
 
-    fn read(&self, decoder: &DynDecoder, bytes: &[u8]) -> anyhow::Result<Value> {
+    fn read(&self, decoder: &Decoder<Record>, bytes: &[u8]) -> anyhow::Result<Value> {
         let mut record = Record::new(&self.reader);
         decoder.decode(bytes, &mut record)?;
         Ok(serde_json::from_str(&JsonText::default().of(&record, None)?)?)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use polywire::{
     Record, Shape,
-    codec::{DynDecoder, DynEncoder, Options, fast::Fast, json::JSON},
-    program::{State, io::CodecError},
+    codec::{Decoder, Encoder, Options, fast::Fast, json::JSON},
+    program::{CodecError, State},
     schema::{DefKind, Type},
 };
 
@@ -15,12 +15,12 @@ use super::{Feed, Reset};
 /// Both ends of a stream of a feed, side by side: what is decoded is encoded again, to see whether
 /// that gives the same bytes.
 pub struct Codec {
-    decoder: DynDecoder,
-    encoder: DynEncoder,
+    decoder: Decoder<Record>,
+    encoder: Encoder<Record>,
     /// None where each message stands alone.
     states: Option<Box<[State; 2]>>,
-    to_json: DynEncoder,
-    from_json: DynDecoder,
+    to_json: Encoder<Record>,
+    from_json: Decoder<Record>,
     record: Record,
     /// Names of the templates.
     templates: Vec<String>,
@@ -47,12 +47,12 @@ impl Codec {
             _ => (vec![schema.name().to_owned()], false),
         };
         let (decoder, encoder) =
-            (DynDecoder::new(&fast, &with, &schema, &shape)?, DynEncoder::new(&fast, &with, &shape)?);
+            (Decoder::for_shape(&fast, &with, &schema, &shape)?, Encoder::for_shape(&fast, &with, &shape)?);
         let states = decoder.state().zip(encoder.state()).map(|(decoding, encoding)| Box::new([decoding, encoding]));
         Ok(Codec {
             states: states.filter(|_| feed.reset != Reset::Message),
-            to_json: DynEncoder::new(&JSON, &options, &shape)?,
-            from_json: DynDecoder::new(&JSON, &options, &schema, &shape)?,
+            to_json: Encoder::for_shape(&JSON, &options, &shape)?,
+            from_json: Decoder::for_shape(&JSON, &options, &schema, &shape)?,
             record: Record::new(&shape),
             decoder,
             encoder,
@@ -69,7 +69,7 @@ impl Codec {
     }
 
     /// The feed's encoder and decoder.
-    pub fn ends(&self) -> (DynEncoder, DynDecoder) {
+    pub fn ends(&self) -> (Encoder<Record>, Decoder<Record>) {
         (self.encoder.clone(), self.decoder.clone())
     }
 

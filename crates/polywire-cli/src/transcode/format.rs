@@ -6,8 +6,8 @@ use std::{fs, sync::Arc};
 use anyhow::Context as _;
 use polywire::{
     Record, Schema, Shape, Wire,
-    codec::{self, BuildError, Codec, DynDecoder, DynEncoder, Options, json::JSON},
-    compress::{self, Compressor, Settings, none::NONE},
+    codec::{self, BuildError, Codec, Decoder, Encoder, Options, json::JSON},
+    compress::{self, Compressor, NONE, Settings},
 };
 use serde::de::{Error as _, IgnoredAny};
 
@@ -25,7 +25,7 @@ pub struct Format {
 impl Format {
     /// The wire's names were checked when the command line was read.
     pub fn of(wire: &Wire) -> anyhow::Result<Format> {
-        let auto = || Misuse("a codec is expected, not 'auto'".into());
+        let auto = || Misuse("a codec is expected, not 'auto': `polywire codecs` lists them".into());
         let codec = codec::find(&wire.codec.name).ok_or_else(auto)?;
         let compressor = match &wire.compressor {
             Some(choice) if choice.name != NONE.name() => {
@@ -78,12 +78,12 @@ impl Format {
         self.codec().name() == JSON.name()
     }
 
-    pub fn encoder(&self, shape: &Arc<Shape>) -> Result<DynEncoder, BuildError> {
-        DynEncoder::new(self.codec(), &self.options, shape)
+    pub fn encoder(&self, shape: &Arc<Shape>) -> Result<Encoder<Record>, BuildError> {
+        Encoder::for_shape(self.codec(), &self.options, shape)
     }
 
-    pub fn decoder(&self, schema: &Schema, shape: &Arc<Shape>) -> Result<DynDecoder, BuildError> {
-        DynDecoder::new(self.codec(), &self.options, schema, shape)
+    pub fn decoder(&self, schema: &Schema, shape: &Arc<Shape>) -> Result<Decoder<Record>, BuildError> {
+        Decoder::for_shape(self.codec(), &self.options, schema, shape)
     }
 
     /// True if a message says itself where it ends, so that several can stand one behind the other.

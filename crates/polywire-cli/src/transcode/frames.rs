@@ -10,14 +10,14 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use polywire::{
     Record, Schema, Shape,
-    codec::{self, DynDecoder, Options, stream::StreamReader},
+    codec::{self, Decoder, Options, stream::StreamReader},
     compress::{self, Limits, Unpacker, announced_dictionary},
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
     frame::{Frame, Step, StreamDecoder},
     schema::{DocumentHash, SchemaLimits},
 };
 
-use super::source::{Message, Next, Place};
+use super::message::{Message, Next, Place};
 
 /// Reads messages of all channels, each by its own announcement.
 pub struct Frames {
@@ -46,7 +46,7 @@ struct Channel {
 
 struct Reader {
     unpacker: Option<Unpacker>,
-    decoder: DynDecoder,
+    decoder: Decoder<Record>,
     record: Record,
     /// Of a codec whose messages refer to others.
     stream: Option<StreamReader>,
@@ -214,7 +214,9 @@ impl Reader {
         documents: &BTreeMap<Id128, Vec<u8>>,
     ) -> anyhow::Result<Reader> {
         let writer = match documents.get(&announced.schema) {
-            Some(bytes) => Schema::from_bytes(bytes, &SchemaLimits::default()).context("its schema is none")?,
+            Some(bytes) => {
+                Schema::from_bytes(bytes, &SchemaLimits::default()).context("the schema of the topic cannot be read")?
+            }
             None => schema.cloned().context("the file does not have its schema: add --idl FILE, and --type NAME")?,
         };
         let codec = codec::find(&announced.codec).ok_or_else(|| anyhow!("there is no codec '{}'", announced.codec))?;
@@ -228,7 +230,7 @@ impl Reader {
                 Some(codec.configured(document)?)
             }
         };
-        let decoder = DynDecoder::new(configured.as_deref().unwrap_or(codec), &options, &writer, &shape)?;
+        let decoder = Decoder::for_shape(configured.as_deref().unwrap_or(codec), &options, &writer, &shape)?;
         let (unpacker, stream) = (unpacker(&announced.compressor, documents)?, decoder.state().map(StreamReader::new));
         Ok(Reader { unpacker, decoder, record: Record::new(&shape), stream })
     }

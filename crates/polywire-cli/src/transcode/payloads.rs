@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polywire::{
     Record, Schema, Shape,
-    codec::DynDecoder,
+    codec::Decoder,
     envelope::{Announcement, ChannelId, Envelope, Id128},
     framing::Framing,
 };
@@ -13,7 +13,7 @@ use polywire_idl::Compiler;
 
 use super::{
     format::{Format, end_of_json},
-    source::{Foreign, Message, Next, Place},
+    message::{Foreign, Message, Next, Place},
 };
 use crate::{
     cut::{Input, MESSAGE_BYTES, Part, Parts, may_be_cut},
@@ -28,7 +28,7 @@ pub struct Payloads {
     parts: Parts,
     framing: Framing,
     schema: Schema,
-    decoder: DynDecoder,
+    decoder: Decoder<Record>,
     record: Record,
     announced: Announcement,
     ends: Ends,
@@ -46,7 +46,7 @@ enum Ends {
     Framed,
     /// The message says it; one that does not fit the type can be passed over by the other decoder,
     /// if there is one.
-    Itself(Option<(DynDecoder, Record)>),
+    Itself(Option<(Decoder<Record>, Record)>),
     /// JSON text says it.
     Json,
     /// The file ends with it.
@@ -237,7 +237,7 @@ fn skip_blanks(input: &mut Input) -> anyhow::Result<()> {
 
 /// Reads any message of a format that describes itself, and keeps nothing of it: a reader of a type
 /// without members.
-fn skipper(format: &Format) -> Option<(DynDecoder, Record)> {
+fn skipper(format: &Format) -> Option<(Decoder<Record>, Record)> {
     if !format.codec().properties().self_describing {
         return None;
     }

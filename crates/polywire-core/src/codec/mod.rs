@@ -1,9 +1,9 @@
-//! Wire formats. [`CODECS`] is the table: a codec is a file or folder here and a line there, and is
-//! then listed, tested and measured with the others.
+//! Wire formats. [`CODECS`] is the table of all codecs: a new codec is a folder here and a line in
+//! the table; then it is listed, tested and benchmarked like the others.
 //!
 //! A codec only lowers: from a schema and a layout to an encode program, from a writer's schema and
-//! a reader's to a decode program. [`Encoder`] and [`Decoder`] run them for a Rust type,
-//! [`DynEncoder`] and [`DynDecoder`] for records.
+//! a reader's to a decode program. [`Encoder`] and [`Decoder`] run them, for values of a Rust type
+//! or for records.
 //!
 //! ```
 //! use polywire_core::codec::{self, Decoder, Encoder, Options};
@@ -31,18 +31,18 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use core::{fmt, marker::PhantomData, str::FromStr};
+use core::{fmt, str::FromStr};
 
 use crate::{
-    layout::{Growth, Layout, Message, Shape, SharedBytes},
-    program::{Backend, Direction, Executable, Limits, Payload, Program, State, exec::ExecError, io::CodecError},
+    layout::Layout,
+    program::{Program, exec::ExecError},
     schema::Schema,
 };
 
 pub mod bson;
 pub mod cbor;
 pub mod cdr;
-mod dynamic;
+mod coder;
 pub mod fast;
 pub mod json;
 pub mod lower;
@@ -53,10 +53,10 @@ pub mod ubjson;
 pub mod xml;
 pub mod yaml;
 
-pub use dynamic::{DynDecoder, DynEncoder};
+pub use coder::{Decoder, Encoder};
 pub use lower::LowerError;
 
-/// All codecs of this crate, in the order in which they are listed.
+/// All codecs of this crate, in the order of listings.
 pub static CODECS: &[&dyn Codec] = &[
     &cdr::CDR,
     &cdr::XCDR2,
@@ -73,12 +73,12 @@ pub static CODECS: &[&dyn Codec] = &[
     &yaml::YAML_FLOW,
 ];
 
-/// The codec with a name.
+/// The codec with this name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {
     CODECS.iter().copied().find(|codec| codec.name() == name)
 }
 
-/// A wire format: a compiler front end.
+/// A wire format. It is a compiler front end: it turns types into programs.
 ///
 /// ```
 /// use polywire_core::codec::{self, BuildError, Codec, LowerError, OptionSpec, Options, Properties, CODECS};
@@ -111,16 +111,16 @@ pub fn find(name: &str) -> Option<&'static dyn Codec> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Codec: Send + Sync {
-    /// Name, as in a wire string: lower case, digits and `-`.
+    /// The name in a wire string: lower-case letters, digits and `-`.
     fn name(&self) -> &'static str;
 
-    /// What users compare.
+    /// Properties for listings and choices.
     fn properties(&self) -> &'static Properties;
 
-    /// Options it takes.
+    /// The options that it accepts.
     fn options(&self) -> &'static [OptionSpec];
 
-    /// By what members are told apart in a message.
+    /// How a message identifies members.
     ///
     /// ```
     /// use polywire_core::codec::{self, Codec as _, Evolution};
@@ -134,13 +134,14 @@ pub trait Codec: Send + Sync {
         if self.properties().self_describing { Evolution::Names } else { Evolution::Schema }
     }
 
-    /// What configures it beyond its options, as a document that readers fetch by its hash: FAST's
-    /// templates, where they are not derived from the type.
+    /// The codec's configuration beyond its options, as a document that readers fetch by its hash:
+    /// FAST's templates, unless they are derived from the type. `None` if there is none.
     fn configuration(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// The same codec, configured by such a document.
+    /// Returns the same codec with the configuration in this document. Fails if the codec takes
+    /// none, or the document is not valid.
     ///
     /// ```
     /// use polywire_core::codec::{self, Codec as _};
@@ -155,20 +156,14 @@ pub trait Codec: Send + Sync {
         Err(LowerError::Option(format!("codec '{}' is not configured by a document", self.name())))
     }
 
-    /// Its kernels cope with whatever [`Output::written`](crate::program::Output::written) gives
-    /// them when bytes are but counted, so that the size of a value can be had without writing
-    /// it. Where this is false, it is written.
-    fn counts(&self) -> bool {
-        false
-    }
-
-    /// The program that writes values of `schema`, which lie in memory as `layout` says: it must be
-    /// of this very layout. Schemas come here [with flat arrays](Schema::with_flat_arrays): an
-    /// array's elements are no arrays, neither in the type nor in memory.
+    /// Makes the program that writes values of `schema`. Their memory layout is `layout`, and the
+    /// program must be made for this very `Arc`. Callers pass schemas [with flat
+    /// arrays](Schema::with_flat_arrays): the elements of an array are never arrays, neither in the
+    /// type nor in memory.
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError>;
 
-    /// The program that reads values of `writer` into values of `reader`, which lie in memory as
-    /// `layout` says, likewise.
+    /// Makes the program that reads values of `writer` into values of `reader`. The requirements of
+    /// [`Codec::lower_encode`] apply to both schemas and to `layout`.
     fn lower_decode(
         &self,
         options: &Options,
@@ -178,31 +173,31 @@ pub trait Codec: Send + Sync {
     ) -> Result<Program, LowerError>;
 }
 
-/// What users compare codecs by.
+/// Properties by which users compare codecs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
     /// One line for listings.
     pub summary: &'static str,
-    /// People can read it.
+    /// True for a format that people can read.
     pub text: bool,
-    /// A message can be understood without its schema.
+    /// True if a message can be decoded without a schema.
     pub self_describing: bool,
-    /// A message may depend on those before it.
+    /// True if a message may refer to earlier messages.
     pub stateful: bool,
     /// What it is typically used for.
     pub typical_use: &'static str,
-    /// Where it is defined.
+    /// The specification of the format.
     pub specification: &'static str,
 }
 
-/// By what members are told apart in a message, and so what a reader of another version of the type
-/// goes by. With the writer's schema, which nodes fetch of each other, all formats evolve by the
-/// same rules; this is what is left to peers that do not have it.
+/// How a message identifies members, which decides what a reader with another version of the type
+/// can do without the writer's schema. With it, which nodes fetch from each other, all formats
+/// evolve by the same rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Evolution {
-    /// By their order: nothing is understood without the writer's schema, but for what the format
-    /// says of its own.
+    /// By their order. A reader needs the writer's schema, except for what the format itself
+    /// allows.
     Schema,
     /// By their names.
     Names,
@@ -224,12 +219,12 @@ impl Evolution {
 /// An option of a codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionSpec {
-    /// Name, as in a wire string.
+    /// The name in a wire string.
     pub name: &'static str,
-    /// Values it takes; empty for an option that is just there or not. `N` stands for a number,
-    /// `FILE` for the path of a file.
+    /// Allowed values. Empty for an option without a value. `N` stands for a number, `FILE` for the
+    /// path of a file.
     pub values: &'static [&'static str],
-    /// One line for listings; the default first.
+    /// One line for listings, beginning with the default.
     pub help: &'static str,
 }
 
@@ -243,29 +238,30 @@ impl OptionSpec {
     }
 }
 
-/// A codec's options, in a wire string the part behind the colon: `be,header,int64=string`.
+/// A codec's options: in a wire string, the part behind the colon, such as
+/// `be,header,int64=string`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options(Vec<(String, String)>);
 
 impl Options {
-    /// True if the option is there.
+    /// True if the option is set.
     pub fn has(&self, name: &str) -> bool {
         self.value(name).is_some()
     }
 
-    /// The option's value; empty if it has none.
+    /// The option's value, empty if it is set without a value. `None` if it is not set.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// These and one more, which replaces one of the same name.
+    /// Returns these options with one added. It replaces an option of the same name.
     pub fn with(mut self, name: &str, value: &str) -> Options {
         self.0.retain(|(known, _)| known != name);
         self.0.push((name.to_string(), value.to_string()));
         self
     }
 
-    /// These but for the one of this name, if it is there.
+    /// Returns these options without the one of this name.
     ///
     /// ```
     /// use polywire_core::codec::Options;
@@ -278,7 +274,7 @@ impl Options {
         self
     }
 
-    /// Refuses options and values that the codec does not know.
+    /// Checks that the codec accepts all options and their values.
     pub fn check(&self, codec: &dyn Codec) -> Result<(), LowerError> {
         let wrong = |text: String| Err(LowerError::Option(format!("codec '{}': {text}", codec.name())));
         for (name, value) in &self.0 {
@@ -304,7 +300,7 @@ impl FromStr for Options {
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             if options.iter().any(|(known, _)| known == name) {
-                return Err(LowerError::Option(format!("option '{name}' is there twice")));
+                return Err(LowerError::Option(format!("option '{name}' occurs twice")));
             }
             options.push((name.to_string(), value.to_string()));
         }
@@ -323,237 +319,28 @@ impl fmt::Display for Options {
     }
 }
 
-/// Why there is no encoder or decoder.
+/// Why an encoder or decoder cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The codec cannot carry the type, or reader and writer do not agree.
+    /// The codec does not support the type, or the reader's type cannot understand the writer's.
     #[error(transparent)]
     Lower(#[from] LowerError),
-    /// The program cannot be run.
+    /// The program cannot be verified or compiled.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// The codec made a program that works on other memory than the type's, or that goes the other
-    /// way. That is a bug in the codec.
+    /// The codec made a program for another type or for the other direction. This is a bug in the
+    /// codec.
     #[error("codec '{0}' made a program for another type, or of the other direction")]
     Foreign(&'static str),
-}
-
-fn compile_encode(
-    codec: &dyn Codec,
-    options: &Options,
-    shape: &Shape,
-    backend: Backend,
-) -> Result<Executable, BuildError> {
-    options.check(codec)?;
-    let program = codec.lower_encode(options, &shape.schema().with_flat_arrays(), shape.layout())?;
-    admit(codec, &program, Direction::Encode, shape)?;
-    Ok(Executable::new(program, backend)?)
-}
-
-/// Codecs are anybody's safe code, and the verifier holds a program to the layout that it says it
-/// is for. So that has to be the type's own.
-fn admit(codec: &dyn Codec, program: &Program, direction: Direction, shape: &Shape) -> Result<(), BuildError> {
-    match program.direction == direction && Arc::ptr_eq(&program.layout, shape.layout()) {
-        true => Ok(()),
-        false => Err(BuildError::Foreign(codec.name())),
-    }
-}
-
-fn compile_decode(
-    codec: &dyn Codec,
-    options: &Options,
-    writer: &Schema,
-    shape: &Shape,
-    backend: Backend,
-) -> Result<Executable, BuildError> {
-    options.check(codec)?;
-    let (writer, reader) = (writer.with_flat_arrays(), shape.schema().with_flat_arrays());
-    let program = codec.lower_decode(options, &writer, &reader, shape.layout())?;
-    admit(codec, &program, Direction::Decode, shape)?;
-    Ok(Executable::new(program, backend)?)
-}
-
-/// Writes values of a Rust type in one format. Cheap to clone; any number of threads may use it at
-/// once.
-pub struct Encoder<T> {
-    executable: Executable,
-    limits: Limits,
-    counts: bool,
-    value: PhantomData<fn(&T)>,
-}
-
-impl<T> Clone for Encoder<T> {
-    fn clone(&self) -> Self {
-        Encoder { executable: self.executable.clone(), limits: self.limits, counts: self.counts, value: PhantomData }
-    }
-}
-
-impl<T: Message> Encoder<T> {
-    /// Compiles it.
-    pub fn new(codec: &dyn Codec, options: &Options) -> Result<Encoder<T>, BuildError> {
-        Encoder::with_backend(codec, options, Backend::Auto)
-    }
-
-    /// Compiles it for a back end of your choice.
-    pub fn with_backend(codec: &dyn Codec, options: &Options, backend: Backend) -> Result<Encoder<T>, BuildError> {
-        let executable = compile_encode(codec, options, T::shape(), backend)?;
-        Ok(Encoder { executable, limits: Limits::default(), counts: codec.counts(), value: PhantomData })
-    }
-
-    /// The same encoder with other limits.
-    pub fn with_limits(mut self, limits: Limits) -> Encoder<T> {
-        self.limits = limits;
-        self
-    }
-
-    /// Appends a value to `out`; after an error `out` is as before.
-    #[inline]
-    pub fn encode(&self, value: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
-        // SAFETY: the program was made for T's own layout, and the value is borrowed.
-        unsafe { self.executable.encode(core::ptr::from_ref(value).cast(), out, &self.limits) }
-    }
-
-    /// Bytes that [`Encoder::encode`] would append: to set them apart beforehand. It takes about as
-    /// long as encoding does, and keeps nothing of it.
-    ///
-    /// ```
-    /// use polywire_core::codec::{self, Encoder, Options};
-    /// # use polywire_core as polywire;
-    ///
-    /// #[derive(polywire_derive::Message)]
-    /// struct Note { number: u32, text: String }
-    ///
-    /// let encoder = Encoder::<Note>::new(codec::find("cdr").unwrap(), &Options::default()).unwrap();
-    /// assert_eq!(encoder.size(&Note { number: 1, text: "abc".into() }), Ok(4 + 4 + 3 + 1));
-    /// ```
-    pub fn size(&self, value: &T) -> Result<usize, CodecError> {
-        // SAFETY: the program was made for T's own layout, and the value is borrowed.
-        unsafe { self.executable.size(core::ptr::from_ref(value).cast(), self.counts, &self.limits) }
-    }
-
-    /// The state of a stream before its first message; none for a codec that is not stateful.
-    pub fn state(&self) -> Option<State> {
-        self.executable.state()
-    }
-
-    /// Appends a value as a message of a stream. If it is to be kept, the stream goes on from it;
-    /// else the state is as before, as it is after an error.
-    ///
-    /// # Panics
-    /// If the state is of another encoder, or the codec is not stateful.
-    pub fn encode_with(&self, state: &mut State, keep: bool, value: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
-        // SAFETY: the program was made for T's own layout, and the value is borrowed.
-        unsafe { self.executable.encode_with(state, keep, core::ptr::from_ref(value).cast(), out, &self.limits) }
-    }
-
-    /// The writer's schema, which a decoder asks for.
-    pub fn schema(&self) -> &Schema {
-        T::shape().schema()
-    }
-
-    /// The program that runs.
-    pub fn executable(&self) -> &Executable {
-        &self.executable
-    }
-}
-
-/// Reads values of a Rust type from one format, as a given writer's schema has them.
-pub struct Decoder<T> {
-    executable: Executable,
-    limits: Limits,
-    growth: Growth,
-    value: PhantomData<fn(&mut T)>,
-}
-
-impl<T> Clone for Decoder<T> {
-    fn clone(&self) -> Self {
-        let growth = self.growth.clone();
-        Decoder { executable: self.executable.clone(), limits: self.limits, growth, value: PhantomData }
-    }
-}
-
-impl<T: Message> Decoder<T> {
-    /// Compiles it for messages of a writer's schema.
-    pub fn new(codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<T>, BuildError> {
-        Decoder::with_backend(codec, options, writer, Backend::Auto)
-    }
-
-    /// Compiles it for a back end of your choice.
-    pub fn with_backend(
-        codec: &dyn Codec,
-        options: &Options,
-        writer: &Schema,
-        backend: Backend,
-    ) -> Result<Decoder<T>, BuildError> {
-        let executable = compile_decode(codec, options, writer, T::shape(), backend)?;
-        Ok(Decoder { executable, limits: Limits::default(), growth: Growth::default(), value: PhantomData })
-    }
-
-    /// The same decoder with other limits.
-    pub fn with_limits(mut self, limits: Limits) -> Decoder<T> {
-        self.limits = limits;
-        self
-    }
-
-    /// Reads one message into `value`, whose memory is used again, and gives how many bytes it
-    /// took. After an error the value is valid, but of no use. Once messages have asked this
-    /// decoder for more than [`Limits::memory_bytes`] in all, the value gives its memory back
-    /// first.
-    #[inline]
-    pub fn decode(&self, bytes: &[u8], value: &mut T) -> Result<usize, CodecError> {
-        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
-        unsafe { self.executable.decode_again(bytes, core::ptr::from_mut(value).cast(), &self.limits, &self.growth) }
-    }
-
-    /// The state of a stream before its first message; none for a codec that is not stateful.
-    pub fn state(&self) -> Option<State> {
-        self.executable.state()
-    }
-
-    /// Reads one message of a stream. If it is to be kept, the stream goes on from it, or is
-    /// [broken](State::is_broken) after an error; else the state is as before.
-    ///
-    /// # Panics
-    /// If the state is of another decoder, or the codec is not stateful.
-    pub fn decode_with(&self, state: &mut State, keep: bool, bytes: &[u8], value: &mut T) -> Result<usize, CodecError> {
-        let value = core::ptr::from_mut(value).cast();
-        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
-        unsafe { self.executable.decode_again_with((state, keep), bytes, value, &self.limits, &self.growth) }
-    }
-
-    /// As [`Decoder::decode`], of a message of which `value` may hold parts: its
-    /// [`SharedStr`](crate::layout::SharedStr) and [`SharedBytes`] are then not copied, where
-    /// the format has them as they are in memory.
-    pub fn decode_shared(&self, message: &SharedBytes, value: &mut T) -> Result<usize, CodecError> {
-        let value = core::ptr::from_mut(value).cast();
-        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
-        unsafe { self.executable.decode_again_shared(message, value, &self.limits, &self.growth) }
-    }
-
-    /// Reads one message in any of these ways, and gives the bytes of memory by which `value` grew:
-    /// at least so many, as the budget for [`Limits::memory_bytes`] counts them.
-    ///
-    /// # Panics
-    /// As [`Decoder::decode_with`].
-    #[inline]
-    pub fn decode_measured(&self, payload: Payload<'_>, value: &mut T) -> Result<usize, CodecError> {
-        let value = core::ptr::from_mut(value).cast();
-        // SAFETY: the program was made for T's own layout, and the value is borrowed mutably.
-        unsafe { self.executable.decode_measured(payload, value, &self.limits, &self.growth) }
-    }
-
-    /// The program that runs.
-    pub fn executable(&self) -> &Executable {
-        &self.executable
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        program::{Block, BriefKernel, OpKind, Output, Status, Wire, passes},
+        layout::Shape,
+        program::{Block, BriefKernel, Limits, OpKind, Output, Status, Wire, passes},
         schema::{Def, Member, SchemaBuilder, Type},
     };
 

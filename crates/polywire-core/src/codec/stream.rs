@@ -1,36 +1,41 @@
-//! Streams of a stateful codec over links that lose, repeat and reorder: key frames, and what the
-//! messages between them refer to.
+//! Message sequences of a stateful codec over links that lose, repeat or reorder messages.
+//! Publishers and subscribers use a [`StreamWriter`] and a [`StreamReader`] to decide which
+//! messages are key frames, and which state a message refers to.
 //!
-//! A message of a stateful codec means something only together with what came before it. Two modes
-//! say what that is:
+//! In a stateful codec, a message can be decoded only with the state that an earlier one left.
+//! There are two modes:
 //!
-//! - [*chained*](Mode::Chained): the message before it. Nothing is smaller; one lost message makes
-//!   all that follow unreadable up to the next key frame. For links that are reliable and ordered,
-//!   whose receivers all get the same messages.
-//! - [*anchored*](Mode::Anchored): a key frame, which the message names. Every message whose key
-//!   frame arrived can be read, whatever became of the others.
+//! - [*chained*](Mode::Chained): a message refers to the previous message. This gives the smallest
+//!   messages, but after a lost message nothing can be read until the next key frame. It suits
+//!   reliable, ordered links on which all receivers get the same messages.
+//! - [*anchored*](Mode::Anchored): a message refers to a key frame, which it names. Every message
+//!   can be read whose key frame arrived, even if others are lost.
 //!
-//! A key frame refers to nothing. The envelope's anchor says which is which: it is the message's
-//! own sequence number in a key frame, that of the key frame in an anchored message, and none in a
-//! chained one. So a reader need not be told the mode, and a writer may change it at a key frame.
+//! A key frame refers to no message. The anchor in a message's envelope tells the kinds apart: in a
+//! key frame it is the message's own sequence number, in an anchored message that of its key frame,
+//! and a chained message has none. A reader therefore needs no setting, and a writer may change the
+//! mode at any key frame.
 //!
-//! Nothing here knows a clock, a link or a codec: the caller encodes and decodes with the state it
-//! is lent.
+//! This module has no clock, link or codec: the caller encodes and decodes with the state that the
+//! functions pass to it.
 
-use alloc::collections::VecDeque;
+use alloc::{
+    collections::VecDeque,
+    string::{String, ToString},
+};
 
 use crate::program::State;
 
-/// What messages refer to.
+/// What a message refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The message before.
+    /// The previous message.
     Chained,
     /// The latest key frame.
     Anchored,
 }
 
-/// The writer's end of a stream.
+/// The writer's side of a message sequence.
 ///
 /// ```
 /// use polywire_core::codec::stream::{Mode, StreamError, StreamReader, StreamWriter};
@@ -40,19 +45,19 @@ pub enum Mode {
 ///
 /// let mut writer = StreamWriter::new(new_state(), Mode::Anchored, 100);
 /// let mut reader = StreamReader::new(new_state());
-/// // The closures stand for `Encoder::encode_with` and `Decoder::decode_with`.
+/// // The closures take the place of `Encoder::encode_with` and `Decoder::decode_with`.
 /// let anchor = writer.write(1, |_state, _keep| Ok::<(), ()>(())).unwrap();
 /// assert_eq!(anchor, Some(1), "the first message is a key frame");
 /// assert_eq!(writer.write(2, |_, _| Ok::<(), ()>(())), Ok(Some(1)));
 ///
-/// // The reader got the second message alone: it needs the key frame.
+/// // The reader gets only the second message, so it needs a key frame.
 /// let told = reader.read(2, Some(1), |_, _| Ok::<(), ()>(()));
 /// assert_eq!(told, Err(StreamError::NoKey { anchor: 1 }));
 /// assert!(reader.wants_key());
 /// assert!(reader.read(1, Some(1), |_, _| Ok::<(), ()>(())).is_ok());
 /// assert!(reader.read(2, Some(1), |_, _| Ok::<(), ()>(())).is_ok());
 ///
-/// // Asked for a key frame, or told to write in another mode, it begins anew.
+/// // A request for a key frame, or another mode, makes the next message a key frame.
 /// writer.ask_for_key();
 /// assert_eq!(writer.write(3, |_, _| Ok::<(), ()>(())), Ok(Some(3)));
 /// writer.set_mode(Mode::Chained);
@@ -62,29 +67,30 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub struct StreamWriter {
     mode: Mode,
-    /// Chained: as it is after the last message. Anchored: as it is after the key frame.
+    /// In chained mode, the state after the last message. In anchored mode, the state after the key
+    /// frame.
     state: State,
     key: Option<u64>,
     last: u64,
-    /// Messages from one key frame to the next.
+    /// Number of messages from one key frame to the next.
     interval: u64,
     asked: bool,
 }
 
 impl StreamWriter {
-    /// A stream whose first message will be a key frame, and then at least each `interval`th (0:
-    /// only when asked).
+    /// Starts a sequence with a key frame. Every `interval`th message or earlier, another key frame
+    /// follows; with 0, key frames follow only on request.
     pub fn new(state: State, mode: Mode, interval: u64) -> StreamWriter {
         StreamWriter { mode, state, key: None, last: 0, interval, asked: false }
     }
 
-    /// Makes the next message a key frame: somebody has joined, or lost one. Asking again before it
-    /// is sent changes nothing.
+    /// Makes the next message a key frame, because a reader joined or lost a message. Several
+    /// requests before that message have the effect of one.
     pub fn ask_for_key(&mut self) {
         self.asked = true;
     }
 
-    /// What messages refer to from the next key frame on, which comes next.
+    /// Changes the mode. If it differs, the next message becomes a key frame.
     pub fn set_mode(&mut self, mode: Mode) {
         if self.mode != mode {
             self.mode = mode;
@@ -92,9 +98,9 @@ impl StreamWriter {
         }
     }
 
-    /// Encodes the message with this sequence number, which is larger than all before, and gives
-    /// its anchor. `encode` gets the state and whether it is to keep what the message changes;
-    /// where it fails the stream goes on as if it had not been asked.
+    /// Encodes the message with this sequence number, which must be greater than all before, and
+    /// returns its anchor. `encode` gets the state, and whether to keep the changes that the
+    /// message makes to it. If `encode` fails, the sequence continues with the next call.
     pub fn write<E>(
         &mut self,
         sequence: u64,
@@ -115,7 +121,7 @@ impl StreamWriter {
         encode: impl FnOnce(&mut State, bool) -> Result<(), E>,
     ) -> Result<Option<u64>, E> {
         self.state.reset();
-        // The state is gone: until a key frame has been written there is none to refer to.
+        // The old state is lost: until a key frame is written, there is nothing to refer to.
         self.key = None;
         encode(&mut self.state, true)?;
         (self.key, self.last, self.asked) = (Some(sequence), sequence, false);
@@ -126,75 +132,81 @@ impl StreamWriter {
         self.interval > 0 && sequence.saturating_sub(key) >= self.interval
     }
 
-    /// A chain has no gaps: a reader could not tell one from a loss.
+    /// A chain has no gaps in its sequence numbers, because a reader would take a gap for a loss.
     fn continues(&self, sequence: u64) -> bool {
         self.mode == Mode::Anchored || self.last.checked_add(1) == Some(sequence)
     }
 }
 
-/// Key frames that a reader keeps: messages that refer to the one before the last may still be
-/// under way when the last one comes.
+/// Number of key frames that a reader keeps. When a new key frame arrives, messages that refer to
+/// older ones may still be under way.
 const KEYS: usize = 4;
 
-/// A reader's end of a stream.
+/// The reader's side of a message sequence.
 #[derive(Clone, Debug)]
 pub struct StreamReader {
-    fresh: State,
-    /// After key frames, the latest last.
+    initial: State,
+    /// The states after key frames, in order of arrival.
     keys: VecDeque<(u64, State)>,
-    /// After the last message of a chain, and its number.
+    /// The last message of the chain: its number and the state after it.
     chain: Option<(u64, State)>,
     wants_key: bool,
 }
 
-/// Why a message of a stream was not read.
+/// Why a message was not read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError<E> {
-    /// It refers to a key frame that has not come, or is long gone.
-    #[error("the key frame {anchor} that it refers to is not here")]
+    /// The message refers to a key frame that did not arrive or is no longer kept.
+    #[error("the message refers to the key frame {anchor}, which is not available")]
     NoKey {
-        /// Number of the key frame.
+        /// Sequence number of the key frame.
         anchor: u64,
     },
-    /// It refers to the message before it, which has not come.
-    #[error("the message before it is not here: the last one that could be read is {last:?}")]
+    /// The message refers to the previous message, which was not read.
+    #[error("the previous message is missing: the last one that could be read is {}", number_or_none(last))]
     Gap {
-        /// The last message of the chain.
+        /// Sequence number of the last message of the chain. `None` before the first.
         last: Option<u64>,
     },
-    /// It came before, or is older than what came.
-    #[error("it comes again, or behind message {last}")]
+    /// The message was read before, or a later one was.
+    #[error("the message is a repetition, or arrived after message {last}")]
     Stale {
-        /// The last message of the chain.
+        /// Sequence number of the last message of the chain.
         last: u64,
     },
-    /// It refers to a message that comes after it.
-    #[error("it refers to {anchor}, which comes after it")]
+    /// The message refers to a later one.
+    #[error("the message refers to {anchor}, a later message")]
     Future {
-        /// What it refers to.
+        /// Sequence number that it refers to.
         anchor: u64,
     },
-    /// The decoder refused it.
+    /// The decoder refused the message.
     #[error(transparent)]
     Decode(#[from] E),
 }
 
+/// A sequence number as text for messages.
+fn number_or_none(number: &Option<u64>) -> String {
+    number.map_or_else(|| "none".into(), |number| number.to_string())
+}
+
 impl StreamReader {
-    /// A reader that has seen nothing; the state is that of its decoder before the first message.
+    /// A reader before the first message. `state` is the decoder's state before the first message.
     pub fn new(state: State) -> StreamReader {
-        StreamReader { fresh: state, keys: VecDeque::with_capacity(KEYS), chain: None, wants_key: false }
+        StreamReader { initial: state, keys: VecDeque::with_capacity(KEYS), chain: None, wants_key: false }
     }
 
-    /// True after a message could not be read for want of a key frame, until one comes: time to ask
-    /// the writer for one.
+    /// True if a message could not be read for lack of a key frame, until the next key frame: the
+    /// caller should ask the writer for one.
     pub fn wants_key(&self) -> bool {
         self.wants_key
     }
 
-    /// Decodes the message with this sequence number and anchor. `decode` gets the state and
-    /// whether it is to keep what the message changes; it is not called unless what the message
-    /// refers to is here. After an error nothing has changed but that the chain may be broken.
+    /// Decodes the message with this sequence number and anchor. `decode` gets the state, and
+    /// whether to keep the changes that the message makes to it. It is called only if what the
+    /// message refers to is available. After an error nothing has changed, except that the chain
+    /// may be interrupted.
     pub fn read<T, E>(
         &mut self,
         sequence: u64,
@@ -219,13 +231,13 @@ impl StreamReader {
         let value = match decode(&mut state, true) {
             Ok(value) => value,
             Err(error) => {
-                // What follows refers to it.
+                // Messages that follow refer to the state after this one.
                 self.wants_key = true;
                 return Err(error.into());
             }
         };
-        // One that was overtaken by another is kept for what refers to it, but no chain goes back
-        // to it.
+        // A key frame that arrives late is kept for messages that refer to it, but the chain does
+        // not go back to it.
         if self.chain.as_ref().is_none_or(|(last, _)| *last < sequence) {
             self.chain = Some((sequence, state.clone()));
         }
@@ -238,11 +250,11 @@ impl StreamReader {
         Ok(value)
     }
 
-    /// A state to read a key frame with: that of the oldest, where there are enough.
+    /// A state for reading a key frame. If enough are kept, it replaces that of the oldest.
     fn spare(&mut self) -> State {
         match self.keys.len() < KEYS {
-            true => self.fresh.clone(),
-            false => self.keys.pop_front().map_or_else(|| self.fresh.clone(), |(_, state)| state),
+            true => self.initial.clone(),
+            false => self.keys.pop_front().map_or_else(|| self.initial.clone(), |(_, state)| state),
         }
     }
 
@@ -252,7 +264,8 @@ impl StreamReader {
         decode: impl FnOnce(&mut State, bool) -> Result<T, E>,
     ) -> Result<T, StreamError<E>> {
         let Some((_, state)) = self.keys.iter_mut().rev().find(|(key, _)| *key == anchor) else {
-            // An old one that comes late asks for nothing: newer ones are here.
+            // An old message that arrives late requests nothing, because newer key frames are
+            // available.
             self.wants_key |= self.keys.back().is_none_or(|(newest, _)| *newest < anchor);
             return Err(StreamError::NoKey { anchor });
         };

@@ -1,16 +1,20 @@
-//! What programs may do to memory that is not plain bytes.
+//! Functions by which codec programs change memory that is not plain bytes.
 //!
-//! Implemented for Rust's own types by the derive's support, for [`Record`](super::Record)s, and by
-//! nobody else.
+//! Only three groups of types implement these traits: Rust's own types (`derived`),
+//! shared strings and octets (`shared`), and [`Record`](super::Record)s. Back ends find the
+//! implementation in the layout's node and call it while they encode or decode.
 //!
-//! Rules for all of them. Pointers handed in point to a live, initialised value of the type the
-//! implementation was made for; `*mut` ones are not aliased while the function runs. Pointers
-//! handed out stay good until the next call that changes the same value. A function that
-//! fails leaves a valid value behind. None of them unwinds: implementations catch what the user's
-//! `Default` or `Drop` may panic with and answer [`OutOfMemory`].
+//! The rules of this module, for every implementation:
+//!
+//! - A pointer passed in points to a live, initialised value of the type that the implementation
+//!   was made for. Nothing else uses a `*mut` value while the function runs.
+//! - A pointer returned stays valid until the next call that changes the same value.
+//! - A function that fails leaves a valid value behind.
+//! - No function unwinds. Implementations catch a panic of the user's `Default` or `Drop` and
+//!   return [`OutOfMemory`].
 //!
 //! ```
-//! use polywire_core::layout::access::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
+//! use polywire_core::layout::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
 //! use polywire_core::layout::{Kind, Message, MessageField, OutOfMemory};
 //! use std::collections::BTreeMap;
 //!
@@ -28,7 +32,7 @@
 //! let (layout, mut pump) = (Pump::shape().layout().clone(), Pump::fresh());
 //! let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
 //! let at = |field: usize, pump: *mut Pump| (&layout.node(fields[field].node).kind, unsafe { pump.cast::<u8>().add(fields[field].offset as usize) });
-//! // SAFETY: every place is of the node whose functions are called, inside a value that lives and is borrowed.
+//! // SAFETY: each place belongs to the node whose functions are called, and lies inside a live, borrowed value.
 //! unsafe {
 //!     let pump: *mut Pump = &mut pump;
 //!     let (Kind::Sequence(sequence), place) = at(0, pump) else { panic!("it is a sequence") };
@@ -65,179 +69,183 @@ use core::ops::Range;
 
 use super::{OutOfMemory, SharedBytes};
 
-/// Sequences.
+/// Access to a sequence.
 ///
 /// # Safety
 /// Implementations keep the rules of this module.
 pub unsafe trait SequenceAccess: Send + Sync {
-    /// First element and number of elements.
+    /// Returns the first element and the number of elements.
     ///
     /// # Safety
-    /// `sequence` as the module's rules say.
+    /// `sequence` meets the pointer rules of this module.
     unsafe fn slice(&self, sequence: *const u8) -> (*const u8, usize);
 
-    /// Makes it `len` elements long and gives the first. Those that remain keep their values, so
-    /// that what they have allocated is used again; new ones are valid, defaults or what was
-    /// there once: whoever makes a sequence longer writes all of them.
+    /// Sets the length to `len` and returns the first element. Elements that remain keep their
+    /// values, so that their allocations are reused. New elements are valid but unspecified:
+    /// defaults, or values from an earlier use. The caller overwrites all of them.
     ///
     /// # Safety
-    /// `sequence` as the module's rules say.
+    /// `sequence` meets the pointer rules of this module.
     unsafe fn resize(&self, sequence: *mut u8, len: usize) -> Result<*mut u8, OutOfMemory>;
 
     /// Replaces all elements by `len` copied from `source`.
     ///
     /// # Safety
-    /// `sequence` as the module's rules say; elements are plain bytes, and `len` valid ones lie at
-    /// `source`, at any alignment, outside the sequence.
+    /// `sequence` meets the pointer rules of this module; elements are plain bytes, and `len` valid
+    /// ones lie at `source`, at any alignment, outside the sequence.
     unsafe fn assign(&self, sequence: *mut u8, source: *const u8, len: usize) -> Result<(), OutOfMemory>;
 
-    /// As [`SequenceAccess::slice`], to be written over. What others hold, too, is let go: then
-    /// there are no elements.
+    /// Like [`SequenceAccess::slice`], for elements that the caller overwrites. A sequence that
+    /// shares its elements with others lets go of them and is then empty.
     ///
     /// # Safety
-    /// `sequence` as the module's rules say.
+    /// `sequence` meets the pointer rules of this module.
     unsafe fn slice_mut(&self, sequence: *mut u8) -> (*mut u8, usize) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `slice_mut`, which is that of `slice`.
         let (first, len) = unsafe { self.slice(sequence) };
         (first.cast_mut(), len)
     }
 
-    /// Whether it can [hold](SequenceAccess::hold) a part of a message.
+    /// Returns whether the sequence can [hold](SequenceAccess::hold) a part of a message.
     fn shares(&self) -> bool {
         false
     }
 
-    /// Replaces all elements by a part of a message, without a copy. Elements are octets.
+    /// Replaces all elements by a part of a message, without a copy. The elements are octets. The
+    /// default does nothing: a back end calls it only if [`SequenceAccess::shares`] returns true.
     ///
     /// # Safety
-    /// `sequence` as the module's rules say, and it shares.
+    /// `sequence` meets the pointer rules of this module, and it shares.
     unsafe fn hold(&self, _sequence: *mut u8, _message: &SharedBytes, _range: Range<usize>) {}
 
-    /// Removes all elements, and gives back the memory that is kept for others.
+    /// Removes all elements and frees the memory kept for later ones.
     ///
     /// # Safety
-    /// `sequence` as the module's rules say.
+    /// `sequence` meets the pointer rules of this module.
     unsafe fn release(&self, sequence: *mut u8);
 }
 
-/// Optional values.
+/// Access to an optional value.
 ///
 /// # Safety
 /// Implementations keep the rules of this module.
 pub unsafe trait OptionalAccess: Send + Sync {
-    /// The value, or null.
+    /// Returns the value, or null if it is absent.
     ///
     /// # Safety
-    /// `optional` as the module's rules say.
+    /// `optional` meets the pointer rules of this module.
     unsafe fn get(&self, optional: *const u8) -> *const u8;
 
-    /// Makes it present and gives the value: the one it had, or some valid one.
+    /// Makes the value present and returns it. If it was absent, the value is valid but
+    /// unspecified.
     ///
     /// # Safety
-    /// `optional` as the module's rules say.
+    /// `optional` meets the pointer rules of this module.
     unsafe fn set_some(&self, optional: *mut u8) -> Result<*mut u8, OutOfMemory>;
 
-    /// Makes it absent.
+    /// Makes the value absent.
     ///
     /// # Safety
-    /// `optional` as the module's rules say.
+    /// `optional` meets the pointer rules of this module.
     unsafe fn set_none(&self, optional: *mut u8);
 
-    /// Makes it absent, and gives back the memory of a value that is kept for the next.
+    /// Makes the value absent, and frees the memory kept for the next value.
     ///
     /// # Safety
-    /// `optional` as the module's rules say.
+    /// `optional` meets the pointer rules of this module.
     unsafe fn release(&self, optional: *mut u8) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `release`, which is that of `set_none`.
         unsafe { self.set_none(optional) }
     }
 }
 
-/// What a union holds.
+/// The discriminator, case and value of a union.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selected {
     /// The discriminator.
     pub discriminator: i64,
-    /// Index of the case it chooses; none where no case has its label and there is no default.
+    /// Index of the selected case. `None` if no case has this label and there is no default case.
     pub case: Option<u32>,
-    /// The case's value; dangling when there is none.
+    /// The case's value; dangling if `case` is `None`.
     pub value: *const u8,
 }
 
-/// Unions.
+/// Access to a union.
 ///
 /// # Safety
 /// Implementations keep the rules of this module.
 pub unsafe trait UnionAccess: Send + Sync {
-    /// What it holds.
+    /// Returns what the union holds.
     ///
     /// # Safety
-    /// `union` as the module's rules say.
+    /// `union` meets the pointer rules of this module.
     unsafe fn get(&self, union: *const u8) -> Selected;
 
-    /// Selects `case` (an index the schema has, or none for a discriminator without a case) with a
-    /// discriminator that chooses it, and gives the value: the one it had if the case is the
-    /// same, or a default, or one that it once had.
+    /// Selects `case` and stores the discriminator, which must choose that case. `case` is an index
+    /// that the schema has, or `None` for a discriminator that chooses no case. Returns the value:
+    /// unchanged if the case was already selected, otherwise a default or a value from an earlier
+    /// use.
     ///
-    /// A Rust `enum` keeps no discriminator of its own: it takes the case's first label, or the
-    /// smallest value that is nobody's label. It cannot hold none, and answers `OutOfMemory` to
-    /// it: lowering refuses such types beforehand.
+    /// A Rust `enum` stores no discriminator: it stands for the first label of its case or, without
+    /// labels, for the smallest value that is no label. It cannot represent `None`, and returns
+    /// `OutOfMemory`; lowering refuses such types beforehand.
     ///
     /// # Safety
-    /// `union` as the module's rules say.
+    /// `union` meets the pointer rules of this module.
     unsafe fn select(&self, union: *mut u8, discriminator: i64, case: Option<u32>) -> Result<*mut u8, OutOfMemory>;
 
-    /// Gives back the memory of a value that is kept and not chosen.
+    /// Frees the memory of a value that is kept for later and not selected.
     ///
     /// # Safety
-    /// `union` as the module's rules say.
+    /// `union` meets the pointer rules of this module.
     unsafe fn release(&self, _union: *mut u8) {}
 }
 
-/// What became of an entry.
+/// Result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
     /// It is in the map.
     Yes,
-    /// The key was there; the value was replaced.
+    /// The key existed; its value was replaced.
     Replaced,
-    /// `fill` said no; the map is as before.
+    /// `fill` returned false; the map is unchanged.
     Refused,
 }
 
-/// Maps.
+/// Access to a map.
 ///
 /// # Safety
 /// Implementations keep the rules of this module.
 pub unsafe trait MapAccess: Send + Sync {
-    /// Number of entries.
+    /// Returns the number of entries.
     ///
     /// # Safety
-    /// `map` as the module's rules say.
+    /// `map` meets the pointer rules of this module.
     unsafe fn len(&self, map: *const u8) -> usize;
 
-    /// Shows each entry (key, value) until `visit` says false.
+    /// Calls `visit` with each key and value until it returns false.
     ///
     /// # Safety
-    /// `map` as the module's rules say.
+    /// `map` meets the pointer rules of this module.
     unsafe fn visit(&self, map: *const u8, visit: &mut dyn FnMut(*const u8, *const u8) -> bool);
 
     /// Removes all entries.
     ///
     /// # Safety
-    /// `map` as the module's rules say.
+    /// `map` meets the pointer rules of this module.
     unsafe fn clear(&self, map: *mut u8);
 
-    /// Removes all entries, and gives back the memory that is kept for others.
+    /// Removes all entries and frees the memory kept for later ones.
     ///
     /// # Safety
-    /// `map` as the module's rules say.
+    /// `map` meets the pointer rules of this module.
     unsafe fn release(&self, map: *mut u8);
 
-    /// Makes a default key and value, lets `fill` write them, and inserts them if it says true.
+    /// Makes a default key and value, lets `fill` write both, and inserts them if `fill` returns
+    /// true.
     ///
     /// # Safety
-    /// `map` as the module's rules say; `fill` leaves both valid.
+    /// `map` meets the pointer rules of this module; `fill` leaves both valid.
     unsafe fn insert(
         &self,
         map: *mut u8,
@@ -245,20 +253,20 @@ pub unsafe trait MapAccess: Send + Sync {
     ) -> Result<Inserted, OutOfMemory>;
 }
 
-/// Values behind a pointer.
+/// Access to a value behind a pointer.
 ///
 /// # Safety
 /// Implementations keep the rules of this module.
 pub unsafe trait BoxedAccess: Send + Sync {
-    /// The value.
+    /// Returns the value.
     ///
     /// # Safety
-    /// `boxed` as the module's rules say.
+    /// `boxed` meets the pointer rules of this module.
     unsafe fn get(&self, boxed: *const u8) -> *const u8;
 
-    /// The value, to be written.
+    /// Returns the value for writing.
     ///
     /// # Safety
-    /// `boxed` as the module's rules say.
+    /// `boxed` meets the pointer rules of this module.
     unsafe fn get_mut(&self, boxed: *mut u8) -> *mut u8;
 }

@@ -1,5 +1,6 @@
-//! Storing values in records: checked against the type first, so that a record never holds what its
-//! schema does not have.
+//! Stores values in a [`Record`](super::Record). [`Record::set`](super::Record::set) and
+//! [`Record::resize`](super::Record::resize) call this. Every value is checked against the schema
+//! before it is stored, so a record never holds a value that its schema does not allow.
 
 use alloc::{
     format,
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::schema::{DefKind, Type};
 
-/// Writes to one record, which the borrow it came from keeps others away from.
+/// A writer to one record, which it borrows exclusively.
 #[derive(Clone, Copy)]
 pub(super) struct Assign<'a> {
     plan: &'a Plan,
@@ -25,7 +26,7 @@ pub(super) struct Assign<'a> {
 type Done = Result<(), Failure>;
 
 impl<'a> Assign<'a> {
-    /// `root` is that of a record of this plan, borrowed exclusively for `'a`.
+    /// `root` is the root of a record of this plan, borrowed exclusively for `'a`.
     pub(super) fn new(plan: &'a Plan, root: Spot<'a>) -> Assign<'a> {
         Assign { plan, root }
     }
@@ -34,7 +35,7 @@ impl<'a> Assign<'a> {
         self.root
     }
 
-    /// Makes the way free for a step: what is absent becomes present, a union selects the case, a
+    /// Makes a step possible: an absent value becomes present, a union selects the named case, a
     /// map gets the key.
     pub(super) fn prepare(&self, spot: Spot<'a>, step: &Step) -> Result<(), PathError> {
         self.try_prepare(spot, step).map_err(|failure| failure.at(text(core::slice::from_ref(step))))
@@ -85,7 +86,7 @@ impl<'a> Assign<'a> {
             (Kind::Sequence(_), _) => self.put_sequence(spot, value),
             (Kind::Array { .. }, _) => match spot.view() {
                 ValueRef::List(row) => self.put_row(row, value),
-                _ => misfit("it is no list"),
+                _ => misfit("it is not a list"),
             },
             (Kind::Struct { .. }, Value::Fields(fields)) => {
                 fields.iter().try_for_each(|(name, value)| match member(spot, name) {
@@ -99,7 +100,8 @@ impl<'a> Assign<'a> {
         }
     }
 
-    /// What is behind optional and box, made present.
+    /// Returns the value inside an optional or box. An absent optional becomes present, with its
+    /// default.
     fn present(&self, mut spot: Spot<'a>) -> Result<Spot<'a>, OutOfMemory> {
         loop {
             let at = spot.at.cast_mut();
@@ -110,12 +112,12 @@ impl<'a> Assign<'a> {
                     let was_absent = node.access.get(at).is_null();
                     let value = self.plan.make_present(spot.node, at)?;
                     if was_absent {
-                        // What waits there from an earlier use is no default.
+                        // The payload may hold a value from an earlier use.
                         self.plan.reset(node.inner, value)?;
                     }
                     spot.part(spot.ty, node.inner, value)
                 },
-                // SAFETY: as above.
+                // SAFETY: the spot holds a box of the record, which is borrowed exclusively.
                 Kind::Boxed(node) => unsafe { spot.part(spot.ty, node.inner, node.access.get_mut(at)) },
                 _ => return Ok(spot),
             };
@@ -129,8 +131,8 @@ impl<'a> Assign<'a> {
             _ => return self.store_integer(spot, scalar, integer_value(spot, scalar, value)?),
         };
         let at = spot.at.cast_mut();
-        // SAFETY: the spot holds such a number in the record, which is borrowed exclusively;
-        // records align their places.
+        // SAFETY: the spot holds a number of this type in the record, which is borrowed
+        // exclusively; records align their members.
         unsafe {
             match scalar {
                 Scalar::F32 => at.cast::<f32>().write(number as f32),
@@ -146,14 +148,14 @@ impl<'a> Assign<'a> {
         let Some(bytes) = integer_bytes(scalar, number) else {
             return misfit(format!("{number} is out of range"));
         };
-        // SAFETY: the spot holds such an integer in the record, which is borrowed exclusively, and
-        // the number is one of its values.
+        // SAFETY: the spot holds an integer of this type in the record, which is borrowed
+        // exclusively, and `integer_bytes` checked the range.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), spot.at.cast_mut(), scalar.size()) };
         Ok(())
     }
 
     fn resize_sequence(&self, spot: Spot<'a>, len: usize) -> Result<*mut u8, Failure> {
-        let Type::Sequence { bound, .. } = spot.ty else { return misfit("it is no sequence") };
+        let Type::Sequence { bound, .. } = spot.ty else { return misfit("it is not a sequence") };
         if *bound != 0 && len > *bound as usize {
             return misfit(format!("{len} elements are more than its bound {bound}"));
         }
@@ -167,7 +169,7 @@ impl<'a> Assign<'a> {
             Value::Bytes(bytes) => bytes.len(),
             _ => return misfit(format!("a sequence cannot be {value:?}")),
         };
-        // All elements become fresh before they are set.
+        // Shrinking to zero first gives every element its default before it is set.
         self.resize_sequence(spot, 0)?;
         self.resize_sequence(spot, len)?;
         match spot.view() {
@@ -188,7 +190,7 @@ impl<'a> Assign<'a> {
         match value {
             Value::Bytes(bytes) if row.as_bytes().is_some() => {
                 if let (Some(_), Err(first)) = (bytes.first(), row.row(0)) {
-                    // SAFETY: so many bytes lie there in the record, which is borrowed exclusively.
+                    // SAFETY: `len` bytes lie there in the record, which is borrowed exclusively.
                     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), first.at.cast_mut(), len) };
                 }
                 Ok(())
@@ -197,11 +199,11 @@ impl<'a> Assign<'a> {
                 let element = row.row(i).map_or_else(Target::Spot, Target::Row);
                 self.put(element, value).map_err(|f| f.below(&format!("[{i}]")))
             }),
-            _ => misfit("its elements are no octets"),
+            _ => misfit("its elements are not octets"),
         }
     }
 
-    /// Selects a case by name and gives its value.
+    /// Selects a case by name and returns its value.
     fn select(&self, spot: Spot<'a>, name: &str) -> Result<Spot<'a>, Failure> {
         if let Some((case, value)) = selected_case(spot)
             && case.member.name == name
@@ -216,8 +218,8 @@ impl<'a> Assign<'a> {
     }
 
     fn select_case(&self, spot: Spot<'a>, discriminator: i64, case: Option<u32>) -> Done {
-        // SAFETY: the spot holds a union of the record, which is borrowed exclusively; the case is
-        // one that the union has.
+        // SAFETY: the spot holds a union of the record, which is borrowed exclusively, and the
+        // union has this case.
         unsafe { self.plan.select(spot.node, spot.at.cast_mut(), discriminator, case)? };
         Ok(())
     }
@@ -229,7 +231,7 @@ impl<'a> Assign<'a> {
             return self.put_spot(case, value).map_err(|f| f.below(name));
         }
         let Some(DefKind::Union { discriminator, cases, .. }) = spot.def().map(|(_, def)| &def.kind) else {
-            return misfit("it is no union");
+            return misfit("it is not a union");
         };
         let number = discriminator_value(spot, discriminator, value)?;
         let case = cases.iter().position(|c| c.labels.contains(&number));
@@ -259,9 +261,9 @@ impl<'a> Assign<'a> {
         }
     }
 
-    /// A key with a fresh value, unless it is there.
+    /// Inserts a key with a default value, unless the map has the key.
     fn add_key(&self, spot: Spot<'a>, key: &Value) -> Done {
-        let ValueRef::Map(map) = spot.view() else { return misfit("it is no map") };
+        let ValueRef::Map(map) = spot.view() else { return misfit("it is not a map") };
         let is_there = |found: &ValueRef<'_>| match key {
             Value::Text(text) => found.as_str() == Some(text),
             Value::Int(i) => found.as_i64().map(i128::from).or(found.as_u64().map(i128::from)) == Some(*i),
@@ -280,11 +282,11 @@ impl<'a> Assign<'a> {
 
     fn insert(&self, spot: Spot<'a>, key: &Value, value: Option<&Value>) -> Done {
         let (Kind::Map(node), Type::Map { key: key_type, value: value_type, .. }) = (spot.kind(), spot.ty) else {
-            return misfit("it is no map");
+            return misfit("it is not a map");
         };
         let map = spot.at.cast_mut();
         // SAFETY: the spot holds a map of the record, which is borrowed exclusively; the plan's
-        // entries are of these nodes.
+        // entries have these nodes.
         unsafe {
             let entry = self.plan.spare_entry(spot.node, map)?;
             self.put_spot(spot.part(key_type, node.key, entry), key)?;
@@ -298,7 +300,7 @@ impl<'a> Assign<'a> {
     }
 }
 
-/// The integer that a value stands for in a place of type `spot.ty`.
+/// The integer that `value` represents in a place of type `spot.ty`.
 fn integer_value(spot: Spot<'_>, scalar: Scalar, value: &Value) -> Result<i128, Failure> {
     match (spot.ty, value) {
         (_, Value::Bool(b)) if scalar == Scalar::Bool => Ok(i128::from(*b)),
@@ -306,7 +308,7 @@ fn integer_value(spot: Spot<'_>, scalar: Scalar, value: &Value) -> Result<i128, 
         (Type::Char8, Value::Text(text)) => one_char(text).map(|c| u32::from(c).into()),
         (Type::Char16, Value::Text(text)) => {
             let c = Char16::try_from(one_char(text)?);
-            c.map(|c| c.0.into()).map_err(|_| Failure::DoesNotFit(format!("{text:?} is no single UTF-16 unit")))
+            c.map(|c| c.0.into()).map_err(|_| Failure::DoesNotFit(format!("{text:?} is not a single UTF-16 unit")))
         }
         (Type::Def(_), Value::List(names)) => flags(spot, names),
         (Type::Def(id), Value::Fields(fields)) => {
@@ -347,7 +349,7 @@ fn flags(spot: Spot<'_>, names: &[Value]) -> Result<i128, Failure> {
             Some(flag) => Ok(bits | 1 << flag.position),
             None => Err(unknown(name, flags.iter().map(|f| f.name.as_str()))),
         },
-        other => misfit(format!("{other:?} is no name of a flag")),
+        other => misfit(format!("{other:?} is not the name of a flag")),
     })
 }
 
@@ -357,7 +359,7 @@ fn enum_value(spot: Spot<'_>, value: &Value) -> Result<i32, Failure> {
 
 fn literal_of(ty: &Type, spot: Spot<'_>, value: &Value) -> Result<i32, Failure> {
     let Some(DefKind::Enum { literals, .. }) = spot.schema.def_of(ty).map(|d| &d.kind) else {
-        return misfit("it is no enum");
+        return misfit("it is not an enum");
     };
     let found = literals.iter().find(|l| match value {
         Value::Text(name) => l.name == *name,
@@ -367,7 +369,7 @@ fn literal_of(ty: &Type, spot: Spot<'_>, value: &Value) -> Result<i32, Failure> 
     match (found, value) {
         (Some(literal), _) => Ok(literal.value),
         (None, Value::Text(name)) => Err(unknown(name, literals.iter().map(|l| l.name.as_str()))),
-        (None, other) => misfit(format!("{other:?} is no literal")),
+        (None, other) => misfit(format!("{other:?} is not a literal")),
     }
 }
 
@@ -382,14 +384,14 @@ fn discriminator_value(spot: Spot<'_>, ty: &Type, value: &Value) -> Result<i64, 
     };
     let (least, most) = super::describe::discriminator_range(ty);
     let in_range = i64::try_from(number).ok().filter(|n| (least..=most).contains(n));
-    in_range.ok_or_else(|| Failure::DoesNotFit(format!("{number} is no value of the discriminator")))
+    in_range.ok_or_else(|| Failure::DoesNotFit(format!("{number} is not a value of the discriminator")))
 }
 
 fn one_char(text: &str) -> Result<char, Failure> {
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {
         (Some(c), None) => Ok(c),
-        _ => misfit(format!("{text:?} is no single character")),
+        _ => misfit(format!("{text:?} is not a single character")),
     }
 }
 
@@ -424,7 +426,7 @@ fn misfit<T>(why: impl Into<String>) -> Result<T, Failure> {
 }
 
 impl Failure {
-    /// The same failure, of a part.
+    /// Puts the name of a member or element in front of the message.
     fn below(self, part: &str) -> Failure {
         match self {
             Failure::DoesNotFit(why) => Failure::DoesNotFit(format!("{part}: {why}")),

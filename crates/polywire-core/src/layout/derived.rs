@@ -1,4 +1,6 @@
-//! Rust's own types as fields of messages, and how programs change them.
+//! Layouts and access functions of Rust's own types: numbers, `String`, `Vec`, arrays, `Option`,
+//! `Box` and maps as fields of derived messages. The derive's code uses them through
+//! [`MessageField`].
 
 use alloc::{boxed::Box, collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use core::{marker::PhantomData, mem, ptr};
@@ -13,14 +15,14 @@ use crate::schema::Type;
 
 macro_rules! scalars {
     ($($rust:ty: $ty:ident, $scalar:ident, $lit:expr;)*) => {$(
-        // SAFETY: the scalar is the very type; all of these are plain bytes.
+        // SAFETY: the scalar is this very type, and all of these types are plain bytes.
         unsafe impl MessageField for $rust {
             fn fresh() -> Self {
                 <$rust>::default()
             }
 
             fn describe(describe: &mut Describe) -> Described {
-                // SAFETY: as above.
+                // SAFETY: the scalar is this very type.
                 unsafe { describe.plain::<Self>(Type::$ty, Kind::Scalar(Scalar::$scalar)) }
             }
 
@@ -77,14 +79,14 @@ fn float(lit: Lit) -> Option<f64> {
     }
 }
 
-// SAFETY: the node says `String`, and where its words are only if they were found there.
+// SAFETY: the node says `String`; it has word offsets only if the probe found them.
 unsafe impl MessageField for String {
     fn fresh() -> Self {
         String::new()
     }
 
     fn describe(describe: &mut Describe) -> Described {
-        // SAFETY: as above.
+        // SAFETY: the node says `String`; it has word offsets only if the probe found them.
         unsafe { describe.plain::<String>(Type::string(), Kind::String { words: string_words(), shared: false }) }
     }
 
@@ -98,8 +100,8 @@ unsafe impl MessageField for String {
 
 impl MessageElement for String {}
 
-// SAFETY: the access functions are those of this very type, and words were found where the node
-// says.
+// SAFETY: the access functions are those of this very type; the node has word offsets only if the
+// probe found them.
 unsafe impl<T: MessageElement> MessageField for Vec<T> {
     fn fresh() -> Self {
         Vec::new()
@@ -109,33 +111,33 @@ unsafe impl<T: MessageElement> MessageField for Vec<T> {
         let element = describe.of::<T>();
         let access = Arc::new(VecAccess::<T>(PhantomData));
         let kind = Kind::Sequence(SequenceNode { element: element.node, words: vec_words::<T>(), access });
-        // SAFETY: as above.
+        // SAFETY: the access functions and words are those of `Vec<T>`.
         unsafe { describe.plain::<Vec<T>>(Type::sequence(element.ty), kind) }
     }
 }
 
 impl<T: MessageElement> MessageElement for Vec<T> {}
 
-// SAFETY: elements of an array lie side by side, those of inner arrays, too.
+// SAFETY: the elements of an array lie side by side, and so do those of inner arrays.
 unsafe impl<T: MessageElement, const N: usize> MessageField for [T; N] {
     fn fresh() -> Self {
         core::array::from_fn(|_| T::fresh())
     }
 
     fn describe(describe: &mut Describe) -> Described {
-        const { assert!(N > 0 && N <= u32::MAX as usize, "IDL has no arrays of no elements") };
+        const { assert!(N > 0 && N <= u32::MAX as usize, "IDL has no arrays without elements") };
         let inner = describe.of::<T>();
         let (element, dims) = match inner.ty {
             Type::Array { element, dims } => (element, [&[N as u32][..], &dims].concat()),
             ty => (Box::new(ty), [N as u32].into()),
         };
         let kind = match describe.node(inner.node).kind {
-            // A length beyond u32 comes with a size beyond u32, which is refused, unless elements
-            // have none.
+            // A length beyond `u32` comes with a size beyond `u32`, which is refused, unless the
+            // elements have size zero.
             Kind::Array { element, len } => Kind::Array { element, len: len.saturating_mul(N as u32) },
             _ => Kind::Array { element: inner.node, len: N as u32 },
         };
-        // SAFETY: as above.
+        // SAFETY: the elements of an array lie side by side, and so do those of inner arrays.
         unsafe { describe.plain::<[T; N]>(Type::Array { element, dims }, kind) }
     }
 }
@@ -155,7 +157,7 @@ unsafe impl<T: MessageField> MessageField for Option<T> {
         }
         let access = Arc::new(OptionAccess::<T>(PhantomData));
         let kind = Kind::Optional(OptionalNode { inner: inner.node, flag: None, access });
-        // SAFETY: as above.
+        // SAFETY: the access functions are those of `Option<T>`.
         let described = unsafe { describe.plain::<Option<T>>(inner.ty, kind) };
         Described { optional: true, external: inner.external, ..described }
     }
@@ -178,7 +180,7 @@ unsafe impl<T: MessageElement> MessageField for Box<T> {
     fn describe(describe: &mut Describe) -> Described {
         let inner = describe.of::<T>();
         let access = Arc::new(BoxAccess::<T>(PhantomData));
-        // SAFETY: as above.
+        // SAFETY: the access functions are those of `Box<T>`.
         let described =
             unsafe { describe.plain::<Box<T>>(inner.ty, Kind::Boxed(BoxedNode { inner: inner.node, access })) };
         Described { external: true, ..described }
@@ -204,7 +206,7 @@ macro_rules! maps {
                 let (key, value) = (describe.of::<K>(), describe.of::<V>());
                 let access = Arc::new(EntryAccess::<Self>(PhantomData));
                 let kind = Kind::Map(MapNode { key: key.node, value: value.node, access });
-                // SAFETY: as above.
+                // SAFETY: the access functions are those of this very type.
                 unsafe { describe.plain::<Self>(Type::map(key.ty, value.ty), kind) }
             }
         }
@@ -216,17 +218,18 @@ macro_rules! maps {
         }
 
         $(#[$on])*
-        // SAFETY: nothing unwinds out of `guarded`, and a map whose code panics stays a valid map.
+        // SAFETY: `guarded` lets no panic out, and a map stays valid if the code of its elements
+        // panics.
         unsafe impl<K: MessageElement + $key, V: MessageElement $(, $extra: $bound + Default + Send + 'static)*> MapAccess
             for EntryAccess<$map<K, V $(, $extra)*>>
         {
             unsafe fn len(&self, map: *const u8) -> usize {
-                // SAFETY: the caller hands in a live map of this type.
+                // SAFETY: the access rules give a live map of this type.
                 unsafe { &*map.cast::<$map<K, V $(, $extra)*>>() }.len()
             }
 
             unsafe fn visit(&self, map: *const u8, visit: &mut dyn FnMut(*const u8, *const u8) -> bool) {
-                // SAFETY: as above.
+                // SAFETY: the access rules give a live map of this type.
                 for (key, value) in unsafe { &*map.cast::<$map<K, V $(, $extra)*>>() } {
                     if !visit((&raw const *key).cast(), (&raw const *value).cast()) {
                         return;
@@ -235,14 +238,15 @@ macro_rules! maps {
             }
 
             unsafe fn clear(&self, map: *mut u8) {
-                // SAFETY: as above, and nobody else uses it.
+                // SAFETY: the access rules give a live map of this type that nothing else uses.
                 let map = unsafe { &mut *map.cast::<$map<K, V $(, $extra)*>>() };
-                // What panics has been dropped or leaked; either way it is gone from the map.
+                // After a panic the entries are dropped or leaked; the map no longer has them in
+                // either case.
                 let _ = guarded(|| map.clear());
             }
 
             unsafe fn release(&self, map: *mut u8) {
-                // SAFETY: as above, and nobody else uses it.
+                // SAFETY: the access rules give a live map of this type that nothing else uses.
                 let map = unsafe { &mut *map.cast::<$map<K, V $(, $extra)*>>() };
                 let _ = guarded(|| drop(mem::take(map)));
             }
@@ -252,7 +256,7 @@ macro_rules! maps {
                 map: *mut u8,
                 fill: &mut dyn FnMut(*mut u8, *mut u8) -> bool,
             ) -> Result<Inserted, OutOfMemory> {
-                // SAFETY: as above.
+                // SAFETY: the access rules give a live map of this type that nothing else uses.
                 let map = unsafe { &mut *map.cast::<$map<K, V $(, $extra)*>>() };
                 guarded(|| {
                     let (mut key, mut value) = (K::fresh(), V::fresh());
@@ -272,13 +276,13 @@ macro_rules! maps {
 use std::collections::HashMap;
 
 maps! {
-    // A B-tree cannot be asked to try: it aborts when there is no memory for a node.
+    // `BTreeMap` has no fallible allocation: it aborts if there is no memory for a node.
     BTreeMap [] where Ord { |_| Ok(()) }
     #[cfg(feature = "std")]
     HashMap [S: core::hash::BuildHasher] where HashKey { |map| map.try_reserve(1).map_err(|_| OutOfMemory) }
 }
 
-/// What a key of a `HashMap` must be able to do.
+/// What a key of a `HashMap` must implement.
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub trait HashKey: core::hash::Hash + Eq {}
@@ -290,16 +294,16 @@ struct EntryAccess<M>(PhantomData<fn() -> M>);
 
 struct VecAccess<T>(PhantomData<fn() -> T>);
 
-// SAFETY: nothing unwinds out of `guarded`, and a `Vec` whose elements panic stays a valid `Vec`.
+// SAFETY: `guarded` lets no panic out, and a `Vec` stays valid if the code of its elements panics.
 unsafe impl<T: MessageElement> SequenceAccess for VecAccess<T> {
     unsafe fn slice(&self, sequence: *const u8) -> (*const u8, usize) {
-        // SAFETY: the caller hands in a live `Vec` of this type.
+        // SAFETY: the access rules give a live `Vec` of this type.
         let vec = unsafe { &*sequence.cast::<Vec<T>>() };
         (vec.as_ptr().cast(), vec.len())
     }
 
     unsafe fn resize(&self, sequence: *mut u8, len: usize) -> Result<*mut u8, OutOfMemory> {
-        // SAFETY: as above, and nobody else uses it.
+        // SAFETY: the access rules give a live `Vec` of this type that nothing else uses.
         let vec = unsafe { &mut *sequence.cast::<Vec<T>>() };
         if len > vec.len() {
             vec.try_reserve(len - vec.len()).map_err(|_| OutOfMemory)?;
@@ -311,11 +315,11 @@ unsafe impl<T: MessageElement> SequenceAccess for VecAccess<T> {
     }
 
     unsafe fn assign(&self, sequence: *mut u8, source: *const u8, len: usize) -> Result<(), OutOfMemory> {
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live `Vec` of this type that nothing else uses.
         let vec = unsafe { &mut *sequence.cast::<Vec<T>>() };
         vec.clear();
         vec.try_reserve(len).map_err(|_| OutOfMemory)?;
-        // SAFETY: there is room for `len` elements, as many valid ones lie at `source`, and plain
+        // SAFETY: there is room for `len` elements, `len` valid ones lie at `source`, and plain
         // bytes need no drop.
         unsafe {
             ptr::copy_nonoverlapping(source, vec.as_mut_ptr().cast::<u8>(), len * mem::size_of::<T>());
@@ -325,7 +329,7 @@ unsafe impl<T: MessageElement> SequenceAccess for VecAccess<T> {
     }
 
     unsafe fn release(&self, sequence: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live `Vec` of this type that nothing else uses.
         let old = mem::take(unsafe { &mut *sequence.cast::<Vec<T>>() });
         let _ = guarded(|| drop(old));
     }
@@ -333,10 +337,10 @@ unsafe impl<T: MessageElement> SequenceAccess for VecAccess<T> {
 
 struct OptionAccess<T>(PhantomData<fn() -> T>);
 
-// SAFETY: nothing unwinds out of `guarded`, and values are dropped after they left the option.
+// SAFETY: `guarded` lets no panic out, and a value is dropped only after it left the option.
 unsafe impl<T: MessageField> OptionalAccess for OptionAccess<T> {
     unsafe fn get(&self, optional: *const u8) -> *const u8 {
-        // SAFETY: the caller hands in a live `Option` of this type.
+        // SAFETY: the access rules give a live `Option` of this type.
         match unsafe { &*optional.cast::<Option<T>>() } {
             Some(value) => (&raw const *value).cast(),
             None => ptr::null(),
@@ -344,7 +348,7 @@ unsafe impl<T: MessageField> OptionalAccess for OptionAccess<T> {
     }
 
     unsafe fn set_some(&self, optional: *mut u8) -> Result<*mut u8, OutOfMemory> {
-        // SAFETY: as above, and nobody else uses it.
+        // SAFETY: the access rules give a live `Option` of this type that nothing else uses.
         let option = unsafe { &mut *optional.cast::<Option<T>>() };
         if option.is_none() {
             *option = Some(guarded(T::fresh)?);
@@ -353,7 +357,7 @@ unsafe impl<T: MessageField> OptionalAccess for OptionAccess<T> {
     }
 
     unsafe fn set_none(&self, optional: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live `Option` of this type that nothing else uses.
         let old = unsafe { &mut *optional.cast::<Option<T>>() }.take();
         let _ = guarded(|| drop(old));
     }
@@ -364,30 +368,30 @@ struct BoxAccess<T>(PhantomData<fn() -> T>);
 // SAFETY: a box always has a value.
 unsafe impl<T: MessageElement> BoxedAccess for BoxAccess<T> {
     unsafe fn get(&self, boxed: *const u8) -> *const u8 {
-        // SAFETY: the caller hands in a live `Box` of this type.
+        // SAFETY: the access rules give a live `Box` of this type.
         (&raw const **unsafe { &*boxed.cast::<Box<T>>() }).cast()
     }
 
     unsafe fn get_mut(&self, boxed: *mut u8) -> *mut u8 {
-        // SAFETY: as above, and nobody else uses it.
+        // SAFETY: the access rules give a live `Box` of this type that nothing else uses.
         (&raw mut **unsafe { &mut *boxed.cast::<Box<T>>() }).cast()
     }
 }
 
-/// An `enum` with data, as the derive sees it.
+/// An `enum` with data. The derive implements this.
 ///
 /// # Safety
-/// Cases are numbered as they were described, and pointers lead to the payload of the variant that
-/// the value is.
+/// Cases have the numbers in which they were described, and every pointer leads to the payload of
+/// the variant that the value currently is.
 #[doc(hidden)]
 pub unsafe trait UnionCases: MessageField {
-    /// Its case and payload.
+    /// Index of the value's case, and its payload.
     fn selected(&self) -> (u32, *const u8);
 
-    /// Its payload if it is of `case`, and else null.
+    /// The payload if the value is of `case`, otherwise null.
     fn payload(&mut self, case: u32) -> *mut u8;
 
-    /// The variant of `case` with a fresh payload.
+    /// The variant of `case` with a default payload. `None` if there is no such case.
     fn fresh_case(case: u32) -> Option<Self>;
 }
 
@@ -402,17 +406,17 @@ impl<T> VariantAccess<T> {
     }
 }
 
-// SAFETY: nothing unwinds out of `guarded`, and the old variant is dropped after it was replaced.
+// SAFETY: `guarded` lets no panic out, and the old variant is dropped after it was replaced.
 unsafe impl<T: UnionCases> UnionAccess for VariantAccess<T> {
     unsafe fn get(&self, union: *const u8) -> Selected {
-        // SAFETY: the caller hands in a live value of this type.
+        // SAFETY: the access rules give a live value of this type.
         let (case, value) = unsafe { &*union.cast::<T>() }.selected();
         let discriminator = self.discriminators.get(case as usize).copied().unwrap_or_default();
         Selected { discriminator, case: Some(case), value }
     }
 
     unsafe fn select(&self, union: *mut u8, _: i64, case: Option<u32>) -> Result<*mut u8, OutOfMemory> {
-        // SAFETY: as above, and nobody else uses it.
+        // SAFETY: the access rules give a live value of this type that nothing else uses.
         let union = unsafe { &mut *union.cast::<T>() };
         let case = case.ok_or(OutOfMemory)?;
         let payload = union.payload(case);
@@ -426,34 +430,33 @@ unsafe impl<T: UnionCases> UnionAccess for VariantAccess<T> {
     }
 }
 
-/// Runs code of the user's, whose panic is an error here.
+/// Runs the user's code and turns a panic into an error.
 #[cfg(feature = "std")]
 fn guarded<R>(run: impl FnOnce() -> R) -> Result<R, OutOfMemory> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
-        // What was panicked with may panic when it is dropped; then that is leaked.
+        // Dropping the panic's payload may panic too; then that payload is leaked.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(payload))).map_err(mem::forget);
         OutOfMemory
     })
 }
 
-/// Runs code of the user's. Without `std` a panic cannot be caught, so one that unwinds becomes an
-/// abort.
+/// Runs the user's code. Without `std` a panic cannot be caught, so unwinding becomes an abort.
 #[cfg(not(feature = "std"))]
 fn guarded<R>(run: impl FnOnce() -> R) -> Result<R, OutOfMemory> {
-    struct Bomb;
-    impl Drop for Bomb {
+    struct AbortOnUnwind;
+    impl Drop for AbortOnUnwind {
         fn drop(&mut self) {
             panic!("a panic must not unwind through a codec program");
         }
     }
-    let bomb = Bomb;
+    let bomb = AbortOnUnwind;
     let result = run();
     mem::forget(bomb);
     Ok(result)
 }
 
-/// Where a `Vec<T>` keeps its words, by looking at real ones; none if anything is not as expected.
+/// Word offsets of a `Vec<T>`, found by looking at real ones. `None` if anything is unexpected.
 fn vec_words<T: MessageElement>() -> Option<Words> {
     if mem::size_of::<T>() == 0 {
         return None;
@@ -467,7 +470,7 @@ fn vec_words<T: MessageElement>() -> Option<Words> {
     agreed(probe(5, 2), probe(11, 3))
 }
 
-/// The same for `String`.
+/// Word offsets of a `String`, found in the same way.
 pub(super) fn string_words() -> Option<Words> {
     let probe = |capacity: usize, text: &str| {
         let mut string = String::with_capacity(capacity);
@@ -482,15 +485,15 @@ fn agreed(one: Option<Words>, other: Option<Words>) -> Option<Words> {
     one.filter(|_| one == other)
 }
 
-/// Offsets of the three words in `value`, if it is made of three and each of `want` is exactly one
-/// of them.
+/// Offsets of the three words in `value`, if it consists of three words and each of `want` equals
+/// exactly one of them.
 fn find_words<T>(value: &T, want: [usize; 3]) -> Option<Words> {
     const WORD: usize = mem::size_of::<usize>();
     if mem::size_of::<T>() != 3 * WORD || mem::align_of::<T>() != mem::align_of::<usize>() {
         return None;
     }
     // SAFETY: `T` is a `Vec` or `String` of three words, which hold pointer, capacity and length in
-    // some order and no padding.
+    // some order without padding.
     let words: [usize; 3] = unsafe { (&raw const *value).cast::<[usize; 3]>().read() };
     let offset_of = |want: usize| {
         let mut found = (0..3).filter(|i| words[*i] == want);

@@ -1,4 +1,4 @@
-//! Building a derived type's schema and layout side by side. Only derived code and the
+//! Builds the schema and the layout of a derived type side by side. Only derived code and the
 //! implementations for Rust's own types call this.
 
 use alloc::{
@@ -21,7 +21,7 @@ use crate::schema::{
     SchemaBuilder, TryConstruct, Type, hash_id,
 };
 
-/// What a Rust type is in the schema and in the layout.
+/// A Rust type as it appears in the schema and in the layout.
 #[derive(Clone, Debug)]
 pub struct Described {
     pub(super) ty: Type,
@@ -41,13 +41,13 @@ pub enum Lit {
     Text(&'static str),
 }
 
-/// What an `idl = ".."` attribute says.
+/// The type in an `idl = ".."` attribute.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub enum TypeText {
     /// A primitive, a string or a wide string.
     Is(Type),
-    /// Whatever the Rust type says, if it has this name.
+    /// The type that the Rust type has, provided that its name is this one.
     Named(&'static str),
     Sequence(Box<TypeText>, u32),
     Array(Box<TypeText>, Vec<u32>),
@@ -68,7 +68,7 @@ impl TypeText {
     }
 }
 
-/// Schema definitions and layout nodes in the making.
+/// Schema definitions and layout nodes under construction.
 #[derive(Debug, Default)]
 pub struct Describe {
     defs: Vec<Def>,
@@ -78,7 +78,7 @@ pub struct Describe {
     error: Option<ShapeError>,
 }
 
-/// A structure whose base may not have been described when it was.
+/// A structure whose base may not be described yet.
 #[derive(Debug)]
 struct PendingStruct {
     node: NodeId,
@@ -91,7 +91,7 @@ impl Describe {
         Describe::default()
     }
 
-    /// What `T` is, described at most once.
+    /// Describes `T`, at most once per builder.
     pub(super) fn of<T: MessageField>(&mut self) -> Described {
         if let Some(known) = self.known.get(&TypeId::of::<T>()) {
             return known.clone();
@@ -102,7 +102,7 @@ impl Describe {
     }
 
     /// # Safety
-    /// `kind` is the truth about `T`.
+    /// `kind` describes the memory of `T` correctly.
     pub(super) unsafe fn plain<T: MessageField>(&mut self, ty: Type, kind: Kind) -> Described {
         let node = self.reserve::<T>();
         self.nodes[node.0 as usize].kind = kind;
@@ -114,7 +114,7 @@ impl Describe {
     }
 
     pub(super) fn refuse(&mut self, at: impl Into<String>, what: impl Into<String>) {
-        // The first error is kept: those that follow are often its children.
+        // The first error is kept, because later ones often follow from it.
         self.error.get_or_insert_with(|| ShapeError::Attribute { at: at.into(), what: what.into() });
     }
 
@@ -128,12 +128,12 @@ impl Describe {
             builder.add(def);
         });
         let schema = builder.finish(root.ty)?;
-        // SAFETY: each node was added by the implementation for the type it stands for, next to the
+        // SAFETY: each node was added by the implementation for the type it describes, next to the
         // definition of the same type.
         Ok(unsafe { Shape::new(schema, Layout::new(self.nodes, root.node)) })
     }
 
-    /// A node for `T` that says nothing yet but its size.
+    /// Adds a node for `T` that has only its size and alignment.
     fn reserve<T>(&mut self) -> NodeId {
         let (size, align) = (u32::try_from(mem::size_of::<T>()), u32::try_from(mem::align_of::<T>()));
         if size.is_err() {
@@ -145,7 +145,7 @@ impl Describe {
         NodeId(self.nodes.len() as u32 - 1)
     }
 
-    /// A definition and a node that others may refer to before they are filled in.
+    /// Adds a definition and a node that others may refer to before they are filled in.
     fn reserve_definition<T: MessageField>(&mut self, name: &str) -> (DefId, Described) {
         let def = DefId(self.defs.len() as u32);
         self.defs.push(Def::structure(name, Vec::new()));
@@ -160,7 +160,7 @@ impl Describe {
         self.nodes[described.node.0 as usize].kind = kind;
     }
 
-    /// Puts the fields of bases in front, now that all of them are known.
+    /// Inserts the fields of base structures in front, once all structures are known.
     fn flatten_bases(&mut self) {
         let of_node: BTreeMap<NodeId, &PendingStruct> = self.structs.iter().map(|s| (s.node, s)).collect();
         for pending in &self.structs {
@@ -179,7 +179,8 @@ impl Describe {
         }
     }
 
-    /// The type that `text` says for a place described as `ty`, or what does not fit.
+    /// The type that the attribute's `text` gives to a place described as `ty`, or why it does not
+    /// fit.
     fn fit(&self, text: &TypeText, ty: &Type) -> Result<Type, String> {
         let wrong =
             || Err(format!("the IDL text {} does not fit the Rust type, which is {}", text_of(text), self.show(ty)));
@@ -232,7 +233,7 @@ impl Definition {
     }
 }
 
-/// A member being described: what the attributes add to the type.
+/// A member under construction: attributes refine the type that the Rust type gave it.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct MemberBuilder<'a, M> {
@@ -313,7 +314,7 @@ fn literal(value: Lit) -> Literal {
     }
 }
 
-/// The members of a structure being described.
+/// The members of a structure under construction.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct StructBuilder<'a> {
@@ -330,7 +331,7 @@ impl StructBuilder<'_> {
     /// The structure has a field of type `M` at `offset`.
     pub unsafe fn member<M: MessageField>(&mut self, name: &str, offset: usize) -> MemberBuilder<'_, M> {
         let described = self.describe.of::<M>();
-        // A structure larger than `u32` was refused when its node was reserved.
+        // A structure with an offset beyond `u32` was refused when its node was reserved.
         self.fields.push(Field { offset: offset as u32, node: described.node });
         let mut member = Member::new(name, described.ty);
         member.optional = described.optional;
@@ -345,12 +346,12 @@ impl StructBuilder<'_> {
     pub unsafe fn base<B: MessageField>(&mut self, offset: usize) {
         let described = self.describe.of::<B>();
         match described.ty {
-            // A definition that is only reserved yet is a structure, too; the schema's check finds
-            // the others.
+            // A definition that is only reserved is a structure so far; the schema builder refuses
+            // other bases.
             Type::Def(id) if !described.optional && !described.external => {
                 self.base = Some((id, described.node, offset as u32));
             }
-            _ => self.describe.refuse(self.name, "its base is no structure"),
+            _ => self.describe.refuse(self.name, "its base is not a structure"),
         }
     }
 }
@@ -376,8 +377,8 @@ impl Describe {
         described
     }
 
-    /// A fieldless enum, from a value of each variant. Which integer lies in memory is found out by
-    /// looking.
+    /// Describes a fieldless enum from a value of each variant. The integer type in memory is found
+    /// by reading the variants' bytes.
     ///
     /// # Safety
     /// `T` is a fieldless enum, and `variants` has all of its variants.
@@ -390,7 +391,7 @@ impl Describe {
         let (id, described) = self.reserve_definition::<T>(def.name);
         let literal = |v: &Variant<T>| EnumLiteral {
             name: v.name.into(),
-            // What does not fit is refused below.
+            // A number that does not fit is refused below.
             value: v.number as i32,
             is_default: v.is_default,
             annotations: Vec::new(),
@@ -407,7 +408,7 @@ impl Describe {
             }
         }
         let repr = enum_repr(variants).unwrap_or_else(|| {
-            self.refuse(def.name, "its memory is no plain integer; give it a #[repr(..)]");
+            self.refuse(def.name, "its memory is not a plain integer; give it a #[repr(..)]");
             Scalar::U8
         });
         let kind = Kind::Enum(EnumNode { repr, literals: values.into() });
@@ -416,7 +417,7 @@ impl Describe {
     }
 
     /// # Safety
-    /// `cases` names the type of every case as [`UnionCases`] numbers them.
+    /// `cases` describes the type of every case in the order in which [`UnionCases`] numbers them.
     pub unsafe fn union<T: MessageField + UnionCases>(
         &mut self,
         def: Definition,
@@ -436,23 +437,24 @@ impl Describe {
         let UnionBuilder { cases, nodes, .. } = builder;
         let discriminators = self.discriminators(def.name, &switch.ty, &cases);
         let access = VariantAccess::<T>::new(discriminators);
-        let kind = Kind::Union(UnionNode { cases: nodes.into(), access: Arc::new(access) });
+        let default_case = Some(T::fresh().selected().0);
+        let kind = Kind::Union(UnionNode { cases: nodes.into(), default_case, access: Arc::new(access) });
         self.define(id, &described, def.with(DefKind::Union { discriminator: switch.ty, key, cases }), kind);
         described
     }
 
-    /// What a discriminator's IDL text says.
+    /// The type of a discriminator given as IDL text.
     pub fn primitive(ty: Type) -> Described {
         Described { ty, node: NodeId(0), optional: false, external: false }
     }
 
-    /// What the Rust type of a discriminator, or of a bitset's base, says.
+    /// The type of a discriminator, or of a bitset's base, given as a Rust type.
     pub fn switch_type<T: MessageField>(&mut self) -> Described {
         self.of::<T>()
     }
 
     /// # Safety
-    /// `T` is a `#[repr(transparent)]` wrapper of `I`, or laid out as if it were, and `I` an
+    /// `T` is a `#[repr(transparent)]` wrapper of `I`, or has the same layout, and `I` is an
     /// unsigned integer.
     pub unsafe fn bitmask<T: MessageField, I: MessageField>(
         &mut self,
@@ -467,12 +469,12 @@ impl Describe {
         if mem::size_of::<T>() != bytes {
             self.refuse(def.name, format!("a bit_bound of {bit_bound} needs an integer of {} bits", 8 * bytes));
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `bitmask`, which is that of `bits`.
         unsafe { self.bits::<T, I>(def, DefKind::Bitmask { bit_bound, flags }) }
     }
 
     /// # Safety
-    /// As of [`Describe::bitmask`].
+    /// The same contract as [`Describe::bitmask`].
     pub unsafe fn bitset<T: MessageField, I: MessageField>(
         &mut self,
         def: Definition,
@@ -493,12 +495,12 @@ impl Describe {
         if width > 8 * mem::size_of::<T>() {
             self.refuse(def.name, format!("its fields take {width} bits, more than the integer has"));
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `bitset`, which is that of `bits`.
         unsafe { self.bits::<T, I>(def, DefKind::Bitset { base, fields }) }
     }
 
     /// # Safety
-    /// As of [`Describe::bitmask`].
+    /// The same contract as [`Describe::bitmask`].
     unsafe fn bits<T: MessageField, I: MessageField>(&mut self, def: Definition, kind: DefKind) -> Described {
         let (id, described) = self.reserve_definition::<T>(def.name);
         let inner = self.of::<I>();
@@ -511,13 +513,13 @@ impl Describe {
         described
     }
 
-    /// The discriminator that each case takes: its first label, or the smallest value that is no
-    /// case's.
+    /// The discriminator of each case: its first label or, without labels, the smallest value that
+    /// is no case's label.
     fn discriminators(&mut self, name: &'static str, switch: &Type, cases: &[Case]) -> Vec<i64> {
         let (least, most) = discriminator_range(switch);
         let mut labels = cases.iter().flat_map(|c| &c.labels);
         if let Some(label) = labels.find(|l| !(least..=most).contains(*l)) {
-            self.refuse(name, format!("the label {label} is no value of the discriminator"));
+            self.refuse(name, format!("the label {label} is not a value of the discriminator"));
         }
         let def = match switch {
             Type::Def(id) => Some(&self.defs[id.0 as usize]),
@@ -532,15 +534,16 @@ impl Describe {
     }
 }
 
-/// The smallest value of a discriminator that is no case's label, counted from zero; `def` is the
-/// enum that `switch` names.
+/// The smallest discriminator value, counted from zero, that is no case's label. `def` is the enum
+/// that `switch` names, if it names one.
 pub(super) fn free_discriminator(switch: &Type, def: Option<&Def>, cases: &[Case]) -> Option<i64> {
     let labels: BTreeSet<i64> = cases.iter().flat_map(|c| c.labels.iter().copied()).collect();
     match def.map(|d| &d.kind) {
         Some(DefKind::Enum { literals, .. }) => {
             literals.iter().map(|l| i64::from(l.value)).filter(|v| !labels.contains(v)).min()
         }
-        // One more than there are labels, so one of them is free, unless the type ends before.
+        // There is one candidate more than there are labels, so one is free unless the type's range
+        // ends.
         _ => {
             let most = (labels.len() as i64).min(discriminator_range(switch).1);
             (0..=most).find(|v| !labels.contains(v))
@@ -571,7 +574,7 @@ pub struct Variant<T> {
     pub is_default: bool,
 }
 
-/// The integer whose value in memory is every variant's number, if there is one.
+/// The integer type with which every variant's value in memory equals its number, if there is one.
 fn enum_repr<T>(variants: &[Variant<T>]) -> Option<Scalar> {
     let candidates = match mem::size_of::<T>() {
         1 => [Scalar::U8, Scalar::I8],
@@ -582,19 +585,20 @@ fn enum_repr<T>(variants: &[Variant<T>]) -> Option<Scalar> {
     };
     let in_memory = |variant: &Variant<T>, repr: Scalar| {
         let at = (&raw const variant.value).cast::<u8>();
-        // SAFETY: a fieldless enum of a size above zero is its tag, which is initialised, and the
-        // size is that of the integer read.
+        // SAFETY: a fieldless enum larger than zero bytes consists of its tag, which is
+        // initialised, and `repr` has the enum's size.
         unsafe { read_integer(at, repr) }
     };
     candidates.into_iter().find(|repr| variants.iter().all(|v| in_memory(v, *repr) == v.number))
 }
 
-/// An integer or boolean from memory; 0 for floating point.
+/// Reads an integer or boolean from memory. Returns 0 for floating point.
 ///
 /// # Safety
-/// `at` can be read for the scalar's size.
+/// `at` is valid for reads of `scalar.size()` bytes. It needs no alignment.
 pub(super) unsafe fn read_integer(at: *const u8, scalar: Scalar) -> i128 {
-    // SAFETY: as the caller promises; no alignment is asked for.
+    // SAFETY: `at` is valid for reads of the scalar's size: the caller's contract. The reads are
+    // unaligned.
     unsafe {
         match scalar {
             Scalar::Bool | Scalar::U8 => at.read().into(),
@@ -610,7 +614,7 @@ pub(super) unsafe fn read_integer(at: *const u8, scalar: Scalar) -> i128 {
     }
 }
 
-/// The cases of a union being described.
+/// The cases of a union under construction.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct UnionBuilder<'a> {
@@ -661,13 +665,14 @@ impl UnionBuilder<'_> {
             _ => None,
         };
         if value.is_none() {
-            self.describe.refuse(self.name, format!("the label {label:?} is no value of the discriminator"));
+            self.describe.refuse(self.name, format!("the label {label:?} is not a value of the discriminator"));
         }
         value
     }
 }
 
-/// True when both have the same bytes in memory, so that one may be said for the other.
+/// True if both types have the same bytes in memory, so that an attribute may replace one by the
+/// other.
 fn same_memory(want: &Type, have: &Type) -> bool {
     let class = |ty: &Type| match ty {
         Type::Octet | Type::Uint8 | Type::Char8 => Some(Scalar::U8),
@@ -678,7 +683,7 @@ fn same_memory(want: &Type, have: &Type) -> bool {
     want == have || is_text(want) && is_text(have) || class(want).is_some() && class(want) == class(have)
 }
 
-/// True when `name` is `full` or its end, from a `::` on.
+/// True if `name` is `full`, or its end after a `::`.
 fn same_name(name: &str, full: &str) -> bool {
     let name = name.trim_start_matches("::");
     full.strip_suffix(name).is_some_and(|front| front.is_empty() || front.ends_with("::"))

@@ -1,20 +1,24 @@
-//! Where a value lies in memory: one model for derived Rust types and for dynamic records.
+//! Memory layout: one description of where values lie, for derived Rust types and for dynamic
+//! records.
 //!
-//! A [`Layout`] is a table of [`Node`]s that runs parallel to a schema: a structure's fields are
-//! the schema's flattened members in order, wrapped in [`Kind::Optional`] and then [`Kind::Boxed`]
-//! where the member is `@optional` and `@external`. Codec programs address values through it and
-//! nothing else, so they cannot tell a derived type from a record.
+//! A [`Layout`] is a table of [`Node`]s parallel to a schema. The fields of a structure are the
+//! schema's flattened members in order. A member that is `@optional` is wrapped in
+//! [`Kind::Optional`], one that is `@external` in [`Kind::Boxed`], and one that is both in the two,
+//! the optional outside. Codec programs address values only through a layout, so they work alike
+//! for derived types and for records.
 //!
-//! Plain bytes are read and written in place. Everything else goes through the access traits below,
-//! whose functions never leave a value uninitialised or invalid: whatever fails half way, the value
-//! can still be dropped, compared and decoded into again. `String` and `Vec` words are read in
-//! place too where a probe at start finds them where we expect them ([`Words`]).
+//! Programs read and write plain bytes in place. Everything else goes through the traits in
+//! `access`, whose functions never leave a value uninitialised or invalid: after any error the
+//! value can still be dropped, compared and decoded into again. Programs also read the pointer,
+//! capacity and length of a `String` or `Vec` in place, but only if a probe at start-up found their
+//! offsets ([`Words`]).
 
 use alloc::{sync::Arc, vec::Vec};
 use core::fmt;
 
-pub mod access;
+pub(crate) mod access;
 mod assign;
+mod codable;
 mod derived;
 mod describe;
 mod dynamic;
@@ -29,7 +33,8 @@ pub mod support;
 mod value;
 mod view;
 
-pub use access::{BoxedAccess, MapAccess, OptionalAccess, SequenceAccess, UnionAccess};
+pub use access::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
+pub use codable::Codable;
 pub use describe::{Describe, Described};
 pub use path::PathError;
 pub use primitive::{Char8, Char16, Float128};
@@ -41,7 +46,7 @@ pub use shared::{SharedBytes, SharedStr};
 pub use value::Value;
 pub use view::{BitmaskRef, BitsetRef, EnumRef, ListRef, MapRef, StructRef, UnionRef, ValueRef};
 
-/// Memory could not be had. The value is as it was, or holds fewer elements.
+/// An allocation failed. The value is unchanged, or a container in it holds fewer elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("memory could not be allocated")]
 pub struct OutOfMemory;
@@ -50,7 +55,7 @@ pub struct OutOfMemory;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
-/// How the bytes of a scalar are to be read.
+/// How a scalar's bytes in memory are interpreted.
 ///
 /// ```
 /// use polywire_core::layout::Scalar;
@@ -87,7 +92,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// Bytes in memory.
+    /// Size in memory, in bytes.
     pub const fn size(self) -> usize {
         match self {
             Scalar::Bool | Scalar::I8 | Scalar::U8 => 1,
@@ -108,7 +113,7 @@ impl Scalar {
         matches!(self, Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::I64)
     }
 
-    /// Smallest and largest value of an integer or boolean; none for floating point.
+    /// Smallest and largest value of an integer or boolean. `None` for floating point.
     pub const fn range(self) -> Option<(i128, i128)> {
         let bits = 8 * self.size() as u32;
         match self {
@@ -120,50 +125,50 @@ impl Scalar {
     }
 }
 
-/// A place's shape: its size, alignment and what is in it.
+/// One place in memory: its size, its alignment and what it holds.
 #[derive(Clone)]
 pub struct Node {
-    /// Bytes, a multiple of `align`.
+    /// Size in bytes, a multiple of `align`.
     pub size: u32,
     /// Alignment, a power of two.
     pub align: u32,
-    /// What is there.
+    /// What the place holds.
     pub kind: Kind,
 }
 
 /// What a node holds.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// Plain bytes. Every pattern is valid but for [`Scalar::Bool`].
+    /// Plain bytes. Every bit pattern is valid, except for [`Scalar::Bool`].
     Scalar(Scalar),
     /// An integer that must be one of the literals.
     Enum(EnumNode),
     /// A Rust `String`, for `string` and `wstring` alike.
     String {
-        /// Where its words are, if the probe found them.
+        /// Offsets of the string's words, if the probe found them.
         words: Option<Words>,
-        /// It is a [`SharedStr`] instead.
+        /// True for a [`SharedStr`] instead of a `String`.
         shared: bool,
     },
     /// A Rust `Vec` or a record's sequence.
     Sequence(SequenceNode),
-    /// Elements side by side; dimensions are multiplied out.
+    /// Elements side by side. The dimensions are multiplied into one length.
     Array {
         /// Node of an element; the stride is its size.
         element: NodeId,
         /// Number of elements, all dimensions together.
         len: u32,
     },
-    /// Fields in the order of the schema's flattened members.
+    /// Fields, in the order of the schema's flattened members.
     Struct {
-        /// Offset and node of each.
+        /// Offset and node of each field.
         fields: Arc<[Field]>,
     },
     /// A Rust `Option` or a record's optional.
     Optional(OptionalNode),
     /// A Rust `enum` with data or a record's union.
     Union(UnionNode),
-    /// A Rust map or a record's.
+    /// A Rust map or a record's map.
     Map(MapNode),
     /// A Rust `Box` or a record's `@external` member.
     Boxed(BoxedNode),
@@ -174,16 +179,16 @@ pub enum Kind {
 pub struct Field {
     /// Bytes from the start of the structure.
     pub offset: u32,
-    /// Its node.
+    /// The field's node.
     pub node: NodeId,
 }
 
 /// See [`Kind::Enum`].
 #[derive(Clone, Debug)]
 pub struct EnumNode {
-    /// The integer in memory; its value is the literal's.
+    /// The integer type in memory. It stores the literal's value.
     pub repr: Scalar,
-    /// Values of the literals, ascending. No other may ever be stored.
+    /// Values of the literals, ascending. No other value may ever be stored.
     pub literals: Arc<[i32]>,
 }
 
@@ -192,7 +197,7 @@ pub struct EnumNode {
 pub struct SequenceNode {
     /// Node of an element; the stride is its size.
     pub element: NodeId,
-    /// Where pointer, capacity and length are, if they may be read in place.
+    /// Offsets of pointer, capacity and length, if programs may access them in place.
     pub words: Option<Words>,
     /// Functions for everything else.
     pub access: Arc<dyn SequenceAccess>,
@@ -203,8 +208,8 @@ pub struct SequenceNode {
 pub struct Words {
     /// Pointer to the first element.
     pub pointer: u32,
-    /// Number of elements that the length may be raised to in place: those allocated, of a record's
-    /// sequence those initialised.
+    /// The largest length that may be set in place: of a `String` or `Vec` the allocated elements,
+    /// of a record's sequence the initialised elements.
     pub capacity: u32,
     /// Number of elements in use.
     pub len: u32,
@@ -213,18 +218,18 @@ pub struct Words {
 /// See [`Kind::Optional`].
 #[derive(Clone)]
 pub struct OptionalNode {
-    /// Node of the value when there is one.
+    /// Node of the value, if it is present.
     pub inner: NodeId,
-    /// Where a record keeps flag and value; none for Rust's `Option`.
+    /// Offsets of a record's flag and value. `None` for a Rust `Option`.
     pub flag: Option<FlagWords>,
     /// Functions for everything else.
     pub access: Arc<dyn OptionalAccess>,
 }
 
-/// A record's optional: a byte that is 1 when the value is present, and the value.
+/// A record's optional: a flag byte and the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlagWords {
-    /// Offset of the byte: 0 absent and not initialised, 1 present, 2 absent but initialised.
+    /// Offset of the flag: 0 absent and not initialised, 1 present, 2 absent but initialised.
     pub flag: u32,
     /// Offset of the value.
     pub payload: u32,
@@ -235,7 +240,9 @@ pub struct FlagWords {
 pub struct UnionNode {
     /// Node of each case's value, in the order of the schema's cases.
     pub cases: Arc<[NodeId]>,
-    /// Functions for everything.
+    /// The case of a default value; `None` if it has no payload.
+    pub default_case: Option<u32>,
+    /// Access functions.
     pub access: Arc<dyn UnionAccess>,
 }
 
@@ -246,7 +253,7 @@ pub struct MapNode {
     pub key: NodeId,
     /// Node of a value.
     pub value: NodeId,
-    /// Functions for everything.
+    /// Access functions.
     pub access: Arc<dyn MapAccess>,
 }
 
@@ -255,11 +262,11 @@ pub struct MapNode {
 pub struct BoxedNode {
     /// Node of the value behind the pointer.
     pub inner: NodeId,
-    /// Functions for everything.
+    /// Access functions.
     pub access: Arc<dyn BoxedAccess>,
 }
 
-/// The nodes of a type and of all it holds, and which of them is the value itself.
+/// The memory layout of a type: one node for the type and for each type inside it.
 ///
 /// ```
 /// use polywire_core::layout::{
@@ -313,7 +320,7 @@ pub struct BoxedNode {
 /// assert!(!layout.shares());
 /// assert!(layout.len() > 10 && !layout.is_empty() && (layout.root().0 as usize) < layout.len());
 ///
-/// // A record of the same schema lies elsewhere, and its optionals have a flag.
+/// // A record of the same schema has another layout, in which optionals have a flag.
 /// let shape = Shape::of(Pump::shape().schema())?;
 /// let flagged = (0..shape.layout().len() as u32).any(|i| {
 ///     matches!(&shape.layout().node(NodeId(i)).kind, Kind::Optional(OptionalNode { flag: Some(FlagWords { .. }), .. }))
@@ -325,26 +332,26 @@ pub struct BoxedNode {
 pub struct Layout {
     nodes: Vec<Node>,
     root: NodeId,
-    /// For each structure with many fields, their numbers by offset.
+    /// For each structure with many fields, the indices of the fields in order of offset.
     by_offset: Vec<Vec<u32>>,
-    /// For each node, what [`Layout::behind_pointers`] says.
+    /// For each node, the result of [`Layout::behind_pointers`].
     behind: Vec<usize>,
 }
 
 impl Layout {
-    /// A layout from its nodes.
+    /// Makes a layout from its nodes.
     ///
     /// # Safety
-    /// The nodes must describe memory truthfully: every offset, size and alignment, and access
-    /// functions made for the very types they stand at. Programs read and write through them
-    /// without further checks.
+    /// Every node must describe memory correctly: offset, size, alignment, and access functions
+    /// made for exactly the type of the node. Programs read and write through them without further
+    /// checks.
     pub unsafe fn new(nodes: Vec<Node>, root: NodeId) -> Layout {
         let by_offset = nodes.iter().map(|node| fields_by_offset(&node.kind)).collect();
         let behind = behind_pointers(&nodes);
         Layout { nodes, root, by_offset, behind }
     }
 
-    /// The node of the value itself.
+    /// The node of the whole value.
     pub fn root(&self) -> NodeId {
         self.root
     }
@@ -352,18 +359,18 @@ impl Layout {
     /// A node by index.
     ///
     /// # Panics
-    /// If `id` is of another layout and out of range here.
+    /// If `id` is out of range, because it belongs to another layout.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
     }
 
-    /// Bytes that a fresh value of a node keeps behind pointers: what is `@external` and mandatory
-    /// exists from the start.
+    /// Bytes that a default value of a node keeps behind pointers: mandatory `@external` members
+    /// are allocated from the start.
     pub(crate) fn behind_pointers(&self, id: NodeId) -> usize {
         self.behind[id.0 as usize]
     }
 
-    /// Bytes of a fresh value, with what it keeps behind pointers from the start.
+    /// Size of a default value in bytes, including mandatory `@external` members behind pointers.
     ///
     /// ```
     /// use polywire_core::layout::Message;
@@ -378,8 +385,8 @@ impl Layout {
         (self.node(self.root).size as usize).saturating_add(self.behind_pointers(self.root))
     }
 
-    /// True if parts of a message can be held by values, so that it pays to decode from a shared
-    /// one.
+    /// Returns whether values of this type can hold parts of a message without a copy. If so,
+    /// decode from a shared message.
     pub fn shares(&self) -> bool {
         self.nodes.iter().any(|node| match &node.kind {
             Kind::String { shared, .. } => *shared,
@@ -393,13 +400,13 @@ impl Layout {
         self.nodes.len()
     }
 
-    /// True when there is no node, which no layout made by this crate is.
+    /// True if there are no nodes. No layout made by this crate is empty.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// The node that `frame` has at `offset` bytes, if it has `node` there: through fields and
-    /// array elements, never through a pointer.
+    /// Returns whether a value of `frame` has `node` at `offset` bytes. The search follows fields
+    /// and array elements, but no pointers.
     pub fn contains(&self, frame: NodeId, offset: u32, node: NodeId) -> bool {
         if frame == node && offset == 0 {
             return true;
@@ -419,8 +426,8 @@ impl Layout {
                 }
                 let field = |i: &u32| &fields[*i as usize];
                 let end = order.partition_point(|i| field(i).offset <= offset);
-                // Fields do not overlap, so the first from behind that ends before the place is the
-                // last to be tried.
+                // Fields do not overlap, so the search goes backwards and stops at the first field
+                // that ends before the place.
                 let mut candidates = order[..end].iter().rev().map(field);
                 let mut ended = false;
                 candidates
@@ -444,12 +451,12 @@ impl Layout {
     }
 }
 
-/// Structures with at most so many fields are searched from end to end.
+/// Structures with at most this many fields are searched linearly.
 const FEW_FIELDS: usize = 16;
 
-/// For each node, the bytes that a fresh value keeps behind pointers.
+/// For each node, the bytes that a default value keeps behind pointers.
 fn behind_pointers(nodes: &[Node]) -> Vec<usize> {
-    // One that leads back to itself is fresh without itself.
+    // A recursive type counts zero for itself inside itself.
     fn of(nodes: &[Node], id: NodeId, known: &mut [Option<usize>]) -> usize {
         let at = id.0 as usize;
         if let Some(bytes) = known[at] {
@@ -464,7 +471,10 @@ fn behind_pointers(nodes: &[Node]) -> Vec<usize> {
             Kind::Boxed(boxed) => {
                 (nodes[boxed.inner.0 as usize].size as usize).saturating_add(of(nodes, boxed.inner, known))
             }
-            Kind::Union(union) => union.cases.first().map_or(0, |case| of(nodes, *case, known)),
+            Kind::Union(union) => {
+                let case = union.default_case.and_then(|case| union.cases.get(case as usize));
+                case.map_or(0, |case| of(nodes, *case, known))
+            }
             _ => 0,
         };
         known[at] = Some(bytes);
@@ -498,7 +508,7 @@ macro_rules! debug_without_access {
 debug_without_access! {
     SequenceNode { element, words }
     OptionalNode { inner, flag }
-    UnionNode { cases }
+    UnionNode { cases, default_case }
     MapNode { key, value }
     BoxedNode { inner }
 }
@@ -506,5 +516,32 @@ debug_without_access! {
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} ({} bytes, align {})", self.kind, self.size, self.align)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Case, Def, Member, SchemaBuilder, Type};
+
+    /// Bytes behind the pointers of a default value of a union that has `large` behind a pointer,
+    /// beside a small case.
+    fn behind(large: impl FnOnce(Type) -> Case, small: i64) -> usize {
+        let mut types = SchemaBuilder::new();
+        let array = Member::new("words", Type::array(Type::Uint64, [100]));
+        let large_type = Type::Def(types.add(Def::structure("Large", alloc::vec![array])));
+        let mut large = large(large_type);
+        large.member.external = true;
+        let cases = alloc::vec![large, Case::new([small], "small", Type::Octet)];
+        let root = types.add(Def::union("Either", Type::Int32, cases));
+        let shape = Shape::of(&types.finish(Type::Def(root)).unwrap()).unwrap();
+        shape.layout().behind_pointers(shape.layout().root())
+    }
+
+    #[test]
+    fn a_default_union_keeps_what_its_default_case_keeps() {
+        assert_eq!(behind(|ty| Case::new([1], "large", ty), 0), 0);
+        assert_eq!(behind(|ty| Case::new([0], "large", ty), 1), 800);
+        assert_eq!(behind(|ty| Case::default("large", ty), 1), 800);
     }
 }

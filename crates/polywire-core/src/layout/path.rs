@@ -1,4 +1,5 @@
-//! Paths into values: `entries[2].price`, `limits["low"]`, `grid[1][2]`.
+//! Paths into values, such as `entries[2].price`, `limits["low"]` or `grid[1][2]`: parsing, and
+//! following them through records and views.
 
 use alloc::{borrow::ToOwned, format, string::String, vec::Vec};
 
@@ -7,88 +8,87 @@ use super::{
     view::{ListRef, Spot, entries, member, members, selected_case},
 };
 
-/// Why a path leads nowhere, or a value cannot be stored where it leads.
+/// Why a path has no target, or why its target cannot store a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
-    /// The text is no path.
-    #[error("'{path}' is no path: expected {expected} at byte {at}")]
+    /// The text is not a valid path.
+    #[error("'{path}' is not a path: expected {expected} at byte {at}")]
     Syntax {
         /// The whole path.
         path: String,
-        /// Byte where it goes wrong.
+        /// Offset of the error in bytes.
         at: usize,
-        /// What should be there.
+        /// What was expected there.
         expected: &'static str,
     },
     /// A structure or union has no such member.
     #[error("{}there is no '{name}' among {there}", before(path))]
     NoMember {
-        /// The path up to there.
+        /// The path up to the error; empty for the value itself.
         path: String,
-        /// What was asked for.
+        /// The name in the path.
         name: String,
-        /// Names of what is there.
+        /// The names that exist, separated by commas; at most 12.
         there: String,
     },
-    /// A union has another case now.
-    #[error("{}the union has no value for '{name}' now", before(path))]
+    /// The union has another case selected.
+    #[error("{}the union has another case selected than '{name}'", before(path))]
     OtherCase {
-        /// The path up to there.
+        /// The path up to the error; empty for the value itself.
         path: String,
-        /// The case that was asked for.
+        /// The case in the path.
         name: String,
     },
-    /// An index beyond the end.
-    #[error("{}index {index} of {len} elements", before(path))]
+    /// The index is not less than the number of elements.
+    #[error("{}index {index} is out of range, there are {len} elements", before(path))]
     OutOfRange {
-        /// The path up to there.
+        /// The path up to the error; empty for the value itself.
         path: String,
-        /// What was asked for.
+        /// The index in the path.
         index: u64,
-        /// How many there are.
+        /// Number of elements.
         len: usize,
     },
-    /// A map has no such key.
+    /// The map does not have this key.
     #[error("{}the map has no key {key}", before(path))]
     NoEntry {
-        /// The path up to there.
+        /// The path up to the error; empty for the value itself.
         path: String,
-        /// What was asked for.
+        /// The key in the path.
         key: String,
     },
-    /// The path goes on where nothing is.
+    /// The path continues behind an absent value.
     #[error("{} is absent", named(path))]
     Absent {
-        /// The path up to there.
+        /// The path up to the absent value.
         path: String,
     },
-    /// The path goes on in a way that the type there does not have: a name in a list, an index in a
-    /// structure.
+    /// The next step does not suit the type: a name in a list, or an index in a structure.
     #[error("{} has no {what}", named(path))]
     WrongKind {
-        /// The path up to there.
+        /// The path up to the error; empty for the value itself.
         path: String,
         /// `members`, `elements` or `entries`.
         what: &'static str,
     },
-    /// The type at the end of the path cannot hold the value.
+    /// The type of the target cannot hold the value.
     #[error("{}{why}", before(path))]
     DoesNotFit {
-        /// Where.
+        /// The path of the target.
         path: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// There was no memory for the value.
+    /// An allocation failed.
     #[error("{}{OutOfMemory}", before(path))]
     OutOfMemory {
-        /// Where.
+        /// The path of the target.
         path: String,
     },
 }
 
-/// A path in front of what is wrong there; nothing for the value itself.
+/// A path as the beginning of a message; empty for the value itself.
 fn before(path: &str) -> String {
     if path.is_empty() { String::new() } else { format!("'{path}': ") }
 }
@@ -106,7 +106,7 @@ pub(super) enum Step {
     Key(String),
 }
 
-/// Where a path leads.
+/// The target of a path.
 pub(super) enum Target<'a> {
     Spot(Spot<'a>),
     Row(ListRef<'a>),
@@ -122,8 +122,8 @@ impl<'a> Target<'a> {
 }
 
 impl<'a> ValueRef<'a> {
-    /// The value that a path leads to; the empty path leads to the value itself. What is absent can
-    /// be asked for, but the path cannot go on there.
+    /// The value at a path. The empty path is the value itself. A path may end at an absent value
+    /// but not continue behind it.
     pub fn get(&self, path: &str) -> Result<ValueRef<'a>, PathError> {
         let steps = parse(path)?;
         if steps.is_empty() {
@@ -139,7 +139,7 @@ impl<'a> ValueRef<'a> {
         walk(start, &steps, &mut |_, _| Ok(())).map(Target::view)
     }
 
-    /// Where a structure, union or map lies.
+    /// The place of a structure, union or map.
     fn spot(&self) -> Option<Spot<'a>> {
         match self {
             ValueRef::Struct(v) => Some(v.spot()),
@@ -150,8 +150,8 @@ impl<'a> ValueRef<'a> {
     }
 }
 
-/// Follows `steps`. Before each, `prepare` may change the place it is taken from: make it present,
-/// or select the case.
+/// Follows `steps` from `start`. `prepare` is called before each step and may change the place, for
+/// example make it present or select a case.
 pub(super) fn walk<'a>(
     start: Target<'a>,
     steps: &[Step],
@@ -245,7 +245,7 @@ pub(super) fn no_member<'n>(path: String, name: &str, there: impl Iterator<Item 
     PathError::NoMember { path, name: name.to_owned(), there: there.join(", ") }
 }
 
-/// A path's steps as text.
+/// Path steps as text.
 pub(super) fn text(steps: &[Step]) -> String {
     let mut out = String::new();
     for step in steps {
@@ -286,7 +286,7 @@ pub(super) fn parse(path: &str) -> Result<Vec<Step>, PathError> {
     Ok(steps)
 }
 
-/// What follows a `[`, and the rest behind the `]`.
+/// Parses the text after a `[`. Returns the step and the text behind the `]`.
 fn bracket(text: &str) -> Result<(Step, &str), (&str, &'static str)> {
     let (step, rest) = match text.strip_prefix('"') {
         Some(quoted) => {

@@ -1,11 +1,11 @@
-//! Rust types for the IDL primitives that Rust has no type of its own for.
+//! Rust types for the IDL primitives `long double`, `char` and `wchar`, which Rust lacks.
 
 use core::fmt;
 
-/// `long double`: IEEE 754 binary128 as sixteen bytes in the host's order.
+/// `long double`: IEEE 754 binary128, as sixteen bytes in the host's byte order.
 ///
-/// Rust's stable types end at `f64`; this one carries the bytes unharmed and converts. Equality is
-/// of the bits, so a NaN equals itself and `-0` differs from `0`.
+/// Stable Rust has no type longer than `f64`. This one stores the bytes unchanged and converts from
+/// and to `f64`. Equality compares bits, so a NaN equals itself and `-0` differs from `0`.
 ///
 /// ```
 /// use polywire_core::layout::Float128;
@@ -22,17 +22,17 @@ impl Float128 {
     /// Difference between the biases of the two exponents: 16383 - 1023.
     const REBIAS: i32 = 16383 - 1023;
 
-    /// From the bits, sign first.
+    /// Makes a number from its bits; the sign is the most significant bit.
     pub const fn from_bits(bits: u128) -> Float128 {
         Float128(bits.to_ne_bytes())
     }
 
-    /// The bits, sign first.
+    /// The bits; the sign is the most significant bit.
     pub const fn to_bits(self) -> u128 {
         u128::from_ne_bytes(self.0)
     }
 
-    /// The nearest `f64`, ties to even; too large becomes infinite.
+    /// The nearest `f64`, ties to even. Numbers out of range become infinite.
     pub fn to_f64(self) -> f64 {
         let bits = self.to_bits();
         let sign = ((bits >> 127) as u64) << 63;
@@ -48,8 +48,8 @@ impl Float128 {
         f64::from_bits(sign | magnitude)
     }
 
-    /// Bits of the f64 with the biased `exponent` and a mantissa of 113 bits. A carry out of the
-    /// rounding runs into the exponent, as it should.
+    /// Bits of the `f64` with the biased `exponent` and a mantissa of 113 bits. A carry out of the
+    /// rounding increments the exponent, as IEEE 754 wants it.
     fn narrowed(exponent: i32, mantissa: u128) -> u64 {
         if exponent >= 0x7FF {
             return f64::INFINITY.to_bits();
@@ -76,7 +76,7 @@ impl From<f64> for Float128 {
         let (exponent, mantissa) = match exponent {
             0 if mantissa == 0 => (0, 0),
             0 => {
-                // Normalise: the leading one goes to bit 52, which is then left out.
+                // Normalise: move the leading one to bit 52, which is implicit.
                 let shift = 52 - (127 - mantissa.leading_zeros() as i32);
                 (Float128::REBIAS + 1 - shift, (mantissa << shift) & ((1 << 52) - 1))
             }
@@ -125,12 +125,12 @@ impl TryFrom<char> for Char8 {
     }
 }
 
-/// `wchar`: one UTF-16 code unit, which half of a surrogate pair is, too.
+/// `wchar`: one UTF-16 code unit. It may be one half of a surrogate pair.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Char16(pub u16);
 
 impl Char16 {
-    /// The character, unless this is half of a surrogate pair.
+    /// The character. `None` for half of a surrogate pair.
     pub fn to_char(self) -> Option<char> {
         char::from_u32(u32::from(self.0))
     }

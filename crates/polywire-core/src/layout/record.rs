@@ -1,4 +1,4 @@
-//! Values of types that are known at run time only.
+//! [`Record`]: a value whose type is known only at run time.
 
 use alloc::{string::String, sync::Arc};
 use core::{fmt, ptr::NonNull};
@@ -12,11 +12,11 @@ use super::{
 };
 use crate::schema::Member;
 
-/// A value of a schema that no Rust type stands for.
+/// A value of a schema, without a Rust type.
 ///
-/// Fresh ones hold what an absent value means: zero, empty, absent, an enum's first or default
-/// literal, and what `@default` says. Records are equal when their values are, as [`ValueRef`]
-/// compares them.
+/// A new record has default values: zero, empty, absent, an enum's first or default literal, and
+/// the values of `@default`. Two records are equal if their values are equal; see [`ValueRef`] for
+/// how values are compared.
 ///
 /// ```
 /// use polywire_core::layout::{Record, Shape};
@@ -44,17 +44,17 @@ pub struct Record {
     memory: NonNull<u8>,
 }
 
-// SAFETY: a record owns all its memory, and nothing changes it behind a shared reference.
+// SAFETY: a record owns all its memory, and nothing changes it through a shared reference.
 unsafe impl Send for Record {}
-// SAFETY: as above.
+// SAFETY: a record owns all its memory, and nothing changes it through a shared reference.
 unsafe impl Sync for Record {}
 
-/// Why there is no record.
+/// Why a record cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The shape is that of a Rust type.
-    #[error("the shape is that of a Rust type; records need that of Shape::of")]
+    /// The shape belongs to a Rust type.
+    #[error("the shape belongs to a Rust type; make a record's shape with Shape::of")]
     NotOfRecords,
     /// See [`OutOfMemory`].
     #[error(transparent)]
@@ -62,11 +62,11 @@ pub enum RecordError {
 }
 
 impl Record {
-    /// A fresh value of a schema.
+    /// Creates a record with default values.
     ///
     /// # Panics
-    /// If the shape is that of a Rust type, or there is no memory; [`Record::try_new`] says so
-    /// instead.
+    /// If the shape belongs to a Rust type or an allocation fails. [`Record::try_new`] returns an
+    /// error instead.
     pub fn new(shape: &Arc<Shape>) -> Record {
         match Record::try_new(shape) {
             Ok(record) => record,
@@ -74,16 +74,17 @@ impl Record {
         }
     }
 
-    /// A fresh value of a schema.
+    /// Creates a record with default values. Fails if the shape belongs to a Rust type or an
+    /// allocation fails.
     pub fn try_new(shape: &Arc<Shape>) -> Result<Record, RecordError> {
         let plan = shape.plan().ok_or(RecordError::NotOfRecords)?.clone();
         let memory = NonNull::new(plan.new_root()?).ok_or(OutOfMemory)?;
         Ok(Record { shape: shape.clone(), plan, memory })
     }
 
-    /// Stores a value where a path leads. On the way, what is absent becomes present, unions select
-    /// the case, and maps get the key; that stays so even if the value does not fit. Sequences
-    /// do not grow: see [`Record::resize`].
+    /// Stores a value at a path. Along the path, absent values become present, unions select the
+    /// named case, and maps get the key; these changes remain even if the value does not fit.
+    /// Sequences do not grow: see [`Record::resize`].
     pub fn set(&mut self, path: &str, value: impl Into<Value>) -> Result<(), PathError> {
         let steps = parse(path)?;
         let assign = self.assign();
@@ -91,7 +92,7 @@ impl Record {
         assign.put(target, &value.into()).map_err(|failure| failure.at(text(&steps)))
     }
 
-    /// Makes the sequence that a path leads to `len` elements long. New ones are fresh.
+    /// Sets the length of the sequence at a path. New elements have default values.
     pub fn resize(&mut self, path: &str, len: usize) -> Result<(), PathError> {
         let steps = parse(path)?;
         let assign = self.assign();
@@ -99,14 +100,14 @@ impl Record {
         assign.resize(target, len).map_err(|failure| failure.at(text(&steps)))
     }
 
-    /// Goes back to a fresh value, keeping what is allocated.
+    /// Resets all members to their defaults and keeps the allocated memory.
     pub fn clear(&mut self) -> Result<(), OutOfMemory> {
         // SAFETY: the memory holds a value of the root, and the borrow is exclusive.
         unsafe { self.plan.reset(self.plan.root, self.memory.as_ptr()) }
     }
 
-    /// Takes over the value of a record of the same shape, keeping what is allocated here. False if
-    /// the shapes differ.
+    /// Copies the value of another record and keeps the memory allocated here. Returns false,
+    /// without a change, if the two were not made from the same shape.
     ///
     /// ```
     /// use polywire_core::layout::{PathError, Record, Shape};
@@ -125,7 +126,7 @@ impl Record {
     /// assert_eq!(names, ["a", "on", "t"]);
     /// other.clear()?;
     /// assert_eq!(other, Record::new(&shape));
-    /// // Codec programs get at the bytes.
+    /// // Codec programs access the record's bytes.
     /// // SAFETY: the root is a structure whose first field is one byte at its start.
     /// assert_eq!(unsafe { (*one.as_ptr(), *one.as_mut_ptr()) }, (7, 7));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -139,36 +140,36 @@ impl Record {
         Ok(true)
     }
 
-    /// For codec programs: the value, as the shape's layout says. What is written there must keep
-    /// to it.
+    /// The value's memory, laid out as the shape says, for codec programs. Writes must leave a
+    /// valid value.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.memory.as_ptr()
     }
 
-    /// For codec programs: the value, as the shape's layout says.
+    /// The value's memory, laid out as the shape says, for codec programs.
     pub fn as_ptr(&self) -> *const u8 {
         self.memory.as_ptr()
     }
 
-    /// Its schema and layout.
+    /// The record's schema and layout.
     pub fn shape(&self) -> &Arc<Shape> {
         &self.shape
     }
 
-    /// A view of the whole.
+    /// A view of the whole value.
     pub fn view(&self) -> ValueRef<'_> {
         // SAFETY: the memory holds a value of the shape for as long as the record lives.
         unsafe { ValueRef::from_raw(&self.shape, self.as_ptr()) }
     }
 
-    /// A view of what a path leads to.
+    /// A view of the value at a path.
     pub fn get(&self, path: &str) -> Result<ValueRef<'_>, PathError> {
-        // SAFETY: as of `view`.
+        // SAFETY: the memory holds a value of the shape for as long as the record lives.
         let root = unsafe { Spot::root(&self.shape, self.as_ptr()) };
         walk(Target::Spot(root), &parse(path)?, &mut |_, _| Ok(())).map(Target::view)
     }
 
-    /// The members of a structure with their values; empty for other types.
+    /// The members of a structure with their values. Empty for other types.
     pub fn fields(&self) -> alloc::vec::Vec<(&Member, ValueRef<'_>)> {
         match self.view() {
             ValueRef::Struct(structure) => structure.fields(),
@@ -181,22 +182,22 @@ impl Record {
         self.read(path, "boolean", |v| v.as_bool())
     }
 
-    /// The integer at a path.
+    /// The integer at a path. Fails if it is less than `i64::MIN` or greater than `i64::MAX`.
     pub fn i64(&self, path: &str) -> Result<i64, PathError> {
         self.read(path, "integer of 64 bits", |v| v.as_i64())
     }
 
-    /// The integer at a path.
+    /// The integer at a path. Fails if it is negative.
     pub fn u64(&self, path: &str) -> Result<u64, PathError> {
         self.read(path, "unsigned integer of 64 bits", |v| v.as_u64())
     }
 
-    /// The number at a path.
+    /// The number at a path, rounded to `f64`.
     pub fn f64(&self, path: &str) -> Result<f64, PathError> {
         self.read(path, "number", |v| v.as_f64())
     }
 
-    /// The text at a path, or the name of an enum's literal.
+    /// The text at a path, or the name of an enum literal.
     pub fn str(&self, path: &str) -> Result<&str, PathError> {
         self.read(path, "text", |v| v.as_str())
     }
@@ -209,7 +210,7 @@ impl Record {
     ) -> Result<R, PathError> {
         let value = self.get(path)?;
         read(value).ok_or_else(|| {
-            let why = alloc::format!("{value:?} is no {what}");
+            let why = alloc::format!("{value:?} is not a valid {what}");
             PathError::DoesNotFit { path: path.into(), why }
         })
     }
@@ -223,7 +224,7 @@ impl Record {
 
 impl Clone for Record {
     /// # Panics
-    /// If there is no memory.
+    /// If an allocation fails.
     fn clone(&self) -> Record {
         let mut copy = Record::new(&self.shape);
         match copy.try_clone_from(self) {
@@ -235,7 +236,7 @@ impl Clone for Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // SAFETY: the memory came from `new_root` and holds a value, which nobody uses any more.
+        // SAFETY: the memory came from `new_root` and holds a value, which nothing uses any more.
         unsafe {
             self.plan.end(self.plan.root, self.memory.as_ptr());
             self.plan.free_block(self.plan.root, self.memory.as_ptr());
@@ -249,7 +250,7 @@ impl PartialEq for Record {
     }
 }
 
-// Floating-point numbers are compared by their bits, so everything equals itself.
+// Floating-point numbers are compared by their bits, so equality is reflexive.
 impl Eq for Record {}
 
 impl fmt::Debug for Record {
@@ -258,7 +259,7 @@ impl fmt::Debug for Record {
     }
 }
 
-/// What went wrong with a value; the path comes later.
+/// Why a value was not stored. [`Failure::at`] adds the path.
 #[derive(Debug)]
 pub(super) enum Failure {
     DoesNotFit(String),

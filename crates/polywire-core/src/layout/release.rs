@@ -1,18 +1,19 @@
-//! Values that give back what they keep.
+//! Limits the memory that reused values keep.
 //!
-//! A value that is decoded into again and again keeps the memory of what it once held: that is why
-//! steady messages need no allocation. Each message is held to its limits, but many different ones
-//! could make a value grow without end. So a decoder counts what messages ask for, and when that is
-//! more than a single message may have, the value that it is given next gives its memory back
-//! before it is decoded into.
+//! A value that is decoded into repeatedly keeps the memory of its earlier contents, so that a
+//! steady sequence of messages needs no allocations. Limits hold for each message, but many
+//! different messages could together make a value grow without end. Therefore each decoder counts
+//! the bytes by which its messages made values grow ([`Growth`]). Once the sum exceeds the limit of
+//! a single message, the next value passed to the decoder frees its memory before it is decoded
+//! into ([`Layout::release`]).
 
 use alloc::string::String;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Kind, Layout, NodeId, SharedStr};
 
-/// Bytes that the values of a decoder have grown by since one of them gave its memory back. A copy
-/// of a decoder counts for itself.
+/// Bytes by which a decoder's values have grown since one of them last freed its memory. A clone of
+/// a decoder has a count of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Growth(AtomicUsize);
 
@@ -28,13 +29,14 @@ impl Growth {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// A value has grown. Of two that do so at once one may be lost, which matters to nobody.
+    /// Adds growth. If two threads add at the same time, one of the additions may be lost; the
+    /// count is only an estimate.
     #[cold]
     pub(crate) fn add(&self, bytes: usize) {
         self.0.store(self.bytes().saturating_add(bytes), Ordering::Relaxed);
     }
 
-    /// A value has given its memory back.
+    /// Starts again from zero, after a value freed its memory.
     #[cold]
     pub(crate) fn begin_anew(&self) {
         self.0.store(0, Ordering::Relaxed);
@@ -42,22 +44,22 @@ impl Growth {
 }
 
 impl Layout {
-    /// Gives back what a value keeps, but for what it cannot be without. It is valid then, and
-    /// another value.
+    /// Frees the memory that a value keeps, except for mandatory parts. The value stays valid, but
+    /// its contents change.
     ///
     /// # Safety
-    /// `value` is a live value of the layout, which nobody else refers to.
+    /// `value` is a live value of the layout, which nothing else refers to.
     #[cold]
     pub(crate) unsafe fn release(&self, value: *mut u8) {
-        // SAFETY: as the caller promises.
+        // SAFETY: `value` is a live value of the root: the caller's contract.
         unsafe { self.release_node(self.root(), value) };
     }
 
     /// # Safety
-    /// At `at` is a live value of the node, which nobody else refers to.
+    /// `at` points to a live value of the node, which nothing else refers to.
     unsafe fn release_node(&self, id: NodeId, at: *mut u8) {
-        // SAFETY: as the caller promises; what is inside is of the nodes that the layout says,
-        // where it says.
+        // SAFETY: `at` points to a live value of the node: the caller's contract. The layout says
+        // which nodes lie inside it and where.
         unsafe {
             match &self.node(id).kind {
                 Kind::Scalar(_) | Kind::Enum(_) => {}

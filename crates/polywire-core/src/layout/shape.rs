@@ -1,4 +1,4 @@
-//! A schema and its layout, tied together, and the traits that give Rust types one.
+//! [`Shape`]: a schema together with its layout, and the traits by which Rust types have one.
 
 use alloc::{boxed::Box, string::String, sync::Arc};
 use core::{
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::schema::{Schema, SchemaError};
 
-/// A type as data and where its values lie in memory.
+/// A type as data, together with the memory layout of its values.
 ///
-/// There is one for each derived type ([`Message::shape`]) and one for records of a schema. Both
-/// halves always come from the same source, which is why a shape cannot be put together from parts.
+/// Each derived type has one ([`Message::shape`]), and the records of a schema have another
+/// ([`Shape::of`]). A shape cannot be assembled from parts, so schema and layout always match.
 ///
 /// ```
 /// use polywire_core::layout::{Describe, Described, Message, MessageElement, MessageField, Record, RecordError, Shape, ShapeError};
@@ -25,17 +25,17 @@ use crate::schema::{Schema, SchemaError};
 /// #[derive(polywire_derive::Message)]
 /// struct Pump { id: u32 }
 ///
-/// // Of a Rust type, kept by it or computed anew; and of records of the same schema.
+/// // The shape of a Rust type, cached or computed again; and that of the schema's records.
 /// let derived: &Shape = Pump::shape();
 /// assert_eq!(Shape::of_type::<Pump>()?.schema(), derived.schema());
 /// let records: Arc<Shape> = Shape::of(derived.schema())?;
 /// assert!(Record::try_new(&records).is_ok());
 /// assert_eq!(Record::try_new(&Arc::new(Shape::of_type::<Pump>()?)).err(), Some(RecordError::NotOfRecords));
 ///
-/// // A wrapper that is on the wire what it wraps.
+/// // A wrapper that has the wire form of its contents.
 /// #[repr(transparent)]
 /// struct Metres(f64);
-/// // SAFETY: it has the memory of an `f64`, and every `f64` is valid.
+/// // SAFETY: it has the memory layout of an `f64`, and every `f64` is valid.
 /// unsafe impl MessageField for Metres {
 ///     fn fresh() -> Self { Metres(0.0) }
 ///     fn describe(describe: &mut Describe) -> Described { f64::describe(describe) }
@@ -49,12 +49,12 @@ use crate::schema::{Schema, SchemaError};
 pub struct Shape {
     schema: Schema,
     layout: Arc<Layout>,
-    /// How values live, where this is the shape of records.
+    /// How to manage values. `Some` for a shape of records.
     plan: Option<Arc<Plan>>,
 }
 
 impl Shape {
-    /// The shape of a Rust type. [`Message::shape`] keeps it, this computes it anew.
+    /// Computes the shape of a Rust type. [`Message::shape`] returns a cached one.
     pub fn of_type<T: MessageField>() -> Result<Shape, ShapeError> {
         let mut describe = Describe::new();
         let root = describe.of::<T>();
@@ -62,13 +62,13 @@ impl Shape {
     }
 
     /// # Safety
-    /// The layout's nodes run parallel to the schema as [`Layout`] says.
+    /// The layout's nodes are parallel to the schema as [`Layout`] requires.
     pub(super) unsafe fn new(schema: Schema, layout: Layout) -> Shape {
         Shape { schema, layout: Arc::new(layout), plan: None }
     }
 
     /// # Safety
-    /// Schema, layout and plan run parallel.
+    /// Schema, layout and plan are parallel.
     pub(super) unsafe fn of_records(schema: Schema, layout: Layout, plan: Arc<Plan>) -> Shape {
         Shape { schema, layout: Arc::new(layout), plan: Some(plan) }
     }
@@ -98,10 +98,10 @@ impl fmt::Debug for Shape {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShapeError {
-    /// Together the definitions make no schema.
+    /// The definitions do not form a valid schema.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// An attribute says what the Rust type cannot hold.
+    /// An attribute contradicts the Rust type.
     #[error("{at}: {what}")]
     Attribute {
         /// `Type.member` or `Type`.
@@ -109,24 +109,24 @@ pub enum ShapeError {
         /// What does not fit.
         what: String,
     },
-    /// Inheritance makes more fields than anybody means.
-    #[error("the structures have more than {max} fields, with those they inherit")]
+    /// Structures have too many fields, counted with inherited ones.
+    #[error("the structures have more than {max} fields, inherited ones included")]
     TooManyFields {
-        /// Most there may be.
+        /// Largest number of fields.
         max: usize,
     },
-    /// A value's fixed part is too large.
-    #[error("a value takes {bytes} bytes, allowed are {max}")]
+    /// The fixed part of a value is too large.
+    #[error("a value takes {bytes} bytes, at most {max} are allowed")]
     TooLarge {
-        /// Its size, or the least it would be.
+        /// The size in bytes, or a lower bound of it.
         bytes: u64,
-        /// Largest size.
+        /// Largest size in bytes.
         max: u64,
     },
 }
 
-/// What a member of a message can be: everything [`Message`] can be derived for, and Rust's own
-/// types below.
+/// A type that a member of a message can have: any type that derives [`Message`], and these Rust
+/// types:
 ///
 /// | Rust | IDL |
 /// |---|---|
@@ -139,44 +139,45 @@ pub enum ShapeError {
 /// | `Option<T>`, `Box<T>` | `@optional T`, `@external T` |
 ///
 /// # Safety
-/// `describe` must give the truth about the type's memory: programs read and write through it
-/// without further checks. Use the derive.
+/// `describe` must describe the type's memory correctly: programs read and write through it without
+/// further checks. Derive the trait instead of implementing it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a member of a message",
     label = "no IDL type stands for this",
     note = "derive `Message` for your own types; strings are `String`, sequences `Vec`, characters `Char8` or `Char16`, and integers have a size in their name"
 )]
 pub unsafe trait MessageField: Send + Sized + 'static {
-    /// A valid value to decode into: zero, empty, absent, an enum's first or default literal, and
-    /// for members with `#[polywire(default = ..)]` that. It does not use [`Default`].
+    /// A default value to decode into: zero, empty, absent, an enum's first or default literal, and
+    /// the value of `#[polywire(default = ..)]` for members that have it. It does not use
+    /// [`Default`].
     fn fresh() -> Self;
 
-    /// Adds what is needed of the schema and of the layout.
+    /// Adds the type to the schema and the layout under construction.
     fn describe(describe: &mut Describe) -> Described;
 
-    /// The value that a constant of an attribute stands for, if it fits.
+    /// The value of an attribute's constant, if it fits the type.
     #[doc(hidden)]
     fn from_lit(_: Lit) -> Option<Self> {
         None
     }
 
-    /// A fresh value where an attribute gives a default, which is none of an optional member: it is
-    /// absent.
+    /// The default value of a member with a default in its attribute. An optional member ignores it
+    /// and is absent.
     #[doc(hidden)]
     fn fresh_or(default: Lit) -> Self {
         Self::from_lit(default).unwrap_or_else(Self::fresh)
     }
 }
 
-/// Fields that may also stand inside sequences, arrays, maps and boxes: all but `Option` and `Box`,
-/// since in IDL only a member is optional or external.
+/// A field type that may also be an element of a sequence, array, map or box: all except `Option`
+/// and `Box`, because in IDL only a member can be optional or external.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element of a sequence, array, map or box",
     note = "in IDL only a member can be optional or external: put the `Option` or `Box` into a structure of its own"
 )]
 pub trait MessageElement: MessageField {}
 
-/// A type that can be sent: derive it.
+/// A type that can be published and received. Derive it.
 ///
 /// A message needs no [`Default`]: decoders start from [`MessageField::fresh`].
 ///
@@ -199,25 +200,25 @@ pub trait MessageElement: MessageField {}
 /// ```
 ///
 /// # Safety
-/// `shape` is that of [`Shape::of_type`] for this very type.
+/// `shape` returns the shape of this very type, as [`Shape::of_type`] computes it.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a message", note = "put `#[derive(Message)]` in front of it")]
 pub unsafe trait Message: MessageElement {
-    /// Its schema and layout, computed at the first call.
+    /// The type's schema and layout, computed by the first call.
     ///
     /// # Panics
-    /// At the first call, if attributes contradict the Rust type or each other in a way the
-    /// compiler could not see: two members with the same id, an `idl` text that does not fit.
-    /// [`Shape::of_type`] gives the error instead.
+    /// The first call panics if attributes contradict the Rust type or each other in a way that the
+    /// compiler cannot see, such as two members with the same id or an unsuitable `idl` text.
+    /// [`Shape::of_type`] returns that error instead.
     fn shape() -> &'static Shape;
 }
 
-/// Where [`Message::shape`] keeps what it computed. Two threads may compute it at once; one of the
+/// Caches the result of [`Message::shape`]. If two threads compute it at the same time, one of the
 /// results is kept.
 #[doc(hidden)]
 pub struct ShapeCell(AtomicPtr<Shape>);
 
 impl ShapeCell {
-    #[expect(clippy::new_without_default, reason = "it stands in statics only")]
+    #[expect(clippy::new_without_default, reason = "only statics use it")]
     pub const fn new() -> ShapeCell {
         ShapeCell(AtomicPtr::new(ptr::null_mut()))
     }
@@ -225,7 +226,7 @@ impl ShapeCell {
     pub fn shape_of<T: MessageField>(&'static self) -> &'static Shape {
         let known = self.0.load(Ordering::Acquire);
         if !known.is_null() {
-            // SAFETY: only `compute` stores here, and what it stores lives for ever.
+            // SAFETY: only `compute` stores here, and what it stores is never freed.
             return unsafe { &*known };
         }
         self.compute(|| match Shape::of_type::<T>() {
@@ -238,12 +239,12 @@ impl ShapeCell {
     fn compute(&'static self, make: impl FnOnce() -> Shape) -> &'static Shape {
         let made = Box::into_raw(Box::new(make()));
         match self.0.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: `made` is a leaked box that nobody frees from here on.
+            // SAFETY: `made` is a leaked box that nothing frees.
             Ok(_) => unsafe { &*made },
             Err(other) => {
                 // SAFETY: `made` was not published, so this is the only pointer to it.
                 drop(unsafe { Box::from_raw(made) });
-                // SAFETY: as above; what is stored lives for ever.
+                // SAFETY: only `compute` stores here, and what it stores is never freed.
                 unsafe { &*other }
             }
         }

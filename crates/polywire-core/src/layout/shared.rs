@@ -1,5 +1,5 @@
-//! Texts and octets that may lie in a message received, which they then keep alive: what is decoded
-//! into them is not copied.
+//! [`SharedStr`] and [`SharedBytes`]: strings and octets that can be parts of a received message.
+//! They are decoded without a copy and keep the message in memory.
 //!
 //! ```
 //! use polywire_core::codec::{self, Decoder, Encoder, Options};
@@ -38,15 +38,15 @@ use super::{
 };
 use crate::schema::Type;
 
-/// Octets: its own, or a part of what others hold, too. The field type of a `sequence<octet>` that
-/// is not to be copied.
+/// Octets that are either owned or a part of a shared buffer. The field type of a `sequence<octet>`
+/// that decoders need not copy.
 ///
-/// A part of a message keeps all of the message in memory. Take a copy (`to_vec`) of what is to
-/// stay for long.
+/// A part of a message keeps the whole message in memory. Copy (`to_vec`) what you keep for long.
 #[derive(Clone, Default)]
 pub struct SharedBytes {
     held: Held,
-    /// Of what is shared; what is its own is meant as a whole.
+    /// First octet within a shared buffer. Unused for owned octets, which are always used
+    /// completely.
     start: usize,
     len: usize,
 }
@@ -70,7 +70,7 @@ impl SharedBytes {
         SharedBytes { held: Held::Own(Vec::new()), start: 0, len: 0 }
     }
 
-    /// Octets in words, which makes them aligned: `range` of them.
+    /// The octets in `range` of a shared buffer of words. Such a buffer is aligned to 8 bytes.
     ///
     /// # Panics
     /// If the range is not within the words.
@@ -87,12 +87,12 @@ impl SharedBytes {
             Held::Bytes(bytes) => bytes.as_slice(),
             Held::Words(words) => octets(words),
         };
-        // SAFETY: what is made of an `Arc` has a range within it, and what an `Arc` holds does not
-        // change while there is another.
+        // SAFETY: every constructor checks that the range lies within the shared buffer, and the
+        // contents of a shared `Arc` do not change.
         unsafe { all.get_unchecked(self.start..self.start + self.len) }
     }
 
-    /// The same octets, ready to have parts taken without a copy.
+    /// Moves the octets into a shared buffer, so that [`SharedBytes::part`] makes no copies.
     pub fn into_shared(mut self) -> SharedBytes {
         if let Held::Own(own) = &mut self.held {
             self.len = own.len();
@@ -101,10 +101,10 @@ impl SharedBytes {
         self
     }
 
-    /// A part of these octets: without a copy, if they are shared.
+    /// A part of these octets. Makes no copy if they are shared.
     ///
     /// # Panics
-    /// If the range is not within them.
+    /// If the range is out of bounds.
     pub fn part(&self, range: Range<usize>) -> SharedBytes {
         let part = &self.as_slice()[range.clone()];
         match &self.held {
@@ -113,13 +113,13 @@ impl SharedBytes {
         }
     }
 
-    /// True if others may hold them, too.
+    /// True if others may refer to the same buffer.
     pub fn is_shared(&self) -> bool {
         !matches!(self.held, Held::Own(_))
     }
 
-    /// The octets as its own, to be changed: others keep theirs. What is shared is let go and not
-    /// copied.
+    /// The octets as an owned vector, for writing. Shared octets are released, not copied: then the
+    /// vector is empty.
     fn own(&mut self) -> &mut Vec<u8> {
         if self.is_shared() {
             *self = SharedBytes::new();
@@ -132,14 +132,14 @@ impl SharedBytes {
 }
 
 fn octets(words: &[u64]) -> &[u8] {
-    // SAFETY: words are octets without padding.
+    // SAFETY: words consist of initialised bytes without padding.
     unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), mem::size_of_val(words)) }
 }
 
-/// Text: its own, or a part of what others hold, too. The field type of a `string` that is not to
-/// be copied.
+/// Text that is either owned or a part of a shared buffer. The field type of a `string` that
+/// decoders need not copy.
 ///
-/// As for [`SharedBytes`], a part of a message keeps all of it in memory.
+/// As with [`SharedBytes`], a part of a message keeps the whole message in memory.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedStr(SharedBytes);
 
@@ -152,11 +152,11 @@ impl SharedStr {
     /// The text.
     #[inline]
     pub fn as_str(&self) -> &str {
-        // SAFETY: it is made of nothing but text.
+        // SAFETY: every constructor takes UTF-8.
         unsafe { core::str::from_utf8_unchecked(self.0.as_slice()) }
     }
 
-    /// True if others may hold it, too.
+    /// True if others may refer to the same buffer.
     pub fn is_shared(&self) -> bool {
         self.0.is_shared()
     }
@@ -167,38 +167,38 @@ impl SharedStr {
         SharedStr(octets)
     }
 
-    /// Its memory as an empty string's, if it is its own; it is empty behind.
+    /// Takes the memory of owned text as an empty `String`. Leaves this text empty.
     pub(crate) fn take_string(&mut self) -> String {
         let mut own = mem::take(self.0.own());
         own.clear();
-        // SAFETY: what is empty is text.
+        // SAFETY: no octets are valid UTF-8.
         unsafe { String::from_utf8_unchecked(own) }
     }
 
-    /// Makes it empty; what is its own keeps its memory.
+    /// Makes the text empty. Owned text keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.0.own().clear();
     }
 }
 
-/// The text of a string's node, which says whether it is `shared`.
+/// The text of a string node, a [`SharedStr`] if `shared` and otherwise a `String`.
 ///
 /// # Safety
-/// At `at` is a string of that node, which nobody changes for as long as the text is used.
+/// `at` points to a string of that type, which does not change while the text is used.
 #[inline]
 pub(crate) unsafe fn text_at<'v>(shared: bool, at: *const u8) -> &'v str {
-    // SAFETY: as the caller promises.
+    // SAFETY: `at` points to a string of that type: the caller's contract.
     unsafe { if shared { (*at.cast::<SharedStr>()).as_str() } else { (*at.cast::<String>()).as_str() } }
 }
 
-// SAFETY: the node says that the string is a shared one.
+// SAFETY: the node says that the string is a `SharedStr`.
 unsafe impl MessageField for SharedStr {
     fn fresh() -> Self {
         SharedStr::new()
     }
 
     fn describe(describe: &mut Describe) -> Described {
-        // SAFETY: as above.
+        // SAFETY: the node says that the string is a `SharedStr`.
         unsafe { describe.plain::<SharedStr>(Type::string(), Kind::String { words: None, shared: true }) }
     }
 
@@ -218,7 +218,7 @@ unsafe impl MessageField for SharedBytes {
     fn describe(describe: &mut Describe) -> Described {
         let element = describe.of::<u8>().node;
         let kind = Kind::Sequence(SequenceNode { element, words: None, access: Arc::new(SharedAccess) });
-        // SAFETY: as above.
+        // SAFETY: the access functions are those of `SharedBytes`.
         unsafe { describe.plain::<SharedBytes>(Type::sequence(Type::Octet), kind) }
     }
 }
@@ -227,22 +227,22 @@ impl MessageElement for SharedBytes {}
 
 struct SharedAccess;
 
-// SAFETY: what is shared is never given out to be changed.
+// SAFETY: only owned octets are returned for writing.
 unsafe impl SequenceAccess for SharedAccess {
     unsafe fn slice(&self, sequence: *const u8) -> (*const u8, usize) {
-        // SAFETY: the caller hands in live octets of this type.
+        // SAFETY: the access rules give live `SharedBytes`.
         let octets = unsafe { &*sequence.cast::<SharedBytes>() }.as_slice();
         (octets.as_ptr(), octets.len())
     }
 
     unsafe fn slice_mut(&self, sequence: *mut u8) -> (*mut u8, usize) {
-        // SAFETY: as above, and nobody else uses them.
+        // SAFETY: the access rules give live `SharedBytes` that nothing else uses.
         let own = unsafe { &mut *sequence.cast::<SharedBytes>() }.own();
         (own.as_mut_ptr(), own.len())
     }
 
     unsafe fn resize(&self, sequence: *mut u8, len: usize) -> Result<*mut u8, OutOfMemory> {
-        // SAFETY: as above.
+        // SAFETY: the access rules give live `SharedBytes` that nothing else uses.
         let octets = unsafe { &mut *sequence.cast::<SharedBytes>() };
         if octets.is_shared() {
             let kept = octets.as_slice();
@@ -259,7 +259,8 @@ unsafe impl SequenceAccess for SharedAccess {
     }
 
     unsafe fn assign(&self, sequence: *mut u8, source: *const u8, len: usize) -> Result<(), OutOfMemory> {
-        // SAFETY: as above, and `len` octets lie at `source`.
+        // SAFETY: the access rules give live `SharedBytes` that nothing else uses, and `len` octets
+        // at `source`.
         let (octets, source) =
             unsafe { (&mut *sequence.cast::<SharedBytes>(), core::slice::from_raw_parts(source, len)) };
         let own = octets.own();
@@ -270,7 +271,7 @@ unsafe impl SequenceAccess for SharedAccess {
     }
 
     unsafe fn release(&self, sequence: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the access rules give live `SharedBytes` that nothing else uses.
         unsafe { *sequence.cast::<SharedBytes>() = SharedBytes::default() };
     }
 
@@ -279,7 +280,7 @@ unsafe impl SequenceAccess for SharedAccess {
     }
 
     unsafe fn hold(&self, sequence: *mut u8, message: &SharedBytes, range: Range<usize>) {
-        // SAFETY: as above.
+        // SAFETY: the access rules give live `SharedBytes` that nothing else uses.
         unsafe { *sequence.cast::<SharedBytes>() = message.part(range) };
     }
 }
@@ -435,7 +436,7 @@ mod tests {
         let whole = SharedBytes::from(alloc::vec![1, 2, 3, 4]).into_shared();
         let mut part = whole.part(0..4);
         let at = (&raw mut part).cast::<u8>();
-        // SAFETY: they are octets, and nobody else refers to this part.
+        // SAFETY: `at` points to `SharedBytes`, and nothing else refers to this part.
         unsafe {
             let data = SharedAccess.resize(at, 6).unwrap();
             data.write(9);

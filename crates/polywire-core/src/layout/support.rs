@@ -1,4 +1,4 @@
-//! What derived code calls. No part of the interface that versions promise to keep.
+//! Functions and types that derived code uses. They are not part of the stable interface.
 
 pub use super::{
     access::Selected,
@@ -9,22 +9,22 @@ pub use super::{
 pub use crate::schema::{BitField, Extensibility, TryConstruct, Type};
 pub use alloc::vec::Vec;
 
-/// The value of a member with a default.
+/// The default value of a member with a default in its attribute.
 pub fn fresh_or<T: MessageField>(default: Lit) -> T {
     T::fresh_or(default)
 }
 
-/// The first case with a label that `chooses` likes, or `otherwise`.
+/// Index of the first case with a label for which `chooses` returns true, or `otherwise`.
 pub fn fresh_case(labels: &[&[Lit]], chooses: fn(Lit) -> bool, otherwise: u32) -> u32 {
     labels.iter().position(|of_case| of_case.iter().any(|l| chooses(*l))).map_or(otherwise, |case| case as u32)
 }
 
-/// True for the value of a fresh primitive discriminator.
+/// True for the default value of a primitive discriminator.
 pub fn is_zero(label: Lit) -> bool {
     matches!(label, Lit::Int(0) | Lit::Bool(false) | Lit::Char('\0'))
 }
 
-/// True for the literal that a fresh discriminator of the enum `T` has.
+/// True for the literal that a discriminator of the enum `T` has by default.
 pub fn is_fresh_literal<T: MessageField>(label: Lit) -> bool {
     let value = match label {
         Lit::Text(name) => T::from_lit(Lit::Text(name.rsplit("::").next().unwrap_or(name))),
@@ -33,13 +33,14 @@ pub fn is_fresh_literal<T: MessageField>(label: Lit) -> bool {
     value.is_some_and(|value| core::mem::discriminant(&value) == core::mem::discriminant(&T::fresh()))
 }
 
-/// A field of a bitset; without a name it is padding, without a type it has the smallest.
+/// A field of a bitset. Without a name it is padding; without a type it gets the smallest that
+/// fits.
 pub fn bit_field(name: Option<&str>, width: u8, ty: Option<Type>) -> BitField {
     let field = BitField::new(name.unwrap_or_default(), width);
     BitField { ty: ty.unwrap_or_else(|| field.ty.clone()), name: name.map(Into::into), ..field }
 }
 
-/// Requires of a one-field wrapper that it is laid out like what it wraps.
+/// Asserts that a wrapper with one field has the layout of that field.
 pub const fn assert_transparent<T, I>(offset: usize) {
     assert!(
         offset == 0 && size_of::<T>() == size_of::<I>() && align_of::<T>() == align_of::<I>(),

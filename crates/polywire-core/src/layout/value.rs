@@ -1,8 +1,8 @@
-//! Values to be stored in a record, whatever its type.
+//! [`Value`]: an untyped value to store in a record.
 
 use alloc::{string::String, vec::Vec};
 
-/// A value on its way into a [`Record`](super::Record). Most are made by `into()`.
+/// A value to store in a [`Record`](super::Record). Most are made with `into()`.
 ///
 /// ```
 /// use polywire_core::layout::Value;
@@ -12,23 +12,23 @@ use alloc::{string::String, vec::Vec};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// An optional member becomes absent.
+    /// Makes an optional member absent.
     Absent,
-    /// For booleans, and discriminators of unions.
+    /// For booleans and discriminators of unions.
     Bool(bool),
     /// For integers, characters, enums, bitmasks, bitsets, discriminators and floating-point
     /// numbers.
     Int(i128),
     /// For floating-point numbers.
     Float(f64),
-    /// For strings, single characters and literals of enums.
+    /// For strings, single characters and enum literals.
     Text(String),
     /// For sequences and arrays of octets.
     Bytes(Vec<u8>),
-    /// For sequences and arrays; for bitmasks, the names of flags.
+    /// For sequences and arrays, and for bitmasks as names of flags.
     List(Vec<Value>),
-    /// For structures, whose other members stay as they are; for bitsets, and, with one field,
-    /// unions.
+    /// For structures, bitsets and unions, and for maps with string keys. Members of a structure
+    /// that are not listed stay unchanged; a union takes exactly one field.
     Fields(Vec<(String, Value)>),
     /// For maps.
     Entries(Vec<(Value, Value)>),

@@ -1,4 +1,4 @@
-//! Looking at a value through its schema, be it a derived type's or a record.
+//! [`ValueRef`]: read access to any value through its schema, for derived types and records alike.
 
 use alloc::{format, string::String, vec::Vec};
 use core::{cmp::Ordering, fmt, marker::PhantomData, slice};
@@ -9,9 +9,9 @@ use super::{
 };
 use crate::schema::{BitField, Case, Def, DefId, DefKind, Flag, Member, Schema, Type, array_shape};
 
-/// A borrowed value of any type.
+/// A borrowed view of a value of any type.
 ///
-/// Floating-point numbers are compared by their bits: a NaN equals itself, and `-0.0` differs from
+/// Floating-point numbers compare by their bits: a NaN equals itself, and `-0.0` differs from
 /// `0.0`.
 ///
 /// ```
@@ -48,7 +48,7 @@ pub enum ValueRef<'a> {
     Char16(Char16),
     /// `string`, `wstring`
     Str(&'a str),
-    /// A literal of an enum.
+    /// An enum literal.
     Enum(EnumRef<'a>),
     /// A bitmask.
     Bitmask(BitmaskRef<'a>),
@@ -62,7 +62,7 @@ pub enum ValueRef<'a> {
     Union(UnionRef<'a>),
     /// A map.
     Map(MapRef<'a>),
-    /// An `@optional` member that is not there.
+    /// An `@optional` member that is absent.
     Absent,
 }
 
@@ -77,13 +77,14 @@ impl<'a> ValueRef<'a> {
     /// A view of a value by its shape.
     ///
     /// # Safety
-    /// `at` holds a value of the shape, alive and unchanged for `'a`.
+    /// `at` points to a value of the shape that stays alive and unchanged for `'a`.
     pub unsafe fn from_raw(shape: &'a Shape, at: *const u8) -> ValueRef<'a> {
-        // SAFETY: as the caller promises.
+        // SAFETY: `at` points to a value of the shape that stays unchanged for `'a`: the caller's
+        // contract.
         unsafe { Spot::root(shape, at) }.view()
     }
 
-    /// The number, if it is an integer, boolean, character, enum, bitmask or bitset that fits.
+    /// The value of an integer, boolean, character, enum, bitmask or bitset, if it fits an `i64`.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             ValueRef::Int(i) => Some(*i),
@@ -94,7 +95,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The number, if it is an integer, boolean, character, enum, bitmask or bitset that fits.
+    /// The value of an integer, boolean, character, enum, bitmask or bitset, if it fits a `u64`.
     pub fn as_u64(&self) -> Option<u64> {
         match self {
             ValueRef::Bool(b) => Some(u64::from(*b)),
@@ -109,7 +110,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The number, rounded if it must be.
+    /// The value of a number, rounded to `f64` if necessary.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             ValueRef::Float32(f) => Some((*f).into()),
@@ -121,7 +122,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The truth, of a boolean.
+    /// The value of a boolean.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             ValueRef::Bool(b) => Some(*b),
@@ -129,7 +130,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The text, of a string; the name, of an enum's literal.
+    /// The text of a string, or the name of an enum literal.
     pub fn as_str(&self) -> Option<&'a str> {
         match self {
             ValueRef::Str(text) => Some(text),
@@ -138,13 +139,13 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// True for an `@optional` member that is not there.
+    /// True for an `@optional` member that is absent.
     pub fn is_absent(&self) -> bool {
         matches!(self, ValueRef::Absent)
     }
 }
 
-/// A typed place in memory: what all views are made of.
+/// A typed place in memory. All views consist of one.
 #[derive(Clone, Copy)]
 pub(super) struct Spot<'a> {
     pub(super) schema: &'a Schema,
@@ -157,17 +158,17 @@ pub(super) struct Spot<'a> {
 
 impl<'a> Spot<'a> {
     /// # Safety
-    /// `at` holds a value of the shape, alive for `'a`. It is not written while views of it are in
-    /// use.
+    /// `at` points to a value of the shape that stays alive for `'a`. Nothing writes it while a
+    /// view of it is used.
     pub(super) unsafe fn root(shape: &'a Shape, at: *const u8) -> Spot<'a> {
         let (schema, layout) = (shape.schema(), &**shape.layout());
         Spot { schema, layout, ty: schema.resolve(schema.root()), node: layout.root(), at, life: PhantomData }
     }
 
-    /// A part of this place, or one that this place leads to.
+    /// A place inside this one, or one that this place points to.
     ///
     /// # Safety
-    /// `at` holds a value of `node`, which is what the layout has for `ty`, alive for `'a`.
+    /// `at` points to a value of `node`, which is the layout's node for `ty`, alive for `'a`.
     pub(super) unsafe fn part(&self, ty: &'a Type, node: NodeId, at: *const u8) -> Spot<'a> {
         Spot { ty: self.schema.resolve(ty), node, at, ..*self }
     }
@@ -176,7 +177,7 @@ impl<'a> Spot<'a> {
         &self.layout.node(self.node).kind
     }
 
-    /// The definition that this is a value of.
+    /// The definition of the place's type, if it has one.
     pub(super) fn def(&self) -> Option<(DefId, &'a Def)> {
         match self.ty {
             Type::Def(id) => Some((*id, self.schema.def(*id))),
@@ -184,7 +185,7 @@ impl<'a> Spot<'a> {
         }
     }
 
-    /// What is there behind optional and box; none if nothing is.
+    /// The value inside optional and box. `None` if it is absent.
     pub(super) fn inner(mut self) -> Option<Spot<'a>> {
         loop {
             match self.kind() {
@@ -197,7 +198,7 @@ impl<'a> Spot<'a> {
                     }
                 }
                 Kind::Boxed(boxed) => {
-                    // SAFETY: as above.
+                    // SAFETY: a spot holds a value of its node.
                     self.at = unsafe { boxed.access.get(self.at) };
                     self.node = boxed.inner;
                 }
@@ -215,7 +216,7 @@ impl<'a> Spot<'a> {
                 let value = unsafe { read_integer(spot.at, node.repr) } as i32;
                 ValueRef::Enum(EnumRef { def: spot.def().map(|(_, def)| def), value })
             }
-            // SAFETY: as above.
+            // SAFETY: a spot holds a value of its node.
             Kind::String { shared, .. } => ValueRef::Str(unsafe { text_at(*shared, spot.at) }),
             Kind::Sequence(_) | Kind::Array { .. } => ValueRef::List(ListRef::new(spot)),
             Kind::Struct { .. } => ValueRef::Struct(StructRef(spot)),
@@ -230,11 +231,12 @@ impl<'a> Spot<'a> {
         let integer = unsafe { read_integer(self.at, scalar) };
         match (scalar, self.ty) {
             (Scalar::Bool, _) => ValueRef::Bool(integer != 0),
-            // SAFETY: as above; derived types may be packed.
+            // SAFETY: a spot holds a value of its node. Derived types may be packed, so the read is
+            // unaligned.
             (Scalar::F32, _) => ValueRef::Float32(unsafe { self.at.cast::<f32>().read_unaligned() }),
-            // SAFETY: as above.
+            // SAFETY: a spot holds a value of its node.
             (Scalar::F64, _) => ValueRef::Float64(unsafe { self.at.cast::<f64>().read_unaligned() }),
-            // SAFETY: as above.
+            // SAFETY: a spot holds a value of its node.
             (Scalar::F128, _) => ValueRef::Float128(unsafe { self.at.cast::<Float128>().read() }),
             (_, Type::Char8) => ValueRef::Char8(Char8(integer as u8)),
             (_, Type::Char16) => ValueRef::Char16(Char16(integer as u16)),
@@ -251,7 +253,7 @@ impl<'a> Spot<'a> {
     }
 }
 
-/// A literal of an enum.
+/// An enum literal.
 #[derive(Clone, Copy)]
 pub struct EnumRef<'a> {
     def: Option<&'a Def>,
@@ -259,12 +261,12 @@ pub struct EnumRef<'a> {
 }
 
 impl<'a> EnumRef<'a> {
-    /// Its number.
+    /// The literal's number.
     pub fn value(&self) -> i32 {
         self.value
     }
 
-    /// Its name.
+    /// The literal's name.
     pub fn name(&self) -> &'a str {
         let literals = match self.def.map(|d| &d.kind) {
             Some(DefKind::Enum { literals, .. }) => literals.as_slice(),
@@ -282,7 +284,7 @@ pub struct BitmaskRef<'a> {
 }
 
 impl<'a> BitmaskRef<'a> {
-    /// All bits, those without a name, too.
+    /// All bits, including those without a name.
     pub fn bits(&self) -> u64 {
         self.bits
     }
@@ -312,7 +314,7 @@ impl<'a> BitsetRef<'a> {
         self.bits
     }
 
-    /// Every field with a name, and its value; those of a signed type are extended by their sign.
+    /// Every named field with its value. Values of signed types are sign-extended.
     pub fn fields(&self) -> Vec<(&'a BitField, i128)> {
         let fields = self.schema.bit_fields(self.id);
         let value = |field: &BitField| {
@@ -331,9 +333,9 @@ impl<'a> BitsetRef<'a> {
 #[derive(Clone, Copy)]
 pub struct ListRef<'a> {
     spot: Spot<'a>,
-    /// Type and node of the elements at the bottom.
+    /// Type and node of the innermost elements.
     element: (&'a Type, NodeId),
-    /// Number of elements here, and in every dimension below.
+    /// Number of elements in this dimension; `below` has the dimensions inside it.
     len: usize,
     below: &'a [u32],
     first: *const u8,
@@ -360,12 +362,12 @@ impl<'a> ListRef<'a> {
         self.len
     }
 
-    /// True without elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// An element.
+    /// The element at an index. `None` if it is out of range.
     pub fn at(&self, index: usize) -> Option<ValueRef<'a>> {
         if index >= self.len {
             return None;
@@ -376,7 +378,7 @@ impl<'a> ListRef<'a> {
         })
     }
 
-    /// Every element.
+    /// All elements.
     pub fn iter(&self) -> impl Iterator<Item = ValueRef<'a>> + use<'a> {
         let list = *self;
         (0..list.len).filter_map(move |i| list.at(i))
@@ -385,16 +387,17 @@ impl<'a> ListRef<'a> {
     /// The bytes, if the elements are octets or `uint8`s.
     pub fn as_bytes(&self) -> Option<&'a [u8]> {
         let is_bytes = matches!(self.spot.schema.resolve(self.element.0), Type::Octet | Type::Uint8);
-        // SAFETY: so many elements of one byte each lie there, for as long as the spot does.
+        // SAFETY: `len` elements of one byte each lie at `first`, for as long as the spot lives.
         (is_bytes && self.below.is_empty()).then(|| unsafe { slice::from_raw_parts(self.first, self.len) })
     }
 
-    /// An element that is a list itself, in all dimensions but the last, or else where the element
-    /// lies. `index` is in range.
+    /// The element at `index`, which must be in range: a list in all dimensions but the last,
+    /// otherwise the element's place.
     pub(super) fn row(&self, index: usize) -> Result<ListRef<'a>, Spot<'a>> {
         let (ty, node) = self.element;
         let (ty, node) = (self.spot.schema.resolve(ty), self.spot.layout.node(node));
-        // Where the type has arrays of arrays, memory has the innermost elements side by side.
+        // Arrays of arrays in the schema are one array in memory, with the innermost elements side
+        // by side.
         let inner = match (ty, &node.kind) {
             (Type::Array { element, dims }, kind) if !matches!(kind, Kind::Array { .. }) => Some((element, dims)),
             _ => None,
@@ -402,7 +405,7 @@ impl<'a> ListRef<'a> {
         let inside = inner.map_or(Vec::new(), |_| array_shape(self.spot.schema, ty).1);
         let count = self.below.iter().chain(&inside).fold(1usize, |n, d| n * *d as usize);
         let each = count * node.size as usize;
-        // SAFETY: the layout says that elements lie side by side, and the index is in range.
+        // SAFETY: elements lie side by side, and the index is in range.
         let at = unsafe { self.first.add(index * each) };
         let row = |element, dims: &'a [u32]| {
             let (len, below) = dims.split_first().map_or((0, &[][..]), |(len, below)| (*len as usize, below));
@@ -471,7 +474,7 @@ impl<'a> ListRef<'a> {
 /// let (key, value) = limits.entries()[0];
 /// assert_eq!((limits.len(), key.as_str(), value.as_i64(), limits.is_empty()), (1, Some("low"), Some(-5), false));
 /// assert_eq!((field("hot").as_bool(), field("bar").as_f64(), field("hot").is_absent()), (Some(true), Some(2.5), false));
-/// // SAFETY: the value is of the shape, and alive.
+/// // SAFETY: the pointer is to a live value of the shape.
 /// let raw = unsafe { ValueRef::from_raw(Pump::shape(), std::ptr::from_ref(&pump).cast()) };
 /// assert_eq!(raw, ValueRef::of(&pump));
 /// ```
@@ -483,17 +486,17 @@ impl<'a> StructRef<'a> {
         self.0
     }
 
-    /// Scoped name of its type.
+    /// Scoped name of the structure's type.
     pub fn name(&self) -> &'a str {
         self.0.def().map_or("", |(_, def)| &def.name)
     }
 
-    /// Every member with its value, inherited ones first.
+    /// Every member with its value, inherited members first.
     pub fn fields(&self) -> Vec<(&'a Member, ValueRef<'a>)> {
         self.members().into_iter().map(|(member, spot)| (member, spot.view())).collect()
     }
 
-    /// A member's value.
+    /// The value of the member with this name.
     pub fn field(&self, name: &str) -> Option<ValueRef<'a>> {
         member(self.0, name).map(Spot::view)
     }
@@ -503,30 +506,30 @@ impl<'a> StructRef<'a> {
     }
 }
 
-/// The members of a structure and where they are.
+/// The members of a structure with their places.
 pub(super) fn members(spot: Spot<'_>) -> Vec<(&Member, Spot<'_>)> {
     let (Kind::Struct { fields }, Some((id, _))) = (spot.kind(), spot.def()) else { return Vec::new() };
     let members = spot.schema.members(id).into_iter().zip(fields.iter());
     members
         .map(|(member, field)| {
-            // SAFETY: the layout's fields run parallel to the members, at their offsets.
+            // SAFETY: the layout's fields are parallel to the members, at their offsets.
             let part = unsafe { spot.part(&member.ty, field.node, spot.at.add(field.offset as usize)) };
             (member, part)
         })
         .collect()
 }
 
-/// Where a structure's member is: found without a list of all.
+/// The place of a structure's member. It is found without a list of all members.
 pub(super) fn member<'a>(spot: Spot<'a>, name: &str) -> Option<Spot<'a>> {
     let (Kind::Struct { fields }, Some((id, _))) = (spot.kind(), spot.def()) else { return None };
     let (index, member) = position(spot.schema, id, name).ok()?;
     let field = fields.get(index)?;
-    // SAFETY: the layout's fields run parallel to the members, at their offsets.
+    // SAFETY: the layout's fields are parallel to the members, at their offsets.
     Some(unsafe { spot.part(&member.ty, field.node, spot.at.add(field.offset as usize)) })
 }
 
-/// A member and its index, counted with those of the bases in front; or how many there are, none of
-/// which has the name.
+/// A member and its index, counted from the first inherited member. If none has the name, the
+/// number of members.
 fn position<'a>(schema: &'a Schema, id: DefId, name: &str) -> Result<(usize, &'a Member), usize> {
     let DefKind::Struct { base, members } = &schema.def(id).kind else { return Err(0) };
     let inherited = match base.map(|base| position(schema, base, name)) {
@@ -547,7 +550,7 @@ impl<'a> UnionRef<'a> {
         self.0
     }
 
-    /// Scoped name of its type.
+    /// Scoped name of the union's type.
     pub fn name(&self) -> &'a str {
         self.0.def().map_or("", |(_, def)| &def.name)
     }
@@ -557,7 +560,7 @@ impl<'a> UnionRef<'a> {
         self.selected().discriminator
     }
 
-    /// The case it chooses with its value; none where it chooses no case.
+    /// The selected case with its value. `None` if the discriminator chooses no case.
     pub fn case(&self) -> Option<(&'a Case, ValueRef<'a>)> {
         selected_case(self.0).map(|(case, spot)| (case, spot.view()))
     }
@@ -571,14 +574,14 @@ impl<'a> UnionRef<'a> {
     }
 }
 
-/// The case that a union has, and where its value is.
+/// The selected case of a union, and the place of its value.
 pub(super) fn selected_case(spot: Spot<'_>) -> Option<(&Case, Spot<'_>)> {
     let (Kind::Union(node), Some((_, def))) = (spot.kind(), spot.def()) else { return None };
     let DefKind::Union { cases, .. } = &def.kind else { return None };
     let selected = UnionRef(spot).selected();
     let number = selected.case? as usize;
     let case = cases.get(number)?;
-    // SAFETY: nodes run parallel to cases, and the value is that of the selected one.
+    // SAFETY: nodes are parallel to cases, and the value is that of the selected case.
     Some((case, unsafe { spot.part(&case.member.ty, *node.cases.get(number)?, selected.value) }))
 }
 
@@ -600,24 +603,23 @@ impl<'a> MapRef<'a> {
         }
     }
 
-    /// True without entries.
+    /// True if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Every key and value: in a record in order of insertion, in a derived type in the order of
-    /// its map.
+    /// Every key and value: in order of insertion for a record, in the map's own order for a
+    /// derived type.
     pub fn entries(&self) -> Vec<(ValueRef<'a>, ValueRef<'a>)> {
         entries(self.0).into_iter().map(|(key, value)| (key.view(), value.view())).collect()
     }
 }
 
-/// The entries of a map and where they are.
+/// The entries of a map with their places.
 pub(super) fn entries(spot: Spot<'_>) -> Vec<(Spot<'_>, Spot<'_>)> {
     let mut entries = Vec::new();
     let (Kind::Map(node), Type::Map { key, value, .. }) = (spot.kind(), spot.ty) else { return entries };
-    // SAFETY: a spot holds a value of its node; a map's entries stay where they are while nobody
-    // changes it.
+    // SAFETY: a spot holds a value of its node; entries do not move while the map is unchanged.
     unsafe {
         node.access.visit(spot.at, &mut |k, v| {
             entries.push((spot.part(key, node.key, k), spot.part(value, node.value, v)));
@@ -669,10 +671,10 @@ fn sorted_entries<'a>(map: &MapRef<'a>) -> Vec<(ValueRef<'a>, ValueRef<'a>)> {
     entries
 }
 
-// Floating-point numbers are compared by their bits, so everything equals itself.
+// Floating-point numbers are compared by their bits, so equality is reflexive.
 impl Eq for ValueRef<'_> {}
 
-/// An order of keys: numbers, and then text.
+/// Orders keys: numbers first, then text.
 fn compare(a: &ValueRef<'_>, b: &ValueRef<'_>) -> Ordering {
     let number = |v: &ValueRef<'_>| v.as_i64().map(i128::from).or(v.as_u64().map(i128::from));
     match (number(a), number(b)) {
@@ -717,7 +719,7 @@ impl fmt::Debug for ValueRef<'_> {
     }
 }
 
-/// `MODE_A|MODE_C`, with bits that have no name as a number behind.
+/// Text such as `MODE_A|MODE_C`, followed by a number for bits without a name.
 fn flags_text(mask: &BitmaskRef<'_>) -> String {
     let named = mask.flags().fold(0u64, |bits, f| bits | 1 << f.position);
     let rest = mask.bits & !named;

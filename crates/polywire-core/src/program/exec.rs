@@ -17,11 +17,10 @@ use super::{
     interp,
     io::{CodecError, Input, Limits, Output},
     passes,
-    payload::Payload,
+    payload::{Decoded, Payload},
     verify::{VerifyError, verify},
-    window::WINDOW,
 };
-use crate::layout::{Growth, SharedBytes};
+use crate::layout::Growth;
 
 /// What machine code for fields of streams uses to handle several at once: `AVX-512`, `AVX2` or
 /// `none`. `POLYWIRE_SIMD=avx2` or `off` in the environment forbids more.
@@ -71,13 +70,13 @@ const MAX_AHEAD: usize = 1 << 11;
 /// ```
 /// use polywire_core::codec::{self, Options};
 /// use polywire_core::layout::Message;
-/// use polywire_core::program::{passes, exec::ExecError, Backend, Executable, Limits};
+/// use polywire_core::program::{Backend, ExecError, Executable, Limits};
 ///
 /// #[derive(polywire_derive::Message)]
 /// struct Pump { id: u32 }
 /// let (cdr, shape) = (codec::find("cdr").unwrap(), Pump::shape());
 /// let program = cdr.lower_encode(&Options::default(), shape.schema(), shape.layout()).unwrap();
-/// let executable = Executable::prepared(passes::prepare(program), Backend::Interpreter)?;
+/// let executable = Executable::prepared(program.prepared(), Backend::Interpreter)?;
 /// executable.compile(); // goes on as machine code, where that is to be had
 /// let mut bytes = Vec::new();
 /// let pump = Pump { id: 7 };
@@ -285,164 +284,112 @@ impl Executable {
         Ok(())
     }
 
-    /// Bytes that [`Executable::encode`] would append. If the codec
-    /// [counts](crate::codec::Codec::counts), the program runs on an output that keeps nothing;
-    /// else the value is written somewhere.
-    ///
-    /// # Safety
-    /// As [`Executable::encode`].
-    ///
-    /// # Panics
-    /// As [`Executable::encode`].
-    pub unsafe fn size(&self, value: *const u8, counts: bool, limits: &Limits) -> Result<usize, CodecError> {
-        assert!(self.0.program.direction == Direction::Encode, "a decode program cannot encode");
-        // SAFETY: as the caller promises.
-        unsafe {
-            if counts && let Some(size) = self.count(value, limits)? {
-                return Ok(size);
-            }
-            let mut bytes = Vec::new();
-            self.encode(value, &mut bytes, limits)?;
-            Ok(bytes.len())
-        }
-    }
-
-    /// Decodes `bytes` into the value at `value` and gives how many it took. After an error the
-    /// value is valid, but of no use.
+    /// Decodes a message into the value at `value` and gives how many of its bytes it took. After
+    /// an error the value is valid, but its content is unspecified. A chained message that was to
+    /// be kept and is refused leaves its state [broken](State::is_broken).
     ///
     /// # Safety
     /// `value` points to a live value of the program's layout, which nobody else refers to.
     ///
     /// # Panics
-    /// If it is an encode program.
+    /// If it is an encode program, or the state of a chained message was made for another one.
     #[inline]
-    pub unsafe fn decode(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
-        // SAFETY: as the caller promises.
-        unsafe { self.decode_again(bytes, value, limits, &Growth::default()) }
+    pub unsafe fn decode(&self, payload: Payload<'_>, value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
+        // SAFETY: the caller keeps the same contract.
+        let decoded = unsafe { self.decode_into(payload, value, limits, &Growth::default()) };
+        decoded.map(|decoded| decoded.bytes)
     }
 
-    /// The same of a value that has been decoded into before, and has grown by so much: it may give
-    /// its memory back first.
+    /// [`Executable::decode`] for a value that may have been decoded into before: `growth` says by
+    /// how much the decoder's values have grown, and if that is too much, this value gives its
+    /// memory back first.
+    ///
+    /// This is the one way in. It tries what needs no context; all else is
+    /// [`Executable::decode_general`].
     ///
     /// # Safety
     /// As [`Executable::decode`].
-    #[inline]
-    pub(crate) unsafe fn decode_again(
+    #[inline(always)]
+    pub(crate) unsafe fn decode_into(
         &self,
-        bytes: &[u8],
+        #[cfg_attr(not(feature = "jit"), expect(unused_mut))] mut payload: Payload<'_>,
         value: *mut u8,
         limits: &Limits,
         growth: &Growth,
-    ) -> Result<usize, CodecError> {
-        // SAFETY: as the caller promises.
+    ) -> Result<Decoded, CodecError> {
         #[cfg(feature = "jit")]
-        if let Some(taken) = unsafe { self.decode_direct(bytes, value, limits) } {
-            return Ok(taken);
+        match &mut payload {
+            Payload::Bytes(bytes) => {
+                // SAFETY: the caller keeps the same contract.
+                if let Some(taken) = unsafe { self.decode_direct(bytes, value, limits) } {
+                    // Code without a context counts nothing, and stores no more than there is.
+                    return Ok(Decoded { bytes: taken, grown: bytes.len() });
+                }
+            }
+            Payload::Shared(_) => {}
+            Payload::Chained { state, keep, bytes } => {
+                self.admit(state, Direction::Decode);
+                // SAFETY: the caller keeps the same contract.
+                if let Some(decoded) = unsafe { self.decode_stream((state, *keep), bytes, value, limits, growth) } {
+                    return Ok(decoded);
+                }
+            }
         }
-        // SAFETY: as the caller promises.
-        unsafe { self.decode_long(bytes, value, limits, growth) }
+        // SAFETY: the caller keeps the same contract.
+        unsafe { self.decode_general(payload, value, limits, growth) }
     }
 
-    /// As [`Executable::decode_again`], of a message in any of these ways. Gives the bytes of
-    /// memory that the value was charged for: those by which it grew, and those of the parts of
-    /// a message that it may hold. What machine code decodes without a context is charged with
-    /// the length of the message, which is at least as much.
+    /// Decodes anything.
     ///
     /// # Safety
     /// As [`Executable::decode`].
-    ///
-    /// # Panics
-    /// As [`Executable::decode`], and as [`Executable::decode_with`].
-    #[inline]
-    pub(crate) unsafe fn decode_measured(
+    #[inline(never)]
+    unsafe fn decode_general(
         &self,
         payload: Payload<'_>,
         value: *mut u8,
         limits: &Limits,
         growth: &Growth,
-    ) -> Result<usize, CodecError> {
-        #[cfg(feature = "jit")]
-        if let Payload::Bytes(bytes) = payload {
-            // SAFETY: as the caller promises.
-            let taken = unsafe { self.decode_direct(bytes, value, limits) };
-            if taken.is_some() {
-                return Ok(bytes.len());
-            }
-        }
+    ) -> Result<Decoded, CodecError> {
+        assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
+        // A value that may hold a part of the message may keep all of it.
         let kept = if let Payload::Shared(message) = &payload { message.len() } else { 0 };
-        let charged = Growth::default();
-        // SAFETY: as the caller promises.
+        let mut grown = 0;
+        // SAFETY: the caller keeps the same contract.
         let decoded = unsafe {
             self.relieve(value, limits, growth);
             match payload {
-                Payload::Bytes(bytes) => self.decode_long(bytes, value, limits, &charged),
-                Payload::Shared(message) => self.decode_again_shared(message, value, limits, &charged),
-                Payload::Stream { state, keep, bytes } => {
-                    self.decode_again_with((state, keep), bytes, value, limits, &charged)
+                Payload::Chained { state, keep, bytes } => {
+                    self.decode_chained((state, keep), bytes, value, limits, &mut grown)
+                }
+                alone if self.0.program.bank.is_some() => {
+                    let bytes = alone.bytes();
+                    let decoded = self.alone(|state| {
+                        self.decode_into(Payload::Chained { state, keep: false, bytes }, value, limits, growth)
+                    });
+                    return decoded.map(|decoded| Decoded { grown: decoded.grown.saturating_add(kept), ..decoded });
+                }
+                Payload::Bytes(bytes) => self.decode_alone(&mut Input::new(bytes, limits), value, &mut grown),
+                Payload::Shared(message) => {
+                    self.decode_alone(&mut Input::of_shared(message, limits), value, &mut grown)
                 }
             }
         };
-        if charged.bytes() > 0 {
-            growth.add(charged.bytes());
+        if grown > 0 {
+            growth.add(grown);
         }
-        decoded.map(|_| kept.saturating_add(charged.bytes()))
+        decoded.map(|bytes| Decoded { bytes, grown: grown.saturating_add(kept) })
     }
 
-    /// The same as a message of a stream, whose state goes on with it if it ends well and is to be
-    /// kept; else the state is as before. Where it was to be kept and the message is refused,
-    /// the stream is [broken](State::is_broken).
-    ///
     /// # Safety
-    /// As [`Executable::decode`].
-    ///
-    /// # Panics
-    /// If it is an encode program, or the state was made for another one.
-    pub unsafe fn decode_with(
-        &self,
-        state: &mut State,
-        keep: bool,
-        bytes: &[u8],
-        value: *mut u8,
-        limits: &Limits,
-    ) -> Result<usize, CodecError> {
-        // SAFETY: as the caller promises.
-        unsafe { self.decode_again_with((state, keep), bytes, value, limits, &Growth::default()) }
-    }
-
-    /// As [`Executable::decode_again`], of a message of a stream.
-    ///
-    /// # Safety
-    /// As [`Executable::decode`].
-    #[inline]
-    pub(crate) unsafe fn decode_again_with(
+    /// As [`Executable::decode`], and the state is of this program.
+    unsafe fn decode_chained(
         &self,
         (state, keep): (&mut State, bool),
         bytes: &[u8],
         value: *mut u8,
         limits: &Limits,
-        growth: &Growth,
-    ) -> Result<usize, CodecError> {
-        self.admit(state, Direction::Decode);
-        state.memory_left = limits.memory(bytes.len());
-        #[cfg(feature = "jit")]
-        // SAFETY: as the caller promises.
-        if let Some(taken) = unsafe { self.decode_stream((state, keep), bytes, value, limits, growth) } {
-            return Ok(taken);
-        }
-        // SAFETY: as the caller promises.
-        unsafe { self.decode_stream_long((state, keep), bytes, value, limits, growth) }
-    }
-
-    /// # Safety
-    /// As [`Executable::decode_with`].
-    #[inline(never)]
-    unsafe fn decode_stream_long(
-        &self,
-        (state, keep): (&mut State, bool),
-        bytes: &[u8],
-        value: *mut u8,
-        limits: &Limits,
-        growth: &Growth,
+        grown: &mut usize,
     ) -> Result<usize, CodecError> {
         if state.is_broken() {
             let mut input = Input::new(bytes, limits);
@@ -451,11 +398,14 @@ impl Executable {
         }
         state.begin();
         let mut input = Input::new(bytes, limits);
-        // What was tried in vain may have made room for some of it.
-        input.memory_left = state.memory_left;
+        #[cfg(feature = "jit")]
+        {
+            // What was tried in vain may have made room for some of it.
+            input.memory_left = state.memory_left;
+        }
         input.state = Some(state);
-        // SAFETY: as the caller promises.
-        match unsafe { self.decode_input(&mut input, value, growth) } {
+        // SAFETY: the caller keeps the same contract.
+        match unsafe { self.decode_input(&mut input, value, grown) } {
             Ok(len) => {
                 self.settle(state, keep);
                 Ok(len)
@@ -470,42 +420,27 @@ impl Executable {
         }
     }
 
-    /// As [`Executable::decode`], of a message of which the value may hold parts.
+    /// Decodes a message that stands alone, as it is or as an adapter gives it.
     ///
     /// # Safety
     /// As [`Executable::decode`].
-    ///
-    /// # Panics
-    /// As [`Executable::decode`].
-    pub unsafe fn decode_shared(
+    #[inline(always)]
+    unsafe fn decode_alone(
         &self,
-        message: &SharedBytes,
+        input: &mut Input<'_>,
         value: *mut u8,
-        limits: &Limits,
+        grown: &mut usize,
     ) -> Result<usize, CodecError> {
-        // SAFETY: as the caller promises.
-        unsafe { self.decode_again_shared(message, value, limits, &Growth::default()) }
-    }
-
-    /// As [`Executable::decode_again`], of a message of which the value may hold parts.
-    ///
-    /// # Safety
-    /// As [`Executable::decode`].
-    pub(crate) unsafe fn decode_again_shared(
-        &self,
-        message: &SharedBytes,
-        value: *mut u8,
-        limits: &Limits,
-        growth: &Growth,
-    ) -> Result<usize, CodecError> {
-        // What a state or an adapter is needed for is not in the message as it is in memory.
-        if self.0.program.bank.is_some() || self.0.adapter.is_some_and(|adapter| adapter.only_after.is_none()) {
-            // SAFETY: as the caller promises.
-            return unsafe { self.decode_again(message, value, limits, growth) };
+        #[cfg(feature = "jit")]
+        self.count_down();
+        // SAFETY: the caller keeps the same contract.
+        unsafe {
+            match self.0.adapter {
+                None => self.decode_input(input, value, grown),
+                Some(adapter) if adapter.only_after.is_none() => self.decode_events(adapter, input, value, grown),
+                Some(_) => self.decode_or_adapt(input, value, grown),
+            }
         }
-        assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
-        // SAFETY: as the caller promises.
-        unsafe { self.decode_or_adapt(&mut Input::of_shared(message, limits), value, growth) }
     }
 
     /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing
@@ -544,27 +479,6 @@ impl Executable {
         }
     }
 
-    /// The size by counting; none if the codec looked back at what it had written.
-    ///
-    /// # Safety
-    /// As [`Executable::encode`], and the program is an encode program.
-    unsafe fn count(&self, value: *const u8, limits: &Limits) -> Result<Option<usize>, CodecError> {
-        if self.0.program.bank.is_some() {
-            // What a stream's message takes depends on those before it.
-            return Ok(None);
-        }
-        let (mut window, mut spare) = ([0; WINDOW], Vec::new());
-        let mut output = Output::counting(&mut window, &mut spare, limits);
-        // SAFETY: as the caller promises.
-        let status = unsafe { self.run_encode(&mut output, value) };
-        match output.finish(status) {
-            Status::Ok => Ok(output.counted()),
-            // What failed may have looked at bytes that were not there.
-            Status::Failed if output.counted().is_none() => Ok(None),
-            Status::Failed => Err(CodecError::new(output.fault(), &self.0.program)),
-        }
-    }
-
     /// # Safety
     /// As [`Executable::encode`], and the program is an encode program.
     #[inline(always)]
@@ -579,36 +493,6 @@ impl Executable {
         }
     }
 
-    /// Decodes anything.
-    ///
-    /// # Safety
-    /// As [`Executable::decode`].
-    #[inline(never)]
-    unsafe fn decode_long(
-        &self,
-        bytes: &[u8],
-        value: *mut u8,
-        limits: &Limits,
-        growth: &Growth,
-    ) -> Result<usize, CodecError> {
-        assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
-        #[cfg(feature = "jit")]
-        self.count_down();
-        // SAFETY: as the caller promises.
-        unsafe {
-            if self.0.program.bank.is_some() {
-                return self.alone(|state| self.decode_again_with((state, false), bytes, value, limits, growth));
-            }
-            match self.0.adapter {
-                None => self.decode_input(&mut Input::new(bytes, limits), value, growth),
-                Some(adapter) if adapter.only_after.is_none() => {
-                    self.decode_events(adapter, bytes, value, limits, growth)
-                }
-                Some(_) => self.decode_or_adapt(&mut Input::new(bytes, limits), value, growth),
-            }
-        }
-    }
-
     /// Decodes, and once more what was refused for the reason that the adapter is there for. Apart,
     /// so that those without an adapter do not pay for it.
     ///
@@ -619,14 +503,14 @@ impl Executable {
         &self,
         input: &mut Input<'_>,
         value: *mut u8,
-        growth: &Growth,
+        grown: &mut usize,
     ) -> Result<usize, CodecError> {
         // SAFETY: as the caller promises.
-        let decoded = unsafe { self.decode_input(input, value, growth) };
+        let decoded = unsafe { self.decode_input(input, value, grown) };
         match (&decoded, self.0.adapter) {
             (Err(error), Some(adapter)) if adapter.only_after.is_some_and(|kinds| kinds.contains(&error.kind)) => {
                 // SAFETY: as the caller promises.
-                unsafe { self.decode_events(adapter, input.message(), value, input.limits(), growth) }
+                unsafe { self.decode_events(adapter, input, value, grown) }
             }
             _ => decoded,
         }
@@ -640,11 +524,11 @@ impl Executable {
     unsafe fn decode_events(
         &self,
         adapter: &Adapter,
-        bytes: &[u8],
+        input: &Input<'_>,
         value: *mut u8,
-        limits: &Limits,
-        growth: &Growth,
+        grown: &mut usize,
     ) -> Result<usize, CodecError> {
+        let (bytes, limits) = (input.message(), input.limits());
         Events::with(|events| {
             let mut input = Input::new(bytes, limits);
             let status = match bytes.len() > limits.message_bytes {
@@ -659,7 +543,7 @@ impl Executable {
             let memory = limits.memory(bytes.len());
             let inner = Limits { message_bytes: usize::MAX, expansion: 0, free_bytes: memory, ..*limits };
             // SAFETY: as the caller promises.
-            let decoded = unsafe { self.decode_input(&mut Input::new(events.text(), &inner), value, growth) };
+            let decoded = unsafe { self.decode_input(&mut Input::new(events.text(), &inner), value, grown) };
             decoded.map(|_| bytes.len()).map_err(|error| events.locate(error))
         })
     }
@@ -667,7 +551,12 @@ impl Executable {
     /// # Safety
     /// As [`Executable::decode`], and the program is a decode program.
     #[inline(always)]
-    unsafe fn decode_input(&self, input: &mut Input<'_>, value: *mut u8, growth: &Growth) -> Result<usize, CodecError> {
+    unsafe fn decode_input(
+        &self,
+        input: &mut Input<'_>,
+        value: *mut u8,
+        grown: &mut usize,
+    ) -> Result<usize, CodecError> {
         let (len, most) = (input.message().len(), input.limits().message_bytes);
         let status = if len > most {
             input.fail(FaultKind::Limit, most as u64, len as u64)
@@ -675,16 +564,13 @@ impl Executable {
             let memory = input.memory_left;
             // SAFETY: the program is verified, and the value is as the caller promises.
             let status = unsafe {
-                self.relieve(value, input.limits(), growth);
                 match self.entry() {
                     #[cfg(feature = "jit")]
                     Some(entry) => super::jit::decode(entry, input, value),
                     _ => interp::decode(&self.0.program, input, value),
                 }
             };
-            if input.memory_left != memory {
-                growth.add(memory.saturating_sub(input.memory_left));
-            }
+            *grown = grown.saturating_add(memory.saturating_sub(input.memory_left));
             status
         };
         match status {

@@ -7,12 +7,12 @@ use alloc::{format, string::String, vec::Vec};
 use core::{fmt, marker::PhantomData};
 
 pub use super::limits::Limits;
-use super::{PathId, Program, State, kernel::Room, say, window::Window, words};
+use super::{PathId, Program, State, kernel::Room, say, words};
 use crate::layout::SharedBytes;
 
 /// Every string that is decoded has room for as many bytes, so that machine code can set short ones
 /// inline.
-pub const SHORT_TEXT: usize = 16;
+pub(crate) const SHORT_TEXT: usize = 16;
 
 /// How an operation or kernel ended. What went wrong is in the [`Input`] or [`Output`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,10 @@ pub enum FaultKind {
     Syntax,
     /// The value on the wire is of another kind than the type.
     WrongKind,
+    /// Protobuf: a field has another wire type than its type. Either the writer's schema is not the
+    /// one that was given, or the message is damaged. Expected, got are wire types, which the
+    /// message of the error names.
+    WireType,
     /// Values inside each other, deeper than [`Limits::depth`]: expected at most.
     TooDeep,
     /// More memory, bytes or elements than the [`Limits`] allow: expected at most, got.
@@ -135,6 +139,7 @@ impl FaultKind {
             FaultKind::UnknownMember => "a member that must be understood is unknown",
             FaultKind::Syntax => "the syntax of the format is violated",
             FaultKind::WrongKind => "the value is not of the type",
+            FaultKind::WireType => "the field has another wire type than its type",
             FaultKind::TooDeep => "values are nested too deeply",
             FaultKind::Limit => "it takes more than the limits allow",
             FaultKind::OutOfMemory => "memory could not be allocated",
@@ -599,8 +604,6 @@ pub struct Output<'a> {
     pub(crate) fault: Option<Fault>,
     /// A position that a codec keeps from one of its kernels to the next.
     pub mark: usize,
-    /// Bytes are counted and not kept.
-    pub(super) window: Option<Window<'a>>,
 }
 
 impl<'a> Output<'a> {
@@ -629,7 +632,6 @@ impl<'a> Output<'a> {
             state: None,
             fault: None,
             mark: 0,
-            window: None,
         };
         output.refresh();
         output
@@ -664,9 +666,6 @@ impl<'a> Output<'a> {
         if wanted > self.limits.message_bytes.saturating_add(1 << 16) {
             return self.fail(FaultKind::Limit, self.limits.message_bytes as u64, wanted as u64);
         }
-        if self.window.is_some() {
-            return self.move_window(n);
-        }
         // SAFETY: `pos` bytes behind `start` are written and within the capacity.
         unsafe { self.vector.set_len(self.start + self.pos) };
         if self.vector.try_reserve(n.max(64)).is_err() {
@@ -693,13 +692,8 @@ impl<'a> Output<'a> {
     /// Appends bytes.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> Status {
-        if bytes.len() > self.capacity - self.pos {
-            if self.pass(bytes.len()) {
-                return Status::Ok;
-            }
-            if self.grow(bytes.len()) == Status::Failed {
-                return Status::Failed;
-            }
+        if self.reserve(bytes.len()) == Status::Failed {
+            return Status::Failed;
         }
         // SAFETY: there is room; `bytes` cannot overlap a vector borrowed mutably.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.here(), bytes.len()) };
@@ -736,8 +730,7 @@ impl<'a> Output<'a> {
         self.pos
     }
 
-    /// Where the next byte goes. The base may lie before what there is of the output, when bytes
-    /// are counted and not kept.
+    /// Where the next byte goes.
     #[inline]
     pub(crate) fn here(&self) -> *mut u8 {
         self.base.wrapping_add(self.pos)
@@ -746,9 +739,7 @@ impl<'a> Output<'a> {
     /// Overwrites bytes that were written before. What lies behind the position is left alone.
     #[inline]
     pub fn patch(&mut self, at: usize, bytes: &[u8]) {
-        if self.window.is_none()
-            && let Some(written) = self.written().get_mut(at..at.saturating_add(bytes.len()))
-        {
+        if let Some(written) = self.written().get_mut(at..at.saturating_add(bytes.len())) {
             written.copy_from_slice(bytes);
         }
     }
@@ -756,7 +747,7 @@ impl<'a> Output<'a> {
     /// The byte that was written last.
     #[inline]
     pub fn last(&mut self) -> Option<&mut u8> {
-        // SAFETY: the byte before the position was written; a window keeps it.
+        // SAFETY: the byte before the position was written.
         (self.pos > 0).then(|| unsafe { &mut *self.base.wrapping_add(self.pos - 1) })
     }
 
@@ -768,19 +759,14 @@ impl<'a> Output<'a> {
                 return Status::Failed;
             }
         }
-        if self.window.is_none() && at <= end {
+        if at <= end {
             self.written().copy_within(at..end, at + n);
         }
         Status::Ok
     }
 
-    /// What was written so far, to be looked at and changed. [`Output::patch`], [`Output::last`]
-    /// and [`Output::insert`] are to be preferred: they need not know all bytes when bytes are
-    /// but counted, and then this gives zeros, and all is encoded once more.
+    /// What was written so far, to be looked at and changed.
     pub fn written(&mut self) -> &mut [u8] {
-        if let Some(window) = &mut self.window {
-            return window.stand_in(self.pos);
-        }
         // SAFETY: `pos` bytes behind `base` are written and within the capacity.
         unsafe { core::slice::from_raw_parts_mut(self.base, self.pos) }
     }
@@ -788,7 +774,6 @@ impl<'a> Output<'a> {
     /// Takes back all but the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.pos = self.pos.min(len);
-        self.forget();
     }
 
     /// Lends `n` bytes of room, zeroed, to `write`, and keeps as many of them as it says.
@@ -857,9 +842,6 @@ impl<'a> Output<'a> {
     pub(crate) fn finish(&mut self, mut status: Status) -> Status {
         if status == Status::Ok && self.pos > self.limits.message_bytes {
             status = self.fail(FaultKind::Limit, self.limits.message_bytes as u64, self.pos as u64);
-        }
-        if self.window.is_some() {
-            return status;
         }
         let written = if status == Status::Ok { self.pos } else { 0 };
         // SAFETY: `written` bytes behind `start` are initialised and within the capacity.

@@ -1,4 +1,4 @@
-//! What programs decode from: messages, alone or in a stream.
+//! What programs decode from: a message, alone or chained to others.
 
 use super::State;
 use crate::layout::SharedBytes;
@@ -28,23 +28,33 @@ pub enum Payload<'a> {
     Bytes(&'a [u8]),
     /// Its bytes, of which the value may hold parts.
     Shared(&'a SharedBytes),
-    /// Its bytes as those of a message of a stream, which goes on from it if it is to be kept.
-    Stream {
-        /// Of the stream, made by the same decoder.
+    /// The next message of a sequence whose messages refer to earlier ones.
+    Chained {
+        /// The state of the sequence, made by the same decoder.
         state: &'a mut State,
-        /// Whether the stream goes on from it.
+        /// Whether later messages refer to this one.
         keep: bool,
         /// The message.
         bytes: &'a [u8],
     },
 }
 
-impl Payload<'_> {
+impl<'a> Payload<'a> {
     /// The message.
-    pub fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &'a [u8] {
         match self {
-            Payload::Bytes(bytes) | Payload::Stream { bytes, .. } => bytes,
+            Payload::Bytes(bytes) | Payload::Chained { bytes, .. } => bytes,
             Payload::Shared(message) => message,
         }
     }
+}
+
+/// What decoding a message took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decoded {
+    /// Bytes of the message.
+    pub bytes: usize,
+    /// Bytes of memory by which the value grew, or more, and of the parts of a message that it may
+    /// hold.
+    pub grown: usize,
 }

@@ -1,4 +1,4 @@
-//! Random schemas for tests, from a seed.
+//! Random schemas and random evolutions of them, for tests; each is determined by a seed.
 
 use alloc::{collections::BTreeSet, format, string::String, vec, vec::Vec};
 
@@ -7,13 +7,12 @@ use super::{
     SchemaBuilder, TryConstruct, Type, array_len, enum_range,
 };
 
-/// A small generator of random numbers (SplitMix64): the same seed gives the same numbers
-/// everywhere.
+/// A small random number generator (SplitMix64). A seed gives the same numbers on every machine.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// From a seed.
+    /// Makes a generator from a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
@@ -27,28 +26,28 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// From 0 to `end - 1`; 0 if there is no such number.
+    /// A number from 0 to `end - 1`, or 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.bits() % end.max(1) as u64) as usize
     }
 
-    /// True once in `n` times.
+    /// True with probability 1/`n`.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    /// One of these; `choices` must not be empty.
+    /// One of the `choices`, which must not be empty.
     pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
 }
 
-/// A schema of at most `size` definitions of all kinds, some of them recursive; its root is a
-/// structure. It is the one that its own encoding gives: no definition is out of reach, and all are
-/// in the order of first mention.
+/// A random schema with at most `size` definitions of all kinds, some of them recursive. Its root
+/// is a structure. It has gone through its own encoding: it has no unreachable definitions, and
+/// they are in the order of first mention.
 ///
 /// # Panics
-/// If what it makes is no schema: a bug of this function.
+/// If the result is not a valid schema, which is a bug of this function.
 pub fn random_schema(seed: u64, size: usize) -> Schema {
     let mut maker = Maker { random: Random::new(seed), defs: Vec::new(), size: size.max(1), names: 0 };
     while maker.defs.len() + 1 < maker.size {
@@ -64,12 +63,12 @@ pub fn random_schema(seed: u64, size: usize) -> Schema {
     Schema::from_bytes(&bytes, &Default::default()).expect("an encoded schema can be read")
 }
 
-/// A definition and what limits its use in others.
+/// A definition, with the measures that limit its use inside others.
 struct Made {
     def: Def,
-    /// Values in a value, arrays multiplied.
+    /// Number of scalar values in a value; arrays multiply.
     weight: usize,
-    /// Definitions inside each other.
+    /// Nesting depth of definitions.
     depth: usize,
 }
 
@@ -125,7 +124,8 @@ impl Maker {
         let (ty, weight, depth) = self.ty(3);
         let mut member = Member::new(self.name("m"), ty);
         if self.random.one_in(4) {
-            // Far from counted ids, and farther apart than there are members between.
+            // Explicit ids lie far above counted ids, and their distance exceeds the number of
+            // members between.
             member.explicit_id = Some(100_000 + 16 * self.names);
         }
         member.optional = self.random.one_in(4);
@@ -150,7 +150,7 @@ impl Maker {
             weight += own_weight;
             depth = depth.max(own_depth);
         }
-        // Where every value is a label, nothing would select a default case.
+        // If every value were a label, nothing would select a default case.
         let may_be_full = labels.is_empty() && matches!(discriminator, Type::Bool | Type::Def(_));
         if self.random.one_in(2) && !may_be_full {
             let (member, own_weight, own_depth) = self.case_member();
@@ -168,7 +168,7 @@ impl Maker {
         (member, weight, depth)
     }
 
-    /// A discriminator, and labels to give away.
+    /// A discriminator type, and values to use as labels.
     fn discriminator(&mut self) -> (Type, Vec<i64>) {
         let is_enum = |made: &Made| matches!(made.def.kind, DefKind::Enum { .. });
         if self.random.one_in(2)
@@ -235,7 +235,7 @@ impl Maker {
         self.made("A", DefKind::Alias { target }, weight, depth + 1)
     }
 
-    /// A type with at most `levels` collections around each other, its weight and its depth.
+    /// A type with at most `levels` nested collections, its weight and its depth.
     fn ty(&mut self, levels: usize) -> (Type, usize, usize) {
         match self.random.below(12) {
             0 => (Type::String { bound: self.bound() }, 1, 1),
@@ -262,8 +262,7 @@ impl Maker {
         }
     }
 
-    /// What a sequence or map holds: these may lead back to any structure before this one, or to
-    /// the root.
+    /// An element of a sequence or map. It may lead back to the root.
     fn element(&mut self, levels: usize) -> Type {
         if self.random.one_in(8) {
             return Type::Def(DefId(self.size as u32 - 1));
@@ -308,7 +307,7 @@ impl Maker {
         if self.random.one_in(3) { 1 + self.random.below(20) as u32 } else { 0 }
     }
 
-    /// A definition made before that is small enough to be part of another.
+    /// An earlier definition that is small enough to be part of another.
     fn earlier(&mut self, wanted: impl Fn(&Made) -> bool) -> Option<DefId> {
         let fits = |made: &Made| made.weight <= MAX_WEIGHT && made.depth <= MAX_DEPTH && wanted(made);
         let ids: Vec<usize> = (0..self.defs.len()).filter(|i| fits(&self.defs[*i])).collect();
@@ -320,7 +319,7 @@ impl Maker {
         (made.weight, made.depth)
     }
 
-    /// A constant of type `ty`, if there is one.
+    /// A random constant of type `ty`, if the type has constants.
     fn literal_of(&mut self, ty: &Type) -> Option<Literal> {
         Some(match ty {
             Type::Bool => Literal::Bool(self.random.one_in(2)),
@@ -377,9 +376,8 @@ impl Maker {
 }
 
 /// A later version of a type, as its owner might make it: members moved, added, removed, widened or
-/// made optional, bounds raised, literals added. What a reader of either version makes of the other
-/// is for [`super::evolve::assess`] to say; most pairs understand each other in both directions or
-/// in one.
+/// made optional, bounds raised, literals added. [`super::evolve::assess`] decides whether readers
+/// and writers of the two versions understand each other; most do, in at least one direction.
 pub fn random_evolution(seed: u64, schema: &Schema) -> Schema {
     let attempt = |salt: u64| {
         let mut evolution = Evolution { random: Random::new(seed ^ salt.rotate_right(8)), names: 0 };
@@ -389,7 +387,8 @@ pub fn random_evolution(seed: u64, schema: &Schema) -> Schema {
         });
         builder.finish(schema.root().clone()).ok()
     };
-    // Moved members may get an id that another has taken; then another change is tried.
+    // Moved members may get an id that another member has. Then the next attempt makes other
+    // changes.
     (0..16).find_map(attempt).unwrap_or_else(|| schema.clone())
 }
 

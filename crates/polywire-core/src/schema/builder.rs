@@ -1,4 +1,5 @@
-//! Making a [`Schema`]: definitions go in, ids and positions are given, contradictions are refused.
+//! [`SchemaBuilder`]: collects definitions, assigns ids and positions, and refuses contradictions.
+//! Everything that makes schemas uses it: derives, the IDL front end and the decoder of schemas.
 
 use alloc::{collections::BTreeSet, format, string::String, vec, vec::Vec};
 use md5::{Digest, Md5};
@@ -9,23 +10,23 @@ use super::{
     sizes,
 };
 
-/// Largest member id (XTypes 7.3.1.2.1.1): 28 bits.
+/// Largest member id: 28 bits (XTypes 1.3, 7.3.1.2.1.1).
 pub const MAX_MEMBER_ID: u32 = 0x0FFF_FFFF;
 
-/// What a schema may ask of whoever compiles it. Schemas from strangers are held to it before
-/// anything else is done with them.
+/// Limits on the size of a schema, which bound the work of compiling it. Schemas from peers are
+/// checked against them first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchemaLimits {
-    /// Definitions in a schema.
+    /// Largest number of definitions.
     pub defs: usize,
-    /// Members, cases, literals, flags and fields, all definitions together; inherited ones count
-    /// wherever they are inherited.
+    /// Largest number of members, cases, literals, flags and fields of all definitions together.
+    /// Inherited ones count in every structure that inherits them.
     pub members: usize,
-    /// Definitions and collections inside each other, along any path without recursion.
+    /// Largest nesting depth of definitions and collections along any path without recursion.
     pub depth: usize,
-    /// Bytes of a value's fixed part: arrays of arrays multiply.
+    /// Largest size in bytes of a value's fixed part. Nested arrays multiply.
     pub fixed_bytes: u64,
-    /// Bytes of an encoded schema.
+    /// Largest size in bytes of an encoded schema.
     pub bytes: usize,
 }
 
@@ -35,61 +36,61 @@ impl Default for SchemaLimits {
     }
 }
 
-/// Why definitions make no schema.
+/// Why definitions do not form a valid schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// Two definitions, members, literals, flags or labels that must differ are the same.
-    #[error("{def}: {what} '{name}' is there twice")]
+    /// Two definitions, members, literals, flags or labels have the same name or number.
+    #[error("{def}: {what} '{name}' occurs twice")]
     Duplicate {
-        /// Definition it stands in, or the schema.
+        /// The definition that contains the two, or the schema.
         def: String,
         /// `definition`, `member`, `member id`, `literal`, `label`, ...
         what: &'static str,
         /// The repeated name or number.
         name: String,
     },
-    /// A reference to a definition that is not there, or is of the wrong kind.
+    /// A reference to a definition that does not exist or is of the wrong kind.
     #[error("{def}: {what}")]
     Reference {
-        /// Definition it stands in.
+        /// The definition that contains the reference.
         def: String,
-        /// What is wrong with it.
+        /// The reason.
         what: String,
     },
     /// A number outside its range.
     #[error("{def}: {what} is {got}, allowed are {min} to {max}")]
     Range {
-        /// Definition it stands in.
+        /// The definition that contains the number.
         def: String,
-        /// What the number is.
+        /// The meaning of the number.
         what: &'static str,
         /// The number.
         got: u64,
-        /// Smallest allowed.
+        /// Smallest allowed value.
         min: u64,
-        /// Largest allowed.
+        /// Largest allowed value.
         max: u64,
     },
-    /// A value would have no end: the type contains itself in place, or a fresh value does behind
-    /// pointers. A sequence, a map, an optional `@external` member and the other cases of a union
-    /// end it.
+    /// A value would be infinite: the type contains itself, either in place or through pointers
+    /// that a default value has. A sequence, a map, an optional `@external` member, or a union's
+    /// case that is not the default one breaks the cycle.
     #[error(
-        "{def} contains itself, so that a value would have no end; put a sequence between, or make the \
+        "{def} contains itself, so that a value would be infinite; put a sequence between, or make the \
          member @external and @optional, or @external in a case of a union that is not its default"
     )]
     Infinite {
-        /// Definition that recurs.
+        /// The recursive definition.
         def: String,
     },
 }
 
-/// Collects definitions and checks them as a whole.
+/// Collects definitions and checks them together.
 ///
 /// ```
 /// use polywire_core::schema::{Def, Member, SchemaBuilder, SchemaError, SchemaLimits, Type};
 ///
-/// // A type that contains itself is named first and told later.
+/// // A recursive type is reserved first and filled in later.
 /// let mut types = SchemaBuilder::with_limits(SchemaLimits { depth: 8, ..SchemaLimits::default() });
 /// let node = types.add(Def::structure("Node", vec![]));
 /// let children = Type::sequence(Type::Def(node));
@@ -109,29 +110,29 @@ pub struct SchemaBuilder {
 }
 
 impl SchemaBuilder {
-    /// An empty table with the default limits.
+    /// An empty builder with the default limits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty table with limits of your own.
+    /// An empty builder with custom limits.
     pub fn with_limits(limits: SchemaLimits) -> Self {
         SchemaBuilder { defs: Vec::new(), limits }
     }
 
-    /// Adds a definition. What it refers to may be added later.
+    /// Adds a definition. It may refer to definitions that are added later.
     pub fn add(&mut self, def: Def) -> DefId {
         self.defs.push(def);
         DefId(self.defs.len() as u32 - 1)
     }
 
-    /// Puts `def` where `id` was reserved by an earlier [`SchemaBuilder::add`], for types that
+    /// Replaces the definition that an earlier [`SchemaBuilder::add`] reserved, for types that
     /// refer to each other.
     pub fn replace(&mut self, id: DefId, def: Def) {
         self.defs[id.0 as usize] = def;
     }
 
-    /// Gives ids and positions, checks everything, and makes the schema.
+    /// Assigns ids and positions, checks all definitions, and makes the schema.
     pub fn finish(mut self, root: Type) -> Result<Schema, SchemaError> {
         check_references(&self.defs, &root)?;
         check_limits(&self.defs, &root, &self.limits)?;
@@ -151,7 +152,8 @@ impl SchemaBuilder {
     }
 }
 
-/// The part of MD5 that `@autoid(HASH)` and `@hashid` take as a member id (XTypes 7.3.1.2.1.1).
+/// The member id that `@autoid(HASH)` and `@hashid` derive from a name: part of its MD5 (XTypes
+/// 1.3, 7.3.1.2.1.1).
 pub fn hash_id(name: &str) -> u32 {
     let digest = Md5::digest(name.as_bytes());
     u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]) & MAX_MEMBER_ID
@@ -164,7 +166,7 @@ pub(super) fn base_of(def: &Def) -> Option<DefId> {
     }
 }
 
-/// Every type that a definition mentions.
+/// All types that a definition refers to.
 pub(super) fn types_of(def: &Def) -> Vec<&Type> {
     match &def.kind {
         DefKind::Struct { members, .. } => members.iter().map(|m| &m.ty).collect(),
@@ -203,12 +205,12 @@ fn check_references(defs: &[Def], root: &Type) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// Follows `next` from `def` and refuses a chain that comes back.
+/// Follows `next` from `def` and refuses an endless chain.
 fn follow(defs: &[Def], def: &Def, next: impl Fn(&Def) -> Option<DefId>) -> Result<(), SchemaError> {
     let mut at = def;
     for _ in 0..=defs.len() {
         match next(at) {
-            // What is not there is reported where it is mentioned.
+            // A missing definition is reported where it is mentioned.
             Some(id) => match defs.get(id.0 as usize) {
                 Some(def) => at = def,
                 None => return Ok(()),
@@ -222,12 +224,12 @@ fn follow(defs: &[Def], def: &Def, next: impl Fn(&Def) -> Option<DefId>) -> Resu
 fn check_type(defs: &[Def], def: &str, ty: &Type, depth: usize) -> Result<(), SchemaError> {
     let wrong = |what: String| Err(SchemaError::Reference { def: def.into(), what });
     if depth > MAX_TYPE_DEPTH {
-        return wrong(format!("typedefs and collections are nested deeper than {MAX_TYPE_DEPTH}, or without end"));
+        return wrong(format!("typedefs and collections are nested deeper than {MAX_TYPE_DEPTH}, or endlessly"));
     }
     match ty {
         Type::Def(id) => match defs.get(id.0 as usize) {
-            None => wrong(format!("definition {} is not there", id.0)),
-            // A typedef of a sequence of itself would have no end once typedefs are resolved.
+            None => wrong(format!("definition {} does not exist", id.0)),
+            // A typedef of a sequence of itself would be endless once typedefs are resolved.
             Some(Def { kind: DefKind::Alias { target }, .. }) => check_type(defs, def, target, depth + 1),
             Some(_) => Ok(()),
         },
@@ -250,11 +252,11 @@ fn check_type(defs: &[Def], def: &str, ty: &Type, depth: usize) -> Result<(), Sc
     }
 }
 
-/// Types nested directly in a type, as in `sequence<sequence<..>>`, typedefs followed; a stranger's
-/// schema must not exhaust the stack.
+/// Largest nesting depth of types in place, as in `sequence<sequence<..>>`, with typedefs resolved.
+/// Protects the stack against schemas from peers.
 pub(super) const MAX_TYPE_DEPTH: usize = 32;
 
-/// `ty` with aliases followed, as far as a table that is not checked yet allows.
+/// Resolves aliases in a table that may not be checked yet. `None` if that fails.
 pub(super) fn unalias<'a>(defs: &'a [Def], mut ty: &'a Type) -> Option<&'a Type> {
     for _ in 0..=MAX_TYPE_DEPTH + 1 {
         match ty {
@@ -300,7 +302,7 @@ fn check_limits(defs: &[Def], root: &Type, limits: &SchemaLimits) -> Result<(), 
     sizes::check(defs, root, limits)
 }
 
-/// Indices of all definitions, a base before what derives from it.
+/// Indices of all definitions, each base before the definitions that derive from it.
 fn bases_first(defs: &[Def]) -> Vec<usize> {
     let mut order = Vec::with_capacity(defs.len());
     let mut placed = vec![false; defs.len()];
@@ -317,7 +319,7 @@ fn bases_first(defs: &[Def]) -> Vec<usize> {
     order
 }
 
-/// The member id or bit position that follows the last of a numbered definition; none if it has no
+/// The member id or bit position after the last part of a numbered definition. `None` if it has no
 /// parts of its own.
 fn next_number(def: &Def) -> Option<u32> {
     match &def.kind {
@@ -327,13 +329,13 @@ fn next_number(def: &Def) -> Option<u32> {
     }
 }
 
-/// Gives member ids and bit positions, counting from `start`.
+/// Assigns member ids and bit positions, counting from `start`.
 fn number(def: &mut Def, start: u32) -> Result<(), SchemaError> {
     let mut ids = MemberIds { def: &def.name, auto_id: def.auto_id, next: start };
     match &mut def.kind {
         DefKind::Struct { members, .. } => members.iter_mut().try_for_each(|m| ids.give(m)),
         DefKind::Union { cases, .. } => {
-            // The discriminator takes member id 0 (XTypes 7.3.1.2.1.1).
+            // The discriminator has member id 0 (XTypes 1.3, 7.3.1.2.1.1).
             ids.next = 1;
             cases.iter_mut().try_for_each(|c| ids.give(&mut c.member))
         }
@@ -375,7 +377,8 @@ fn in_range(def: &str, what: &'static str, got: u64, min: u64, max: u64) -> Resu
     }
 }
 
-/// Each default as a constant of its member's type, definition by definition, or a refusal.
+/// For each definition, the defaults of its members as constants of the members' types. Refuses
+/// defaults that do not fit.
 fn fit_defaults(constants: &Constants<'_>, defs: &[Def]) -> Result<Vec<Vec<Option<Literal>>>, SchemaError> {
     let of_def = |def: &Def| own_members(def).map(|m| fit_default(constants, def, m)).collect();
     defs.iter().map(of_def).collect()
@@ -385,11 +388,11 @@ fn fit_default(constants: &Constants<'_>, def: &Def, member: &Member) -> Result<
     let Some(default) = &member.default else { return Ok(None) };
     match constants.fit(&member.ty, default) {
         Some(fitted) => Ok(Some(fitted)),
-        None => refer(def, format!("the default of '{}' is no value of its type", member.name)),
+        None => refer(def, format!("the default of '{}' is not a value of its type", member.name)),
     }
 }
 
-/// The members of a structure without its bases, or of a union's cases.
+/// The members of a structure without inherited ones, or the members of a union's cases.
 fn own_members(def: &Def) -> impl Iterator<Item = &Member> {
     let (members, cases): (&[Member], &[Case]) = match &def.kind {
         DefKind::Struct { members, .. } => (members, &[]),
@@ -408,7 +411,7 @@ fn own_members_mut(def: &mut Def) -> impl Iterator<Item = &mut Member> {
     members.iter_mut().chain(cases.iter_mut().map(|c| &mut c.member))
 }
 
-/// Names and numbers that must differ do.
+/// Checks that names and numbers are unique where they must be.
 fn check_unique(defs: &[Def]) -> Result<(), SchemaError> {
     unique("the schema", "definition", defs.iter().map(|d| d.name.clone()))?;
     for (i, def) in defs.iter().enumerate() {
@@ -505,7 +508,7 @@ fn check_values(defs: &[Def], constants: &Constants<'_>, def: &Def) -> Result<()
             None => refer(def, "a bit field must be a boolean, octet or integer"),
         }),
         DefKind::Struct { members, .. } => match members.iter().find(|m| m.key && m.optional) {
-            Some(m) => refer(def, format!("'{}' is @key and @optional; a key is always there", m.name)),
+            Some(m) => refer(def, format!("'{}' is @key and @optional; a key is always present", m.name)),
             None => Ok(()),
         },
         DefKind::Alias { .. } => Ok(()),
@@ -516,7 +519,7 @@ fn refer<T>(def: &Def, what: impl Into<String>) -> Result<T, SchemaError> {
     Err(SchemaError::Reference { def: def.name.clone(), what: what.into() })
 }
 
-/// Names are printed, and are keys in text formats: they must be there and be without control
+/// Names are printed, and are keys in text formats. They must not be empty or contain control
 /// characters.
 fn check_names(def: &Def) -> Result<(), SchemaError> {
     let is_name = |name: &str| !name.is_empty() && !name.chars().any(char::is_control);
@@ -528,11 +531,11 @@ fn check_names(def: &Def) -> Result<(), SchemaError> {
     };
     match all_are && is_name(&def.name) {
         true => Ok(()),
-        false => refer(def, "a name is empty or has control characters"),
+        false => refer(def, "a name is empty or contains control characters"),
     }
 }
 
-/// Each label is a value of the discriminator, and each case can be selected.
+/// Checks that each label is a value of the discriminator and that each case can be selected.
 fn check_labels(
     defs: &[Def],
     constants: &Constants<'_>,
@@ -555,13 +558,13 @@ fn check_labels(
         None => false,
     };
     match case.labels.iter().find(|label| !is_value(label)) {
-        Some(label) => refer(def, format!("the label {label} is no value of the discriminator")),
+        Some(label) => refer(def, format!("the label {label} is not a value of the discriminator")),
         None => Ok(()),
     }
 }
 
-/// Some value of the discriminator is no case's label. All labels are known to be values, and to
-/// differ.
+/// Returns whether some discriminator value is not a label. The labels were checked before: they
+/// are values of the discriminator and differ.
 fn any_is_free(defs: &[Def], discriminator: &Type, cases: &[Case]) -> bool {
     let values = match unalias(defs, discriminator) {
         Some(Type::Bool) => 2,
@@ -576,7 +579,7 @@ fn any_is_free(defs: &[Def], discriminator: &Type, cases: &[Case]) -> bool {
     cases.iter().map(|case| case.labels.len()).sum::<usize>() < values
 }
 
-/// Bits of the types that a bit field may have.
+/// Bits of a type that a bit field may have.
 fn bits_of(defs: &[Def], ty: &Type) -> Option<u64> {
     Some(match unalias(defs, ty)? {
         Type::Bool => 1,
@@ -649,7 +652,8 @@ mod tests {
             Def::union("Identifier", Type::Octet, cases)
         };
         assert!(finish(vec![union([1, 0]), reference(true)]).is_ok());
-        // Without the pointer it would be part of itself; as the fresh case it would have no end.
+        // Without the pointer the union would contain itself; as the default case it would be
+        // infinite.
         assert!(finish(vec![union([1, 0]), reference(false)]).is_err());
         assert!(finish(vec![union([0, 1]), reference(true)]).is_err());
     }
@@ -681,8 +685,8 @@ mod tests {
         let leaf = || Member::new("leaf", Type::Int32);
         assert!(union(vec![case(0, leaf()), case(1, next())]).is_ok());
         assert!(union(vec![case(1, next()), case(0, leaf())]).is_ok());
-        // The default of a value would have no end: it is selected by 0, or by nothing and is the
-        // first.
+        // A default value would be infinite: the recursive case is selected by 0, or it is the
+        // first one and nothing is selected.
         assert!(union(vec![case(0, next()), case(1, leaf())]).is_err());
         assert!(union(vec![case(2, next()), case(1, leaf())]).is_err());
         assert!(union(vec![case(0, leaf()), case(1, Member { external: false, ..next() })]).is_err());

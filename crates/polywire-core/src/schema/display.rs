@@ -1,11 +1,12 @@
-//! Types in words, for messages to people.
+//! Types as readable text, for messages to people.
 
 use alloc::{format, string::String};
 
 use super::{Def, DefKind, Schema, Type};
 
 impl Schema {
-    /// `ty` in words close to IDL: `int32`, `string<8>`, `sequence<Geo::Position>`, `double[3][3]`.
+    /// `ty` in a notation close to IDL: `int32`, `string<8>`, `sequence<Geo::Position>`,
+    /// `double[3][3]`.
     pub fn type_name(&self, ty: &Type) -> String {
         match ty {
             Type::String { bound } => bounded("string", "", *bound),

@@ -1,4 +1,5 @@
-//! The two hashes of a schema. `spec/schema.md` defines what they cover, byte by byte.
+//! The two hashes of a schema: [`TypeHash`] and [`DocumentHash`]. `spec/schema.md` defines byte by
+//! byte what they cover.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{fmt, str::FromStr};
@@ -8,9 +9,10 @@ use super::{
     encoding::{put_signed, put_text, put_varint, tag},
 };
 
-/// Names a *type*: equal for the same type, whether it came from IDL, a derive or the wire.
+/// Identifies a *type*. Equal for the same type, whether it comes from IDL, a derive or a peer.
 ///
-/// 128 bits of BLAKE3 over the type's canonical form. Written as 32 hexadecimal digits.
+/// It consists of 128 bits of BLAKE3 over the type's canonical form, written as 32 hexadecimal
+/// digits.
 ///
 /// ```
 /// use polywire_core::schema::{Def, Member, SchemaBuilder, Type, TypeHash};
@@ -31,8 +33,8 @@ use super::{
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeHash([u8; 16]);
 
-/// Names the exact bytes of an encoded schema, as what is fetched and checked on receipt. 128 bits
-/// of BLAKE3.
+/// Identifies the exact bytes of an encoded schema, which a node fetches and checks on receipt. It
+/// consists of 128 bits of BLAKE3.
 ///
 /// ```
 /// use polywire_core::schema::{Def, DocumentHash, Member, ParseHashError, Schema, SchemaBuilder, SchemaDecodeError, SchemaLimits, Type, TypeHash};
@@ -41,14 +43,14 @@ pub struct TypeHash([u8; 16]);
 /// let root = types.add(Def::structure("S", vec![Member::new("ab", Type::Bool)]));
 /// let schema = types.finish(Type::Def(root)).unwrap();
 ///
-/// // A document is what the hash names, and is read again by whoever fetched it.
+/// // The hash identifies the document, which a receiver fetches and decodes.
 /// let document = schema.to_bytes();
 /// assert_eq!(schema.document_hash(), DocumentHash::of(&document));
 /// assert_eq!(schema.document_hash().to_string(), "e9eb74f3ff9d61d295eb23a94fa0aebb");
 /// assert_eq!(Schema::from_bytes(&document, &SchemaLimits::default()).as_ref(), Ok(&schema));
 /// assert_eq!(Schema::from_bytes(b"PWX", &SchemaLimits::default()), Err(SchemaDecodeError::Magic));
 ///
-/// // The type's hash leaves comments out, and so does the form that it is of.
+/// // Neither the type hash nor the canonical form covers comments.
 /// let hash: TypeHash = schema.type_hash();
 /// assert_eq!(TypeHash::from_bytes(hash.to_bytes()), hash);
 /// assert_eq!(schema.to_bytes_with_docs().len() - document.len(), 2);
@@ -58,23 +60,23 @@ pub struct TypeHash([u8; 16]);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DocumentHash([u8; 16]);
 
-/// A text that is no hash.
+/// The text is not a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a hash is 32 hexadecimal digits")]
 pub struct ParseHashError;
 
 impl Schema {
-    /// The hash of the type at the root. Computed when the schema was made.
+    /// The hash of the root type. It was computed when the schema was made.
     pub fn type_hash(&self) -> TypeHash {
         self.0.type_hash
     }
 
-    /// The hash of the bytes that [`Schema::to_bytes`] gives; computed at each call.
+    /// The hash of the bytes that [`Schema::to_bytes`] returns. Every call computes it.
     pub fn document_hash(&self) -> DocumentHash {
         DocumentHash::of(&self.to_bytes())
     }
 
-    /// The bytes that the type hash is the hash of.
+    /// The bytes over which the type hash is computed.
     pub fn canonical_form(&self) -> Vec<u8> {
         canonical_form(self)
     }
@@ -101,12 +103,12 @@ fn cut(bytes: &[u8]) -> [u8; 16] {
 macro_rules! hash_type {
     ($name:ident) => {
         impl $name {
-            /// The hash that these bytes are.
+            /// Makes a hash from its bytes.
             pub const fn from_bytes(bytes: [u8; 16]) -> Self {
                 $name(bytes)
             }
 
-            /// Its bytes, as they travel.
+            /// The hash's bytes, as they are sent.
             pub const fn to_bytes(self) -> [u8; 16] {
                 self.0
             }
@@ -143,10 +145,10 @@ fn parse_hex(text: &str) -> Option<[u8; 16]> {
     Some(core::array::from_fn(|i| digits[2 * i] << 4 | digits[2 * i + 1]))
 }
 
-/// Says what is hashed, and that a later version of these rules gives other hashes.
+/// Names what is hashed, with a version: other rules would give other hashes.
 const HEADER: &[u8; 4] = b"PWT\x01";
 
-/// The NaN that stands for all.
+/// The canonical NaN.
 const QUIET_NAN: u64 = 0x7FF8_0000_0000_0000;
 
 fn canonical_form(schema: &Schema) -> Vec<u8> {
@@ -160,8 +162,8 @@ fn canonical_form(schema: &Schema) -> Vec<u8> {
     form.out
 }
 
-/// The canonical form while it is written. A definition gets its number where it is first
-/// mentioned, and is written when all that have smaller numbers are.
+/// The canonical form under construction. A definition gets its number where it is first mentioned,
+/// and is written after all definitions with smaller numbers.
 struct Form<'a> {
     schema: &'a Schema,
     out: Vec<u8>,
@@ -268,7 +270,7 @@ impl Form<'_> {
 
     fn literal(&mut self, literal: &Literal) {
         match literal {
-            // All NaNs are one default: which one it is cannot be written in IDL.
+            // All NaNs are the same default, because IDL cannot express which NaN is meant.
             Literal::Float(value) if value.is_nan() => {
                 tag::put_literal(&mut self.out, &Literal::Float(f64::from_bits(QUIET_NAN)))
             }
@@ -508,7 +510,7 @@ mod tests {
         ];
         assert_all_differ(&all);
         let swapped = one(Def::union("D", Type::Int32, vec![case(&[2, 1], "a")]));
-        assert_eq!(swapped.type_hash(), all[0].type_hash(), "labels of a case have no order");
+        assert_eq!(swapped.type_hash(), all[0].type_hash(), "the order of a case's labels does not matter");
     }
 
     fn assert_all_differ(schemas: &[Schema]) {

@@ -1,11 +1,11 @@
-//! Which constant is a value of which type.
+//! Converts constants to the types of members, and checks that they fit.
 
 use alloc::collections::BTreeMap;
 
 use super::{Def, DefKind, EnumLiteral, Literal, Type, builder::unalias};
 
-/// Definitions with the literals of all their enums, to be looked up: a stranger's schema may have
-/// very many of them, and as many members that mention them.
+/// Definitions with an index of all enum literals. The index is needed because a peer's schema may
+/// have very many literals and as many members that mention them.
 pub(super) struct Constants<'a> {
     defs: &'a [Def],
     by_name: BTreeMap<(u32, &'a str), &'a EnumLiteral>,
@@ -26,12 +26,10 @@ impl<'a> Constants<'a> {
         }
     }
 
-    /// `literal` as a constant of type `ty`: an integer for a double becomes a double, a scoped
-    /// name of an enum's literal loses its scope, and so on. None if it is no value of that
-    /// type.
+    /// Converts `literal` to a constant of type `ty`: an integer becomes a double, a scoped enum
+    /// literal loses its scope, and so on. `None` if it is not a value of that type.
     ///
-    /// The same default then has the same form wherever the type came from, which equal hashes
-    /// need.
+    /// A default then has the same form wherever the type comes from, so that type hashes agree.
     pub(super) fn fit(&self, ty: &Type, literal: &Literal) -> Option<Literal> {
         match (unalias(self.defs, ty)?, literal) {
             (Type::Bool, Literal::Bool(_)) => Some(literal.clone()),
@@ -70,7 +68,7 @@ impl<'a> Constants<'a> {
     }
 }
 
-/// Rounded as a reader would round it; what only infinity is near to is no `float`.
+/// Rounds to `float` as a reader would. `None` for a finite value that would become infinite.
 fn single(value: f64) -> Option<Literal> {
     let rounded = f64::from(value as f32);
     (rounded.is_finite() || !value.is_finite()).then_some(Literal::Float(rounded))
@@ -89,7 +87,7 @@ fn fits_bits(bits: i128, width: u8, literal: &Literal) -> Option<Literal> {
     (0..end).contains(&bits).then(|| literal.clone())
 }
 
-/// The values of an integer type, octets included.
+/// The range of an integer type or octet. `None` for other types.
 pub(super) fn integer_range(ty: &Type) -> Option<core::ops::RangeInclusive<i128>> {
     Some(match ty {
         Type::Octet | Type::Uint8 => 0..=u8::MAX.into(),
@@ -104,7 +102,7 @@ pub(super) fn integer_range(ty: &Type) -> Option<core::ops::RangeInclusive<i128>
     })
 }
 
-/// The value of an enum's literal.
+/// The value of an enum literal.
 pub(super) fn enum_value(defs: &[Def], ty: &Type, name: &str) -> Option<i32> {
     let Type::Def(id) = unalias(defs, ty)? else { return None };
     match &defs.get(id.0 as usize)?.kind {

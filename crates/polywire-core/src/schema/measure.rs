@@ -1,19 +1,20 @@
-//! Numbers of a type that every lowering needs.
+//! Sizes and shapes of types that every lowering needs: enum ranges, integer sizes, array
+//! dimensions.
 
 use alloc::{boxed::Box, vec::Vec};
 
 use super::{Case, Def, DefId, DefKind, Member, Schema, Type};
 
-/// Smallest and largest value of an enum's literals: so many bits hold them, with or without a
-/// sign, and the integer that holds those bits, which has one.
+/// Smallest and largest value of an enum literal. `bit_bound` bits must hold the value, signed or
+/// unsigned, and so must the signed integer that stores it.
 pub(crate) fn enum_range(bit_bound: u8) -> (i64, i64) {
     let bits = bit_bound.clamp(1, 32);
     let holder = 1i64 << (holder_bits(bits) - 1);
     (-1 << (bits - 1), ((1i64 << bits) - 1).min(holder - 1))
 }
 
-/// The bits of the integer that holds `bits` bits on the wire and in memory: 8, 16, 32 or 64
-/// (XTypes 7.3.1.2.1.8).
+/// The size in bits of the integer that stores `bits` bits on the wire and in memory: 8, 16, 32 or
+/// 64 (XTypes 1.3, 7.3.1.2.1.8).
 ///
 /// ```
 /// assert_eq!(polywire_core::schema::holder_bits(12), 16);
@@ -27,8 +28,7 @@ pub fn holder_bits(bits: u8) -> u8 {
     }
 }
 
-/// The number of elements in an array of these dimensions; none if it is more than an address can
-/// count.
+/// The number of elements in an array with these dimensions. `None` if it exceeds `usize`.
 ///
 /// ```
 /// use polywire_core::schema::array_len;
@@ -39,8 +39,9 @@ pub fn array_len(dims: &[u32]) -> Option<usize> {
     dims.iter().try_fold(1usize, |n, dim| n.checked_mul(usize::try_from(*dim).ok()?))
 }
 
-/// What an array is an array of, and its dimensions, outermost first: an array of arrays, behind a
-/// typedef or not, is one array of more dimensions. A type that is no array has no dimensions.
+/// The innermost element type of an array, and its dimensions, outermost first. An array of arrays,
+/// with or without a typedef between, counts as one array with more dimensions. Other types have no
+/// dimensions.
 ///
 /// ```
 /// use polywire_core::schema::{array_shape, Def, Member, SchemaBuilder, Type};
@@ -61,8 +62,8 @@ pub fn array_shape<'a>(schema: &'a Schema, ty: &'a Type) -> (&'a Type, Vec<u32>)
 }
 
 impl Schema {
-    /// The same type, in which each array of arrays is one array of more dimensions. Codecs are
-    /// given schemas of this form, so that types with the same [hash](super::TypeHash) have the
+    /// The same type with each array of arrays turned into one array with more dimensions. Codecs
+    /// receive schemas of this form, so that types with the same [hash](super::TypeHash) have the
     /// same bytes.
     ///
     /// ```
@@ -94,7 +95,7 @@ impl Schema {
         }
     }
 
-    /// Bytes of an enum, a bitmask or a bitset where it is stored as an integer: 1, 2, 4 or 8. None
+    /// Size in bytes of the integer that stores an enum, bitmask or bitset: 1, 2, 4 or 8. `None`
     /// for other definitions.
     pub fn holder_size(&self, id: DefId) -> Option<u8> {
         let bits = match &self.def(id).kind {
@@ -106,7 +107,8 @@ impl Schema {
     }
 }
 
-/// The types that a definition mentions, but for a union's discriminator and what a bit field is.
+/// The types that a definition mentions, except a union's discriminator and the types of bit
+/// fields.
 fn types_of(def: &Def) -> impl Iterator<Item = &Type> {
     let (members, cases, target) = match &def.kind {
         DefKind::Struct { members, .. } => (&members[..], &[][..], None),
@@ -117,7 +119,7 @@ fn types_of(def: &Def) -> impl Iterator<Item = &Type> {
     members.iter().chain(cases.iter().map(|case: &Case| &case.member)).map(|m: &Member| &m.ty).chain(target)
 }
 
-/// The same, in the same order.
+/// The same types as [`types_of`], in the same order, for writing.
 fn types_of_mut(def: &mut Def) -> impl Iterator<Item = &mut Type> {
     let (members, cases, target) = match &mut def.kind {
         DefKind::Struct { members, .. } => (&mut members[..], &mut [][..], None),
@@ -128,7 +130,7 @@ fn types_of_mut(def: &mut Def) -> impl Iterator<Item = &mut Type> {
     members.iter_mut().chain(cases.iter_mut().map(|case: &mut Case| &mut case.member)).map(|m| &mut m.ty).chain(target)
 }
 
-/// An array of arrays is somewhere in the type, typedefs of the elements followed.
+/// Returns whether the type contains an array of arrays, with element typedefs resolved.
 fn has_nested_array(schema: &Schema, ty: &Type) -> bool {
     match ty {
         Type::Array { element, .. } => {

@@ -1,8 +1,9 @@
-//! Types as data: what IDL, PDL, a derive or a peer says of a type, immutable and cheap to share.
+//! Types as data. A [`Schema`] describes a type that comes from IDL, PDL, a derive or a peer.
 //!
-//! A [`Schema`] is a table of named definitions and the type at its root. The kinds are those of
-//! OMG IDL 4.2 with the annotations of DDS-XTypes 1.3; `spec/schema.md` defines the compact
-//! encoding and the two hashes.
+//! A schema is a table of named definitions with a type at its root. It is immutable, and clones
+//! share it. The kinds of definition are those of OMG IDL 4.2 with the annotations of DDS-XTypes
+//! 1.3; `spec/schema.md` defines the compact encoding and the two hashes. Everything that needs a
+//! type uses schemas: layouts, codecs, evolution rules, the IDL front end and the wire protocol.
 //!
 //! ```
 //! use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
@@ -147,19 +148,19 @@ impl Type {
     }
 }
 
-/// How a type may evolve (XTypes 7.2.2.4.4.4.8).
+/// How a type may evolve (XTypes 1.3, 7.2.2.4.4.4.8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Extensibility {
-    /// The members are the contract: `@final`.
+    /// `@final`: the list of members is fixed.
     Final,
-    /// Members may be added at the end: `@appendable`, and the default of IDL 4.2.
+    /// `@appendable`, the default of IDL 4.2: members may be added at the end.
     #[default]
     Appendable,
-    /// Members travel with their ids: `@mutable`.
+    /// `@mutable`: members are encoded with their ids.
     Mutable,
 }
 
-/// How ids are given to members that have none of their own (XTypes 7.3.1.2.1.1).
+/// How members without an explicit id get one: `@autoid` (XTypes 1.3, 7.3.1.2.1.1).
 ///
 /// ```
 /// use polywire_core::schema::{hash_id, AutoId, Def, Member, SchemaBuilder, Type, MAX_MEMBER_ID};
@@ -173,26 +174,27 @@ pub enum Extensibility {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AutoId {
-    /// One more than the previous member's.
+    /// One more than the id of the previous member.
     #[default]
     Sequential,
     /// The first 28 bits of the MD5 of the member's name.
     Hash,
 }
 
-/// What a reader does with a value that its type cannot hold (`@try_construct`, XTypes 7.2.2.7).
+/// What a reader does with a value that its type cannot hold: `@try_construct` (XTypes 1.3,
+/// 7.2.2.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TryConstruct {
-    /// The message is refused.
+    /// Refuse the message.
     #[default]
     Discard,
-    /// The member's default takes its place.
+    /// Use the member's default value instead.
     UseDefault,
-    /// A string or sequence is cut to the bound.
+    /// Cut a string or sequence to its bound.
     Trim,
 }
 
-/// A constant: a default, a label, or an annotation's argument.
+/// A constant: a default value, a label, or an annotation's argument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
     /// `TRUE` or `FALSE`
@@ -201,20 +203,20 @@ pub enum Literal {
     Int(i128),
     /// Any floating-point number.
     Float(f64),
-    /// A character, as its code.
+    /// A character, as its code point.
     Char(u32),
     /// A string or wide string.
     String(String),
-    /// An enum literal by name.
+    /// An enum literal, by name.
     Enum(String),
 }
 
-/// An annotation that the schema has no field for, kept as written.
+/// An annotation for which the schema has no field, kept as written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Annotation {
     /// Scoped name, without the `@`.
     pub name: String,
-    /// Arguments in order; the name of a lone unnamed argument is `value`.
+    /// Arguments in order. A single unnamed argument has the name `value`.
     pub args: Vec<(String, Literal)>,
 }
 
@@ -223,63 +225,64 @@ pub struct Annotation {
 pub struct Def {
     /// Scoped name, `Module::Type`, without a leading `::`.
     pub name: String,
-    /// What it defines.
+    /// The kind of definition with its parts.
     pub kind: DefKind,
-    /// `@final`, `@appendable` or `@mutable`; meaningless for aliases.
+    /// `@final`, `@appendable` or `@mutable`. Meaningless for aliases.
     pub extensibility: Extensibility,
-    /// `@nested`: not meant as a topic's type.
+    /// `@nested`: the type is not meant as a topic's type.
     pub nested: bool,
-    /// `@autoid`.
+    /// `@autoid`, for the members of this definition.
     pub auto_id: AutoId,
-    /// Every other annotation, in order.
+    /// All other annotations, in order.
     pub annotations: Vec<Annotation>,
-    /// The comment in front of it; outside both the type hash and equality of types.
+    /// The comment in front of the definition. Neither the type hash nor the equality of types
+    /// covers it.
     pub doc: String,
 }
 
 /// The kinds of definition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DefKind {
-    /// `struct Name : base { .. }`; a PDL probe is one too.
+    /// `struct Name : base { .. }`. A PDL probe is also a structure.
     Struct {
-        /// The structure whose members come first.
+        /// The base structure, whose members come first.
         base: Option<DefId>,
-        /// Its own members, in order.
+        /// The structure's own members, in order.
         members: Vec<Member>,
     },
     /// `union Name switch (discriminator) { .. }`
     Union {
-        /// Boolean, octet, integer, char, enum, or an alias of one.
+        /// A boolean, octet, integer, character or enum, or an alias of one.
         discriminator: Type,
-        /// The discriminator is `@key`.
+        /// True if the discriminator is a key: `@key`.
         key: bool,
         /// The cases, in order.
         cases: Vec<Case>,
     },
     /// `enum Name { .. }`
     Enum {
-        /// `@bit_bound`: 1 to 32; the wire size is the next of 8, 16, 32 bits.
+        /// `@bit_bound`, 1 to 32. The size on the wire is the next of 8, 16 and 32 bits.
         bit_bound: u8,
         /// The literals, in order.
         literals: Vec<EnumLiteral>,
     },
     /// `bitmask Name { .. }`
     Bitmask {
-        /// `@bit_bound`: 1 to 64; the wire size is the next of 8, 16, 32, 64 bits.
+        /// `@bit_bound`, 1 to 64. The size on the wire is the next of 8, 16, 32 and 64 bits.
         bit_bound: u8,
         /// The flags, in order.
         flags: Vec<Flag>,
     },
-    /// `bitset Name : base { bitfield<..> .. }`, at most 64 bits
+    /// `bitset Name : base { bitfield<..> .. }`, with at most 64 bits.
     Bitset {
-        /// The bitset whose fields come first.
+        /// The base bitset, whose fields come first.
         base: Option<DefId>,
-        /// Its own fields, in order.
+        /// The bitset's own fields, in order.
         fields: Vec<BitField>,
     },
-    /// `typedef target Name`: erased in the type hash.
+    /// `typedef target Name`. Type hashes ignore aliases.
     Alias {
-        /// What it names.
+        /// The type that the alias names.
         target: Type,
     },
 }
@@ -289,10 +292,10 @@ pub enum DefKind {
 pub struct Member {
     /// Name as declared.
     pub name: String,
-    /// The effective member id: explicit, hashed, or counted up. [`SchemaBuilder::finish`] gives it
-    /// where `explicit_id` is none.
+    /// The effective member id: explicit, hashed or counted. [`SchemaBuilder::finish`] assigns it
+    /// if `explicit_id` is `None`.
     pub id: u32,
-    /// `@id(n)`, or the id that `@hashid` names.
+    /// The id that `@id(n)` gives, or the hash of the name in `@hashid`.
     pub explicit_id: Option<u32>,
     /// Type of the value.
     pub ty: Type,
@@ -302,27 +305,27 @@ pub struct Member {
     pub optional: bool,
     /// `@must_understand`
     pub must_understand: bool,
-    /// `@external`: held by reference in memory, nothing on the wire.
+    /// `@external`: the value lies behind a pointer in memory. Has no effect on the wire.
     pub external: bool,
-    /// `@default(v)`: the value a reader takes where the writer has none.
+    /// `@default(v)`: the value that a reader uses if the writer has none.
     pub default: Option<Literal>,
     /// `@try_construct`
     pub try_construct: TryConstruct,
     /// `@unit`, `@min`, `@max`, `@range` and all others, in order.
     pub annotations: Vec<Annotation>,
-    /// The comment in front of it.
+    /// The comment in front of the member.
     pub doc: String,
 }
 
 /// A case of a union.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// Discriminator values, ascending as declared; enum literals as their values, booleans as 0
-    /// and 1.
+    /// Discriminator values in the order of declaration. Enum literals are given as their values,
+    /// booleans as 0 and 1.
     pub labels: Vec<i64>,
-    /// Has the `default:` label.
+    /// True if the case has the `default:` label.
     pub is_default: bool,
-    /// Name, id and type; never optional or key.
+    /// Name, id and type of the case's value. It is never optional or a key.
     pub member: Member,
 }
 
@@ -331,7 +334,7 @@ pub struct Case {
 pub struct EnumLiteral {
     /// Name as declared.
     pub name: String,
-    /// `@value`, or one more than the literal before.
+    /// `@value`, or one more than the previous literal's value.
     pub value: i32,
     /// `@default_literal`
     pub is_default: bool,
@@ -344,7 +347,7 @@ pub struct EnumLiteral {
 pub struct Flag {
     /// Name as declared.
     pub name: String,
-    /// `@position`, or one more than the flag before.
+    /// `@position`, or one more than the previous flag's position.
     pub position: u8,
     /// All other annotations.
     pub annotations: Vec<Annotation>,
@@ -353,9 +356,9 @@ pub struct Flag {
 /// A field of a bitset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BitField {
-    /// Name, or none for padding.
+    /// Name. `None` for padding.
     pub name: Option<String>,
-    /// First bit, counted from the least significant; [`SchemaBuilder::finish`] gives it.
+    /// First bit, counted from the least significant. [`SchemaBuilder::finish`] assigns it.
     pub position: u8,
     /// Number of bits, 1 to 64.
     pub width: u8,
@@ -388,13 +391,13 @@ impl Def {
         Def::new(name, DefKind::Union { discriminator, key: false, cases })
     }
 
-    /// An enum of 32 bits; literals count from 0.
+    /// An enum with a bit bound of 32. The literals get the values 0, 1, 2 and so on.
     pub fn enumeration<N: Into<String>>(name: impl Into<String>, literals: impl IntoIterator<Item = N>) -> Def {
         let literals = literals.into_iter().zip(0..).map(|(name, value)| EnumLiteral::new(name, value)).collect();
         Def::new(name, DefKind::Enum { bit_bound: 32, literals })
     }
 
-    /// A bitmask; flags count from bit 0.
+    /// A bitmask. The flags get the bits 0, 1, 2 and so on.
     pub fn bitmask<N: Into<String>>(name: impl Into<String>, bit_bound: u8, flags: impl IntoIterator<Item = N>) -> Def {
         let flag = |(name, position): (N, u8)| Flag { name: name.into(), position, annotations: Vec::new() };
         let flags = flags.into_iter().zip(0..).map(flag).collect();
@@ -420,7 +423,7 @@ impl Def {
     /// The same structure or bitset with a base.
     ///
     /// # Panics
-    /// If it is of another kind.
+    /// If the definition is of another kind.
     pub fn with_base(mut self, id: DefId) -> Def {
         match &mut self.kind {
             DefKind::Struct { base, .. } | DefKind::Bitset { base, .. } => *base = Some(id),
@@ -431,7 +434,7 @@ impl Def {
 }
 
 impl Member {
-    /// A mandatory member without annotations; its id is counted when the schema is finished.
+    /// A mandatory member without annotations. [`SchemaBuilder::finish`] assigns its id.
     pub fn new(name: impl Into<String>, ty: Type) -> Member {
         Member {
             name: name.into(),
@@ -475,12 +478,12 @@ impl Member {
 }
 
 impl Case {
-    /// A case chosen by `labels`.
+    /// A case that `labels` select.
     pub fn new(labels: impl Into<Vec<i64>>, name: impl Into<String>, ty: Type) -> Case {
         Case { labels: labels.into(), is_default: false, member: Member::new(name, ty) }
     }
 
-    /// The case chosen by every other discriminator.
+    /// The case that all other discriminator values select.
     pub fn default(name: impl Into<String>, ty: Type) -> Case {
         Case { labels: Vec::new(), is_default: true, member: Member::new(name, ty) }
     }
@@ -494,7 +497,7 @@ impl EnumLiteral {
 }
 
 impl BitField {
-    /// A named field of `width` bits, of the smallest unsigned type that holds it.
+    /// A named field of `width` bits, with the smallest unsigned type that can hold it.
     pub fn new(name: impl Into<String>, width: u8) -> BitField {
         let ty = match width {
             1 => Type::Bool,
@@ -507,10 +510,10 @@ impl BitField {
     }
 }
 
-/// A type with every definition it needs. Immutable; a clone shares.
+/// A type with every definition that it needs. Immutable; a clone shares the data.
 ///
-/// Two schemas are equal when their definitions and roots are, comments and order included; for
-/// equality of *types* compare hashes.
+/// Two schemas are equal if their definitions and roots are equal, including comments and order. To
+/// compare *types*, compare [type hashes](Schema::type_hash).
 ///
 /// ```
 /// use polywire_core::schema::{
@@ -543,7 +546,7 @@ impl BitField {
 /// let alias = types.add(Def::alias("Plant::Main", Type::Def(pump)));
 /// let schema = types.finish(Type::Def(alias))?;
 ///
-/// // Typedefs are looked through, members of bases come first.
+/// // Typedefs are resolved, and inherited members come first.
 /// assert_eq!(schema.resolve(schema.root()), &Type::Def(schema.find("Plant::Pump").unwrap()));
 /// let root: DefId = schema.find("Plant::Pump").unwrap();
 /// let names: Vec<&str> = schema.members(root).iter().map(|member| &*member.name).collect();
@@ -553,7 +556,7 @@ impl BitField {
 /// assert_eq!(schema.bit_fields(version).len(), 2);
 /// assert_eq!(schema.holder_size(alarms), Some(2));
 ///
-/// // Any definition can be a root.
+/// // Any definition can be the root.
 /// let alone = schema.with_root(mode);
 /// let DefKind::Enum { literals, .. } = &alone.def_of(alone.root()).unwrap().kind else { panic!("it is an enum") };
 /// assert_eq!((alone.defs().len(), &literals[1]), (7, &EnumLiteral::new("MANUAL", 1)));
@@ -566,14 +569,14 @@ impl BitField {
 pub struct Schema(Arc<Inner>);
 
 struct Inner {
-    /// Shared by all schemas that one builder's definitions make, one for each root.
+    /// Shared by all schemas that have the same definitions but different roots.
     defs: Arc<[Def]>,
     root: Type,
     type_hash: TypeHash,
 }
 
 impl Schema {
-    /// From definitions that [`SchemaBuilder::finish`] has checked.
+    /// Makes a schema from definitions that [`SchemaBuilder::finish`] has checked.
     fn from_checked(defs: impl Into<Arc<[Def]>>, root: Type) -> Schema {
         let mut schema = Schema(Arc::new(Inner { defs: defs.into(), root, type_hash: TypeHash::from_bytes([0; 16]) }));
         let type_hash = TypeHash::of(&schema);
@@ -588,7 +591,7 @@ impl Schema {
         &self.0.root
     }
 
-    /// All definitions; those a definition refers to may come before or after it.
+    /// All definitions. References may point to earlier and to later definitions.
     pub fn defs(&self) -> &[Def] {
         &self.0.defs
     }
@@ -596,12 +599,12 @@ impl Schema {
     /// A definition by index.
     ///
     /// # Panics
-    /// If `id` is of another schema and out of range here.
+    /// If `id` is out of range, because it belongs to another schema.
     pub fn def(&self, id: DefId) -> &Def {
         &self.0.defs[id.0 as usize]
     }
 
-    /// A definition by scoped name, or, if just one ends so, by its last part.
+    /// Finds a definition by its scoped name, or by its last part if that is unambiguous.
     pub fn find(&self, name: &str) -> Option<DefId> {
         let defs = self.0.defs.iter().enumerate();
         if let Some((i, _)) = defs.clone().find(|(_, d)| d.name == name) {
@@ -614,7 +617,7 @@ impl Schema {
         }
     }
 
-    /// The scoped name of the root; empty when the root is no definition.
+    /// The scoped name of the root. Empty if the root is not a definition.
     pub fn name(&self) -> &str {
         match self.root() {
             Type::Def(id) => &self.def(*id).name,
@@ -622,7 +625,7 @@ impl Schema {
         }
     }
 
-    /// `ty` with typedefs followed until something else is reached.
+    /// Resolves aliases: returns the first type behind them that is not an alias.
     pub fn resolve<'a>(&'a self, mut ty: &'a Type) -> &'a Type {
         while let Type::Def(id) = ty {
             match &self.def(*id).kind {
@@ -633,7 +636,7 @@ impl Schema {
         ty
     }
 
-    /// The definition that `ty` is, typedefs followed; none for primitives and collections.
+    /// The definition behind `ty`, with aliases resolved. `None` for primitives and collections.
     pub fn def_of(&self, ty: &Type) -> Option<&Def> {
         match self.resolve(ty) {
             Type::Def(id) => Some(self.def(*id)),
@@ -641,8 +644,8 @@ impl Schema {
         }
     }
 
-    /// Members of a structure with those of its bases in front (XTypes 7.2.2.4.5); empty for other
-    /// kinds.
+    /// The members of a structure with inherited members first (XTypes 1.3, 7.2.2.4.5). Empty for
+    /// other kinds.
     pub fn members(&self, id: DefId) -> Vec<&Member> {
         match &self.def(id).kind {
             DefKind::Struct { base, members } => {
@@ -654,7 +657,7 @@ impl Schema {
         }
     }
 
-    /// Fields of a bitset with those of its bases in front; empty for other kinds.
+    /// The fields of a bitset with inherited fields first. Empty for other kinds.
     pub fn bit_fields(&self, id: DefId) -> Vec<&BitField> {
         match &self.def(id).kind {
             DefKind::Bitset { base, fields } => {
@@ -666,7 +669,7 @@ impl Schema {
         }
     }
 
-    /// The same definitions with another root.
+    /// A schema with the same definitions and another root.
     pub fn with_root(&self, id: DefId) -> Schema {
         Schema::from_checked(self.0.defs.clone(), Type::Def(id))
     }

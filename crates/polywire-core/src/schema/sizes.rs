@@ -1,5 +1,5 @@
-//! The size of a type's values: a schema whose values would be infinite, too deep or too large is
-//! refused.
+//! Checks the size of a type's values: refuses a schema whose values would be infinite, too deep or
+//! too large.
 
 use alloc::{vec, vec::Vec};
 
@@ -19,17 +19,17 @@ pub(super) fn check(defs: &[Def], root: &Type, limits: &SchemaLimits) -> Result<
     Ok(())
 }
 
-/// What a walk over a value adds up.
+/// Which part of a value a walk adds up.
 #[derive(Clone, Copy, PartialEq)]
 enum Walk {
-    /// What lies in the value itself: all but what is behind a pointer.
+    /// The bytes of the value itself, without anything behind a pointer.
     Inline,
-    /// What a fresh value has behind its pointers: the mandatory `@external` members, and of a
-    /// union the case that is fresh.
+    /// What a default value has behind pointers: mandatory `@external` members, and in a union the
+    /// default case.
     Behind,
 }
 
-/// Size and depth of each definition, to refuse what is infinite, too deep or too large.
+/// Size and depth of each definition.
 struct Sizes<'a> {
     defs: &'a [Def],
     known: [Vec<Option<(u64, usize)>>; 2],
@@ -38,7 +38,7 @@ struct Sizes<'a> {
 }
 
 impl Sizes<'_> {
-    /// (bytes, levels below); `above` is how deep the walk already is.
+    /// Returns the size in bytes and the depth below. `above` is the depth already reached.
     fn of_type(&mut self, walk: Walk, ty: &Type, above: usize) -> Result<(u64, usize), SchemaError> {
         let (bytes, depth) = match ty {
             Type::Def(id) => self.of_def(walk, id.0 as usize, above)?,
@@ -46,8 +46,8 @@ impl Sizes<'_> {
                 let (bytes, depth) = self.of_type(walk, element, above + 1)?;
                 (dims.iter().fold(bytes, |n, d| n.saturating_mul(u64::from(*d))), depth + 1)
             }
-            // A collection ends recursion: its elements are not part of the fixed size, and a fresh
-            // one has none.
+            // A collection ends recursion: its elements are not part of the fixed size, and by
+            // default it has none.
             _ if walk == Walk::Behind => (0, 0),
             Type::Sequence { .. } | Type::Map { .. } | Type::String { .. } | Type::WString { .. } => (24, 0),
             _ => (16, 0),
@@ -99,24 +99,24 @@ impl Sizes<'_> {
     }
 }
 
-/// The types that a walk finds in a definition, and which of them are behind a pointer.
+/// The types that a walk visits in a definition, and whether each lies behind a pointer.
 fn parts_of_value<'a>(defs: &[Def], def: &'a Def, walk: Walk) -> Vec<(&'a Type, bool)> {
     match &def.kind {
         DefKind::Struct { members, .. } => {
-            // A fresh optional member is absent.
+            // By default an optional member is absent.
             let counts = |m: &&Member| walk == Walk::Inline || !m.optional;
             members.iter().filter(counts).map(|m| (&m.ty, m.external)).collect()
         }
         DefKind::Union { discriminator, cases, .. } => {
-            let fresh = default_case(defs, discriminator, cases);
-            let inside = cases.iter().enumerate().filter(|(i, _)| walk == Walk::Inline || *i == fresh);
+            let default = default_case(defs, discriminator, cases);
+            let inside = cases.iter().enumerate().filter(|(i, _)| walk == Walk::Inline || *i == default);
             inside.map(|(_, case)| (&case.member.ty, case.member.external)).chain([(discriminator, false)]).collect()
         }
         _ => types_of(def).into_iter().map(|ty| (ty, false)).collect(),
     }
 }
 
-/// The case that the default of the discriminator selects, or else the first.
+/// Index of the case that the discriminator's default selects, or of the first case.
 fn default_case(defs: &[Def], discriminator: &Type, cases: &[Case]) -> usize {
     let value = match unalias(defs, discriminator) {
         Some(Type::Def(id)) => match defs.get(id.0 as usize).map(|def| &def.kind) {

@@ -1,10 +1,7 @@
 //! Records of random schemas, filled as codec programs fill them, while memory is granted or
 //! refused. Nothing may leak.
 
-use polywire_core::layout::{
-    Kind, Layout, NodeId, OutOfMemory, Record, Scalar, Shape, ValueRef,
-    access::{Inserted, Selected},
-};
+use polywire_core::layout::{Inserted, Kind, Layout, NodeId, OutOfMemory, Record, Scalar, Selected, Shape, ValueRef};
 use polywire_core::schema::{
     Case, DefKind, Schema, Type,
     arbitrary::{Random, random_schema},

@@ -3,7 +3,7 @@
 
 use polywire_core::{
     codec::{
-        Decoder, DynDecoder, DynEncoder, Encoder, Options,
+        Decoder, Encoder, Options,
         fast::{Fast, template::TemplateSet},
     },
     layout::{Message, Record, Shape, Value},
@@ -114,8 +114,9 @@ fn records_allocate_nothing_in_the_steady_state() {
     let records: Vec<Record> = (0..60).map(record).collect();
     for wire in plain_wires() {
         for backend in backends() {
-            let encoder = DynEncoder::with_backend(wire.codec, &wire.options, &shape, backend).unwrap();
-            let decoder = DynDecoder::with_backend(wire.codec, &wire.options, shape.schema(), &shape, backend).unwrap();
+            let encoder = Encoder::for_shape_with_backend(wire.codec, &wire.options, &shape, backend).unwrap();
+            let decoder =
+                Decoder::for_shape_with_backend(wire.codec, &wire.options, shape.schema(), &shape, backend).unwrap();
             let (mut message, mut back) = (Vec::new(), Record::new(&shape));
             // What waits in spare elements changes places with what is used, so it takes a few
             // rounds until all have seen the longest.
@@ -160,7 +161,7 @@ fn feeds_with_resets_allocate_nothing_in_the_steady_state() {
     let (codec, schema) = Fast::feed(TemplateSet::parse(xml).unwrap()).unwrap();
     let shape = Shape::of(&schema).unwrap();
     let mut records = [Record::new(&shape), Record::new(&shape)];
-    let reset = DynDecoder::new(&codec, &Options::default(), &schema, &shape).unwrap();
+    let reset = Decoder::for_shape(&codec, &Options::default(), &schema, &shape).unwrap();
     reset.decode(&[0xC0, 0x81], &mut records[0]).unwrap();
     records[1].set("Quotes.venue", "a venue with a long name").unwrap();
     records[1].resize("Quotes.levels", 5).unwrap();
@@ -175,8 +176,8 @@ fn feeds_with_resets_allocate_nothing_in_the_steady_state() {
         }
     }
     for backend in backends().into_iter().rev() {
-        let encoder = DynEncoder::with_backend(&codec, &Options::default(), &shape, backend).unwrap();
-        let decoder = DynDecoder::with_backend(&codec, &Options::default(), &schema, &shape, backend).unwrap();
+        let encoder = Encoder::for_shape_with_backend(&codec, &Options::default(), &shape, backend).unwrap();
+        let decoder = Decoder::for_shape_with_backend(&codec, &Options::default(), &schema, &shape, backend).unwrap();
         let (mut writer, mut reader) = (encoder.state().unwrap(), decoder.state().unwrap());
         let (mut message, mut back) = (Vec::new(), Record::new(&shape));
         for round in 0..20 {

@@ -1,9 +1,9 @@
 //! Compares the back ends for derived types, and derived types with records.
 
 use polywire_core::{
-    codec::{Decoder, DynEncoder, Encoder},
+    codec::{Decoder, Encoder},
     layout::{Message, MessageField, Shape},
-    program::{Backend, io::CodecError},
+    program::{Backend, CodecError},
     schema::arbitrary::Random,
 };
 use polywire_testing::{
@@ -83,8 +83,8 @@ fn records_are_written_as_derived_values_are() {
         let mut random = Random::new(11);
         for backend in backends() {
             let derived = Encoder::<Everything>::with_backend(wire.codec, &wire.options, backend).unwrap();
-            let records = DynEncoder::with_backend(wire.codec, &wire.options, &shape, backend).unwrap();
-            let reader = polywire_core::codec::DynDecoder::with_backend(
+            let records = Encoder::for_shape_with_backend(wire.codec, &wire.options, &shape, backend).unwrap();
+            let reader = polywire_core::codec::Decoder::for_shape_with_backend(
                 wire.codec,
                 &wire.options,
                 shape.schema(),

@@ -91,7 +91,7 @@ fn texts(random: &mut Random) -> Texts {
     }
 }
 
-struct Both<T> {
+struct Both<T: Message> {
     encoders: [Encoder<T>; 2],
     decoders: [Decoder<T>; 2],
 }

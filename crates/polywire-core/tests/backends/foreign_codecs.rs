@@ -7,11 +7,10 @@ use polywire_core::{
     codec::{self, BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties},
     layout::{Kind, Layout, Message, Scalar},
     program::{
-        Arm, Backend, Block, BriefKernel, Cursor, Direction, FaultKind, Input, Lead, MemberDialect, MemberKey,
-        MemberTable, Op, OpKind, Order, Output, Overflow, PathId, Place, Program, RegionDialect, ScalarKernel, Status,
-        SymbolKernel, SymbolTable, TextForm, TextKernel, Wire,
-        exec::ExecError,
-        kernel::{BriefForm, NumberForm, RegionForm, Room, ShortText, WideKernel},
+        Arm, Backend, Block, BriefForm, BriefKernel, Cursor, Direction, ExecError, FaultKind, Input, Lead,
+        MemberDialect, MemberKey, MemberTable, NumberForm, Op, OpKind, Order, Output, Overflow, PathId, Place, Program,
+        RegionDialect, RegionForm, Room, ScalarKernel, ShortText, Status, SymbolKernel, SymbolTable, TextForm,
+        TextKernel, WideKernel, Wire,
     },
     schema::Schema,
 };
@@ -139,7 +138,6 @@ fn the_rest_of_an_inline_string_is_zero_and_within_its_bound() {
             }
             let one = [vec![0; bytes], vec![0x42; 2]].concat();
             assert_eq!(out, one.repeat(3), "{backend:?}");
-            assert_eq!(encoder.size(&Pair::default()), Ok(one.len()));
         }
     }
 }

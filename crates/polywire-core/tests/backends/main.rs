@@ -1,4 +1,4 @@
-//! The interpreter and machine code give the same bytes, values, errors and sizes, under every
+//! The interpreter and machine code give the same bytes, values, and errors, under every
 //! codec.
 
 mod derived;
@@ -7,4 +7,3 @@ mod error_words;
 mod foreign_codecs;
 mod random;
 mod recursion;
-mod sizes;

@@ -2,9 +2,9 @@
 //! errors.
 
 use polywire_core::{
-    codec::{BuildError, DynDecoder, DynEncoder},
+    codec::{BuildError, Decoder, Encoder},
     layout::{Record, Shape},
-    program::{Backend, io::CodecError},
+    program::{Backend, CodecError},
     schema::{
         Schema,
         arbitrary::{Random, random_evolution, random_schema},
@@ -98,7 +98,7 @@ fn evolved_readers_are_the_same() {
                     }
                     for round in 0..12 {
                         let bad = if round > 0 { mutated(&mut random, &message) } else { message.clone() };
-                        let outcome = |(_, decoder): &(DynEncoder, DynDecoder)| decode(decoder, &bad, &over);
+                        let outcome = |(_, decoder): &(Encoder<Record>, Decoder<Record>)| decode(decoder, &bad, &over);
                         let outcomes: Vec<_> = pairs.iter().map(outcome).collect();
                         assert_same(&outcomes, || format!("seed {seed}, {wire:?}, over {over:?}: {bad:?}"));
                         match &outcomes[0] {
@@ -119,12 +119,12 @@ fn pair(
     writer: &Schema,
     target: &Arc<Shape>,
     backend: Backend,
-) -> Result<(DynEncoder, DynDecoder), BuildError> {
-    let encoder = DynEncoder::with_backend(wire.codec, &wire.options, source, Backend::Interpreter)?;
-    Ok((encoder, DynDecoder::with_backend(wire.codec, &wire.options, writer, target, backend)?))
+) -> Result<(Encoder<Record>, Decoder<Record>), BuildError> {
+    let encoder = Encoder::for_shape_with_backend(wire.codec, &wire.options, source, Backend::Interpreter)?;
+    Ok((encoder, Decoder::for_shape_with_backend(wire.codec, &wire.options, writer, target, backend)?))
 }
 
-fn decode(decoder: &DynDecoder, bytes: &[u8], over: &Record) -> Result<(Record, usize), CodecError> {
+fn decode(decoder: &Decoder<Record>, bytes: &[u8], over: &Record) -> Result<(Record, usize), CodecError> {
     let mut record = over.clone();
     let taken = decoder.decode(bytes, &mut record)?;
     Ok((record, taken))

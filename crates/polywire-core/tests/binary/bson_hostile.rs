@@ -3,7 +3,7 @@
 
 use super::bson_support::{decode_within, encode};
 use polywire_core::{
-    codec::{Decoder, DynDecoder, DynEncoder, Options, bson::BSON, bson::validate},
+    codec::{Decoder, Encoder, Options, bson::BSON, bson::validate},
     layout::{Message, MessageField, Record, Shape, Value},
     program::{Backend, FaultKind, Limits},
     schema::{
@@ -289,13 +289,13 @@ fn round_trip(seed: u64, backend: Backend, with: &str) -> bool {
     let value = Filler { schema: &schema, random: Random::new(seed) }.value(schema.root(), 4);
     record.set("", value).unwrap();
     let options: Options = with.parse().unwrap();
-    let encoder = DynEncoder::with_backend(&BSON, &options, &shape, backend).unwrap();
+    let encoder = Encoder::for_shape_with_backend(&BSON, &options, &shape, backend).unwrap();
     let mut bytes = Vec::new();
     encoder.encode(&record, &mut bytes).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     validate(&bytes, &Limits::default()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     let document = bson::Document::from_reader(&*bytes).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     assert_eq!(document.to_vec().unwrap(), bytes, "seed {seed}: the bson crate writes what it read");
-    let decoder = DynDecoder::with_backend(&BSON, &Options::default(), &schema, &shape, backend).unwrap();
+    let decoder = Decoder::for_shape_with_backend(&BSON, &Options::default(), &schema, &shape, backend).unwrap();
     let mut read = Record::new(&shape);
     decoder.decode(&bytes, &mut read).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     assert_eq!(read, record, "seed {seed}");
@@ -304,7 +304,7 @@ fn round_trip(seed: u64, backend: Backend, with: &str) -> bool {
 }
 
 /// Whatever is cut off or changed, the decoder ends with a valid record.
-fn cut(seed: u64, decoder: &DynDecoder, bytes: &[u8], record: &mut Record) {
+fn cut(seed: u64, decoder: &Decoder<Record>, bytes: &[u8], record: &mut Record) {
     let mut random = Random::new(seed ^ 0xC0DE);
     for _ in 0..20 {
         assert!(decoder.decode(&bytes[..random.below(bytes.len())], record).is_err(), "seed {seed}");

@@ -3,7 +3,7 @@
 use polywire_core::{
     codec::{Options, bson::BSON},
     layout::Message,
-    program::{Limits, io::CodecError},
+    program::{CodecError, Limits},
     schema::Schema,
 };
 use polywire_testing::Wire;

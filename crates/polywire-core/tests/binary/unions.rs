@@ -1,7 +1,7 @@
 //! Unions in formats with named members: all these formats accept the forms that JSON accepts.
 
 use polywire_core::{
-    codec::{self, DynDecoder, DynEncoder, Options},
+    codec::{self, Decoder, Encoder, Options},
     layout::{Record, Shape},
     program::{Backend, FaultKind},
     schema::{Case, Def, Member, SchemaBuilder, Type},
@@ -51,7 +51,7 @@ fn read(shape: &Arc<Shape>, format: &str, value: &Value) -> Result<Record, Fault
         if cfg!(feature = "jit") { &[Backend::Interpreter, Backend::Jit][..] } else { &[Backend::Interpreter] };
     let results = backends.iter().map(|backend| {
         let options = Options::default();
-        let decoder = DynDecoder::with_backend(codec, &options, shape.schema(), shape, *backend).unwrap();
+        let decoder = Decoder::for_shape_with_backend(codec, &options, shape.schema(), shape, *backend).unwrap();
         let mut record = Record::new(shape);
         decoder.decode(&bytes, &mut record).map(|_| record).map_err(|error| error.kind)
     });
@@ -162,7 +162,7 @@ fn a_late_discriminator_counts_where_it_may_be_late() {
         let at = bytes.windows(14).position(|name| name == b"zdiscriminator").unwrap();
         bytes[at] = b'$';
         let decoder =
-            DynDecoder::new(codec::find(format).unwrap(), &Options::default(), shape.schema(), &shape).unwrap();
+            Decoder::for_shape(codec::find(format).unwrap(), &Options::default(), shape.schema(), &shape).unwrap();
         let mut record = Record::new(&shape);
         let outcome = decoder.decode(&bytes, &mut record).map(|_| record).map_err(|error| error.kind);
         let meant = Record::from_json(&shape, r#"{"u":{"b":"x"}}"#).unwrap();
@@ -192,12 +192,12 @@ fn pairs_take_names_too() {
     for (format, bytes) in [("msgpack", &b"\x91\x92\xA5GREEN\x07"[..]), ("cbor", b"\x81\x82\x65GREEN\x07")] {
         let codec = codec::find(format).unwrap();
         let options: Options = "struct=array".parse().unwrap();
-        let decoder = DynDecoder::new(codec, &options, shape.schema(), &shape).unwrap();
+        let decoder = Decoder::for_shape(codec, &options, shape.schema(), &shape).unwrap();
         let mut record = Record::new(&shape);
         decoder.decode(bytes, &mut record).unwrap();
         assert_eq!(record, Record::from_json(&shape, r#"{"u":{"$discriminator":"GREEN","a":7}}"#).unwrap(), "{format}");
         let mut again = Vec::new();
-        DynEncoder::new(codec, &options, &shape).unwrap().encode(&record, &mut again).unwrap();
+        Encoder::for_shape(codec, &options, &shape).unwrap().encode(&record, &mut again).unwrap();
         assert_eq!(again.len(), bytes.len() - 5, "{format}: as a number");
     }
 }

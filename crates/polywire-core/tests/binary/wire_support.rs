@@ -2,7 +2,7 @@
 
 use polywire_core::{
     layout::Message,
-    program::{Limits, io::CodecError},
+    program::{CodecError, Limits},
     schema::Schema,
 };
 use polywire_derive::Message;

@@ -5,7 +5,7 @@ use polywire_testing::backends;
 use std::sync::Arc;
 
 use polywire_core::{
-    codec::{self, BuildError, DynDecoder, DynEncoder, LowerError, Options},
+    codec::{self, BuildError, Decoder, Encoder, LowerError, Options},
     layout::{Record, Shape},
     program::Backend,
     schema::{
@@ -33,15 +33,15 @@ struct Wire {
     codec: &'static dyn codec::Codec,
     options: Options,
     backend: Backend,
-    encoder: DynEncoder,
-    decoder: DynDecoder,
+    encoder: Encoder<Record>,
+    decoder: Decoder<Record>,
 }
 
 impl Wire {
     fn new((codec, options, backend): (&str, Options, Backend), shape: &Arc<Shape>) -> Wire {
         let codec = codec::find(codec).unwrap();
-        let encoder = DynEncoder::with_backend(codec, &options, shape, backend).unwrap();
-        let decoder = DynDecoder::with_backend(codec, &options, shape.schema(), shape, backend).unwrap();
+        let encoder = Encoder::for_shape_with_backend(codec, &options, shape, backend).unwrap();
+        let decoder = Decoder::for_shape_with_backend(codec, &options, shape.schema(), shape, backend).unwrap();
         Wire { codec, options, backend, encoder, decoder }
     }
 
@@ -57,9 +57,9 @@ impl Wire {
     }
 
     /// A decoder for readers that have another version of the type; none if the two do not agree.
-    fn evolved(&self, reader: &Arc<Shape>) -> Option<DynDecoder> {
+    fn evolved(&self, reader: &Arc<Shape>) -> Option<Decoder<Record>> {
         let writer = self.encoder.shape().schema();
-        match DynDecoder::with_backend(self.codec, &self.options, writer, reader, self.backend) {
+        match Decoder::for_shape_with_backend(self.codec, &self.options, writer, reader, self.backend) {
             Ok(decoder) => Some(decoder),
             Err(BuildError::Lower(LowerError::Refused(_))) => None,
             Err(error) => panic!("{self}: {error}"),

@@ -1,6 +1,6 @@
 //! The access functions of derived types, also if the user's code panics inside them.
 
-use polywire_core::layout::{Kind, Layout, Message, MessageField, Node, OutOfMemory, access::Inserted};
+use polywire_core::layout::{Inserted, Kind, Layout, Message, MessageField, Node, OutOfMemory};
 use polywire_derive::Message;
 use std::{cell::Cell, collections::BTreeMap};
 

@@ -2,7 +2,7 @@
 //! directions: the value that the reader gets, as literal numbers.
 
 use polywire_core::{
-    codec::{BuildError, DynDecoder, DynEncoder, LowerError},
+    codec::{BuildError, Decoder, Encoder, LowerError},
     layout::{Record, Shape, Value},
     program::Backend,
     schema::{
@@ -120,9 +120,10 @@ fn check(writer: &Schema, reader: &Schema, pairs: &[Pair]) {
         let always = assess(&writer, &reader) == Verdict::Always;
         assert!(!always || pairs.iter().all(|(_, to)| to.is_some()), "the verdict is always");
         for wire in all {
-            let encoder = DynEncoder::with_backend(wire.codec, &wire.options, &source, Backend::Interpreter).unwrap();
+            let encoder =
+                Encoder::for_shape_with_backend(wire.codec, &wire.options, &source, Backend::Interpreter).unwrap();
             for backend in backends() {
-                let decoder = DynDecoder::with_backend(wire.codec, &wire.options, &writer, &target, backend);
+                let decoder = Decoder::for_shape_with_backend(wire.codec, &wire.options, &writer, &target, backend);
                 let decoder = decoder.unwrap_or_else(|error| panic!("{wire:?}: {error}"));
                 for (from, to) in pairs {
                     let from = record(&source, from);
@@ -148,7 +149,7 @@ fn check_refused(writer: &Schema, reader: &Schema) {
     assert!(!assess(writer, reader).is_compatible());
     let target = Shape::of(reader).unwrap();
     for wire in wires() {
-        let decoder = DynDecoder::with_backend(wire.codec, &wire.options, writer, &target, Backend::Interpreter);
+        let decoder = Decoder::for_shape_with_backend(wire.codec, &wire.options, writer, &target, Backend::Interpreter);
         assert!(matches!(decoder, Err(BuildError::Lower(LowerError::Refused(_)))), "{wire:?}");
     }
 }
@@ -421,11 +422,13 @@ fn discriminators_are_values_of_their_type() {
         // Formats that have a size for each type have no room for the number, or take the bytes
         // apart at other places.
         for wire in wires().into_iter().filter(|wire| !wire.codec.name().contains("cdr")) {
-            let encoder = DynEncoder::with_backend(wire.codec, &wire.options, &source, Backend::Interpreter).unwrap();
+            let encoder =
+                Encoder::for_shape_with_backend(wire.codec, &wire.options, &source, Backend::Interpreter).unwrap();
             let mut message = Vec::new();
             encoder.encode(&record(&source, &[("a", int(number))]), &mut message).unwrap();
             for backend in backends() {
-                let decoder = DynDecoder::with_backend(wire.codec, &wire.options, &writer, &target, backend).unwrap();
+                let decoder =
+                    Decoder::for_shape_with_backend(wire.codec, &wire.options, &writer, &target, backend).unwrap();
                 let mut got = Record::new(&target);
                 let outcome = decoder.decode(&message, &mut got);
                 assert!(outcome.is_err(), "{wire:?}, {backend:?}: {number} is no {ty:?}: {got:?}");
@@ -480,11 +483,12 @@ fn nested_types_evolve_like_outer_ones() {
         to.set(&format!("{path}.y"), true).unwrap();
         to.set("last", int(0)).unwrap();
         for wire in wires() {
-            let encoder = DynEncoder::new(wire.codec, &wire.options, &source).unwrap();
+            let encoder = Encoder::for_shape(wire.codec, &wire.options, &source).unwrap();
             let mut message = Vec::new();
             encoder.encode(&from, &mut message).unwrap();
             for backend in backends() {
-                let decoder = DynDecoder::with_backend(wire.codec, &wire.options, &old, &target, backend).unwrap();
+                let decoder =
+                    Decoder::for_shape_with_backend(wire.codec, &wire.options, &old, &target, backend).unwrap();
                 let mut got = random_record(&mut Random::new(5), &target);
                 decoder.decode(&message, &mut got).unwrap();
                 assert_eq!(got, to, "{wire:?}, {backend:?}, {ty:?}");

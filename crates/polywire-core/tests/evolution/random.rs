@@ -3,7 +3,7 @@
 //! it.
 
 use polywire_core::{
-    codec::{BuildError, DynDecoder, DynEncoder, LowerError},
+    codec::{BuildError, Decoder, Encoder, LowerError},
     layout::{Record, Shape},
     program::Backend,
     schema::{
@@ -125,9 +125,9 @@ fn coders(
     backend: Backend,
     verdict: &Verdict,
     what: &str,
-) -> Option<(DynEncoder, DynDecoder)> {
-    let encoder = DynEncoder::with_backend(wire.codec, &wire.options, source, Backend::Interpreter);
-    let decoder = DynDecoder::with_backend(wire.codec, &wire.options, writer, target, backend);
+) -> Option<(Encoder<Record>, Decoder<Record>)> {
+    let encoder = Encoder::for_shape_with_backend(wire.codec, &wire.options, source, Backend::Interpreter);
+    let decoder = Decoder::for_shape_with_backend(wire.codec, &wire.options, writer, target, backend);
     match (encoder, decoder) {
         (_, Err(BuildError::Lower(LowerError::Refused(_)))) => {
             assert!(!verdict.is_compatible(), "{what}: no decoder");

@@ -3,7 +3,7 @@
 //! in everything that the hash leaves out.
 
 use polywire_core::{
-    codec::{BuildError, DynDecoder, LowerError},
+    codec::{BuildError, Decoder, LowerError},
     layout::{Record, Shape, Value},
     program::Backend,
     schema::{
@@ -70,7 +70,7 @@ fn random_types_of_one_hash_are_one_type() {
 fn transferred(wire: &Wire, record: &Record, target: &Arc<Shape>, backend: Backend) -> Option<Result<Record, String>> {
     let writer = record.shape();
     let built = Coder::new(wire, writer, Backend::Interpreter).and_then(|coder| {
-        Ok((coder, DynDecoder::with_backend(wire.codec, &wire.options, writer.schema(), target, backend)?))
+        Ok((coder, Decoder::for_shape_with_backend(wire.codec, &wire.options, writer.schema(), target, backend)?))
     });
     let (coder, decoder) = match built {
         Ok(built) => built,

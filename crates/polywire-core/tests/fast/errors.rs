@@ -3,7 +3,7 @@
 
 use super::support::{Feed, backends, digits, template, unhex};
 use polywire_core::{
-    codec::{BuildError, DynDecoder, DynEncoder, LowerError, Options, fast::Fast, fast::template::TemplateSet},
+    codec::{BuildError, Decoder, Encoder, LowerError, Options, fast::Fast, fast::template::TemplateSet},
     layout::{Record, Shape},
     program::{Backend, FaultKind},
     schema::{Def, Member, Schema, SchemaBuilder, Type},
@@ -51,7 +51,7 @@ fn the_first_template_may_be_known() {
             // Written, it is left out.
             let (codec, _) = Fast::feed(TemplateSet::parse(xml).expect("templates")).expect("a type");
             let options: Options = option.parse().expect("an option");
-            let encoder = DynEncoder::with_backend(&codec, &options, &feed.shape, backend).expect("it lowers");
+            let encoder = Encoder::for_shape_with_backend(&codec, &options, &feed.shape, backend).expect("it lowers");
             let mut bytes = Vec::new();
             encoder.encode(&feed.record(value), &mut bytes).expect("it encodes");
             assert_eq!(digits(&bytes), "80 81", "{xml}, {backend:?}");
@@ -193,7 +193,8 @@ fn skipped_texts_are_checked() {
         let root = types.add(Def::structure("T", vec![Member::new("n", Type::Uint32)]));
         let shape = Shape::of(&types.finish(Type::Def(root)).unwrap()).unwrap();
         let decoder =
-            DynDecoder::with_backend(&Fast::new(set), &Options::default(), shape.schema(), &shape, backend).unwrap();
+            Decoder::for_shape_with_backend(&Fast::new(set), &Options::default(), shape.schema(), &shape, backend)
+                .unwrap();
         let (mut state, mut record) = (decoder.state().unwrap(), Record::new(&shape));
         for (message, is_well) in [("E0 81 83 C3 BC 85", true), ("A0 83 C3 C3 85", false), ("80 85", true)] {
             let outcome = decoder.decode_with(&mut state, true, &unhex(message), &mut record);
@@ -316,7 +317,7 @@ fn types_that_a_field_cannot_be() {
     let why = |inside: &str, ty: Type| {
         let codec = Fast::new(TemplateSet::parse(&template(inside)).unwrap());
         let shape = Shape::of(&struct_of(Member::new("v", ty))).unwrap();
-        match DynEncoder::with_backend(&codec, &Options::default(), &shape, Backend::Interpreter) {
+        match Encoder::for_shape_with_backend(&codec, &Options::default(), &shape, Backend::Interpreter) {
             Err(BuildError::Lower(LowerError::Unsupported { path, what })) => format!("{path}: {what}"),
             other => panic!("{inside}: {:?}", other.map(|_| ())),
         }
@@ -334,7 +335,7 @@ fn decimals_as_numbers() {
     let set = || TemplateSet::parse(&template("<decimal name='v'/>")).unwrap();
     let decode = |ty: Type, options: &str, bytes: &str| {
         let shape = Shape::of(&struct_of(Member::new("v", ty))).unwrap();
-        let decoder = polywire_core::codec::DynDecoder::with_backend(
+        let decoder = polywire_core::codec::Decoder::for_shape_with_backend(
             &Fast::new(set()),
             &options.parse().unwrap(),
             shape.schema(),

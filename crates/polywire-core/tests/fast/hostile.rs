@@ -2,7 +2,7 @@
 //! message leaves the state unchanged.
 
 use polywire_core::{
-    codec::{DynDecoder, DynEncoder, Options, fast::FAST},
+    codec::{Decoder, Encoder, Options, fast::FAST},
     layout::{Record, Shape},
     program::{Backend, State},
     schema::arbitrary::{Random, random_schema},
@@ -11,15 +11,15 @@ use polywire_testing::{backends, mutated, random_record, seeds};
 use std::sync::Arc;
 
 struct Ends {
-    encoder: DynEncoder,
-    decoder: DynDecoder,
+    encoder: Encoder<Record>,
+    decoder: Decoder<Record>,
     writer: State,
     reader: State,
 }
 
 fn ends(shape: &Arc<Shape>, backend: Backend) -> Option<Ends> {
-    let encoder = DynEncoder::with_backend(&FAST, &Options::default(), shape, backend).ok()?;
-    let decoder = DynDecoder::with_backend(&FAST, &Options::default(), shape.schema(), shape, backend).ok()?;
+    let encoder = Encoder::for_shape_with_backend(&FAST, &Options::default(), shape, backend).ok()?;
+    let decoder = Decoder::for_shape_with_backend(&FAST, &Options::default(), shape.schema(), shape, backend).ok()?;
     let (writer, reader) = (encoder.state()?, decoder.state()?);
     Some(Ends { encoder, decoder, writer, reader })
 }

@@ -2,7 +2,7 @@
 
 use polywire_core::{
     codec::{
-        DynDecoder, DynEncoder, Options,
+        Decoder, Encoder, Options,
         fast::{FAST, Fast, LearnOptions, learn, template::TemplateSet},
     },
     layout::{Record, Shape},
@@ -83,7 +83,7 @@ fn constants_are_learned_only_on_request() {
     assert_eq!(xml.matches("<constant").count(), 7, "{xml}");
     assert!(strict.learned_bytes < general.learned_bytes, "{strict:?} {general:?}");
     assert_eq!((strict.messages, TemplateSet::parse(&xml).unwrap()), (50, strict.templates.clone()));
-    let encoder = |set| DynEncoder::new(&Fast::new(set), &Options::default(), &shape).unwrap();
+    let encoder = |set| Encoder::for_shape(&Fast::new(set), &Options::default(), &shape).unwrap();
     let (general, strict) = (encoder(general.templates), encoder(strict.templates));
     let mut bytes = Vec::new();
     general.encode(&sample(1, "XETR"), &mut bytes).unwrap();
@@ -112,10 +112,16 @@ fn learned_templates_carry_every_value() {
         let parsed = TemplateSet::parse(&xml).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{xml}"));
         assert_eq!(parsed, learned.templates, "seed {seed}");
         for codec in [Fast::new(parsed), FAST.clone()] {
-            let encoder = DynEncoder::with_backend(&codec, &Options::default(), &shape, Backend::Interpreter).unwrap();
-            let decoder =
-                DynDecoder::with_backend(&codec, &Options::default(), shape.schema(), &shape, Backend::Interpreter)
-                    .unwrap();
+            let encoder =
+                Encoder::for_shape_with_backend(&codec, &Options::default(), &shape, Backend::Interpreter).unwrap();
+            let decoder = Decoder::for_shape_with_backend(
+                &codec,
+                &Options::default(),
+                shape.schema(),
+                &shape,
+                Backend::Interpreter,
+            )
+            .unwrap();
             let (mut writer, mut reader) = (encoder.state().unwrap(), decoder.state().unwrap());
             let (mut bytes, mut back) = (Vec::new(), Record::new(&shape));
             let others: Vec<Record> = (0..12).map(|_| random_record(&mut random, &shape)).collect();

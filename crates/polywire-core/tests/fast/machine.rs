@@ -6,14 +6,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use polywire_core::{
     codec::{
-        DynDecoder, DynEncoder, Options,
+        Decoder, Encoder, Options,
         fast::{
             Fast,
             template::{Field, FieldType, Initial, OperatorKind, TemplateSet},
         },
     },
     layout::{Record, Shape, Value, ValueRef},
-    program::{Backend, Limits, State, io::CodecError},
+    program::{Backend, CodecError, Limits, State},
     schema::{
         Def, DefKind, Member, Schema, SchemaBuilder, Type,
         arbitrary::{Random, random_schema},
@@ -225,8 +225,8 @@ fn change(random: &mut Random, record: &mut Record, name: &str, ty: &Type, last:
 
 /// One end of a stream by each back end.
 struct Ends {
-    encoder: DynEncoder,
-    decoder: DynDecoder,
+    encoder: Encoder<Record>,
+    decoder: Decoder<Record>,
     writer: State,
     reader: State,
     back: Record,
@@ -237,8 +237,8 @@ type Read = Result<(usize, Record), CodecError>;
 impl Ends {
     fn new(codec: &Fast, shape: &Arc<Shape>, limits: Limits, backend: Backend) -> Ends {
         let options = Options::default();
-        let encoder = DynEncoder::with_backend(codec, &options, shape, backend).unwrap();
-        let decoder = DynDecoder::with_backend(codec, &options, shape.schema(), shape, backend).unwrap();
+        let encoder = Encoder::for_shape_with_backend(codec, &options, shape, backend).unwrap();
+        let decoder = Decoder::for_shape_with_backend(codec, &options, shape.schema(), shape, backend).unwrap();
         let decoder = decoder.with_limits(limits);
         let (writer, reader) = (encoder.state().unwrap(), decoder.state().unwrap());
         Ends { encoder, decoder, writer, reader, back: Record::new(shape) }
@@ -328,7 +328,7 @@ fn streams_of_any_type_are_the_same() {
     for seed in seeds(120) {
         let mut random = Random::new(seed);
         let Ok(shape) = Shape::of(&random_schema(seed, 3 + seed as usize % 9)) else { continue };
-        if DynEncoder::new(&Fast::default(), &Options::default(), &shape).is_err() {
+        if Encoder::for_shape(&Fast::default(), &Options::default(), &shape).is_err() {
             continue;
         }
         let make = |backend| Ends::new(&Fast::default(), &shape, Limits::default(), backend);

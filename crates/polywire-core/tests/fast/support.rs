@@ -2,12 +2,12 @@
 
 use polywire_core::{
     codec::{
-        BuildError, DynDecoder, DynEncoder, Options,
+        BuildError, Decoder, Encoder, Options,
         fast::{Fast, template::TemplateSet},
         json::JSON,
     },
     layout::{Record, Shape},
-    program::{Backend, FaultKind, State, io::CodecError},
+    program::{Backend, CodecError, FaultKind, State},
 };
 pub use polywire_testing::{backends, unhex};
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use std::sync::Arc;
 /// Writer and reader of a feed.
 pub struct Feed {
     pub shape: Arc<Shape>,
-    pub encoder: DynEncoder,
-    pub decoder: DynDecoder,
+    pub encoder: Encoder<Record>,
+    pub decoder: Decoder<Record>,
     pub writer: State,
     pub reader: State,
-    from_json: DynDecoder,
-    to_json: DynEncoder,
+    from_json: Decoder<Record>,
+    to_json: Encoder<Record>,
 }
 
 /// A document with one template, whose id is 1.
@@ -34,12 +34,12 @@ impl Feed {
         let (codec, schema) = Fast::feed(set)?;
         let shape = Shape::of(&schema).unwrap();
         let options: Options = options.parse().unwrap();
-        let encoder = DynEncoder::with_backend(&codec, &Options::default(), &shape, backend)?;
-        let decoder = DynDecoder::with_backend(&codec, &options, &schema, &shape, backend)?;
+        let encoder = Encoder::for_shape_with_backend(&codec, &Options::default(), &shape, backend)?;
+        let decoder = Decoder::for_shape_with_backend(&codec, &options, &schema, &shape, backend)?;
         let (writer, reader) = (encoder.state().unwrap(), decoder.state().unwrap());
         let json = Options::default();
-        let from_json = DynDecoder::with_backend(&JSON, &json, &schema, &shape, Backend::Interpreter)?;
-        let to_json = DynEncoder::with_backend(&JSON, &json, &shape, Backend::Interpreter)?;
+        let from_json = Decoder::for_shape_with_backend(&JSON, &json, &schema, &shape, Backend::Interpreter)?;
+        let to_json = Encoder::for_shape_with_backend(&JSON, &json, &shape, Backend::Interpreter)?;
         Ok(Feed { shape, encoder, decoder, writer, reader, from_json, to_json })
     }
 

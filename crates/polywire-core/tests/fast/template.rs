@@ -88,7 +88,7 @@ fn the_older_namespace_is_read_as_far_as_it_means_the_same() {
     assert!(
         refused(&document(&older.replace("template-definition", "templates")))
             .to_string()
-            .contains("no template document")
+            .contains("not a template document")
     );
 }
 

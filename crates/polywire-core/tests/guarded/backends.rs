@@ -2,7 +2,7 @@
 //! before an inaccessible page, and freed memory is inaccessible, too.
 
 use polywire_core::{
-    codec::{Decoder, DynDecoder, DynEncoder, Encoder},
+    codec::{Decoder, Encoder},
     layout::{Message, Record, Shape},
     program::Backend,
     schema::arbitrary::{Random, random_schema},
@@ -140,10 +140,11 @@ fn records_between_guards() {
         let Ok(shape) = Shape::of(&random_schema(seed, 8)) else { continue };
         for wire in plain_wires() {
             for backend in backends() {
-                let Ok(encoder) = DynEncoder::with_backend(wire.codec, &wire.options, &shape, backend) else {
+                let Ok(encoder) = Encoder::for_shape_with_backend(wire.codec, &wire.options, &shape, backend) else {
                     continue;
                 };
-                let decoder = DynDecoder::with_backend(wire.codec, &wire.options, shape.schema(), &shape, backend);
+                let decoder =
+                    Decoder::for_shape_with_backend(wire.codec, &wire.options, shape.schema(), &shape, backend);
                 let decoder = decoder.unwrap();
                 let mut random = Random::new(seed);
                 let mut message = Vec::new();

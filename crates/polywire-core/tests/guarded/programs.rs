@@ -5,7 +5,7 @@
 use polywire_core::{
     codec::Options,
     layout::{Record, Shape},
-    program::{Backend, Direction, Executable, FaultKind, Limits, Program, State, io::CodecError, passes},
+    program::{Backend, CodecError, Direction, Executable, FaultKind, Limits, Payload, Program, State},
     schema::arbitrary::{Random, random_evolution, random_schema},
 };
 use polywire_testing::{
@@ -48,7 +48,7 @@ fn programs_that_the_verifier_accepts_do_no_harm() {
             ) else {
                 continue;
             };
-            let (encode, decode) = (passes::prepare(encode), passes::prepare(decode));
+            let (encode, decode) = (encode.prepared(), decode.prepared());
             let mut random = Random::new(seed);
             let sound = Executable::prepared(encode.clone(), Backend::Interpreter).unwrap();
             for _ in 0..40 {
@@ -109,7 +109,7 @@ fn try_program(
             guarded(|| {
                 let mut target = record.clone();
                 // SAFETY: the program is one for the layout of the record that it decodes into.
-                let outcome = unsafe { executable.decode(&input, target.as_mut_ptr(), &LIMITS) };
+                let outcome = unsafe { executable.decode(Payload::Bytes(&input), target.as_mut_ptr(), &LIMITS) };
                 // Even after an error the record is a valid value, which others can use.
                 assert_eq!(target.clone(), target);
                 let _ = format!("{target:?}");
@@ -150,7 +150,9 @@ fn try_stream(
                     Direction::Encode => {
                         executable.encode_with(state, keep, record.as_ptr(), &mut out, &LIMITS).map(|()| 0)
                     }
-                    Direction::Decode => executable.decode_with(state, keep, &bytes, target.as_mut_ptr(), &LIMITS),
+                    Direction::Decode => {
+                        executable.decode(Payload::Chained { state, keep, bytes: &bytes }, target.as_mut_ptr(), &LIMITS)
+                    }
                 }
             };
             // Both go on, from what a message that failed has left, which is nothing.
@@ -202,7 +204,8 @@ fn programs_of_other_layouts_are_refused() {
                     let mut record = guarded(|| Record::new(&other));
                     let bytes = exact(&[1; 64]);
                     // SAFETY: the verifier found the program to be one for this layout.
-                    let _ = guarded(|| unsafe { executable.decode(&bytes, record.as_mut_ptr(), &LIMITS) });
+                    let _ =
+                        guarded(|| unsafe { executable.decode(Payload::Bytes(&bytes), record.as_mut_ptr(), &LIMITS) });
                     guarded(|| drop(record));
                 }
             }

@@ -1,9 +1,9 @@
 //! Helpers of the JSON tests.
 
 use polywire_core::{
-    codec::{Codec, DynDecoder, DynEncoder, Options, json::JSON},
-    layout::{Message, Shape},
-    program::{Limits, io::CodecError},
+    codec::{Codec, Decoder, Encoder, Options, json::JSON},
+    layout::{Message, Record, Shape},
+    program::{CodecError, Limits},
     schema::Schema,
 };
 use polywire_testing::Wire;
@@ -35,10 +35,10 @@ pub fn evolved<T: Message + Debug>(writer: &Schema, text: &[u8], into: impl Fn()
 }
 
 /// Encoder and decoder for records of a shape, on each back end.
-pub fn coders(shape: &Arc<Shape>, with: &str) -> Vec<(DynEncoder, DynDecoder)> {
+pub fn coders(shape: &Arc<Shape>, with: &str) -> Vec<(Encoder<Record>, Decoder<Record>)> {
     let coder = |backend| {
-        let encoder = DynEncoder::with_backend(json(), &options(with), shape, backend).unwrap();
-        let decoder = DynDecoder::with_backend(json(), &options(with), shape.schema(), shape, backend).unwrap();
+        let encoder = Encoder::for_shape_with_backend(json(), &options(with), shape, backend).unwrap();
+        let decoder = Decoder::for_shape_with_backend(json(), &options(with), shape.schema(), shape, backend).unwrap();
         (encoder, decoder)
     };
     backends().into_iter().map(coder).collect()

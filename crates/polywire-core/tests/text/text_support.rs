@@ -1,9 +1,9 @@
 //! Helpers of the XML and YAML tests.
 
 use polywire_core::{
-    codec::{self, Codec, Decoder, DynDecoder, DynEncoder, Options},
+    codec::{self, Codec, Decoder, Encoder, Options},
     layout::{Message, Record, Shape},
-    program::{Backend, Limits, io::CodecError},
+    program::{Backend, CodecError, Limits},
     schema::{BitField, Case, Def, Member, Schema, SchemaBuilder, Type},
 };
 use polywire_testing::Wire;
@@ -51,15 +51,24 @@ impl Format {
     }
 
     pub fn write_record(self, record: &Record, options: &str) -> Result<String, CodecError> {
-        let encoder =
-            DynEncoder::with_backend(self.codec(), &options.parse().unwrap(), record.shape(), Backend::Interpreter);
+        let encoder = Encoder::for_shape_with_backend(
+            self.codec(),
+            &options.parse().unwrap(),
+            record.shape(),
+            Backend::Interpreter,
+        );
         let mut bytes = Vec::new();
         encoder.unwrap().encode(record, &mut bytes).map(|()| String::from_utf8(bytes).unwrap())
     }
 
     pub fn read_record(self, shape: &Arc<Shape>, text: &[u8]) -> Result<Record, CodecError> {
-        let decoder =
-            DynDecoder::with_backend(self.codec(), &Options::default(), shape.schema(), shape, Backend::Interpreter);
+        let decoder = Decoder::for_shape_with_backend(
+            self.codec(),
+            &Options::default(),
+            shape.schema(),
+            shape,
+            Backend::Interpreter,
+        );
         let mut record = Record::new(shape);
         decoder.unwrap().decode(text, &mut record).map(|_| record)
     }

@@ -4,7 +4,7 @@
 use std::{path::Path, process::Command};
 
 use polywire_core::{
-    codec::{DynDecoder, DynEncoder, Options, protobuf::PROTOBUF},
+    codec::{Decoder, Encoder, Options, protobuf::PROTOBUF},
     layout::{Record, Shape},
     program::Backend,
     schema::{
@@ -102,8 +102,11 @@ fn protoc_reads_and_writes_the_same() {
         let (Ok(text), Ok(shape)) = (emit::proto(&schema), Shape::of(&schema)) else { continue };
         let Some(name) = message_name(&schema, &text) else { continue };
         let backend = Backend::Interpreter;
-        let Ok(encoder) = DynEncoder::with_backend(&PROTOBUF, &Options::default(), &shape, backend) else { continue };
-        let decoder = DynDecoder::with_backend(&PROTOBUF, &Options::default(), &schema, &shape, backend).unwrap();
+        let Ok(encoder) = Encoder::for_shape_with_backend(&PROTOBUF, &Options::default(), &shape, backend) else {
+            continue;
+        };
+        let decoder =
+            Decoder::for_shape_with_backend(&PROTOBUF, &Options::default(), &schema, &shape, backend).unwrap();
         let file = File::new("echo", &text);
         let mut random = Random::new(seed);
         for _ in 0..3 {

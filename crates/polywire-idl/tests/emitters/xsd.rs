@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use polywire_core::{
-    codec::{self, DynEncoder, Options},
+    codec::{self, Encoder, Options},
     layout::Shape,
     program::Backend,
     schema::{
@@ -71,7 +71,7 @@ fn valid(schema: &Schema, xsd: &str, options: &str, count: usize) {
     let Ok(shape) = Shape::of(schema) else { return };
     let options: Options = options.parse().unwrap();
     let encoder =
-        DynEncoder::with_backend(codec::find("xml").unwrap(), &options, &shape, Backend::Interpreter).unwrap();
+        Encoder::for_shape_with_backend(codec::find("xml").unwrap(), &options, &shape, Backend::Interpreter).unwrap();
     let mut random = Random::new(count as u64);
     let texts = (0..count).map(|_| {
         let record = random_record(&mut random, &shape);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use polywire_core::{
-    codec::{self, DynDecoder, DynEncoder, Options, cdr::key::DynKeyHasher},
+    codec::{self, Decoder, Encoder, Options, cdr::key::KeyHasher},
     layout::{Record, Shape},
     program::Backend,
     schema::Schema,
@@ -79,7 +79,7 @@ impl Vector {
     fn decode(&self, shape: &Arc<Shape>, backend: Backend) -> Result<Record, String> {
         // The header says the order of the bytes, so one decoder reads the vectors of both.
         let options = "header".parse().unwrap();
-        let decoder = DynDecoder::with_backend(self.codec, &options, &self.schema, shape, backend);
+        let decoder = Decoder::for_shape_with_backend(self.codec, &options, &self.schema, shape, backend);
         let decoder = decoder.map_err(|error| format!("no decoder: {error}"))?;
         let mut record = Record::new(shape);
         let used = decoder.decode(&self.bytes, &mut record).map_err(|error| format!("not decoded: {error}"))?;
@@ -90,7 +90,7 @@ impl Vector {
     }
 
     fn encode(&self, record: &Record, backend: Backend) -> Result<(), String> {
-        let encoder = DynEncoder::with_backend(self.codec, &self.options, record.shape(), backend);
+        let encoder = Encoder::for_shape_with_backend(self.codec, &self.options, record.shape(), backend);
         let encoder = encoder.map_err(|error| format!("no encoder: {error}"))?;
         let mut bytes = vec![];
         encoder.encode(record, &mut bytes).map_err(|error| format!("not encoded: {error}"))?;
@@ -124,7 +124,7 @@ impl Vector {
 
     fn check_key(&self, record: &Record, hash: &str) -> Result<(), String> {
         let codec = if self.json["encoding"] == "xcdr1" { &codec::cdr::CDR } else { &codec::cdr::XCDR2 };
-        let mut hasher = DynKeyHasher::new(codec, record.shape()).map_err(|error| format!("no hasher: {error}"))?;
+        let mut hasher = KeyHasher::for_shape(codec, record.shape()).map_err(|error| format!("no hasher: {error}"))?;
         let got =
             hasher.as_mut().ok_or("it has no key")?.hash(record).map_err(|error| format!("not hashed: {error}"))?;
         match hex(&got) == hash {
@@ -190,7 +190,8 @@ fn every_truncation_is_refused_and_no_flipped_bit_hurts() {
 
 fn truncate_and_flip(vector: &Vector, name: &str, backend: Backend) {
     let shape = Shape::of(&vector.schema).unwrap();
-    let decoder = DynDecoder::with_backend(vector.codec, &vector.options, &vector.schema, &shape, backend).unwrap();
+    let decoder =
+        Decoder::for_shape_with_backend(vector.codec, &vector.options, &vector.schema, &shape, backend).unwrap();
     let mut record = Record::new(&shape);
     // What the tools do not count is padding too.
     let padding = usize::from(vector.bytes[3] & 3);

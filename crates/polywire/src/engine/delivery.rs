@@ -1,9 +1,9 @@
-//! What a sender knows of each channel on one link, whatever carries the messages: whether the peer
-//! wants it, what is held until the peer has answered, and what was lost. No socket, no thread, no
-//! lock, no clock.
+//! The sending side's state of the channels of one link: whether the peer wants each, the messages
+//! held until it has answered, and the messages lost. Every engine built in keeps one per link. It
+//! has no socket, thread, lock or clock.
 //!
-//! Order holds per writer: while one channel of a writer waits for its answer, the writer's other
-//! channels wait, too.
+//! Order is kept per writer: while one channel of a writer waits for its answer, the writer's other
+//! channels wait too.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -18,27 +18,29 @@ use polywire_core::{
 
 use super::Sent;
 
-/// Pause between two events about the same slow peer.
+/// Least time between two [`super::Event::Dropped`] of one link while messages are being dropped.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
 
-/// The channels of a link's sender, and the messages that it holds.
+/// The channels that one link sends, and the messages held for them.
 #[derive(Debug)]
 pub(super) struct Delivery<M> {
     lanes: BTreeMap<ChannelId, Lane>,
     held: VecDeque<Held<M>>,
     held_bytes: usize,
-    /// Lanes that end; most of the time there are none to look for.
+    /// Lanes that are retiring. Usually 0, which saves a search.
     retiring: usize,
-    /// Some lane may have a loss that the peer has not heard of.
+    /// Lanes that the peer has not declined.
+    wanted: usize,
+    /// Whether some lane may have a loss that the peer has not been told.
     lossy: bool,
     tally: Tally,
 }
 
 /// A message that can be held.
 pub(super) trait Holdable {
-    /// Its channel, and where the channel stands after it.
+    /// Its channel, and the channel's position after it.
     fn at(&self) -> (ChannelId, Start);
-    /// Bytes that holding it costs.
+    /// Bytes that it counts in the queue.
     fn size(&self) -> usize;
 }
 
@@ -50,25 +52,27 @@ pub(super) struct Lane {
     writer: Id128,
     topic: Arc<str>,
     interest: Interest,
-    /// What is missing before the next message that leaves.
+    /// Messages missing before the next message that leaves.
     missing: Option<Missing>,
-    /// What is missing behind the last message held.
+    /// Messages missing behind the last message held.
     missing_behind: Option<Missing>,
     /// Messages held.
     held: usize,
-    /// Ends once nothing is held for it.
+    /// The channel ends once nothing is held for it.
     retiring: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interest {
+    /// The peer has not answered.
     Asked,
-    /// For so many subscribers.
+    /// The peer accepted, for this many subscribers.
     Wanted(u32),
+    /// The peer declined or refused.
     Unwanted,
 }
 
-/// Messages that do not leave: up to `start`, and how many of them the peer wanted.
+/// A gap in a channel: the position behind it, and how many of its messages the peer wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missing {
     pub(super) start: Start,
@@ -87,43 +91,42 @@ enum Held<M> {
 struct Tally {
     sent: u64,
     dropped: u64,
-    /// Dropped and not told by an event yet.
+    /// Dropped and not reported by an event yet.
     untold: u64,
-    /// When the last event went out, while messages are being dropped.
+    /// Time of the last event, while messages are being dropped.
     told: Option<Instant>,
     last_topic: Option<Arc<str>>,
 }
 
-/// What became of a message for one peer.
+/// What happened to a message for one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Written, queued or held: for so many subscribers, 0 while the peer has not answered.
+    /// Written, queued or held, for this many subscribers; 0 while the peer has not answered.
     Sent(u32),
-    /// The peer does not want the channel.
+    /// Skipped: the peer does not want the channel.
     Unwanted,
-    /// No room.
+    /// Dropped: the queue is full.
     Dropped,
 }
 
-/// Messages dropped that an event is due for: the topic of the last one, and how many.
+/// An [`super::Event::Dropped`] that is due: topic of the last message dropped, and their number.
 pub(super) type Notice = (Arc<str>, u64);
 
-/// A message that leaves: on which channel as the peer knows it, and what the peer has to hear
-/// before it.
+/// A message that leaves, the peer's id for its channel, and the gap to report before it.
 pub(super) type Leaving<M> = (M, ChannelId, Option<Missing>);
 
-/// A channel that has ended: the peer's id for it, and what is missing at its end.
+/// A channel that has ended: the peer's id for it, and the gap at its end.
 pub(super) type Ended = (ChannelId, Option<Missing>);
 
 impl<M> Default for Delivery<M> {
     fn default() -> Self {
         let (lanes, held) = (BTreeMap::new(), VecDeque::new());
-        Delivery { lanes, held, held_bytes: 0, retiring: 0, lossy: false, tally: Tally::default() }
+        Delivery { lanes, held, held_bytes: 0, retiring: 0, wanted: 0, lossy: false, tally: Tally::default() }
     }
 }
 
 impl<M: Holdable> Delivery<M> {
-    /// The peer is asked whether it wants a channel, which it knows as `id`.
+    /// Adds a channel, which the peer knows as `id` and has not answered.
     pub(super) fn announce(&mut self, channel: ChannelId, id: ChannelId, a: &Announcement) {
         let lane = Lane {
             id,
@@ -135,12 +138,17 @@ impl<M: Holdable> Delivery<M> {
             held: 0,
             retiring: false,
         };
-        self.lanes.insert(channel, lane);
+        self.wanted += 1;
+        let replaced = self.lanes.insert(channel, lane);
+        self.wanted -= usize::from(replaced.is_some_and(|lane| lane.interest != Interest::Unwanted));
     }
 
-    /// The peer's answer. What it does not want is no longer held; call [`Delivery::release`] then.
+    /// Notes the peer's answer. Messages held for a channel that it declines are skipped. Call
+    /// [`Delivery::release`] afterwards.
     pub(super) fn answered(&mut self, channel: ChannelId, answer: &Answer) {
         let Some(lane) = self.lanes.get_mut(&channel) else { return };
+        self.wanted -= usize::from(lane.interest != Interest::Unwanted);
+        self.wanted += usize::from(answer.accepts());
         lane.interest = match answer.accepts() {
             true => Interest::Wanted(answer.subscribers().max(1)),
             false => Interest::Unwanted,
@@ -150,7 +158,7 @@ impl<M: Holdable> Delivery<M> {
         }
     }
 
-    /// The messages that nothing holds back any more, in order.
+    /// Removes the messages that nothing holds back any more, in order.
     pub(super) fn release(&mut self) -> Vec<Leaving<M>> {
         let (mut leaving, mut waiting) = (Vec::new(), BTreeSet::<Id128>::new());
         for held in std::mem::take(&mut self.held) {
@@ -174,8 +182,8 @@ impl<M: Holdable> Delivery<M> {
         leaving
     }
 
-    /// Whether the peer wants a message: for how many subscribers, 0 while it has not answered. One
-    /// that it does not want is noted as skipped.
+    /// For how many subscribers the peer wants a message, 0 while it has not answered. `None` if it
+    /// does not want it; the message is then noted as skipped.
     #[inline]
     pub(super) fn wanted(&mut self, envelope: &Envelope<'_>) -> Option<u32> {
         let lane = self.lanes.get_mut(&envelope.channel)?;
@@ -189,13 +197,18 @@ impl<M: Holdable> Delivery<M> {
         }
     }
 
-    /// As [`Delivery::wanted`], before there is a message.
+    /// Whether the peer may want messages of the channel.
     pub(super) fn wants(&self, channel: ChannelId) -> bool {
         self.lanes.get(&channel).is_some_and(|lane| lane.interest != Interest::Unwanted)
     }
 
-    /// Whether a message has to wait for an answer about this channel, or about another one of the
-    /// same writer; `subscribers` is what [`Delivery::wanted`] gave.
+    /// Whether the peer may want messages of any channel.
+    pub(super) fn wants_any(&self) -> bool {
+        self.wanted > 0
+    }
+
+    /// Whether a message has to be held: this channel, or one of the same writer with held
+    /// messages, has no answer. `subscribers` is the result of [`Delivery::wanted`].
     #[inline]
     pub(super) fn must_hold(&self, channel: ChannelId, subscribers: u32) -> bool {
         subscribers == 0 || (!self.held.is_empty() && self.holds_writer_of(channel))
@@ -217,7 +230,7 @@ impl<M: Holdable> Delivery<M> {
         self.held.push_back(Held::Message(message));
     }
 
-    /// Drops the oldest message held. False where there is none.
+    /// Drops the oldest message held. False if none is held.
     pub(super) fn drop_oldest_held(&mut self) -> bool {
         while let Some(held) = self.held.pop_front() {
             let channel = held.channel();
@@ -238,13 +251,13 @@ impl<M: Holdable> Delivery<M> {
         false
     }
 
-    /// Drops a message that is neither held nor sent.
+    /// Counts a new message as dropped.
     pub(super) fn drop_newest(&mut self, envelope: &Envelope<'_>) {
         self.lose(envelope.channel, Missing { start: start_of(envelope), lost: 1 });
         self.count_drop(envelope.channel);
     }
 
-    /// Messages of a channel were lost, after all that is held for it.
+    /// Adds a gap behind everything held for the channel.
     pub(super) fn lose(&mut self, channel: ChannelId, missing: Missing) {
         let Some(lane) = self.lanes.get_mut(&channel) else { return };
         self.lossy |= missing.lost > 0;
@@ -254,33 +267,37 @@ impl<M: Holdable> Delivery<M> {
         }
     }
 
-    /// The channel ends as soon as nothing is held for it: [`Delivery::ended`].
+    /// Ends the channel as soon as nothing is held for it; [`Delivery::ended`] returns it then.
     pub(super) fn retire(&mut self, channel: ChannelId) {
         if let Some(lane) = self.lanes.get_mut(&channel) {
             self.retiring += usize::from(!std::mem::replace(&mut lane.retiring, true));
         }
     }
 
-    /// Takes out the channels that have ended.
+    /// Removes the channels that have ended.
     pub(super) fn ended(&mut self) -> Vec<Ended> {
         if self.retiring == 0 {
             return Vec::new();
         }
         let gone = self.lanes.extract_if(.., |_, lane| lane.retiring && lane.held == 0);
-        let gone: Vec<Ended> = gone.map(|(_, lane)| (lane.id, lane.untold())).collect();
-        self.retiring -= gone.len();
-        gone
+        let (mut ended, mut wanted) = (Vec::new(), 0);
+        for (_, lane) in gone {
+            wanted += usize::from(lane.interest != Interest::Unwanted);
+            ended.push((lane.id, lane.untold()));
+        }
+        self.retiring -= ended.len();
+        self.wanted -= wanted;
+        ended
     }
 
-    /// Where the next message of a channel goes: as the peer knows it, and with what the peer has
-    /// to hear before it.
+    /// The peer's id for the channel of the next message, and the gap to report before it.
     #[inline]
     pub(super) fn next(&mut self, channel: ChannelId) -> Option<(ChannelId, Option<Missing>)> {
         let lane = self.lanes.get_mut(&channel)?;
         Some((lane.id, lane.missing.take()))
     }
 
-    /// What no message will tell for now: losses at the end of what was sent.
+    /// Removes the losses behind the last message sent, which no later message reports for now.
     pub(super) fn take_untold(&mut self) -> Vec<(ChannelId, Missing)> {
         if !self.lossy {
             return Vec::new();
@@ -332,7 +349,8 @@ impl<M: Holdable> Delivery<M> {
         (self.tally.sent, self.tally.dropped)
     }
 
-    /// What to tell while messages are being dropped: the first, then now and then.
+    /// The event that is due while messages are being dropped: at the first, then at most once per
+    /// [`TELL_AGAIN`].
     pub(super) fn notice(&mut self, now: Instant) -> Option<Notice> {
         let recently = |told: Instant| now.saturating_duration_since(told) < TELL_AGAIN;
         if self.tally.untold == 0 || self.tally.told.is_some_and(recently) {
@@ -342,7 +360,7 @@ impl<M: Holdable> Delivery<M> {
         self.tally.take()
     }
 
-    /// What to tell once the peer has caught up.
+    /// The event that is due once the peer has caught up.
     pub(super) fn end_of_episode(&mut self) -> Option<Notice> {
         if self.tally.untold == 0 {
             return None;
@@ -351,8 +369,8 @@ impl<M: Holdable> Delivery<M> {
         self.tally.take()
     }
 
-    /// Nothing of the channel is held any more: what is missing behind it is missing before the
-    /// next message.
+    /// If nothing of the channel is held any more, the gap behind becomes the gap before the next
+    /// message.
     fn behind(&mut self, channel: ChannelId) {
         if let Some(lane) = self.lanes.get_mut(&channel).filter(|lane| lane.held == 0)
             && let Some(missing) = lane.missing_behind.take()
@@ -441,7 +459,7 @@ fn add(to: &mut Option<Missing>, more: Missing) {
     *to = Some(Missing { start: more.start, lost });
 }
 
-/// Where a channel stands after a message.
+/// The position of a channel after a message.
 pub(super) fn start_of(envelope: &Envelope<'_>) -> Start {
     Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns }
 }
@@ -552,11 +570,27 @@ mod tests {
         delivery.hold((A, 1));
         delivery.drop_newest(&Envelope::data(A, 2, 0));
         delivery.retire(A);
+        assert!(delivery.wants_any());
         assert_eq!(delivery.ended(), []);
         delivery.answered(A, &Answer::Accept(1));
         assert_eq!(release(&mut delivery), [((A, 1), None)]);
         assert_eq!(delivery.ended(), [(ChannelId(11), missing(2, 1))]);
         assert_eq!(delivery.next(A), None);
+        assert!(!delivery.wants_any());
+    }
+
+    #[test]
+    fn a_peer_that_declines_everything_wants_nothing() {
+        let mut delivery = asked(&[1, 2]);
+        delivery.answered(A, &Answer::Decline);
+        assert!(delivery.wants_any() && delivery.wants(B));
+        delivery.answered(B, &Answer::Decline);
+        assert!(!delivery.wants_any());
+        delivery.answered(A, &Answer::Accept(1));
+        delivery.answered(A, &Answer::Accept(2));
+        assert!(delivery.wants_any());
+        delivery.retire(A);
+        assert!(delivery.ended().len() == 1 && !delivery.wants_any());
     }
 
     #[test]

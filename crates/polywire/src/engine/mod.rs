@@ -1,10 +1,18 @@
-//! Engines: what moves (envelope, payload) between nodes. They never see types.
+//! Engines move messages between nodes. A message is an envelope and a payload of bytes; engines
+//! never see types, schemas or codecs.
 //!
-//! An [`Engine`] opens an address and gives a [`Port`]. A port sends what the node publishes to
-//! every peer that wants it, and hands what peers publish to the [`LinkSink`] that the node's
-//! [`Sink`] made for that peer. [`ENGINES`] lists those built in.
+//! [`Engine::open`] opens an address and returns a [`Port`]. The port finds the *peers*, which are
+//! other nodes, and has one *link* to each. A node publishes through [`Port::commit`], which sends
+//! to every peer that wants the channel. What a peer publishes goes to the [`LinkSink`] that the
+//! node's [`Sink`] returned for that link. So [`Engine`] and [`Port`] are what an engine
+//! implements, and [`Sink`] and [`LinkSink`] are what it calls.
 //!
-//! A port without a node, as engines are tested:
+//! [`ENGINES`] lists the engines built in. An application adds its own with
+//! [`NodeBuilder::engine`](crate::node::NodeBuilder::engine). Most are built on [`stream`], which
+//! needs only a way to get byte streams; `examples/fifo` is one of 200 lines. `tests/engines.rs`
+//! checks the contracts below on any engine.
+//!
+//! A port without a node, as the tests of engines use it:
 //!
 //! ```
 //! use std::{sync::{Arc, Mutex, mpsc}, time::{Duration, Instant}};
@@ -16,7 +24,7 @@
 //!     frame::{Answer, Hello, Start},
 //! };
 //!
-//! /// A node that accepts every channel and hands payloads over.
+//! /// Accepts every channel and passes payloads on.
 //! struct Taker(Mutex<Option<Arc<dyn Port>>>, mpsc::Sender<Vec<u8>>);
 //! struct Peer(Arc<Taker>, LinkId);
 //! struct TakerSink(Arc<Taker>);
@@ -76,14 +84,24 @@
 //! # Ok::<(), engine::EngineError>(())
 //! ```
 
-pub(crate) mod delivery;
+mod delivery;
 pub mod inproc;
+pub(crate) mod loopback;
 mod options;
-mod stream;
+mod pipe;
+mod sockets;
+pub mod stream;
 pub mod tcp;
 pub mod unix;
 
-use std::{fmt, io, sync::Arc, time::Instant};
+use std::{
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
@@ -94,7 +112,7 @@ use polywire_core::{
 pub use options::{EngineOptions, Overflow};
 pub use stream::Aligned;
 
-/// The engines built in, in the order in which tools list them.
+/// The engines built in, in the order in which command-line tools list them.
 pub static ENGINES: &[&dyn Engine] = &[
     &inproc::Inproc,
     &tcp::Tcp,
@@ -105,7 +123,7 @@ pub static ENGINES: &[&dyn Engine] = &[
     &unix::UnixConnect,
 ];
 
-/// The engine of this name among those built in.
+/// Finds an engine built in by its name.
 ///
 /// ```
 /// assert!(polywire::engine::find("tcp").is_some_and(|engine| engine.properties().reliable));
@@ -114,190 +132,209 @@ pub fn find(name: &str) -> Option<&'static dyn Engine> {
     ENGINES.iter().copied().find(|engine| engine.name() == name)
 }
 
-/// A way to move messages. Stateless: everything that lives belongs to the [`Port`]s it opens.
+/// A way to move messages, such as TCP. It is a stateless value in a table: all state belongs to
+/// the [`Port`]s that it opens.
 pub trait Engine: Send + Sync {
-    /// The name in a wire, in front of the slash: lower case letters, digits and hyphens.
+    /// The part of a wire in front of the slash, as `tcp` in `cdr@tcp/127.0.0.1:7447`: lower-case
+    /// letters, digits and hyphens.
     fn name(&self) -> &'static str;
 
-    /// One line for people.
+    /// One line for help texts.
     fn summary(&self) -> &'static str;
 
-    /// An address as people would write it, for help texts.
+    /// A valid address, for help texts and error messages.
     fn example(&self) -> &'static str;
 
-    /// What its ports promise.
+    /// What the ports guarantee. The node chooses by it how stateful formats recover from losses,
+    /// and whether gaps in sequence numbers count as losses.
     fn properties(&self) -> Properties;
 
-    /// Opens an address.
+    /// Opens an address. Called on a thread of the application, once per node and address.
     ///
-    /// Returns as soon as the port can be used: a listening one is bound, a connecting one may
-    /// still be trying, and goes on trying until it is closed. Fails where trying again cannot
-    /// help: a malformed address, an address in use. `sink` may be called from then on, also before
-    /// this returns.
+    /// Returns as soon as the port can be used: a listening port is bound; a connecting port may
+    /// still be connecting, and keeps trying until it is closed. Fails only if trying again cannot
+    /// help, as with a malformed address or one that is in use. The engine may call `sink` from
+    /// any thread from now on, even before this returns.
     fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError>;
 }
 
-/// What ports of an engine promise.
+/// What the ports of an engine guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
-    /// What is sent arrives, unless the link breaks or the overflow policy drops it, which is told.
+    /// A message that was sent arrives, unless the link breaks or the overflow policy drops it.
+    /// Both are reported.
     pub reliable: bool,
-    /// Messages of a writer arrive in the order in which it published them.
+    /// Messages of one writer arrive in the order in which it published them.
     pub ordered: bool,
-    /// One message sent reaches many receivers.
+    /// One transmission reaches several receivers.
     pub multicast: bool,
-    /// Bytes of the largest payload, where the medium has a limit of its own.
+    /// Size of the largest payload in bytes; `None` if the medium sets no limit.
     pub largest_payload: Option<usize>,
 }
 
-/// Who opens a port, and how it should behave.
+/// The node that opens a port, and its options.
 #[derive(Clone, Debug)]
 pub struct Local {
-    /// The node as it introduces itself.
+    /// How the node introduces itself to peers.
     pub hello: Hello,
-    /// Queues, buffers, time-outs and limits.
+    /// Queue sizes, buffers, time-outs and limits.
     pub options: EngineOptions,
 }
 
-/// An opened address.
+/// An opened address: all links to the peers found there. The engine implements it; the node calls
+/// it, from any thread.
 ///
 /// # For implementers
 ///
-/// *Order.* Messages of one channel, and of channels of one writer, reach a peer in the order of
-/// their [`Port::commit`]; callers see to it that commits of one writer do not overlap. A channel's
-/// announcement comes before its messages.
+/// **Order.** Messages of one channel, and of all channels of one writer, reach a peer in the order
+/// of their [`Port::commit`] calls. Calls for one writer do not overlap; calls for different
+/// writers may. A channel's announcement reaches a peer before its messages.
 ///
-/// *Interest.* Every channel is announced to every peer, at once or when it comes. Messages go to
-/// peers that answered [`Answer::Accept`]. A reliable engine holds messages for a peer that has not
-/// answered yet, within the bounds of its queue.
+/// **Interest.** Every channel is announced to every peer: to present ones at once, to later ones
+/// when they come. A peer answers each announcement. Only peers that answered [`Answer::Accept`]
+/// get messages. A reliable engine holds messages for a peer that has not answered yet, within the
+/// bounds of the peer's queue. `engine/delivery` does this bookkeeping for the engines built in.
 ///
-/// *Counting.* An answer says for how many subscribers it speaks; [`Sent::subscribers`] adds up
-/// those of the peers that a message goes to. What is dropped is counted, told to the peer by a
-/// position, and told here by [`Event::Dropped`]; what was on a link that broke, by
-/// [`Event::Unconfirmed`] where the engine knows it.
+/// **Blocking.** `commit` and `send` may block while a peer's queue is full, for as long as
+/// [`Overflow::Block`] allows. `flush` and `close` may block until their time is up. No other
+/// method blocks.
 ///
-/// *Blocking.* `commit` may block as long as [`Overflow::Block`] allows, and `flush` and `close`
-/// until their time is up. Nothing else blocks. No method calls the sink of the same port on the
-/// same thread while it holds a lock that another method needs: sinks publish, answer and close
-/// from inside their calls.
+/// **Locks.** The sink may call any method of the port from inside a call that the port made to it:
+/// it answers, publishes and closes there. So the engine holds no lock across a call to the sink
+/// that one of these methods takes.
 ///
-/// *Ownership.* The engine owns its threads, names them, and has joined them when `close` returns,
-/// unless `close` was called on one of them; dropping the last handle closes.
+/// **Ownership.** The engine owns and names its threads. `close` joins them before it returns,
+/// except a thread of the port that called `close` itself. Dropping the last handle closes the
+/// port.
 ///
-/// *Errors.* What concerns one peer is an [`Event`], never an error of `commit`; errors are for
-/// what the caller did wrong.
+/// **Counting.** [`Sent`] counts peers and their subscribers at the time of the call. Each dropped
+/// message counts in [`Sent::dropped`] or, if it made room for a newer one, later. It also counts
+/// in [`LinkStats::dropped`]; the peer hears of it by [`LinkSink::position`], and this node by
+/// [`Event::Dropped`]. Messages that a peer had not confirmed when its link broke are counted by
+/// [`Event::Unconfirmed`], if the engine knows them.
 ///
-/// An engine whose messages carry the envelope's fields natively maps them instead of writing
-/// frames, and gives a foreign writer, who announces nothing, a channel of its own with an empty
-/// type hash, schema and codec: the node then takes what the topic's configuration assumes.
+/// **Errors.** `commit` fails only for mistakes of the caller: a closed port, or a message that is
+/// too large. A message on a channel that has retired is skipped, or fails with
+/// [`EngineError::Channel`]. What concerns one peer is an [`Event`].
+///
+/// **Foreign media.** An engine whose messages have native fields for the envelope maps them
+/// instead of writing frames. A foreign writer, which announces nothing, gets a channel whose type
+/// hash, schema and codec are empty; the node then assumes what the topic's configuration says.
 pub trait Port: Send + Sync {
-    /// Engine and address such that another node can use them, with the port that the system chose
-    /// where the address left it open.
+    /// `engine/address` for other nodes, with whatever the system chose, such as a port number.
     fn endpoint(&self) -> String;
 
-    /// Opens a channel and announces it to all peers, present and future. The id is this port's;
-    /// peers may know it under another.
+    /// Opens a channel and announces it to all peers, present and future. The id is unique on this
+    /// port; a peer may know the channel by another id. Fails if the port is closed or has too many
+    /// channels, or if the announcement is too large.
     fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError>;
 
-    /// Lends a buffer to encode a payload into. `size` is a guess.
+    /// Lends a buffer for a payload of about `size` bytes. Pass it to `commit`, or drop it.
     fn reserve(&self, size: usize) -> Loan;
 
-    /// Sends the payload in `loan`. `envelope.channel` is one that [`Port::announce`] gave.
+    /// Sends the payload in `loan` to all peers that want the channel. `envelope.channel` is an id
+    /// that [`Port::announce`] returned.
     fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError>;
 
-    /// Sends a payload that lies elsewhere.
+    /// Sends a payload that is not in a loan.
     fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<Sent, EngineError> {
         let mut loan = self.reserve(payload.len());
         loan.buffer().extend_from_slice(payload);
         self.commit(envelope, loan)
     }
 
-    /// Called after commits, once the caller holds no lock. Engines that deliver on the publishing
-    /// thread do it here, not in `commit`.
+    /// Called after commits, when the caller holds no lock. An engine without threads calls the
+    /// receivers' sinks here, not in `commit`.
     fn settle(&self) {}
 
-    /// Ends a channel. What was sent on it before still arrives.
+    /// Ends a channel. Messages committed before still arrive, and then [`LinkSink::retired`].
     fn retire(&self, channel: ChannelId);
 
-    /// Tells a peer whether its channel is wanted. Replaces an earlier answer.
+    /// Answers a channel that a peer announced. Replaces an earlier answer. Ignored if the link is
+    /// gone.
     fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer);
 
-    /// Asks a peer for a document; [`LinkSink::supplied`] brings it.
+    /// Asks a peer for a document, which comes by [`LinkSink::supplied`].
     fn want(&self, link: LinkId, document: Id128);
 
-    /// Gives a peer the document that it asked for in [`LinkSink::wanted`], or says that it is not
-    /// to be had.
+    /// Gives a peer the document that it asked for by [`LinkSink::wanted`]; `None` says that this
+    /// node does not have it.
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>);
 
-    /// Whether it may pass on between its peers what they announce. The node then keeps the
-    /// documents of their channels, so that one peer can have those of another that has left.
+    /// Whether the port may announce the channels of one peer to the others. The node then keeps
+    /// the documents of those channels, so that it can supply them after their writer has left.
     fn relays(&self) -> bool {
         false
     }
 
-    /// Waits until everything sent has left for the peers present, or `deadline`. True when it has.
+    /// Waits until every committed message has left this node for the peers present, or `deadline`.
+    /// True if they have left.
     fn flush(&self, deadline: Instant) -> bool;
 
-    /// The peers present and what went to them.
+    /// The links to the peers present, with their counts.
     fn links(&self) -> Vec<LinkStats>;
 
-    /// Says goodbye to the peers and ends all threads. What was sent before is still delivered
-    /// within [`EngineOptions::linger`].
+    /// Sends what is queued, within [`EngineOptions::linger`], says goodbye to the peers, and ends
+    /// all threads. Later calls do nothing.
     fn close(&self);
 }
 
-/// The node's side of a port.
+/// The node as a port sees it. The engine calls it, from its threads or from threads that call the
+/// port.
 pub trait Sink: Send + Sync {
-    /// A peer is there. The engine calls the object returned for everything that comes from it.
+    /// Reports a new peer. The engine passes everything that comes from the peer to the returned
+    /// object.
     fn link(&self, link: &LinkInfo) -> Arc<dyn LinkSink>;
 
-    /// Something happened. Must not block or call back into the port.
+    /// Reports an event. It does not block and does not call the port.
     fn event(&self, event: Event);
 }
 
-/// The node's side of one peer. Calls come from one thread at a time, in the peer's order.
+/// The node's receiving side of one link. The engine calls it from one thread at a time, in the
+/// order in which the peer sent.
 ///
-/// A call may block, and so push back on the peer: the engine reads nothing more from it meanwhile.
+/// A call may block, for example while a subscriber's queue is full. The engine reads nothing more
+/// from that peer meanwhile, which pushes back on it.
 pub trait LinkSink: Send + Sync {
-    /// The peer opened a channel. An answer is due, now or later: [`Port::answer`].
+    /// The peer opened a channel. The node calls [`Port::answer`], during this call or later.
     fn announced(&self, channel: ChannelId, start: Start, announcement: &Announcement);
 
-    /// A message. The payload starts at an address divisible by 8 and is lent for the time of the
-    /// call.
+    /// A message came. The payload starts at an address divisible by 8 ([`Aligned`] can see to it)
+    /// and is valid during the call.
     fn message(&self, envelope: &Envelope<'_>, payload: &[u8]);
 
-    /// As [`LinkSink::message`], from a buffer that the engine does not write to while anybody
-    /// holds it: so receivers can keep parts of the payload without a copy. Engines that have
-    /// such buffers call this instead.
+    /// As [`LinkSink::message`], for engines that receive into shared buffers: a receiver may keep
+    /// the payload by [`Held::keep`] instead of copying it. The engine must not write to the buffer
+    /// while anybody holds it.
     fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], _held: Held<'_>) {
         self.message(envelope, payload);
     }
 
-    /// The peer dropped `lost` messages of the channel before `start`; or, with 0, begins after
-    /// `start`.
+    /// The peer dropped `lost` messages of the channel, the last of them at `start`. With 0, the
+    /// next message is the first after `start`, and nothing was lost.
     fn position(&self, channel: ChannelId, start: Start, lost: u64);
 
     /// The peer's channel has ended.
     fn retired(&self, channel: ChannelId);
 
-    /// The peer wants a document; answer with [`Port::supply`].
+    /// The peer asks for a document. The node calls [`Port::supply`].
     fn wanted(&self, document: Id128);
 
-    /// The peer sent a document, or has none. The hash is not checked yet.
+    /// The peer sent a document, or does not have it. The engine has not checked the hash.
     fn supplied(&self, document: Id128, bytes: Option<&[u8]>);
 
-    /// The peer's word on a channel of ours; the id is the one [`Port::announce`] gave.
+    /// The peer answered a channel of this node, by the id that [`Port::announce`] returned.
     fn answered(&self, channel: ChannelId, answer: &Answer);
 
-    /// Everything that had come so far was handed over. A sink that gathers wake-ups gives them
-    /// now.
+    /// Called when nothing more is there to hand over for now. The node wakes receivers here
+    /// instead of at each message.
     fn drained(&self);
 
-    /// The peer is gone; nothing follows.
+    /// The link has ended. No further call follows.
     fn down(&self);
 }
 
-/// Where a payload lies, in a buffer that may be held.
+/// A payload within a shared receive buffer, which receivers may keep.
 ///
 /// ```
 /// use polywire::engine::Held;
@@ -315,18 +352,18 @@ pub struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// The `len` bytes from `start` on of a buffer; none if it has not so many.
+    /// The `len` bytes from `start` on; `None` if the buffer is shorter.
     pub fn new(words: &'a Arc<Vec<u64>>, start: usize, len: usize) -> Option<Self> {
         let fits = start.checked_add(len).is_some_and(|end| end <= 8 * words.len());
         fits.then_some(Held { words, start, len })
     }
 
-    /// The payload, which keeps the buffer from now on.
+    /// A reference-counted handle to the payload. It keeps the whole buffer alive.
     pub fn keep(&self) -> SharedBytes {
         SharedBytes::of_words(self.words.clone(), self.start..self.start + self.len)
     }
 
-    /// Bytes that are kept with the payload.
+    /// Size of the whole buffer in bytes.
     pub fn buffer_bytes(&self) -> usize {
         8 * self.words.len()
     }
@@ -338,122 +375,123 @@ impl fmt::Debug for Held<'_> {
     }
 }
 
-/// Names a link of this process; never used twice.
+/// Identifies a link within this process. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(pub u64);
 
 impl LinkId {
-    /// A new one: engines call it once a link.
+    /// A new id. Engines call it once for each link.
     ///
     /// ```
     /// use polywire::engine::LinkId;
     /// assert_ne!(LinkId::next(), LinkId::next());
     /// ```
     pub fn next() -> LinkId {
-        next_link_id()
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        LinkId(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// A link and who is at its other end.
+/// A link and the peer at its other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkInfo {
     /// The link.
     pub id: LinkId,
-    /// The peer as it introduced itself.
+    /// How the peer introduced itself.
     pub peer: Hello,
-    /// Where it is, for people.
+    /// Address of the peer, for people.
     pub address: String,
 }
 
-/// What went over a link so far.
+/// Counts of a link since it came up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkStats {
     /// The link.
     pub link: LinkInfo,
-    /// Messages handed to the link, queued ones included.
+    /// Messages written, queued or held for the peer, including those dropped later to make room.
     pub sent: u64,
     /// Messages that the overflow policy dropped.
     pub dropped: u64,
-    /// Bytes in its queue.
+    /// Bytes that wait for the peer: queued and held.
     pub queued_bytes: usize,
 }
 
-/// What [`Port::commit`] did.
+/// What [`Port::commit`] did with a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Peers it was sent to, queued for or is held for.
+    /// Peers for which it was written, queued or held.
     pub peers: usize,
-    /// Those of them for which it is held, as they have not answered yet whether they want it.
+    /// Those of `peers` for which it is held, because they have not answered the announcement yet.
     pub held: usize,
-    /// Subscribers that it reaches through the others, by their answers. A relay counts all that is
-    /// behind it.
+    /// Subscribers behind the other `peers`, by their answers. A relay answers for all behind it.
     pub subscribers: usize,
-    /// Peers for which it was dropped.
+    /// Peers for which this message was dropped at once.
     pub dropped: usize,
-    /// Peers with a subscriber that has refused the publisher's messages; the node fills it in.
-    /// [`PublisherOf::status`](crate::PublisherOf::status) has the reasons.
+    /// Peers with a subscriber that refused the publisher's type. The node fills it in; engines
+    /// leave it 0. [`PublisherOf::status`](crate::PublisherOf::status) has the reasons.
     pub refused: usize,
 }
 
-/// What a port tells.
+/// What a port reports to its node.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Peers can connect here.
+    /// The port listens.
     Listening {
-        /// As [`Port::endpoint`].
+        /// The value of [`Port::endpoint`].
         endpoint: String,
     },
-    /// A peer came.
+    /// A link is up.
     Connected(LinkInfo),
-    /// A peer went.
+    /// A link has ended.
     Disconnected {
-        /// The link that was.
+        /// The link.
         link: LinkInfo,
         /// Why.
         reason: Disconnect,
     },
-    /// Nobody answered; another try follows.
+    /// Connecting failed. The port tries again. Reported once for each reason in a row.
     Unreachable {
-        /// Where.
+        /// The endpoint that was opened.
         endpoint: String,
-        /// What the system said.
+        /// The system's error message.
         reason: String,
     },
-    /// Someone who is no peer, or none for us, was turned away.
+    /// A connection was closed before it became a link.
     Rejected {
-        /// Where it called from.
+        /// Address of the caller.
         address: String,
         /// Why.
         reason: Disconnect,
     },
-    /// Messages to a peer were dropped: once when it begins, with 1, and once when the peer has
-    /// caught up, with the rest.
+    /// Messages to a peer were dropped. Reported at the first drop, then at most once a second, and
+    /// when the peer has caught up.
     Dropped {
-        /// The slow peer.
+        /// The link to the slow peer.
         link: LinkInfo,
-        /// Topic of the last one dropped.
+        /// Topic of the last message dropped.
         topic: String,
-        /// How many since the last such event.
+        /// Messages dropped since the last such event of the link.
         count: u64,
     },
-    /// A link broke, and the peer had not confirmed so many messages that were sent to it: it may
-    /// not have got them.
+    /// A link broke before the peer had confirmed all messages sent to it. It may not have received
+    /// them.
     Unconfirmed {
-        /// The link that was.
+        /// The link.
         link: LinkInfo,
-        /// How many.
+        /// Messages that were not confirmed.
         count: u64,
     },
-    /// A channel is not passed on. Given at the first and then ever more rarely.
+    /// A channel could not be announced to a link, or is not relayed. Reported for the 1st, 2nd,
+    /// 4th, 8th, ... such channel of the port.
     Withheld {
-        /// The link that it comes from, or the one that it should go to.
+        /// The link that the channel comes from, or the one that it was to be announced to.
         link: LinkInfo,
         /// The channel's topic.
         topic: String,
         /// Why.
         reason: String,
-        /// Channels of this port that were not passed on so far.
+        /// Such channels of this port so far.
         total: u64,
     },
 }
@@ -461,7 +499,7 @@ pub enum Event {
 /// Why a link ended.
 ///
 /// ```
-/// use polywire::{engine::{Disconnect, EngineError, Event}, Node, NodeError, events::NodeEvent};
+/// use polywire::{engine::{Disconnect, EngineError, Event}, Node, NodeError, NodeEvent};
 /// # use std::{io::Write, net::TcpStream, time::Duration};
 ///
 /// let node = Node::new();
@@ -486,73 +524,73 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Disconnect {
-    /// The peer said goodbye.
+    /// The peer closed with a goodbye.
     #[error("closed by the peer")]
     Bye,
-    /// We closed.
+    /// This port closed.
     #[error("closed here")]
     Closed,
-    /// The connection broke.
+    /// The connection broke. Has the system's error message.
     #[error("connection lost: {0}")]
     Lost(String),
-    /// The peer did not introduce itself in time.
+    /// The peer did not introduce itself within [`EngineOptions::hello_timeout`].
     #[error("no hello within the time allowed")]
     Silent,
-    /// The peer sent what is no frame, or more than it may.
+    /// The peer sent bytes that are no valid frame, or exceed a limit.
     #[error("protocol error: {0}")]
     Protocol(FrameError),
-    /// The connection leads back to where it came from.
+    /// Both ends of the connection are the same socket.
     #[error("connected to itself")]
     Itself,
-    /// As many peers as the port takes are there.
+    /// The port has [`EngineOptions::peers`] peers, and none makes room.
     #[error("more than {0} peers")]
     TooMany(usize),
-    /// The port takes no more peers, and this one made room for another: it had neither announced
-    /// nor accepted a channel, or too many came from its address.
+    /// The port was full, and this peer made room for another: it had neither announced nor
+    /// accepted a channel, or its host had the most connections.
     #[error("made room for another peer")]
     Displaced,
-    /// The peer asks for more than it reads.
+    /// The peer asked for documents and answers without reading them.
     #[error("the peer does not read the answers to what it asks")]
     Unread,
 }
 
-// Not `#[from]`: the message has the cause inside, so it is no source as well.
+// Not `#[from]`, which would make the cause a source too: the message already includes it.
 impl From<FrameError> for Disconnect {
     fn from(cause: FrameError) -> Disconnect {
         Disconnect::Protocol(cause)
     }
 }
 
-/// Why a port cannot be opened or used.
+/// Why a port cannot be opened, or refuses a message.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// An address that the engine cannot read.
+    /// The address is malformed.
     #[error("'{engine}/{address}': {reason}, write for example '{engine}/{example}'")]
     Address {
-        /// The engine.
+        /// Name of the engine.
         engine: &'static str,
-        /// As given.
+        /// The address as given.
         address: String,
         /// What is wrong.
         reason: String,
-        /// One that works.
+        /// A valid address.
         example: &'static str,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("{endpoint}: cannot {action}: {cause}")]
     System {
-        /// Engine and address.
+        /// The endpoint that was to be opened.
         endpoint: String,
-        /// `listen`, `start a thread`, ...
+        /// What failed: `listen`, `start a thread`, ...
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
-    /// A channel that this port did not give, or that has retired.
+    /// The channel was not announced on this port, or has retired.
     #[error("channel {0} is not open on this port")]
     Channel(ChannelId),
-    /// The message or announcement does not fit the format.
+    /// The message or announcement exceeds a limit of the frame format.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The port is closed.
@@ -560,8 +598,8 @@ pub enum EngineError {
     Closed,
 }
 
-/// A buffer lent by a port. Append the payload to [`Loan::buffer`]; what stands before it belongs
-/// to the engine.
+/// A buffer that a port lends for one payload. The encoder appends to [`Loan::buffer`]. The engine
+/// may reserve headroom in front, so that it can write a header and payload in one piece.
 ///
 /// ```
 /// use polywire::engine::Loan;
@@ -578,15 +616,14 @@ pub struct Loan {
 }
 
 impl Loan {
-    /// Takes a buffer in which the engine has `headroom` bytes in front of the payload. The
-    /// buffer's old content is cleared.
+    /// Clears a buffer and reserves `headroom` bytes in front of the payload.
     pub fn new(mut bytes: Vec<u8>, headroom: usize) -> Self {
         bytes.clear();
         bytes.resize(headroom, 0);
         Loan { bytes, start: headroom }
     }
 
-    /// Append here; take nothing away.
+    /// The buffer, headroom included. Callers append the payload and remove nothing.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -596,15 +633,15 @@ impl Loan {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// The payload with as much as possible of `header` right in front of it; none where the
-    /// headroom is too small.
+    /// The payload with `header` right in front of it, in one piece; `None` if the headroom is too
+    /// small.
     pub fn with_header(&mut self, header: &[u8]) -> Option<&[u8]> {
         let at = self.start.checked_sub(header.len())?;
         self.bytes.get_mut(at..self.start)?.copy_from_slice(header);
         self.bytes.get(at..)
     }
 
-    /// Gives the memory back.
+    /// The memory, for reuse.
     pub fn into_inner(self) -> Vec<u8> {
         self.bytes
     }
@@ -620,11 +657,4 @@ impl fmt::Display for LinkId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "link {}", self.0)
     }
-}
-
-/// A link id that no other link of this process has.
-pub(crate) fn next_link_id() -> LinkId {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    LinkId(NEXT.fetch_add(1, Ordering::Relaxed))
 }

@@ -1,10 +1,10 @@
-//! How ports behave: queues, buffers, time-outs and limits, in one place.
+//! Settings of ports: queues, buffers, time-outs and limits.
 
 use std::time::Duration;
 
 use polywire_core::frame::Limits;
 
-/// Settings of a port. [`Default`] suits latency and throughput alike.
+/// Settings of a port. The defaults suit both latency and throughput.
 ///
 /// ```
 /// use polywire::engine::{EngineOptions, Overflow};
@@ -17,66 +17,64 @@ use polywire_core::frame::Limits;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineOptions {
-    /// Bytes that may wait for each peer: the transmit buffer.
+    /// Bytes that may wait for each peer.
     pub queue_bytes: usize,
-    /// What happens to a message when they are used up.
+    /// What happens to a message for a peer whose queue is full.
     pub overflow: Overflow,
     /// Sends small segments at once (`TCP_NODELAY`).
     pub no_delay: bool,
-    /// The socket's send buffer (SSB, `SO_SNDBUF`); the system's choice where none. Linux books
-    /// twice as much, its own records included.
+    /// Size of the socket's send buffer (`SO_SNDBUF`); `None` for the system's choice. Linux
+    /// reserves twice as much, which includes its own records.
     pub send_buffer: Option<usize>,
-    /// The socket's receive buffer (RSB, `SO_RCVBUF`); the system's choice where none, which on
-    /// Linux grows as needed. Not less than the send buffer of the peers. Over TCP on Linux
-    /// peers are asked for segments of at most a quarter of it: it would hold too few larger ones
-    /// to flow.
+    /// Size of the socket's receive buffer (`SO_RCVBUF`); `None` for the system's choice, which on
+    /// Linux grows as needed. It should not be smaller than the peers' send buffer. Over TCP on
+    /// Linux peers are asked for segments of at most a quarter of it, since data stalls if only one
+    /// or two segments fit.
     pub receive_buffer: Option<usize>,
-    /// After this many publications right behind each other, the next ones are gathered and written
+    /// After this many publications without a pause, the next ones are gathered and written
     /// together.
     pub burst: u32,
-    /// How long a gathered message waits at most for company, before the system's timer adds its
-    /// own; to many peers, for two rounds of writes to all of them where those take longer, and
-    /// for 5 ms at most.
+    /// Longest time that a gathered message waits for others, apart from the resolution of the
+    /// system's timer. With many peers it is the time of two rounds of writes to all of them, if
+    /// that is longer, but at most 5 ms.
     pub gather: Duration,
-    /// Gathered bytes that are written without waiting for more: the batch.
+    /// Gathered bytes that are written without waiting for more.
     pub write_bytes: usize,
-    /// First pause between attempts to connect; doubles each time.
+    /// First pause between attempts to connect. It doubles at each attempt.
     pub reconnect_min: Duration,
     /// Longest pause between attempts to connect.
     pub reconnect_max: Duration,
-    /// How long an attempt to connect may take.
+    /// Longest time of an attempt to connect.
     pub connect_timeout: Duration,
-    /// How long a peer may take to introduce itself.
+    /// Longest time that a peer may take to introduce itself.
     pub hello_timeout: Duration,
-    /// Idle time after which the system checks whether a silent peer is still there (TCP
-    /// keep-alive).
+    /// Idle time after which the system probes a silent peer (TCP keep-alive).
     pub keepalive: Duration,
-    /// How long closing waits for peers to take what was sent.
+    /// Longest time that closing waits for peers to take what was sent.
     pub linger: Duration,
-    /// Peers that a port takes at a time. When they are there, a peer that has neither announced
-    /// nor accepted a channel makes room for another, and one of an address that has more of
-    /// them than others.
+    /// Peers that a port accepts at a time. When it is full, a peer that has neither announced nor
+    /// accepted a channel makes room for a new one, and else one of the host with the most peers.
     pub peers: usize,
-    /// Who may connect to a Unix-domain socket: the permissions of its file, whatever the process's
-    /// mask is. `0o600`, this user alone, to begin with; `0o660` lets the file's group in,
-    /// `0o666` everybody on the machine. Systems other than Linux may not look at them: there the
-    /// folder has to be closed to others.
+    /// Permissions of a Unix-domain socket's file, whatever the process's umask is. They decide who
+    /// may connect: `0o600`, the default, this user alone; `0o660` also the file's group; `0o666`
+    /// everybody on the machine. Some systems other than Linux ignore them; there, restrict the
+    /// folder.
     pub unix_mode: u32,
-    /// What a peer may ask of us.
+    /// Limits on what a peer may send.
     pub limits: Limits,
 }
 
-/// What happens to a message for a peer whose queue is full. Other peers are not concerned.
+/// What happens to a message for a receiver whose queue is full. Other receivers are not affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// The writer waits. A peer that has taken nothing for `patience` is stalled: messages for it
-    /// are dropped at once until half its queue is free.
+    /// The writer waits. A receiver that has taken nothing for `patience` is stalled: messages for
+    /// it are dropped at once until half of its queue is free.
     Block {
-        /// How long it waits at most.
+        /// Longest wait while the receiver takes nothing.
         patience: Duration,
     },
-    /// The oldest messages waiting make room.
+    /// The oldest waiting messages are dropped.
     DropOldest,
     /// The new message is dropped.
     DropNewest,

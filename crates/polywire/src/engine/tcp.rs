@@ -23,42 +23,16 @@ use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
 use super::{
     Engine, EngineError, EngineOptions, Local, Port, Properties, Sink,
-    stream::{self, Family, Role},
+    sockets::{self, Family, engine, set_buffers},
+    stream::{PROPERTIES, Role},
 };
 
-/// `tcp/ADDR`: binds if the address is local and free, and else connects.
+/// `tcp/ADDR`: listens if the address is local and free, and connects otherwise.
 pub struct Tcp;
-/// `tcp-listen/ADDR`: binds, and fails where that cannot be.
+/// `tcp-listen/ADDR`: listens; opening fails if it cannot.
 pub struct TcpListen;
-/// `tcp-connect/ADDR`: connects, and goes on trying.
+/// `tcp-connect/ADDR`: connects, and keeps trying.
 pub struct TcpConnect;
-
-macro_rules! engine {
-    ($type:ty, $name:literal, $role:expr, $example:literal, $summary:literal) => {
-        impl Engine for $type {
-            fn name(&self) -> &'static str {
-                $name
-            }
-
-            fn summary(&self) -> &'static str {
-                $summary
-            }
-
-            fn example(&self) -> &'static str {
-                $example
-            }
-
-            fn properties(&self) -> Properties {
-                stream::PROPERTIES
-            }
-
-            fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
-                stream::open(&FAMILY, $role, ($name, $example), address, local, sink)
-            }
-        }
-    };
-}
-pub(super) use engine;
 
 static FAMILY: Inet = Inet;
 
@@ -92,7 +66,7 @@ impl Family for Inet {
 
     fn listen(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {
         let socket = Socket::new(address.domain(), Type::STREAM, None)?;
-        // A restarted listener must not wait for the old connections' last packets.
+        // A restarted listener must not wait until old connections leave TIME_WAIT.
         #[cfg(unix)]
         socket.set_reuse_address(true)?;
         if address.domain() == Domain::IPV6 {
@@ -129,32 +103,28 @@ impl Family for Inet {
     fn unbound(&self, _: &SockAddr) {}
 }
 
-pub(super) fn set_buffers(socket: &Socket, options: &EngineOptions) -> io::Result<()> {
-    options.send_buffer.map_or(Ok(()), |bytes| socket.set_send_buffer_size(bytes))?;
-    options.receive_buffer.map_or(Ok(()), |bytes| socket.set_recv_buffer_size(bytes))
-}
-
-/// Segments that go into a receive buffer, at least.
+/// A receive buffer should hold at least this many segments.
 const SEGMENTS: usize = 4;
 
-/// Linux sends no part of a segment but every 200 ms, when it asks for room; and to a small receive
-/// buffer its segments are as large as the largest window that it has seen there, which the buffer
-/// may never offer again, empty as it is. The peer is asked for segments of which several go into
-/// it.
+/// Asks the peer for segments of which [`SEGMENTS`] fit into a small receive buffer.
+///
+/// Linux sizes segments by the largest window that it has seen, sends no part of a segment into a
+/// smaller window, and probes such a window only every 200 ms. So if a small buffer never offers
+/// that window again, data crawls although the buffer is empty.
 #[cfg(target_os = "linux")]
 fn limit_segments(socket: &Socket, options: &EngineOptions) {
-    /// Larger ones cannot be asked for.
+    /// The largest segment that `TCP_MAXSEG` can ask for.
     const LARGEST: usize = 32_767;
-    /// What every path carries.
+    /// The segment size that every IPv4 path carries.
     const SMALLEST: usize = 536;
     let wanted = options.receive_buffer.map(|bytes| (bytes / SEGMENTS).max(SMALLEST));
     if let Some(bytes) = wanted.filter(|bytes| *bytes <= LARGEST) {
-        // Where it is refused, a small buffer is slow, as it was.
+        // If it is refused, a small buffer is slow.
         let _ = socket.set_tcp_mss(bytes as u32);
     }
 }
 
-/// Elsewhere nothing is known of it.
+/// Does nothing: other systems are not known to need it.
 #[cfg(not(target_os = "linux"))]
 fn limit_segments(_: &Socket, _: &EngineOptions) {}
 

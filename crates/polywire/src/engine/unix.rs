@@ -30,15 +30,15 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{
     Engine, EngineError, EngineOptions, Local, Port, Properties, Sink,
-    stream::{self, Family, Role},
-    tcp::{engine, set_buffers},
+    sockets::{self, Family, engine, set_buffers},
+    stream::{PROPERTIES, Role},
 };
 
-/// `unix/PATH`: binds if nobody listens there, and else connects.
+/// `unix/PATH`: listens if nobody does, and connects otherwise.
 pub struct Unix;
-/// `unix-listen/PATH`: binds, and fails where that cannot be.
+/// `unix-listen/PATH`: listens; opening fails if it cannot.
 pub struct UnixListen;
-/// `unix-connect/PATH`: connects, and goes on trying.
+/// `unix-connect/PATH`: connects, and keeps trying.
 pub struct UnixConnect;
 
 static FAMILY: Files = Files;
@@ -70,10 +70,9 @@ impl Family for Files {
     fn listen(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         set_buffers(&socket, options)?;
-        // A file is there before anyone listens behind it: to another process that comes between,
-        // it would look abandoned.
+        // Between bind and listen the file looks abandoned to other nodes, so keep them out.
         let _alone = alone_in_folder(address);
-        // On Linux the file is made with the permissions of the socket, less the process's mask.
+        // Linux creates the file with the socket's permissions, less the process's umask.
         let _ = permit_socket(&socket, options.unix_mode);
         if let Err(e) = socket.bind(address) {
             if e.kind() != io::ErrorKind::AddrInUse || !is_abandoned(address) {
@@ -82,8 +81,7 @@ impl Family for Files {
             remove(address);
             socket.bind(address)?;
         }
-        // Nobody can connect before the socket listens: there is no moment in which it is open to
-        // more.
+        // Nobody can connect before the socket listens, so the umask never lets anybody in.
         if let Err(e) = permit_file(address, options.unix_mode) {
             remove(address);
             return Err(e);
@@ -108,8 +106,8 @@ impl Family for Files {
         address.as_pathname().map_or_else(|| "a client".into(), |path| path.display().to_string())
     }
 
-    /// The listener was shut down, so the file looks abandoned, unless another node has taken the
-    /// path since: then it is that node's file.
+    /// Removes the file, unless another node has taken the path since: then somebody listens
+    /// behind it.
     fn unbound(&self, address: &SockAddr) {
         let _alone = alone_in_folder(address);
         if is_abandoned(address) {
@@ -118,11 +116,11 @@ impl Family for Files {
     }
 }
 
-/// Longest wait for others who are just binding in the same folder; after that, or where folders
-/// cannot be locked, it goes without.
+/// Longest wait for nodes that are binding in the same folder. After that, or if the folder cannot
+/// be locked, binding goes on without the lock.
 const ALONE: Duration = Duration::from_secs(1);
 
-/// Keeps other nodes from binding in the folder of a path until it is dropped.
+/// Locks the folder of a path against other nodes that bind there, until the result is dropped.
 fn alone_in_folder(address: &SockAddr) -> Option<File> {
     let folder = address.as_pathname()?.parent()?;
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -141,8 +139,8 @@ fn permit_socket(socket: &Socket, mode: u32) -> io::Result<()> {
     File::from(OwnedFd::from(socket.try_clone()?)).set_permissions(Permissions::from_mode(mode))
 }
 
-/// Sets the permissions of the file that was just bound, where they are not those already. A file
-/// that somebody put in its place is left alone.
+/// Sets the permissions of the file that was just bound, if they differ. A file that is no socket,
+/// which somebody must have put in its place, is left alone.
 fn permit_file(address: &SockAddr, mode: u32) -> io::Result<()> {
     let Some(path) = address.as_pathname() else { return Ok(()) };
     let found = path.symlink_metadata()?;
@@ -155,7 +153,7 @@ fn permit_file(address: &SockAddr, mode: u32) -> io::Result<()> {
     }
 }
 
-/// A socket file that a node left behind when it was killed: there, but nobody listens.
+/// Whether a killed node left the socket file behind: it exists, but nobody listens.
 fn is_abandoned(address: &SockAddr) -> bool {
     let is_socket = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket());
     let refused = || {
@@ -167,7 +165,7 @@ fn is_abandoned(address: &SockAddr) -> bool {
 
 fn remove(address: &SockAddr) {
     if let Some(path) = address.as_pathname() {
-        // Gone already is as good.
+        // It may be gone already.
         let _ = std::fs::remove_file(path);
     }
 }

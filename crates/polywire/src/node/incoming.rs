@@ -337,7 +337,7 @@ impl Incoming {
         if ready || source.announcement.compressor.is_empty() {
             return Ok(());
         }
-        let made = Unpacking::of(node, &source.announcement.compressor).map_err(|e| unfetched.unwrap_or(e))?;
+        let made = node.unpacking(&source.announcement.compressor).map_err(|e| unfetched.unwrap_or(e))?;
         if let Some(known) = self.lock().channels.get_mut(&channel) {
             known.unpacking = made;
         }

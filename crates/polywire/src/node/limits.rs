@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polywire_core::schema::{DefId, DefKind, Literal, Member, Schema, Type, array_len};
+use polywire_core::schema::{DefId, DefKind, Schema, Type};
 
 use crate::engine::LinkId;
 
@@ -140,42 +140,9 @@ fn of_def(schema: &Schema, id: DefId, known: &mut BTreeMap<DefId, u64>) -> u64 {
     members
 }
 
-/// Bytes of the texts that a fresh record of the type has by `@default`, which its layout does not
-/// know.
-pub(crate) fn default_texts(schema: &Schema) -> usize {
-    texts_of(schema, schema.root(), &mut BTreeMap::new())
-}
-
-fn texts_of(schema: &Schema, ty: &Type, known: &mut BTreeMap<DefId, usize>) -> usize {
-    match schema.resolve(ty) {
-        Type::Array { element, dims } => {
-            array_len(dims).unwrap_or(usize::MAX).saturating_mul(texts_of(schema, element, known))
-        }
-        Type::Def(id) => match known.get(id) {
-            Some(bytes) => *bytes,
-            None => {
-                known.insert(*id, 0);
-                let DefKind::Struct { .. } = &schema.def(*id).kind else { return 0 };
-                let fresh = |bytes: usize, member: &Member| {
-                    let text = member.default.as_ref().map_or(0, |default| match default {
-                        Literal::String(text) => text.len(),
-                        _ => 0,
-                    });
-                    bytes.saturating_add(text).saturating_add(texts_of(schema, &member.ty, known))
-                };
-                let members = schema.members(*id);
-                let bytes = members.into_iter().filter(|member| !member.optional).fold(0, fresh);
-                known.insert(*id, bytes);
-                bytes
-            }
-        },
-        _ => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use polywire_core::schema::{Def, SchemaBuilder};
+    use polywire_core::schema::{Def, Member, SchemaBuilder};
 
     use super::*;
 
@@ -189,17 +156,6 @@ mod tests {
         }
         let schema = types.finish(Type::Def(last)).expect("a schema");
         assert_eq!(members(&schema), 1 << 17);
-    }
-
-    #[test]
-    fn default_texts_are_counted_as_often_as_they_occur() {
-        let mut types = SchemaBuilder::new();
-        let text = Member::new("text", Type::string()).with_default(Literal::String("abc".into()));
-        let row = types.add(Def::structure("Row", vec![text.clone()]));
-        let rows = Member::new("rows", Type::array(Type::Def(row), [10, 10]));
-        let none = Member::new("none", Type::sequence(Type::Def(row)));
-        let root = types.add(Def::structure("Table", vec![rows, text.as_optional(), none]));
-        assert_eq!(default_texts(&types.finish(Type::Def(root)).expect("a schema")), 300);
     }
 
     #[test]

@@ -15,18 +15,17 @@ use std::{
 };
 
 use polywire_core::{
-    codec::{self, BuildError, Codec, LowerError, Options},
-    compress::{self, Compressor, SettingsError},
+    codec::{self, Codec, LowerError, Options},
+    compress::{self, Compressor},
     envelope::Id128,
     frame::Hello,
-    layout::Message,
 };
 
 pub(crate) use self::{
     decoders::{DecoderKey, Decoders, Order, ReaderKey},
     documents::Documents,
     incoming::{Route, Slot},
-    limits::{default_texts, members},
+    limits::members,
     port::PortEntry,
     timer::Timer,
 };
@@ -34,16 +33,15 @@ pub use self::{
     incoming::Source,
     limits::{Exceeded, NodeLimits},
 };
+pub use crate::error::NodeError;
 use crate::{
     chosen::Chosen,
-    coding::{Coding, Typed},
     config::Config,
-    engine::{ENGINES, Engine, EngineError, Local},
+    engine::{ENGINES, Engine, Local},
     events::{Events, Hub, NodeEvent},
-    publisher::{Publisher, PublisherOf},
-    subscriber::{Subscribe, Subscriber},
+    packing::{self, Unpacking},
     suggest::hint,
-    topic::{self, TopicError},
+    topic,
     wire::{Endpoint, Wire, WireError},
 };
 
@@ -100,76 +98,6 @@ pub(crate) struct Inner {
     pub(crate) events: Hub,
     pub(crate) timer: Timer,
     ports: Mutex<BTreeMap<String, Arc<PortEntry>>>,
-}
-
-/// Why something on a node cannot be had.
-///
-/// ```
-/// use polywire::{Node, NodeError};
-/// # #[derive(Default, polywire::Message)]
-/// # struct Pump { id: u32 }
-/// let node = Node::new();
-/// assert!(matches!(node.publisher::<Pump>("pumps"), Err(NodeError::NoWire(_))));
-/// assert!(matches!(node.subscriber::<Pump>("pumps/*"), Err(NodeError::Topic(_))));
-/// let error = node.publisher_on::<Pump>("pumps", "jsn@inproc/node-doc").err().unwrap();
-/// assert_eq!(error.to_string(), "unknown codec 'jsn', did you mean 'json'?");
-/// let publisher = node.publisher_on::<Pump>("pumps", "json@inproc/node-doc")?;
-/// assert!(matches!(publisher.set_wire("cdr@inproc/elsewhere"), Err(NodeError::OtherEndpoint { .. })));
-/// # Ok::<(), NodeError>(())
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum NodeError {
-    /// The topic's name is none.
-    #[error(transparent)]
-    Topic(#[from] TopicError),
-    /// No wire was given, neither in code nor in the configuration.
-    #[error("topic '{0}' has no wire: give one in code, or in the configuration")]
-    NoWire(String),
-    /// A publisher was to go on elsewhere.
-    #[error("a publisher keeps its endpoint, '{present}': make another one for '{given}'")]
-    OtherEndpoint {
-        /// Where it is.
-        present: String,
-        /// Where it was to go.
-        given: String,
-    },
-    /// The wire is none, or names what there is not.
-    #[error(transparent)]
-    Wire(#[from] WireError),
-    /// The port cannot be opened or used.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// The codec cannot carry the type.
-    #[error("codec '{codec}': {cause}")]
-    Codec {
-        /// Its name.
-        codec: String,
-        /// Why.
-        cause: BuildError,
-    },
-    /// The compressor cannot be had as the wire has it.
-    #[error(transparent)]
-    Compressor(#[from] SettingsError),
-    /// A dictionary cannot be read.
-    #[error("dictionary '{path}': {cause}")]
-    Dictionary {
-        /// The file.
-        path: String,
-        /// What the system said, or what is wrong with it.
-        cause: std::io::Error,
-    },
-    /// Templates cannot be read.
-    #[error("template document '{path}': {cause}")]
-    Template {
-        /// The file.
-        path: String,
-        /// What the system said, or what is wrong with it.
-        cause: std::io::Error,
-    },
-    /// A thread cannot be started.
-    #[error("cannot start a thread: {0}")]
-    Thread(std::io::Error),
 }
 
 /// Makes a [`Node`].
@@ -283,56 +211,6 @@ impl Node {
         NodeBuilder::default()
     }
 
-    /// Publishes values of a Rust type. The wire is that of the configuration, if there is one for
-    /// the topic.
-    pub fn publisher<T: Message>(&self, topic: &str) -> Result<Publisher<T>, NodeError> {
-        self.publisher_of(topic, None, Typed::default())
-    }
-
-    /// Publishes values of a Rust type by this wire: `"cdr@tcp/127.0.0.1:7447"`, or what counts
-    /// more than the configuration, as `"json"` or `"tcp/127.0.0.1:7502"`: [`Config::wire_for`]
-    /// completes it.
-    pub fn publisher_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Publisher<T>, NodeError> {
-        self.publisher_of(topic, Some(wire), Typed::default())
-    }
-
-    /// Publishes values of any kind.
-    pub fn publisher_of<C: Coding>(
-        &self,
-        topic: &str,
-        wire: Option<&str>,
-        coding: C,
-    ) -> Result<PublisherOf<C>, NodeError> {
-        let (wire, entry) = self.route(topic, wire)?;
-        PublisherOf::open(self, entry, topic, &wire, coding)
-    }
-
-    /// Subscribes to a topic at the configured endpoint, in whatever format its messages come.
-    pub fn subscriber<T: Message>(&self, topic: &str) -> Result<Subscriber<T>, NodeError> {
-        Ok(self.subscribe::<T>(topic, None)?.open())
-    }
-
-    /// Subscribes to a topic at the endpoint of this wire, in whatever format its messages come.
-    pub fn subscriber_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Subscriber<T>, NodeError> {
-        Ok(self.subscribe::<T>(topic, Some(wire))?.open())
-    }
-
-    /// Subscribes with choices: a queue's length, what a full one does, callbacks.
-    pub fn subscribe<T: Message>(&self, topic: &str, wire: Option<&str>) -> Result<Subscribe<Typed<T>>, NodeError> {
-        self.subscribe_of(topic, wire, Typed::default())
-    }
-
-    /// Subscribes with values of any kind.
-    pub fn subscribe_of<C: Coding>(
-        &self,
-        topic: &str,
-        wire: Option<&str>,
-        coding: C,
-    ) -> Result<Subscribe<C>, NodeError> {
-        let (wire, entry) = self.route(topic, wire)?;
-        Ok(Subscribe::new(self, entry, topic, wire, coding))
-    }
-
     /// Opens an endpoint before anything uses it, and says where it is: with the port that the
     /// system chose.
     pub fn open(&self, endpoint: &str) -> Result<String, NodeError> {
@@ -387,7 +265,8 @@ impl Node {
         each_once(&self.0.ports.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn route(&self, topic: &str, wire: Option<&str>) -> Result<(Wire, Arc<PortEntry>), NodeError> {
+    /// The wire of a topic, and the port of its endpoint, which is opened if need be.
+    pub(crate) fn route(&self, topic: &str, wire: Option<&str>) -> Result<(Wire, Arc<PortEntry>), NodeError> {
         topic::check(topic)?;
         let given = wire.map(str::parse).transpose()?;
         let wire = self.0.config.wire_for(topic, given).ok_or_else(|| NodeError::NoWire(topic.into()))?;
@@ -466,6 +345,15 @@ impl Inner {
             let hint = hint(name, self.compressors.iter().map(|compressor| compressor.name()));
             NodeError::Wire(WireError::Unknown { what: "compressor", name: name.into(), hint })
         })
+    }
+
+    /// Decompresses the payloads of a writer that announced this compressor. `None` if it announced
+    /// none. Fails if the compressor or its dictionary is unknown here.
+    pub(crate) fn unpacking(&self, announced: &str) -> Result<Option<Unpacking>, String> {
+        let Some(name) = packing::compressor_name(announced) else { return Ok(None) };
+        let compressor = self.compressor(name).map_err(|error| error.to_string())?;
+        let document = |id| self.documents.bytes(id);
+        Unpacking::of(compressor, announced, document, self.config.engine.limits.frame_bytes).map(Some)
     }
 
     pub(crate) fn tell(&self, event: &NodeEvent) {

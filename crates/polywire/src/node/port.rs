@@ -18,8 +18,7 @@ use super::{Documents, Inner, Route, Source, incoming::Incoming};
 use crate::{
     delta::Requests,
     engine::{
-        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Sent, Sink,
-        delivery::Outcome, inproc::Loopback, next_link_id,
+        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Sent, Sink, loopback,
     },
     events::NodeEvent,
     status::{PublisherStatus, Recent, Refusal, Refusing},
@@ -39,8 +38,8 @@ pub(crate) struct PortEntry {
     /// Messages of a writer come in its order.
     is_ordered: bool,
     port: OnceLock<Arc<dyn Port>>,
-    /// From publishers here to subscribers here.
-    loopback: OnceLock<(LinkId, Loopback)>,
+    /// The link from publishers here to subscribers here.
+    own: LinkId,
     routes: Mutex<Vec<Arc<dyn Route>>>,
     links: Mutex<BTreeMap<LinkId, Arc<Incoming>>>,
     answers: Mutex<AllAnswers>,
@@ -51,9 +50,34 @@ pub(crate) struct PortEntry {
 #[derive(Default)]
 struct AllAnswers {
     by_channel: BTreeMap<ChannelId, Answers>,
-    /// The newest channel: answers about later ones come before [`PortEntry::announce`] knows the
-    /// id.
+    /// The newest channel.
     last: ChannelId,
+    /// Announcements under way. Answers may come before [`PortEntry::announce`] knows the id.
+    announcing: usize,
+    /// Some entry may be of a channel that has retired, or is just being announced.
+    has_unknown: bool,
+}
+
+impl AllAnswers {
+    /// What is known of a channel; `None` if it has retired.
+    fn of(&mut self, channel: ChannelId) -> Option<&mut Answers> {
+        if !self.by_channel.contains_key(&channel) {
+            if self.announcing == 0 && channel <= self.last {
+                return None;
+            }
+            self.has_unknown = true;
+        }
+        Some(self.by_channel.entry(channel).or_default())
+    }
+
+    /// An announcement has ended. After the last one, entries without a topic are of retired
+    /// channels.
+    fn announced(&mut self) {
+        self.announcing -= 1;
+        if self.announcing == 0 && std::mem::take(&mut self.has_unknown) {
+            self.by_channel.retain(|_, known| !known.topic.is_empty());
+        }
+    }
 }
 
 #[derive(Default)]
@@ -75,6 +99,7 @@ impl PortEntry {
         address: &str,
         local: &Local,
     ) -> Result<Arc<PortEntry>, EngineError> {
+        let own = LinkInfo { id: LinkId::next(), peer: local.hello, address: "this node".into() };
         let entry = Arc::new(PortEntry {
             node: Arc::downgrade(node),
             documents: node.documents.clone(),
@@ -83,19 +108,14 @@ impl PortEntry {
             keeps_all: keeps_all(engine, local),
             is_ordered: engine.properties().ordered,
             port: OnceLock::new(),
-            loopback: OnceLock::new(),
+            own: own.id,
             routes: Mutex::default(),
             links: Mutex::default(),
             answers: Mutex::default(),
             answered: Condvar::new(),
         });
         let sink = Arc::new(PortSink(Arc::downgrade(&entry)));
-        let info = LinkInfo { id: next_link_id(), peer: local.hello, address: "this node".into() };
-        let incoming = entry.incoming(&info);
-        let loopback = Loopback::new(local, sink.clone(), info.clone(), incoming);
-        // Set here and nowhere else.
-        let _ = entry.loopback.set((info.id, loopback));
-        let port = engine.open(address, local, sink)?;
+        let port = loopback::open(engine, address, local, sink, &own)?;
         let _ = entry.port.set(port);
         let links: Vec<_> = lock(&entry.links).values().cloned().collect();
         links.iter().for_each(|link| link.reconsider_all());
@@ -143,26 +163,23 @@ impl PortEntry {
         incoming
     }
 
-    fn loopback(&self) -> Option<&Loopback> {
-        self.loopback.get().map(|(_, loopback)| loopback)
-    }
-
     // What publishers use.
 
     pub(crate) fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
-        let channel = self.port().announce(announcement, start)?;
-        let early = {
+        lock(&self.answers).announcing += 1;
+        let announced = self.port().announce(announcement, start);
+        let (channel, early) = {
             let mut answers = lock(&self.answers);
+            let channel = announced.inspect_err(|_| answers.announced())?;
             answers.last = answers.last.max(channel);
             let known = answers.by_channel.entry(channel).or_default();
             known.topic = announcement.topic.clone();
-            std::mem::take(&mut known.early)
+            let early = std::mem::take(&mut known.early);
+            answers.announced();
+            (channel, early)
         };
         for (peer, reason) in early {
             self.tell_refused(announcement.topic.clone(), peer, reason);
-        }
-        if let Some(loopback) = self.loopback() {
-            loopback.announce(channel, start, announcement);
         }
         Ok(channel)
     }
@@ -195,9 +212,6 @@ impl PortEntry {
 
     pub(crate) fn retire(&self, channel: ChannelId) {
         self.port().retire(channel);
-        if let Some(loopback) = self.loopback() {
-            loopback.retire(channel);
-        }
         lock(&self.answers).by_channel.remove(&channel);
     }
 
@@ -206,27 +220,17 @@ impl PortEntry {
         if self.closed.load(Ordering::Relaxed) {
             return Err(EngineError::Closed);
         }
-        let here = match self.loopback().filter(|loopback| loopback.wants(envelope.channel)) {
-            Some(loopback) => loopback.send(envelope, loan.payload()),
-            None => Outcome::Unwanted,
-        };
-        let mut sent = self.port().commit(envelope, loan)?;
-        here.count(&mut sent);
-        Ok(sent)
+        self.port().commit(envelope, loan)
     }
 
     /// Delivers what engines deliver on the publishing thread. The caller holds no lock.
     #[inline]
     pub(crate) fn settle(&self) {
         self.port().settle();
-        if let Some(loopback) = self.loopback() {
-            loopback.deliver();
-        }
     }
 
     pub(crate) fn flush(&self, deadline: Instant) -> bool {
-        let here = self.loopback().is_none_or(|loopback| loopback.flush(deadline));
-        self.port().flush(deadline) && here
+        self.port().flush(deadline)
     }
 
     /// Subscribers that the channel reaches by the answers of their nodes, after there are at least
@@ -262,9 +266,8 @@ impl PortEntry {
 
     /// What the peers have announced.
     pub(crate) fn sources(&self) -> Vec<Source> {
-        let here = self.loopback.get().map(|(id, _)| *id);
         let links = lock(&self.links);
-        links.iter().filter(|(id, _)| Some(**id) != here).flat_map(|(_, link)| link.sources()).collect()
+        links.iter().filter(|(id, _)| **id != self.own).flat_map(|(_, link)| link.sources()).collect()
     }
 
     /// Writers whose messages a subscriber here reads and cannot read.
@@ -282,13 +285,9 @@ impl PortEntry {
 
     /// False while the port is still being opened: it is asked again then.
     pub(super) fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) -> bool {
-        match (self.loopback.get(), self.port.get()) {
-            (Some((id, loopback)), _) if *id == link => {
-                loopback.answered(channel, &answer);
-                self.answered(link, "this node", channel, &answer);
-            }
-            (_, Some(port)) => port.answer(link, channel, answer),
-            _ => return false,
+        match self.port.get() {
+            Some(port) => port.answer(link, channel, answer),
+            None => return false,
         }
         true
     }
@@ -296,10 +295,7 @@ impl PortEntry {
     pub(super) fn answered(&self, link: LinkId, peer: &str, channel: ChannelId, answer: &Answer) {
         let refused = {
             let mut answers = lock(&self.answers);
-            if channel <= answers.last && !answers.by_channel.contains_key(&channel) {
-                return;
-            }
-            let known = answers.by_channel.entry(channel).or_default();
+            let Some(known) = answers.of(channel) else { return };
             let before = known.by_link.get(&link);
             if matches!(answer, Answer::Renew(_)) || (answer.accepts() && !before.is_some_and(Answer::accepts)) {
                 known.requests.ask();

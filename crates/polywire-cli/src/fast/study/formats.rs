@@ -9,7 +9,7 @@ use std::{
 use indicatif::ProgressBar;
 use polywire::{
     Record, Shape,
-    codec::{CODECS, Codec as Wire, DynDecoder, DynEncoder, Options},
+    codec::{CODECS, Codec as Wire, Decoder, Encoder, Options},
     program::State,
 };
 use serde::Serialize;
@@ -34,8 +34,8 @@ pub struct FormatFigures {
 /// Both directions of a format.
 struct Coder {
     name: &'static str,
-    encoder: DynEncoder,
-    decoder: DynDecoder,
+    encoder: Encoder<Record>,
+    decoder: Decoder<Record>,
     /// Of a stream: its two ends.
     states: Option<[State; 2]>,
     messages: Vec<Vec<u8>>,
@@ -75,9 +75,9 @@ pub fn measure(
 }
 
 /// Encoder and decoder of a codec as it is without options.
-pub fn ends(codec: &dyn Wire, shape: &Arc<Shape>) -> anyhow::Result<(DynEncoder, DynDecoder)> {
+pub fn ends(codec: &dyn Wire, shape: &Arc<Shape>) -> anyhow::Result<(Encoder<Record>, Decoder<Record>)> {
     let options = Options::default();
-    Ok((DynEncoder::new(codec, &options, shape)?, DynDecoder::new(codec, &options, shape.schema(), shape)?))
+    Ok((Encoder::for_shape(codec, &options, shape)?, Decoder::for_shape(codec, &options, shape.schema(), shape)?))
 }
 
 impl Coder {
@@ -85,7 +85,7 @@ impl Coder {
     /// error if one comes back as another value.
     fn new(
         name: &'static str,
-        (encoder, decoder): (DynEncoder, DynDecoder),
+        (encoder, decoder): (Encoder<Record>, Decoder<Record>),
         streams: bool,
         records: &[&Record],
     ) -> anyhow::Result<Coder> {

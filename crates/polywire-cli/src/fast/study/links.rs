@@ -19,7 +19,7 @@ use polywire::{
     DynPublisher, Node, Record, Subscription,
     coding::{Bytes, Dynamic},
 };
-use polywire_instrument::link::Emulated;
+use polywire_link::Emulated;
 use serde::Serialize;
 
 use super::NamedLink;

@@ -1,10 +1,10 @@
-//! Decimal128 of IEEE 754-2008 in its binary integer form, as text.
+//! Decimal128 (IEEE 754-2008, binary integer encoding) as text.
 
-/// The longest text: a sign, 34 digits, a point, five zeros or an exponent.
+/// Length of the longest text: a sign, 34 digits, a point, and five zeros or an exponent.
 const LONGEST: usize = 48;
 
-/// A number as the BSON corpus writes it: the digits as they are, with an exponent where the point
-/// would be far away.
+/// A number in the notation of the BSON corpus: all its digits, with an exponent if the point would
+/// be far from them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text {
     bytes: [u8; LONGEST],
@@ -12,7 +12,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Of sixteen bytes, the least significant first.
+    /// Converts sixteen bytes, least significant first.
     pub fn of(bytes: [u8; 16]) -> Text {
         let bits = u128::from_le_bytes(bytes);
         let mut text = Text { bytes: [0; LONGEST], len: 0 };
@@ -38,7 +38,7 @@ impl Text {
     }
 
     fn number(&mut self, bits: u128) {
-        // With these two bits set the coefficient has more digits than allowed, and stands for
+        // If these two bits are set, the coefficient has more digits than allowed, which means
         // zero.
         let large = bits >> 125 & 3 == 3;
         let exponent = (bits >> if large { 111 } else { 113 } & 0x3FFF) as i32 - 6176;
@@ -78,7 +78,7 @@ impl Text {
     }
 }
 
-/// Digits, and where they begin.
+/// The decimal digits, and the index of the first.
 fn digits(mut number: u128) -> ([u8; 40], usize) {
     let mut digits = [0; 40];
     for at in (0..40).rev() {

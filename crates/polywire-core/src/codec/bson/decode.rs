@@ -1,4 +1,4 @@
-//! Lowering for decoding.
+//! The decoding dialect of BSON.
 
 use alloc::{boxed::Box, string::ToString, sync::Arc, vec, vec::Vec};
 
@@ -20,7 +20,7 @@ use crate::{
     schema::{DefId, DefKind, Type},
 };
 
-/// The dialect; its forms are the writer's.
+/// The decoding dialect. Its forms are those of the writer's types.
 pub(super) struct Decode<'a> {
     pub forms: Forms<'a>,
 }
@@ -138,7 +138,7 @@ impl Decode<'_> {
         Ok(())
     }
 
-    /// Octets are written as binary, and small numbers are read from one too.
+    /// Octets are written as binary. Small integers are read from binary, too.
     fn is_octet(&self, walk: &DecodeWalk<'_>, element: &Type) -> bool {
         matches!(walk.writer().resolve(element), Type::Octet | Type::Uint8)
     }
@@ -167,7 +167,7 @@ impl Decode<'_> {
     }
 }
 
-/// The program of a root that is no document by itself.
+/// The program of a root that is not a document itself.
 pub(super) fn wrapped(root: Block) -> Block {
     let op = |kind| Op { path: PathId(0), kind };
     let absent = Block(vec![op(OpKind::Fail(FaultKind::MissingMember))]);
@@ -198,7 +198,7 @@ fn arm(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Arm, LowerErr
     Ok(Arm { key, lead, body, absent })
 }
 
-/// The value of a union's case, which its member's name introduces.
+/// Emits the value of a union's case, which is an element with the name of the case's member.
 fn case(walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>) -> Result<(), LowerError> {
     let body = walk.block(|walk| walk.case_value(case))?;
     let absent = walk.block(|walk| {
@@ -215,7 +215,7 @@ fn binary_or(walk: &mut DecodeWalk<'_>, then: Block, otherwise: Block) {
     walk.emit(OpKind::If { then, otherwise });
 }
 
-/// The octets of an array in memory, or of none.
+/// The octets of an array in memory, or of a sink, as a segment. `None` for other places.
 fn octets(walk: &DecodeWalk<'_>, place: Place, count: u32) -> Option<Segment> {
     let place = match (walk.kind(place), place) {
         (None, _) => Place::Sink,
@@ -232,7 +232,7 @@ fn octets(walk: &DecodeWalk<'_>, place: Place, count: u32) -> Option<Segment> {
     Some(Segment { place, at: 0, wire, memory, count, order, check: None })
 }
 
-/// A name as it is in documents, with its NUL.
+/// A name with its terminating NUL.
 fn terminated(name: &str) -> Box<[u8]> {
     name.bytes().chain([0]).collect()
 }

@@ -1,4 +1,4 @@
-//! Lowering for encoding.
+//! The encoding dialect of BSON.
 
 use alloc::{boxed::Box, format, sync::Arc, vec, vec::Vec};
 
@@ -14,13 +14,13 @@ use crate::{
     schema::{Case, DefId, DefKind, Schema, Type},
 };
 
-/// The dialect.
+/// The encoding dialect.
 pub(super) struct Encode<'a> {
     pub forms: Forms<'a>,
     pub write_null: bool,
 }
 
-/// Arrays of plain numbers up to this length are written element by element, without a loop.
+/// Arrays of plain numbers up to this length are written without a loop.
 const UNROLLED: u32 = 16;
 
 impl EncodeDialect for Encode<'_> {
@@ -175,7 +175,7 @@ impl Encode<'_> {
         )
     }
 
-    /// The elements of a sequence or array, each with its index as name.
+    /// Emits the elements of a sequence or array. The name of each is its index.
     fn elements(&self, walk: &mut EncodeWalk<'_>, ty: &Type, bound: u32, place: Place) -> Result<(), LowerError> {
         let head = put::index(self.forms.kind(ty));
         let element = walk.element(place, |walk, inside| {
@@ -201,7 +201,7 @@ impl Encode<'_> {
         Ok(())
     }
 
-    /// An array of octets as binary.
+    /// Emits an array of octets as binary.
     fn octets(&self, walk: &mut EncodeWalk<'_>, len: u32, place: Place) -> Result<(), LowerError> {
         let (Some(Kind::Array { element, .. }), Place::At { offset, .. }) = (walk.kind(place), place) else {
             return Err(walk.mismatch());
@@ -216,7 +216,7 @@ impl Encode<'_> {
         Ok(())
     }
 
-    /// A map's key as name, with its NUL.
+    /// Emits a map's key as a name with its NUL.
     fn key(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Result<(), LowerError> {
         let schema = self.forms.schema;
         let ty = schema.resolve(ty);
@@ -258,7 +258,7 @@ pub(super) fn symbols(schema: &Schema, id: DefId, otherwise: Option<i64>) -> Arc
     Arc::new(SymbolTable::new(named, otherwise))
 }
 
-/// The program of a root that is no document by itself.
+/// The program of a root that is not a document itself.
 pub(super) fn wrapped(kind: u8, root: Block) -> Block {
     let op = |kind| Op { path: PathId(0), kind };
     let mut ops = vec![op(OpKind::Literal(header(kind, VALUE)))];
@@ -268,7 +268,8 @@ pub(super) fn wrapped(kind: u8, root: Block) -> Block {
 
 type Kernel = &'static crate::program::ScalarKernel;
 
-/// A scalar behind its kind and name. The kernels are for values that may change the kind.
+/// Emits a scalar with its kind and name. `unsigned` and `char16` are the kernels for
+/// values that may change the kind.
 fn scalar(
     walk: &mut EncodeWalk<'_>,
     form: Form,
@@ -303,7 +304,7 @@ fn put_kernel(walk: &mut EncodeWalk<'_>, place: Place, kernel: Kernel) -> Result
     Ok(())
 }
 
-/// What was loaded from a place, as another scalar.
+/// Emits the conversion of a loaded value to another scalar.
 fn convert(walk: &mut EncodeWalk<'_>, place: Place, to: Scalar) -> Result<(), LowerError> {
     if walk.memory_scalar(place)? != to {
         walk.emit(OpKind::Convert(to));
@@ -324,12 +325,12 @@ fn text(walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, form: TextForm) {
     walk.emit(OpKind::Text { place, form, bound, utf16_bound, overflow: Overflow::Refuse, after: 0 });
 }
 
-/// A document whose length is patched.
+/// Emits a document whose length is filled in at its end.
 fn document(walk: &mut EncodeWalk<'_>, body: Block) {
     walk.emit(OpKind::Region { dialect: &marks::DOCUMENT, argument: 0, body });
 }
 
-/// A document whose length is known.
+/// Emits a document of known length.
 fn fixed_document(walk: &mut EncodeWalk<'_>, size: u32, body: Block) {
     match i32::try_from(size) {
         Ok(size) => {
@@ -346,7 +347,8 @@ fn length(walk: &EncodeWalk<'_>, len: u32) -> Result<[u8; 4], LowerError> {
     Ok(fits.to_le_bytes())
 }
 
-/// The discriminator, which is in the accumulator, where the case's name does not say it.
+/// Emits the discriminator, which is in the accumulator, if the name of the case does not determine
+/// it.
 fn discriminator(walk: &mut EncodeWalk<'_>, case: &Case, wire: Scalar) -> Result<(), LowerError> {
     let Some(first) = case.labels.first().copied() else {
         put_discriminator(walk, wire);

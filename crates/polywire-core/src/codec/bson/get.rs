@@ -1,5 +1,5 @@
-//! Kernels that read values, of every kind that their type can be taken from. [`Input::tag`] is the
-//! kind of the element.
+//! Kernels that read a value from any kind of element that can hold it. [`Input::tag`] is the kind
+//! of the element.
 
 use alloc::string::String;
 
@@ -20,9 +20,9 @@ const fn reader(name: &'static str, scalar: Scalar, get: Get) -> ScalarKernel {
 }
 
 pub(super) static BOOLEAN: ScalarKernel = reader("bson boolean", Scalar::Bool, boolean);
-/// An integer of at most 64 bits with sign; the program checks the type's range.
+/// A signed integer of at most 64 bits. The program checks the range of the type.
 pub(super) static INTEGER: ScalarKernel = reader("bson integer", Scalar::I64, integer);
-/// The same, or a time in milliseconds.
+/// An integer, or a time in milliseconds.
 pub(super) static INTEGER_OR_TIME: ScalarKernel = reader("bson integer or time", Scalar::I64, integer_or_time);
 pub(super) static UNSIGNED: ScalarKernel = reader("bson unsigned", Scalar::U64, unsigned);
 pub(super) static FLOAT: ScalarKernel = reader("bson float", Scalar::F32, float);
@@ -33,12 +33,12 @@ pub(super) static QUAD: ScalarKernel = ScalarKernel {
     ..reader("bson quad", Scalar::F128, integer)
 };
 pub(super) static CHARACTER: ScalarKernel = reader("bson character", Scalar::U16, character);
-/// A literal's name, or its number.
+/// An enum literal's name or number.
 pub(super) static LITERAL: SymbolKernel =
     SymbolKernel { name: "bson literal", scalar: Scalar::I64, get: literal, put: no_symbol };
-/// Number of octets of a binary, which come next.
+/// The number of octets in a binary. The octets follow.
 pub(super) static OCTETS: ScalarKernel = reader("bson octets", Scalar::U32, octets);
-/// The same where the argument says how many there must be.
+/// Expects a binary with the number of octets in the argument.
 pub(super) static EXPECT_OCTETS: ActionKernel =
     ActionKernel { name: "bson octets", get: expect_octets, put: no_action };
 /// A decimal as text.
@@ -79,7 +79,7 @@ extern "C" fn integer(input: &mut Input<'_>, value: &mut u64) -> Status {
     give(read.map(|number| number as u64), value)
 }
 
-/// A double that is a whole number.
+/// A double without a fraction.
 fn integral(input: &mut Input<'_>) -> Result<i64, Status> {
     if input.tag != u32::from(kind::DOUBLE) {
         return Err(wrong_kind(input, kind::INT64));
@@ -87,7 +87,7 @@ fn integral(input: &mut Input<'_>) -> Result<i64, Status> {
     let start = input.position();
     let number = f64::from_le_bytes(fixed(input)?);
     let whole = number as i64;
-    // 2^63 as an integer is one less, which is 2^63 again as a double.
+    // `i64::MAX` becomes 2^63 when converted to `f64`, so the bound is tested separately.
     match whole as f64 == number && number < 9_223_372_036_854_775_808.0 {
         true => Ok(whole),
         false => {
@@ -102,14 +102,14 @@ extern "C" fn integer_or_time(input: &mut Input<'_>, value: &mut u64) -> Status 
     const TIMESTAMP: u32 = kind::TIMESTAMP as u32;
     match input.tag {
         DATETIME => give(fixed(input).map(u64::from_le_bytes), value),
-        // Seconds are in the high half; the low half numbers what happened in the same one.
+        // The high half has seconds; the low half counts events within the same second.
         TIMESTAMP => give(fixed(input).map(|bytes| (u64::from_le_bytes(bytes) >> 32) * 1000), value),
         _ => integer(input, value),
     }
 }
 
-/// What selects a union's case: it is a number, a boolean, a literal's name, or a character if the
-/// discriminator is one.
+/// Reads what selects a union's case: a number, a boolean, a literal's name, or a character if
+/// `is_char` is true.
 pub(super) fn discriminator(input: &mut Input<'_>, table: &SymbolTable, is_char: bool, value: &mut u64) -> Status {
     const BOOLEAN: u32 = kind::BOOLEAN as u32;
     const STRING: u32 = kind::STRING as u32;
@@ -190,8 +190,8 @@ extern "C" fn float(input: &mut Input<'_>, value: &mut u64) -> Status {
     Status::Ok
 }
 
-/// An integer that a double holds exactly, or the double nearest to a decimal, which must not
-/// become infinite.
+/// An integer that `f64` holds exactly, or the double nearest to a decimal, which must not become
+/// infinite.
 fn double_from_another(input: &mut Input<'_>) -> Result<f64, Status> {
     let start = input.position();
     if input.tag == u32::from(kind::DECIMAL128) {
@@ -311,8 +311,8 @@ extern "C" fn expect_octets(input: &mut Input<'_>, expected: u64) -> Status {
     }
 }
 
-/// Moves to the octets of a binary, and gives their number; that many are there. The subtype says
-/// what others use them for.
+/// Moves to the octets of a binary and returns their number, after checking that they are present.
+/// The subtype is ignored, because other writers use any of them.
 fn binary(input: &mut Input<'_>) -> Result<usize, Status> {
     if input.tag != u32::from(kind::BINARY) {
         return Err(wrong_kind(input, kind::BINARY));
@@ -329,7 +329,7 @@ fn binary(input: &mut Input<'_>) -> Result<usize, Status> {
     }
 }
 
-/// A length that is at least `min`, of what is there behind `gap` more bytes.
+/// Reads a length of at least `min`. As many bytes must follow behind `gap` more bytes.
 fn length(input: &mut Input<'_>, min: usize, gap: usize) -> Result<usize, Status> {
     let start = input.position();
     let declared = i32::from_le_bytes(fixed(input)?);
@@ -343,7 +343,7 @@ fn length(input: &mut Input<'_>, min: usize, gap: usize) -> Result<usize, Status
     }
 }
 
-/// The bytes of a string without its NUL; whether they are UTF-8 is not looked at.
+/// The bytes of a string without its NUL. Does not check that they are UTF-8.
 fn string<'a>(input: &mut Input<'a>) -> Result<&'a [u8], Status> {
     let len = length(input, 1, 0)?;
     match input.take(len)?.split_last() {
@@ -355,7 +355,7 @@ fn string<'a>(input: &mut Input<'a>) -> Result<&'a [u8], Status> {
     }
 }
 
-/// A name, whose NUL is passed.
+/// Reads a name and skips its NUL.
 fn name<'a>(input: &mut Input<'a>) -> Result<&'a [u8], Status> {
     let rest = input.rest();
     match rest.iter().position(|byte| *byte == 0) {
@@ -397,7 +397,7 @@ extern "C" fn unsigned_key(input: &mut Input<'_>, value: &mut u64) -> Status {
     number_key::<u64>(input, value, |number| number)
 }
 
-/// Only the shortest way to write a number is taken, so that no two keys are one number.
+/// Accepts only the shortest form of a number, so that different keys are different numbers.
 fn number_key<T: core::str::FromStr>(input: &mut Input<'_>, value: &mut u64, word: impl FnOnce(T) -> u64) -> Status {
     let start = input.position();
     let key = match name(input) {
@@ -459,8 +459,7 @@ pub(super) extern "C" fn is_null(input: &mut Input<'_>, is: &mut u64) -> Status 
     Status::Ok
 }
 
-/// Passes over a value of any kind, those included that are out of use. What is inside documents is
-/// not looked at.
+/// Skips a value of any kind, including deprecated ones. Does not check the contents of documents.
 pub(super) fn skip_value(input: &mut Input<'_>) -> Status {
     match pass_value(input) {
         Ok(()) => Status::Ok,
@@ -481,14 +480,14 @@ fn pass_value(input: &mut Input<'_>) -> Result<(), Status> {
         kind::BINARY => length(input, 0, 1)? + 1,
         kind::REGEX => return name(input).and_then(|_| name(input)).map(|_| ()),
         kind::DOCUMENT | kind::ARRAY => return pass_document(input, kind::MIN_DOCUMENT),
-        // Its own length, an empty string and an empty document.
+        // The length itself, an empty string and an empty document.
         kind::CODE_WITH_SCOPE => return pass_document(input, 4 + 5 + kind::MIN_DOCUMENT),
         _ => return Err(input.fail(FaultKind::Syntax, 0, input.tag.into())),
     };
     input.take(size).map(|_| ())
 }
 
-/// Passes over what begins with its own length, and ends with a zero.
+/// Skips a value that begins with its own length and ends with a zero byte.
 fn pass_document(input: &mut Input<'_>, min: usize) -> Result<(), Status> {
     let start = input.position();
     let [a, b, c, d] = fixed(input)?;
@@ -530,7 +529,7 @@ fn wrong_kind(input: &mut Input<'_>, expected: u8) -> Status {
     input.fail(FaultKind::WrongKind, expected.into(), input.tag.into())
 }
 
-// Programs that encode know what they write, and have kernels of their own.
+// Functions for writing, which decoding programs do not use.
 
 extern "C" fn not_written(output: &mut Output<'_>, _: u64) -> Status {
     output.fail(FaultKind::Unrepresentable, 0, 0)

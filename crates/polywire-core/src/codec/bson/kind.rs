@@ -1,4 +1,4 @@
-//! Element kinds, and which of them a type is written as.
+//! Element kinds of BSON, and the kind for each type.
 
 use crate::{
     codec::lower::{bits_scalar, scalar_of},
@@ -28,26 +28,26 @@ pub(super) const DECIMAL128: u8 = 0x13;
 pub(super) const MAX_KEY: u8 = 0x7F;
 pub(super) const MIN_KEY: u8 = 0xFF;
 
-/// Subtype of a binary that is just octets.
+/// Subtype of a binary with plain octets.
 pub(super) const GENERIC: u8 = 0x00;
 /// Subtype of a binary that repeats its length inside.
 pub(super) const OLD_BINARY: u8 = 0x02;
-/// Subtype of a binary that holds a number for which BSON has no kind.
+/// Subtype of a binary with a number for which BSON has no kind.
 pub(super) const NUMBER: u8 = 0x80;
 
-/// The shortest document: a length and a terminator.
+/// Length of the shortest document: a length and a terminator.
 pub(super) const MIN_DOCUMENT: usize = 5;
 
-/// Name of the element that says which case a union holds where its member's name does not.
+/// Name of the element that selects a union's case if the name of its member does not.
 pub(super) const DISCRIMINATOR: &str = "$discriminator";
 
-/// How a boolean, number, character, bitmask or bitset is written.
+/// The form of a boolean, number, character, bitmask or bitset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Boolean,
     Int32,
     Int64,
-    /// An int64, or a binary of eight octets where that is too small.
+    /// An int64, or a binary of eight octets for larger numbers.
     Unsigned64,
     Double,
     /// A binary of sixteen octets.
@@ -59,7 +59,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Of a resolved type that is a `wire` where integers have fixed sizes.
+    /// The form of a resolved type. `wire` is its scalar in formats with fixed-size integers.
     pub fn of(ty: &Type, wire: Scalar) -> Form {
         match (ty, wire) {
             (Type::Char8, _) => Form::Char8,
@@ -73,7 +73,8 @@ impl Form {
         }
     }
 
-    /// The kind of nearly all values. [`Form::Unsigned64`] and [`Form::Char16`] change it for some.
+    /// The kind of nearly all values. For [`Form::Unsigned64`] and [`Form::Char16`], some values
+    /// have another.
     pub fn kind(self) -> u8 {
         match self {
             Form::Boolean => BOOLEAN,
@@ -85,12 +86,12 @@ impl Form {
         }
     }
 
-    /// True if the value decides on the kind.
+    /// True if the kind depends on the value.
     pub(super) fn kind_varies(self) -> bool {
         matches!(self, Form::Unsigned64 | Form::Char16)
     }
 
-    /// Bytes of a value, if all have as many.
+    /// Size of a value in bytes, if it is the same for all values.
     fn size(self) -> Option<u32> {
         match self {
             Form::Boolean => Some(1),
@@ -102,7 +103,7 @@ impl Form {
     }
 }
 
-/// What is the same for all types of a program.
+/// The schema and options of a program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Forms<'a> {
     pub schema: &'a Schema,
@@ -110,7 +111,7 @@ pub(super) struct Forms<'a> {
 }
 
 impl Forms<'_> {
-    /// The form of a scalar type; none for enums and for what is no scalar.
+    /// The form of a scalar type. `None` for enums and other types.
     pub fn form(&self, ty: &Type) -> Option<Form> {
         let ty = self.schema.resolve(ty);
         let wire = match ty {
@@ -123,7 +124,7 @@ impl Forms<'_> {
         Some(Form::of(ty, wire))
     }
 
-    /// The kind of an element that holds a value of the type.
+    /// The kind of elements with a value of the type.
     pub fn kind(&self, ty: &Type) -> u8 {
         if let Some(form) = self.form(ty) {
             return form.kind();
@@ -142,12 +143,12 @@ impl Forms<'_> {
         }
     }
 
-    /// True for elements of which many are a binary.
+    /// True if a sequence or array of the type is a binary.
     pub fn is_octet(&self, element: &Type) -> bool {
         *self.schema.resolve(element) == Type::Octet
     }
 
-    /// Bytes of a value, if all have as many.
+    /// Size of a value in bytes, if it is the same for all values.
     pub fn static_size(&self, ty: &Type) -> Option<u32> {
         if let Some(form) = self.form(ty) {
             return form.size();
@@ -175,7 +176,8 @@ impl Forms<'_> {
         u32::try_from(u64::from(each) * u64::from(len) + names + MIN_DOCUMENT as u64).ok()
     }
 
-    /// The types that contain themselves do so through what has no static size, so this ends.
+    /// This ends, because a recursive type contains itself only through a type without a static
+    /// size.
     fn static_document(&self, id: DefId) -> Option<u32> {
         self.schema.members(id).iter().try_fold(MIN_DOCUMENT as u32, |total, member| {
             let value = if member.optional { None } else { self.static_size(&member.ty) };
@@ -185,7 +187,7 @@ impl Forms<'_> {
     }
 }
 
-/// Bytes of the names of an array's elements, `"0"` to `len - 1`, all together.
+/// Total length of the names `"0"` to `len - 1` of an array's elements, in bytes.
 fn name_bytes(len: u32) -> u64 {
     let (mut bytes, mut digits, mut from) = (0, 1, 0u64);
     let len = u64::from(len);

@@ -1,4 +1,4 @@
-//! Kernels for what stands around values: documents, arrays, and the headers of their elements.
+//! Kernels for the delimiters of BSON: documents, arrays, and headers of their elements.
 
 use super::{
     get::{discriminator, is_null, skip_value},
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// A document of members.
+/// A document with members.
 pub(super) static MEMBERS: MemberDialect = MemberDialect {
     name: "bson document",
     begin: begin_document,
@@ -24,7 +24,8 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     leads_alone: false,
 };
 
-/// The member of a union's case among what else its document holds, which [`DOCUMENT`] opened.
+/// The element of a union's case in the document that [`DOCUMENT`] entered; other elements are
+/// skipped.
 pub(super) static CASE: MemberDialect = MemberDialect {
     name: "bson case",
     begin: nothing,
@@ -36,14 +37,14 @@ pub(super) static CASE: MemberDialect = MemberDialect {
     leads_alone: false,
 };
 
-/// A document of elements whose names are indices.
+/// A document with elements whose names are indices.
 pub(super) static ARRAY: SequenceDialect =
     SequenceDialect { name: "bson array", begin: begin_array, next: next_element };
 
-/// A document of elements whose names are keys.
+/// A document with elements whose names are map keys.
 pub(super) static MAP: SequenceDialect = SequenceDialect { name: "bson map", begin: begin_document, next: next_entry };
 
-/// A document as a whole: its length is patched when it ends.
+/// A whole document. Its length is filled in at its end.
 pub(super) static DOCUMENT: RegionDialect = RegionDialect {
     name: "bson document",
     restarts_origin: false,
@@ -54,26 +55,26 @@ pub(super) static DOCUMENT: RegionDialect = RegionDialect {
     form: None,
 };
 
-/// The discriminator of the union whose document comes next: the labels are those whose case's
-/// member says it.
+/// Finds the discriminator of the union whose document follows. The table has the labels that the
+/// names of cases determine.
 pub(super) static SELECTOR: SymbolKernel =
     SymbolKernel { name: "bson selector", scalar: Scalar::I64, get: get_selector::<false>, put: put_nothing };
 
-/// The same where the discriminator is a character.
+/// [`SELECTOR`] for a discriminator that is a character.
 pub(super) static CHARACTER_SELECTOR: SymbolKernel =
     SymbolKernel { name: "bson selector", scalar: Scalar::I64, get: get_selector::<true>, put: put_nothing };
 
-/// Is it null?
+/// Tests for null.
 pub(super) static IS_NULL: TestKernel = TestKernel { name: "bson null", test: is_null };
 
-/// Is it a binary?
+/// Tests for a binary.
 pub(super) static IS_BINARY: TestKernel = TestKernel { name: "bson binary", test: is_binary };
 
-/// Is it a string? If not, it is a decimal, or refused.
+/// Tests for a string. A text that is not a string is a decimal, or refused.
 pub(super) static IS_STRING: TestKernel = TestKernel { name: "bson string", test: is_string };
 
 extern "C" fn begin_document(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
-    // Only the message itself is not inside an element, and has no kind.
+    // Only the message itself is not an element and has no kind.
     match input.tag {
         0 => open(input, cursor),
         tag if tag == u32::from(kind::DOCUMENT) => open(input, cursor),
@@ -88,8 +89,8 @@ extern "C" fn begin_array(input: &mut Input<'_>, cursor: &mut Cursor) -> Status 
     }
 }
 
-/// Checks length and terminator, and narrows the input to the elements. The first word keeps the
-/// outer end.
+/// Checks length and terminator, and narrows the input to the elements. The cursor's first word is
+/// the outer end.
 #[inline]
 fn open(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
     let rest = input.rest();
@@ -117,7 +118,7 @@ fn open(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
     }
 }
 
-/// Widens the input again, and passes the terminator.
+/// Widens the input again and skips the terminator.
 #[inline]
 fn close(input: &mut Input<'_>, cursor: &Cursor) {
     let behind = input.end() + 1;
@@ -142,7 +143,7 @@ extern "C" fn next_in_region(input: &mut Input<'_>, _: &mut Cursor, table: &Memb
     next_name(input, table, arm)
 }
 
-/// Reads an element's header; keys have their NUL.
+/// Reads an element's header and finds its arm. Keys in the table end with a NUL.
 #[inline]
 fn next_name(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) -> Status {
     let rest = input.rest();
@@ -168,7 +169,7 @@ fn search_name(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) -> Sta
     }
 }
 
-/// Reads an element's header: sets the kind, and gives the name with its NUL.
+/// Reads an element's header: sets the kind and returns the name with its NUL.
 fn name<'a>(input: &mut Input<'a>) -> Result<&'a [u8], Status> {
     let rest = input.rest();
     let Some((tag, names)) = rest.split_first() else {
@@ -193,14 +194,15 @@ extern "C" fn skip(input: &mut Input<'_>, _: &mut Cursor) -> Status {
     skip_value(input)
 }
 
-/// Elements come in order, whatever their names say: others write those carelessly.
+/// Elements are taken in the order of the message. Their names are ignored, because some writers do
+/// not number them correctly.
 extern "C" fn next_element(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
     let rest = input.rest();
     if let Some((tag, names)) = rest.split_first()
         && let Some(word) = names.first_chunk::<8>()
         && *tag != 0
     {
-        // Nearly all names are shorter than eight digits, and their NUL is found without a loop.
+        // Nearly all names are shorter than eight digits; their NUL is found without a loop.
         let word = u64::from_le_bytes(*word);
         let zeros = word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080;
         if zeros != 0 {
@@ -222,7 +224,7 @@ fn next_element_slowly(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u6
     name(input).map_or_else(|failed| failed, |_| Status::Ok)
 }
 
-/// Leaves the name, which is the key, to be read.
+/// Moves to an entry's name, which is the key.
 extern "C" fn next_entry(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
     let Some(tag) = input.rest().first().copied() else {
         close(input, cursor);
@@ -242,7 +244,7 @@ extern "C" fn begin_region(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -
     begin_document(input, cursor)
 }
 
-/// What is left is not looked at.
+/// Skips the rest of a document.
 extern "C" fn end_region(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
     close(input, cursor);
     Status::Ok
@@ -266,12 +268,12 @@ extern "C" fn put_end(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> S
     Status::Ok
 }
 
-/// The bytes of a length, if a document can be so long.
+/// The bytes of a document's length. `None` if a document cannot be that long.
 fn document_length(len: usize) -> Option<[u8; 4]> {
     i32::try_from(len).ok().map(i32::to_le_bytes)
 }
 
-/// Looks through a union's document, which is open, and leaves the position where it is.
+/// Looks through a union's document, which was entered, and does not advance the input.
 extern "C" fn get_selector<const CHARACTER: bool>(
     input: &mut Input<'_>,
     table: &SymbolTable,

@@ -1,9 +1,8 @@
-//! BSON 1.1: documents of typed, named elements, as MongoDB's tools and libraries read and write
-//! them.
+//! BSON 1.1: documents of typed, named elements, as used by MongoDB.
 //!
-//! `spec/bson.md` has the mapping. A structure is a document of its members; lengths that depend on
-//! the value are patched when the document ends, others are constants. Decoding takes elements in
-//! any order, and is quickest in the writer's own.
+//! `spec/bson.md` defines the mapping. A structure is a document with an element for each member.
+//! Lengths that depend on the value are filled in at the end of a document; others are constants in
+//! the program. Decoding accepts elements in any order and is fastest in the writer's order.
 
 use alloc::sync::Arc;
 
@@ -44,12 +43,12 @@ static OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "enum",
         values: &["number", "name"],
-        help: "enum literals as int32, or as their names; both are read",
+        help: "enum literals as int32, or as their names; both are accepted",
     },
     OptionSpec {
         name: "null",
         values: &["omit", "write"],
-        help: "absent members are left out, or written as null; both are read",
+        help: "absent members are omitted, or written as null; both are accepted",
     },
 ];
 
@@ -64,10 +63,6 @@ impl Codec for Bson {
 
     fn options(&self) -> &'static [OptionSpec] {
         OPTIONS
-    }
-
-    fn counts(&self) -> bool {
-        true
     }
 
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
@@ -98,10 +93,10 @@ impl Codec for Bson {
     }
 }
 
-/// Name of the one element of a document whose type is no document by itself.
+/// Name of the only element of a document that wraps a value of a type that is not a document.
 const VALUE: &str = "value";
 
-/// True if a value of the schema's root is a document; else it is wrapped in one.
+/// True if a value of the schema's root type is a document. Other roots are wrapped in one.
 fn is_document(schema: &Schema) -> bool {
     match schema.resolve(schema.root()) {
         Type::Map { .. } => true,

@@ -1,5 +1,5 @@
-//! Kernels that write: names of elements, keys of maps, and the values whose kind or length depends
-//! on them.
+//! Kernels that write element names, map keys, and values whose kind or length depends on the
+//! value.
 
 use crate::{
     layout::Scalar,
@@ -18,18 +18,18 @@ const fn writer(
 
 /// A `uint64` behind the header of an int64.
 pub(super) static UNSIGNED: ScalarKernel = writer("bson unsigned", Scalar::U64, put_unsigned);
-/// The same where the header's place was marked.
+/// [`UNSIGNED`] behind a header whose position was recorded by [`MARK`].
 pub(super) static MARKED_UNSIGNED: ScalarKernel = writer("bson marked unsigned", Scalar::U64, put_marked_unsigned);
 /// A `char` behind the header of a string.
 pub(super) static CHAR8: ScalarKernel = writer("bson char", Scalar::U8, put_char);
 /// A `wchar` behind the header of a string.
 pub(super) static CHAR16: ScalarKernel = writer("bson wchar", Scalar::U16, put_char16);
-/// The same where the header's place was marked.
+/// [`CHAR16`] behind a header whose position was recorded by [`MARK`].
 pub(super) static MARKED_CHAR16: ScalarKernel = writer("bson marked wchar", Scalar::U16, put_marked_char16);
-/// The name of a literal as a string's value.
+/// The name of an enum literal as a string.
 pub(super) static LITERAL: SymbolKernel =
     SymbolKernel { name: "bson literal", scalar: Scalar::I64, get: no_symbol, put: put_literal };
-/// Keys of maps.
+/// Map keys.
 pub(super) static KEY_TEXT: TextKernel = TextKernel { name: "bson key", get: no_text, put: put_key, short: None };
 pub(super) static KEY_SIGNED: ScalarKernel = writer("bson signed key", Scalar::I64, put_signed_key);
 pub(super) static KEY_UNSIGNED: ScalarKernel = writer("bson unsigned key", Scalar::U64, put_unsigned_key);
@@ -37,10 +37,10 @@ pub(super) static KEY_BOOLEAN: ScalarKernel = writer("bson boolean key", Scalar:
 pub(super) static KEY_CHARACTER: ScalarKernel = writer("bson character key", Scalar::U16, put_character_key);
 pub(super) static KEY_LITERAL: SymbolKernel =
     SymbolKernel { name: "bson literal key", scalar: Scalar::I64, get: no_symbol, put: put_literal_key };
-/// Remembers where an element's kind is going to be.
+/// Records the position of the next element's kind.
 pub(super) static MARK: ActionKernel = ActionKernel { name: "bson mark", get: no_mark, put: put_mark };
 
-/// The header of an array's element: its kind, and its index as name.
+/// The header of an array's element: its kind, and its index as the name.
 pub(super) fn index(kind: u8) -> &'static ScalarKernel {
     macro_rules! kernels {
         ($($kind:ident)*) => {
@@ -56,7 +56,7 @@ pub(super) fn index(kind: u8) -> &'static ScalarKernel {
     kernels! { DOUBLE STRING DOCUMENT ARRAY BINARY BOOLEAN INT32 INT64 }
 }
 
-/// Two decimal digits each, the first in the low byte.
+/// Pairs of decimal digits, the first digit in the low byte.
 static PAIRS: [u16; 100] = {
     let mut pairs = [0; 100];
     let mut i = 0;
@@ -71,7 +71,7 @@ extern "C" fn put_index<const KIND: u8>(output: &mut Output<'_>, index: u64) -> 
     if index >= 1_000_000 {
         return put_long_index(output, KIND, index);
     }
-    // All six digits at once, the leading zeros shifted out; the bytes above them are the name's
+    // Six digits at once, with the leading zeros shifted out. The bytes above them are the name's
     // NUL.
     let index = index as u32;
     let pair = |n: u32| u64::from(PAIRS[n as usize]);
@@ -113,7 +113,7 @@ extern "C" fn put_marked_unsigned(output: &mut Output<'_>, value: u64) -> Status
     put_large(output, value)
 }
 
-/// A number too large for an int64, as binary.
+/// Writes a number too large for an int64 as binary.
 fn put_large(output: &mut Output<'_>, value: u64) -> Status {
     let mut bytes = [0; 4 + 1 + 8];
     bytes[0] = 8;
@@ -122,8 +122,9 @@ fn put_large(output: &mut Output<'_>, value: u64) -> Status {
     output.put(&bytes)
 }
 
-/// Gives the element whose header was just written another kind. Names of members have no control
-/// characters and kinds are nothing else, so the last one before the name's NUL is the kind.
+/// Changes the kind of the element whose header was just written. Member names contain no control
+/// characters and kinds are control characters, so the last one in front of the name's NUL is the
+/// kind.
 fn change_kind(output: &mut Output<'_>, kind: u8) {
     let written = output.written();
     let name_end = written.len().saturating_sub(1);
@@ -170,7 +171,7 @@ fn put_string(output: &mut Output<'_>, text: &str) -> Status {
     put_name(output, text)
 }
 
-/// Text and a NUL.
+/// Writes text and a NUL.
 fn put_name(output: &mut Output<'_>, text: &str) -> Status {
     match output.put(text.as_bytes()) {
         Status::Ok => output.put(&[0]),
@@ -201,7 +202,7 @@ extern "C" fn put_signed_key(output: &mut Output<'_>, value: u64) -> Status {
 }
 
 extern "C" fn put_unsigned_key(output: &mut Output<'_>, mut value: u64) -> Status {
-    // The last byte stays 0: the name's NUL.
+    // The last byte remains 0, which is the name's NUL.
     let mut digits = [0; 21];
     let mut start = 20;
     loop {
@@ -237,7 +238,7 @@ extern "C" fn put_mark(output: &mut Output<'_>, _: u64) -> Status {
     Status::Ok
 }
 
-// Programs that decode have kernels of their own, which know what kind of element they meet.
+// Functions for reading, which encoding programs do not use.
 
 extern "C" fn not_read(input: &mut Input<'_>, _: &mut u64) -> Status {
     input.fail(FaultKind::Unrepresentable, 0, 0)

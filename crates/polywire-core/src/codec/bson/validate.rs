@@ -1,13 +1,13 @@
-//! A look at every byte of a document, whatever its type.
+//! Validation of a complete document, independent of a type.
 
 use alloc::vec::Vec;
 
 use super::kind::{self, MIN_DOCUMENT};
 use crate::program::{FaultKind, Limits, io::CodecError};
 
-/// Shows that `bytes` are one well-formed document and nothing else: lengths agree, documents end
-/// where they say, all text is UTF-8, and every element is of a kind that BSON 1.1 has. Decoding
-/// does not ask this of what it skips.
+/// Checks that `bytes` are exactly one well-formed document: lengths are consistent, documents end
+/// where they say, all text is UTF-8, and every element has a kind of BSON 1.1. Decoding does not
+/// check all of this in elements that it skips.
 ///
 /// ```
 /// use polywire_core::{codec::bson, program::Limits};
@@ -42,18 +42,18 @@ struct Walk<'a> {
     depth: usize,
 }
 
-/// A document whose end is not reached.
+/// A document that is not finished.
 #[derive(Clone, Copy)]
 struct Open {
     end: usize,
-    /// Where the code ends whose scope it is.
+    /// End of the code element, if the document is its scope.
     code_end: Option<usize>,
 }
 
 type Done<T = ()> = Result<T, CodecError>;
 
 impl<'a> Walk<'a> {
-    /// The beginning of a document.
+    /// Enters a document.
     fn begin(&mut self) -> Done {
         if self.open.len() >= self.depth {
             return Err(fault(FaultKind::TooDeep, self.at, self.depth as u64, self.depth as u64 + 1));
@@ -64,7 +64,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The end of the innermost document.
+    /// Leaves the innermost document.
     fn end(&mut self, innermost: Open) -> Done {
         match self.take(1)? {
             [0] => {}
@@ -155,14 +155,15 @@ impl<'a> Walk<'a> {
         self.take(1).map(drop)
     }
 
-    /// `text` was just taken, and `behind` more bytes.
+    /// Checks text that was just taken, with `behind` bytes behind it.
     fn utf8(&self, text: &[u8], behind: usize) -> Done {
         core::str::from_utf8(text)
             .map(drop)
             .map_err(|error| self.fault_before(text.len() + behind - error.valid_up_to(), FaultKind::BadText, 0, 0))
     }
 
-    /// A length that counts `counted` bytes of itself from `start`, and whose rest must be there.
+    /// Reads a length that counts `counted` bytes from `start`, and checks that the rest is
+    /// present.
     fn length(&mut self, start: usize, min: usize, counted: usize) -> Done<usize> {
         let declared = match self.take(4)? {
             [a, b, c, d] => i32::from_le_bytes([*a, *b, *c, *d]),
@@ -182,7 +183,7 @@ impl<'a> Walk<'a> {
         Ok(taken)
     }
 
-    /// What is left of the innermost document.
+    /// The rest of the innermost document.
     fn rest(&self) -> &'a [u8] {
         let end = self.open.last().map_or(self.bytes.len(), |open| open.end);
         self.bytes.get(self.at..end).unwrap_or(&[])

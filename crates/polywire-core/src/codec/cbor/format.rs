@@ -1,4 +1,4 @@
-//! Heads of CBOR values.
+//! Reading and writing of CBOR heads: the [`kinds::Format`] of CBOR.
 
 use super::{half, sort};
 use crate::{
@@ -120,7 +120,7 @@ impl kinds::Format for Format {
 
     #[inline]
     fn signed(room: &mut Room, value: i64) -> usize {
-        // The sign alone says which of the two it is.
+        // Only the sign selects the major type; the rest is computed without a branch.
         let negative = value >> 63;
         number(room, NEGATIVE & negative as u8, (value ^ negative) as u64)
     }
@@ -162,7 +162,7 @@ impl kinds::Format for Format {
     }
 }
 
-/// A head that is not one of the most common ones.
+/// Reads the less common heads.
 fn any_head(input: &mut Input<'_>, mut first: u8) -> Read<Head> {
     let mut tag = 0;
     loop {
@@ -196,7 +196,7 @@ fn any_head(input: &mut Input<'_>, mut first: u8) -> Read<Head> {
     }
 }
 
-/// What stands behind a first byte: a number, a length, or [`OPEN`].
+/// Reads the argument behind a first byte: a number, a length, or [`OPEN`].
 #[inline(always)]
 fn argument(input: &mut Input<'_>, major: u8, info: u8) -> Read<u64> {
     Ok(match info {
@@ -204,7 +204,8 @@ fn argument(input: &mut Input<'_>, major: u8, info: u8) -> Read<u64> {
         24 => u8::from_be_bytes(fixed(input)?).into(),
         25 => u16::from_be_bytes(fixed(input)?).into(),
         26 => u32::from_be_bytes(fixed(input)?).into(),
-        // No message has as many elements as would be mistaken for no number.
+        // `OPEN` means an unknown length; no message is long enough for the length that this
+        // changes.
         27 if (BYTES..TAG).contains(&major) => u64::from_be_bytes(fixed(input)?).min(OPEN - 1),
         27 => u64::from_be_bytes(fixed(input)?),
         31 if (BYTES..TAG).contains(&major) => OPEN,
@@ -229,7 +230,7 @@ fn simple(input: &mut Input<'_>, info: u8) -> Read<Head> {
     })
 }
 
-/// A number of any length, of which the octets in front were read, if it is not too large.
+/// The value of a bignum whose leading octets were read. `None` if it exceeds 64 bits.
 fn bignum(front: u64, octets: &[u8]) -> Option<u64> {
     octets.iter().try_fold(front, |number, octet| Some(number.checked_mul(256)? | u64::from(*octet)))
 }
@@ -243,7 +244,8 @@ fn bignum_in_pieces(input: &mut Input<'_>) -> Read<Option<u64>> {
     Ok(number)
 }
 
-/// A name in one piece. More are not put together: it would take memory, and nobody does it.
+/// A name in pieces, of which only one may be non-empty. Joining pieces would take memory, and no
+/// writer splits names.
 fn name_in_pieces<'a>(input: &mut Input<'a>) -> Read<&'a [u8]> {
     let mut name: &[u8] = &[];
     while let Some(piece) = Format::piece(input, true)? {
@@ -269,7 +271,7 @@ fn skip_open(input: &mut Input<'_>, items: u64) -> Read {
     Ok(())
 }
 
-/// True, and behind it, if one of these bytes comes next.
+/// Tests whether one of these bytes follows, and skips it.
 #[inline(always)]
 fn next_is(input: &mut Input<'_>, bytes: &[u8]) -> bool {
     let is = input.rest().first().is_some_and(|first| bytes.contains(first));
@@ -288,7 +290,7 @@ fn malformed(input: &mut Input<'_>) -> Status {
     input.fail(FaultKind::Syntax, 0, got.into())
 }
 
-/// A head of at most five bytes as a word.
+/// A head of at most five bytes as a word, with its length.
 #[inline]
 fn head(major: u8, argument: u64) -> (u64, usize) {
     let major = u64::from(major << 5);
@@ -300,7 +302,7 @@ fn head(major: u8, argument: u64) -> (u64, usize) {
     }
 }
 
-/// A head alone.
+/// Writes a head.
 #[inline(always)]
 fn number(room: &mut Room, major: u8, value: u64) -> usize {
     let first = major << 5;

@@ -1,10 +1,10 @@
-//! Floats of sixteen bits, by their bits: payloads of NaNs are kept.
+//! Conversions of 16-bit floating-point numbers. They keep the payloads of NaNs.
 
-/// The value of a half float.
+/// The value of a 16-bit number.
 pub(super) fn widen(half: u16) -> f32 {
     let (sign, exponent, fraction) = (u32::from(half >> 15), u32::from(half >> 10 & 0x1F), u32::from(half & 0x3FF));
     let magnitude = match exponent {
-        // In units of 2^-24.
+        // Subnormals are multiples of 2^-24.
         0 => (fraction as f32 / 16_777_216.0).to_bits(),
         31 => 0xFF << 23 | fraction << 13,
         _ => (exponent + 127 - 15) << 23 | fraction << 13,
@@ -12,7 +12,7 @@ pub(super) fn widen(half: u16) -> f32 {
     f32::from_bits(sign << 31 | magnitude)
 }
 
-/// The half float of the same value, if there is one.
+/// The 16-bit number with the same value, if there is one.
 pub(super) fn half(single: f32) -> Option<u16> {
     let bits = single.to_bits();
     let (sign, exponent, fraction) = ((bits >> 16 & 0x8000) as u16, bits >> 23 & 0xFF, bits & 0x7F_FFFF);
@@ -20,7 +20,7 @@ pub(super) fn half(single: f32) -> Option<u16> {
         0 => (fraction, 0),
         255 => (fraction & 0x1FFF, 0x7C00 | fraction >> 13),
         113..=142 => (fraction & 0x1FFF, (exponent - 112) << 10 | fraction >> 13),
-        // Halves below 2^-14 have no leading one, and are in units of 2^-24.
+        // Numbers below 2^-14 are subnormal: multiples of 2^-24 without an implicit one.
         103..=112 => {
             let (whole, shift) = (fraction | 0x80_0000, 126 - exponent);
             (whole & ((1 << shift) - 1), whole >> shift)
@@ -30,7 +30,7 @@ pub(super) fn half(single: f32) -> Option<u16> {
     (rest == 0).then_some(sign | magnitude as u16)
 }
 
-/// The single float of the same value, if there is one.
+/// The `f32` with the same value, if there is one.
 pub(super) fn single(double: f64) -> Option<f32> {
     if !double.is_nan() {
         let single = double as f32;

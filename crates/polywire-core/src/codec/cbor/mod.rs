@@ -1,8 +1,8 @@
-//! CBOR (RFC 8949): compact binary values that say their own kind.
+//! CBOR (RFC 8949): a compact, self-describing binary format.
 //!
-//! `spec/cbor.md` has the mapping. A structure is a map of its members by name, or with the option
-//! `struct=array` an array of their values. Half floats, indefinite lengths and bignums are read,
-//! and tags without a meaning for the type are passed over.
+//! `spec/cbor.md` defines the mapping. A structure is a map of its members by name or, with the
+//! option `struct=array`, an array of their values. Decoding accepts half floats, indefinite
+//! lengths and bignums, and skips tags that have no meaning for the type.
 
 use alloc::sync::Arc;
 
@@ -34,7 +34,7 @@ static PROPERTIES: Properties = Properties {
     text: false,
     self_describing: true,
     stateful: false,
-    typical_use: "peers without a schema, small devices, and what is signed (deterministic)",
+    typical_use: "peers without a schema, small devices, and signed data (deterministic)",
     specification: "RFC 8949",
 };
 
@@ -47,17 +47,17 @@ static OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "enum",
         values: &["number", "name"],
-        help: "enum literals as numbers, or as their names; both are read",
+        help: "enum literals as numbers, or as their names; both are accepted",
     },
     OptionSpec {
         name: "null",
         values: &["omit", "write"],
-        help: "absent members are left out of maps, or written as null; both are read",
+        help: "absent members are omitted from maps, or written as null; both are accepted",
     },
     OptionSpec {
         name: "deterministic",
         values: &[],
-        help: "members and map entries in the order of their keys' bytes, floats as short as may be (section 4.2.1)",
+        help: "members and map entries sorted by the bytes of their keys, floats as short as possible (section 4.2.1)",
     },
 ];
 
@@ -93,8 +93,8 @@ fn style(options: &Options) -> Style {
     Style { sorted: options.has("deterministic"), ..Style::of(options) }
 }
 
-/// Shows that `bytes` are one well-formed value and nothing else. Whether text is UTF-8 is not
-/// looked at, as of what decoding skips.
+/// Checks that `bytes` are exactly one well-formed value. Does not check that text is UTF-8;
+/// neither does decoding in values that it skips.
 ///
 /// ```
 /// use polywire_core::{codec::cbor, program::Limits};

@@ -1,5 +1,5 @@
-//! Sorting a map's entries where they were written, without memory: halves are sorted and then
-//! merged by rotation.
+//! Sorts a map's entries in place, without allocating: both halves are sorted, and then merged by
+//! rotation.
 
 use super::format::Format;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     program::{Input, Limits, Output, Status},
 };
 
-/// Sorts the entries of the map that was written from `start` on by the bytes of their keys.
+/// Sorts the entries of the map written since `start` by the bytes of their keys.
 pub(super) fn sort(output: &mut Output<'_>, start: usize) -> Status {
     let Some(map) = output.written().get_mut(start..) else { return Status::Ok };
     let limits = limits();
@@ -21,12 +21,13 @@ pub(super) fn sort(output: &mut Output<'_>, start: usize) -> Status {
     Status::Ok
 }
 
-/// What was just written is well-formed, and no deeper than its encoder could go.
+/// Limits for reading what was just written: it is well-formed and no deeper than the encoder could
+/// go.
 fn limits() -> Limits {
     Limits { depth: 1 << 14, ..Limits::default() }
 }
 
-/// Bytes of the first `count` entries.
+/// Length of the first `count` entries in bytes.
 fn len(entries: &[u8], count: usize) -> usize {
     let limits = limits();
     let mut input = Input::new(entries, &limits);
@@ -70,9 +71,9 @@ fn sort_entries(entries: &mut [u8], count: usize) {
     merge(entries, middle, (half, count - half));
 }
 
-/// Merges two sorted parts, the second of which begins at `middle`: the upper half of the larger
-/// one changes places with what is less than it in the other, and so both sides of it are smaller
-/// merges.
+/// Merges two sorted parts; the second begins at `middle`. The upper half of the larger part
+/// changes places with the entries of the other part that are less than it. Then both sides are
+/// merged in turn.
 fn merge(entries: &mut [u8], middle: usize, (left, right): (usize, usize)) {
     if left == 0 || right == 0 {
         return;
@@ -105,7 +106,8 @@ fn merge(entries: &mut [u8], middle: usize, (left, right): (usize, usize)) {
     merge(upper, middle - from, (left - kept, right - moved));
 }
 
-/// How many of `count` sorted entries have a lesser key, and their bytes.
+/// Number of the `count` sorted entries that have a key less than `than`, and their length in
+/// bytes.
 fn less(entries: &[u8], count: usize, than: &[u8]) -> (usize, usize) {
     let mut at = 0;
     for i in 0..count {

@@ -1,4 +1,4 @@
-//! What CDR reads for each kind of value.
+//! The decoding dialect of CDR: what it reads for each kind of type.
 
 use alloc::vec::Vec;
 
@@ -116,7 +116,7 @@ impl Dialect {
         walk.emit(OpKind::Get(Wire::Fixed { scalar: Scalar::U32, order: self.order }));
     }
 
-    /// Elements as one piece. There is no padding behind the count of none.
+    /// Emits elements copied as a block. An empty sequence has no padding behind its count.
     fn get_bulk(&self, walk: &mut DecodeWalk<'_>, scalar: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
         let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
         let bulk = OpKind::Bulk { place, scalar, order: self.order, bound, overflow };
@@ -146,8 +146,8 @@ impl Dialect {
         Ok(())
     }
 
-    /// Elements of an array of which `len` are left, all dimensions together: memory says how they
-    /// are grouped.
+    /// Emits the elements of an array. `len` is the number of elements in the remaining dimensions;
+    /// the layout says how they are grouped in memory.
     fn get_array_elements(
         &self,
         walk: &mut DecodeWalk<'_>,
@@ -174,7 +174,7 @@ impl Dialect {
         Ok(())
     }
 
-    /// An array's elements as one segment, if wire and memory have the same scalars.
+    /// An array's elements as one segment of a run, if wire and memory have the same scalars.
     fn get_repeated(
         &self,
         walk: &mut DecodeWalk<'_>,
@@ -241,8 +241,9 @@ impl Dialect {
     }
 
     fn get_mutable(&self, walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
-        // What the reader lacks has no arm: it is skipped by its length, or refused if it must be
-        // understood. Where all is skipped, nothing must be.
+        // A member that the reader lacks has no arm. It is skipped by its length, or refused if it
+        // must be understood. In a structure that is skipped as a whole, no member needs to be
+        // understood.
         let known = members.iter().filter(|member| member.reader.is_some() || member.in_skipped);
         let arms = known.map(|member| {
             Ok(Arm {
@@ -290,7 +291,7 @@ impl Dialect {
         Ok(())
     }
 
-    /// Emits what `fill` does, behind a DHEADER if there has to be one.
+    /// Emits `fill`, inside a DHEADER if `delimited` is true.
     pub(super) fn get_delimited(
         &self,
         walk: &mut DecodeWalk<'_>,

@@ -1,4 +1,4 @@
-//! What CDR writes for each kind of value.
+//! The encoding dialect of CDR: what it writes for each kind of type.
 
 use alloc::boxed::Box;
 
@@ -141,8 +141,8 @@ impl Dialect {
         walk.emit(OpKind::Put(Wire::Fixed { scalar: Scalar::U32, order: self.order }));
     }
 
-    /// The scalar of a sequence's elements, if they can be copied to the wire all at once but for
-    /// the order of bytes.
+    /// The scalar of a sequence's elements, if they can be copied to the wire as a block, apart
+    /// from the byte order.
     fn bulk_scalar(&self, walk: &EncodeWalk<'_>, element: &Type, place: Place) -> Option<Scalar> {
         let scalar = scalar_of(walk.schema().resolve(element))?;
         match walk.kind(place) {
@@ -154,7 +154,7 @@ impl Dialect {
         }
     }
 
-    /// Elements as one piece. There is no padding behind the count of none.
+    /// Emits elements copied as a block. An empty sequence has no padding behind its count.
     fn put_bulk(&self, walk: &mut EncodeWalk<'_>, scalar: Scalar, bound: u32, place: Place) -> Result<(), LowerError> {
         let bulk = OpKind::Bulk { place, scalar, order: self.order, bound, overflow: Overflow::Refuse };
         let alignment = self.alignment(scalar);
@@ -184,7 +184,7 @@ impl Dialect {
         Ok(())
     }
 
-    /// An array of arrays is one array of more dimensions, so there is one DHEADER for all of it.
+    /// Emits the elements of an array. Nested arrays count as one array, so one DHEADER covers all.
     fn put_array_elements(&self, walk: &mut EncodeWalk<'_>, inner: &Type, place: Place) -> Result<(), LowerError> {
         let element = walk.element(place, |walk, at| match walk.kind(at) {
             Some(Kind::Array { .. }) => self.put_array_elements(walk, inner, at),
@@ -195,7 +195,7 @@ impl Dialect {
         Ok(())
     }
 
-    /// An array's elements as one segment, if wire and memory have the same scalars.
+    /// An array's elements as one segment of a run, if wire and memory have the same scalars.
     fn put_repeated(&self, walk: &EncodeWalk<'_>, inner: &Type, place: Place) -> Option<Segment> {
         let scalar = scalar_of(walk.schema().resolve(inner))?;
         let Place::At { offset, mut node } = place else { return None };
@@ -285,7 +285,7 @@ impl Dialect {
                 walk.emit(OpKind::Literal(header.into()));
             }
             (true, Version::Two) => {
-                // The length code of 1, 2, 4 and 8 bytes is the size's logarithm.
+                // For sizes of 1, 2, 4 and 8 bytes, the length code is the logarithm of the size.
                 let code = wire.size().trailing_zeros();
                 walk.emit(OpKind::Align(4));
                 walk.emit(OpKind::Literal(self.word(code << 28 | DISCRIMINATOR_ID).into()));
@@ -307,7 +307,7 @@ impl Dialect {
         walk.emit(OpKind::Literal(self.short_parameter(parameters::PID_LIST_END, 0).into()));
     }
 
-    /// The header of an optional of a plain type of XCDR1 that is not there.
+    /// The parameter header of an absent optional member in a final or appendable type of XCDR1.
     fn absent_parameter(&self, member: &Member) -> Box<[u8]> {
         let flag = if member.must_understand { parameters::PID_MUST_UNDERSTAND } else { 0 };
         match parameters::short_id(member.id) {
@@ -319,7 +319,7 @@ impl Dialect {
         }
     }
 
-    /// Emits what `fill` does, behind a DHEADER if there has to be one.
+    /// Emits `fill`, inside a DHEADER if `delimited` is true.
     fn put_delimited(
         &self,
         walk: &mut EncodeWalk<'_>,

@@ -1,10 +1,9 @@
-//! Key hashes: sixteen bytes that tell the instances of a topic apart, as DDS has them (XTypes 1.3,
-//! 7.6.8).
+//! Key hashes: sixteen bytes that identify the instances of a topic, as in DDS (XTypes 1.3, 7.6.8).
 //!
-//! They are the members marked `@key`, in the order of their ids, big endian and without headers;
-//! of a nested structure its own keys, or all its members if it has none. Where some value's keys
-//! may take more than sixteen bytes, so with every unbounded string, all values have the MD5 of
-//! theirs.
+//! A key hash consists of the members marked `@key` in the order of their ids, big endian and
+//! without headers. A nested structure contributes its own keys, or all its members if it has none.
+//! If the keys of some value of the type may exceed sixteen bytes, as with every unbounded string,
+//! the hash is the MD5 of the keys for all values.
 //!
 //! ```
 //! use polywire_core::codec::cdr::{CDR, key::KeyHasher};
@@ -26,48 +25,25 @@ use md5::{Digest, Md5};
 use super::{Cdr, Dialect, OPTIONS, Version, scalar_of_def};
 use crate::{
     codec::{
-        BuildError, Codec, DynEncoder, Encoder, OptionSpec, Options, Properties,
+        BuildError, Codec, Encoder, OptionSpec, Options, Properties,
         lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, encode, scalar_of},
     },
-    layout::{Layout, Message, Record, Scalar, Shape},
+    layout::{Codable, Layout, Message, Record, Scalar, Shape},
     program::{CodecError, Order, Place, Program},
     schema::{DefId, DefKind, Member, Schema, Type, array_shape},
 };
 
-/// A key hash.
+/// A key hash; see this module.
 pub type KeyHash = [u8; KEY_HASH_LEN];
 
-/// Bytes of a key hash.
+/// Length of a key hash in bytes.
 pub const KEY_HASH_LEN: usize = 16;
 
-/// Makes the key hashes of a Rust type.
-#[derive(Clone)]
-pub struct KeyHasher<T> {
-    encoder: Encoder<T>,
-    digest: KeyDigest,
-}
-
-impl<T: Message> KeyHasher<T> {
-    /// For values that travel in this version of CDR: alignment differs, and with it the hash. None
-    /// for a type without a key.
-    pub fn new(codec: &Cdr) -> Result<Option<KeyHasher<T>>, BuildError> {
-        let keys = Keys { version: codec.version };
-        let Some(digest) = keys.digest(T::shape().schema()) else { return Ok(None) };
-        Ok(Some(KeyHasher { encoder: Encoder::new(&keys, &Options::default())?, digest }))
-    }
-
-    /// The hash of a value's key.
-    pub fn hash(&mut self, value: &T) -> Result<KeyHash, CodecError> {
-        self.digest.key.clear();
-        self.encoder.encode(value, &mut self.digest.key)?;
-        Ok(self.digest.finish())
-    }
-}
-
-/// Makes the key hashes of records of one shape.
+/// Computes the key hashes of values of a Rust type ([`KeyHasher::new`]) or of records
+/// ([`KeyHasher::for_shape`]).
 ///
 /// ```
-/// use polywire_core::codec::cdr::{CDR, key::DynKeyHasher};
+/// use polywire_core::codec::cdr::{CDR, key::KeyHasher};
 /// use polywire_core::layout::{Record, Shape};
 /// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
 ///
@@ -75,44 +51,66 @@ impl<T: Message> KeyHasher<T> {
 /// let id = Member { key: true, ..Member::new("id", Type::Uint32) };
 /// let pump = types.add(Def::structure("Pump", vec![id, Member::new("bar", Type::Float64)]));
 /// let shape = Shape::of(&types.finish(Type::Def(pump))?)?;
-/// let mut hasher = DynKeyHasher::new(&CDR, &shape)?.expect("it has a key");
+/// let mut hasher = KeyHasher::for_shape(&CDR, &shape)?.expect("it has a key");
 /// let hash = hasher.hash(&Record::from_json(&shape, r#"{"id": 7, "bar": 2.5}"#)?)?;
 /// // A short key is its own hash: big-endian CDR, filled with zeros.
 /// assert_eq!(hash, [0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
 /// # Ok::<(), Box<dyn core::error::Error>>(())
 /// ```
-#[derive(Clone)]
-pub struct DynKeyHasher {
-    encoder: DynEncoder,
+pub struct KeyHasher<V: Codable> {
+    encoder: Encoder<V>,
     digest: KeyDigest,
 }
 
-impl DynKeyHasher {
-    /// As [`KeyHasher::new`].
-    pub fn new(codec: &Cdr, shape: &Arc<Shape>) -> Result<Option<DynKeyHasher>, BuildError> {
+impl<V: Codable> Clone for KeyHasher<V> {
+    fn clone(&self) -> Self {
+        KeyHasher { encoder: self.encoder.clone(), digest: self.digest.clone() }
+    }
+}
+
+impl<M: Message> KeyHasher<M> {
+    /// Makes a hasher for values that are sent in this version of CDR, whose alignment affects the
+    /// hash. `None` for a type without keys.
+    pub fn new(codec: &Cdr) -> Result<Option<KeyHasher<M>>, BuildError> {
+        KeyHasher::compile(codec, M::shape().schema(), |keys| Encoder::new(keys, &Options::default()))
+    }
+}
+
+impl KeyHasher<Record> {
+    /// [`KeyHasher::new`] for records of `shape`.
+    pub fn for_shape(codec: &Cdr, shape: &Arc<Shape>) -> Result<Option<KeyHasher<Record>>, BuildError> {
+        KeyHasher::compile(codec, shape.schema(), |keys| Encoder::for_shape(keys, &Options::default(), shape))
+    }
+}
+
+impl<V: Codable> KeyHasher<V> {
+    fn compile(
+        codec: &Cdr,
+        schema: &Schema,
+        encoder: impl FnOnce(&Keys) -> Result<Encoder<V>, BuildError>,
+    ) -> Result<Option<Self>, BuildError> {
         let keys = Keys { version: codec.version };
-        let Some(digest) = keys.digest(shape.schema()) else { return Ok(None) };
-        Ok(Some(DynKeyHasher { encoder: DynEncoder::new(&keys, &Options::default(), shape)?, digest }))
+        let Some(digest) = keys.digest(schema) else { return Ok(None) };
+        Ok(Some(KeyHasher { encoder: encoder(&keys)?, digest }))
     }
 
-    /// The hash of a record's key.
+    /// The hash of a value's key. Fails if the key cannot be encoded.
     ///
     /// # Panics
-    /// If the record is of another shape than the hasher: not just of an equal one, but not of the
-    /// same `Arc`.
-    pub fn hash(&mut self, record: &Record) -> Result<KeyHash, CodecError> {
+    /// If a record's shape is not the same `Arc` as the hasher's, even if it is equal.
+    pub fn hash(&mut self, value: &V) -> Result<KeyHash, CodecError> {
         self.digest.key.clear();
-        self.encoder.encode(record, &mut self.digest.key)?;
+        self.encoder.encode(value, &mut self.digest.key)?;
         Ok(self.digest.finish())
     }
 }
 
-/// Makes a hash of an encoded key.
+/// Turns an encoded key into a hash.
 #[derive(Clone)]
 struct KeyDigest {
-    /// The encoded key of the value at hand; kept so that its memory is used again.
+    /// The encoded key of the current value. Kept to reuse its memory.
     key: Vec<u8>,
-    /// Some value's key does not fit a hash as it is.
+    /// True if the key of some value exceeds sixteen bytes.
     may_exceed: bool,
 }
 
@@ -127,13 +125,13 @@ impl KeyDigest {
     }
 }
 
-/// The key members alone, as a format of its own.
+/// A write-only format that consists of the key members.
 struct Keys {
     version: Version,
 }
 
 impl Keys {
-    /// None for a type without a key.
+    /// `None` for a type without keys.
     fn digest(&self, schema: &Schema) -> Option<KeyDigest> {
         let Type::Def(root) = schema.resolve(schema.root()) else { return None };
         let mut largest = Largest { dialect: self.dialect(), schema, bytes: 0 };
@@ -169,21 +167,21 @@ impl Codec for Keys {
     }
 
     fn lower_decode(&self, _: &Options, _: &Schema, _: &Schema, _: &Arc<Layout>) -> Result<Program, LowerError> {
-        Err(LowerError::Option("keys are written only".into()))
+        Err(LowerError::Option("keys can only be written".into()))
     }
 }
 
-/// The key members of a structure, by their ids.
+/// The key members of a structure, in the order of their ids.
 fn keys_of(schema: &Schema, id: DefId) -> Vec<&Member> {
     let mut keys: Vec<&Member> = schema.members(id).into_iter().filter(|member| member.key).collect();
     keys.sort_by_key(|member| member.id);
     keys
 }
 
-/// What CDR writes, but of structures the keys only.
+/// CDR, but with only the keys of each structure.
 struct KeyDialect {
     plain: Dialect,
-    /// Inside a collection or union, whose structures are written whole.
+    /// True inside a collection or union, whose structures are written completely.
     whole: Cell<bool>,
 }
 
@@ -259,7 +257,7 @@ impl EncodeDialect for KeyDialect {
     }
 }
 
-/// Adds up the largest key. Every step gives none once that is past a hash, or without end.
+/// Adds up the largest key. Each step returns `None` if the key exceeds a hash or is unbounded.
 struct Largest<'s> {
     dialect: Dialect,
     schema: &'s Schema,
@@ -276,8 +274,8 @@ impl Largest<'_> {
     fn structure(&mut self, id: DefId) -> Option<()> {
         let keys = keys_of(self.schema, id);
         let keys = if keys.is_empty() { self.schema.members(id) } else { keys };
-        // An optional has a flag or a header, which is not counted; what has one has its digest
-        // taken.
+        // An optional member has a flag or header that is not counted, so a key with one is always
+        // digested.
         keys.into_iter().try_for_each(|member| if member.optional { None } else { self.value(&member.ty) })
     }
 

@@ -1,9 +1,10 @@
-//! CDR: the wire of DDS, in both versions of XTypes, and at alignment origin 0 that of GIOP.
+//! CDR: the format of DDS in both versions of XTypes. With alignment origin 0 it is also that of
+//! GIOP.
 //!
-//! `cdr` is version 1 (XCDR1): alignment up to 8, mutable types as parameter lists, optionals as
-//! parameters. `xcdr2` is version 2: alignment up to 4, lengths before what may grow, member
-//! headers in mutable types. Both take either byte order, and either have the 4-byte encapsulation
-//! header that DDS puts in front or do without it.
+//! `cdr` is version 1 (XCDR1): alignment up to 8, mutable types as parameter lists, optional
+//! members as parameters. `xcdr2` is version 2: alignment up to 4, lengths in front of appendable
+//! and mutable types, member headers in mutable types. Both support either byte order, with or
+//! without the 4-byte encapsulation header that DDS puts in front of a message.
 //!
 //! ```
 //! use polywire_core::codec::{self, Encoder};
@@ -69,14 +70,14 @@ static OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "header",
         values: &[],
-        help: "without it just the value (default); with it the 4-byte encapsulation header of DDS, and padding to a multiple of 4; \
-               when decoding, the header says the order of the bytes",
+        help: "adds the 4-byte encapsulation header of DDS, and padding to a multiple of 4 bytes; \
+               when decoding, the header determines the byte order",
     },
     OptionSpec {
         name: "older",
         values: &[],
-        help: "decoding refuses what lacks a part (default); with it a value of an older, shorter version of an appendable type is read, \
-               and what it lacks has its default",
+        help: "decoding accepts values of older, shorter versions of appendable types; \
+               missing members get their defaults",
     },
 ];
 
@@ -117,10 +118,6 @@ impl Codec for Cdr {
         OPTIONS
     }
 
-    fn counts(&self) -> bool {
-        true
-    }
-
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
         let dialect = self.dialect(options)?;
         let program = encode::lower(&dialect, schema, layout)?;
@@ -155,7 +152,7 @@ impl Codec for Cdr {
 impl Cdr {
     fn dialect(&self, options: &Options) -> Result<Dialect, LowerError> {
         let order = match (options.has("le"), options.has("be")) {
-            (true, true) => return Err(LowerError::Option("bytes come in one order, 'le' or 'be'".to_string())),
+            (true, true) => return Err(LowerError::Option("choose one byte order, 'le' or 'be'".to_string())),
             (_, false) => Order::Little,
             (false, true) => Order::Big,
         };
@@ -163,17 +160,17 @@ impl Cdr {
     }
 }
 
-/// How values are laid out: what both walks ask.
+/// The properties of the format that both walks need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dialect {
     version: Version,
     order: Order,
-    /// Decoding: appendable structures may end early.
+    /// When decoding, appendable structures may end early.
     older: bool,
 }
 
 impl Dialect {
-    /// Puts the encapsulation header around an encode program.
+    /// Puts the encapsulation header around an encoding program.
     fn encapsulated(&self, mut program: Program, schema: &Schema) -> Program {
         let region = OpKind::Region {
             dialect: &parameters::ENCAPSULATION,
@@ -184,8 +181,8 @@ impl Dialect {
         program
     }
 
-    /// Emits the choice between a block for each order of bytes, least significant first first: the
-    /// encapsulation header tells.
+    /// Emits the choice between one block for each byte order, little endian first. The
+    /// encapsulation header decides.
     fn get_encapsulated(&self, walk: &mut DecodeWalk<'_>, blocks: Vec<Block>) {
         let path = walk.path();
         let identifier = self.encapsulation(walk.writer());
@@ -200,9 +197,9 @@ impl Dialect {
         walk.emit(OpKind::Switch { arms, otherwise });
     }
 
-    /// The identifier of the encapsulation header for the most significant byte first, as Cyclone
-    /// DDS and Fast DDS send it; the other order has the next. The tables of the specification
-    /// contradict each other.
+    /// The big-endian identifier of the encapsulation header; the little-endian one is larger by
+    /// one. Where the tables of the specification contradict each other, this is what Cyclone DDS
+    /// and Fast DDS send.
     fn encapsulation(&self, writer: &Schema) -> u64 {
         let extensibility = writer.def_of(writer.root()).map_or(Extensibility::Final, |def| def.extensibility);
         match (self.version, extensibility) {
@@ -214,25 +211,25 @@ impl Dialect {
         }
     }
 
-    /// Alignment of a scalar.
+    /// Alignment of a scalar, in bytes.
     fn alignment(&self, scalar: Scalar) -> u8 {
         let largest = if self.version == Version::One { 8 } else { 4 };
         (scalar.size() as u8).min(largest)
     }
 
-    /// Has a DHEADER in front.
+    /// True if the type has a DHEADER.
     fn delimited(&self, def: &Def) -> bool {
         self.version == Version::Two && def.extensibility != Extensibility::Final
     }
 
-    /// A collection of these has a DHEADER in front: all but primitives, and an enum or bitmask is
-    /// none.
+    /// True if a collection of these elements has a DHEADER: all except primitives. Enums and
+    /// bitmasks do not count as primitives.
     fn delimited_elements(&self, schema: &Schema, elements: &[&Type]) -> bool {
         self.version == Version::Two && !elements.iter().all(|ty| schema.resolve(ty).is_primitive())
     }
 
-    /// Bytes that a value takes at least, without padding: a hostile number of elements is measured
-    /// by it.
+    /// A lower bound of a value's size in bytes, without padding. It limits the number of elements
+    /// that a message of a given length can announce.
     fn min_wire(&self, schema: &Schema, ty: &Type) -> u32 {
         u32::try_from(self.min_size(schema, ty, &mut BTreeMap::new())).unwrap_or(u32::MAX)
     }
@@ -249,7 +246,7 @@ impl Dialect {
                 let len = dims.iter().chain(&inner_dims).fold(1u64, |n, dim| n.saturating_mul(u64::from(*dim)));
                 self.min_size(schema, inner, known).saturating_mul(len).saturating_add(header(&[inner]))
             }
-            // Each definition is measured once: it may be in a value a great many times.
+            // Each definition is measured once, because a value may contain it very often.
             Type::Def(id) => match known.get(id) {
                 Some(size) => *size,
                 None => {
@@ -270,7 +267,7 @@ impl Dialect {
         }
         let header = if self.delimited(def) { 4 } else { 0 };
         match &def.kind {
-            // What is there at least is the length, or the end of the list.
+            // A mutable type has at least a length or the end of a list.
             _ if def.extensibility == Extensibility::Mutable => 4,
             DefKind::Struct { .. } if self.older && self.delimited(def) => 4,
             DefKind::Union { discriminator, .. } => header + self.min_size(schema, discriminator, known),
@@ -285,22 +282,22 @@ impl Dialect {
         }
     }
 
-    /// First word of a parameter of XCDR1, as [`parameters`]' regions take it.
+    /// The argument of [`parameters`]' regions for a member in XCDR1.
     fn parameter(&self, member: &Member) -> u64 {
         parameters::parameter(member.id, member.must_understand)
     }
 
-    /// EMHEADER of a member of XCDR2.
+    /// The EMHEADER of a member in XCDR2.
     fn member_header(&self, schema: &Schema, member: &Member) -> MemberHeader {
         let code = self.length_code(schema, &member.ty);
         let understood = u32::from(member.must_understand || member.key) << 31;
         MemberHeader { word: understood | u32::from(code) << 28 | member.id, sized: code == LC_NEXTINT }
     }
 
-    /// 0 to 3 for values of 1, 2, 4 and 8 bytes; 5 where the value begins with its length in bytes,
-    /// 6 and 7 where it begins with the count of its elements of 4 and 8 bytes; 4, with a
-    /// length of its own, for all others. Before types with a DHEADER 4 and 5 are both legal,
-    /// and 4 is what others write.
+    /// The length code of a member: 0 to 3 for values of 1, 2, 4 and 8 bytes; 5 if the value begins
+    /// with its length in bytes; 6 and 7 if it begins with the number of its elements of 4 and 8
+    /// bytes; 4, with a separate length, for all others. Types with a DHEADER may have 4 or 5;
+    /// other implementations write 4.
     fn length_code(&self, schema: &Schema, ty: &Type) -> u8 {
         let ty = schema.resolve(ty);
         match (fixed_scalar(schema, ty).map(Scalar::size), ty) {
@@ -326,7 +323,7 @@ impl Dialect {
         }
     }
 
-    /// The bytes of a word on the wire.
+    /// The bytes of a word in the byte order of the message.
     fn word(&self, word: u32) -> [u8; 4] {
         match self.order {
             Order::Little => word.to_le_bytes(),
@@ -334,7 +331,7 @@ impl Dialect {
         }
     }
 
-    /// The same of half a word.
+    /// The bytes of a half word in the byte order of the message.
     fn half(&self, half: u16) -> [u8; 2] {
         match self.order {
             Order::Little => half.to_le_bytes(),
@@ -349,17 +346,18 @@ impl Dialect {
     }
 }
 
-/// The length code for a member whose length is in a word of its own.
+/// The length code of a member whose length follows in a word of its own.
 const LC_NEXTINT: u8 = 4;
 
-/// A member's header in XCDR2.
+/// A member header of XCDR2.
 struct MemberHeader {
     word: u32,
-    /// A length follows.
+    /// True if a length follows.
     sized: bool,
 }
 
-/// The scalar that values of a type are, if they are one.
+/// The scalar that represents values of a type. `None` for texts, collections, structures and
+/// unions.
 fn fixed_scalar(schema: &Schema, ty: &Type) -> Option<Scalar> {
     match schema.resolve(ty) {
         Type::Def(id) => scalar_of_def(schema, *id),
@@ -375,6 +373,6 @@ fn scalar_of_def(schema: &Schema, id: DefId) -> Option<Scalar> {
     }
 }
 
-/// The header of a union's case in a mutable union is that of its member; the discriminator goes by
-/// this id.
+/// The member id of the discriminator in a mutable union. The case's value has the id of its
+/// member.
 const DISCRIMINATOR_ID: u32 = 0;

@@ -1,10 +1,10 @@
-//! Values of older, shorter versions of appendable types, of writers whose schema nobody has
-//! (XTypes 1.3, 7.4.3).
+//! Reads values of older, shorter versions of appendable types when the writer's schema is unknown
+//! (XTypes 1.3, 7.4.3). Used with the option `older`.
 //!
-//! What a structure lacks at its end has its default. In XCDR2 the length in front of a structure
-//! says where it ends. In XCDR1 nothing does but the end of the message or of a parameter, so that
-//! only the last structure in it can be shorter; and its first member has to be there, for
-//! a version without any is none.
+//! Members that are missing at the end of a structure get their defaults. In XCDR2, the length in
+//! front of a structure says where it ends. In XCDR1, only the end of the message or of a parameter
+//! does, so only the last structure in it can be shorter. Its first member must be present, because
+//! an earlier version without any member would not have been a structure.
 
 use core::cell::Cell;
 
@@ -16,10 +16,10 @@ use crate::{
     schema::{DefId, Extensibility, Schema, Type},
 };
 
-/// What CDR reads, but that appendable structures may end early.
+/// CDR, with appendable structures that may end early.
 pub(super) struct OlderDialect {
     plain: Dialect,
-    /// Nothing comes behind the value in the message, or in the parameter that it is.
+    /// True if nothing follows the value in the message or in its parameter.
     last: Cell<bool>,
 }
 
@@ -38,7 +38,7 @@ impl OlderDialect {
     fn members(&self, walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>], may_end: bool) -> Result<(), LowerError> {
         let last = self.last.get();
         members.iter().enumerate().try_for_each(|(i, member)| {
-            // An optional of XCDR1 is a parameter.
+            // An optional member of XCDR1 is a parameter, in which nothing follows it.
             let is_last = member.writer.optional || last && i + 1 == members.len();
             let is_first = i == 0 && self.plain.version == Version::One;
             self.with_last(is_last, || match may_end && !is_first {
@@ -113,10 +113,10 @@ impl DecodeDialect for OlderDialect {
 }
 
 impl Dialect {
-    /// Alignment of a member's first byte, or less.
+    /// A lower bound of the alignment of a member's first byte.
     fn first_alignment(&self, schema: &Schema, member: &MemberIn<'_>) -> u8 {
         if member.writer.optional {
-            // A parameter's header, or a flag.
+            // The header of a parameter, or a flag.
             return if self.version == Version::One { 4 } else { 1 };
         }
         let ty = schema.resolve(&member.writer.ty);

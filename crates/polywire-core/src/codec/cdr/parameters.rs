@@ -1,41 +1,41 @@
-//! Headers and lengths: the encapsulation header, DHEADERs, the parameters of XCDR1 and the members
-//! of XCDR2.
+//! Kernels for headers and lengths: the encapsulation header, DHEADERs, parameters of XCDR1 and
+//! members of XCDR2.
 //!
-//! Every function here exists once for each order of bytes; `BIG` tells them apart.
+//! Each function exists once for each byte order; the constant `BIG` selects it.
 
 use crate::program::{
     ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Order, Output, RegionDialect, Status,
     TestKernel,
 };
 
-/// A parameter's id that says: the id and the length follow in words of 32 bits.
+/// The id of a parameter whose real id and length follow as words of 32 bits.
 pub(super) const PID_EXTENDED: u16 = 0x3F01;
-/// The id behind the last parameter. That of RTPS's own lists is another.
+/// The id of the end of a parameter list. RTPS uses another id for its own lists.
 pub(super) const PID_LIST_END: u16 = 0x3F02;
-/// A parameter to be passed over.
+/// The id of a parameter to skip.
 const PID_IGNORE: u16 = 0x3F03;
-/// Set in the id of a parameter that a reader must understand.
+/// Flag in a parameter's id: the reader must understand the parameter.
 pub(super) const PID_MUST_UNDERSTAND: u16 = 0x4000;
-/// The bits of the id itself.
+/// The bits of the id without flags.
 const PID_MASK: u16 = 0x3FFF;
-/// The largest id that a short header can have.
+/// The largest id in a short header.
 const PID_SHORT_MAX: u32 = 0x3F00;
 
 const MEMBER_ID_MASK: u32 = 0x0FFF_FFFF;
 const EM_MUST_UNDERSTAND: u32 = 1 << 31;
 
-/// Argument of a DHEADER's region: what is left inside is of a newer version of the type, and is
+/// Argument of a DHEADER's region: remaining bytes belong to a newer version of the type and are
 /// skipped.
 pub(super) const SKIP_REST: u64 = 0;
-/// Argument of a DHEADER's region: nothing may be left inside.
+/// Argument of a DHEADER's region: no bytes may remain.
 pub(super) const EXACT: u64 = 1;
 
-/// The argument for the regions and actions of parameters.
+/// The argument of regions and actions for parameters.
 pub(super) fn parameter(id: u32, must_understand: bool) -> u64 {
     u64::from(id) | u64::from(must_understand) << 32
 }
 
-/// The id for a short header, if it fits one.
+/// The id for a short header. `None` if it is too large.
 pub(super) fn short_id(id: u32) -> Option<u16> {
     u16::try_from(id).ok().filter(|_| id <= PID_SHORT_MAX)
 }
@@ -54,7 +54,7 @@ macro_rules! by_order {
     )*};
 }
 
-/// The header in front of a message, and the padding behind it. The argument is the identifier;
+/// The header in front of a message and the padding behind it. The argument is the identifier; when
 /// decoding, it was read before.
 pub(super) static ENCAPSULATION: RegionDialect = RegionDialect {
     name: "encapsulation",
@@ -66,7 +66,8 @@ pub(super) static ENCAPSULATION: RegionDialect = RegionDialect {
     form: None,
 };
 
-/// True if nothing is left of the region for a value of this alignment. Moves nothing.
+/// Tests whether the region has no bytes left for a value of this alignment. Does not advance the
+/// input.
 pub(super) fn nothing_left(alignment: u8) -> &'static TestKernel {
     static BY_ALIGNMENT: [TestKernel; 4] = [
         TestKernel { name: "nothing left", test: is_nothing_left::<1> },
@@ -77,15 +78,15 @@ pub(super) fn nothing_left(alignment: u8) -> &'static TestKernel {
     &BY_ALIGNMENT[alignment.trailing_zeros().min(3) as usize]
 }
 
-/// Refuses an encapsulation header whose identifier was read and is none for the type: the argument
-/// is the one that is, for the most significant byte first.
+/// Refuses an encapsulation header whose identifier does not suit the type. The argument is the
+/// expected big-endian identifier.
 pub(super) static OTHER_ENCAPSULATION: ActionKernel =
     ActionKernel { name: "other encapsulation", get: refuse_encapsulation, put: put_nothing };
 
 by_order! {
-    /// A length in front: argument [`SKIP_REST`] or [`EXACT`]. That it restarts the origin changes
-    /// nothing on the wire, for XCDR2 aligns to 4 at most and what is inside begins at a multiple
-    /// of 4; it lets alignment inside be known beforehand.
+    /// A DHEADER: argument [`SKIP_REST`] or [`EXACT`]. It restarts the alignment origin, so that
+    /// alignment inside is known in advance. The wire stays the same: XCDR2 aligns to at most 4,
+    /// and the contents of a DHEADER begin at a multiple of 4.
     dheader_region: RegionDialect {
         name: "dheader", restarts_origin: true, form: None;
         get_begin = get_dheader; get_end = leave_dheader; put_begin = put_dheader; put_end = patch_dheader
@@ -95,30 +96,32 @@ by_order! {
         name: "parameter", restarts_origin: true, form: None;
         get_begin = get_parameter; get_end = leave_parameter; put_begin = put_parameter; put_end = patch_parameter
     };
-    /// A member of XCDR2 with a length of its own: the argument is its EMHEADER.
+    /// A member of XCDR2 with a separate length. The argument is its EMHEADER.
     member_region: RegionDialect {
         name: "member", restarts_origin: true, form: None;
         get_begin = get_member; get_end = leave_parameter; put_begin = put_member; put_end = patch_dheader
     };
-    /// The parameters of a mutable type of XCDR1, and the end of their list.
+    /// The parameters of a mutable type in XCDR1, with the end of their list.
     parameter_list: MemberDialect {
         name: "parameters", refuse_duplicates: true, ending: None, leads_alone: false, begin: begin_members, after: leave_element, skip: leave_element;
         next = next_parameter
     };
-    /// The members of a mutable type of XCDR2, up to the end of its DHEADER.
+    /// The members of a mutable type in XCDR2, up to the end of its DHEADER.
     member_list: MemberDialect {
         name: "members", refuse_duplicates: true, ending: None, leads_alone: false, begin: begin_members, after: leave_element, skip: leave_element;
         next = next_member
     };
-    /// True if the optional of a plain type of XCDR1 is there. Moves nothing.
+    /// Tests whether the optional member of a final or appendable type of XCDR1 is present. Does
+    /// not advance the input.
     parameter_present: TestKernel { name: "parameter present"; test = is_parameter_present };
-    /// Passes the header of an optional that is not there: argument [`parameter`].
+    /// Skips the header of an absent optional member: argument [`parameter`].
     absent_parameter: ActionKernel { name: "absent parameter", put: put_nothing; get = get_absent };
-    /// Passes the header of a scalar: the argument is its id, and its size in the upper half.
+    /// Skips the header of a scalar. The lower half of the argument is its id, the upper half its
+    /// size.
     scalar_parameter: ActionKernel { name: "scalar parameter", put: put_nothing; get = get_scalar_parameter };
-    /// The same in XCDR2.
+    /// `scalar_parameter` for a member of XCDR2.
     scalar_member: ActionKernel { name: "scalar member", put: put_nothing; get = get_scalar_member };
-    /// Passes what is left of a mutable union of XCDR1.
+    /// Skips the rest of a mutable union in XCDR1.
     list_end: ActionKernel { name: "list end", put: put_nothing; get = get_list_end };
 }
 
@@ -126,7 +129,7 @@ extern "C" fn put_nothing(_: &mut Output<'_>, _: u64) -> Status {
     Status::Ok
 }
 
-// Words.
+// Reading and writing words.
 
 fn get_u32<const BIG: bool>(input: &mut Input<'_>) -> Result<u32, Status> {
     input.align(4);
@@ -149,12 +152,12 @@ fn halves<const BIG: bool>(first: u16, second: u16) -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// Turns what `?` understands into what both back ends do.
+/// Converts a result into a status for the back ends.
 fn status(result: Result<(), Status>) -> Status {
     result.err().unwrap_or(Status::Ok)
 }
 
-/// Stops with a status that is not [`Status::Ok`].
+/// Converts a status into a result, for `?`.
 fn ok(status: Status) -> Result<(), Status> {
     match status {
         Status::Ok => Ok(()),
@@ -162,16 +165,15 @@ fn ok(status: Status) -> Result<(), Status> {
     }
 }
 
-/// The length of what was written since `start`, or a fault if it is too long for the word that
-/// counts it.
+/// The length of what was written since `start`. Fails if it exceeds 32 bits.
 fn length_since(output: &mut Output<'_>, start: usize) -> Result<u32, Status> {
     let len = output.position() - start;
     u32::try_from(len).map_err(|_| output.fail(FaultKind::Limit, u64::from(u32::MAX), len as u64))
 }
 
-// Entering and leaving: the cursor keeps the former end and the former origin.
+// Entering and leaving regions. The cursor keeps the outer end and the outer origin.
 
-/// Narrows the input to its next `len` bytes, whose first is the new origin.
+/// Narrows the input to its next `len` bytes and makes their start the origin.
 fn enter(input: &mut Input<'_>, len: usize, cursor: &mut Cursor) -> Result<(), Status> {
     let end = input.position().saturating_add(len);
     match input.limit_end(end) {
@@ -183,7 +185,7 @@ fn enter(input: &mut Input<'_>, len: usize, cursor: &mut Cursor) -> Result<(), S
     }
 }
 
-/// Passes what is left of the narrowed input and widens it again.
+/// Skips the rest of the narrowed input and widens it again.
 fn leave(input: &mut Input<'_>, cursor: &Cursor) {
     input.seek(input.end());
     input.restore_end(cursor.0[0] as usize);
@@ -206,7 +208,7 @@ extern "C" fn begin_members(_: &mut Input<'_>, _: &mut Cursor) -> Status {
 
 // The encapsulation header.
 
-/// Of the second byte of the options: how many bytes of padding are behind the value.
+/// The bits in the second byte of the options that count the padding bytes behind the value.
 const PADDING_MASK: u8 = 3;
 
 extern "C" fn get_encapsulation(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
@@ -228,8 +230,8 @@ extern "C" fn refuse_encapsulation(input: &mut Input<'_>, identifier: u64) -> St
     input.fail(FaultKind::Encapsulation, identifier, got.into())
 }
 
-/// What is left over is padding that the sender did not count, or what a newer version of the type
-/// has at its end.
+/// Skips the rest: padding that the sender did not count, or members of a newer version of the
+/// type.
 extern "C" fn leave_encapsulation(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
     leave(input, cursor);
     input.seek(input.end());
@@ -258,13 +260,13 @@ extern "C" fn pad_encapsulation(output: &mut Output<'_>, _: u64, cursor: &mut Cu
 }
 
 extern "C" fn is_nothing_left<const ALIGNMENT: usize>(input: &mut Input<'_>, nothing: &mut u64) -> Status {
-    // Senders pad a message to a multiple of four, and not all count what they padded.
+    // Senders pad messages to a multiple of four, and some do not count the padding.
     let padding = input.padding(ALIGNMENT);
     *nothing = u64::from(input.remaining() <= padding);
     Status::Ok
 }
 
-// DHEADER.
+// DHEADERs.
 
 extern "C" fn get_dheader<const BIG: bool>(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
     status(get_u32::<BIG>(input).and_then(|len| enter(input, len as usize, cursor)))
@@ -283,7 +285,7 @@ extern "C" fn put_dheader<const BIG: bool>(output: &mut Output<'_>, _: u64, curs
     status(ok(output.align(4)).and_then(|()| ok(output.put(&[0; 4]))).map(|()| open(output, cursor)))
 }
 
-/// Notes where a value begins whose length is to be patched, and makes that the origin.
+/// Remembers the start of a value whose length is filled in later, and makes it the origin.
 fn open(output: &mut Output<'_>, cursor: &mut Cursor) {
     let start = output.position();
     cursor.0 = [start as u64, output.replace_origin(start) as u64, 0];
@@ -297,9 +299,9 @@ extern "C" fn patch_dheader<const BIG: bool>(output: &mut Output<'_>, _: u64, cu
 
 // Parameters of XCDR1.
 
-/// The header of a parameter.
+/// A parameter header.
 struct Parameter {
-    /// None behind the last.
+    /// `None` at the end of the list.
     id: Option<u32>,
     len: usize,
     must_understand: bool,
@@ -324,7 +326,7 @@ fn parameter_header<const BIG: bool>(input: &mut Input<'_>) -> Result<Parameter,
     }
 }
 
-/// The header of the parameter with this id; another one is a fault.
+/// Reads the header of a parameter and fails if it has another id.
 fn expect_parameter<const BIG: bool>(input: &mut Input<'_>, id: u64) -> Result<Parameter, Status> {
     let header = parameter_header::<BIG>(input)?;
     let (wanted, got) = (id & u64::from(MEMBER_ID_MASK), header.id.map_or(u64::from(PID_LIST_END), u64::from));
@@ -356,7 +358,7 @@ extern "C" fn get_scalar_parameter<const BIG: bool>(input: &mut Input<'_>, argum
     status(header.and_then(|header| scalar_length(input, header.len, argument >> 32)))
 }
 
-/// A scalar's length is its size, up to padding.
+/// Checks the length of a scalar: its size, with or without padding to a multiple of 4.
 fn scalar_length(input: &mut Input<'_>, len: usize, size: u64) -> Result<(), Status> {
     match len as u64 == size || len as u64 == size.next_multiple_of(4) {
         true => Ok(()),
@@ -395,7 +397,7 @@ extern "C" fn next_parameter<const BIG: bool>(
     status(find(input, table, id, header.must_understand, arm).and_then(|()| enter(input, header.len, cursor)))
 }
 
-/// The arm of a member, which may be unknown unless it must be understood.
+/// Finds the arm of a member. Fails for an unknown member that must be understood.
 fn find(
     input: &mut Input<'_>,
     table: &MemberTable,
@@ -439,8 +441,7 @@ fn finish_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, sta
         (Some(_), Err(_)) => widen_header(output, start)?,
         (None, _) => {}
     }
-    // A header that was made wider begins where the short one did, so the start of the value tells
-    // where it is in one case only.
+    // A widened header begins where the short one began.
     let at = if short_id(id).is_some() { start - SHORT_HEADER } else { start - EXTENDED_HEADER };
     output.patch(at, &halves::<BIG>(PID_EXTENDED | flag, 8));
     output.patch(at + 4, &word::<BIG>(id));
@@ -448,15 +449,15 @@ fn finish_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, sta
     Ok(())
 }
 
-/// Moves a value that is too long for a short header back by what an extended one takes more. Its
-/// own alignment counts from its start.
+/// Moves a value that is too long for a short header, to make room for an extended one. Alignment
+/// inside the value counts from its start, so it does not change.
 fn widen_header(output: &mut Output<'_>, start: usize) -> Result<(), Status> {
     ok(output.insert(start, EXTENDED_HEADER - SHORT_HEADER))
 }
 
 // Members of XCDR2.
 
-/// The header of a member, with the length of its value whatever code says it.
+/// A member header. `len` is the length of the value, whichever length code announced it.
 struct MemberHeader {
     id: u32,
     len: usize,
@@ -468,7 +469,7 @@ fn member_header<const BIG: bool>(input: &mut Input<'_>) -> Result<MemberHeader,
     let len = match header >> 28 & 7 {
         code @ 0..=3 => 1 << code,
         4 => get_u32::<BIG>(input)? as usize,
-        // The value's own first word serves as the length, and is read again as part of the value.
+        // The first word of the value serves as its length, and is read again as part of the value.
         code => {
             let start = input.position();
             let count = get_u32::<BIG>(input)? as usize;

@@ -1,10 +1,10 @@
-//! Wide strings: UTF-16, with their length in bytes in front and no terminator behind.
+//! Wide strings: UTF-16 behind their length in bytes, without a terminator.
 
 use alloc::string::String;
 
 use crate::program::{FaultKind, Input, Order, Output, Status, TextKernel};
 
-/// The form of a wide string.
+/// The kernel for wide strings in this byte order.
 pub(super) fn kernel(order: Order) -> &'static TextKernel {
     static LITTLE: TextKernel = TextKernel { name: "utf-16 le", get: get::<false>, put: put::<false>, short: None };
     static BIG: TextKernel = TextKernel { name: "utf-16 be", get: get::<true>, put: put::<true>, short: None };
@@ -45,7 +45,7 @@ fn units<const BIG: bool>(bytes: &[u8]) -> impl Iterator<Item = u16> + '_ {
     })
 }
 
-/// How many bytes the text takes as UTF-8; or the byte at which it is none.
+/// The length of the text as UTF-8 in bytes. Fails with the offset of the first invalid unit.
 fn utf8_len<const BIG: bool>(bytes: &[u8]) -> Result<usize, usize> {
     let (mut len, mut at) = (0, 0);
     for decoded in char::decode_utf16(units::<BIG>(bytes)) {

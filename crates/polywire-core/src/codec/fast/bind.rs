@@ -1,4 +1,4 @@
-//! Templates and a type side by side: which field is which member.
+//! Binds templates to a type: finds the field or group for each member and makes the [`Plans`].
 
 use alloc::{
     boxed::Box,
@@ -24,8 +24,9 @@ use crate::{
 
 type Bound<T> = Result<T, LowerError>;
 
-/// Binds a set of templates to a type. Of several templates with an id, the type is a union that
-/// their ids select. `first` is the id of messages before any that has one.
+/// Binds a set of templates to a type. If several templates have ids, the type must be a union
+/// whose cases the ids select. `first` is the template id that applies before the first message
+/// that states one.
 pub(super) fn bind(set: &TemplateSet, schema: &Schema, policy: Policy, first: Option<u32>) -> Bound<Plans> {
     if let Some(unknown) = first.filter(|id| set.with_id(*id).is_none()) {
         return Err(LowerError::Option(format!("no template has the id {unknown}")));
@@ -48,7 +49,7 @@ pub(super) fn bind(set: &TemplateSet, schema: &Schema, policy: Policy, first: Op
     };
     let (root, id) = match names::message(set, schema) {
         Some(template) => {
-            let missing = || format!("the template '{}' has no id, by which messages name it", template.name);
+            let missing = || format!("the template '{}' has no id, so messages cannot name it", template.name);
             let number = template.id.ok_or_else(|| LowerError::Option(missing()))?;
             (binder.message(template)?, Some((number, id)))
         }
@@ -58,10 +59,11 @@ pub(super) fn bind(set: &TemplateSet, schema: &Schema, policy: Policy, first: Op
     Ok(Plans { root, id, referred, bank: binder.slots.bank(), policy })
 }
 
-/// Fields that a type may have in all, so that a small schema cannot make a large program.
+/// Largest number of fields and values of a type, so that a small schema cannot make a large
+/// program.
 const MAX_STEPS: usize = 1 << 17;
 
-/// Values inside each other, which bounds the stack. A program's blocks nest no deeper.
+/// Largest nesting depth of values. It bounds the stack, and program blocks have the same limit.
 const MAX_DEPTH: usize = 128;
 
 struct Binder<'a> {
@@ -83,7 +85,7 @@ impl<'a> Binder<'a> {
     fn message(&mut self, template: &'a Template) -> Bound<Plan> {
         let scope = Scope { template: template.name.clone(), type_ref: template.type_ref.clone() };
         let root = self.schema.root();
-        // What contains itself is one value of the message.
+        // A recursive type is one value of the message.
         let mut plan = match self.def(root) {
             Some((id, _)) if self.recursive.contains(&id) => self.single(root, &template.instructions, &scope)?,
             _ => self.element(root, &template.instructions, &scope)?,
@@ -97,10 +99,10 @@ impl<'a> Binder<'a> {
         Ok(plan)
     }
 
-    /// A union that template ids select.
+    /// Binds a union whose cases are selected by template ids.
     fn any(&mut self, ty: &'a Type) -> Bound<Plan> {
         let Some((id, DefKind::Union { cases, .. })) = self.def(ty) else {
-            return Err(self.wrong("several templates make a union, which this type is not"));
+            return Err(self.wrong("several templates need a union, and this type is none"));
         };
         if let Some(index) = self.any.get(&id) {
             return Ok(Plan::Refer(*index));
@@ -117,7 +119,7 @@ impl<'a> Binder<'a> {
             let scope = Scope { template: template.name.clone(), type_ref: template.type_ref.clone() };
             self.path.push(case.member.name.clone());
             let Some((id, DefKind::Struct { .. })) = self.def(&case.member.ty) else {
-                return Err(self.wrong("[D1] a template is a structure"));
+                return Err(self.wrong("[D1] a template needs a structure"));
             };
             let mut group = self.structure(id, &template.instructions, &scope, false)?;
             self.path.pop();
@@ -130,7 +132,8 @@ impl<'a> Binder<'a> {
         Ok(Plan::Refer(index))
     }
 
-    /// What is inside a message or an element of a sequence: a structure's members, or one value.
+    /// Binds the contents of a message or of a sequence's element: the members of a structure, or
+    /// one value.
     fn element(&mut self, ty: &'a Type, instructions: &'a [Instruction], scope: &Scope) -> Bound<Plan> {
         match (self.def(ty), instructions) {
             (Some((id, _)), [Instruction::Static(name)]) if self.recursive.contains(&id) => self.reference(name, id),
@@ -141,15 +144,15 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// The only value of a group or element.
+    /// Binds the only value of a group or element.
     fn single(&mut self, ty: &'a Type, instructions: &'a [Instruction], scope: &Scope) -> Bound<Plan> {
         let flat = self.unfolding.flatten(instructions, scope).map_err(|what| self.wrong(what))?;
         let mut flat = flat.iter();
-        let Some(first) = flat.next() else { return Err(self.wrong("there is no field for the value")) };
+        let Some(first) = flat.next() else { return Err(self.wrong("the template has no field for the value")) };
         let (plan, presence, took) = self.value((ty, false), first, flat.clone().next())?;
         match (presence, flat.nth(usize::from(took))) {
             (Presence::Always, None) => Ok(plan),
-            (_, None) => Err(self.wrong("the field of a value that is always there is optional")),
+            (_, None) => Err(self.wrong("the field of a mandatory value is optional")),
             (_, Some(_)) => Err(self.wrong("there are several fields for one value")),
         }
     }
@@ -172,19 +175,19 @@ impl<'a> Binder<'a> {
                     items.push(Item { member: Some(member.name.clone()), presence, plan });
                     at += usize::from(took);
                 }
-                None => items.push(self.nobody(field)?),
+                None => items.push(self.unmapped(field)?),
             }
             self.path.pop();
             at += 1;
         }
         if let Some(member) = members.iter().find(|member| !met.contains(member.name.as_str())) {
-            return Err(self.wrong(format!("there is no field for the member '{}'", member.name)));
+            return Err(self.wrong(format!("the template has no field for the member '{}'", member.name)));
         }
         Ok(Group::new(items, own))
     }
 
-    /// A field that the type does not have: writers leave it out.
-    fn nobody(&mut self, field: &Flat<'a>) -> Bound<Item> {
+    /// Binds a field for which the type has no member. Writers omit it.
+    fn unmapped(&mut self, field: &Flat<'a>) -> Bound<Item> {
         let Instruction::Field(field_of) = field.instruction else {
             return Err(self.wrong("[D1] the type has no member for it"));
         };
@@ -202,7 +205,8 @@ impl<'a> Binder<'a> {
         Ok(Item { member: None, presence: Presence::Field(wire), plan })
     }
 
-    /// A value: its plan, how its absence is said, and whether the next instruction is part of it.
+    /// Binds a value. Returns its plan, how its absence is encoded, and whether the next
+    /// instruction belongs to it too.
     fn value(
         &mut self,
         ty: (&'a Type, bool),
@@ -212,7 +216,7 @@ impl<'a> Binder<'a> {
         self.step()?;
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            let what = format!("more than {MAX_DEPTH} values are inside each other: a template may refer to itself");
+            let what = format!("more than {MAX_DEPTH} nested values: a template may refer to itself");
             return Err(self.wrong(what));
         }
         let value = self.value_within(ty, flat, next)?;
@@ -258,7 +262,7 @@ impl<'a> Binder<'a> {
             }
             (Some((_, DefKind::Union { cases, .. })), _) => self.union(cases, instructions, scope),
             _ => {
-                // A value of another kind in a presence map of its own.
+                // A value of another kind, in a presence map of its own.
                 let plan = self.single(ty, instructions, scope)?;
                 self.wrapped(plan)
             }
@@ -270,7 +274,7 @@ impl<'a> Binder<'a> {
         Ok(Plan::Group(Rc::new(Group::new([item].into(), true))))
     }
 
-    /// A template that is referred to by what it contains.
+    /// The plan of a recursive template, which references name by its index.
     fn reference(&mut self, name: &Name, id: DefId) -> Bound<Plan> {
         if let Some(index) = self.references.get(&(name.clone(), id)) {
             return Ok(Plan::Refer(*index));
@@ -291,20 +295,20 @@ impl<'a> Binder<'a> {
 
     fn union(&mut self, cases: &'a [Case], instructions: &'a [Instruction], scope: &Scope) -> Bound<Plan> {
         let [Instruction::Field(discriminator), groups @ ..] = instructions else {
-            return Err(self.wrong("a union begins with its discriminator"));
+            return Err(self.wrong("a union must begin with its discriminator"));
         };
         let discriminator = Arc::new(self.slots.field(discriminator, scope));
         let is_int = matches!(discriminator.kind, FieldKind::Int { signed: true, .. });
         if !is_int || discriminator.optional {
-            return Err(self.wrong("[D1] a discriminator is a mandatory signed integer"));
+            return Err(self.wrong("[D1] a discriminator must be a mandatory signed integer"));
         }
         let known: BTreeMap<&str, &Case> = cases.iter().map(|case| (&*case.member.name, case)).collect();
         let (mut plans, mut by_name) = (Vec::new(), BTreeMap::new());
         for instruction in groups {
-            let Instruction::Group(group) = instruction else { return Err(self.wrong("a case is a group")) };
+            let Instruction::Group(group) = instruction else { return Err(self.wrong("a case must be a group")) };
             let case = known.get(group.name.local.as_str()).filter(|_| group.optional);
             let Some(case) = case else {
-                return Err(self.wrong(format!("the optional group '{}' is no case", group.name)));
+                return Err(self.wrong(format!("the optional group '{}' is not a case", group.name)));
             };
             self.path.push(case.member.name.clone());
             let scope = scope.of_type(&group.type_ref);
@@ -315,7 +319,7 @@ impl<'a> Binder<'a> {
             plans.push((case.member.name.clone(), plan));
         }
         if let Some(case) = cases.iter().find(|case| !by_name.contains_key(&case.member.name)) {
-            return Err(self.wrong(format!("there is no group for the case '{}'", case.member.name)));
+            return Err(self.wrong(format!("the template has no group for the case '{}'", case.member.name)));
         }
         let bits = discriminator.bits() + plans.len() as u32;
         Ok(Plan::Union(Rc::new(Union { discriminator, cases: plans, by_name, bits })))
@@ -333,20 +337,20 @@ impl<'a> Binder<'a> {
             }
             Type::Map { key, value, .. } => {
                 let [Instruction::Group(k), Instruction::Group(v)] = &sequence.instructions[..] else {
-                    return Err(self.wrong("a map is a sequence of two groups, key and value"));
+                    return Err(self.wrong("a map must be a sequence of two groups, key and value"));
                 };
                 let key = self.single(key, &k.instructions, &scope)?;
                 let value = self.single(value, &v.instructions, &scope)?;
                 let (key_bits, value_bits) = (key.bits(), value.bits());
                 Plan::Map(Rc::new(Map { length: length.clone(), key, key_bits, value, value_bits }))
             }
-            _ => return Err(self.wrong("[D1] a sequence is a sequence, array or map")),
+            _ => return Err(self.wrong("[D1] a sequence of the template needs a sequence, array or map")),
         };
         self.path.pop();
         Ok((plan, length))
     }
 
-    /// A field, and what it is on the wire.
+    /// Binds a field. Returns the value's plan and the field on the wire.
     fn field(
         &mut self,
         (ty, absent): (&'a Type, bool),
@@ -370,7 +374,7 @@ impl<'a> Binder<'a> {
             FieldType::Int { signed: false, .. } if float => {
                 let most = if single { u32::MAX.into() } else { u64::MAX };
                 if !matches!(wire.kind, FieldKind::Int { max, .. } if max == most.into()) {
-                    return Err(self.wrong("[D1] the bits of a number are an unsigned integer of as many"));
+                    return Err(self.wrong("[D1] the bits of a number must be an unsigned integer of the same size"));
                 }
                 let optional = wire.optional;
                 (Plan::Scalar, made(FieldKind::Bits { single, bits: Box::new(wire.clone()) }, optional))
@@ -378,7 +382,7 @@ impl<'a> Binder<'a> {
             FieldType::Int { .. } if scalar.is_some_and(|s| s.range().is_some()) => (Plan::Scalar, wire),
             FieldType::Decimal if float => {
                 let bits = escape.map(|escape| Box::new(self.slots.field(escape, &flat.scope)));
-                // Where bits can stand for it, the decimal is absent in their favour.
+                // If bits can replace the decimal, an absent decimal means that the bits follow.
                 let optional = wire.optional && (bits.is_none() || absent);
                 let kind = FieldKind::Float { single, decimal: Box::new(wire.clone()), bits };
                 (Plan::Scalar, made(kind, optional))
@@ -397,14 +401,15 @@ impl<'a> Binder<'a> {
             FieldType::Bytes if scalar == Some(Scalar::F128) && wire.operator == Operator::None && !wire.optional => {
                 (|_| Plan::Wide, wire)
             }
-            FieldType::Bytes => return Err(self.wrong("[D10] a byte vector is a string or octets")),
+            FieldType::Bytes => return Err(self.wrong("[D10] a byte vector needs a string or octets")),
             _ => return Err(self.wrong(format!("[D1] a '{}' cannot be a value of the type", field.ty.element()))),
         };
         let wire = Arc::new(wire);
         Ok((plan(wire.clone()), wire))
     }
 
-    /// The scalar that values of a type are in memory, if they are one.
+    /// The scalar of a type's values in memory. `None` for texts, collections, structures and
+    /// unions.
     fn scalar(&self, ty: &Type) -> Option<Scalar> {
         match self.def(ty) {
             Some((_, DefKind::Enum { bit_bound, .. })) => Some(crate::codec::lower::enum_scalar(*bit_bound)),
@@ -440,7 +445,7 @@ fn is_float(ty: &Type) -> bool {
     matches!(ty, Type::Float32 | Type::Float64)
 }
 
-/// A field around another.
+/// A copy of `inner` without operator, as the outside of a field that consists of others.
 fn plain(inner: &Field) -> Field {
     Field { operator: Operator::None, initial: None, ..inner.clone() }
 }

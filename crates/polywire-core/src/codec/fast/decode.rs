@@ -1,4 +1,4 @@
-//! What FAST reads for each kind of value.
+//! The decoding dialect of FAST: what it reads for each kind of type.
 
 use alloc::{collections::BTreeMap, rc::Rc, sync::Arc, vec::Vec};
 
@@ -22,7 +22,7 @@ type Done = Result<(), LowerError>;
 #[allow(clippy::only_used_in_recursion, reason = "the plan says what is there; the trait's arguments are passed on")]
 impl DecodeDialect for Lowering<'_> {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, _wire: Scalar, slot: &Slot<'_>) -> Done {
-        match self.pending(walk.unsupported("there is no field for it"))? {
+        match self.pending(walk.unsupported("the template has no field for it"))? {
             (Plan::Scalar(field), true) => walk.get(ty, Wire::Word(0, field.scalar()), slot),
             (Plan::Scalar(field), false) => walk.get(ty, Wire::Field(field), slot),
             (Plan::Word(index), _) => walk.get(ty, Wire::Word(index, Scalar::I64), slot),
@@ -36,7 +36,7 @@ impl DecodeDialect for Lowering<'_> {
     }
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _ty: &Type, slot: &Slot<'_>) -> Done {
-        match self.pending(walk.unsupported("there is no field for it"))? {
+        match self.pending(walk.unsupported("the template has no field for it"))? {
             (Plan::Text(_), true) => walk.text(TextForm::Pending, slot),
             (Plan::Text(field), false) => walk.text(TextForm::Field(field), slot),
             (plan, _) => self.inside(walk, plan, |walk| self.text(walk, _ty, slot)),
@@ -44,7 +44,7 @@ impl DecodeDialect for Lowering<'_> {
     }
 
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Done {
-        match self.pending(walk.unsupported("there is no field for it"))? {
+        match self.pending(walk.unsupported("the template has no field for it"))? {
             (Plan::Octets(field), pending) => self.octets(walk, field, pending, element, slot),
             (Plan::Sequence(sequence), pending) => {
                 self.count(walk, &sequence.length, pending);
@@ -62,7 +62,7 @@ impl DecodeDialect for Lowering<'_> {
     fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, dims: &[u32], slot: &Slot<'_>) -> Done {
         let len = crate::schema::array_len(dims).and_then(|len| u32::try_from(len).ok());
         let len = len.ok_or_else(|| walk.unsupported("the array is too large"))?;
-        match self.pending(walk.unsupported("there is no field for it"))? {
+        match self.pending(walk.unsupported("the template has no field for it"))? {
             (Plan::Octets(field), pending) => self.octets(walk, field, pending, element, slot),
             (Plan::Sequence(sequence), pending) => {
                 self.count(walk, &sequence.length, pending);
@@ -79,7 +79,7 @@ impl DecodeDialect for Lowering<'_> {
     }
 
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Done {
-        let (map, pending) = match self.pending(walk.unsupported("there is no field for it"))? {
+        let (map, pending) = match self.pending(walk.unsupported("the template has no field for it"))? {
             (Plan::Map(map), pending) => (map, pending),
             (plan, _) => return self.inside(walk, plan, |walk| self.map(walk, key, value, slot)),
         };
@@ -104,7 +104,7 @@ impl DecodeDialect for Lowering<'_> {
     }
 
     fn structure(&self, walk: &mut DecodeWalk<'_>, _id: DefId, members: &[MemberIn<'_>]) -> Done {
-        match self.pending(walk.unsupported("there is no group for it"))? {
+        match self.pending(walk.unsupported("the template has no group for it"))? {
             (Plan::Group(group), _) if is_alone(&group) => {
                 self.inside(walk, Plan::Group(group), |walk| self.structure(walk, _id, members))
             }
@@ -122,12 +122,12 @@ impl DecodeDialect for Lowering<'_> {
                 }
                 Ok(())
             }
-            _ => Err(walk.unsupported("there is no group for the structure")),
+            _ => Err(walk.unsupported("the template has no group for the structure")),
         }
     }
 
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Done {
-        match self.pending(walk.unsupported("there is no group for it"))? {
+        match self.pending(walk.unsupported("the template has no group for it"))? {
             (Plan::Union(plan), _) => self.with_map(walk, plan.bits, |walk| self.select_case(walk, union, &plan)),
             (Plan::Any(plan), _) => self.with_map(walk, plan.bits, |walk| self.select_template(walk, union, &plan)),
             (plan, _) => self.inside(walk, plan, |walk| self.union(walk, union)),
@@ -135,13 +135,13 @@ impl DecodeDialect for Lowering<'_> {
     }
 }
 
-/// True for a group around a single value that is no structure's member.
+/// True for a group around a single value that is not a member of a structure.
 pub(super) fn is_alone(group: &Group) -> bool {
     matches!(&group.items[..], [Item { member: None, presence: Presence::Always, .. }])
 }
 
 impl Lowering<'_> {
-    /// A value that a group of its own is around.
+    /// Emits a value that has a group of its own.
     fn inside(&self, walk: &mut DecodeWalk<'_>, plan: Plan, fill: impl FnOnce(&mut DecodeWalk<'_>) -> Done) -> Done {
         match plan {
             Plan::Group(group) if is_alone(&group) => {
@@ -155,7 +155,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Emits what `fill` does in a presence map of its own, if it needs one.
+    /// Emits `fill` inside a presence map of its own, if it needs one.
     fn with_map(&self, walk: &mut DecodeWalk<'_>, bits: u32, fill: impl FnOnce(&mut DecodeWalk<'_>) -> Done) -> Done {
         if bits == 0 {
             return fill(walk);
@@ -165,7 +165,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Accumulator from the number of elements.
+    /// Reads the number of elements into the accumulator.
     fn count(&self, walk: &mut DecodeWalk<'_>, length: &Arc<Field>, pending: bool) {
         walk.emit(OpKind::Get(match pending {
             true => Wire::Word(0, Scalar::U64),
@@ -183,7 +183,7 @@ impl Lowering<'_> {
     ) -> Done {
         let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
         if slot.place != Place::Sink && walk.slice_scalar(element, slot) != Some(Scalar::U8) {
-            // The reader has something wider.
+            // The reader's elements are wider than octets.
             if !pending {
                 walk.emit(OpKind::TestField(field));
             }
@@ -219,18 +219,18 @@ impl Lowering<'_> {
         let by_name: BTreeMap<&str, &MemberIn<'_>> = members.iter().map(|m| (&*m.writer.name, m)).collect();
         for item in &group.items {
             let Some(name) = &item.member else {
-                self.nobody(walk, item);
+                self.unmapped(walk, item);
                 continue;
             };
             let member = by_name.get(name.as_str());
-            let member = member.ok_or_else(|| walk.unsupported("the template has a field that the type has not"))?;
+            let member = member.ok_or_else(|| walk.unsupported("the template has a field that the type lacks"))?;
             self.member(walk, item, member)?;
         }
         Ok(())
     }
 
-    /// A field that the type does not have is read all the same: it changes what comes after it.
-    fn nobody(&self, walk: &mut DecodeWalk<'_>, item: &Item) {
+    /// Reads a field that the type lacks. It must be read because it changes later fields.
+    fn unmapped(&self, walk: &mut DecodeWalk<'_>, item: &Item) {
         let nothing = |field: &Field| field.operator == Operator::Constant && !field.optional;
         if let Presence::Field(field) = &item.presence
             && !nothing(field)
@@ -275,20 +275,20 @@ impl Lowering<'_> {
     fn select_template(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>, plan: &Rc<Any>) -> Done {
         let mut ids: Vec<i64> = plan.cases.iter().map(|(_, id, _)| (*id).into()).collect();
         ids.sort_unstable();
-        // It is asked for twice, so it has to wait.
+        // The id is needed twice, so it is kept as a word.
         walk.emit(OpKind::TestField(plan.id.clone()));
         walk.emit(OpKind::Get(Wire::Word(0, Scalar::U64)));
         self.known(walk, ids)?;
         walk.emit(OpKind::Get(Wire::Word(0, Scalar::I64)));
         walk.union_arms(union, |walk, case| {
             let found = plan.by_name.get(&case.member.name).and_then(|index| plan.cases.get(*index));
-            let Some((.., plan)) = found else { return Err(walk.unsupported("there is no such template")) };
+            let Some((.., plan)) = found else { return Err(walk.unsupported("there is no template for the case")) };
             self.set(plan);
             walk.case_value(case)
         })
     }
 
-    /// Refuses ids that no template has.
+    /// Emits a check that refuses ids without a template.
     fn known(&self, walk: &mut DecodeWalk<'_>, ids: Vec<i64>) -> Done {
         let otherwise = walk.block(|walk| {
             walk.emit(OpKind::Fail(FaultKind::UnknownTemplate));
@@ -299,7 +299,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Puts the message's own presence map and template id around a program's root.
+/// Puts the message's presence map and template id around a program's root.
 pub(super) fn message(plan: &Plan, (id, field): (u32, &Arc<Field>), policy: Policy, root: Block) -> Block {
     let op = |kind| Op { path: PathId(0), kind };
     let otherwise = Block([op(OpKind::Fail(FaultKind::UnknownTemplate))].into());

@@ -1,4 +1,4 @@
-//! Templates for types of our own. What stands for what is in `spec/fast.md`.
+//! Derives templates from a type, as `spec/fast.md` defines.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -20,8 +20,8 @@ use crate::{
     schema::{Case, DefId, DefKind, Schema, Type, array_len},
 };
 
-/// Makes the templates of a type. `choose` may change each field, given its path: its operator, its
-/// initial value.
+/// Derives the templates of a type. `choose` gets the path of each field and may change the field's
+/// operator and initial value.
 pub(super) fn templates(schema: &Schema, choose: &mut dyn FnMut(&str, &mut Field)) -> Result<TemplateSet, LowerError> {
     let schema = &schema.with_flat_arrays();
     let mut maker = Maker {
@@ -47,10 +47,10 @@ pub(super) fn templates(schema: &Schema, choose: &mut dyn FnMut(&str, &mut Field
     Ok(TemplateSet { templates: [message].into_iter().chain(maker.templates).collect() })
 }
 
-/// Instructions that a type may unfold to.
+/// Largest number of instructions that a type may expand to.
 const MAX_INSTRUCTIONS: usize = 1 << 16;
 
-/// Types inside each other: what walks over templates later goes as deep.
+/// Largest nesting depth of types. Later walks over the templates go equally deep.
 const MAX_DEPTH: usize = 64;
 
 struct Maker<'a> {
@@ -85,7 +85,7 @@ impl Maker<'_> {
         self.depth += 1;
         let made = match self.depth > MAX_DEPTH {
             true => {
-                let what = format!("more than {MAX_DEPTH} types are inside each other");
+                let what = format!("more than {MAX_DEPTH} nested types");
                 Err(LowerError::Unsupported { path: self.path.clone(), what })
             }
             false => make(self),
@@ -95,7 +95,7 @@ impl Maker<'_> {
         made
     }
 
-    /// The instructions of a value: one, or two of a number.
+    /// The instructions of a value: two for a floating-point number, otherwise one.
     fn value(&mut self, name: &str, ty: &Type, optional: bool) -> Made<Vec<Instruction>> {
         self.steps += 1;
         if self.steps > MAX_INSTRUCTIONS {
@@ -129,7 +129,9 @@ impl Maker<'_> {
                 Some(Scalar::F64) => Ok(self.number(name, 64, optional)),
                 Some(Scalar::F32) => Ok(self.number(name, 32, optional)),
                 Some(scalar) => one(self.scalar(name, scalar, optional)),
-                None => Err(LowerError::Unsupported { path: self.path.clone(), what: "the type has no scalar".into() }),
+                None => {
+                    Err(LowerError::Unsupported { path: self.path.clone(), what: "the type is not a scalar".into() })
+                }
             },
         }
     }
@@ -178,7 +180,7 @@ impl Maker<'_> {
         Ok(instructions)
     }
 
-    /// The template of a type that contains itself.
+    /// The template of a recursive type.
     fn reference(&mut self, id: DefId) -> Made<String> {
         if let Some(name) = self.referred.get(&id) {
             return Ok(name.clone());
@@ -227,7 +229,7 @@ impl Maker<'_> {
         self.keyed(field, "length", !fixed)
     }
 
-    /// Numbers move by little; what is small or a name mostly stays.
+    /// Numbers usually change by small amounts; bytes, booleans and enums usually stay the same.
     fn scalar(&mut self, name: &str, scalar: Scalar, optional: bool) -> Instruction {
         let operator = if scalar.size() > 1 { OperatorKind::Delta } else { OperatorKind::Copy };
         self.int(name, scalar, optional, operator)
@@ -243,13 +245,13 @@ impl Maker<'_> {
         Instruction::Field(self.keyed(field, "", true))
     }
 
-    /// A floating-point number: an exact decimal, or its bits.
+    /// A floating-point number: an exact decimal, or the number's bits if no decimal is exact.
     fn number(&mut self, name: &str, bits: u8, optional: bool) -> Vec<Instruction> {
         let mut decimal = Field { optional: true, ..Field::new(name, FieldType::Decimal).with(OperatorKind::Copy) };
         decimal.mantissa = Some(Operator { kind: OperatorKind::Delta, ..Operator::default() });
         let decimal = self.keyed(decimal, "", true);
         if decimal.ty != FieldType::Decimal {
-            // Bits alone were chosen.
+            // `choose` selected bits only.
             return [Instruction::Field(Field { optional, ..decimal })].into();
         }
         let escape = Field::new(escape_name(name), FieldType::Int { signed: false, bits });
@@ -270,7 +272,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Gives a field the previous value of its own path, and lets the caller choose.
+    /// Uses the field's own path as the key of its previous value, and lets the caller choose.
     fn keyed(&mut self, mut field: Field, suffix: &str, free: bool) -> Field {
         let dot = if suffix.is_empty() || self.path.is_empty() { "" } else { "." };
         let path = format!("{}{dot}{suffix}", self.path);
@@ -293,5 +295,5 @@ fn key(operator: &mut Operator, path: &str, part: &str) {
     }
 }
 
-/// Nothing is chosen.
+/// A `choose` function that changes nothing.
 pub(super) fn as_it_is(_: &str, _: &mut Field) {}

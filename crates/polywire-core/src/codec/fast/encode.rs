@@ -1,4 +1,4 @@
-//! What FAST writes for each kind of value.
+//! The encoding dialect of FAST: what it writes for each kind of type.
 
 use alloc::{collections::BTreeMap, rc::Rc, sync::Arc};
 
@@ -23,7 +23,7 @@ type Done = Result<(), LowerError>;
 #[allow(clippy::only_used_in_recursion, reason = "the plan says what is there; the trait's arguments are passed on")]
 impl EncodeDialect for Lowering<'_> {
     fn scalar(&self, walk: &mut EncodeWalk<'_>, _: &Type, _: Scalar, place: Place) -> Done {
-        let wire = match self.plan(walk.unsupported("there is no field for it"))? {
+        let wire = match self.plan(walk.unsupported("the template has no field for it"))? {
             Plan::Scalar(field) => Wire::Field(field),
             Plan::Word(index) => Wire::Word(index, Scalar::I64),
             Plan::Wide => Wire::Kernel(&WIDE),
@@ -43,7 +43,7 @@ impl EncodeDialect for Lowering<'_> {
     }
 
     fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Done {
-        let field = match self.plan(walk.unsupported("there is no field for it"))? {
+        let field = match self.plan(walk.unsupported("the template has no field for it"))? {
             Plan::Text(field) => field,
             plan => return self.alone(walk, plan, |walk| self.text(walk, ty, place)),
         };
@@ -58,7 +58,7 @@ impl EncodeDialect for Lowering<'_> {
     }
 
     fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Done {
-        match self.plan(walk.unsupported("there is no field for it"))? {
+        match self.plan(walk.unsupported("the template has no field for it"))? {
             Plan::Octets(field) => {
                 walk.emit(OpKind::Octets { place, field: Some(field), bound, overflow: Overflow::Refuse });
                 Ok(())
@@ -73,7 +73,7 @@ impl EncodeDialect for Lowering<'_> {
     }
 
     fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, dims: &[u32], place: Place) -> Done {
-        match self.plan(walk.unsupported("there is no field for it"))? {
+        match self.plan(walk.unsupported("the template has no field for it"))? {
             Plan::Octets(field) => {
                 walk.emit(OpKind::Octets { place, field: Some(field), bound: 0, overflow: Overflow::Refuse });
                 Ok(())
@@ -89,7 +89,7 @@ impl EncodeDialect for Lowering<'_> {
     }
 
     fn map(&self, walk: &mut EncodeWalk<'_>, key: &Type, value: &Type, bound: u32, place: Place) -> Done {
-        let map = match self.plan(walk.unsupported("there is no field for it"))? {
+        let map = match self.plan(walk.unsupported("the template has no field for it"))? {
             Plan::Map(map) => map,
             plan => return self.alone(walk, plan, |walk| self.map(walk, key, value, bound, place)),
         };
@@ -119,7 +119,7 @@ impl EncodeDialect for Lowering<'_> {
     }
 
     fn structure(&self, walk: &mut EncodeWalk<'_>, _id: DefId, members: &[MemberOut<'_>]) -> Done {
-        match self.plan(walk.unsupported("there is no group for it"))? {
+        match self.plan(walk.unsupported("the template has no group for it"))? {
             Plan::Group(group) if is_alone(&group) => {
                 self.alone(walk, Plan::Group(group), |walk| self.structure(walk, _id, members))
             }
@@ -132,12 +132,12 @@ impl EncodeDialect for Lowering<'_> {
                 walk.emit(OpKind::PutField { field, present: true });
                 Ok(())
             }
-            _ => Err(walk.unsupported("there is no group for the structure")),
+            _ => Err(walk.unsupported("the template has no group for the structure")),
         }
     }
 
     fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Done {
-        match self.plan(walk.unsupported("there is no group for it"))? {
+        match self.plan(walk.unsupported("the template has no group for it"))? {
             Plan::Union(plan) => self.segmented(walk, plan.bits, |walk| self.cases(walk, union, &plan)),
             Plan::Any(plan) => self.segmented(walk, plan.bits, |walk| self.templates(walk, union, &plan)),
             plan => self.alone(walk, plan, |walk| self.union(walk, union)),
@@ -146,7 +146,7 @@ impl EncodeDialect for Lowering<'_> {
 }
 
 impl Lowering<'_> {
-    /// A value that a group of its own is around.
+    /// Emits a value that has a group of its own.
     fn alone(&self, walk: &mut EncodeWalk<'_>, plan: Plan, fill: impl FnOnce(&mut EncodeWalk<'_>) -> Done) -> Done {
         match plan {
             Plan::Group(group) if is_alone(&group) => {
@@ -160,7 +160,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Emits what `fill` does in a presence map of its own, if it needs one.
+    /// Emits `fill` inside a presence map of its own, if it needs one.
     fn segmented(&self, walk: &mut EncodeWalk<'_>, bits: u32, fill: impl FnOnce(&mut EncodeWalk<'_>) -> Done) -> Done {
         if bits == 0 {
             return fill(walk);
@@ -214,7 +214,7 @@ impl Lowering<'_> {
             return Ok(());
         };
         let out = members.get(name.as_str()).copied();
-        let out = out.ok_or_else(|| walk.unsupported("the template has a field that the type has not"))?;
+        let out = out.ok_or_else(|| walk.unsupported("the template has a field that the type lacks"))?;
         let present = |walk: &mut EncodeWalk<'_>, place: Place| {
             if let Presence::Bit = item.presence {
                 walk.emit(OpKind::Action(&BITS, ONE));
@@ -258,7 +258,9 @@ impl Lowering<'_> {
             union,
             |walk, case, place| {
                 let found = plan.by_name.get(&case.member.name).and_then(|index| plan.cases.get(*index));
-                let Some((_, id, plan_of)) = found else { return Err(walk.unsupported("there is no such template")) };
+                let Some((_, id, plan_of)) = found else {
+                    return Err(walk.unsupported("there is no template for the case"));
+                };
                 walk.emit(OpKind::Const(Scalar::U64, (*id).into()));
                 walk.emit(OpKind::Put(Wire::Field(plan.id.clone())));
                 self.set(plan_of);
@@ -272,7 +274,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Puts the message's own presence map and template id around a program's root.
+/// Puts the message's presence map and template id around a program's root.
 pub(super) fn message(
     plan: &Plan,
     (id, field): (u32, &Arc<Field>),
@@ -286,5 +288,5 @@ pub(super) fn message(
     Block([op(OpKind::Region { dialect: &SEGMENT, argument, body })].into())
 }
 
-/// A zero in the presence map.
+/// One zero bit in the presence map.
 const ZERO: u64 = 1;

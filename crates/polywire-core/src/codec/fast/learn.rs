@@ -1,8 +1,8 @@
-//! Templates learned from samples: for each field the operator and the initial value that take the
-//! fewest bytes.
+//! Learns templates from sample messages: for each field the operator and initial value that take
+//! the fewest bytes.
 //!
-//! Fields do not depend on each other, so each is looked at alone: its values, message after
-//! message, under each operator.
+//! Fields are independent, so the cost of each operator is computed for each field separately, over
+//! its values in all samples.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -16,13 +16,13 @@ use super::{
     template::{Field, FieldType, Initial, Operator, OperatorKind, TemplateSet},
 };
 use crate::{
-    codec::{BuildError, DynEncoder, LowerError, Options, lower::recursive},
+    codec::{BuildError, Encoder, LowerError, Options, lower::recursive},
     layout::{Record, Shape, ValueRef},
     program::{Backend, state::decompose},
     schema::{DefId, Schema, Type},
 };
 
-/// What learning is to heed.
+/// Options of [`learn`].
 ///
 /// ```
 /// use polywire_core::codec::fast::LearnOptions;
@@ -31,31 +31,31 @@ use crate::{
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LearnOptions {
-    /// A stream begins anew with every `interval`th sample, which is how often key frames are; 0 is
-    /// one stream.
+    /// Number of messages from one key frame to the next, at which all previous values are
+    /// forgotten. 0 means a key frame only at the beginning.
     pub interval: usize,
-    /// A mandatory integer or string that is the same in all samples becomes a constant, which
-    /// takes no bit: messages in which it is another are then refused by the writer. Without,
-    /// any value of the type can be written.
+    /// If true, a mandatory integer or string with the same value in all samples becomes a
+    /// constant, which takes no bits on the wire. Encoding then fails for messages with another
+    /// value. If false, the templates can encode any value of the type.
     pub constants: bool,
 }
 
-/// What was learned.
+/// The result of [`learn`].
 #[derive(Clone, Debug)]
 pub struct Learned {
-    /// The templates; any value of the type can be written with them, but for
+    /// The templates. They can encode any value of the type, except for
     /// [constants](LearnOptions::constants).
     pub templates: TemplateSet,
-    /// Samples that could be written.
+    /// Number of samples that could be encoded.
     pub messages: usize,
-    /// Their bytes with the templates that the type alone gives.
+    /// Size of these samples in bytes with the templates derived from the type.
     pub derived_bytes: usize,
-    /// Their bytes with the learned ones.
+    /// Size of these samples in bytes with the learned templates.
     pub learned_bytes: usize,
 }
 
-/// Learns the templates of a type from samples, in the order in which they were sent. The samples
-/// are of this very shape, not of an equal one.
+/// Learns the templates of a type from samples, in the order in which they were sent. Fails if a
+/// sample was not made from this very `shape`, even if its shape is equal.
 ///
 /// ```
 /// use polywire_core::{codec::fast::{LearnOptions, Learned, learn}, layout::{Record, Shape}, schema::{Def, Member, SchemaBuilder, Type}};
@@ -79,7 +79,7 @@ pub struct Learned {
 pub fn learn(shape: &Arc<Shape>, samples: &[Record], options: &LearnOptions) -> Result<Learned, BuildError> {
     let interval = options.interval;
     if samples.iter().any(|sample| !Arc::ptr_eq(sample.shape(), shape)) {
-        return Err(LowerError::Option("the samples are of another shape than the one to learn for".to_string()).into());
+        return Err(LowerError::Option("the samples have another shape than the one to learn for".to_string()).into());
     }
     let schema = shape.schema();
     let mut watcher = Watcher { schema, recursive: recursive(schema), path: String::new(), series: BTreeMap::new() };
@@ -97,7 +97,7 @@ pub fn learn(shape: &Arc<Shape>, samples: &[Record], options: &LearnOptions) -> 
     })?;
     let (derived, _) = measure(Fast::default(), shape, samples, interval)?;
     let (learned, messages) = measure(Fast::new(templates.clone()), shape, samples, interval)?;
-    // Bits of one presence map more or less are not seen field by field.
+    // The costs of single fields ignore the rounding of presence maps to whole bytes.
     if derived <= learned {
         let templates = TemplateSet::for_schema(schema)?;
         return Ok(Learned { templates, messages, derived_bytes: derived, learned_bytes: derived });
@@ -105,9 +105,9 @@ pub fn learn(shape: &Arc<Shape>, samples: &[Record], options: &LearnOptions) -> 
     Ok(Learned { templates, messages, derived_bytes: derived, learned_bytes: learned })
 }
 
-/// Bytes that the samples take, and how many of them can be written.
+/// The size of the encoded samples in bytes, and how many of them can be encoded.
 fn measure(codec: Fast, shape: &Arc<Shape>, samples: &[Record], interval: usize) -> Result<(usize, usize), BuildError> {
-    let encoder = DynEncoder::with_backend(&codec, &Options::default(), shape, Backend::Interpreter)?;
+    let encoder = Encoder::for_shape_with_backend(&codec, &Options::default(), shape, Backend::Interpreter)?;
     let Some(mut state) = encoder.state() else {
         return Err(LowerError::Option("the codec keeps no state".to_string()).into());
     };
@@ -126,7 +126,7 @@ fn measure(codec: Fast, shape: &Arc<Shape>, samples: &[Record], interval: usize)
     Ok((total, messages))
 }
 
-/// A value that a field had.
+/// One value of a field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
     /// All previous values are forgotten here.
@@ -136,7 +136,7 @@ enum Seen {
     Bytes(Vec<u8>),
 }
 
-/// Goes through values as the derived template does, and notes what each field is.
+/// Walks over values as the derived template does, and records the values of each field.
 struct Watcher<'a> {
     schema: &'a Schema,
     recursive: BTreeSet<DefId>,
@@ -165,7 +165,7 @@ impl Watcher<'_> {
     fn value(&mut self, ty: &Type, value: &ValueRef<'_>) {
         let schema = self.schema;
         let ty = schema.resolve(ty);
-        // What contains itself has fields of which the path says nothing.
+        // The path does not identify the fields of a recursive type.
         if let Type::Def(id) = ty
             && self.recursive.contains(id)
         {
@@ -218,7 +218,7 @@ impl Watcher<'_> {
     }
 }
 
-/// Gives a field the operator that costs least.
+/// Sets the cheapest operator of a field.
 fn choose(field: &mut Field, series: &[Seen], constants: bool) {
     match field.ty {
         FieldType::Decimal => number(field, series),
@@ -226,26 +226,28 @@ fn choose(field: &mut Field, series: &[Seen], constants: bool) {
             let constant = constants && !field.optional && is_constant(series);
             field.operator = match constant.then(|| initial(most_common(series))).flatten() {
                 Some(value) => Operator { kind: OperatorKind::Constant, initial: Some(value), ..Operator::default() },
-                // The key is the field's path, so that it shares its previous value with no other.
+                // The key is the field's path, so the previous value is not shared with another
+                // field.
                 None => Operator { key: field.operator.key.clone(), ..best(ty, field.optional, series).1 },
             };
         }
     }
 }
 
-/// True if it is one value, and always there.
+/// True if all values are present and equal.
 fn is_constant(series: &[Seen]) -> bool {
     let mut values = series.iter().filter(|seen| **seen != Seen::Reset);
     let first = values.next();
     matches!(first, Some(Seen::Int(_) | Seen::Bytes(_))) && values.all(|seen| Some(seen) == first)
 }
 
-/// A number as a decimal or as its bits.
+/// Chooses between a decimal and the bits of a floating-point number.
 fn number(field: &mut Field, series: &[Seen]) {
     let (decimal, exponent, mantissa) = as_decimal(series);
     let single = !series.iter().any(|seen| matches!(seen, Seen::Int(bits) if *bits > u32::MAX.into()));
     let bits = FieldType::Int { signed: false, bits: if single { 32 } else { 64 } };
-    // A float's bits fit 32, and so do those of few doubles; the escape's width says what it is.
+    // `float` values fit 32 bits, as few `double` values do; the width of the bits tells which it
+    // is.
     let (cost, operator) = best(bits, field.optional, series);
     if cost < decimal && !single {
         field.ty = bits;
@@ -257,7 +259,7 @@ fn number(field: &mut Field, series: &[Seen]) {
     field.mantissa = Some(mantissa);
 }
 
-/// What numbers cost as decimals, with the operators of exponent and mantissa.
+/// The cost of numbers as decimals, with the best operators of exponent and mantissa.
 fn as_decimal(series: &[Seen]) -> (usize, Operator, Operator) {
     let (mut exponents, mut mantissas) = (Vec::new(), Vec::new());
     let (mut hint, mut escapes) = (None, 0);
@@ -285,14 +287,14 @@ fn as_decimal(series: &[Seen]) -> (usize, Operator, Operator) {
     let int = |bits| FieldType::Int { signed: true, bits };
     let (first, exponent) = best(int(32), true, &exponents);
     let (second, mantissa) = best(int(64), false, &mantissas);
-    // The escape's bit, and its bytes.
+    // Add the presence bit of the bits field, and its bytes where it is used.
     (first + second + series.len() + escapes * 10 * BYTE, exponent, mantissa)
 }
 
-/// A byte, where a bit of the presence map is 1.
+/// The cost of a byte in presence map bits: a byte of a presence map holds seven.
 const BYTE: usize = 7;
 
-/// The cheapest operator, and what it costs.
+/// The cheapest operator and its cost.
 fn best(ty: FieldType, optional: bool, series: &[Seen]) -> (usize, Operator) {
     let common = most_common(series);
     let first = series.iter().find(|seen| matches!(seen, Seen::Int(_) | Seen::Bytes(_)));
@@ -320,7 +322,7 @@ fn best(ty: FieldType, optional: bool, series: &[Seen]) -> (usize, Operator) {
 fn initial(seen: Option<&Seen>) -> Option<Initial> {
     match seen? {
         Seen::Int(value) => Some(Initial::Int(*value)),
-        // What XML cannot say, and what is long, is no initial value.
+        // Text that is long or that XML cannot represent cannot be an initial value.
         Seen::Bytes(bytes) if bytes.len() <= 64 && bytes.iter().all(|b| matches!(b, 0x20..=0x7E)) => {
             Some(Initial::Bytes(bytes.as_slice().into()))
         }
@@ -336,7 +338,7 @@ fn most_common(series: &[Seen]) -> Option<&Seen> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(seen, _)| seen)
 }
 
-/// What a series costs under an operator.
+/// The cost of a series of values with an operator.
 fn cost(kind: OperatorKind, initial: Option<&Seen>, series: &[Seen]) -> usize {
     let (mut previous, mut total) = (initial, 0);
     for seen in series {
@@ -357,7 +359,7 @@ fn cost(kind: OperatorKind, initial: Option<&Seen>, series: &[Seen]) -> usize {
     total
 }
 
-/// True if an increment leaves a value out.
+/// True if the increment operator omits the value.
 fn expected(previous: Option<&Seen>, initial: Option<&Seen>, seen: &Seen) -> bool {
     match (previous, seen) {
         (Some(before), after) if Some(before) == initial && before == after => true,
@@ -366,7 +368,7 @@ fn expected(previous: Option<&Seen>, initial: Option<&Seen>, seen: &Seen) -> boo
     }
 }
 
-/// What a value costs that is written out.
+/// The cost of a value that is written out.
 fn plain(seen: &Seen) -> usize {
     BYTE * match seen {
         Seen::Int(value) => groups(*value),
@@ -388,7 +390,7 @@ fn difference(previous: Option<&Seen>, seen: &Seen) -> usize {
     }
 }
 
-/// Bytes of a signed integer.
+/// Length of a signed integer in bytes.
 fn groups(value: i128) -> usize {
     let magnitude = (value ^ (value >> 127)) as u128;
     (129 - magnitude.leading_zeros() as usize).div_ceil(7).max(1)

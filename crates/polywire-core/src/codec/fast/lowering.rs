@@ -1,39 +1,39 @@
-//! What both directions share: which plan is meant for the value that a walk comes to next.
+//! State that both dialects share: the plan of the value that the walk visits next.
 
 use core::cell::RefCell;
 
 use super::plan::{Plan, Plans};
 use crate::codec::lower::LowerError;
 
-/// A lowering: the dialect of both walks.
+/// The dialect of FAST for both walks.
 pub(super) struct Lowering<'p> {
     pub plans: &'p Plans,
-    /// The plan of the value that comes next, and whether it was read already.
+    /// The plan of the next value, and whether the value was already read.
     next: RefCell<(Plan, bool)>,
 }
 
 impl<'p> Lowering<'p> {
-    /// At the root.
+    /// Starts with the plan of the root.
     pub fn new(plans: &'p Plans) -> Lowering<'p> {
         Lowering { plans, next: RefCell::new((plans.root.clone(), false)) }
     }
 
-    /// Says what the next value is.
+    /// Sets the plan of the next value.
     pub fn set(&self, plan: &Plan) {
         *self.next.borrow_mut() = (plan.clone(), false);
     }
 
-    /// The same of a value that waits in the state.
+    /// Sets the plan of the next value, which was already read and is kept in the state.
     pub fn set_pending(&self, plan: &Plan) {
         *self.next.borrow_mut() = (plan.clone(), true);
     }
 
-    /// The plan of the value that a walk came to.
+    /// The plan of the value that the walk is at.
     pub fn plan(&self, otherwise: LowerError) -> Result<Plan, LowerError> {
         self.pending(otherwise).map(|(plan, _)| plan)
     }
 
-    /// The same, and whether the value was read already.
+    /// The plan of the value that the walk is at, and whether the value was already read.
     pub fn pending(&self, otherwise: LowerError) -> Result<(Plan, bool), LowerError> {
         let (plan, pending) = self.next.borrow().clone();
         match plan {
@@ -42,9 +42,9 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// The slot of the template's id, which a reset leaves.
+    /// The slot of the template id, which a reset keeps.
     pub fn kept(&self) -> u64 {
-        // It is the first that was given.
+        // It is the first slot that was assigned.
         0
     }
 }

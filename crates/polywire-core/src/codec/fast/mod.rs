@@ -1,13 +1,13 @@
-//! FAST 1.1 (FIX Adapted for STreaming): fields without tags or lengths, each told by how it
-//! differs from the one before.
+//! FAST 1.1 (FIX Adapted for STreaming): fields without tags or lengths, each encoded relative to
+//! an earlier value.
 //!
-//! A set of [templates](template) says what the fields are. [`FAST`] derives it from the type;
-//! [`Fast`] takes one: for a foreign feed [`Fast::feed`] makes the type of the template as well.
-//! What is derived, and what stands for types that FAST lacks, is in `spec/fast.md`.
+//! A set of [templates](template) defines the fields. [`FAST`] derives it from the type. [`Fast`]
+//! takes a given one; for a foreign feed, [`Fast::feed`] also makes the type. `spec/fast.md`
+//! defines the derived templates and the representation of types that FAST lacks.
 //!
-//! An encoder or decoder that is asked without a [`State`](crate::program::State) takes each
-//! message as the first of a stream: that is what a key frame is. With a state, messages refer to
-//! those before.
+//! An encoder or decoder that is used without a [`State`](crate::program::State) treats each
+//! message as a key frame, which refers to no other message. With a state, messages refer to
+//! earlier ones.
 //!
 //! ```
 //! use polywire_core::{codec::{Decoder, Encoder, Options, fast::FAST}, program::State};
@@ -61,7 +61,7 @@ use template::TemplateSet;
 /// FAST with templates derived from the type.
 pub static FAST: Fast = Fast { templates: None };
 
-/// FAST with templates of one's own: derived from each type if there are none.
+/// FAST with the given templates, or with templates derived from each type if there are none.
 #[derive(Clone, Debug, Default)]
 pub struct Fast {
     templates: Option<Arc<TemplateSet>>,
@@ -71,36 +71,36 @@ static OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "deviations",
         values: &["reject", "report", "ignore"],
-        help: "what happens to deviations that the specification calls reportable, R1 to R9: refused (default), noted, or let pass",
+        help: "what to do with the specification's reportable errors R1 to R9: refuse the message (default), report it, or ignore it",
     },
     OptionSpec {
         name: "mode",
         values: &["chained", "anchored"],
-        help: "what a topic's messages refer to: the one before (default where nothing gets lost), or the last key frame (default elsewhere)",
+        help: "what a message refers to: the previous message (default on links without loss), or the last key frame (default elsewhere)",
     },
     OptionSpec {
         name: "key_interval",
         values: &["N"],
-        help: "a topic's messages from one key frame to the next: 100 (default); 0 for key frames on request alone",
+        help: "number of messages from one key frame to the next: 100 (default); 0 for key frames only on request",
     },
     OptionSpec {
         name: "template",
         values: &["FILE"],
-        help: "templates in XML instead of those derived from the type (default); a topic's subscribers fetch them",
+        help: "templates in XML, instead of those derived from the type (default); subscribers fetch them",
     },
     OptionSpec {
         name: "id",
         values: &["N"],
-        help: "the template of messages before any that names one: none (default), for a first message has to; or the one with this id",
+        help: "the template id that applies until a message states one; by default the first message must state it",
     },
 ];
 
 static PROPERTIES: Properties = Properties {
-    summary: "what changes, and nothing else: market data's format for thin links",
+    summary: "FAST: only changes are sent; the format of market data feeds",
     text: false,
     self_describing: false,
     stateful: true,
-    typical_use: "streams of like messages over links where bytes count",
+    typical_use: "many similar messages over links with little bandwidth",
     specification: "FIX Protocol, FAST Specification 1.1",
 };
 
@@ -110,14 +110,14 @@ impl Fast {
         Fast { templates: Some(Arc::new(templates)) }
     }
 
-    /// FAST with the templates of a foreign feed, and the type that they make: one template's
-    /// structure, or a union that ids select.
+    /// FAST with the templates of a foreign feed, and the type that they describe: the structure of
+    /// the only template with an id, or a union whose cases template ids select.
     pub fn feed(templates: TemplateSet) -> Result<(Fast, Schema), LowerError> {
         let schema = schema::schema(&templates)?;
         Ok((Fast::new(templates), schema))
     }
 
-    /// The templates that are used for a type.
+    /// The templates that this codec uses for a type.
     pub fn templates(&self, schema: &Schema) -> Result<Arc<TemplateSet>, LowerError> {
         match &self.templates {
             Some(templates) => Ok(templates.clone()),
@@ -143,7 +143,7 @@ impl Fast {
 }
 
 impl TemplateSet {
-    /// The templates of a type of ours.
+    /// Derives the templates of a type.
     ///
     /// ```
     /// use polywire_core::codec::fast::template::{Initial, OperatorKind, TemplateSet};
@@ -153,7 +153,7 @@ impl TemplateSet {
     /// # let schema = types.finish(Type::Def(tick))?;
     /// // `schema` is of struct Tick { uint32 count; };
     /// assert!(TemplateSet::for_schema(&schema)?.to_xml().contains(r#"<uInt32 name="count""#));
-    /// // With an operator chosen by hand.
+    /// // With a chosen operator.
     /// let chosen = TemplateSet::for_schema_with(&schema, |_path, field| {
     ///     if field.name.local == "count" {
     ///         *field = field.clone().with(OperatorKind::Increment).starting(Initial::Int(1));
@@ -166,8 +166,8 @@ impl TemplateSet {
         derive::templates(schema, &mut derive::as_it_is)
     }
 
-    /// The same; `choose` may change each field, given its path: its operator and its initial
-    /// value.
+    /// Derives the templates of a type like [`TemplateSet::for_schema`]. `choose` gets the path of
+    /// each field and may change the field's operator and initial value.
     pub fn for_schema_with(
         schema: &Schema,
         mut choose: impl FnMut(&str, &mut template::Field),
@@ -175,7 +175,7 @@ impl TemplateSet {
         derive::templates(schema, &mut choose)
     }
 
-    /// The type of messages of these templates.
+    /// The type of messages with these templates.
     pub fn schema(&self) -> Result<Schema, LowerError> {
         schema::schema(self)
     }

@@ -1,4 +1,5 @@
-//! Which instructions a structure has, and what they are called in a schema.
+//! Expands static references in templates, and gives instructions the names that they have in a
+//! schema.
 
 use alloc::{
     collections::BTreeMap,
@@ -16,24 +17,24 @@ use crate::{
     schema::{DefKind, Schema, Type},
 };
 
-/// An instruction that is no static reference.
+/// An instruction that is not a static reference.
 #[derive(Clone, Debug)]
 pub(super) struct Flat<'a> {
     pub instruction: &'a Instruction,
-    /// The dictionaries where it stands.
+    /// The dictionaries that apply to the instruction.
     pub scope: Scope,
-    /// The member that it is.
+    /// The name of the corresponding member.
     pub name: String,
 }
 
-/// Templates that refer to each other, one inside another.
+/// Largest depth of templates that refer to each other.
 const MAX_REFERENCES: usize = 32;
 
-/// Instructions that references may unfold to, those that are nothing but references among them,
-/// for all of a type.
+/// Largest number of instructions that references may expand to for one type, counting the
+/// references themselves.
 const MAX_INSTRUCTIONS: usize = 1 << 18;
 
-/// Puts the instructions of templates in place of references to them.
+/// Replaces references by the instructions of the referenced templates.
 pub(super) struct Unfolding<'a> {
     templates: BTreeMap<&'a Name, &'a Template>,
     instructions: usize,
@@ -41,22 +42,22 @@ pub(super) struct Unfolding<'a> {
 
 impl<'a> Unfolding<'a> {
     pub fn new(set: &'a TemplateSet) -> Unfolding<'a> {
-        // Of two with one name, which only sets have that no document made, the first is meant.
+        // If a set made in code has several templates with the same name, the first one counts.
         let templates = set.templates.iter().rev().map(|template| (&template.name, template)).collect();
         Unfolding { templates, instructions: 0 }
     }
 
-    /// The template with a name.
+    /// The template with this name.
     pub fn named(&self, name: &Name) -> Result<&'a Template, String> {
         self.templates.get(name).copied().ok_or_else(|| format!("[D8] there is no template '{name}'"))
     }
 
-    /// The instructions with those of static references in their place.
+    /// The instructions with static references expanded.
     pub fn flatten(&mut self, instructions: &'a [Instruction], scope: &Scope) -> Result<Vec<Flat<'a>>, String> {
         let (mut flat, mut taken) = (Vec::new(), BTreeMap::new());
         self.unfold(instructions, scope, 0, &mut flat)?;
         for field in &mut flat {
-            // Escapes are never asked for by name, and keep theirs.
+            // Bits fields are matched by their names in the template, which do not change here.
             field.name = unique(&mut taken, identifier(&field.name));
         }
         Ok(flat)
@@ -70,7 +71,7 @@ impl<'a> Unfolding<'a> {
         flat: &mut Vec<Flat<'a>>,
     ) -> Result<(), String> {
         if depth > MAX_REFERENCES {
-            return Err("templates refer to each other without end".to_string());
+            return Err("templates refer to each other endlessly".to_string());
         }
         for instruction in instructions {
             self.instructions += 1;
@@ -95,7 +96,8 @@ impl<'a> Unfolding<'a> {
     }
 }
 
-/// A name that is nobody's yet: with a number where it is. `taken` says where numbers go on.
+/// Makes a name unique by appending a number if necessary. `taken` has the next number for each
+/// name.
 pub(super) fn unique(taken: &mut BTreeMap<String, usize>, wanted: String) -> String {
     let Some(count) = taken.get(&wanted) else {
         taken.insert(wanted.clone(), 1);
@@ -114,7 +116,7 @@ pub(super) fn unique(taken: &mut BTreeMap<String, usize>, wanted: String) -> Str
     name
 }
 
-/// A name as schemas have them.
+/// Converts a name to an identifier of a schema.
 pub(super) fn identifier(name: &str) -> String {
     let mut text: String = name.chars().map(|c| if c.is_alphanumeric() || c == '_' { c } else { '_' }).collect();
     if text.chars().next().is_none_or(|c| c.is_numeric()) {
@@ -123,7 +125,7 @@ pub(super) fn identifier(name: &str) -> String {
     text
 }
 
-/// The template of a type's messages; none if the type is a union that templates' ids select.
+/// The template of a type's messages. `None` if the type is a union that template ids select.
 pub(super) fn message<'a>(set: &'a TemplateSet, schema: &Schema) -> Option<&'a Template> {
     let mut numbered = set.templates.iter().filter(|template| template.id.is_some());
     let (first, several) = (numbered.next(), numbered.next().is_some());
@@ -139,14 +141,14 @@ pub(super) fn message<'a>(set: &'a TemplateSet, schema: &Schema) -> Option<&'a T
     }
     let short = schema.name().rsplit("::").next().unwrap_or_default();
     let named = |template: &&Template| template.id.is_some() && identifier(&template.name.local) == identifier(short);
-    // A set without an id at all is refused by whoever asks for the id.
+    // A set without any id is refused later, when the id is needed.
     match several {
         true => set.templates.iter().find(named).or(first),
         false => first.or(set.templates.first()),
     }
 }
 
-/// The field behind a decimal that has a number's bits where no decimal is exact.
+/// The field behind a decimal that carries a number's bits if no decimal is exact.
 pub(super) fn escape_of<'a>(decimal: &Field, next: &Flat<'a>) -> Option<&'a Field> {
     match next.instruction {
         Instruction::Field(field) if decimal.optional && decimal.ty == FieldType::Decimal => {
@@ -157,12 +159,12 @@ pub(super) fn escape_of<'a>(decimal: &Field, next: &Flat<'a>) -> Option<&'a Fiel
     }
 }
 
-/// What it is called.
+/// The name of a decimal's bits field.
 pub(super) fn escape_name(decimal: &str) -> String {
     format!("{decimal}.bits")
 }
 
-/// True for the only field of an element whose type is a decimal's structure.
+/// True if the only field of an element is a decimal and the element's type is a decimal structure.
 pub(super) fn is_decimal(schema: &Schema, ty: &Type, instructions: &[Instruction]) -> bool {
     matches!(instructions, [Instruction::Field(field)] if field.ty == FieldType::Decimal) && is_decimal_type(schema, ty)
 }

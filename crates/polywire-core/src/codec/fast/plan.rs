@@ -1,24 +1,25 @@
-//! What templates mean for a type: each value's fields, with their slots.
+//! Plans: the fields and slots for each value of a type. [`bind`](super::bind) makes them, and both
+//! dialects follow them.
 
 use alloc::{boxed::Box, collections::BTreeMap, format, rc::Rc, string::String, sync::Arc, vec::Vec};
 
 use super::template::{self, Dictionary, FieldType, Name, OperatorKind};
 use crate::program::state::{Bank, Field, FieldKind, Initial, Operator, Policy};
 
-/// How a value of the type is written.
+/// How a value of the type is encoded.
 #[derive(Clone, Debug)]
 pub(super) enum Plan {
     /// A number, boolean, character or enum.
     Scalar(Arc<Field>),
     /// A structure of exponent and mantissa.
     Decimal(Arc<Field>),
-    /// One of the two, while they are on their way.
+    /// The exponent or mantissa of a decimal, which is kept as a word.
     Word(u8),
     /// A string.
     Text(Arc<Field>),
     /// A sequence or array of octets.
     Octets(Arc<Field>),
-    /// A `long double`: the bytes of a byte vector.
+    /// A `long double`, as a byte vector.
     Wide,
     /// A structure.
     Group(Rc<Group>),
@@ -26,11 +27,11 @@ pub(super) enum Plan {
     Sequence(Rc<Sequence>),
     /// A map.
     Map(Rc<Map>),
-    /// A union of ours.
+    /// A union: a discriminator field and a group for each case.
     Union(Rc<Union>),
-    /// A message of any template.
+    /// A message of any template, as a union.
     Any(Rc<Any>),
-    /// [`Plans::referred`]: what contains itself.
+    /// A recursive type: an index into [`Plans::referred`].
     Refer(usize),
 }
 
@@ -38,31 +39,31 @@ pub(super) enum Plan {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub items: Vec<Item>,
-    /// Bits that they need of the presence map they are in.
+    /// Number of bits in the surrounding presence map.
     pub bits: u32,
-    /// It has a presence map of its own.
+    /// True if the group has a presence map of its own.
     pub own: bool,
-    /// All previous values are forgotten before it.
+    /// True if all previous values are forgotten before it.
     pub reset: bool,
 }
 
 /// A member.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
-    /// None for a field that the type does not have.
+    /// Name of the member. `None` for a field that the type lacks.
     pub member: Option<String>,
     pub presence: Presence,
     pub plan: Plan,
 }
 
-/// How absence is said.
+/// How the absence of a member is encoded.
 #[derive(Clone, Debug)]
 pub(super) enum Presence {
-    /// It is always there.
+    /// The member is always present.
     Always,
-    /// By the field, or by the length.
+    /// By a null value of the field or of the sequence's length.
     Field(Arc<Field>),
-    /// By a bit.
+    /// By a bit of the presence map.
     Bit,
 }
 
@@ -70,7 +71,7 @@ pub(super) enum Presence {
 pub(super) struct Sequence {
     pub length: Arc<Field>,
     pub element: Plan,
-    /// Bits of an element's presence map.
+    /// Number of bits in an element's presence map.
     pub bits: u32,
 }
 
@@ -86,11 +87,11 @@ pub(super) struct Map {
 #[derive(Clone, Debug)]
 pub(super) struct Union {
     pub discriminator: Arc<Field>,
-    /// By name, in order.
+    /// Name and plan of each case, in order.
     pub cases: Vec<(String, Plan)>,
-    /// Numbers of the cases.
+    /// Index of each case by name.
     pub by_name: BTreeMap<String, usize>,
-    /// Bits of its own presence map.
+    /// Number of bits in the union's own presence map.
     pub bits: u32,
 }
 
@@ -98,16 +99,16 @@ pub(super) struct Union {
 pub(super) struct Any {
     pub id: Arc<Field>,
     pub cases: Vec<(String, u32, Plan)>,
-    /// Numbers of the cases.
+    /// Index of each case by name.
     pub by_name: BTreeMap<String, usize>,
     pub bits: u32,
 }
 
-/// All of a type.
+/// The plans of a type.
 #[derive(Debug)]
 pub(super) struct Plans {
     pub root: Plan,
-    /// The template's id, if the root is no [`Plan::Any`], and its field.
+    /// The template id and its field. `None` if the root is a [`Plan::Any`].
     pub id: Option<(u32, Arc<Field>)>,
     pub referred: Vec<Plan>,
     pub bank: Bank,
@@ -115,7 +116,7 @@ pub(super) struct Plans {
 }
 
 impl Plan {
-    /// Bits that it needs of the presence map it is in.
+    /// Number of bits in the surrounding presence map.
     pub fn bits(&self) -> u32 {
         match self {
             Plan::Scalar(field) | Plan::Decimal(field) | Plan::Text(field) | Plan::Octets(field) => field.bits(),
@@ -126,7 +127,7 @@ impl Plan {
         }
     }
 
-    /// Bytes that it takes at least, presence maps of its own included.
+    /// A lower bound of the size in bytes, including presence maps.
     pub fn min_wire(&self) -> u32 {
         match self {
             Plan::Scalar(field) | Plan::Decimal(field) | Plan::Text(field) | Plan::Octets(field) => field.min_wire(),
@@ -160,7 +161,7 @@ impl Group {
     }
 }
 
-/// Which dictionaries are meant where a field stands.
+/// The dictionaries that apply to a field.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
     pub template: Name,
@@ -168,28 +169,28 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// The scope inside what may name another type.
+    /// The scope inside an element that may have a `typeRef`.
     pub fn of_type(&self, type_ref: &Option<Name>) -> Scope {
         Scope { template: self.template.clone(), type_ref: type_ref.clone().or_else(|| self.type_ref.clone()) }
     }
 }
 
-/// Gives slots to keys.
+/// Assigns slots to dictionary keys.
 #[derive(Default)]
 pub(super) struct Slots {
-    /// By dictionary and key; the number says which part of a value it is.
+    /// Slots by dictionary and key. The number distinguishes the parts of a value.
     values: BTreeMap<(String, Name, u8), u32>,
     texts: BTreeMap<(String, Name), u32>,
     policy: Policy,
 }
 
 impl Slots {
-    /// None yet.
+    /// No slots yet.
     pub fn new(policy: Policy) -> Slots {
         Slots { policy, ..Slots::default() }
     }
 
-    /// As many slots as were given.
+    /// The number of slots assigned.
     pub fn bank(&self) -> Bank {
         Bank { slots: self.values.len() as u32, texts: self.texts.len() as u32 }
     }
@@ -204,9 +205,9 @@ impl Slots {
         *self.texts.entry((dictionary.into(), key.clone())).or_insert(next)
     }
 
-    /// The field of template ids: a mandatory copy in the global dictionary, under a key that
-    /// nobody can write. The specification lets both ends know the template by other means,
-    /// too: then `first` is what the copy begins with.
+    /// The field of template ids: a mandatory copy field in the global dictionary, with a key that
+    /// no document can contain. The specification allows both ends to agree on a template by other
+    /// means; then `first` is the initial value.
     pub fn template_id(&mut self, first: Option<u32>) -> Arc<Field> {
         let field = template::Field { name: Name::local(" id"), ..template::Field::new("", FieldType::U32) };
         let mut field = field.with(OperatorKind::Copy);
@@ -214,18 +215,18 @@ impl Slots {
         Arc::new(self.field(&field, &Scope::default()))
     }
 
-    /// A field of a template.
+    /// Assigns slots to a template's field.
     pub fn field(&mut self, field: &template::Field, scope: &Scope) -> Field {
         let int = |bits| FieldType::Int { signed: true, bits };
         let none = template::Operator::default();
         let (bits, mantissa) = match &field.mantissa {
             Some(mantissa) => (32, mantissa),
-            // Without an operator there is no difference: one integer stands behind the other. What
-            // 32 bits do not hold is out of the decimal's range.
+            // Without an operator, the two forms have the same bytes: one integer behind the other.
+            // An exponent beyond 32 bits is out of the decimal's range.
             None if field.ty == FieldType::Decimal && field.operator.kind == OperatorKind::None => (64, &none),
             None => return self.part(field, (field.ty, &field.operator, field.optional), scope),
         };
-        // Exponent and mantissa share the decimal's name, but not their previous values.
+        // Exponent and mantissa share the decimal's name, but have separate previous values.
         let part = |name: &str| template::Field {
             name: Name { local: format!("{} {name}", field.name.local), ..field.name.clone() },
             ..field.clone()
@@ -255,8 +256,8 @@ impl Slots {
         let is_text = !matches!(ty, FieldType::Int { .. } | FieldType::Decimal);
         let takes_no_lane = is_text && operator.kind == OperatorKind::Constant;
         if !(operator.kind.has_dictionary() || takes_no_lane) {
-            // Nobody reads it. Slots of fields side by side are side by side, so that several can
-            // be read and written at once.
+            // This slot is not used for previous values. It keeps the slots of adjacent fields
+            // adjacent, so that several can be read and written at once.
             slot = self.value("", &Name::local(format!("{}", self.values.len())), 2);
         } else if operator.kind.has_dictionary() {
             let dictionary = dictionary(&operator.dictionary, scope);
@@ -280,7 +281,8 @@ impl Slots {
     }
 }
 
-/// The name of a dictionary: of a template, of a type, the only one, or the user's.
+/// The name of a dictionary: one for each template, one for each type, the global one, or a
+/// user-defined one.
 fn dictionary(dictionary: &Dictionary, scope: &Scope) -> String {
     match dictionary {
         Dictionary::Global => "global".into(),
@@ -306,8 +308,8 @@ fn kind(ty: FieldType) -> FieldKind {
     }
 }
 
-/// What a slot is marked with: each type has its own, since a previous value of another type is an
-/// error.
+/// The tag of a slot's value. Each type has its own, because a previous value of another type is an
+/// error (D4).
 fn tag(ty: FieldType) -> u8 {
     match ty {
         FieldType::Int { signed, bits } => 2 + 2 * bits.trailing_zeros() as u8 + u8::from(signed),
@@ -340,5 +342,5 @@ fn initial(value: &template::Initial) -> Initial {
     }
 }
 
-/// A one in the presence map, as [`BITS`](crate::program::state::BITS) takes it.
+/// One set bit in the presence map, as argument of [`BITS`](crate::program::state::BITS).
 pub(super) const ONE: u64 = 1 << 32;

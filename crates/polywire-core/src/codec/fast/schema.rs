@@ -1,4 +1,4 @@
-//! The type of a foreign feed: a schema made of its templates alone.
+//! Makes the type of a foreign feed: a schema from templates alone.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::{
     schema::{Case, Def, DefId, Extensibility, Member, Schema, SchemaBuilder, Type},
 };
 
-/// The type of messages of a set's templates.
+/// The type of messages with a set's templates.
 pub(super) fn schema(set: &TemplateSet) -> Result<Schema, LowerError> {
     let numbered: Vec<&Template> = set.templates.iter().filter(|template| template.id.is_some()).collect();
     let unfolding = Unfolding::new(set);
@@ -34,7 +34,8 @@ pub(super) fn schema(set: &TemplateSet) -> Result<Schema, LowerError> {
         .map_err(|error| LowerError::Option(format!("the templates make no type: {error}")))
 }
 
-/// A template that holds messages of any template makes even a single one a union.
+/// True if the template contains messages of any template. Then even a single template makes a
+/// union.
 fn refers_dynamically<'a>(unfolding: &Unfolding<'a>, template: &'a Template) -> bool {
     let (mut met, mut open) = (BTreeSet::from([&template.name]), Vec::from([&template.instructions]));
     while let Some(instructions) = open.pop() {
@@ -54,7 +55,7 @@ fn refers_dynamically<'a>(unfolding: &Unfolding<'a>, template: &'a Template) -> 
     false
 }
 
-/// Groups and sequences inside each other, which bounds the stack. A schema is no deeper.
+/// Largest nesting depth of groups and sequences. It bounds the stack; schemas have the same limit.
 const MAX_DEPTH: usize = 64;
 
 struct Maker<'a> {
@@ -126,7 +127,8 @@ impl<'a> Maker<'a> {
                     let what = "a message inside a message needs templates to choose from".into();
                     return Err(LowerError::Unsupported { path: inside, what });
                 };
-                // It is always there on the wire; a type that contains itself must be able to end.
+                // It is always present on the wire, but a recursive type needs an optional member
+                // to end.
                 let mut member = Member::new(flat.name.clone(), Type::Def(any)).as_optional();
                 member.external = true;
                 return Ok(member);

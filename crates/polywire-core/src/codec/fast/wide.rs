@@ -5,7 +5,7 @@ use crate::{
     program::{FaultKind, Input, Output, ScalarKernel, Status, kernel::WideKernel},
 };
 
-/// The kernel.
+/// The kernel for both directions.
 pub(super) static WIDE: ScalarKernel = ScalarKernel {
     name: "fast.wide",
     scalar: Scalar::F128,
@@ -15,7 +15,7 @@ pub(super) static WIDE: ScalarKernel = ScalarKernel {
     form: None,
 };
 
-/// The length that the bytes have, as a stop-bit integer.
+/// The vector's length as a stop-bit integer.
 const LENGTH: u8 = 16 | 0x80;
 
 extern "C" fn get(input: &mut Input<'_>, _: &mut u64) -> Status {

@@ -1,10 +1,11 @@
-//! JSON (RFC 8259): driven by the schema, without a tree. `spec/json.md` says how each type is
-//! written.
+//! JSON (RFC 8259), read and written directly from and to values, without a tree. `spec/json.md`
+//! defines the mapping. The dialects are in `lower/json`, which `yaml` uses
+//! too.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 
 use super::{
-    BuildError, Codec, DynDecoder, DynEncoder, LowerError, OptionSpec, Options, Properties,
+    BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties,
     lower::json::{self as notation, Style},
 };
 use crate::{
@@ -26,11 +27,11 @@ impl Codec for Json {
 
     fn properties(&self) -> &'static Properties {
         &Properties {
-            summary: "JSON text by the type's names",
+            summary: "JSON text with the names of members",
             text: true,
             self_describing: true,
             stateful: false,
-            typical_use: "browsers, scripts, logs, and peers that share no schema",
+            typical_use: "browsers, scripts, logs, and peers without a schema",
             specification: "RFC 8259; spec/json.md",
         }
     }
@@ -57,19 +58,11 @@ impl Codec for Json {
                 OptionSpec {
                     name: "null",
                     values: &["omit", "write"],
-                    help: "absent members left out (default) or written as null",
+                    help: "absent members omitted (default) or written as null",
                 },
-                OptionSpec {
-                    name: "pretty",
-                    values: &[],
-                    help: "one line (default) or, if there, several with indentation",
-                },
+                OptionSpec { name: "pretty", values: &[], help: "several indented lines instead of one" },
             ]
         }
-    }
-
-    fn counts(&self) -> bool {
-        true
     }
 
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
@@ -88,22 +81,22 @@ impl Codec for Json {
     }
 }
 
-/// A record could not be written as JSON or read from it.
+/// Why a record cannot be written as JSON or read from it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
-    /// JSON cannot carry the type.
+    /// JSON cannot represent the type.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The text is no value of the type, or the value is too large.
+    /// The text does not represent a value of the type, or a limit is exceeded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// There is no record to read into.
+    /// The record to read into cannot be created.
     #[error(transparent)]
     Record(#[from] RecordError),
 }
 
-/// For a value now and then; an [`DynEncoder`] or [`DynDecoder`] is faster for many.
+/// Conversion of single values. For many values, an [`Encoder`] or [`Decoder`] is faster.
 ///
 /// ```
 /// use polywire_core::layout::{Record, Shape};
@@ -120,12 +113,12 @@ pub enum JsonError {
 /// # Ok::<(), Box<dyn core::error::Error>>(())
 /// ```
 impl Record {
-    /// The value as JSON, in one line.
+    /// The value as JSON in one line.
     pub fn to_json(&self) -> Result<String, JsonError> {
         self.to_json_with(&Options::default())
     }
 
-    /// The value as JSON under options of the codec `json`.
+    /// The value as JSON, with options of the codec `json`.
     ///
     /// ```
     /// use polywire_core::codec::json::JsonError;
@@ -141,25 +134,25 @@ impl Record {
     /// # Ok::<(), Box<dyn core::error::Error>>(())
     /// ```
     pub fn to_json_with(&self, options: &Options) -> Result<String, JsonError> {
-        let encoder = DynEncoder::with_backend(&JSON, options, self.shape(), Backend::Interpreter)?;
+        let encoder = Encoder::for_shape_with_backend(&JSON, options, self.shape(), Backend::Interpreter)?;
         let mut bytes = Vec::new();
         encoder.encode(self, &mut bytes)?;
-        // All that is written is UTF-8, so nothing is ever replaced.
+        // The codec writes only UTF-8, so nothing is ever replaced.
         Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// The value of a JSON text.
+    /// Makes a record from a JSON text.
     pub fn from_json(shape: &Arc<Shape>, text: &str) -> Result<Record, JsonError> {
         let decoder =
-            DynDecoder::with_backend(&JSON, &Options::default(), shape.schema(), shape, Backend::Interpreter)?;
+            Decoder::for_shape_with_backend(&JSON, &Options::default(), shape.schema(), shape, Backend::Interpreter)?;
         let mut record = Record::try_new(shape)?;
         decoder.decode(text.as_bytes(), &mut record)?;
         Ok(record)
     }
 }
 
-/// Checks that `bytes` are one JSON value of any kind, nested no deeper than the [`Limits`] allow:
-/// the grammar of RFC 8259, UTF-8, and surrogates in pairs.
+/// Checks that `bytes` are one JSON value of any kind: the grammar of RFC 8259, UTF-8, paired
+/// surrogates, and no deeper nesting than the default [`Limits`] allow.
 ///
 /// ```
 /// use polywire_core::codec::json;
@@ -172,7 +165,7 @@ pub fn validate(bytes: &[u8]) -> Result<(), CodecError> {
     validate_within(bytes, &Limits::default())
 }
 
-/// [`validate`] with other limits.
+/// Like [`validate`], with other limits.
 ///
 /// ```
 /// use polywire_core::{codec::json::validate_within, program::Limits};

@@ -1,4 +1,5 @@
-//! The walk for encoding: one schema beside its layout.
+//! The walk for encoding. It follows one schema and its layout and makes a program that writes such
+//! values. A format's [`EncodeDialect`] supplies the operations for each kind of type.
 
 use alloc::{collections::BTreeMap, string::ToString, sync::Arc, vec::Vec};
 
@@ -9,25 +10,26 @@ use crate::{
     schema::{Case, Def, DefId, DefKind, Member, Schema, Type},
 };
 
-/// How a format writes each kind of value. Operations go to the walk ([`EncodeWalk::emit`]); blocks
-/// inside are made with [`EncodeWalk::block`] and the walk's methods for values.
+/// How a format writes each kind of value. Implementations append operations with
+/// [`EncodeWalk::emit`], make nested blocks with [`EncodeWalk::block`], and call the walk's methods
+/// for the values inside.
 pub trait EncodeDialect {
-    /// A boolean, number, character, bitmask or bitset.
+    /// Emits a boolean, number, character, bitmask or bitset.
     fn scalar(&self, walk: &mut EncodeWalk<'_>, ty: &Type, wire: Scalar, place: Place) -> Result<(), LowerError>;
 
-    /// An enum; in memory it is the integer of `memory`.
+    /// Emits an enum. `wire` is the integer for formats that have fixed-size integers.
     fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, wire: Scalar, place: Place) -> Result<(), LowerError>;
 
-    /// A string, or a wide one.
+    /// Emits a string or wide string.
     fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Result<(), LowerError>;
 
-    /// A sequence.
+    /// Emits a sequence.
     fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Result<(), LowerError>;
 
-    /// An array; `len` is the product of its dimensions.
+    /// Emits an array. `dims` are its dimensions, outermost first.
     fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, dims: &[u32], place: Place) -> Result<(), LowerError>;
 
-    /// A map.
+    /// Emits a map.
     fn map(
         &self,
         walk: &mut EncodeWalk<'_>,
@@ -37,40 +39,40 @@ pub trait EncodeDialect {
         place: Place,
     ) -> Result<(), LowerError>;
 
-    /// A structure. [`EncodeWalk::member`] writes a member's value, [`EncodeWalk::if_present`]
-    /// looks into an optional first.
+    /// Emits a structure. Call [`EncodeWalk::if_present`] for an optional member and
+    /// [`EncodeWalk::member`] for a member's value.
     fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Result<(), LowerError>;
 
-    /// A union. [`EncodeWalk::union_arms`] makes the operation; the accumulator (`I64`) is the
-    /// discriminator where an arm begins.
+    /// Emits a union. Call [`EncodeWalk::union_arms`]; at the beginning of each arm the
+    /// accumulator, an `I64`, holds the discriminator.
     fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Result<(), LowerError>;
 }
 
-/// A member to be written.
+/// A member to write.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberOut<'a> {
-    /// Its declaration.
+    /// The member's declaration.
     pub member: &'a Member,
-    /// Where it is, optional and pointer included.
+    /// The member's place, including its optional and pointer.
     pub place: Place,
 }
 
-/// A union to be written.
+/// A union to write.
 #[derive(Clone, Copy, Debug)]
 pub struct UnionOut<'a> {
-    /// Its definition.
+    /// The union's definition.
     pub id: DefId,
     /// Type of the discriminator.
     pub discriminator: &'a Type,
-    /// The discriminator on the wire of a format that has fixed-size integers.
+    /// The discriminator's integer type, for formats that have fixed-size integers.
     pub wire: Scalar,
-    /// Its cases.
+    /// The union's cases.
     pub cases: &'a [Case],
-    /// Where it is.
+    /// The union's place.
     pub place: Place,
 }
 
-/// The walk: what is emitted so far, and where it stands.
+/// The state of the walk: the operations emitted so far and the current field.
 pub struct EncodeWalk<'a> {
     dialect: &'a dyn EncodeDialect,
     schema: &'a Schema,
@@ -107,13 +109,13 @@ pub fn lower(dialect: &dyn EncodeDialect, schema: &Schema, layout: &Arc<Layout>)
 }
 
 impl<'a> EncodeWalk<'a> {
-    /// Appends an operation, blamed on the current field.
+    /// Appends an operation. Its errors name the current field.
     pub fn emit(&mut self, kind: OpKind) {
         let op = self.paths.op(kind);
         self.ops.push(op);
     }
 
-    /// What `fill` emits, as a block of its own.
+    /// Collects what `fill` emits into a block of its own.
     pub fn block(&mut self, fill: impl FnOnce(&mut Self) -> Result<(), LowerError>) -> Result<Block, LowerError> {
         let outer = core::mem::take(&mut self.ops);
         let filled = fill(self);
@@ -126,7 +128,7 @@ impl<'a> EncodeWalk<'a> {
         self.ops.extend(block.0);
     }
 
-    /// Emits the value of a type at a place.
+    /// Emits the value of type `ty` at a place.
     pub fn value(&mut self, ty: &Type, place: Place) -> Result<(), LowerError> {
         let dialect = self.dialect;
         self.paths.step().map_err(|what| self.unsupported(what))?;
@@ -138,7 +140,7 @@ impl<'a> EncodeWalk<'a> {
             Type::Map { key, value, bound } => dialect.map(self, key, value, *bound, place),
             primitive => match scalar_of(primitive) {
                 Some(scalar) => dialect.scalar(self, primitive, scalar, place),
-                None => Err(self.unsupported("the type has no scalar")),
+                None => Err(self.unsupported("the type is not a scalar")),
             },
         }
     }
@@ -196,8 +198,8 @@ impl<'a> EncodeWalk<'a> {
         Ok(members.into_iter().zip(fields).map(|(member, place)| MemberOut { member, place }).collect())
     }
 
-    /// Emits a member's value, through its pointer if it has one. For an optional, call it with the
-    /// value's own place.
+    /// Emits a member's value, through its pointer if it has one. For an optional member, `place`
+    /// is the place of the value inside the optional.
     pub fn member(&mut self, member: &Member, place: Place) -> Result<(), LowerError> {
         let step = self.paths.enter(&member.name);
         let done = match (member.external, self.kind(place)) {
@@ -212,8 +214,8 @@ impl<'a> EncodeWalk<'a> {
         done
     }
 
-    /// Emits `present`, with the place of its value, for an optional member that is there, and
-    /// `absent` for one that is not.
+    /// Emits a test of an optional member: `present`, called with the place of the value, runs if
+    /// the value is present, and `absent` otherwise.
     pub fn if_present(
         &mut self,
         out: &MemberOut<'_>,
@@ -232,8 +234,8 @@ impl<'a> EncodeWalk<'a> {
         Ok(())
     }
 
-    /// Emits a union: `arm` for each case, with the place of its value, and `none` for a
-    /// discriminator without one.
+    /// Emits a choice among a union's cases: `arm` for each case, called with the place of its
+    /// value, and `none` for a discriminator that selects no case.
     pub fn union_arms(
         &mut self,
         union: &UnionOut<'_>,
@@ -253,8 +255,8 @@ impl<'a> EncodeWalk<'a> {
         Ok(())
     }
 
-    /// The block for an element of the sequence or array at `place`: `fill` gets the element's own
-    /// place.
+    /// Makes the block for one element of the sequence or array at `place`. `fill` gets the
+    /// element's place.
     pub fn element(
         &mut self,
         place: Place,
@@ -271,7 +273,8 @@ impl<'a> EncodeWalk<'a> {
         block
     }
 
-    /// The blocks for an entry of the map at `place`: both get the place of what they write.
+    /// Makes the blocks for one entry of the map at `place`. `key` and `value` get the place of the
+    /// key and of the value.
     pub fn entry(
         &mut self,
         place: Place,
@@ -296,12 +299,12 @@ impl<'a> EncodeWalk<'a> {
         self.layout
     }
 
-    /// What lies at a place.
+    /// The kind of node at a place.
     pub fn kind(&self, place: Place) -> Option<&'a Kind> {
         place.node().map(|node| &self.layout.node(node).kind)
     }
 
-    /// The scalar in memory at a place.
+    /// The scalar that a place has in memory.
     pub fn memory_scalar(&self, place: Place) -> Result<Scalar, LowerError> {
         match self.kind(place) {
             Some(Kind::Scalar(scalar)) => Ok(*scalar),
@@ -310,7 +313,7 @@ impl<'a> EncodeWalk<'a> {
         }
     }
 
-    /// The scalar that a node is, if it is one and any of its values may stand there.
+    /// The scalar of a node, if all of its values are allowed. `None` for enums and other kinds.
     pub fn scalar_node(&self, node: NodeId) -> Option<Scalar> {
         match &self.layout.node(node).kind {
             Kind::Scalar(scalar) => Some(*scalar),
@@ -323,13 +326,13 @@ impl<'a> EncodeWalk<'a> {
         LowerError::Unsupported { path: self.paths.current.clone(), what: what.to_string() }
     }
 
-    /// The layout is of another type than the schema.
+    /// The error for a layout that does not match the schema.
     pub fn mismatch(&self) -> LowerError {
         LowerError::Layout { path: self.paths.current.clone() }
     }
 }
 
-/// Places of the fields of the structure at a place.
+/// Places of the fields of the structure at a place. `None` if it is not a structure.
 pub(super) fn fields(layout: &Layout, place: Place) -> Option<Vec<Place>> {
     let Place::At { offset, node } = place else { return None };
     match &layout.node(node).kind {

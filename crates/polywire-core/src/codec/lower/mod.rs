@@ -1,10 +1,12 @@
-//! What codecs share: the walk over schema, layout and evolution. A format supplies a dialect, and
-//! sees neither.
+//! The lowering that codecs share: it turns a type into a
+//! [`Program`](crate::program::Program).
 //!
-//! [`encode`] walks one type; [`decode`] walks the writer's type beside the reader's and resolves,
-//! once, everything in which they differ: members that moved, went or came, wider scalars, other
-//! bounds, literals and cases, and the defaults of what the writer lacks. A dialect is asked for
-//! the wire only, and cannot get evolution wrong.
+//! [`encode`] walks one type. [`decode`] walks the writer's type and the reader's type side by side
+//! and resolves all their differences once: members that were moved, added or removed, wider
+//! scalars, other bounds, literals and cases, and default values. A codec supplies a *dialect*,
+//! which emits the operations for each kind of type. A dialect deals only with the wire, so
+//! evolution works the same in every format. The folder `kinds` has the dialects of MessagePack,
+//! CBOR and UBJSON, and `json` those of JSON notation, which YAML uses too.
 //!
 //! ```
 //! use polywire_core::codec::lower::{bits_scalar, enum_scalar, scalar_of, widens};
@@ -34,52 +36,52 @@ use crate::{
 
 pub mod decode;
 pub mod encode;
-pub mod json;
-pub mod kinds;
-pub mod symbols;
+pub(crate) mod json;
+pub(crate) mod kinds;
+pub(crate) mod symbols;
 
 pub use decode::{CaseIn, DecodeDialect, DecodeWalk, MemberIn, Slot, UnionIn};
 pub use encode::{EncodeDialect, EncodeWalk, MemberOut, UnionOut};
 
-/// Why a type cannot be carried.
+/// Why a codec cannot lower a type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LowerError {
-    /// The reader cannot understand the writer.
+    /// The reader's type cannot understand the writer's.
     #[error("reader and writer do not agree: {0}")]
     Refused(String),
-    /// The format has no way to say it.
+    /// The format cannot represent a part of the type.
     #[error("{path}: {what}")]
     Unsupported {
-        /// The field.
+        /// Path of the field.
         path: String,
-        /// What and why.
+        /// What is not supported, and why.
         what: String,
     },
-    /// Options that the codec does not know.
+    /// The codec does not know an option or its value.
     #[error("{0}")]
     Option(String),
-    /// The layout is of another type than the schema.
-    #[error("{path}: the layout is of another type than the schema")]
+    /// The layout does not match the schema.
+    #[error("{path}: the layout does not match the schema")]
     Layout {
-        /// The field.
+        /// Path of the field.
         path: String,
     },
 }
 
-/// Paths of fields while a walk goes down and up.
+/// The paths of fields that a walk has visited, and the current one.
 #[derive(Default)]
 pub(crate) struct Paths {
     all: Vec<String>,
     ids: BTreeMap<String, u32>,
     current: String,
-    /// Bytes of all of them.
+    /// Length of all paths, in bytes.
     bytes: usize,
-    /// Operations that were emitted and values that were looked at.
+    /// Number of operations emitted and values visited.
     steps: usize,
 }
 
-/// Bytes of the paths of a program's fields. A stranger's names may be long.
+/// Largest length of all paths of a program, in bytes. Names in a peer's schema may be long.
 const MAX_PATH_BYTES: usize = 16 << 20;
 
 impl Paths {
@@ -89,7 +91,7 @@ impl Paths {
         paths
     }
 
-    /// The id of the current path.
+    /// The id of the current path. Adds the path if it is new.
     fn id(&mut self) -> PathId {
         if let Some(id) = self.ids.get(&self.current) {
             return PathId(*id);
@@ -101,7 +103,7 @@ impl Paths {
         PathId(id)
     }
 
-    /// Goes down; gives what [`Paths::leave`] takes.
+    /// Goes down one step. Returns the value to pass to [`Paths::leave`].
     fn enter(&mut self, step: &str) -> usize {
         let len = self.current.len();
         if !self.current.is_empty() && !step.starts_with('[') {
@@ -120,8 +122,8 @@ impl Paths {
         Op { path: self.id(), kind }
     }
 
-    /// Refuses to go on where a program gets larger than the verifier would let pass: a small
-    /// schema can say a large type.
+    /// Counts a step, and fails if the program becomes larger than the verifier accepts: a small
+    /// schema can describe a very large type.
     fn step(&mut self) -> Result<(), &'static str> {
         self.steps += 1;
         match (self.steps > 2 * MAX_OPS, self.bytes > MAX_PATH_BYTES) {
@@ -132,7 +134,7 @@ impl Paths {
     }
 }
 
-/// The scalar that a primitive type is, on the wire and in memory.
+/// The scalar of a primitive type, on the wire and in memory. `None` for other types.
 pub fn scalar_of(ty: &Type) -> Option<Scalar> {
     Some(match ty {
         Type::Bool => Scalar::Bool,
@@ -151,7 +153,7 @@ pub fn scalar_of(ty: &Type) -> Option<Scalar> {
     })
 }
 
-/// True if every value of `from` is one of `to`, in the same family.
+/// True if `to` holds every value of `from` and both are integers or both floating-point.
 pub fn widens(from: Scalar, to: Scalar) -> bool {
     match (from.range(), to.range()) {
         (Some((min, max)), Some((low, high))) => {
@@ -161,7 +163,7 @@ pub fn widens(from: Scalar, to: Scalar) -> bool {
     }
 }
 
-/// The integer that holds a bitmask or bitset on the wire.
+/// The integer of a bitmask or bitset on the wire.
 pub fn bits_scalar(schema: &Schema, id: DefId) -> Scalar {
     let bits = match &schema.def(id).kind {
         DefKind::Bitmask { bit_bound, .. } => u32::from(*bit_bound),
@@ -175,7 +177,7 @@ pub fn bits_scalar(schema: &Schema, id: DefId) -> Scalar {
     }
 }
 
-/// The integer that an enum is on the wire.
+/// The integer of an enum on the wire.
 pub fn enum_scalar(bit_bound: u8) -> Scalar {
     match bit_bound {
         0..=8 => Scalar::I8,
@@ -184,8 +186,8 @@ pub fn enum_scalar(bit_bound: u8) -> Scalar {
     }
 }
 
-/// A decimal number kept as its two parts: a structure of `int32 exponent` and `int64 mantissa`, in
-/// this order, and nothing else.
+/// True for a structure that represents a decimal number: it consists of `int32 exponent` and
+/// `int64 mantissa`, in this order.
 pub fn is_decimal(schema: &Schema, id: DefId) -> bool {
     let is_part = |member: &Member, name: &str, ty: Type| {
         member.name == name && *schema.resolve(&member.ty) == ty && !member.optional && !member.external
@@ -198,11 +200,11 @@ pub fn is_decimal(schema: &Schema, id: DefId) -> bool {
     }
 }
 
-/// Definitions that contain themselves, through whatever.
+/// The definitions that contain themselves, directly or through other definitions.
 ///
-/// These are the strongly connected components of more than one definition, or of one that names
-/// itself. They are found in one walk (Tarjan's), since a stranger's schema may have thousands of
-/// definitions.
+/// These are the strongly connected components with several definitions, or with one that refers to
+/// itself. Tarjan's algorithm finds them in a single pass, because a peer's schema may have
+/// thousands of definitions.
 pub(crate) fn recursive(schema: &Schema) -> BTreeSet<DefId> {
     let edges: Vec<Vec<DefId>> = (0..schema.defs().len() as u32).map(|id| neighbours(schema, DefId(id))).collect();
     let (mut index, mut low, mut on_stack) =
@@ -216,7 +218,7 @@ pub(crate) fn recursive(schema: &Schema) -> BTreeSet<DefId> {
                 next += 1;
                 stack.push(at);
             } else {
-                // Back from a neighbour, or from one that needed no visit.
+                // Back from a neighbour, or at one that was visited before.
                 let to = edges[at][edge - 1].0 as usize;
                 low[at] = if on_stack[to] { low[at].min(low[to]) } else { low[at] };
             }

@@ -1,4 +1,5 @@
-//! Names of numbers, taken from schemas.
+//! Tables of names and numbers, made from schemas: enum literals, flags, bit fields, union cases.
+//! The dialects of [`kinds`](super::kinds) and [`json`](super::json) use them.
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
@@ -11,7 +12,7 @@ fn table(symbols: impl Iterator<Item = (i64, Box<str>)>, otherwise: Option<i64>)
     Arc::new(SymbolTable::new(symbols, otherwise))
 }
 
-/// An enum's literals.
+/// The literals of an enum, by value. `otherwise` is the value for names that the table lacks.
 pub fn literals(schema: &Schema, id: DefId, otherwise: Option<i32>) -> Arc<SymbolTable> {
     let symbols = enum_literals(schema, id).into_iter().map(|(value, name)| (value, name.into()));
     table(symbols, otherwise.map(i64::from))
@@ -24,7 +25,7 @@ fn enum_literals(schema: &Schema, id: DefId) -> Vec<(i64, &str)> {
     }
 }
 
-/// A bitmask's flags by position; none if it is a bitset.
+/// The flags of a bitmask, by position. `None` for a bitset.
 pub fn flags(schema: &Schema, id: DefId) -> Option<Arc<SymbolTable>> {
     match &schema.def(id).kind {
         DefKind::Bitmask { flags, .. } => {
@@ -34,7 +35,7 @@ pub fn flags(schema: &Schema, id: DefId) -> Option<Arc<SymbolTable>> {
     }
 }
 
-/// A bitset's named fields, as a format spells names.
+/// The named fields of a bitset. `spelt` converts names to the format's spelling.
 pub fn bit_fields(schema: &Schema, id: DefId, spelt: &dyn Fn(&str) -> String) -> Arc<SymbolTable> {
     let signed = |ty: &Type| matches!(schema.resolve(ty), Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64);
     let fields = schema.bit_fields(id).into_iter().filter_map(|f| {
@@ -44,8 +45,8 @@ pub fn bit_fields(schema: &Schema, id: DefId, spelt: &dyn Fn(&str) -> String) ->
     table(fields, None)
 }
 
-/// What a union can begin with: its cases, as a format spells names, with their first labels, and
-/// the literals of the discriminator's enum.
+/// The names with which a union may begin: its cases with their first labels, and the literals of
+/// the discriminator's enum. `spelt` converts case names to the format's spelling.
 pub fn union_head(
     schema: &Schema,
     discriminator: &Type,
@@ -65,7 +66,7 @@ pub fn union_head(
     table(cases_by_name.chain(literals), None)
 }
 
-/// A discriminator that is nobody's label, and so chooses the default case.
+/// A discriminator that is no case's label, so it selects the default case.
 fn free_label(schema: &Schema, discriminator: &Type, cases: &[Case]) -> i64 {
     let taken = |value: &i64| cases.iter().any(|case| case.labels.contains(value));
     let free = match schema.def_of(discriminator) {
@@ -77,24 +78,25 @@ fn free_label(schema: &Schema, discriminator: &Type, cases: &[Case]) -> i64 {
     free.unwrap_or(0)
 }
 
-/// Just one name.
+/// A table with a single name.
 pub fn only(name: &str) -> Arc<SymbolTable> {
     table([(0, String::from(name).into())].into_iter(), None)
 }
 
-/// Position, width and sign of a bitset's field, as a number of the symbol table.
+/// Position, width and sign of a bitset's field, packed into a number for the symbol table.
 pub fn field(position: u8, width: u8, signed: bool) -> i64 {
     i64::from(position) << 16 | i64::from(width) << 8 | i64::from(signed)
 }
 
-/// Position, mask of as many bits as it is wide, and sign.
+/// Unpacks a number made by [`field`]: position, mask with as many bits as the field is wide, and
+/// sign.
 pub fn parts(field: i64) -> (u32, u64, bool) {
     let width = (field >> 8 & 0xFF).clamp(1, 64) as u32;
     ((field >> 16 & 63) as u32, u64::MAX >> (64 - width), field & 1 == 1)
 }
 
-/// The number of a literal in a table of [`union_head`]; why not, if there is none: a union of
-/// numbers has no names.
+/// The value of a literal in a table of [`union_head`]. Fails with `UnknownLiteral` if the table
+/// lacks the literal, and with `WrongKind` if the discriminator is not an enum.
 pub fn label_of(table: &SymbolTable, literal: &[u8]) -> Result<i64, FaultKind> {
     table.value_behind(LITERAL, literal).ok_or_else(|| {
         match table.iter().any(|(_, name)| name.as_bytes().first() == Some(&LITERAL)) {
@@ -104,5 +106,6 @@ pub fn label_of(table: &SymbolTable, literal: &[u8]) -> Result<i64, FaultKind> {
     })
 }
 
-/// Goes before names of literals, to keep them apart from those of cases.
+/// The first byte of a literal's name in a table of [`union_head`]. Case names do not begin with
+/// it.
 pub const LITERAL: u8 = b'=';

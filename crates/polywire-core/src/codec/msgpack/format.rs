@@ -1,4 +1,4 @@
-//! Heads of MessagePack values.
+//! Reading and writing of MessagePack heads: the [`kinds::Format`] of MessagePack.
 
 use crate::{
     codec::lower::kinds::{self, Extent, Head, Marks, fixed, marked, skip_items},
@@ -54,7 +54,7 @@ impl kinds::Format for Format {
     }
 
     fn skip(input: &mut Input<'_>) -> Read {
-        // Extensions first, since they have no head that says their length.
+        // Extensions come first, because they have no [`Head`].
         let extension = match input.rest().first() {
             Some(first @ 0xC7..=0xC9) => Some(first - 0xC7),
             Some(first @ 0xD4..=0xD8) => {
@@ -165,7 +165,7 @@ impl kinds::Format for Format {
     }
 }
 
-/// A number of 1, 2, 4 or 8 bytes.
+/// Reads a number of 1, 2, 4 or 8 bytes; `width` is 0 to 3.
 #[inline(always)]
 fn unsigned(input: &mut Input<'_>, width: u8) -> Read<u64> {
     Ok(match width {
@@ -193,8 +193,8 @@ fn unused(input: &mut Input<'_>) -> Status {
     input.fail(FaultKind::Syntax, 0, 0xC1)
 }
 
-/// A length of one, two or four bytes behind the mark of its width. There is no mark for one byte
-/// where the first two are the same.
+/// A type byte followed by a length of one, two or four bytes. If the first two type bytes are
+/// equal, there is none for a length of one byte.
 fn wide_head(marks: [u8; 3], len: u64) -> (u64, usize) {
     let [short, middle, long] = marks.map(u64::from);
     match len {
@@ -211,8 +211,8 @@ fn put_head(output: &mut Output<'_>, (head, bytes): (u64, usize), len: u64) -> S
     }
 }
 
-/// Shows that `bytes` are one well-formed value and nothing else. Whether text is UTF-8 is not
-/// looked at, as of what decoding skips.
+/// Checks that `bytes` are exactly one well-formed value. Does not check that text is UTF-8;
+/// neither does decoding in values that it skips.
 ///
 /// ```
 /// use polywire_core::{codec::msgpack, program::Limits};

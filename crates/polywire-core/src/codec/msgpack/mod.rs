@@ -1,8 +1,8 @@
-//! MessagePack: compact binary values that say their own kind.
+//! MessagePack: a compact, self-describing binary format.
 //!
-//! `spec/msgpack.md` has the mapping. A structure is a map of its members by name, or with the
-//! option `struct=array` an array of their values. All kinds are read, the old ones included;
-//! extensions, time stamps among them, are passed over.
+//! `spec/msgpack.md` defines the mapping. A structure is a map of its members by name or, with the
+//! option `struct=array`, an array of their values. Decoding accepts all kinds, including those of
+//! older versions, and skips extensions such as timestamps.
 
 use alloc::sync::Arc;
 
@@ -43,12 +43,12 @@ static OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "enum",
         values: &["number", "name"],
-        help: "enum literals as numbers, or as their names; both are read",
+        help: "enum literals as numbers, or as their names; both are accepted",
     },
     OptionSpec {
         name: "null",
         values: &["omit", "write"],
-        help: "absent members are left out of maps, or written as nil; both are read",
+        help: "absent members are omitted from maps, or written as nil; both are accepted",
     },
 ];
 

@@ -1,4 +1,4 @@
-//! Lowering for decoding.
+//! The decoding dialect of Protobuf.
 
 use alloc::{collections::BTreeMap, sync::Arc, vec, vec::Vec};
 use core::{cell::Cell, str};
@@ -20,25 +20,25 @@ use crate::{
     schema::{DefId, DefKind, Schema, Type},
 };
 
-/// The dialect.
+/// The decoding dialect.
 pub(super) struct Decode<'a> {
     schema: &'a Schema,
-    /// What the value that comes next is read from. The walk asks for values without saying so.
+    /// Where the next value is read from. The dialect's methods have no argument for it.
     next: Cell<From>,
-    /// There are fields whose second coming is [refused](Again::Refused).
+    /// True if there are fields whose repetition is [refused](Again::Refused).
     merges: Cell<bool>,
 }
 
-/// What a value is read from.
+/// Where a value is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
-    /// A field; what is repeated is in a message of its own.
+    /// A single field. A sequence, array or map is in a message of its own.
     Field,
-    /// Fields that are there for each element: those that come first.
+    /// Repeated fields, one for each element, from the first one on.
     Elements,
-    /// The same, behind others.
+    /// Repeated fields that continue after other fields.
     MoreElements,
-    /// No field: what is left out is zero, or empty.
+    /// No field: the message omits a zero or empty value.
     Nothing,
 }
 
@@ -58,7 +58,7 @@ impl DecodeDialect for Decode<'_> {
             Form::Quad => &get::QUAD,
             _ => &get::UNSIGNED,
         };
-        unless_sunk(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
+        unless_skipped(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
     }
 
     fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, wire: Scalar, slot: &Slot<'_>) -> Lowered {
@@ -66,7 +66,7 @@ impl DecodeDialect for Decode<'_> {
             walk.emit(OpKind::Const(wire, 0));
             return walk.store(&Type::Def(id), wire, slot);
         }
-        unless_sunk(walk, slot, |walk| walk.get(&Type::Def(id), Wire::Kernel(&get::ENUM), slot))
+        unless_skipped(walk, slot, |walk| walk.get(&Type::Def(id), Wire::Kernel(&get::ENUM), slot))
     }
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
@@ -74,7 +74,7 @@ impl DecodeDialect for Decode<'_> {
             walk.emit(OpKind::Clear(slot.place));
             return Ok(());
         }
-        unless_sunk(walk, slot, |walk| walk.text(TextForm::Kernel(&get::TEXT), slot))
+        unless_skipped(walk, slot, |walk| walk.text(TextForm::Kernel(&get::TEXT), slot))
     }
 
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
@@ -83,11 +83,11 @@ impl DecodeDialect for Decode<'_> {
             walk.emit(OpKind::Clear(slot.place));
             return Ok(());
         }
-        unless_sunk(walk, slot, |walk| self.elements(walk, element, slot, hold))
+        unless_skipped(walk, slot, |walk| self.elements(walk, element, slot, hold))
     }
 
     fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, _: &[u32], slot: &Slot<'_>) -> Lowered {
-        unless_sunk(walk, slot, |walk| self.elements(walk, element, slot, (0, Overflow::Refuse)))
+        unless_skipped(walk, slot, |walk| self.elements(walk, element, slot, (0, Overflow::Refuse)))
     }
 
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
@@ -99,7 +99,7 @@ impl DecodeDialect for Decode<'_> {
                 walk.emit(OpKind::Clear(slot.place));
                 Ok(())
             }
-            from => unless_sunk(walk, slot, |walk| match from {
+            from => unless_skipped(walk, slot, |walk| match from {
                 From::Field => self.wrapped(walk, slot.place, |dialect, walk| dialect.entries(walk, key, value, slot)),
                 _ => self.entries(walk, key, value, slot),
             }),
@@ -172,7 +172,7 @@ impl DecodeDialect for Decode<'_> {
     }
 }
 
-/// A message as a whole.
+/// Puts the region of a message around the root.
 pub(super) fn message_root(root: Block) -> Block {
     Block(vec![op(OpKind::Region { dialect: &put::ROOT, argument: 0, body: root })])
 }
@@ -186,7 +186,7 @@ impl<'a> Decode<'a> {
         Decode { schema, next: Cell::new(From::Field), merges: Cell::new(false) }
     }
 
-    /// True if messages may have to be [merged](super::merge).
+    /// True if repeated parts of messages may need to be [merged](super::merge).
     pub(super) fn merges(&self) -> bool {
         self.merges.get()
     }
@@ -196,7 +196,7 @@ impl<'a> Decode<'a> {
         marks::noted(number, rank, again)
     }
 
-    /// The program of a root that is no message by itself.
+    /// The program of a root that is not a message itself.
     pub(super) fn wrapped_root(&self, root: Block) -> Block {
         let key = marks::noted(1, 0, Again::Replaces);
         let absent = Block(vec![op(OpKind::Fail(FaultKind::MissingMember))]);
@@ -225,8 +225,8 @@ impl<'a> Decode<'a> {
         self.field(walk, form, from, member.reader.is_none(), |walk| walk.member(member))
     }
 
-    /// What stands for a member that is not there: of the writer's mandatory ones zeros are left
-    /// out.
+    /// Emits the substitute for a missing member. Writers omit mandatory members that are zero or
+    /// empty.
     fn absent(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>, form: Form) -> Lowered {
         match form {
             _ if member.writer.optional => walk.absent(member),
@@ -240,22 +240,22 @@ impl<'a> Decode<'a> {
         }
     }
 
-    /// Emits a value with what is around it.
+    /// Emits a value, with the region of its message if it has one.
     fn field(
         &self,
         walk: &mut DecodeWalk<'_>,
         form: Form,
         from: From,
-        sunk: bool,
+        skipped_by_reader: bool,
         value: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
     ) -> Lowered {
         self.next.set(from);
         if form != Form::Message {
             return value(walk);
         }
-        if sunk {
+        if skipped_by_reader {
             let skipped = walk.block(value)?;
-            // What must be understood fails; all else is passed over as it is.
+            // A mandatory member that must be understood fails. Everything else is skipped at once.
             match skipped.0.first() {
                 Some(Op { kind: OpKind::Fail(_), .. }) => walk.append(skipped),
                 _ => walk.emit(OpKind::Action(&get::SKIP, 0)),
@@ -267,7 +267,7 @@ impl<'a> Decode<'a> {
         Ok(())
     }
 
-    /// What is repeated as field 1 of a message of its own.
+    /// Emits a sequence, array or map that is field 1 of a message of its own.
     fn wrapped(
         &self,
         walk: &mut DecodeWalk<'_>,
@@ -301,7 +301,7 @@ impl<'a> Decode<'a> {
         Ok(())
     }
 
-    /// The elements of a sequence or array.
+    /// Emits the elements of a sequence or array.
     fn elements(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>, hold: (u32, Overflow)) -> Lowered {
         let place = slot.place;
         let (bound, overflow) = hold.clone();
@@ -338,7 +338,7 @@ impl<'a> Decode<'a> {
         Ok(())
     }
 
-    /// The entries of a map.
+    /// Emits the entries of a map.
     fn entries(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
         let from = self.next.get();
         let part = |walk: &mut DecodeWalk<'_>, number, ty: &Type, slot: &Slot<'_>| {
@@ -389,8 +389,8 @@ fn slice(walk: &DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>, form: Form) -> Optio
     }
 }
 
-/// What the reader does not want is passed over, whatever it is.
-fn unless_sunk(
+/// Emits `read`, or a skip of the value if the reader does not have it.
+fn unless_skipped(
     walk: &mut DecodeWalk<'_>,
     slot: &Slot<'_>,
     read: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,

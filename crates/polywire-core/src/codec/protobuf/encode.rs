@@ -1,4 +1,4 @@
-//! Lowering for encoding.
+//! The encoding dialect of Protobuf.
 
 use alloc::{boxed::Box, vec};
 use core::cell::Cell;
@@ -15,22 +15,22 @@ use crate::{
     schema::{Case, DefId, Schema, Type},
 };
 
-/// The dialect.
+/// The encoding dialect.
 pub(super) struct Encode<'a> {
     schema: &'a Schema,
-    /// How the value that comes next is written. The walk asks for values without saying so.
+    /// How the next value is written. The dialect's methods have no argument for it.
     next: Cell<Field>,
 }
 
-/// What stands around a value.
+/// The field around a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
-    /// A field that is left out if its value is what readers take for one that is not there.
+    /// A field that is omitted if its value is what readers assume for a missing field.
     Unless(u32),
-    /// A field that is always there; what is repeated is in a message of its own, as the elements
-    /// alone could not say that it is there.
+    /// A field that is always written. A sequence, array or map is in a message of its own, because
+    /// without elements its presence would not be visible.
     Always(u32),
-    /// Only the value.
+    /// Only the value, without a tag.
     Bare,
 }
 
@@ -175,18 +175,18 @@ impl EncodeDialect for Encode<'_> {
 
 const NO_KEY: &str = "in Protobuf a map's key is a string, integer, boolean, character or enum";
 
-/// True if Protobuf can carry maps with such keys.
+/// True if Protobuf supports maps with keys of this type.
 pub(super) fn is_key(schema: &Schema, key: &Type) -> bool {
     matches!(Form::of(schema, key), Form::Text | Form::Bool | Form::Unsigned | Form::Signed | Form::Enum)
 }
 
 impl<'a> Encode<'a> {
-    /// A root that is no message by itself is field 1 of one.
+    /// A root that is not a message itself is field 1 of one.
     pub fn new(schema: &'a Schema) -> Encode<'a> {
         Encode { schema, next: Cell::new(Field::Always(1)) }
     }
 
-    /// Emits a value with what is around it.
+    /// Emits a value, with its tag and message if it has them.
     fn field(
         &self,
         walk: &mut EncodeWalk<'_>,
@@ -206,8 +206,7 @@ impl<'a> Encode<'a> {
         Ok(())
     }
 
-    /// Emits what is there once for each element: as field of its own number, or as field 1 of a
-    /// message.
+    /// Emits repeated fields: with their own number, or as field 1 of a message of their own.
     fn repeated(
         &self,
         walk: &mut EncodeWalk<'_>,
@@ -225,8 +224,7 @@ impl<'a> Encode<'a> {
         }
     }
 
-    /// Emits text or octets with their tag, or nothing where there are none and they may be left
-    /// out.
+    /// Emits text or octets with their tag. Emits nothing if they are empty and may be omitted.
     fn unless_empty(
         &self,
         walk: &mut EncodeWalk<'_>,
@@ -252,7 +250,7 @@ impl<'a> Encode<'a> {
         Ok(())
     }
 
-    /// Elements with a tag each.
+    /// Emits elements with a tag each.
     fn elements(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, bound: u32, number: u32) -> Lowered {
         let element = walk.element(place, |walk, inside| {
             self.field(walk, Field::Always(number), ty, |walk| walk.value(ty, inside))
@@ -262,7 +260,7 @@ impl<'a> Encode<'a> {
         Ok(())
     }
 
-    /// Elements behind their length.
+    /// Emits packed elements with their length in front.
     fn packed(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, bound: u32) -> Lowered {
         let overflow = Overflow::Refuse;
         if let Some(kernel) = slice(walk, self.schema, ty, place) {
@@ -295,7 +293,7 @@ fn slice(walk: &EncodeWalk<'_>, schema: &Schema, ty: &Type, place: Place) -> Opt
     }
 }
 
-/// A scalar behind these bytes of a tag.
+/// Emits a scalar with this tag in front.
 fn tagged(walk: &mut EncodeWalk<'_>, tag: &[u8], form: Form, wire: Scalar, place: Place) -> Lowered {
     let kernel = match form {
         Form::Bool | Form::Unsigned => &put::UNSIGNED,
@@ -323,7 +321,8 @@ fn put_brief(walk: &mut EncodeWalk<'_>, place: Place, kernel: &'static BriefKern
     Ok(())
 }
 
-/// The discriminator, which is in the accumulator, where the case's number does not say it.
+/// Emits the discriminator, which is in the accumulator, if the case's field number does not
+/// determine it.
 fn discriminator(walk: &mut EncodeWalk<'_>, case: &Case) -> Lowered {
     let Some(first) = case.labels.first().copied() else {
         put_discriminator(walk);

@@ -1,4 +1,4 @@
-//! Kernels that read values, whose tag was read and is in [`Input::tag`].
+//! Kernels that read values. The tag was read before; it is in [`Input::tag`].
 
 use alloc::string::String;
 
@@ -45,10 +45,10 @@ const fn scalar(
     ScalarKernel { name, scalar, get, put: not_written, wide: None, form: Some(ScalarForm { number, tag }) }
 }
 
-/// Passes over a value.
+/// Skips a value.
 pub(super) static SKIP: ActionKernel = ActionKernel { name: "skip", get: skip_action, put: put_no_action };
 
-/// A varint.
+/// Reads a varint.
 #[inline(always)]
 pub(super) fn varint(input: &mut Input<'_>) -> Read<u64> {
     let rest = input.rest();
@@ -65,21 +65,22 @@ pub(super) fn varint(input: &mut Input<'_>) -> Read<u64> {
     }
 }
 
-/// The next eight bytes; where there are fewer, others follow that end no varint.
+/// The next eight bytes. Near the end, the missing bytes are set such that they do not end a
+/// varint.
 #[inline(always)]
 fn next_bytes(input: &Input<'_>) -> Option<[u8; 8]> {
     let rest = input.rest();
     if let Some(bytes) = rest.first_chunk() {
         return Some(*bytes);
     }
-    // The eight bytes in front of the end, without those that were read.
+    // The last eight bytes of the input, shifted to drop those that were read.
     let bytes = input.message().get(..input.end())?.last_chunk()?;
     let read = 64 - 8 * rest.len() as u32;
     let word = u64::from_le_bytes(*bytes).checked_shr(read)?;
     Some((word | !(u64::MAX >> read)).to_le_bytes())
 }
 
-/// One of nine or ten bytes, or near the end.
+/// Reads a varint of nine or ten bytes, or near the end of the input.
 #[cold]
 fn long_varint(input: &mut Input<'_>) -> Read<u64> {
     let mut value = 0u64;
@@ -100,16 +101,16 @@ fn long_varint(input: &mut Input<'_>) -> Read<u64> {
     })
 }
 
-/// Refuses a value of another wire type than the tag says.
+/// Refuses a value whose tag has another wire type.
 #[inline(always)]
 pub(super) fn expect(input: &mut Input<'_>, wire_type: u32) -> Read {
     match input.tag & 7 == wire_type {
         true => Ok(()),
-        false => Err(input.fail(FaultKind::WrongKind, wire_type.into(), u64::from(input.tag & 7))),
+        false => Err(input.fail(FaultKind::WireType, wire_type.into(), u64::from(input.tag & 7))),
     }
 }
 
-/// The length of what comes next, which is there.
+/// Reads a length and checks that as many bytes follow.
 #[inline(always)]
 pub(super) fn length(input: &mut Input<'_>) -> Read<usize> {
     let start = input.position();
@@ -124,7 +125,7 @@ pub(super) fn length(input: &mut Input<'_>) -> Read<usize> {
     }
 }
 
-/// Length and bytes.
+/// Reads a length and that many bytes.
 #[inline(always)]
 pub(super) fn bytes<'a>(input: &mut Input<'a>) -> Read<&'a [u8]> {
     expect(input, LENGTH)?;
@@ -230,12 +231,12 @@ pub(super) extern "C" fn begin_message(input: &mut Input<'_>, _: u64, cursor: &m
     }
 }
 
-/// Narrows the input to a message or what is packed, and gives the outer end.
+/// Narrows the input to a message or packed field. Returns the outer end.
 #[inline(always)]
 pub(super) fn open(input: &mut Input<'_>) -> Read<usize> {
     expect(input, LENGTH)?;
     let len = length(input)?;
-    // The length was compared with what is left.
+    // `length` compared the length with the remaining bytes.
     input.limit_end(input.position() + len).ok_or(Status::Failed)
 }
 
@@ -244,14 +245,14 @@ pub(super) extern "C" fn begin_root(input: &mut Input<'_>, _: u64, cursor: &mut 
     Status::Ok
 }
 
-/// What is left of a message is of no interest.
+/// Skips the rest of a message.
 pub(super) extern "C" fn end_message(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
     input.seek(input.end());
     input.restore_end(cursor.0[0] as usize);
     Status::Ok
 }
 
-/// Reads a tag; a field has no number 0.
+/// Reads a tag. The field number must not be 0.
 #[inline(always)]
 pub(super) fn tag(input: &mut Input<'_>) -> Read<u32> {
     let start = input.position();
@@ -265,7 +266,7 @@ pub(super) fn tag(input: &mut Input<'_>) -> Read<u32> {
     }
 }
 
-/// Passes over a value with a tag.
+/// Skips a value with this tag.
 pub(super) fn skip(input: &mut Input<'_>, tag: u32) -> Read {
     match tag & 7 {
         VARINT => varint(input).map(|_| ()),
@@ -280,7 +281,7 @@ pub(super) fn skip(input: &mut Input<'_>, tag: u32) -> Read {
     }
 }
 
-/// Groups are out of use, and say their end by a tag.
+/// Skips a group. Groups are deprecated; a tag marks their end.
 fn skip_group(input: &mut Input<'_>, number: u32) -> Read {
     if input.enter() == Status::Failed {
         return Err(Status::Failed);

@@ -1,4 +1,4 @@
-//! Numbers of fields, and how types are written.
+//! Field numbers and wire forms of types.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
@@ -8,16 +8,16 @@ use crate::{
     schema::{DefId, DefKind, Member, Schema, Type},
 };
 
-/// Number of the field that says a union's discriminator.
+/// Number of the field with a union's discriminator.
 pub const DISCRIMINATOR_NUMBER: u32 = 1;
 
 const MAX_NUMBER: u32 = (1 << 29) - 1;
-/// Numbers that Protobuf keeps for itself.
+/// Field numbers that Protobuf reserves.
 const RESERVED: core::ops::RangeInclusive<u32> = 19_000..=19_999;
 
-/// The numbers of a structure's members, those of its bases first, or of a union's cases: the
-/// member's `@id` where it has one of its own that Protobuf allows; the others get, in order, the
-/// least numbers that are left. A union's numbers begin behind its discriminator's.
+/// The field numbers of a structure's members, inherited ones first, or of a union's cases. A
+/// member with an explicit `@id` that Protobuf allows has that number. The others get the smallest
+/// free numbers, in order. In a union, numbers begin after the discriminator's.
 ///
 /// ```
 /// use polywire_core::codec::protobuf::field_numbers;
@@ -36,7 +36,7 @@ pub fn field_numbers(schema: &Schema, id: DefId) -> Vec<u32> {
     };
     let first = next;
     let allowed = |id: &u32| (first..=MAX_NUMBER).contains(id) && !RESERVED.contains(id);
-    // What two members claim, the first of them gets.
+    // If two members claim the same number, the first one gets it.
     let mut taken = BTreeSet::new();
     let claimed: Vec<Option<u32>> =
         members.iter().map(|member| member.explicit_id.filter(allowed).filter(|id| taken.insert(*id))).collect();
@@ -57,7 +57,7 @@ pub(super) const START_GROUP: u32 = 3;
 pub(super) const END_GROUP: u32 = 4;
 pub(super) const FIXED32: u32 = 5;
 
-/// How a value is written.
+/// The wire form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Bool,
@@ -65,7 +65,7 @@ pub(super) enum Form {
     Unsigned,
     /// A zigzag varint.
     Signed,
-    /// A varint that is extended to 64 bits by its sign.
+    /// A varint of a number that is sign-extended to 64 bits.
     Enum,
     Single,
     Double,
@@ -74,18 +74,18 @@ pub(super) enum Form {
     Text,
     /// Octets.
     Bytes,
-    /// A message of its own.
+    /// An embedded message.
     Message,
-    /// A field that is there for each element.
+    /// A repeated field.
     Sequence,
-    /// The same, of a fixed number.
+    /// A repeated field with a fixed number of elements.
     Array,
-    /// A field that is there for each entry.
+    /// A repeated field of entries.
     Map,
 }
 
 impl Form {
-    /// Of a type.
+    /// The form of a type.
     pub(super) fn of(schema: &Schema, ty: &Type) -> Form {
         match schema.resolve(ty) {
             Type::String { .. } | Type::WString { .. } => Form::Text,
@@ -104,7 +104,7 @@ impl Form {
         }
     }
 
-    /// Of a number.
+    /// The form of a scalar.
     pub(super) fn of_scalar(scalar: Scalar) -> Form {
         match scalar {
             Scalar::Bool => Form::Bool,
@@ -116,7 +116,7 @@ impl Form {
         }
     }
 
-    /// The wire type that a tag says.
+    /// The wire type in the tag.
     pub(super) fn wire_type(self) -> u32 {
         match self {
             Form::Bool | Form::Unsigned | Form::Signed | Form::Enum => VARINT,
@@ -126,24 +126,23 @@ impl Form {
         }
     }
 
-    /// Many of them may share one tag and length.
+    /// True if several values may be packed behind one tag and length.
     pub(super) fn is_packed(self) -> bool {
         self.wire_type() != LENGTH
     }
 
-    /// It is as many fields as it has elements, which needs a message around it where another such
-    /// thing is around it.
+    /// True for repeated fields. One inside another needs a message around it.
     pub(super) fn is_repeated(self) -> bool {
         matches!(self, Form::Sequence | Form::Array | Form::Map)
     }
 }
 
-/// True if a value of the type is a message by itself.
+/// True if a value of the type is a message itself.
 pub(super) fn is_message(schema: &Schema, ty: &Type) -> bool {
     Form::of(schema, ty) == Form::Message
 }
 
-/// A field's number and wire type in front of its value.
+/// The tag in front of a value: field number and wire type.
 pub(super) fn tag(number: u32, form: Form) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = number << 3 | form.wire_type();

@@ -1,4 +1,4 @@
-//! Kernels for what stands around values: fields, elements, entries, unions.
+//! Kernels for the delimiters of Protobuf: fields, repeated elements, map entries, unions.
 
 use super::{
     get::{done, open, skip, tag, unzigzag, varint},
@@ -26,31 +26,31 @@ pub(super) static FIELDS: MemberDialect = MemberDialect {
     leads_alone: true,
 };
 
-/// Fields that one message can have of those whose second coming is another thing than the first.
+/// Largest number of fields in a message for which it matters whether they occur again.
 pub(super) const MAX_NOTED: usize = 192;
 
-/// The fault of a field that came in pieces, before they are put together: that of an array whose
-/// elements are not all in the first of its runs, too.
+/// The fault for a field in several parts that must be merged, such as an array whose elements do
+/// not all follow each other.
 pub(super) const IN_PIECES: FaultKind = FaultKind::Count;
 
-/// What comes a second time: see [`noted`].
+/// What happens when a field occurs again: see [`noted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Again {
-    /// The later value stands.
+    /// The later value replaces the earlier one.
     Replaces,
-    /// It is refused: values that have to be merged, which is done in the message before it is read
-    /// once more.
+    /// The message is refused: the values must be merged. [`merge`](super::merge) does so in the
+    /// message, which is then decoded again.
     Refused,
-    /// Another arm has it.
+    /// Another arm reads the field.
     Arm(u32),
 }
 
-/// True of a field whose second coming is refused.
+/// True for a field whose repetition is refused.
 pub(super) fn is_refused_again(key: &MemberKey) -> bool {
     matches!(&*key.name, [_, arm @ ..] if arm == u32::MAX.to_le_bytes())
 }
 
-/// The key of a field that is noted as the `rank`th of those whose second coming matters.
+/// The key of a field that is the `rank`th for which it matters whether it occurs again.
 pub(super) fn noted(number: u32, rank: usize, again: Again) -> MemberKey {
     let arm = match again {
         Again::Replaces => return MemberKey { id: number, name: [].into() },
@@ -77,12 +77,12 @@ extern "C" fn next_field(input: &mut Input<'_>, cursor: &mut Cursor, table: &Mem
     *arm = table.by_id(input.tag >> 3, *arm);
     match table.keys().get(*arm as usize).map(|key| &*key.name) {
         None | Some([]) => Status::Ok,
-        Some(note) => come_again(input, cursor, note, arm),
+        Some(note) => on_repeat(input, cursor, note, arm),
     }
 }
 
-/// Notes that a field was met, or finds what to do with it when it was met before.
-fn come_again(input: &mut Input<'_>, cursor: &mut Cursor, note: &[u8], arm: &mut u64) -> Status {
+/// Records that a field occurred. If it occurred before, applies its [`Again`].
+fn on_repeat(input: &mut Input<'_>, cursor: &mut Cursor, note: &[u8], arm: &mut u64) -> Status {
     let [rank, a, b, c, d] = note else { return Status::Ok };
     let Some(word) = cursor.0.get_mut(usize::from(rank / 64)) else { return Status::Ok };
     let bit = 1 << (rank % 64);
@@ -104,8 +104,8 @@ extern "C" fn skip_field(input: &mut Input<'_>, _: &mut Cursor) -> Status {
     done(skip(input, tag))
 }
 
-/// The elements of a repeated field, as long as no other field stands between them: packed ones of
-/// a wire type, or those that are not.
+/// The elements of a repeated field as long as no other field comes between: packed ones with this
+/// wire type, or unpacked ones.
 pub(super) fn elements(wire_type: u32) -> &'static SequenceDialect {
     static VARINTS: SequenceDialect =
         SequenceDialect { name: "varints", begin: begin_elements, next: next_element::<VARINT> };
@@ -125,7 +125,7 @@ pub(super) fn elements(wire_type: u32) -> &'static SequenceDialect {
 
 /// The tag was read.
 const AT_VALUE: u64 = 0;
-/// Inside a packed field, whose outer end is kept.
+/// Inside a packed field. The third word is the outer end.
 const PACKED: u64 = 1;
 /// Behind a value.
 const BEHIND: u64 = 2;
@@ -175,7 +175,7 @@ fn has_more<const WIRE_TYPE: u32>(input: &mut Input<'_>, cursor: &mut Cursor) ->
     }
 }
 
-/// Reads the next tag, if it is of the same field.
+/// Reads the next tag if it belongs to the same field.
 #[inline]
 pub(super) fn same_field(input: &mut Input<'_>, field: u32) -> Read<bool> {
     if input.remaining() == 0 {
@@ -191,13 +191,13 @@ pub(super) fn same_field(input: &mut Input<'_>, field: u32) -> Read<bool> {
     Ok(false)
 }
 
-/// The entries of a map, as long as no other field stands between them. Each is a message, in which
-/// key and value may stand in any order: so each is looked for from the start, which the input's
-/// origin says.
+/// The entries of a map as long as no other field comes between. Each is a message in which key and
+/// value may have any order, so each of the two is searched from the start of the entry, which is
+/// the input's origin.
 pub(super) static ENTRIES: SequenceDialect =
     SequenceDialect { name: "entries", begin: begin_elements, next: next_entry };
 
-/// Back to where the entry begins, for its value.
+/// Goes back to the start of an entry, to search for its value.
 pub(super) static REWIND: ActionKernel = ActionKernel { name: "rewind", get: rewind, put: put_no_action };
 
 extern "C" fn next_entry(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
@@ -235,8 +235,8 @@ extern "C" fn put_no_action(_: &mut Output<'_>, _: u64) -> Status {
     Status::Ok
 }
 
-/// What selects the case of the union whose message it is. The position stays where it is. The
-/// names in the table are the cases' numbers.
+/// Finds the case of the union whose message was entered, and does not advance the input. The names
+/// in the table are the field numbers of the cases.
 pub(super) static SELECTOR: SymbolKernel =
     SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector, put: put_no_symbol };
 
@@ -256,7 +256,7 @@ extern "C" fn selector(input: &mut Input<'_>, table: &SymbolTable, selected: &mu
     }
 }
 
-/// The discriminator, or else the label of the case that comes last.
+/// The discriminator or, without one, the label of the last case in the message.
 fn select(input: &mut Input<'_>, table: &SymbolTable) -> Read<Option<i64>> {
     let (mut said, mut chosen) = (None, None);
     while input.remaining() > 0 {
@@ -272,7 +272,7 @@ fn select(input: &mut Input<'_>, table: &SymbolTable) -> Read<Option<i64>> {
     Ok(said.or(chosen))
 }
 
-/// A field's number as a name: its digits, the last first.
+/// A field number as a name in a table: its decimal digits, the last digit first.
 pub(super) fn number_name(mut number: u32) -> ([u8; 10], usize) {
     let mut digits = [0; 10];
     for (i, digit) in digits.iter_mut().enumerate() {

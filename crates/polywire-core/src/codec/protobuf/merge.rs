@@ -1,9 +1,11 @@
-//! Fields that come twice though they are one: by the specification messages are merged, which is
-//! to decode the bytes of the one and then those of the other, and the elements of a repeated
-//! field, as which arrays travel, may stand between other fields. So what is refused for that
-//! reason is written anew, with such fields put together, and read again.
+//! Merges the parts of a field that occurs several times.
 //!
-//! What fields there are is taken from the program.
+//! According to the specification, a message field that occurs again is merged with the first
+//! occurrence, and elements of a repeated field may have other fields between them. Arrays are
+//! repeated fields. The decoding programs do not support this; a message that they refuse for such
+//! a reason is rewritten with the parts put together, and decoded again.
+//!
+//! The structure of the message is taken from the program.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -21,8 +23,9 @@ use crate::program::{
     adapter::{Adapter, Events, Marks},
 };
 
-/// Puts fields together. The first piece of a message may lack what a later one has: a union's
-/// case, the elements of an array, a member that must be there.
+/// The adapter. It also runs after faults that merging may cure, because the first part of a
+/// message may lack a union's case, elements of an array, or a mandatory member that a later part
+/// has.
 pub(super) static MERGE: Adapter = Adapter {
     name: "merge",
     run,
@@ -31,8 +34,8 @@ pub(super) static MERGE: Adapter = Adapter {
 
 type Read<T = ()> = Result<T, Status>;
 
-/// Bytes that are kept for the length of a message: as many as any has. The number in front of it
-/// is a varint that is longer than it need be.
+/// Bytes reserved for the length of a message, enough for any length. The varint may be longer than
+/// necessary.
 const LENGTH_BYTES: usize = 5;
 
 fn run(program: &Program, input: &mut Input<'_>, events: &mut Events) -> Status {
@@ -49,11 +52,11 @@ struct Merge<'p, 'm, 'e, 'i, 'o, 'n> {
     notes: &'e mut Marks<'n>,
 }
 
-/// A field where it stands in the message.
+/// A field and its position in the message.
 struct Field {
     tag: u32,
     start: usize,
-    /// Behind the tag, and behind the length if there is one.
+    /// End of the tag, and end of the length if there is one.
     head: usize,
     value: usize,
     end: usize,
@@ -69,27 +72,27 @@ impl Field {
     }
 }
 
-/// What is known of a message.
+/// What the program says about a message.
 #[derive(Default)]
 struct Known<'p> {
     arms: BTreeMap<u32, &'p Arm>,
-    /// Of a union's message: the cases.
+    /// The cases, for a union's message.
     cases: Option<&'p SymbolTable>,
     levels: u32,
 }
 
-/// What is inside of a field.
+/// The contents of a field.
 #[derive(Clone, Copy)]
 enum Inside<'p> {
-    /// One message, in one piece or many.
+    /// One message, in one or several parts.
     Message(&'p Block),
-    /// A message each.
+    /// A separate message in each occurrence.
     Messages(&'p Block),
     Other,
 }
 
 impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
-    /// Writes the message that these pieces are together.
+    /// Writes the message that the parts form together.
     fn message(&mut self, block: &'p Block, pieces: &[Range<usize>]) -> Read {
         let mut known = Known::default();
         self.look(block, &mut known);
@@ -130,7 +133,7 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
         Ok(())
     }
 
-    /// Writes a field that is no piece of another.
+    /// Writes a field that is complete in itself.
     fn field_alone(&mut self, field: &Field, inside: Inside<'p>) -> Read {
         match inside {
             Inside::Message(block) | Inside::Messages(block) if field.is_message() => {
@@ -164,7 +167,7 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
         written(self.output.put(message.get(bytes).unwrap_or_default()))
     }
 
-    /// The fields of a message in pieces, each of which has whole ones.
+    /// The fields of a message. Each field lies completely in one of the parts.
     fn fields(&mut self, pieces: &[Range<usize>]) -> Read<Vec<Field>> {
         let outer = self.input.end();
         let mut fields = Vec::new();
@@ -201,7 +204,7 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
         Ok(Field { tag, start, head, value, end: value + len })
     }
 
-    /// Finds out what a block reads.
+    /// Collects what a block reads.
     fn look(&self, block: &'p Block, known: &mut Known<'p>) {
         for op in &block.0 {
             match &op.kind {
@@ -232,14 +235,13 @@ fn inside(block: &Block) -> Inside<'_> {
             Inside::Message(block) => Inside::Messages(block),
             _ => Inside::Other,
         },
-        // Its entries are messages, of whose fields only values have something inside.
+        // Map entries are messages. Only their values may contain messages.
         OpKind::Map { value, .. } => Inside::Messages(value),
         _ => found,
     })
 }
 
-/// Of a union that does not say its case itself the last one stands, with what comes before it left
-/// out.
+/// In a union without a discriminator, the last case counts. Removes earlier cases.
 fn keep_last_case(fields: &mut Vec<Field>, cases: &SymbolTable) {
     let is_case = |field: &Field| {
         let (digits, len) = marks::number_name(field.number());

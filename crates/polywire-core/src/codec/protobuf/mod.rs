@@ -1,7 +1,8 @@
-//! Protobuf's wire format, as proto3 messages have it.
+//! The wire format of Protobuf, with messages as in proto3.
 //!
-//! `spec/protobuf.md` has the mapping, and `polywire idl proto` writes the messages for peers that
-//! have `protoc`. A structure is a message; its fields' numbers are [`field_numbers`].
+//! `spec/protobuf.md` defines the mapping, and `polywire idl proto` writes message definitions for
+//! peers that use `protoc`. A structure is a message; [`field_numbers`] gives the numbers of its
+//! fields.
 
 use alloc::sync::Arc;
 
@@ -27,11 +28,11 @@ pub static PROTOBUF: Protobuf = Protobuf;
 pub struct Protobuf;
 
 static PROPERTIES: Properties = Properties {
-    summary: "Protobuf: numbered fields, as proto3 messages have them",
+    summary: "Protobuf: numbered fields, as in proto3 messages",
     text: false,
     self_describing: false,
     stateful: false,
-    typical_use: "peers that have proto files, and types that grow",
+    typical_use: "peers with proto files, and types that grow",
     specification: "protobuf.dev, encoding and proto3",
 };
 

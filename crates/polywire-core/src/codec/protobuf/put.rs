@@ -1,4 +1,4 @@
-//! Kernels that write.
+//! Kernels that write values, tags, messages and map entries.
 
 use crate::{
     layout::Scalar,
@@ -14,12 +14,12 @@ use super::{
     varint::{self, SHORT, spread},
 };
 
-/// Tag and value. The argument is what [`tag_word`] gives; of a value alone, no bytes.
+/// Write a tag and a value. The argument is the result of [`tag_word`]; without a tag it is 0.
 pub(super) static UNSIGNED: BriefKernel = brief("varint", Scalar::U64, put_unsigned, NumberForm::Varint, false);
 pub(super) static SIGNED: BriefKernel = brief("zigzag", Scalar::I64, put_signed, NumberForm::Zigzag, false);
 pub(super) static ENUM: BriefKernel = brief("enum", Scalar::I64, put_unsigned, NumberForm::Varint, false);
 
-/// The same, unless the value is zero.
+/// Write a tag and a value, but nothing if the value is zero.
 pub(super) static FIELD_UNSIGNED: BriefKernel =
     brief("varint field", Scalar::U64, put_field_unsigned, NumberForm::Varint, true);
 pub(super) static FIELD_SIGNED: BriefKernel =
@@ -41,7 +41,7 @@ const fn brief(
     BriefKernel { exact: true, ..BriefKernel::new(name, scalar, put, Some(BriefForm { number, unless_zero })) }
 }
 
-/// A tag's bytes, and in the highest byte how many they are.
+/// Packs the bytes of a tag into a word, with their number in the highest byte.
 pub(super) fn tag_word(tag: &[u8]) -> u64 {
     let mut word = [0; 8];
     word.iter_mut().zip(tag).for_each(|(to, from)| *to = *from);
@@ -49,7 +49,7 @@ pub(super) fn tag_word(tag: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Tag and value, of so many bytes, which are at most fifteen together.
+/// Writes a tag and a value of `bytes` bytes, at most fifteen together.
 #[inline(always)]
 fn put_field(room: &mut Room, tag: u64, value: u128, bytes: usize) -> usize {
     let len = (tag >> 56) as usize;
@@ -96,7 +96,7 @@ extern "C" fn put_field_double(room: &mut Room, tag: u64, bits: u64) -> usize {
     if bits == 0 { 0 } else { put_field(room, tag, bits.into(), 8) }
 }
 
-/// The small ones of either sign are small.
+/// Maps signed numbers to unsigned ones such that a small magnitude gives a small number.
 #[inline(always)]
 pub(super) fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
@@ -112,7 +112,7 @@ pub(super) fn put_varint(output: &mut Output<'_>, value: u64) -> Status {
     output.put(bytes.get(..len).unwrap_or(&bytes))
 }
 
-/// Text or a sequence of octets behind its length.
+/// Writes text or octets with their length in front.
 pub(super) fn put_text(output: &mut Output<'_>, text: &str) -> Status {
     put_octets(output, text.as_bytes())
 }
@@ -127,7 +127,7 @@ fn put_octets(output: &mut Output<'_>, octets: &[u8]) -> Status {
 pub(super) static OCTETS: SliceKernel =
     SliceKernel { name: "octets", scalar: Scalar::U8, get: get::octets, put: put_octets };
 
-/// A message inside another, behind its length. When decoding, its tag was read.
+/// An embedded message with its length in front. When decoding, the tag was read before.
 pub(super) static MESSAGE: RegionDialect = RegionDialect {
     name: "message",
     restarts_origin: false,
@@ -138,7 +138,7 @@ pub(super) static MESSAGE: RegionDialect = RegionDialect {
     form: Some(RegionForm::Length { tag: LENGTH }),
 };
 
-/// The whole message: when decoding, what nobody read of it is passed over.
+/// The whole message. When decoding, the unread rest is skipped.
 pub(super) static ROOT: RegionDialect = RegionDialect {
     name: "root message",
     restarts_origin: false,
@@ -162,8 +162,8 @@ extern "C" fn put_end(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> S
     close(output, cursor.0[0] as usize, 1)
 }
 
-/// Puts the length of what was written behind `start` and `room` bytes there, and moves it up or
-/// down if its length takes another number of bytes.
+/// Writes the length of what follows `start` and `room` reserved bytes into those bytes, and moves
+/// the contents if the length needs another number of bytes.
 pub(super) fn close(output: &mut Output<'_>, start: usize, room: usize) -> Status {
     let len = output.position().saturating_sub(start + room);
     if room == 1 && len < 0x80 {
@@ -188,8 +188,8 @@ pub(super) fn close(output: &mut Output<'_>, start: usize, room: usize) -> Statu
     Status::Ok
 }
 
-/// An entry of a map: the argument is its tag, as [`tag_word`] has it. Until its end is reached,
-/// eight bytes stand where its length is going to be: those of what [`Output::mark`] was.
+/// A map entry. The argument is its tag from [`tag_word`]. While the entry is written, eight bytes
+/// at the place of its length hold the outer value of [`Output::mark`].
 pub(super) static BEGIN_ENTRY: ActionKernel = ActionKernel { name: "entry", get: get_no_action, put: begin_entry };
 pub(super) static END_ENTRY: ActionKernel = ActionKernel { name: "entry's end", get: get_no_action, put: end_entry };
 

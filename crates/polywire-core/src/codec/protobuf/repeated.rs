@@ -1,4 +1,4 @@
-//! All elements of sequences and arrays of plain numbers at once.
+//! Kernels that read and write all elements of a sequence or array of plain numbers at once.
 
 use super::{
     get::{done, fixed, open, unzigzag, varint},
@@ -11,7 +11,7 @@ use crate::{
     program::{Elements, FaultKind, Input, Output, SliceKernel, Status},
 };
 
-/// The kernel for packed elements of a scalar; none for those that are no plain numbers.
+/// The kernel for packed elements of a scalar. `None` for scalars that are not plain numbers.
 pub(super) fn kernel(scalar: Scalar) -> Option<&'static SliceKernel> {
     Some(match scalar {
         Scalar::U8 => Packed::<u8>::KERNEL,
@@ -91,7 +91,7 @@ fn wire_type<T: Number>() -> u32 {
     Form::of_scalar(T::SCALAR).wire_type()
 }
 
-/// Reads elements as long as no other field stands between them, packed or not.
+/// Reads elements as long as no other field comes between, whether they are packed or not.
 fn get<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
     done(read::<T>(input, elements))
 }
@@ -106,7 +106,7 @@ fn read<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result
                 input.restore_end(outer);
             }
             other if other == wire_type::<T>() => one::<T>(input, elements)?,
-            other => return Err(input.fail(FaultKind::WrongKind, wire_type::<T>().into(), other.into())),
+            other => return Err(input.fail(FaultKind::WireType, wire_type::<T>().into(), other.into())),
         }
         if !same_field(input, field)? {
             return Ok(());
@@ -126,7 +126,7 @@ fn packed<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Resu
         elements.take(count);
         return input.take(rest.len()).map(|_| ());
     }
-    // Each varint ends with a byte whose top bit is not set.
+    // Each varint ends with a byte whose top bit is clear.
     let count = rest.iter().filter(|byte| **byte < 0x80).count();
     let room = elements.spare(input, count)?;
     for element in room.get_mut(..count * size).unwrap_or_default().chunks_exact_mut(size) {
@@ -139,7 +139,7 @@ fn packed<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Resu
     }
 }
 
-/// Little endian to the host's order, or the other way round.
+/// Converts between little endian and the host's byte order.
 fn copy(from: &[u8], to: &mut [u8], size: usize) {
     if cfg!(target_endian = "little") {
         to.copy_from_slice(from);
@@ -176,7 +176,7 @@ fn number<T: Number>(input: &mut Input<'_>) -> Result<T, Status> {
     }
 }
 
-/// Length and elements; the tag is written.
+/// Writes length and elements. The tag was written before.
 fn put<T: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
     let size = T::SCALAR.size();
     if wire_type::<T>() != VARINT {

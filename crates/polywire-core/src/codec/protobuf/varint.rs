@@ -1,7 +1,8 @@
-//! Groups of seven bits, the lowest first; the highest bit of a byte says that there are more.
+//! Varints: groups of seven bits, least significant first. The top bit of a byte says that more
+//! follow.
 //!
-//! How many bytes numbers have cannot be foretold, and a branch taken wrongly costs more than all
-//! the shifts here: there is none for up to eight bytes.
+//! The length of numbers is not predictable, and a mispredicted branch costs more than all the
+//! shifts here. Therefore numbers of up to eight bytes are converted without branches.
 
 /// Numbers below this have at most eight bytes.
 pub(super) const SHORT: u64 = 1 << 56;
@@ -13,13 +14,13 @@ pub(super) fn spread(value: u64) -> (u64, usize) {
     let twos = fours & 0x0000_3FFF_0000_3FFF | (fours & 0x0FFF_C000_0FFF_C000) << 2;
     let groups = twos & 0x007F_007F_007F_007F | (twos & 0x3F80_3F80_3F80_3F80) << 1;
     let bits = 64 - (value | 1).leading_zeros();
-    // A seventh, rounded up, for up to 64.
+    // A seventh of the bits, rounded up, for up to 64 bits.
     let bytes = (bits * 9 + 64) / 64;
     let more = 0x8080_8080_8080_8080 & ((1u64 << (8 * bytes - 8)) - 1);
     (groups | more, bytes as usize)
 }
 
-/// The number at the start of these bytes, and how many of them it has; none if it has more than
+/// The number at the start of these bytes and its length in bytes. `None` if it has more than
 /// eight.
 #[inline(always)]
 pub(super) fn gather(bytes: [u8; 8]) -> Option<(u64, usize)> {
@@ -28,7 +29,7 @@ pub(super) fn gather(bytes: [u8; 8]) -> Option<(u64, usize)> {
     if last == 0 {
         return None;
     }
-    // All bits up to the first that ends it.
+    // Keep the bits up to the first byte that ends the number.
     let groups = word & (last ^ (last - 1)) & 0x7F7F_7F7F_7F7F_7F7F;
     let twos = groups & 0x007F_007F_007F_007F | (groups & 0x7F00_7F00_7F00_7F00) >> 1;
     let fours = twos & 0x0000_3FFF_0000_3FFF | (twos & 0x3FFF_0000_3FFF_0000) >> 2;

@@ -1,4 +1,4 @@
-//! Markers of UBJSON values.
+//! Reading and writing of UBJSON markers: the [`kinds::Format`] of UBJSON.
 
 use crate::{
     codec::lower::kinds::{self, Extent, Format as _, Head, Marks, OPEN, fixed, marked, with_decimal},
@@ -178,7 +178,8 @@ impl kinds::Format for Format {
     }
 }
 
-/// A number of high precision, for what no other kind holds: a text of at most twenty digits.
+/// A high-precision number, for integers that no other kind can hold: a text of at most twenty
+/// digits.
 #[cold]
 fn decimal(room: &mut Room, value: u64) -> usize {
     with_decimal(false, value, |text| {
@@ -190,8 +191,8 @@ fn decimal(room: &mut Room, value: u64) -> usize {
     })
 }
 
-/// The marker of a typed array of such elements, and as what they are written; none where there is
-/// no marker for all their values.
+/// The marker of a typed array with elements of a scalar, and the scalar to write them as. `None`
+/// if no marker covers all values.
 fn typed(scalar: Scalar) -> Option<(u8, Scalar)> {
     Some(match scalar {
         Scalar::I8 => (b'i', scalar),
@@ -207,7 +208,7 @@ fn typed(scalar: Scalar) -> Option<(u8, Scalar)> {
     })
 }
 
-/// Between the host's order and most significant first.
+/// Converts between the host's byte order and big endian.
 fn swap(from: &[u8], to: &mut [u8], size: usize) {
     fn each<const N: usize>(from: &[u8], to: &mut [u8], swap: impl Fn([u8; N]) -> [u8; N]) {
         let (from, to) = (from.as_chunks::<N>().0, to.as_chunks_mut::<N>().0);
@@ -221,7 +222,7 @@ fn swap(from: &[u8], to: &mut [u8], size: usize) {
     }
 }
 
-/// Elements of no sign as twice as large ones with one.
+/// Writes unsigned elements as signed ones of twice the size.
 fn put_widened(output: &mut Output<'_>, scalar: Scalar, elements: &[u8]) -> Status {
     output.put_with(2 * elements.len(), |room| {
         match scalar {
@@ -240,7 +241,7 @@ fn put_widened(output: &mut Output<'_>, scalar: Scalar, elements: &[u8]) -> Stat
     })
 }
 
-/// The marker of the value that comes next: that of its container's elements, or its own.
+/// The marker of the next value: the common one of its container, or its own.
 #[inline]
 fn marker(input: &mut Input<'_>) -> Read<u8> {
     if input.tag != 0 {
@@ -254,7 +255,7 @@ fn marker(input: &mut Input<'_>) -> Read<u8> {
     }
 }
 
-/// Passes over what stands for nothing.
+/// Skips no-op markers.
 #[inline]
 fn pass_no_ops(input: &mut Input<'_>) {
     while input.rest().first() == Some(&b'N') {
@@ -262,7 +263,7 @@ fn pass_no_ops(input: &mut Input<'_>) {
     }
 }
 
-/// Bytes of a value, if all of its kind have as many.
+/// Size of a value with this marker in bytes, if it is fixed.
 fn size(marker: u8) -> Option<usize> {
     Some(match marker {
         b'Z' | b'T' | b'F' => 0,
@@ -279,7 +280,7 @@ fn signed(number: i64) -> Head {
     if number < 0 { Head::Negative(!number as u64) } else { Head::Unsigned(number as u64) }
 }
 
-/// An integer that says a length.
+/// Reads an integer that is a length.
 fn length(input: &mut Input<'_>) -> Read<u64> {
     let start = input.position();
     let [marker] = fixed(input)?;
@@ -300,7 +301,7 @@ fn length(input: &mut Input<'_>) -> Read<u64> {
     })
 }
 
-/// What a container says of its elements before them.
+/// Reads the number and type of a container's elements.
 fn extent(input: &mut Input<'_>) -> Read<Extent> {
     let mut kind = 0;
     if input.rest().first() == Some(&b'$') {
@@ -349,7 +350,7 @@ fn enter(input: &mut Input<'_>) -> Read {
     }
 }
 
-/// A number in decimal, of which we take what 64 bits hold.
+/// Reads a high-precision number as a 64-bit integer or, if it does not fit, as a double.
 fn high_precision(input: &mut Input<'_>) -> Read<Head> {
     let start = input.position();
     let len = length(input)?;
@@ -369,7 +370,7 @@ fn high_precision(input: &mut Input<'_>) -> Read<Head> {
     })
 }
 
-/// A number as JSON has them, or nearly.
+/// True for text that resembles a JSON number; its exact form is not checked.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     digits.starts_with(|c: char| c.is_ascii_digit())

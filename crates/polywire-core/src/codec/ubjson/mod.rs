@@ -1,7 +1,7 @@
-//! UBJSON, draft 12: JSON's model in binary.
+//! UBJSON, draft 12: the data model of JSON in binary.
 //!
-//! `spec/ubjson.md` has the mapping. Sequences of plain numbers are written as typed containers,
-//! and read from any.
+//! `spec/ubjson.md` defines the mapping. Sequences of plain numbers are written as typed containers
+//! and read from any container.
 
 use alloc::sync::Arc;
 
@@ -39,12 +39,12 @@ static OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "enum",
         values: &["number", "name"],
-        help: "enum literals as numbers, or as their names; both are read",
+        help: "enum literals as numbers, or as their names; both are accepted",
     },
     OptionSpec {
         name: "null",
         values: &["omit", "write"],
-        help: "absent members are left out, or written as null; both are read",
+        help: "absent members are omitted, or written as null; both are accepted",
     },
 ];
 
@@ -76,8 +76,8 @@ impl Codec for Ubjson {
     }
 }
 
-/// Shows that `bytes` are one well-formed value and nothing else. Whether text is UTF-8 is not
-/// looked at, as of what decoding skips.
+/// Checks that `bytes` are exactly one well-formed value. Does not check that text is UTF-8;
+/// neither does decoding in values that it skips.
 ///
 /// ```
 /// use polywire_core::{codec::ubjson, program::Limits};

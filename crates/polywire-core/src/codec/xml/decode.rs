@@ -1,5 +1,5 @@
-//! Lowering for decoding. A value is read from behind its element's name, end tag included, or from
-//! an attribute.
+//! The decoding dialect of XML. The program reads a value either from an element, beginning behind
+//! the element's name and ending behind its end tag, or from an attribute.
 
 use alloc::{sync::Arc, vec::Vec};
 
@@ -81,7 +81,7 @@ impl DecodeDialect for Dialect {
     }
 
     fn structure(&self, walk: &mut DecodeWalk<'_>, _: DefId, members: &[MemberIn<'_>]) -> Lowered {
-        // What the reader lacks is passed over like any name that nobody knows, unless it must be
+        // Members that the reader lacks are skipped like unknown names, unless they must be
         // understood.
         let known = members.iter().filter(|member| member.reader.is_some() || member.must_be_understood());
         let arms = known.map(|member| {
@@ -151,7 +151,7 @@ impl Dialect {
     }
 }
 
-/// The reader does not want it.
+/// Emits a skip of a value that the reader does not have.
 fn skip(walk: &mut DecodeWalk<'_>) -> Lowered {
     walk.emit(OpKind::Action(&SKIP, 0));
     Ok(())

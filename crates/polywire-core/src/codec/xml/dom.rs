@@ -1,4 +1,5 @@
-//! The codec `xml-dom`: the same XML, read into a tree first. It is there to be compared with.
+//! The codec `xml-dom`: the same XML as the codec `xml`, but read into a tree first. It serves as a
+//! comparison in benchmarks.
 
 use alloc::sync::Arc;
 
@@ -27,11 +28,11 @@ impl Codec for XmlDom {
 
     fn properties(&self) -> &'static Properties {
         &Properties {
-            summary: "XML as the codec xml writes it, read into a tree first",
+            summary: "the XML of codec xml, read into a tree first",
             text: true,
             self_describing: true,
             stateful: false,
-            typical_use: "comparing the two ways to read XML",
+            typical_use: "comparison of the two ways to read XML",
             specification: "XML 1.0, fifth edition; spec/xml.md",
         }
     }

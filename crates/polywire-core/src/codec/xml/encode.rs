@@ -1,5 +1,5 @@
-//! Lowering for encoding. Whoever holds a value writes its tags, the value itself what is between
-//! them.
+//! The encoding dialect of XML. The owner of a value writes the value's tags; the value itself
+//! writes what is between them.
 
 use alloc::format;
 use core::cell::Cell;
@@ -18,7 +18,7 @@ use crate::{
 
 pub(super) struct Dialect {
     style: Style,
-    /// What is written now stands between quotes.
+    /// True while an attribute's value is written.
     in_attribute: Cell<bool>,
 }
 
@@ -144,7 +144,7 @@ impl Dialect {
         Ok(())
     }
 
-    /// The discriminator, unless it is the case's only label.
+    /// Emits the discriminator, unless the case has only one label.
     fn discriminator_if_needed(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>, case: &Case) -> Lowered {
         let first = case.labels.first();
         if first.is_some() && case.labels.len() == 1 && !case.is_default {
@@ -161,7 +161,7 @@ impl Dialect {
         Ok(())
     }
 
-    /// The discriminator, which is in the accumulator, as an attribute.
+    /// Emits the discriminator, which is in the accumulator, as an attribute.
     fn discriminator(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowered {
         literal(walk, " discriminator=\"");
         let ty = walk.schema().resolve(union.discriminator);
@@ -182,7 +182,7 @@ impl Dialect {
                 walk.emit(OpKind::Switch { arms: [([0].into(), no)].into(), otherwise: yes });
             }
             _ => {
-                // Characters by their code: a digit would look like a number.
+                // Characters are written as codes, because a digit would look like a number.
                 walk.emit(OpKind::Put(Wire::Kernel(scalars::kernel(&Type::Int64, Scalar::I64))));
             }
         }
@@ -191,7 +191,7 @@ impl Dialect {
     }
 }
 
-/// It has a text of its own, without tags.
+/// True if the type's values are plain text without tags.
 fn fits_attribute(schema: &Schema, ty: &Type) -> bool {
     match schema.resolve(ty) {
         Type::Def(id) => matches!(schema.def(*id).kind, DefKind::Enum { .. } | DefKind::Bitmask { .. }),
@@ -200,7 +200,7 @@ fn fits_attribute(schema: &Schema, ty: &Type) -> bool {
     }
 }
 
-/// What `fill` writes for a member, if it is there.
+/// Emits `fill` for a member's value, if the member is present.
 fn member(
     walk: &mut EncodeWalk<'_>,
     out: &MemberOut<'_>,
@@ -212,7 +212,7 @@ fn member(
     }
 }
 
-/// Tags around a value.
+/// Emits a value with its tags.
 fn element(
     walk: &mut EncodeWalk<'_>,
     name: &str,
@@ -226,7 +226,7 @@ fn element(
     Ok(())
 }
 
-/// Emits what writes a scalar of memory, in the type that its form on the wire wants.
+/// Emits the writing of a scalar from memory, converted to the type that its form on the wire has.
 fn put(walk: &mut EncodeWalk<'_>, place: Place, wire: Wire) -> Lowered {
     let memory = walk.memory_scalar(place)?;
     walk.emit(OpKind::Load(place));

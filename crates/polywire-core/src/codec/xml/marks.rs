@@ -1,4 +1,5 @@
-//! What is around values: the document, members, items, entries, cases; and sets of names.
+//! Kernels for the delimiters of XML (the document, members, items, entries, cases), and for enums,
+//! bitmasks, bitsets and unions, whose values are names.
 
 use crate::{
     codec::lower::symbols::{LITERAL, parts},
@@ -15,17 +16,17 @@ use crate::{
 
 use super::scalars::integer;
 
-/// What reads a result.
+/// Converts a result into a status.
 fn status(result: Result<(), Status>) -> Status {
     result.err().unwrap_or(Status::Ok)
 }
 
-/// What reads a number into the accumulator's word.
+/// Stores a number in the accumulator's word.
 fn word_of(result: Result<i64, Status>, word: &mut u64) -> Status {
     status(result.map(|value| *word = value as u64))
 }
 
-/// Everything up to the name of the root element, which is the only one in the table.
+/// Reads up to the name of the root element, which is the only one in the table.
 pub(super) static ROOT: SymbolKernel =
     SymbolKernel { name: "xml root", scalar: Scalar::I64, get: get_root, put: put_symbol };
 
@@ -34,7 +35,7 @@ extern "C" fn get_root(input: &mut Input<'_>, table: &SymbolTable, word: &mut u6
     word_of(name.and_then(|name| known(input, name, table, FaultKind::WrongKind)), word)
 }
 
-/// What a name stands for.
+/// The value of a name in a table.
 fn known(input: &mut Input<'_>, name: Name, table: &SymbolTable, kind: FaultKind) -> Result<i64, Status> {
     table.value(name.local(input)).ok_or_else(|| {
         input.seek(name.start);
@@ -42,7 +43,7 @@ fn known(input: &mut Input<'_>, name: Name, table: &SymbolTable, kind: FaultKind
     })
 }
 
-/// The document ends here.
+/// Expects the end of the document.
 pub(super) static END: ActionKernel = ActionKernel { name: "xml end", get: get_end, put: put_nothing };
 
 extern "C" fn get_end(input: &mut Input<'_>, _: u64) -> Status {
@@ -53,14 +54,14 @@ extern "C" fn put_nothing(_: &mut Output<'_>, _: u64) -> Status {
     Status::Ok
 }
 
-/// Passes over a value.
+/// Skips a value.
 pub(super) static SKIP: ActionKernel = ActionKernel { name: "xml skip", get: get_skip, put: put_nothing };
 
 extern "C" fn get_skip(input: &mut Input<'_>, _: u64) -> Status {
     xml::skip(input)
 }
 
-/// Breaks what is written inside into indented lines.
+/// Splits the text written inside into indented lines.
 pub(super) static PRETTY: RegionDialect = RegionDialect {
     name: "xml pretty",
     restarts_origin: false,
@@ -80,8 +81,8 @@ extern "C" fn put_pretty(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -
     xml::indent(output, cursor.0[0] as usize)
 }
 
-/// An element whose end tag is read behind what is inside. What is inside has passed over the start
-/// tag, unless that is also the end.
+/// An element. The body reads the start tag and the content, and the region reads the end tag. For
+/// an empty element, it reads `/>` instead.
 pub(super) static ELEMENT: RegionDialect = RegionDialect { name: "xml element", ..PRETTY_COPY };
 
 const PRETTY_COPY: RegionDialect = RegionDialect {
@@ -94,7 +95,7 @@ const PRETTY_COPY: RegionDialect = RegionDialect {
     form: None,
 };
 
-/// The cursor's first word is where the element's own name ends.
+/// Stores the end of the element's name in the cursor's first word.
 extern "C" fn begin_element(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
     note_name(input, cursor)
 }
@@ -127,8 +128,8 @@ fn close(input: &mut Input<'_>, cursor: &Cursor) -> Status {
     xml::close(input, name)
 }
 
-/// The next element inside one whose name ended where the cursor's first word says: none behind the
-/// last, whose end tag was read then.
+/// The next element inside the current one, whose name ends at the cursor's first word. `None` at
+/// the end tag, which is read.
 fn next_inside(input: &mut Input<'_>, cursor: &Cursor) -> Result<Option<Name>, Status> {
     match xml::next_tag(input)? {
         Markup::Start(name) => Ok(Some(name)),
@@ -148,8 +149,7 @@ fn expect_name(input: &mut Input<'_>, name: Name, wanted: &[u8]) -> Result<(), S
     Err(xml::unexpected(input, wanted.first().copied().unwrap_or(0)))
 }
 
-/// Sequences and arrays of anything but numbers. The cursor's third word is 1 when there is nothing
-/// more.
+/// Sequences and arrays, except lists of numbers. The cursor's third word is 1 at the end.
 pub(super) static ITEMS: SequenceDialect = SequenceDialect { name: "xml items", begin: begin_inside, next: next_item };
 
 extern "C" fn begin_inside(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
@@ -178,7 +178,7 @@ extern "C" fn next_item(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u
     status(item)
 }
 
-/// Lists of numbers. The cursor has where the list ends, and where its value does.
+/// Lists of numbers. The cursor has the end of the list and the end of its value.
 pub(super) static LIST: SequenceDialect = SequenceDialect { name: "xml list", begin: begin_list, next: next_in_list };
 
 extern "C" fn begin_list(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
@@ -199,7 +199,7 @@ extern "C" fn next_in_list(input: &mut Input<'_>, cursor: &mut Cursor, more: &mu
     Status::Ok
 }
 
-/// Maps. The cursor's second word is where the name of the entry that is open ends, or 0.
+/// Maps. The cursor's second word is the end of the name of the open entry, or 0.
 pub(super) static MAP: SequenceDialect = SequenceDialect { name: "xml map", begin: begin_inside, next: next_entry };
 
 extern "C" fn next_entry(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
@@ -234,7 +234,7 @@ fn close_entry(input: &mut Input<'_>, cursor: &Cursor) -> Result<(), Status> {
     }
 }
 
-/// The start tag of an entry's key or value, up to its name.
+/// Reads the start tag of an entry's key or value, up to its name.
 fn inner(input: &mut Input<'_>, wanted: &[u8]) -> Result<(), Status> {
     match xml::next_tag(input)? {
         Markup::Start(name) => expect_name(input, name, wanted),
@@ -242,14 +242,15 @@ fn inner(input: &mut Input<'_>, wanted: &[u8]) -> Result<(), Status> {
     }
 }
 
-/// The start tag of an entry's value.
+/// Reads the start tag of an entry's value.
 pub(super) static VALUE: ActionKernel = ActionKernel { name: "xml map value", get: get_value, put: put_nothing };
 
 extern "C" fn get_value(input: &mut Input<'_>, _: u64) -> Status {
     status(inner(input, b"value"))
 }
 
-/// `xsi:nil="true"` among the attributes: the value is absent, and the element passed over.
+/// Tests for an attribute `xsi:nil="true"`, which means that the value is absent. Then skips the
+/// element.
 pub(super) static NIL: TestKernel = TestKernel { name: "xml nil", test: test_nil };
 
 extern "C" fn test_nil(input: &mut Input<'_>, word: &mut u64) -> Status {
@@ -279,7 +280,8 @@ fn is_nil(input: &mut Input<'_>) -> Result<bool, Status> {
     Ok(nil)
 }
 
-/// Structures: attributes first, then elements. The cursor's third word says where it stands.
+/// Structures: attributes first, then elements. The cursor's third word is the state: [`TAG`],
+/// [`ATTRIBUTES`] or [`CONTENT`].
 pub(super) static MEMBERS: MemberDialect = MemberDialect {
     name: "xml members",
     begin: begin_members,
@@ -291,11 +293,11 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     leads_alone: false,
 };
 
-/// Behind the name, nothing looked at yet.
+/// Behind the element's name; no attribute was read.
 const TAG: u64 = 0;
-/// Among attributes, all of which were checked.
+/// Among the attributes, all of which were checked.
 const ATTRIBUTES: u64 = 1;
-/// Between start and end tag.
+/// Between start tag and end tag.
 const CONTENT: u64 = 2;
 
 extern "C" fn begin_members(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
@@ -378,7 +380,7 @@ fn union_head(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status>
             _ => drop(xml::text(input)?),
         }
     }
-    // An element that is empty is left for its end to be read.
+    // For an empty element, the end is left to be read later.
     let empty = input.rest().first() == Some(&b'/');
     if !empty {
         xml::tag_end(input)?;
@@ -389,8 +391,7 @@ fn union_head(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status>
         None => match xml::next_tag(input)? {
             Markup::Start(name) => {
                 let label = known(input, name, table, FaultKind::UnknownCase)?;
-                // Whoever reads the case's value reads the name again, and holds it against the
-                // case.
+                // The case's own kernel reads the name again and compares it.
                 input.seek(name.start - 1);
                 Ok(label)
             }
@@ -414,7 +415,7 @@ fn discriminator(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Stat
     })
 }
 
-/// The start tag of a union's case, the only one in the table, up to its name.
+/// Reads the start tag of a union's case, up to its name, which is the only one in the table.
 pub(super) static CASE: SymbolKernel =
     SymbolKernel { name: "xml case", scalar: Scalar::I64, get: get_case, put: put_symbol };
 
@@ -426,11 +427,11 @@ extern "C" fn get_case(input: &mut Input<'_>, table: &SymbolTable, word: &mut u6
     word_of(case, word)
 }
 
-/// Enums by the names of their literals; numbers are read, too.
+/// Enums as names of their literals. Numbers are accepted, too.
 pub(super) static NAMED: SymbolKernel =
     SymbolKernel { name: "xml enum", scalar: Scalar::I64, get: get_symbol, put: put_symbol };
 
-/// Enums as numbers; names are read, too.
+/// Enums as numbers. Names are accepted, too.
 pub(super) static NUMBERED: SymbolKernel =
     SymbolKernel { name: "xml enum number", scalar: Scalar::I64, get: get_symbol, put: put_symbol_number };
 
@@ -465,8 +466,8 @@ extern "C" fn put_symbol_number(output: &mut Output<'_>, _: &SymbolTable, word: 
     number::put_i64(output, word as i64)
 }
 
-/// Bitmasks as lists of the names of the flags that are set and a number for those without a name;
-/// any mixture is read.
+/// Bitmasks as lists with the names of the set flags, and a number for flags without a name. Any
+/// mixture is accepted.
 pub(super) static FLAG_NAMES: SymbolKernel =
     SymbolKernel { name: "xml bitmask", scalar: Scalar::U64, get: get_flags, put: put_flags };
 
@@ -511,8 +512,8 @@ extern "C" fn put_flags(output: &mut Output<'_>, table: &SymbolTable, word: u64)
     status
 }
 
-/// Bitsets as attributes, one a named field; the number of all bits as the element's text is read,
-/// too. The table's values are [`field`](crate::codec::lower::symbols::field)s.
+/// Bitsets as attributes, one for each named field. The number of all bits as the element's text is
+/// accepted, too. The table's values are [`field`](crate::codec::lower::symbols::field)s.
 pub(super) static FIELDS: SymbolKernel =
     SymbolKernel { name: "xml bitset", scalar: Scalar::U64, get: get_fields, put: put_fields };
 

@@ -1,4 +1,5 @@
-//! XML 1.0: driven by the schema, without a tree. `spec/xml.md` says how each type is written.
+//! XML 1.0, read and written directly from and to values, without a tree. `spec/xml.md` defines the
+//! mapping.
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
@@ -33,7 +34,7 @@ impl Codec for Xml {
 
     fn properties(&self) -> &'static Properties {
         &Properties {
-            summary: "XML by the type's names, read as it comes",
+            summary: "XML with the names of members, read without a tree",
             text: true,
             self_describing: true,
             stateful: false,
@@ -65,7 +66,7 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "members",
         values: &["elements", "attributes"],
-        help: "members as elements (default), or those of one value as attributes",
+        help: "members as elements (default), or members with a single value as attributes",
     },
     OptionSpec { name: "enum", values: &["name", "number"], help: "enums by name (default) or as numbers" },
     OptionSpec {
@@ -73,15 +74,11 @@ const OPTIONS: &[OptionSpec] = &[
         values: &["number", "names"],
         help: "bitmasks as a number (default) or a list of names",
     },
-    OptionSpec {
-        name: "declaration",
-        values: &[],
-        help: "without (default) or, if there, with <?xml version=\"1.0\" encoding=\"UTF-8\"?> in front",
-    },
-    OptionSpec { name: "pretty", values: &[], help: "one line (default) or, if there, several with indentation" },
+    OptionSpec { name: "declaration", values: &[], help: "begin with <?xml version=\"1.0\" encoding=\"UTF-8\"?>" },
+    OptionSpec { name: "pretty", values: &[], help: "several indented lines instead of one" },
 ];
 
-/// Options, read. They matter for writing only.
+/// Options of the format. They matter for writing only, because reading accepts every form.
 #[derive(Clone, Copy, Debug)]
 struct Style {
     attributes: bool,
@@ -122,7 +119,7 @@ fn decode_program(writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> Res
 }
 
 /// Checks that `bytes` are a well-formed XML document without a document type declaration, nested
-/// no deeper than the [`Limits`] allow.
+/// no deeper than the default [`Limits`] allow.
 ///
 /// ```
 /// use polywire_core::codec::xml;
@@ -135,7 +132,7 @@ pub fn validate(bytes: &[u8]) -> Result<(), CodecError> {
     validate_within(bytes, &Limits::default())
 }
 
-/// [`validate`] with other limits.
+/// Like [`validate`], with other limits.
 ///
 /// ```
 /// use polywire_core::{codec::xml::validate_within, program::Limits};
@@ -147,7 +144,7 @@ pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> 
     text::validate(bytes, limits)
 }
 
-/// The name of the root element: the type's, its scopes set apart by dots.
+/// The name of the root element: the type's name, or `value` for a type without a name.
 fn root_name(schema: &Schema) -> String {
     match schema.resolve(schema.root()) {
         Type::Def(id) => type_name(&schema.def(*id).name),
@@ -155,7 +152,7 @@ fn root_name(schema: &Schema) -> String {
     }
 }
 
-/// The root element's name of a type: its scopes set apart by dots.
+/// The name of a root element for a type's scoped name: its parts are separated by dots.
 ///
 /// ```
 /// use polywire_core::codec::xml::{element_name, type_name};
@@ -167,8 +164,8 @@ pub fn type_name(name: &str) -> String {
     element_name(&name.replace("::", "."))
 }
 
-/// A member's name as XML can have it: `_xHHHH_` stands for a UTF-16 unit that may not be where it
-/// is, and for an underscore that would begin such.
+/// A member's name as an XML name. `_xHHHH_` replaces a UTF-16 unit that is not allowed at its
+/// place, and an underscore that would begin such an escape.
 pub fn element_name(name: &str) -> String {
     let mut written = String::new();
     let plain = |at: usize, c: char| match c {
@@ -177,7 +174,8 @@ pub fn element_name(name: &str) -> String {
         _ => false,
     };
     for (at, c) in name.char_indices() {
-        // What comes behind the digits is an underscore, or is written with one in front.
+        // The escape is ambiguous only if the digits are followed by an underscore, or by a
+        // character whose escape begins with one.
         let behind = name.get(at + 6..).and_then(|rest| rest.chars().next());
         let joins = behind.is_some_and(|c| c == '_' || !plain(at + 6, c));
         let begins_escape =
@@ -190,8 +188,8 @@ pub fn element_name(name: &str) -> String {
     written
 }
 
-/// The value of such a type writes the end of its start tag itself, because attributes may come
-/// before.
+/// True if values of the type write the end of their start tag themselves, because they may have
+/// attributes.
 fn writes_its_bracket(schema: &Schema, ty: &Type) -> bool {
     match schema.resolve(ty) {
         Type::Def(id) => {
@@ -201,7 +199,7 @@ fn writes_its_bracket(schema: &Schema, ty: &Type) -> bool {
     }
 }
 
-/// Sequences and arrays of such a type are lists of their elements' text.
+/// True if sequences and arrays of the type are written as a list of values in one text.
 fn is_listed(ty: &Type) -> bool {
     matches!(
         ty,

@@ -1,4 +1,4 @@
-//! Booleans, numbers, characters and strings: one kernel for each scalar.
+//! Kernels for booleans, numbers, characters, strings and lists of numbers in XML.
 
 use core::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::{
     schema::Type,
 };
 
-/// The kernel for a scalar of a type that is no definition, or for the bits of one that is.
+/// The kernel for a scalar of a primitive type, or for the bits of a definition.
 pub(super) fn kernel(ty: &Type, scalar: Scalar) -> &'static ScalarKernel {
     match (ty, scalar) {
         (Type::Char8, _) => &CHAR8,
@@ -25,12 +25,12 @@ pub(super) fn kernel(ty: &Type, scalar: Scalar) -> &'static ScalarKernel {
     }
 }
 
-/// The kernel for an element of a list.
+/// The kernel for one element of a list.
 pub(super) fn token(scalar: Scalar) -> Option<&'static ScalarKernel> {
     numbers(scalar).map(|(_, token, _)| token)
 }
 
-/// The kernel for a list as a whole; for octets it is base64.
+/// The kernel for a complete list. For octets it is base64.
 pub(super) fn slice(ty: &Type, scalar: Scalar) -> Option<&'static SliceKernel> {
     match (ty, scalar) {
         (Type::Octet, Scalar::U8) => Some(&OCTETS),
@@ -125,8 +125,8 @@ fn read<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
     })
 }
 
-/// A number as XML Schema writes it: with a plus sign, zeros in front, or no digits on one side of
-/// the point if need be.
+/// Parses a number in a form of XML Schema: with an optional plus sign, leading zeros, or no digits
+/// on one side of the point.
 fn parse<N: Number>(text: &[u8]) -> Result<N, (FaultKind, u64)> {
     if N::FLOAT
         && let Some(value) = named_float(text)
@@ -140,7 +140,7 @@ fn parse<N: Number>(text: &[u8]) -> Result<N, (FaultKind, u64)> {
     N::of_decimal(&number, text).ok_or((FaultKind::OutOfRange, 8 * N::SIZE as u64))
 }
 
-/// An integer's text.
+/// Parses an integer.
 pub(super) fn integer(text: &[u8]) -> Option<i128> {
     let mut buffer = [0; 512];
     let text = float::plain_number(text, &mut buffer);
@@ -170,7 +170,7 @@ fn write<N: Number>(value: N, output: &mut Output<'_>) -> Status {
     }
 }
 
-/// Passes over a list, and says where in the message it stands. It has no markup inside.
+/// Skips a list and returns its range in the message. It must not contain markup.
 pub(super) fn list(input: &mut Input<'_>) -> Result<Range<usize>, Status> {
     let text = xml::text(input)?;
     let range = text.start()..text.start() + text.bytes().len();
@@ -221,7 +221,7 @@ fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Re
             };
             value.to_bytes(element);
             count += 1;
-            // One blank is what we write.
+            // This library separates elements by one blank.
             at += len + usize::from(at + len < list.len());
             if list.get(at).is_none_or(|b| *b <= b' ') {
                 at += blanks(at);
@@ -237,7 +237,8 @@ fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Re
 
 fn put_all<N: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
     for (i, element) in elements.chunks_exact(N::SIZE).enumerate() {
-        // Room for many at once, so that the vector does not grow element by element.
+        // Reserves room for many elements at once, so that the vector does not grow element by
+        // element.
         let grow = i % 256 == 0 && output.reserve(256 * 12) == Status::Failed;
         let apart = i == 0 || output.put(b" ") == Status::Ok;
         if grow || !apart || write(N::of_bytes(element), output) == Status::Failed {
@@ -267,7 +268,7 @@ fn octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Stat
     if !letters.iter().any(|b| xml::is_space(*b)) {
         return decode_letters(input, elements, letters, range.start);
     }
-    // Broken into lines, as some do: four letters at a time.
+    // Other writers may split base64 into lines, so it is decoded in groups of four letters.
     let (mut group, mut len) = ([0; 4], 0);
     for (at, letter) in letters.iter().enumerate().filter(|(_, b)| !xml::is_space(**b)) {
         group[len] = *letter;
@@ -332,7 +333,7 @@ extern "C" fn get_char16(input: &mut Input<'_>, word: &mut u64) -> Status {
     get_char(input, word, 0xFFFF)
 }
 
-/// A text of one character, or half a surrogate pair as `_xHHHH_`.
+/// A text of one character, or half of a surrogate pair as `_xHHHH_`.
 fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
     let start = input.position();
     let mut buffer = [0; 64];
@@ -393,7 +394,8 @@ fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
     number::put_hex128(output, bits)
 }
 
-/// Its 32 digits, the name of what is not finite, or a number that a double holds exactly.
+/// Reads a `long double`: 32 hexadecimal digits behind `0x`, the name of NaN or an infinity, or a
+/// number that `f64` holds exactly.
 fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
     let start = input.position();
     let mut buffer = [0; 512];
@@ -419,10 +421,10 @@ fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
     })
 }
 
-/// Strings between tags.
+/// Strings as the content of elements.
 pub(super) static TEXT: TextKernel = TextKernel { name: "xml text", get: get_text, put: xml::put_text, short: None };
 
-/// Strings between quotes.
+/// Strings as attributes.
 pub(super) static ATTRIBUTE_TEXT: TextKernel =
     TextKernel { name: "xml attribute", get: get_text, put: xml::put_attribute, short: None };
 

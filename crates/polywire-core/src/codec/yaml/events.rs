@@ -1,6 +1,6 @@
-//! What comes in front of the program: the message as JSON. What we write ourselves is read by a
-//! reader of its own; all else by `saphyr-parser`, which passes the YAML test suite, event by
-//! event.
+//! Converts a YAML message to JSON notation, in front of the decoding program. Documents in the
+//! style of this library go through a fast reader of its own; all others go through
+//! `saphyr-parser`, which passes the YAML test suite, event by event.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -21,7 +21,7 @@ fn run(_: &Program, input: &mut Input<'_>, events: &mut Events) -> Status {
     rewrite(input, events, Either::Text)
 }
 
-/// Writes a message anew as the simpler text that the program reads.
+/// Rewrites a message as JSON notation, which the program reads.
 pub(super) fn rewrite(input: &mut Input<'_>, events: &mut Events, either: Either) -> Status {
     events.write(input, |input, output, marks, _| {
         let text = match printable(input) {
@@ -37,8 +37,8 @@ pub(super) fn rewrite(input: &mut Input<'_>, events: &mut Events, either: Either
     })
 }
 
-/// The message as text, of characters that YAML allows (section 5.1). A byte order mark in front is
-/// passed over.
+/// The message as text. Checks that it contains only characters that YAML allows (section 5.1), and
+/// skips a byte order mark.
 fn printable<'a>(input: &mut Input<'a>) -> Result<&'a str, Status> {
     let bytes = input.message();
     let fail = |input: &mut Input<'_>, at: usize, kind: FaultKind| {
@@ -53,7 +53,7 @@ fn printable<'a>(input: &mut Input<'a>) -> Result<&'a str, Status> {
         matches!(pair.1, '\0'..='\u{8}' | '\u{B}' | '\u{C}' | '\u{E}'..='\u{1F}' | '\u{7F}'..='\u{84}' | '\u{86}'..='\u{9F}'
             | '\u{FFFE}' | '\u{FFFF}')
     };
-    // Almost always there is nothing to look at more closely.
+    // Most messages contain no byte that needs a closer look.
     let suspicious = |b: &u8| (*b < b' ' && *b != b'\n') || matches!(*b, 0x7F | 0xC2 | 0xEF);
     if bytes.iter().any(suspicious)
         && let Some((at, _)) = text.char_indices().find(unprintable)
@@ -63,7 +63,7 @@ fn printable<'a>(input: &mut Input<'a>) -> Result<&'a str, Status> {
     Ok(text)
 }
 
-/// What an open collection waits for.
+/// What an open collection expects next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Element,
@@ -77,25 +77,25 @@ struct Writer<'w, 'i, 'o, 'e> {
     marks: &'w mut Marks<'e>,
     levels: [Level; yaml::MAX_DEPTH],
     depth: usize,
-    /// Nothing was written in the innermost collection yet.
+    /// True if the innermost collection is still empty.
     first: bool,
     places: Places<'w>,
     either: Either,
     anchors: Anchors,
 }
 
-/// Bytes of JSON that the aliases of a message may write, all together: what they repeat could be
-/// repeated again and again.
+/// Largest number of bytes of JSON that the aliases of a message may write. Aliases that contain
+/// aliases can multiply the size of a message.
 const MAX_ALIASED: usize = 4 << 20;
 
-/// Where in the output nodes with an anchor stand.
+/// The ranges of nodes with an anchor in the output.
 #[derive(Default)]
 struct Anchors {
-    /// By the parser's number: from, to.
+    /// Start and end by the parser's number of the anchor.
     known: BTreeMap<usize, (usize, usize)>,
-    /// Collections that have not ended: how deep they are, their number, where they begin.
+    /// Open collections with an anchor: depth, number of the anchor, start.
     open: Vec<(usize, usize, usize)>,
-    /// Bytes that aliases have written.
+    /// Number of bytes that aliases have written.
     aliased: usize,
 }
 
@@ -129,9 +129,9 @@ fn all_of_yaml(
     Ok(())
 }
 
-/// Memory that the parser may take: it keeps all tokens of a flow collection until it knows that it
-/// is no key. Measured are up to 320 bytes each, while they are moved to a larger block; a mark and
-/// the scalar beside it are two.
+/// An estimate of the memory that the parser needs. It keeps all tokens of a flow collection until
+/// it knows that the collection is not a key. A token was measured to take up to 320 bytes while
+/// the tokens move to a larger block; a delimiter and the scalar beside it are two tokens.
 fn parser_bytes(text: &str) -> usize {
     let bytes = text.as_bytes();
     if !bytes.iter().any(|b| matches!(b, b'[' | b'{')) {
@@ -164,7 +164,7 @@ impl Writer<'_, '_, '_, '_> {
         done(self.output.put(bytes))
     }
 
-    /// What goes in front of a value or key: true if it is a key.
+    /// Writes what precedes a value or key. Returns true for a key.
     fn begin(&mut self, span: &Span) -> Result<bool, Status> {
         let level = self.level();
         if !self.first && level != Some(Level::Value) {
@@ -176,7 +176,7 @@ impl Writer<'_, '_, '_, '_> {
         Ok(level == Some(Level::Key))
     }
 
-    /// Behind a value or key.
+    /// Writes what follows a value or key.
     fn end(&mut self) -> Result<(), Status> {
         let next = match self.level() {
             Some(Level::Key) => {
@@ -204,7 +204,7 @@ impl Writer<'_, '_, '_, '_> {
             return Err(self.fail(span, FaultKind::Forbidden));
         }
         if self.begin(span)? {
-            // Keys are scalars.
+            // Keys must be scalars.
             return Err(self.fail(span, FaultKind::WrongKind));
         }
         if anchor > 0 {
@@ -231,18 +231,18 @@ impl Writer<'_, '_, '_, '_> {
         self.end()
     }
 
-    /// Notes what an anchor stands for: all that was written from `start` on.
+    /// Records the output since `start` as the node of an anchor.
     fn keep_anchor(&mut self, anchor: usize, start: usize) -> Result<(), Status> {
         done(self.input.charge(ANCHOR_BYTES))?;
         self.anchors.known.insert(anchor, (start, self.output.position()));
         Ok(())
     }
 
-    /// The node once more.
+    /// Writes the node of an anchor again.
     fn alias(&mut self, anchor: usize, span: &Span) -> Result<(), Status> {
         let is_key = self.begin(span)?;
-        // A node that its own alias is in has no end; an anchor at a key that looks like a number
-        // stands for no text.
+        // An alias inside its own node would never end. A key that looks like a number has no text
+        // for its anchor.
         let Some((start, end)) = self.anchors.known.get(&anchor).copied() else {
             return Err(self.fail(span, FaultKind::Forbidden));
         };
@@ -281,8 +281,8 @@ impl Writer<'_, '_, '_, '_> {
         if tag.is_some_and(|tag| is_core(tag, "binary")) {
             self.put(b"\"")?;
             for letters in text.split_ascii_whitespace() {
-                // What is no base64 is found by whoever reads it; only quotes and escapes could
-                // deceive.
+                // The kernel that reads base64 finds other errors. Quotes and escapes would end the
+                // string.
                 if letters.bytes().any(|b| matches!(b, b'"' | b'\\' | 0x7F..)) {
                     return Err(self.fail(span, FaultKind::Syntax));
                 }
@@ -290,13 +290,14 @@ impl Writer<'_, '_, '_, '_> {
             }
             self.put(b"\"")?;
         } else if resolved && !is_key {
-            // A tag says that it is a number.
+            // The tag says that the scalar is a number.
             let either = if tag.is_some() { Either::Number } else { self.either };
             done(yaml::put_plain(self.output, text, either))?;
         } else {
             done(json::put_string(self.output, text))?;
         }
-        // What a key is as a value is known where it could be nothing but a string.
+        // A key is written as a string, so its anchor can stand for a value only if the value is a
+        // string, too.
         let same_as_value = !is_key || !resolved || text.starts_with(|c: char| c.is_alphabetic() && !is_word(text));
         if anchor > 0 && same_as_value {
             self.keep_anchor(anchor, start)?;
@@ -320,15 +321,15 @@ impl Writer<'_, '_, '_, '_> {
     }
 }
 
-/// Memory that the note of an anchor takes.
+/// Memory charged for an anchor, in bytes.
 const ANCHOR_BYTES: usize = 64;
 
-/// A text without quotes that is null or a boolean.
+/// True for unquoted text that is null or a boolean.
 fn is_word(text: &str) -> bool {
     ["null", "true", "false"].iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
-/// `!`: a string, mapping or sequence, whatever it looks like.
+/// The tag `!`: a string, mapping or sequence, whatever the text looks like.
 fn is_unspecific(tag: &Tag) -> bool {
     (tag.handle.is_empty() && tag.suffix == "!") || (tag.handle == "!" && tag.suffix.is_empty())
 }
@@ -345,7 +346,7 @@ fn done(status: Status) -> Result<(), Status> {
     }
 }
 
-/// Bytes of characters that the parser counts. It goes forward mostly.
+/// Converts the parser's character positions to byte offsets. They mostly increase.
 struct Places<'t> {
     text: &'t str,
     index: usize,
@@ -371,7 +372,7 @@ mod tests {
     use super::*;
     use crate::{
         codec::{
-            DynEncoder, Options,
+            Encoder, Options,
             yaml::{YAML, YAML_FLOW},
         },
         layout::{Record, Shape, Value},
@@ -379,7 +380,7 @@ mod tests {
         schema::{Def, Member, SchemaBuilder, Type, arbitrary::Random},
     };
 
-    /// The message as JSON, by either reader.
+    /// The message as JSON, by the fast reader if `simple` is true, otherwise by the parser.
     fn json_of(text: &str, simple: bool) -> Option<serde_json::Value> {
         let limits = Limits::default();
         let mut input = Input::new(text.as_bytes(), &limits);
@@ -406,7 +407,7 @@ mod tests {
         (known && status == Status::Ok).then(|| parsed(events.text()))
     }
 
-    /// A text of what we write: nested structures, sequences, texts of all kinds.
+    /// A text in this library's style, with nested structures, sequences and all kinds of strings.
     fn text(random: &mut Random, style: &'static dyn crate::codec::Codec) -> String {
         let mut types = SchemaBuilder::new();
         let inner = types.add(Def::structure(
@@ -446,14 +447,14 @@ mod tests {
             (key, Value::List((0..random.below(3)).map(|_| inner(random)).collect()))
         });
         record.set("map", Value::Entries(entries.collect())).unwrap();
-        let encoder = DynEncoder::with_backend(style, &Options::default(), &shape, Backend::Interpreter).unwrap();
+        let encoder =
+            Encoder::for_shape_with_backend(style, &Options::default(), &shape, Backend::Interpreter).unwrap();
         let mut bytes = Vec::new();
         encoder.encode(&record, &mut bytes).unwrap();
         String::from_utf8(bytes).unwrap()
     }
 
-    /// What the reader of our own style takes, the parser of all of YAML takes as well, and for the
-    /// same.
+    /// The YAML parser accepts every text that the fast reader accepts, with the same result.
     #[test]
     fn both_readers_agree() {
         let mut random = Random::new(5);

@@ -1,4 +1,4 @@
-//! YAML 1.2: the values of JSON in other words. `spec/yaml.md` says how each type is written.
+//! YAML 1.2: the values of JSON notation in YAML syntax. `spec/yaml.md` defines the mapping.
 
 use alloc::{sync::Arc, vec::Vec};
 
@@ -17,12 +17,13 @@ use crate::{
 
 mod events;
 
-/// The codec `yaml`: block style.
-pub static YAML: Yaml = Yaml { name: "yaml", summary: "YAML in lines, by the type's names", region: &BLOCK };
+/// The codec `yaml`, which writes block style.
+pub static YAML: Yaml =
+    Yaml { name: "yaml", summary: "YAML in block style, with the names of members", region: &BLOCK };
 
-/// The codec `yaml-flow`: flow style, all in one line.
+/// The codec `yaml-flow`, which writes flow style in one line.
 pub static YAML_FLOW: Yaml =
-    Yaml { name: "yaml-flow", summary: "YAML in one line, by the type's names", region: &FLOW };
+    Yaml { name: "yaml-flow", summary: "YAML in flow style (one line), with the names of members", region: &FLOW };
 
 /// See [`YAML`] and [`YAML_FLOW`].
 pub struct Yaml {
@@ -64,7 +65,7 @@ impl Codec for Yaml {
                 OptionSpec {
                     name: "null",
                     values: &["omit", "write"],
-                    help: "absent members left out (default) or written as null",
+                    help: "absent members omitted (default) or written as null",
                 },
             ]
         }
@@ -88,8 +89,8 @@ impl Codec for Yaml {
     }
 }
 
-/// A YAML document as JSON: what the decoders read. It must be one document whose keys are scalars,
-/// without tags of its own.
+/// Converts a YAML document to JSON notation, as the decoders do. The input must be one document
+/// with scalar keys and without custom tags.
 ///
 /// ```
 /// use polywire_core::{codec::yaml, program::Limits};
@@ -110,10 +111,10 @@ pub fn to_json(bytes: &[u8], limits: &Limits) -> Result<Vec<u8>, CodecError> {
     }
 }
 
-/// Makes block style of what is written inside.
+/// Converts the JSON notation written inside to block style.
 static BLOCK: RegionDialect = RegionDialect { name: "yaml block", ..region(put_block) };
 
-/// Makes flow style of what is written inside.
+/// Converts the JSON notation written inside to flow style.
 static FLOW: RegionDialect = RegionDialect { name: "yaml flow", ..region(put_flow) };
 
 const fn region(put_end: extern "C" fn(&mut Output<'_>, u64, &mut Cursor) -> Status) -> RegionDialect {

@@ -1,4 +1,5 @@
-//! Changing the values of records: what the access functions of their layouts do.
+//! Access functions of records: the implementations behind the access traits, and the operations of
+//! [`Plan`] that change sequences, optionals, unions and maps.
 
 use alloc::sync::Arc;
 use core::{mem, ptr};
@@ -9,70 +10,71 @@ use crate::layout::{
     access::{Inserted, Selected},
 };
 
-/// The access functions of one place. Nothing here runs code of the user's, so nothing panics.
+/// The access functions of one place. They run no user code, so they cannot panic.
 pub(super) struct Access {
     pub(super) plan: Arc<Plan>,
     pub(super) node: NodeId,
 }
 
-// SAFETY: sequences change as the plan does it, which keeps them valid.
+// SAFETY: `Plan` changes sequences and keeps them valid.
 unsafe impl SequenceAccess for Access {
     unsafe fn slice(&self, sequence: *const u8) -> (*const u8, usize) {
-        // SAFETY: the caller hands in a live sequence of this place.
+        // SAFETY: the access rules give a live sequence of this place.
         let raw = unsafe { &*sequence.cast::<RawSequence>() };
         (raw.pointer, raw.len)
     }
 
     unsafe fn resize(&self, sequence: *mut u8, len: usize) -> Result<*mut u8, OutOfMemory> {
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live sequence of this place that nothing else uses.
         unsafe { self.plan.lengthen(self.node, sequence, len) }
     }
 
     unsafe fn assign(&self, sequence: *mut u8, source: *const u8, len: usize) -> Result<(), OutOfMemory> {
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live sequence of this place that nothing else uses, and
+        // valid elements at `source`.
         unsafe { self.plan.assign(self.node, sequence, source, len) }
     }
 
     unsafe fn release(&self, sequence: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live sequence of this place that nothing else uses.
         unsafe { self.plan.empty(self.node, sequence) }
     }
 }
 
-// SAFETY: the flag says what the payload is.
+// SAFETY: the flag says whether the payload is initialised and present.
 unsafe impl OptionalAccess for Access {
     unsafe fn get(&self, optional: *const u8) -> *const u8 {
-        // SAFETY: the caller hands in a live optional of this place.
+        // SAFETY: the access rules give a live optional of this place, which begins with its flag.
         match (&self.plan.place(self.node).what, unsafe { optional.read() }) {
-            // SAFETY: the payload lies inside.
+            // SAFETY: the payload lies inside the optional.
             (What::Optional { payload, .. }, PRESENT) => unsafe { optional.add(*payload) },
             _ => ptr::null(),
         }
     }
 
     unsafe fn set_some(&self, optional: *mut u8) -> Result<*mut u8, OutOfMemory> {
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live optional of this place that nothing else uses.
         unsafe { self.plan.make_present(self.node, optional) }
     }
 
     unsafe fn set_none(&self, optional: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live optional of this place that nothing else uses.
         unsafe { self.plan.make_absent(optional) }
     }
 
     unsafe fn release(&self, optional: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live optional of this place that nothing else uses.
         unsafe { self.plan.empty(self.node, optional) }
     }
 }
 
-// SAFETY: the case says what the payload is.
+// SAFETY: the union's front says which case the payload holds.
 unsafe impl UnionAccess for Access {
     unsafe fn get(&self, union: *const u8) -> Selected {
-        // SAFETY: the caller hands in a live union of this place.
+        // SAFETY: the access rules give a live union of this place, which begins with a `RawUnion`.
         let front = unsafe { union.cast::<RawUnion>().read() };
         let value = match &self.plan.place(self.node).what {
-            // SAFETY: the payload lies inside.
+            // SAFETY: the payload lies inside the union.
             What::Union { payload, .. } => unsafe { union.add(*payload) },
             _ => union,
         };
@@ -81,26 +83,26 @@ unsafe impl UnionAccess for Access {
     }
 
     unsafe fn select(&self, union: *mut u8, discriminator: i64, case: Option<u32>) -> Result<*mut u8, OutOfMemory> {
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live union of this place that nothing else uses.
         unsafe { self.plan.choose(self.node, union, discriminator, case) }
     }
 
     unsafe fn release(&self, union: *mut u8) {
-        // SAFETY: as above.
-        unsafe { self.plan.let_go(self.node, union) }
+        // SAFETY: the access rules give a live union of this place that nothing else uses.
+        unsafe { self.plan.drop_held(self.node, union) }
     }
 }
 
-// SAFETY: entries change as the plan does it, which keeps them valid.
+// SAFETY: `Plan` changes entries and keeps them valid.
 unsafe impl MapAccess for Access {
     unsafe fn len(&self, map: *const u8) -> usize {
-        // SAFETY: the caller hands in a live map of this place.
+        // SAFETY: the access rules give a live map of this place.
         unsafe { &*map.cast::<RawMap>() }.entries.len
     }
 
     unsafe fn visit(&self, map: *const u8, visit: &mut dyn FnMut(*const u8, *const u8) -> bool) {
         let What::Map { value_at, .. } = self.plan.place(self.node).what else { return };
-        // SAFETY: as above; so many entries are in use.
+        // SAFETY: the access rules give a live map of this place, with `len` entries in use.
         unsafe {
             let raw = &*map.cast::<RawMap>();
             for i in 0..raw.entries.len {
@@ -113,12 +115,12 @@ unsafe impl MapAccess for Access {
     }
 
     unsafe fn clear(&self, map: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live map of this place that nothing else uses.
         unsafe { self.plan.clear_map(map) }
     }
 
     unsafe fn release(&self, map: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live map of this place that nothing else uses.
         unsafe { self.plan.empty(self.node, map) }
     }
 
@@ -128,7 +130,8 @@ unsafe impl MapAccess for Access {
         fill: &mut dyn FnMut(*mut u8, *mut u8) -> bool,
     ) -> Result<Inserted, OutOfMemory> {
         let What::Map { value_at, .. } = self.plan.place(self.node).what else { return Err(OutOfMemory) };
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live map of this place that nothing else uses; `fill`
+        // leaves key and value valid.
         unsafe {
             let entry = self.plan.spare_entry(self.node, map)?;
             if !fill(entry, entry.add(value_at)) {
@@ -139,24 +142,24 @@ unsafe impl MapAccess for Access {
     }
 }
 
-// SAFETY: a box always has a value once it is initialised.
+// SAFETY: an initialised box always has a value.
 unsafe impl BoxedAccess for Access {
     unsafe fn get(&self, boxed: *const u8) -> *const u8 {
-        // SAFETY: the caller hands in a live box of this place.
+        // SAFETY: the access rules give a live box of this place, which is one pointer.
         unsafe { boxed.cast::<*const u8>().read() }
     }
 
     unsafe fn get_mut(&self, boxed: *mut u8) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the access rules give a live box of this place, which is one pointer.
         unsafe { boxed.cast::<*mut u8>().read() }
     }
 }
 
 impl Plan {
-    /// Makes a sequence `len` elements long, new ones with their defaults.
+    /// Sets the length of a sequence. New elements have their default values.
     ///
     /// # Safety
-    /// `sequence` holds a sequence of place `id`, which nobody else uses.
+    /// `sequence` holds a sequence of place `id`, which nothing else uses.
     pub(in crate::layout) unsafe fn resize(
         &self,
         id: NodeId,
@@ -165,7 +168,8 @@ impl Plan {
     ) -> Result<*mut u8, OutOfMemory> {
         let What::Sequence { element } = self.place(id).what else { return Err(OutOfMemory) };
         let size = self.place(element).size;
-        // SAFETY: as the caller promises; so many elements are initialised.
+        // SAFETY: `sequence` is a sequence of place `id`: the caller's contract. Elements up to
+        // `initialised` are initialised.
         unsafe {
             let (old, spare) = {
                 let raw = &*sequence.cast::<RawSequence>();
@@ -177,14 +181,16 @@ impl Plan {
         }
     }
 
-    /// The same, where new elements may as well be what they once were.
+    /// Sets the length of a sequence like [`Plan::resize`], but new elements may keep values from
+    /// an earlier use.
     ///
     /// # Safety
-    /// As of [`Plan::resize`].
+    /// The same contract as [`Plan::resize`].
     pub(super) unsafe fn lengthen(&self, id: NodeId, sequence: *mut u8, len: usize) -> Result<*mut u8, OutOfMemory> {
         let What::Sequence { element } = self.place(id).what else { return Err(OutOfMemory) };
         let of = self.place(element);
-        // SAFETY: as the caller promises; the count is raised when an element is there.
+        // SAFETY: `sequence` is a sequence of place `id`: the caller's contract. The count is
+        // raised only after an element is initialised.
         unsafe {
             let raw = &mut *sequence.cast::<RawSequence>();
             raw.reserve(len, of.size, of.align)?;
@@ -198,8 +204,8 @@ impl Plan {
     }
 
     /// # Safety
-    /// As of [`Plan::resize`]; elements are plain bytes, and `len` valid ones lie at `source`,
-    /// outside the sequence.
+    /// The same contract as [`Plan::resize`]. In addition, elements are plain bytes, and `len`
+    /// valid ones lie at `source`, outside the sequence.
     pub(in crate::layout) unsafe fn assign(
         &self,
         id: NodeId,
@@ -209,7 +215,8 @@ impl Plan {
     ) -> Result<(), OutOfMemory> {
         let What::Sequence { element } = self.place(id).what else { return Err(OutOfMemory) };
         let of = self.place(element);
-        // SAFETY: as the caller promises; there is room for what is copied.
+        // SAFETY: the caller upholds this function's contract, and there is room for `len`
+        // elements.
         unsafe {
             let raw = &mut *sequence.cast::<RawSequence>();
             raw.reserve(len, of.size, of.align)?;
@@ -220,13 +227,14 @@ impl Plan {
         Ok(())
     }
 
-    /// Makes an optional present, with the value it once had or a fresh one.
+    /// Makes an optional present, with a value from an earlier use or the default.
     ///
     /// # Safety
-    /// `optional` holds an optional of place `id`, which nobody else uses.
+    /// `optional` holds an optional of place `id`, which nothing else uses.
     pub(in crate::layout) unsafe fn make_present(&self, id: NodeId, optional: *mut u8) -> Result<*mut u8, OutOfMemory> {
         let What::Optional { inner, payload } = self.place(id).what else { return Err(OutOfMemory) };
-        // SAFETY: as the caller promises; the flag changes when the payload is there.
+        // SAFETY: `optional` is of place `id`: the caller's contract. The flag changes only after
+        // the payload is initialised.
         unsafe {
             let value = optional.add(payload);
             if optional.read() == ABSENT {
@@ -238,9 +246,10 @@ impl Plan {
     }
 
     /// # Safety
-    /// `optional` holds an optional, which nobody else uses.
+    /// `optional` holds an optional, which nothing else uses.
     pub(in crate::layout) unsafe fn make_absent(&self, optional: *mut u8) {
-        // SAFETY: as the caller promises; what is initialised stays so.
+        // SAFETY: `optional` begins with its flag: the caller's contract. The payload stays
+        // initialised.
         unsafe {
             if optional.read() == PRESENT {
                 optional.write(SPARE);
@@ -248,10 +257,10 @@ impl Plan {
         }
     }
 
-    /// Selects a case of a union, with its default if it was another.
+    /// Selects a case of a union. A case that was not selected before gets its default value.
     ///
     /// # Safety
-    /// `union` holds a union of place `id`, which nobody else uses.
+    /// `union` holds a union of place `id`, which nothing else uses.
     pub(in crate::layout) unsafe fn select(
         &self,
         id: NodeId,
@@ -260,7 +269,7 @@ impl Plan {
         case: Option<u32>,
     ) -> Result<*mut u8, OutOfMemory> {
         let What::Union { cases, .. } = &self.place(id).what else { return Err(OutOfMemory) };
-        // SAFETY: as the caller promises.
+        // SAFETY: `union` is a union of place `id`: the caller's contract.
         unsafe {
             let RawUnion { case: chosen, held, .. } = union.cast::<RawUnion>().read();
             let value = self.choose(id, union, discriminator, case)?;
@@ -271,10 +280,11 @@ impl Plan {
         }
     }
 
-    /// The same, where the case's value may as well be what it once was.
+    /// Selects a case of a union like [`Plan::select`], but the value may be one from an earlier
+    /// use.
     ///
     /// # Safety
-    /// As of [`Plan::select`].
+    /// The same contract as [`Plan::select`].
     pub(super) unsafe fn choose(
         &self,
         id: NodeId,
@@ -283,8 +293,8 @@ impl Plan {
         case: Option<u32>,
     ) -> Result<*mut u8, OutOfMemory> {
         let What::Union { cases, payload, .. } = &self.place(id).what else { return Err(OutOfMemory) };
-        // SAFETY: as the caller promises; the front says of no case that it is chosen or held
-        // unless its value is there.
+        // SAFETY: `union` is a union of place `id`: the caller's contract. The front names a case
+        // as selected or held only while the payload holds its value.
         unsafe {
             let front = &mut *union.cast::<RawUnion>();
             let value = union.add(*payload);
@@ -300,13 +310,15 @@ impl Plan {
         }
     }
 
-    /// Makes a union's payload a value of a case: a fresh one, unless it is of that case already.
+    /// Makes the payload a value of case `new`: a default, unless it already holds one of that
+    /// case.
     ///
     /// # Safety
-    /// The union has these cases, front and payload, and no case is chosen.
+    /// `cases`, `front` and `value` (the payload) belong to one union, and no case is selected.
     unsafe fn hold(&self, cases: &[NodeId], front: &mut RawUnion, value: *mut u8, new: u32) -> Result<(), OutOfMemory> {
         let node = *cases.get(new as usize).ok_or(OutOfMemory)?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the payload has room for every case and holds a value of `front.held`: the
+        // caller's contract.
         unsafe {
             if front.held == new {
                 return Ok(());
@@ -324,14 +336,14 @@ impl Plan {
         }
     }
 
-    /// Ends a value of a case that is not chosen.
+    /// Drops a held value whose case is not selected.
     ///
     /// # Safety
-    /// `union` holds a union of place `id`, which nobody else uses.
-    unsafe fn let_go(&self, id: NodeId, union: *mut u8) {
+    /// `union` holds a union of place `id`, which nothing else uses.
+    unsafe fn drop_held(&self, id: NodeId, union: *mut u8) {
         let What::Union { cases, payload, .. } = &self.place(id).what else { return };
-        // SAFETY: as the caller promises; the front says that nothing is held before what is held
-        // ends.
+        // SAFETY: `union` is a union of place `id`: the caller's contract. The front is cleared
+        // before the held value is dropped.
         unsafe {
             let front = &mut *union.cast::<RawUnion>();
             if front.held == front.case {
@@ -350,26 +362,27 @@ impl Plan {
             What::Map { stride, .. } => stride,
             _ => 0,
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: the map has more than `i` entries of this stride: the caller's contract.
         unsafe { map.entries.pointer.add(i * stride) }
     }
 
     /// # Safety
-    /// `map` holds a map, which nobody else uses.
+    /// `map` holds a map, which nothing else uses.
     pub(in crate::layout) unsafe fn clear_map(&self, map: *mut u8) {
-        // SAFETY: as the caller promises.
+        // SAFETY: `map` is a map: the caller's contract.
         let raw = unsafe { &mut *map.cast::<RawMap>() };
         raw.entries.len = 0;
         raw.index.clear();
     }
 
-    /// An entry behind those in use, fresh.
+    /// Returns an entry behind those in use, with default key and value.
     ///
     /// # Safety
-    /// `map` holds a map of place `id`, which nobody else uses.
+    /// `map` holds a map of place `id`, which nothing else uses.
     pub(in crate::layout) unsafe fn spare_entry(&self, id: NodeId, map: *mut u8) -> Result<*mut u8, OutOfMemory> {
         let What::Map { key, value, value_at, stride, align } = self.place(id).what else { return Err(OutOfMemory) };
-        // SAFETY: as the caller promises; the count is raised when the entry is there.
+        // SAFETY: `map` is a map of place `id`: the caller's contract. The count is raised only
+        // after the entry is initialised.
         unsafe {
             let raw = &mut *map.cast::<RawMap>();
             let i = raw.entries.len;
@@ -387,15 +400,15 @@ impl Plan {
         }
     }
 
-    /// Takes the entry that [`Plan::spare_entry`] gave into the map.
+    /// Inserts the entry that [`Plan::spare_entry`] returned into the map.
     ///
     /// # Safety
-    /// As there, and nothing happened to the map since.
+    /// The same contract as [`Plan::spare_entry`], and the map did not change since that call.
     pub(in crate::layout) unsafe fn insert_spare(&self, id: NodeId, map: *mut u8) -> Result<Inserted, OutOfMemory> {
         let What::Map { key, value, value_at, stride, .. } = self.place(id).what else { return Err(OutOfMemory) };
         let keys = self.place(key);
-        // SAFETY: as the caller promises; the index holds numbers of entries in use, and of the
-        // spare one.
+        // SAFETY: the caller upholds this function's contract; the index holds only numbers of
+        // entries in use and of the spare one.
         unsafe {
             let raw = &mut *map.cast::<RawMap>();
             let spare = self.entry(id, raw, raw.entries.len);
@@ -403,7 +416,7 @@ impl Plan {
             let first = raw.entries.pointer;
             let at = |i: u32| first.add(i as usize * stride);
             if let Some(found) = sorted_runs::find(&raw.index, |i| compare_keys(keys, at(i), spare)) {
-                // The old value waits in the spare entry for its next use.
+                // The old value is kept in the spare entry for reuse.
                 ptr::swap_nonoverlapping(at(found).add(value_at), spare.add(value_at), self.place(value).size);
                 return Ok(Inserted::Replaced);
             }

@@ -1,4 +1,4 @@
-//! How values come to be, go back to their default, are copied and dropped.
+//! Creating, resetting, copying and dropping the values of records.
 
 use alloc::{
     alloc::{alloc, dealloc, realloc},
@@ -10,14 +10,16 @@ use core::{alloc::Layout as Block, ptr};
 use super::{ABSENT, NO_CASE, PRESENT, Plan, RawMap, RawSequence, RawUnion, What};
 use crate::layout::{NodeId, OutOfMemory};
 
-/// The life of values. `at` always points to memory of the place's size and alignment.
+/// In all of these functions `at` points to memory of the place's size and alignment.
 impl Plan {
-    /// Makes a fresh value in memory that holds none. When it fails, the memory holds none again.
+    /// Creates a default value in uninitialised memory. After an error the memory is uninitialised
+    /// again.
     ///
     /// # Safety
-    /// `at` can be written.
+    /// `at` is valid for writes.
     pub(in crate::layout) unsafe fn init(&self, id: NodeId, at: *mut u8) -> Result<(), OutOfMemory> {
-        // SAFETY: as the caller promises; what is hollow can be reset and dropped.
+        // SAFETY: `at` is valid for writes: the caller's contract. A hollow value can be reset and
+        // dropped.
         unsafe {
             if self.place(id).zero {
                 at.write_bytes(0, self.place(id).size);
@@ -28,14 +30,15 @@ impl Plan {
         }
     }
 
-    /// Makes a value that has allocated nothing. Boxes are null, and nobody but `reset` and `end`
-    /// may see them so.
+    /// Creates a value that has allocated nothing. Its boxes are null; only `reset` and `end` may
+    /// see such a value.
     ///
     /// # Safety
-    /// `at` can be written.
+    /// `at` is valid for writes.
     unsafe fn hollow(&self, id: NodeId, at: *mut u8) {
         let place = self.place(id);
-        // SAFETY: as the caller promises; parts lie inside the place, at their alignment.
+        // SAFETY: `at` is valid for writes: the caller's contract. Parts lie inside the place,
+        // aligned.
         unsafe {
             match &place.what {
                 What::Scalar { scalar, fresh } => ptr::copy_nonoverlapping(fresh.as_ptr(), at, scalar.size()),
@@ -66,14 +69,14 @@ impl Plan {
         }
     }
 
-    /// Gives a value its default, keeping what it has allocated where it can be used again. When it
-    /// fails, the value is valid but for the boxes that [`Plan::hollow`] left.
+    /// Resets a value to its default and keeps allocations that can be reused. After an error the
+    /// value is valid except for null boxes that [`Plan::hollow`] left.
     ///
     /// # Safety
     /// `at` holds a value.
     pub(in crate::layout) unsafe fn reset(&self, id: NodeId, at: *mut u8) -> Result<(), OutOfMemory> {
         let place = self.place(id);
-        // SAFETY: as the caller promises.
+        // SAFETY: `at` holds a value of the place: the caller's contract.
         unsafe {
             match &place.what {
                 _ if place.zero => at.write_bytes(0, place.size),
@@ -107,28 +110,29 @@ impl Plan {
         Ok(())
     }
 
-    /// Makes a sequence, a map or an optional empty, and gives back what it has allocated.
+    /// Empties a sequence, a map or an optional and frees its memory.
     ///
     /// # Safety
     /// `at` holds one of these.
     pub(in crate::layout) unsafe fn empty(&self, id: NodeId, at: *mut u8) {
-        // SAFETY: as the caller promises; none of the three is hollow with a box in it.
+        // SAFETY: `at` holds a value of the place: the caller's contract. Hollow values of these
+        // three kinds have no null boxes, so they are valid.
         unsafe {
             self.end(id, at);
             self.hollow(id, at);
         }
     }
 
-    /// Ends a value.
+    /// Drops a value in place.
     ///
     /// # Safety
-    /// `at` holds a value, which nobody uses afterwards.
+    /// `at` holds a value, which nothing uses afterwards.
     pub(in crate::layout) unsafe fn end(&self, id: NodeId, at: *mut u8) {
         let place = self.place(id);
         if place.plain {
             return;
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: `at` holds a value of the place: the caller's contract.
         unsafe {
             match &place.what {
                 What::Scalar { .. } | What::Enum { .. } => {}
@@ -172,13 +176,13 @@ impl Plan {
         }
     }
 
-    /// Gives the value at `to` the value at `from`. When it fails, both are valid.
+    /// Copies the value at `from` over the value at `to`. After an error both are valid.
     ///
     /// # Safety
-    /// Both hold values of the place, and do not overlap.
+    /// Both pointers hold values of the place, and they do not overlap.
     pub(in crate::layout) unsafe fn copy(&self, id: NodeId, from: *const u8, to: *mut u8) -> Result<(), OutOfMemory> {
         let place = self.place(id);
-        // SAFETY: as the caller promises.
+        // SAFETY: both pointers hold values of the place: the caller's contract.
         unsafe {
             if place.plain {
                 ptr::copy_nonoverlapping(from, to, place.size);
@@ -233,7 +237,7 @@ impl Plan {
     }
 
     /// # Safety
-    /// As of [`Plan::copy`].
+    /// The same contract as [`Plan::copy`].
     unsafe fn copy_elements(
         &self,
         id: NodeId,
@@ -242,7 +246,7 @@ impl Plan {
         to: *mut u8,
     ) -> Result<(), OutOfMemory> {
         let of = self.place(element);
-        // SAFETY: as the caller promises.
+        // SAFETY: both sequences are of place `id` and do not overlap: the caller's contract.
         unsafe {
             if of.plain {
                 return self.assign(id, to, source.pointer, source.len);
@@ -253,32 +257,31 @@ impl Plan {
         }
     }
 
-    /// A new block with a fresh value of `inner`.
+    /// Allocates a block with a default value of `inner`.
     fn new_boxed(&self, inner: NodeId) -> Result<*mut u8, OutOfMemory> {
         let place = self.place(inner);
         let block = block(place.size, place.align)?;
-        // SAFETY: no place has the size zero.
+        // SAFETY: no place has size zero.
         let boxed = unsafe { alloc(block) };
         if boxed.is_null() {
             return Err(OutOfMemory);
         }
-        // SAFETY: the block is as large as the place asks for, and is given back if no value came
-        // to be.
+        // SAFETY: the block has the place's size and alignment, and is freed if `init` fails.
         unsafe { self.init(inner, boxed).inspect_err(|_| dealloc(boxed, block))? };
         Ok(boxed)
     }
 
-    /// A block for a root, with a fresh value in it.
+    /// Allocates a block with a default value of the root.
     pub(in crate::layout) fn new_root(&self) -> Result<*mut u8, OutOfMemory> {
         self.new_boxed(self.root)
     }
 
     /// # Safety
-    /// `boxed` came from [`Plan::new_boxed`] for `inner`, and its value is dropped.
+    /// `boxed` came from [`Plan::new_boxed`] for `inner`, and its value was dropped.
     pub(in crate::layout) unsafe fn free_block(&self, inner: NodeId, boxed: *mut u8) {
         let place = self.place(inner);
         if let Ok(block) = block(place.size, place.align) {
-            // SAFETY: it was allocated so.
+            // SAFETY: the block was allocated with this size and alignment.
             unsafe { dealloc(boxed, block) }
         }
     }
@@ -286,11 +289,11 @@ impl Plan {
 
 impl RawSequence {
     fn empty(align: usize) -> RawSequence {
-        // Not null, so that an empty slice can be made of it.
+        // Not null, so that it can be the start of an empty slice.
         RawSequence { pointer: ptr::without_provenance_mut(align), capacity: 0, len: 0, initialised: 0 }
     }
 
-    /// Makes room for `len` elements.
+    /// Makes room for `len` elements in total.
     pub(in crate::layout) fn reserve(&mut self, len: usize, size: usize, align: usize) -> Result<(), OutOfMemory> {
         if len <= self.capacity {
             return Ok(());
@@ -299,9 +302,9 @@ impl RawSequence {
         let block_of = |capacity: usize| block(size.checked_mul(capacity).ok_or(OutOfMemory)?, align);
         let new = block_of(capacity)?;
         let pointer = match self.capacity {
-            // SAFETY: `len` is not zero, nor is the size of anything in a record.
+            // SAFETY: neither `len` nor the size of a record's element is zero.
             0 => unsafe { alloc(new) },
-            // SAFETY: the block was allocated for this capacity.
+            // SAFETY: the block was allocated with this capacity.
             old => unsafe { realloc(self.pointer, block_of(old)?, new.size()) },
         };
         if pointer.is_null() {
@@ -312,14 +315,14 @@ impl RawSequence {
     }
 
     /// # Safety
-    /// `drop` ends an element; the sequence is not used afterwards.
+    /// `drop` drops an element in place; the sequence is not used afterwards.
     unsafe fn free(&mut self, size: usize, align: usize, mut drop: impl FnMut(*mut u8)) {
         for i in 0..self.initialised {
-            // SAFETY: so many elements are initialised.
+            // SAFETY: `initialised` elements are initialised.
             drop(unsafe { self.pointer.add(i * size) });
         }
         if let (1.., Ok(block)) = (self.capacity, block(size * self.capacity, align)) {
-            // SAFETY: it was allocated so.
+            // SAFETY: the block was allocated with this capacity.
             unsafe { dealloc(self.pointer, block) }
         }
     }

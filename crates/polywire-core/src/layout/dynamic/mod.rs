@@ -1,8 +1,8 @@
-//! Layouts computed from schemas, and the life of the values in them.
+//! Layouts that are computed from schemas, and the management of the values in them.
 //!
-//! A [`Plan`] knows what [`Layout`] knows, and what must happen to memory besides: how a value
-//! comes to be, goes back to its default, is copied and dropped. The access functions of a record's
-//! layout share it.
+//! A [`Plan`] has the information of a [`Layout`] and, in addition, how to create, reset, copy and
+//! drop values. [`Record`](super::Record) owns a plan's memory; the access functions of a record's
+//! layout share the plan.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 use core::mem;
@@ -24,16 +24,16 @@ use access::Access;
 pub(super) use life::assign_text;
 pub(super) use plan::integer_bytes;
 
-/// Largest fixed part of a record. A schema's own limit lies below: it counts the same things
-/// smaller.
+/// Largest fixed part of a record, in bytes. The schema's own limit is lower, but counts the same
+/// members smaller.
 const MAX_BYTES: u64 = 1 << 26;
 
-/// Fields of all structures together. Inheritance multiplies: many structures may share one large
-/// base.
+/// Largest number of fields of all structures together. Inheritance multiplies them: many
+/// structures may share one large base.
 const MAX_FIELDS: usize = 1 << 17;
 
 impl Shape {
-    /// The shape of records of a schema.
+    /// The shape of a schema's records.
     ///
     /// ```
     /// use polywire_core::{layout::Shape, schema::{SchemaBuilder, Type}};
@@ -47,15 +47,15 @@ impl Shape {
         let plan = Arc::new(Plan::of(schema)?);
         let node = |(i, place): (usize, &Place)| plan.node(NodeId(i as u32), place);
         let nodes = plan.places.iter().enumerate().map(node).collect();
-        // SAFETY: the plan lays records out and walks them; the nodes say the same as it does.
+        // SAFETY: the nodes have the sizes and offsets with which the plan lays out records.
         let layout = unsafe { Layout::new(nodes, plan.root) };
         // SAFETY: the plan was made from this very schema.
         Ok(Arc::new(unsafe { Shape::of_records(schema.clone(), layout, plan.clone()) }))
     }
 }
 
-/// Everything about the values of a schema's records. Its places have the ids of the layout's
-/// nodes.
+/// How to lay out and manage the values of a schema's records. A place has the same id as the
+/// layout's node.
 pub(super) struct Plan {
     places: Vec<Place>,
     pub(super) root: NodeId,
@@ -65,9 +65,9 @@ pub(super) struct Place {
     pub(super) size: usize,
     pub(super) align: usize,
     pub(super) what: What,
-    /// Nothing but bytes: it can be copied as they are, and needs no drop.
+    /// The value is plain bytes: it can be copied bytewise and needs no drop.
     pub(super) plain: bool,
-    /// Zero bytes are a fresh value.
+    /// The default value consists of zero bytes.
     zero: bool,
 }
 
@@ -84,8 +84,8 @@ pub(super) enum What {
     Boxed { inner: NodeId },
 }
 
-/// A record's sequence. Elements from `len` to `initialised` are out of use but keep what they have
-/// allocated.
+/// A record's sequence. Elements from `len` to `initialised` are out of use but keep their
+/// allocations.
 #[repr(C)]
 pub(super) struct RawSequence {
     pub(super) pointer: *mut u8,
@@ -101,22 +101,22 @@ pub(super) struct RawMap {
     pub(super) index: Vec<u32>,
 }
 
-/// The front of a record's union.
+/// The start of a record's union, in front of the payload.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct RawUnion {
     pub(super) discriminator: i64,
-    /// [`NO_CASE`] where the discriminator chooses none.
+    /// [`NO_CASE`] if the discriminator chooses none.
     pub(super) case: u32,
-    /// The case whose value is in the payload, if any: that one, unless it is a structure without
-    /// members. Then, and where there is no case, a value from before stays out of use and
-    /// keeps what it has allocated.
+    /// The case whose value is in the payload, or [`NO_CASE`]. It is the selected case, except if
+    /// that is a structure without members or there is no selected case: then a value of an earlier
+    /// case may stay in the payload and keep its allocations.
     pub(super) held: u32,
 }
 
 pub(super) const NO_CASE: u32 = u32::MAX;
 
-/// States of an optional's flag: as of [`FlagWords`].
+/// States of an optional's flag; see [`FlagWords`].
 pub(super) const ABSENT: u8 = 0;
 pub(super) const PRESENT: u8 = 1;
 pub(super) const SPARE: u8 = 2;
@@ -134,7 +134,7 @@ impl Plan {
             What::Enum { literals, .. } => Kind::Enum(EnumNode { repr: Scalar::I32, literals: literals.clone() }),
             What::String { .. } => Kind::String { words: string_words(), shared: false },
             What::Sequence { element } => {
-                // Machine code may not raise the length past the elements that are initialised.
+                // Machine code may raise the length up to the initialised elements only.
                 let words = Some(Words { pointer: 0, capacity: 3 * WORD, len: 2 * WORD });
                 Kind::Sequence(SequenceNode { element: *element, words, access: access() })
             }
@@ -144,7 +144,9 @@ impl Plan {
                 let flag = Some(FlagWords { flag: 0, payload: *payload as u32 });
                 Kind::Optional(OptionalNode { inner: *inner, flag, access: access() })
             }
-            What::Union { cases, .. } => Kind::Union(UnionNode { cases: cases.clone(), access: access() }),
+            What::Union { cases, fresh: (_, default_case), .. } => {
+                Kind::Union(UnionNode { cases: cases.clone(), default_case: *default_case, access: access() })
+            }
             What::Map { key, value, .. } => Kind::Map(MapNode { key: *key, value: *value, access: access() }),
             What::Boxed { inner } => Kind::Boxed(BoxedNode { inner: *inner, access: access() }),
         };
@@ -152,20 +154,19 @@ impl Plan {
     }
 }
 
-/// A discriminator that chooses `case`: its first label, or the smallest that is nobody's.
+/// A discriminator that chooses `case`: its first label, or the smallest value that is no label.
 pub(super) fn discriminator_of(schema: &Schema, union: DefId, case: usize) -> Option<i64> {
     let DefKind::Union { discriminator, cases, .. } = &schema.def(union).kind else { return None };
     let first = cases.get(case)?.labels.first().copied();
     first.or_else(|| free_discriminator(schema.resolve(discriminator), schema.def_of(discriminator), cases))
 }
 
-/// Orders two keys of the same place: all that can be keys are integers, booleans, enums and
-/// strings.
+/// Compares two keys of the same place. Keys are integers, booleans, enums or strings.
 ///
 /// # Safety
-/// Both hold values of it.
+/// Both pointers hold values of the place.
 pub(super) unsafe fn compare_keys(place: &Place, a: *const u8, b: *const u8) -> core::cmp::Ordering {
-    // SAFETY: as the caller promises.
+    // SAFETY: both pointers hold values of the place: the caller's contract.
     unsafe {
         match &place.what {
             What::String { .. } => (*a.cast::<String>()).cmp(&*b.cast::<String>()),

@@ -1,4 +1,4 @@
-//! Sizes and offsets: from a schema to a plan.
+//! Computes sizes and offsets: turns a schema into a [`Plan`].
 
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use core::mem;
@@ -17,15 +17,15 @@ impl Plan {
             planner.fill(id, &ty, None)?;
         }
         planner.entries();
-        // The queue held every place that was reserved.
+        // The queue contained every place that was reserved.
         let places: Option<Vec<Place>> = planner.places.into_iter().collect();
         let places = places.ok_or(ShapeError::TooLarge { bytes: MAX_BYTES + 1, max: MAX_BYTES })?;
         Ok(Plan { places, root })
     }
 }
 
-/// Sizes and offsets. What lies behind a pointer is filled in later, so that neither recursive
-/// types nor long chains go deep.
+/// Computes sizes and offsets. Places behind pointers are queued and filled in later, so that
+/// neither recursive types nor long chains of types cause deep recursion.
 struct Planner<'a> {
     schema: &'a Schema,
     places: Vec<Option<Place>>,
@@ -40,7 +40,7 @@ impl Planner<'_> {
         NodeId(self.places.len() as u32 - 1)
     }
 
-    /// A place whose size is not needed now.
+    /// Reserves a place whose size is not needed yet: it lies behind a pointer.
     fn later(&mut self, ty: &Type) -> NodeId {
         let ty = self.schema.resolve(ty);
         if let Type::Def(def) = ty {
@@ -57,7 +57,7 @@ impl Planner<'_> {
         id
     }
 
-    /// A place that is part of another.
+    /// Adds a place that is part of another, so its size is needed at once.
     fn now(&mut self, ty: &Type, fresh: Option<&Literal>) -> Result<NodeId, ShapeError> {
         let ty = self.schema.resolve(ty);
         let id = match ty {
@@ -75,7 +75,8 @@ impl Planner<'_> {
         Ok(id)
     }
 
-    /// A place for a pointer. What has a default of its own cannot lead back to what it is in.
+    /// Adds a place for a pointer. A target with a default of its own cannot contain the pointer's
+    /// owner, so it is filled in at once.
     fn boxed(&mut self, ty: &Type, fresh: Option<&Literal>) -> Result<NodeId, ShapeError> {
         let inner = match fresh {
             Some(_) => self.now(ty, fresh)?,
@@ -91,7 +92,7 @@ impl Planner<'_> {
         let place = match ty {
             Type::String { .. } | Type::WString { .. } => string_place(fresh),
             Type::Sequence { element, .. } => of_type::<RawSequence>(What::Sequence { element: self.later(element) }),
-            // An array of arrays is one array, as its elements lie side by side.
+            // Arrays of arrays become one array, because their elements lie side by side.
             Type::Array { .. } => {
                 let (element, dims) = array_shape(self.schema, ty);
                 let element = self.now(element, None)?;
@@ -99,7 +100,8 @@ impl Planner<'_> {
             }
             Type::Map { key, value, .. } => {
                 let (key, value) = (self.later(key), self.later(value));
-                // Where the value lies in an entry is known when both sizes are.
+                // The offset of an entry's value is filled in once both sizes are known; see
+                // `entries`.
                 of_type::<RawMap>(What::Map { key, value, value_at: 0, stride: 0, align: 1 })
             }
             Type::Def(def) => self.definition(*def, fresh)?,
@@ -140,7 +142,7 @@ impl Planner<'_> {
             DefKind::Bitset { .. } => Ok(scalar_place(Scalar::U64, fresh)),
             DefKind::Struct { .. } => self.structure(id),
             DefKind::Union { .. } => self.union(id),
-            // Aliases were followed.
+            // Aliases were resolved before.
             DefKind::Alias { .. } => Ok(scalar_place(Scalar::U8, None)),
         }
     }
@@ -151,7 +153,8 @@ impl Planner<'_> {
         if self.fields > MAX_FIELDS {
             return Err(ShapeError::TooManyFields { max: MAX_FIELDS });
         }
-        // Where there are no members nothing is written: a union may keep another value there.
+        // Without members nothing is written, because a union may keep another value in that
+        // memory.
         let (mut end, mut align, mut plain, mut zero) = (0usize, 1usize, !members.is_empty(), !members.is_empty());
         let mut fields = Vec::with_capacity(members.len());
         for member in members {
@@ -171,7 +174,7 @@ impl Planner<'_> {
                 return Err(ShapeError::TooLarge { bytes: end as u64, max: MAX_BYTES });
             }
         }
-        // Nothing in a record has the size zero, so no pointer must be made up.
+        // No place of a record has size zero, so that each has an address.
         let size = end.max(1).next_multiple_of(align);
         Ok(Place { size, align, plain, zero, what: What::Struct { fields: fields.into() } })
     }
@@ -237,7 +240,7 @@ impl Planner<'_> {
         NodeId(self.places.len() as u32 - 1)
     }
 
-    /// A place that was filled in. One that is not is part of itself, which no schema is.
+    /// A place that was filled in. An unfilled one would be part of itself; no schema allows that.
     fn known_place(&self, id: NodeId) -> &Place {
         const NOTHING: &Place = &Place {
             size: 1,
@@ -277,8 +280,8 @@ fn scalar_place(scalar: Scalar, fresh: Option<&Literal>) -> Place {
     Place { size, align: size.min(8), plain: true, zero, what: What::Scalar { scalar, fresh } }
 }
 
-/// A constant as it lies in memory; none if the scalar cannot hold it, as a stranger's schema may
-/// have it.
+/// A constant as bytes in memory. `None` if the scalar cannot hold it, which a peer's schema may
+/// contain.
 fn scalar_bytes(scalar: Scalar, literal: &Literal) -> Option<[u8; 16]> {
     let number = match literal {
         Literal::Float(f) if !scalar.is_integer() => *f,
@@ -311,7 +314,7 @@ pub(in crate::layout) fn integer_bytes(scalar: Scalar, value: i128) -> Option<[u
     Some(bytes)
 }
 
-/// How a primitive lies in memory.
+/// The scalar of a primitive type.
 fn scalar_of(ty: &Type) -> Scalar {
     match ty {
         Type::Bool => Scalar::Bool,

@@ -1,17 +1,18 @@
-//! An index that finds an item in logarithmic time however hostile the order of insertion, in one
-//! plain vector.
+//! An index of a map's entries: finds an item in O(log² n) comparisons, whatever the order of
+//! insertion, in one plain vector.
 //!
-//! The vector is a row of sorted runs whose lengths are the powers of two that its own length is
-//! made of, the longest first. An item more is one addition: the runs that carry become one and are
-//! sorted. So each item is sorted once for every power of two, and a search is a binary search in
-//! every run. There is no hash to be attacked and no node to be allocated.
+//! The vector is a row of sorted runs. Their lengths are the powers of two in the binary
+//! representation of the vector's length, longest first. Insertion works like adding one to that
+//! number: the runs that carry are merged into one by sorting. Each item is therefore sorted at
+//! most once for every power of two, and a search is a binary search in every run. There are no
+//! hash collisions to provoke and no nodes to allocate.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use crate::layout::OutOfMemory;
 
-/// Adds an item that is not there yet. On failure the index is as before.
+/// Adds an item that is not in the index. After an error the index is unchanged.
 pub(super) fn insert(
     index: &mut Vec<u32>,
     item: u32,
@@ -25,7 +26,7 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// Finds the item that `compare` calls equal.
+/// Finds the item for which `compare` returns `Equal`.
 pub(super) fn find(index: &[u32], mut compare: impl FnMut(u32) -> Ordering) -> Option<u32> {
     let mut rest = index;
     while let Some(power) = rest.len().checked_ilog2() {
@@ -63,7 +64,7 @@ mod tests {
         let mut compared = 0u64;
         let mut index = Vec::new();
         for item in 0..20_000u32 {
-            // Descending keys are the worst order for what sorts by insertion.
+            // Descending keys are the worst order for an insertion sort.
             insert(&mut index, item, |a, b| {
                 compared += 1;
                 b.cmp(&a)

@@ -6,7 +6,7 @@ use core::{ptr::NonNull, sync::atomic::Ordering};
 use super::Executable;
 use crate::{
     layout::Growth,
-    program::{State, io::Limits, jit},
+    program::{State, io::Limits, jit, payload::Decoded},
 };
 
 /// Messages that go the long way after one for which the direct one was tried in vain.
@@ -53,8 +53,8 @@ impl Executable {
         true
     }
 
-    /// Decodes without a context; none if something is wrong or unusual, and [`Executable::decode`]
-    /// must take the long way.
+    /// Decodes without a context; none if something is wrong or unusual, and
+    /// [`Executable::decode_general`] must take over.
     ///
     /// # Safety
     /// As [`Executable::decode`].
@@ -129,7 +129,8 @@ impl Executable {
         value: *mut u8,
         limits: &Limits,
         growth: &Growth,
-    ) -> Option<usize> {
+    ) -> Option<Decoded> {
+        state.memory_left = limits.memory(bytes.len());
         let entry = NonNull::new(self.0.stream.load(Ordering::Acquire))?;
         let warmth = self.0.warmth.as_ref()?;
         if bytes.len() > limits.message_bytes || state.is_broken() || !state.begin_warm(warmth, limits) {
@@ -138,8 +139,9 @@ impl Executable {
         let memory = state.memory_left;
         // SAFETY: as in `decode_direct`, and the state is warm.
         let taken = unsafe { jit::decode_stream(entry, bytes, value, state) };
-        if state.memory_left != memory {
-            self.note_growth(memory.saturating_sub(state.memory_left), limits, growth);
+        let grown = memory.saturating_sub(state.memory_left);
+        if grown > 0 {
+            self.note_growth(grown, limits, growth);
         }
         if taken > bytes.len() {
             state.roll_back_warm();
@@ -150,7 +152,7 @@ impl Executable {
         if !keep {
             state.roll_back_warm();
         }
-        Some(taken)
+        Some(Decoded { bytes: taken, grown })
     }
 
     /// The direct way asks for memory now and then, but never gives any back: the other one does.

@@ -1,4 +1,4 @@
-//! Reading an encoded schema that may come from anybody.
+//! Decodes an encoded schema. The bytes may come from any peer.
 
 use alloc::{
     boxed::Box,
@@ -12,14 +12,14 @@ use crate::schema::{
     SchemaError, SchemaLimits, TryConstruct, Type, builder::MAX_TYPE_DEPTH,
 };
 
-/// Why bytes are no encoded schema. Offsets count from the first byte of the document.
+/// Why bytes are not an encoded schema. Offsets are in bytes from the start of the document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaDecodeError {
-    /// The bytes do not begin as an encoded schema does.
+    /// The bytes do not begin like an encoded schema.
     #[error("not an encoded schema: it must begin with 'PWS'")]
     Magic,
-    /// A version that this library does not know.
+    /// A version that this library does not support.
     #[error("a schema of encoding version {got}; this library reads version {VERSION}")]
     Version {
         /// The version of the document.
@@ -28,54 +28,54 @@ pub enum SchemaDecodeError {
     /// The bytes end too early.
     #[error("byte {offset}: the schema ends where {what} is expected")]
     Truncated {
-        /// Where they end.
+        /// The offset of the end.
         offset: usize,
-        /// What was to be read.
+        /// What was expected there.
         what: &'static str,
     },
-    /// Bytes are left over.
+    /// There are bytes behind the schema.
     #[error("byte {offset}: the schema has ended, and {left} bytes are left")]
     Trailing {
-        /// Where the schema ends.
+        /// The offset of the schema's end.
         offset: usize,
-        /// How many are left.
+        /// Number of bytes behind it.
         left: usize,
     },
-    /// A byte or number that means nothing at this place.
-    #[error("byte {offset}: {got} is no {what}")]
+    /// A byte or number without a meaning at this place.
+    #[error("byte {offset}: {got} is not a valid {what}")]
     Value {
-        /// Where it stands.
+        /// The offset of the value.
         offset: usize,
-        /// What was to be read.
+        /// What was expected.
         what: &'static str,
-        /// What is there instead.
+        /// The value.
         got: u64,
     },
-    /// A name or text that is no UTF-8.
+    /// A name or text is not UTF-8.
     #[error("byte {offset}: not UTF-8")]
     Utf8 {
-        /// The first byte that does not fit.
+        /// The offset of the first invalid byte.
         offset: usize,
     },
-    /// More of something than the limits allow.
+    /// A limit is exceeded.
     #[error("byte {offset}: {got} {what}, allowed are {max}")]
     Limit {
-        /// Where the number stands.
+        /// The offset of the number.
         offset: usize,
         /// What is counted.
         what: &'static str,
-        /// How many there are.
+        /// The number.
         got: u64,
-        /// How many may be there.
+        /// The limit.
         max: u64,
     },
-    /// It can be read, but another encoding of the same schema is the canonical one.
+    /// The bytes can be decoded, but are not the canonical encoding of the schema.
     #[error("byte {offset}: not the canonical encoding of this schema")]
     NotCanonical {
-        /// The first byte that would be another one.
+        /// The offset of the first byte that differs from the canonical encoding.
         offset: usize,
     },
-    /// The definitions contradict each other or go past a limit.
+    /// The definitions contradict each other or exceed a limit.
     #[error(transparent)]
     Schema(#[from] SchemaError),
 }
@@ -110,8 +110,8 @@ fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
     common.or((a.len() != b.len()).then(|| a.len().min(b.len())))
 }
 
-/// Reads forward only. Nothing is allocated ahead of the bytes that fill it, so memory stays within
-/// a constant times the input.
+/// Reads forward only. Allocations never run ahead of the bytes that fill them, so memory stays
+/// within a constant multiple of the input.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -274,7 +274,7 @@ impl<'a> Reader<'a> {
         if self.docs { self.text() } else { Ok(String::new()) }
     }
 
-    /// A list of what [`SchemaLimits::members`] counts.
+    /// A list of items that count towards [`SchemaLimits::members`].
     fn members<T>(&mut self, item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let offset = self.at;
         let items = self.count("members")?;
@@ -289,8 +289,8 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| item(self)).collect()
     }
 
-    /// How many follow. Each takes a byte at least, so more than there are bytes is an end too
-    /// early, found at once.
+    /// Reads a count. Each item takes at least one byte, so a count greater than the number of
+    /// bytes left is reported at once as a truncated document.
     fn count(&mut self, what: &'static str) -> Result<usize> {
         let count = self.varint(what)?;
         match usize::try_from(count) {
@@ -322,7 +322,7 @@ impl<'a> Reader<'a> {
         Ok((number >> 1) as i128 ^ -((number & 1) as i128))
     }
 
-    /// Overlong forms come to light when the schema is compared with its canonical encoding.
+    /// Overlong forms are found when the schema is compared with its canonical encoding.
     fn wide_varint(&mut self, what: &'static str) -> Result<u128> {
         let offset = self.at;
         let mut number = 0u128;

@@ -1,9 +1,9 @@
-//! The compact, self-contained encoding of a schema: what travels and is stored. `spec/schema.md`
-//! is its definition.
+//! The compact, self-contained encoding of a schema for the wire and for files, as `spec/schema.md`
+//! defines it.
 //!
-//! Only what the root reaches is written, in the order of first mention, so a schema has one
-//! encoding and [`DocumentHash`] names it. There is no table of strings: repeated names are few,
-//! and a table would let a small document ask for much memory.
+//! Only definitions that the root reaches are written, in the order of first mention. So a schema
+//! has exactly one encoding, and [`DocumentHash`] identifies it. There is no table of strings: few
+//! names are repeated, and a table would let a small document claim much memory.
 //!
 //! [`DocumentHash`]: super::DocumentHash
 
@@ -24,11 +24,11 @@ pub use decode::SchemaDecodeError;
 const MAGIC: &[u8; 3] = b"PWS";
 const VERSION: u8 = 1;
 
-/// Bit of the header's options: comments are there.
+/// Bit of the header's options: the document contains comments.
 const WITH_DOCS: u8 = 1;
 
 impl Schema {
-    /// The encoding without comments, which a receiver of messages has no use for.
+    /// Encodes the schema without comments, which receivers of messages do not need.
     ///
     /// ```
     /// use polywire_core::schema::{Schema, SchemaBuilder, SchemaLimits, Type};
@@ -41,13 +41,13 @@ impl Schema {
         encode(self, false)
     }
 
-    /// The encoding with comments, for tools and archives.
+    /// Encodes the schema with comments, for tools and archives.
     pub fn to_bytes_with_docs(&self) -> Vec<u8> {
         encode(self, true)
     }
 
-    /// Reads an encoding. Bytes from strangers are welcome: they are held to `limits`, and to being
-    /// the one encoding of what they say.
+    /// Decodes a schema. The bytes may come from a peer: they must keep `limits` and be the
+    /// canonical encoding of their schema.
     pub fn from_bytes(bytes: &[u8], limits: &SchemaLimits) -> Result<Schema, SchemaDecodeError> {
         decode::decode(bytes, limits)
     }
@@ -225,12 +225,14 @@ impl Writer {
     }
 }
 
-/// Seven bits a byte, the least significant first; all but the last byte have the top bit set.
+/// Writes seven bits per byte, least significant first. All bytes but the last have the top bit
+/// set.
 pub(super) fn put_varint(out: &mut Vec<u8>, value: u64) {
     put_wide_varint(out, value.into());
 }
 
-/// The sign goes into the least significant bit, so that small numbers of either sign are short.
+/// Writes a signed number with its sign in the least significant bit, so that small numbers are
+/// short.
 pub(super) fn put_signed(out: &mut Vec<u8>, value: i128) {
     put_wide_varint(out, (value << 1 ^ value >> 127) as u128);
 }
@@ -243,7 +245,7 @@ fn put_wide_varint(out: &mut Vec<u8>, mut value: u128) {
     out.push(value as u8);
 }
 
-/// Its length in bytes, then UTF-8.
+/// Writes the length in bytes, then UTF-8.
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_varint(out, text.len() as u64);
     out.extend(text.as_bytes());

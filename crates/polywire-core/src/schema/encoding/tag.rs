@@ -1,4 +1,4 @@
-//! The numbers that stand for kinds, in the encoding and in the canonical form alike.
+//! The numbers of kinds in the encoding and in the canonical form of schemas.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ pub(in crate::schema) const ARRAY: u8 = 0x13;
 pub(in crate::schema) const MAP: u8 = 0x14;
 pub(in crate::schema) const DEF: u8 = 0x15;
 
-/// The primitives; the tag of each is its place plus one.
+/// The primitives. The tag of each is its index plus one.
 const PRIMITIVES: [Type; 15] = [
     Type::Bool,
     Type::Octet,
@@ -31,7 +31,7 @@ const PRIMITIVES: [Type; 15] = [
     Type::Char16,
 ];
 
-/// 0 for what is no primitive, which nobody asks for.
+/// The tag of a primitive. Returns 0 for other types, which no caller passes.
 pub(in crate::schema) fn of_primitive(ty: &Type) -> u8 {
     PRIMITIVES.iter().position(|p| p == ty).map_or(0, |place| place as u8 + 1)
 }
@@ -83,7 +83,7 @@ pub(super) fn try_construct(use_default: bool, trim: bool) -> Option<TryConstruc
     }
 }
 
-/// A byte of flags, the first in the least significant bit.
+/// Packs flags into a byte, the first flag in the least significant bit.
 pub(in crate::schema) fn flags<const N: usize>(flags: [bool; N]) -> u8 {
     flags.iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(*flag))
 }

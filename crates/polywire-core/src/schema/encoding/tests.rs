@@ -78,7 +78,7 @@ fn noise_does_no_harm() {
     let mut random = Random::new(7);
     for round in 0..20_000 {
         let mut bytes = b"PWS\x01\x00".to_vec();
-        // Mostly small bytes: they are tags, counts and lengths that lead further in.
+        // Mostly small bytes: tags, counts and lengths that lead the decoder further.
         bytes.extend((0..random.below(60)).map(|_| random.bits() as u8 >> random.below(8)));
         if let Ok(schema) = read(&bytes) {
             assert_eq!(schema.to_bytes(), bytes, "round {round}");
@@ -124,8 +124,7 @@ fn numbers_keep_every_bit() {
 fn each_way_to_be_wrong_has_its_error() {
     let bytes = strukt(vec![Member::new("ab", Type::Bool)]).to_bytes();
     // P W S 1 0 | 1 definition | root: 15 0 | struct "S" appendable, no flags, no annotations | no
-    // base
-    // | 1 member: "ab" flags bool, ..
+    // base | 1 member: "ab" flags bool, ..
     assert_eq!(bytes, b"PWS\x01\x00\x01\x15\x00\x01\x01S\x01\x00\x00\x00\x01\x02ab\x00\x01\x00");
     assert_eq!(DocumentHash::of(&bytes).to_string(), "e9eb74f3ff9d61d295eb23a94fa0aebb");
     let with = |at: usize, byte: u8| {
@@ -145,7 +144,7 @@ fn each_way_to_be_wrong_has_its_error() {
     assert_eq!(
         with(12, 4),
         SchemaDecodeError::Value { offset: 12, what: "flags of a definition", got: 4 },
-        "flags that mean nothing yet"
+        "flags without a meaning"
     );
 }
 
@@ -181,8 +180,7 @@ fn deep_types_are_refused_before_the_stack_ends() {
     assert!(matches!(read(&bytes), Err(SchemaDecodeError::Limit { what: "types inside each other", .. })));
 }
 
-/// What [`super::decode::decode`] holds in memory is within this many bytes for a byte of input,
-/// whatever the input.
+/// Largest number of bytes that [`super::decode::decode`] may allocate per byte of input.
 const GROWTH: usize = 64;
 
 #[test]
@@ -230,7 +228,7 @@ fn union(discriminator: Type, labels: Vec<i64>, literals: Vec<EnumLiteral>) -> S
     builder.finish(Type::Def(id)).unwrap()
 }
 
-/// Bytes that a schema holds on the heap, spare room of vectors included.
+/// Bytes that a schema has on the heap, including unused capacity of vectors.
 fn heap_bytes(schema: &Schema) -> usize {
     size_of_val(schema.defs()) + schema.defs().iter().map(def_bytes).sum::<usize>() + type_bytes(schema.root())
 }

@@ -1,4 +1,4 @@
-//! The verdict when a writer and a reader meet.
+//! Computes the verdict when a writer and a reader have different types.
 
 use alloc::{
     collections::{BTreeSet, VecDeque},
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::schema::{Def, DefId, DefKind, Member, Schema, TryConstruct, Type, array_shape, holder_bits};
 
-/// Reasons or conditions told at most; more would not be read.
+/// Largest number of reasons or conditions in a verdict; more would not be read.
 const MAX_FINDINGS: usize = 64;
 
-/// Members, cases, literals, flags and fields compared at most. Two schemas within their limits can
-/// have a product of pairs that no honest evolution comes near to.
+/// Largest number of members, cases, literals, flags and fields that are compared. Two schemas
+/// within their limits can have far more pairs than any real evolution of a type.
 const MAX_COMPARED: usize = 1 << 18;
 
-/// Whether a reader of `reader`'s root understands a writer of `writer`'s root.
+/// Checks whether a reader with `reader`'s root understands a writer with `writer`'s root.
 ///
 /// ```
 /// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
@@ -40,7 +40,7 @@ pub fn assess(writer: &Schema, reader: &Schema) -> Verdict {
     assess_with(writer, reader, Rules::default())
 }
 
-/// [`assess`] under other rules.
+/// Like [`assess`], with other rules.
 pub fn assess_with(writer: &Schema, reader: &Schema, rules: Rules) -> Verdict {
     if writer.type_hash() == reader.type_hash() {
         return Verdict::Always;
@@ -64,14 +64,13 @@ pub fn assess_with(writer: &Schema, reader: &Schema, rules: Rules) -> Verdict {
     }
 }
 
-/// A walk over the pairs of definitions that stand for each other. It queues instead of calling
-/// itself, so that neither recursion nor depth matters, and a pair seen once is not looked at
-/// again.
+/// Walks over pairs of corresponding definitions. It uses a queue instead of recursion, so neither
+/// recursive types nor deep ones matter, and visits each pair once.
 struct Walk<'a> {
     writer: &'a Schema,
     reader: &'a Schema,
     rules: Rules,
-    /// Paths as steps from their parents: a path is put together only when it is told.
+    /// Paths, as steps with an index of the parent. A path becomes text only when it is reported.
     places: Vec<Place<'a>>,
     queue: VecDeque<(DefId, DefId, Context)>,
     seen: BTreeSet<(DefId, DefId, Surroundings)>,
@@ -93,22 +92,22 @@ enum Step<'a> {
     Discriminator,
 }
 
-/// Where a pair of types stands.
+/// The place of a pair of types.
 #[derive(Clone, Copy)]
 struct Context {
     place: Option<usize>,
     around: Surroundings,
 }
 
-/// What of the place matters to the verdict, beside the types.
+/// The properties of the place that affect the verdict, in addition to the types.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Surroundings {
-    /// What the member around says of values that do not fit.
+    /// `@try_construct` of the surrounding member.
     trim: bool,
     use_default: bool,
-    /// The value is told apart from others by its bytes: it is part of a topic's key.
+    /// The value is part of a topic's key, so its bytes identify an instance.
     in_key: bool,
-    /// Map keys and discriminators: another value would be a wrong one.
+    /// The value is a map key or discriminator, for which no other value can be substituted.
     selects: bool,
 }
 
@@ -205,8 +204,8 @@ impl<'a> Walk<'a> {
     fn enqueue(&mut self, w: DefId, r: DefId, mut at: Context) {
         let is_struct = |schema: &Schema, id| matches!(schema.def(id).kind, DefKind::Struct { .. });
         if is_struct(self.writer, w) && is_struct(self.reader, r) {
-            // Nothing that is said around a structure reaches its members, but that they are part
-            // of a key.
+            // Annotations around a structure do not affect its members, except for being part of a
+            // key.
             at.around = Surroundings { trim: false, use_default: false, selects: false, ..at.around };
         }
         if self.seen.insert((w, r, at.around)) {
@@ -372,7 +371,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Flags or fields that the reader lacks are cleared, which a key must not be.
+    /// Reports flags or fields that the reader lacks. They are cleared, which a key does not allow.
     fn bits(&mut self, lost: Result<usize, Conflict>, at: Context) {
         match lost {
             Err(conflict) => self.tell(at.place, [conflict]),
@@ -455,7 +454,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Both have members, and no two are the same: values would arrive as nothing but defaults.
+/// Returns whether both have members but none in common: the reader would receive only defaults.
 fn is_unrelated(pairs: &[Pair<'_>]) -> bool {
     let any = |of: fn(&Pair<'_>) -> bool| pairs.iter().any(of);
     any(|p| p.writer.is_some()) && any(|p| p.reader.is_some()) && !any(|p| p.writer.is_some() && p.reader.is_some())

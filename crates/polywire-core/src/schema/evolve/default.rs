@@ -1,40 +1,41 @@
-//! The value that stands where the writer has none.
+//! The value that a reader uses if the writer has none.
 
 use crate::schema::{DefId, DefKind, Literal, Member, Schema, TryConstruct, Type, literal};
 
-/// A value that no writer sent.
+/// A value that was not sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum DefaultValue<'a> {
-    /// An optional member without value.
+    /// An absent optional member.
     Absent,
     /// A boolean.
     Bool(bool),
-    /// An integer, an octet, an enum's value, a bitmask's or a bitset's bits.
+    /// An integer, an octet, the value of an enum, or the bits of a bitmask or bitset.
     Int(i128),
-    /// A float of any size.
+    /// A floating-point number of any size.
     Float(f64),
-    /// A character's code.
+    /// A character's code point.
     Char(u32),
     /// A string or wide string.
     Text(&'a str),
-    /// A sequence or map without elements.
+    /// An empty sequence or map.
     Empty,
-    /// An array, each element of which is [`zero_of`] the element's type.
+    /// An array. Each element is [`zero_of`] the element's type.
     Elements,
-    /// A structure, each member of which is [`default_of`] that member.
+    /// A structure. Each member is [`default_of`] that member.
     Members(DefId),
     /// A union.
     Case {
         /// The value of its discriminator.
         discriminator: i64,
-        /// The case this selects; its member is [`default_of`] that member.
+        /// Index of the case that the discriminator selects. Its member is [`default_of`] that
+        /// member.
         case: usize,
     },
 }
 
-/// What a member is when the writer has no value for it: absent if optional, else its `@default`,
-/// else [`zero_of`] its type.
+/// The value of a member for which the writer has no value: absent if it is optional, otherwise its
+/// `@default`, otherwise [`zero_of`] its type.
 ///
 /// ```
 /// use polywire_core::schema::{Def, Literal, Member, SchemaBuilder, Type};
@@ -54,12 +55,12 @@ pub fn default_of<'a>(schema: &'a Schema, member: &'a Member) -> DefaultValue<'a
     if member.optional { DefaultValue::Absent } else { value_default(schema, member) }
 }
 
-/// What takes the place of a member's own value that does not fit, under
-/// `@try_construct(USE_DEFAULT)`: its `@default`, else [`zero_of`] its type.
+/// The value that replaces a member's own value that does not fit, under
+/// `@try_construct(USE_DEFAULT)`: its `@default`, otherwise [`zero_of`] its type.
 ///
-/// For an optional member too: the writer has a value there, so one is present at the reader.
+/// For an optional member this value is present, because the writer's value was.
 pub fn value_default<'a>(schema: &'a Schema, member: &'a Member) -> DefaultValue<'a> {
-    // The builder has made the literal one of the member's type.
+    // The builder converted the literal to the member's type.
     match &member.default {
         Some(Literal::Bool(value)) => DefaultValue::Bool(*value),
         Some(Literal::Int(value)) => DefaultValue::Int(*value),
@@ -74,23 +75,23 @@ pub fn value_default<'a>(schema: &'a Schema, member: &'a Member) -> DefaultValue
     }
 }
 
-/// What a reader's member is in a message in which the writer's optional member is absent; none if
+/// The value of a reader's member if the writer's optional member is absent in a message. `None` if
 /// the message is refused.
 ///
-/// That is not what it is where the writer has no such member at all: an absent value says that
-/// there is none, and to take that for a zero needs a word of the reader's, `@default` or
-/// `@try_construct(USE_DEFAULT)`.
+/// This differs from [`default_of`], which is for members that the writer's type lacks. An absent
+/// value states that there is none; only `@optional`, `@default` or `@try_construct(USE_DEFAULT)`
+/// at the reader permits a substitute.
 pub fn absent_value<'a>(schema: &'a Schema, member: &'a Member) -> Option<DefaultValue<'a>> {
     let is_allowed = member.optional || member.default.is_some() || member.try_construct == TryConstruct::UseDefault;
     is_allowed.then(|| default_of(schema, member))
 }
 
-/// The value that takes the place of a literal that the reader's enum does not have; none if the
-/// message is refused.
+/// The value that replaces a literal that the reader's enum does not have. `None` if the message is
+/// refused.
 ///
-/// `try_construct` is that of the nearest member around the value, `own` that member if the value
-/// is its own and no element inside it. A discriminator has no such value: there it is an unknown
-/// case.
+/// `try_construct` belongs to the nearest surrounding member; `own` is that member if the value is
+/// its own and not an element inside it. Discriminators have no substitute: an unknown literal
+/// there is an unknown case.
 pub fn unknown_literal(
     schema: &Schema,
     enumeration: DefId,
@@ -109,8 +110,9 @@ pub fn unknown_literal(
     }
 }
 
-/// The default of a type: false, 0, no text, no elements; of an enum the `@default_literal` or else
-/// the first; of a union the case that its discriminator's default selects, or else the first.
+/// The default value of a type: false, 0, empty text, no elements; for an enum its
+/// `@default_literal` or the first literal; for a union the case that its discriminator's default
+/// selects, or the first case.
 pub fn zero_of<'a>(schema: &'a Schema, ty: &Type) -> DefaultValue<'a> {
     match schema.resolve(ty) {
         Type::Bool => DefaultValue::Bool(false),

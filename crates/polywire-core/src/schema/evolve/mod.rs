@@ -1,10 +1,10 @@
-//! The rules by which a reader understands a writer that has another version of the type.
-//! `spec/evolution.md` is their text.
+//! The rules by which a reader understands a writer with another version of the type.
+//! `spec/evolution.md` defines them.
 //!
-//! [`assess`] gives the verdict when the two meet. The pairings, [`pair_members`] and its like,
-//! tell whoever compiles a decoder which part is which; [`ScalarStep`] and [`default_of`] tell what
-//! to do with it. Both follow the same rules, so a decoder for a pair of types that was not refused
-//! can always be compiled.
+//! [`assess`] gives the verdict when the two meet. Lowering uses the pairing functions, such as
+//! [`pair_members`], to find which parts correspond, and [`ScalarStep`] and [`default_of`] to
+//! convert them. Both follow the same rules, so a decoder can always be compiled for a pair of
+//! types that was not refused.
 //!
 //! ```
 //! use polywire_core::schema::{BitField, Case, Def, DefId, EnumLiteral, Member, Schema, SchemaBuilder, TryConstruct, Type};
@@ -20,30 +20,30 @@
 //! }
 //! let zero = DefId(0);
 //!
-//! // A member widened is fine for us, and not for a reader that has no schema of the writer's.
+//! // A wider member is compatible, but not for a reader without the writer's schema.
 //! let old = of(Def::structure("S", vec![Member::new("a", Type::Int16), Member::new("b", Type::string())]));
 //! let new = of(Def::structure("S", vec![Member::new("a", Type::Int32), Member::new("b", Type::string())]));
 //! assert_eq!(evolve::assess(&old, &new), Verdict::Always);
 //! assert!(!evolve::assess_with(&old, &new, Rules { strict_xtypes: true }).is_compatible());
 //! assert_eq!(ScalarStep::of(&Type::Int16, &Type::Int32), ScalarStep::SignExtend);
 //!
-//! // The other way it is refused, with the smallest fix.
+//! // In the other direction it is refused. The verdict has the smallest fix.
 //! let Verdict::Refused(reasons) = evolve::assess(&new, &old) else { panic!("it is narrower") };
 //! assert_eq!((reasons[0].path.as_str(), reasons[0].fix.as_str()), ("a", "make the reader's type int32"));
 //!
-//! // A bound is met value by value.
+//! // A smaller bound is decided for each value.
 //! let short = Member { try_construct: TryConstruct::Trim, ..Member::new("b", Type::String { bound: 4 }) };
 //! let short = of(Def::structure("S", vec![Member::new("a", Type::Int16), short]));
 //! let Verdict::PerValue(conditions) = evolve::assess(&old, &short) else { panic!("it is shorter") };
 //! assert_eq!((conditions[0].path.as_str(), conditions[0].policy), ("b", Policy::Trim));
 //!
-//! // Values that no writer sent.
+//! // Values that the reader uses in place of missing ones.
 //! let member = &old.members(zero)[1];
 //! assert_eq!(evolve::value_default(&old, member), DefaultValue::Text(""));
 //! assert_eq!(evolve::absent_value(&old, member), None, "absent is no empty text unless the reader says so");
 //! assert_eq!(evolve::zero_of(&old, &Type::Float64), DefaultValue::Float(0.0));
 //!
-//! // Literals by number, flags by position, fields by place, cases by label.
+//! // Literals pair by number, flags by position, fields by their bits, cases by label.
 //! let small = of(Def::enumeration("E", ["OFF", "ON"]));
 //! let large = of(Def::enumeration("E", ["OFF", "ON", "AUTO"]));
 //! let pairs: Vec<LiteralPair> = evolve::pair_literals(&large, zero, &small, zero)?;
@@ -87,24 +87,25 @@ pub use pair::{
 };
 pub use scalar::ScalarStep;
 
-/// Whether a reader understands a writer. Of many reasons or conditions the first 64 are told.
+/// Whether a reader understands a writer. At most 64 reasons or conditions are listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every value of the writer's is a value of the reader's.
+    /// The reader's type can hold every value of the writer's type.
     Always,
-    /// Each value decides: these are the ones that do not fit, and what then happens.
+    /// The reader's type can hold some values. The conditions list the others and what happens to
+    /// them.
     PerValue(Vec<Condition>),
-    /// No value is read.
+    /// No value can be read.
     Refused(Vec<Reason>),
 }
 
-/// Values of the writer's that the reader's type cannot hold, and what then happens.
+/// A set of writer's values that the reader's type cannot hold, and what happens to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Condition {
-    /// The place in the reader's type, such as `mdEntries[].mdEntryType`; empty for the root.
+    /// The place in the reader's type, such as `mdEntries[].mdEntryType`. Empty for the root.
     pub path: String,
-    /// Which values do not fit.
+    /// A description of the values that do not fit.
     pub text: String,
     /// What happens to them.
     pub policy: Policy,
@@ -114,42 +115,42 @@ pub struct Condition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Policy {
-    /// The message is refused: nothing or `@try_construct(DISCARD)` is said.
+    /// The message is refused: `@try_construct(DISCARD)`, which is the default.
     Discard,
-    /// A default takes its place, by `@try_construct(USE_DEFAULT)`: the member's [`value_default`]
-    /// if it is its own value that does not fit, else, for an element, [`zero_of`] its type.
+    /// A default replaces it: `@try_construct(USE_DEFAULT)`. A member's own value becomes its
+    /// [`value_default`], an element [`zero_of`] its type.
     UseDefault,
-    /// The string or collection is cut to the bound, by `@try_construct(TRIM)`.
+    /// The string or collection is cut to its bound: `@try_construct(TRIM)`.
     Trim,
-    /// The enum's `@default_literal` takes its place.
+    /// The enum's `@default_literal` replaces it.
     DefaultLiteral,
 }
 
-/// Why no value of the writer's is read.
+/// Why no value of the writer can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reason {
-    /// The place in the type, such as `mdEntries[].mdEntryPx`; empty for the root.
+    /// The place in the type, such as `mdEntries[].mdEntryPx`. Empty for the root.
     pub path: String,
-    /// What the writer has there.
+    /// The writer's declaration.
     pub writer: String,
-    /// What the reader has there.
+    /// The reader's declaration.
     pub reader: String,
-    /// The smallest change after which the two understand each other.
+    /// The smallest change after which the two are compatible.
     pub fix: String,
 }
 
-/// Which rules hold.
+/// Options of the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// Refuse also what a DDS-XTypes reader would refuse because it has no schema of the writer's:
-    /// other extensibility, changes of `@final` types, `@appendable` members that are not added
-    /// at the end, other ids, widened scalars.
+    /// Also refuse what a DDS-XTypes reader without the writer's schema would refuse: another
+    /// extensibility, changes of `@final` types, `@appendable` members not added at the end, other
+    /// ids, widened scalars.
     pub strict_xtypes: bool,
 }
 
 impl Verdict {
-    /// True unless every value is refused.
+    /// True unless the verdict is [`Verdict::Refused`].
     pub fn is_compatible(&self) -> bool {
         !matches!(self, Verdict::Refused(_))
     }

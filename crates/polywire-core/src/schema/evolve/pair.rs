@@ -1,4 +1,4 @@
-//! Which part of the writer's type stands for which part of the reader's.
+//! Pairs the parts of the writer's type with the corresponding parts of the reader's type.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -9,53 +9,52 @@ use alloc::{
 
 use crate::schema::{BitField, Case, DefId, DefKind, EnumLiteral, Flag, Member, Schema};
 
-/// A member with its place among all members of its structure, bases first.
+/// An item with its index among all items of its definition, inherited ones first.
 pub type Placed<'a, T> = (usize, &'a T);
 
-/// A member of the writer's structure, of the reader's, or one that both have.
-///
-/// At least one side is there.
+/// A member of the writer's structure, of the reader's, or one that both have. At least one side is
+/// `Some`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair<'a> {
-    /// Its place and declaration at the writer; none if only the reader has it.
+    /// Index and declaration at the writer. `None` if only the reader has the member.
     pub writer: Option<Placed<'a, Member>>,
-    /// Its place and declaration at the reader; none if only the writer has it.
+    /// Index and declaration at the reader. `None` if only the writer has the member.
     pub reader: Option<Placed<'a, Member>>,
 }
 
-/// What one discriminator value, or all that have no row of their own, selects on either side.
-///
-/// A side is none where that discriminator selects no member.
+/// The cases that one discriminator value selects on both sides, or that all values without a row
+/// of their own select. A side is `None` if the discriminator selects no member there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CasePair<'a> {
-    /// The discriminator; none in the last row, which is for every value that has no row.
+    /// The discriminator. `None` in the last row, which applies to all values without a row.
     pub label: Option<i64>,
-    /// The writer's case, by label or else its default.
+    /// The writer's case for it, by label or default.
     pub writer: Option<Placed<'a, Case>>,
-    /// The reader's case, by label or else its default.
+    /// The reader's case for it, by label or default.
     pub reader: Option<Placed<'a, Case>>,
 }
 
-/// What a reader's union becomes for a discriminator.
+/// What a reader's union becomes for a discriminator value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CaseStep {
-    /// The reader's case takes the writer's value.
+    /// The reader's case gets the writer's value.
     Same,
-    /// The reader has no case for the writer's value; it is skipped and `@try_construct` says what
-    /// happens.
+    /// The reader has no case for the writer's value. The value is skipped, and `@try_construct`
+    /// decides what happens.
     Unknown,
-    /// The writer's value has no member here; the reader's takes its default.
+    /// The writer has no member for the discriminator, but the reader has one, which gets its
+    /// default.
     Default,
-    /// Neither has a member: the discriminator is all.
+    /// Neither side has a member; only the discriminator is read.
     Empty,
 }
 
 impl CasePair<'_> {
     /// What the reader does in this row.
     ///
-    /// Cases are the same if a label or `default:` selects both. Where a label selects one and
-    /// `default:` the other, they are the same only by name: the case was given a label of its
-    /// own, or lost it.
+    /// Two cases correspond if a label selects both or `default:` selects both. If a label selects
+    /// one and `default:` the other, they correspond only if they have the same name: then the case
+    /// got or lost a label of its own.
     pub fn step(&self) -> CaseStep {
         match (self.writer, self.reader) {
             (Some((_, writer)), Some((_, reader))) => {
@@ -99,16 +98,16 @@ pub struct FieldPair<'a> {
     pub reader: Option<Placed<'a, BitField>>,
 }
 
-/// Two declarations that contradict each other about what is what.
+/// Declarations of the writer and the reader that contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the writer has {writer}, the reader {reader}; {fix}")]
 #[non_exhaustive]
 pub struct Conflict {
-    /// What the writer has.
+    /// The writer's declaration.
     pub writer: String,
-    /// What the reader has.
+    /// The reader's declaration.
     pub reader: String,
-    /// The smallest change that makes them agree.
+    /// The smallest change after which they agree.
     pub fix: String,
 }
 
@@ -118,16 +117,17 @@ impl Conflict {
     }
 }
 
-/// Pairs the members of two structures, bases first: all of the writer's in its order, then those
-/// only the reader has in its order.
+/// Pairs the members of two structures: first all of the writer's, in its order with inherited ones
+/// first, then those that only the reader has, in the reader's order.
 ///
-/// Members are the same by id if both ids are explicit, else by name. It is a conflict if
-/// - one name has two different explicit ids: nobody can say whether it is the old member or a new
-///   one;
-/// - a member is one of the reader's by id and another of the reader's by name;
-/// - two of the writer's members are one of the reader's, the first by id, the second by name.
+/// Members correspond by id if both ids are explicit, otherwise by name. These are conflicts:
 ///
-/// Ids that were counted or hashed never pair members, so they never contradict either.
+/// - One name has two different explicit ids. It may be the old member or a new one.
+/// - A member corresponds to one of the reader's by id and to another of the reader's by name.
+/// - Two of the writer's members correspond to the same one of the reader's, the first by id, the
+///   second by name.
+///
+/// Counted and hashed ids never pair members, so they cannot conflict either.
 ///
 /// ```
 /// use polywire_core::schema::{Def, DefId, Member, SchemaBuilder, Type, evolve::pair_members};
@@ -169,7 +169,7 @@ pub fn pair_members<'a>(writer: &'a Schema, w: DefId, reader: &'a Schema, r: Def
     Ok(pairs)
 }
 
-/// Which of the two candidates `member` is, if they do not contradict each other.
+/// The candidate that corresponds to `member`, if the two candidates do not contradict each other.
 fn agree(
     member: &Member,
     readers: &[&Member],
@@ -201,10 +201,10 @@ fn describe(member: &Member) -> String {
     }
 }
 
-/// Pairs the cases of two unions by discriminator: a row for each label of the writer, then for
-/// each that only the reader has, then one for all other discriminators.
+/// Pairs the cases of two unions by discriminator value: a row for each of the writer's labels,
+/// then one for each label that only the reader has, then one for all other values.
 ///
-/// Names and ids of the members play no part, so there is no conflict.
+/// Names and ids of members have no influence, so there are no conflicts.
 pub fn pair_cases<'a>(writer: &'a Schema, w: DefId, reader: &'a Schema, r: DefId) -> Vec<CasePair<'a>> {
     let (writers, readers) = (Cases::of(writer, w), Cases::of(reader, r));
     let mut seen = BTreeSet::new();
@@ -219,7 +219,7 @@ pub fn pair_cases<'a>(writer: &'a Schema, w: DefId, reader: &'a Schema, r: DefId
     rows
 }
 
-/// The cases of a union, to be looked up by label.
+/// The cases of a union, indexed by label.
 struct Cases<'a> {
     all: &'a [Case],
     by_label: BTreeMap<i64, usize>,
@@ -245,11 +245,11 @@ impl<'a> Cases<'a> {
     }
 }
 
-/// The bits of a writer's bitmask or bitset that are something at the reader; it clears all others,
-/// as it skips a member that it does not have.
+/// The bits of a writer's bitmask or bitset that have a meaning at the reader, which clears all
+/// others.
 ///
-/// If all flags or fields pair, bits without a name pass as well, as far as both sides have room
-/// for them.
+/// If all flags or fields have a counterpart, bits without a name are kept too, up to the smaller
+/// bit bound.
 pub fn kept_bits(writer: &Schema, w: DefId, reader: &Schema, r: DefId) -> Result<u64, Conflict> {
     let flags = pair_flags(writer, w, reader, r)?;
     let fields = pair_fields(writer, w, reader, r)?;
@@ -263,16 +263,16 @@ pub fn kept_bits(writer: &Schema, w: DefId, reader: &Schema, r: DefId) -> Result
     Ok(ones(room(writer, w).min(room(reader, r))))
 }
 
-/// That many ones from the least significant bit on; at most 64.
+/// A mask of the `n` least significant bits; at most 64.
 fn ones(n: u8) -> u64 {
     u64::MAX.checked_shr(64u32.saturating_sub(n.into())).unwrap_or(0)
 }
 
-/// Pairs the literals of two enums by value: the writer's in its order, then those only the reader
-/// has.
+/// Pairs the literals of two enums by value: first the writer's in its order, then those that only
+/// the reader has.
 ///
-/// Another name at the same value is a renamed literal. It is a conflict if a name has one value
-/// here and another there.
+/// Another name with the same value is a renamed literal. The same name with another value is a
+/// conflict.
 pub fn pair_literals<'a>(
     writer: &'a Schema,
     w: DefId,
@@ -284,11 +284,11 @@ pub fn pair_literals<'a>(
     Ok(rows.into_iter().map(|(writer, reader)| LiteralPair { writer, reader }).collect())
 }
 
-/// Pairs the flags of two bitmasks by position: the writer's in its order, then those only the
-/// reader has.
+/// Pairs the flags of two bitmasks by position: first the writer's in its order, then those that
+/// only the reader has.
 ///
-/// Another name at the same position is a renamed flag. It is a conflict if a name has one position
-/// here and another there.
+/// Another name at the same position is a renamed flag. The same name at another position is a
+/// conflict.
 pub fn pair_flags<'a>(
     writer: &'a Schema,
     w: DefId,
@@ -323,7 +323,7 @@ struct What {
 
 type Row<'a, T> = (Option<Placed<'a, T>>, Option<Placed<'a, T>>);
 
-/// Pairs what has a name and a number by number, and refuses a name that has two numbers.
+/// Pairs named and numbered items by number, and refuses a name with two numbers.
 fn pair_numbered<'a, T>(
     writers: &'a [T],
     readers: &'a [T],
@@ -350,11 +350,11 @@ fn pair_numbered<'a, T>(
     Ok(rows)
 }
 
-/// Pairs the named fields of two bitsets, bases first, by position and width: the writer's in its
-/// order, then those only the reader has.
+/// Pairs the named fields of two bitsets by position and width: first the writer's in its order
+/// with inherited ones first, then those that only the reader has.
 ///
-/// Another name over the same bits is a renamed field. It is a conflict if a name stands over other
-/// bits, or if fields that are not the same share a bit.
+/// Another name for the same bits is a renamed field. The same name for other bits is a conflict,
+/// and so are different fields that share a bit.
 pub fn pair_fields<'a>(
     writer: &'a Schema,
     w: DefId,

@@ -1,33 +1,33 @@
-//! Which scalar of the writer's may become which of the reader's.
+//! Conversions from the writer's scalars to the reader's.
 
 use crate::schema::Type;
 
-/// What turns a writer's scalar into a reader's.
+/// How a writer's scalar becomes a reader's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScalarStep {
-    /// The same bits: the same type, or `octet` and `uint8`.
+    /// No conversion: the same type, or `octet` and `uint8`.
     Same,
-    /// A signed integer into a larger signed one: copy the sign.
+    /// Sign-extend a signed integer to a larger signed one.
     SignExtend,
-    /// An unsigned integer into a larger integer, signed or not: fill with zeros.
+    /// Zero-extend an unsigned integer to a larger integer, signed or unsigned.
     ZeroExtend,
-    /// A signed integer into a float that holds every value of it.
+    /// Convert a signed integer to a floating-point type that holds all its values exactly.
     SignedToFloat,
-    /// An unsigned integer into a float that holds every value of it.
+    /// Convert an unsigned integer to a floating-point type that holds all its values exactly.
     UnsignedToFloat,
-    /// `float` into `double`.
+    /// Convert `float` to `double`.
     FloatToDouble,
-    /// Not without loss, or not without a guess at what is meant.
+    /// Refused: the conversion could lose information, or its meaning is unclear.
     Refused,
 }
 
 impl ScalarStep {
-    /// The step from the writer's type to the reader's; both resolved. [`ScalarStep::Refused`] for
-    /// what is no primitive.
+    /// The step from the writer's type to the reader's, with aliases resolved.
+    /// [`ScalarStep::Refused`] for types that are not primitives.
     ///
-    /// Only steps that keep every value are taken. So `int64` does not become `double`, nothing
-    /// becomes narrower, and a boolean, a character or an octet is no number.
+    /// Only conversions that keep every value are allowed. So `int64` does not become `double`, no
+    /// type becomes narrower, and a boolean, a character or an octet does not become a number.
     ///
     /// ```
     /// use polywire_core::schema::{Type, evolve::ScalarStep};
@@ -87,8 +87,8 @@ impl Integer {
     }
 }
 
-/// Largest number of bits of which a float holds every integer. `long double` is left out: hardly a
-/// machine computes with it.
+/// Number of bits of the integers that a floating-point type represents exactly. `long double` is
+/// left out, because hardly any machine computes with it.
 fn mantissa_bits(ty: &Type) -> Option<u32> {
     match ty {
         Type::Float32 => Some(24),
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn the_whole_table() {
-        // One line a writer's type, in the order of ALL: '=' same, 's' and 'z' extend, 'S' and 'U'
-        // to float, 'd' to double.
+        // One line for each of the writer's types, in the order of ALL: '=' is `Same`, 's' and 'z'
+        // extend, 'S' and 'U' convert to a floating-point type, 'd' to double.
         let table = [
             "=..............",
             ".=.=...........",

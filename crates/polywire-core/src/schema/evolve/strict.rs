@@ -1,12 +1,12 @@
-//! What a DDS-XTypes reader refuses beyond the rules, because it decodes without the writer's
-//! schema (XTypes 7.2.4.4).
+//! What a DDS-XTypes reader refuses in addition, because it decodes without the writer's schema
+//! (XTypes 1.3, 7.2.4.4).
 
 use alloc::{format, string::String, vec::Vec};
 
 use super::{Conflict, Pair};
 use crate::schema::{Def, DefKind, Extensibility};
 
-/// Of two definitions of the same kind, whatever their parts.
+/// Conflicts between two definitions of the same kind, apart from their parts.
 pub(super) fn definitions(writer: &Def, reader: &Def) -> Vec<Conflict> {
     let mut found = Vec::new();
     if writer.extensibility != reader.extensibility {
@@ -23,7 +23,7 @@ pub(super) fn definitions(writer: &Def, reader: &Def) -> Vec<Conflict> {
     found
 }
 
-/// Of the members of two structures.
+/// Conflicts between the members of two structures.
 pub(super) fn members(writer: &Def, pairs: &[Pair<'_>]) -> Vec<Conflict> {
     let mut found: Vec<Conflict> = pairs.iter().filter_map(identity).collect();
     let in_order = match writer.extensibility {
@@ -31,7 +31,7 @@ pub(super) fn members(writer: &Def, pairs: &[Pair<'_>]) -> Vec<Conflict> {
         Extensibility::Final => pairs.iter().all(|p| p.writer.is_some() && p.reader.is_some()) && keep_places(pairs),
         Extensibility::Appendable => {
             let last = |of: fn(&Pair<'_>) -> bool| pairs.iter().filter(|p| of(p)).count();
-            // Only one of the two has members of its own, and they come last.
+            // At most one of the two has members of its own, and they come last.
             keep_places(pairs) && (last(|p| p.reader.is_none()) == 0 || last(|p| p.writer.is_none()) == 0)
         }
     };
@@ -43,7 +43,7 @@ pub(super) fn members(writer: &Def, pairs: &[Pair<'_>]) -> Vec<Conflict> {
     found
 }
 
-/// The members that both have are the first ones of both, in the same order.
+/// Returns whether the common members come first on both sides, in the same order.
 fn keep_places(pairs: &[Pair<'_>]) -> bool {
     let common: Vec<(usize, usize)> = pairs.iter().filter_map(|p| Some((p.writer?.0, p.reader?.0))).collect();
     common.iter().enumerate().all(|(i, (w, r))| *w == i && *r == i)

@@ -1,4 +1,5 @@
-//! Every change of a type that the rule book names, with its verdict both ways.
+//! Tests every change of a type that `spec/evolution.md` names, with its verdict in both
+//! directions.
 
 use alloc::{
     format,
@@ -13,7 +14,7 @@ use crate::schema::{
     TryConstruct, Type, arbitrary::random_schema,
 };
 
-/// A schema of which the first definition is the root.
+/// A schema with the first definition as its root.
 fn schema(defs: Vec<Def>) -> Schema {
     let mut builder = SchemaBuilder::new();
     let ids: Vec<DefId> = defs.into_iter().map(|def| builder.add(def)).collect();
@@ -24,7 +25,7 @@ fn of(members: Vec<Member>) -> Schema {
     schema(vec![Def::structure("S", members)])
 }
 
-/// A structure whose member `a` has the type, after one that is always there.
+/// A structure with a member `a` of this type, behind a member that both versions have.
 fn holding(ty: Type, mut defs: Vec<Def>) -> Schema {
     defs.insert(0, Def::structure("S", vec![m("common", Type::Bool), m("a", ty)]));
     schema(defs)
@@ -77,7 +78,7 @@ fn members_found_by_id_and_by_name() {
     check(&old, &renamed, ALWAYS, ALWAYS);
     let id_dropped = of(vec![m("b", Type::Int32), m("a", Type::Int32)]);
     check(&old, &id_dropped, ALWAYS, ALWAYS);
-    // Counted ids are an accident of order: they pair nothing and contradict nothing.
+    // Counted ids depend on the order of declaration: they pair nothing and contradict nothing.
     check(&of(vec![m("a", Type::Bool), m("b", Type::Bool)]), &of(vec![m("b", Type::Bool)]), ALWAYS, ALWAYS);
     check(
         &old,
@@ -177,14 +178,13 @@ fn try_construct_says_what_happens() {
     assert_eq!(verdict(TryConstruct::Discard), "a: strings longer than 3: Discard");
     assert_eq!(verdict(TryConstruct::UseDefault), "a: strings longer than 3: UseDefault");
     assert_eq!(verdict(TryConstruct::Trim), "a: strings longer than 3: Trim");
-    // It holds for what is inside the member's own collections, but keys of maps are never made up
-    // or cut.
+    // It applies inside the member's own collections, but map keys are never replaced or cut.
     let map = |bound| Type::map(Type::String { bound }, Type::sequence(Type::String { bound }));
     assert_eq!(
         told(&assess(&tried(TryConstruct::Discard, map(0)), &tried(TryConstruct::Trim, map(3)))),
         "a{key}: strings longer than 3: Discard; a[][]: strings longer than 3: Trim"
     );
-    // It does not reach into a structure.
+    // It does not apply inside a structure.
     let nested = |bound, try_construct| {
         let outer = with(m("s", Type::Def(DefId(1))), |m| m.try_construct = try_construct);
         schema(vec![Def::structure("S", vec![outer]), Def::structure("T", vec![m("a", Type::String { bound })])])
@@ -306,7 +306,11 @@ fn flags_and_bit_fields() {
         "a: flag 'a' with position 0 | flag 'a' with position 1",
         "a: flag 'a' with position 1 | flag 'a' with position 0",
     );
-    assert_eq!(kept_bits(&old, DefId(1), &flags(&[("a", 0), ("b", 5)], 33), DefId(1)), Ok(0xFF), "nameless bits pass");
+    assert_eq!(
+        kept_bits(&old, DefId(1), &flags(&[("a", 0), ("b", 5)], 33), DefId(1)),
+        Ok(0xFF),
+        "bits without a name are kept"
+    );
     assert_eq!(kept_bits(&flags(&[("z", 0)], 64), DefId(1), &flags(&[("a", 0)], 64), DefId(1)), Ok(u64::MAX));
     let new = flags(&[("b", 5), ("c", 9)], 16);
     assert_eq!(kept_bits(&old, DefId(1), &new, DefId(1)), Ok(1 << 5));
@@ -343,8 +347,8 @@ fn cases_go_by_label() {
     check(&old, &union(vec![two(), one()]), ALWAYS, "a: the case 'two' of discriminator 2: Discard");
     check(&old, &union(vec![one(), rest()]), ALWAYS, "a: the default case 'rest': Discard");
     check(&old, &union(vec![Case::new([1], "uno", Type::Int64)]), ALWAYS, "a.one: int64 | int32");
-    // A case that was one of all others and now has a label of its own is another one, unless it
-    // kept its name.
+    // A case that moves from `default:` to a label of its own is another case, unless it keeps its
+    // name.
     check(
         &union(vec![one(), rest()]),
         &union(vec![one(), two(), rest()]),
@@ -409,7 +413,7 @@ fn keys_stay() {
     let nested = |members| {
         schema(vec![Def::structure("S", vec![m("k", Type::Def(DefId(1))).as_key()]), Def::structure("K", members)])
     };
-    // Without keys of its own, all of a structure is key.
+    // If a structure has no key members, all its members are key.
     check(
         &nested(vec![m("x", Type::Int32)]),
         &nested(vec![m("x", Type::Int32), m("y", Type::Bool)]),
@@ -603,8 +607,8 @@ fn every_schema_understands_itself_and_no_pair_does_harm() {
     }
 }
 
-/// The verdict on a schema and one that differs from it in the root's name alone, so that the walk
-/// is not cut short.
+/// The verdict on a schema and a copy whose definitions have other names, so that their hashes
+/// differ and the walk runs completely.
 fn pairing_with_itself(schema: &Schema) -> Verdict {
     let mut builder = SchemaBuilder::new();
     for def in schema.defs() {
@@ -619,8 +623,8 @@ fn pairing_with_itself(schema: &Schema) -> Verdict {
 
 #[test]
 fn a_product_of_large_schemas_is_bounded() {
-    // 1000 structures, each of 30 sequences of others: a million pairs of definitions if all were
-    // looked at.
+    // 1000 structures with 30 sequences of others each: a million pairs of definitions, if all were
+    // compared.
     let tangle = |next: fn(u32, u32) -> u32| {
         let reference = |i: u32, k: u32| Type::sequence(Type::Def(DefId(next(i, k) % 1000)));
         let def = |i: u32| {

@@ -1,4 +1,4 @@
-//! Documents that links want from others through a relay.
+//! The documents that links of a relay want from its other links. A table; it sends nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,49 +6,49 @@ use polywire_core::envelope::Id128;
 
 use crate::engine::LinkId;
 
-/// Links that are asked for a document at a time: one of them that never answers does not keep it
-/// from those who wait.
+/// Links asked for a document at a time, so that one that never answers does not keep it from those
+/// who wait.
 const AT_A_TIME: usize = 3;
 
 /// Who waits for which document, and who was asked for it.
 #[derive(Default)]
 pub(super) struct Fetches {
     fetches: BTreeMap<Id128, Fetch>,
-    /// What each link waits for, the oldest first.
+    /// The documents that each link waits for, the oldest first.
     by_link: BTreeMap<LinkId, VecDeque<Id128>>,
 }
 
 #[derive(Default)]
 struct Fetch {
     waiting: Vec<LinkId>,
-    /// Have not answered yet.
+    /// Links that have not answered yet.
     asked: Vec<LinkId>,
     tried: Vec<LinkId>,
 }
 
-/// What follows from a wish.
+/// What to do about a wish.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// Links to ask.
     pub(super) ask: Vec<LinkId>,
-    /// What the link no longer waits for, as it waits for too many.
+    /// A document that the link no longer waits for, because it waits for too many.
     pub(super) forgotten: Option<Id128>,
 }
 
-/// What follows from an answer, or from a link that goes.
+/// What to do about an answer, or about a link that has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answered {
-    /// Another link is to be asked.
+    /// Ask another link.
     Ask(LinkId),
-    /// These links get the answer, and nobody waits any more.
+    /// Pass the answer to these links; nobody waits any more.
     Give(Vec<LinkId>),
-    /// Nothing, for now.
+    /// Nothing for now.
     Wait,
 }
 
 impl Fetches {
-    /// A link wants a document. None if nobody can be asked for it. A link waits for `most`
-    /// documents at a time; the oldest is forgotten when it wants more.
+    /// Notes that a link wants a document. `None` if no other link can be asked. A link waits for
+    /// `most` documents at a time; if it wants more, the oldest is forgotten.
     pub(super) fn want(
         &mut self,
         document: Id128,
@@ -85,12 +85,12 @@ impl Fetches {
         Some(wanted)
     }
 
-    /// Whether an answer of this link is waited for.
+    /// Whether this link was asked and has not answered.
     pub(super) fn is_asked(&self, document: Id128, from: LinkId) -> bool {
         self.fetches.get(&document).is_some_and(|fetch| fetch.asked.contains(&from))
     }
 
-    /// A link that was asked has answered: with the document, or not.
+    /// Notes that a link has answered: with the document, or without.
     pub(super) fn answered(
         &mut self,
         document: Id128,
@@ -115,7 +115,7 @@ impl Fetches {
         Answered::Give(waiting)
     }
 
-    /// A link is gone: it waits for nothing, and will not answer.
+    /// Removes a link, which waits for nothing and answers nothing any more.
     pub(super) fn leave(&mut self, link: LinkId, sources: impl Fn(Id128) -> Vec<LinkId>) -> Vec<(Id128, Answered)> {
         for document in self.by_link.remove(&link).unwrap_or_default() {
             self.stop_waiting(document, link);

@@ -1,4 +1,5 @@
-//! Who is connected to a listening port, and who makes room when it is full.
+//! The connections that a listening port has accepted, and which of them it closes for a newcomer
+//! when it is full.
 
 use std::{
     collections::BTreeMap,
@@ -6,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use socket2::{SockAddr, Socket};
+use super::transport::ByteStream;
 
 /// Connections that a port has accepted, the oldest first.
 #[derive(Default)]
@@ -18,55 +19,55 @@ struct State {
     last: u64,
 }
 
-/// Names a connection that was accepted; none stands for one that the port made itself.
+/// Identifies an accepted connection; the default stands for one that the port made itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct GuestId(Option<u64>);
 
 struct Guest {
     id: GuestId,
-    socket: Arc<Socket>,
+    stream: Arc<dyn ByteStream>,
     from: Option<IpAddr>,
     standing: Standing,
 }
 
-/// What a peer has done so far, the least first.
+/// What a peer has done so far, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     /// It has not said hello.
     Stranger,
-    /// It has neither announced nor accepted a channel. Quiet nodes are so, too: when they are sent
-    /// away, they come back.
+    /// It has said hello, but neither announced nor accepted a channel. A quiet node that is sent
+    /// away comes back.
     Idle,
     /// It publishes or subscribes.
     Active,
 }
 
 impl Guests {
-    /// Lets a connection in. If `most` are there, the first of these makes room: the oldest
-    /// stranger, the oldest idle peer, the newest peer of the address that has the most of
-    /// them, unless the newcomer's own has as many. None if nobody does.
-    pub(super) fn admit(&self, socket: &Arc<Socket>, from: &SockAddr, most: usize) -> Option<GuestId> {
-        let from = from.as_socket().map(|address| address.ip().to_canonical());
+    /// Admits a connection from a host. If `most` are there, one of them is closed first: the
+    /// oldest stranger, else the oldest idle peer, else the newest peer of the host that has the
+    /// most. `None` if nobody makes room, which is so if the newcomer's host would then have as
+    /// many as that one.
+    pub(super) fn admit(&self, stream: &Arc<dyn ByteStream>, host: Option<IpAddr>, most: usize) -> Option<GuestId> {
+        let from = host.map(|host| host.to_canonical());
         let mut state = self.lock();
         if state.guests.len() >= most {
             let gone = state.makes_room(from)?;
-            // It may have gone by itself.
-            let _ = state.guests.remove(gone).socket.shutdown(Shutdown::Both);
+            state.guests.remove(gone).stream.shutdown(Shutdown::Both);
         }
         state.last += 1;
         let id = GuestId(Some(state.last));
-        state.guests.push(Guest { id, socket: socket.clone(), from, standing: Standing::Stranger });
+        state.guests.push(Guest { id, stream: stream.clone(), from, standing: Standing::Stranger });
         Some(id)
     }
 
-    /// The connection has come so far.
+    /// Raises the standing of a connection.
     pub(super) fn rise(&self, id: GuestId, standing: Standing) {
         for guest in self.lock().guests.iter_mut().filter(|guest| guest.id == id) {
             guest.standing = guest.standing.max(standing);
         }
     }
 
-    /// The connection had to make room for another.
+    /// Whether the connection was closed to make room for another.
     pub(super) fn is_displaced(&self, id: GuestId) -> bool {
         id.0.is_some() && self.lock().guests.iter().all(|guest| guest.id != id)
     }
@@ -97,15 +98,32 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
-    use socket2::{Domain, Type};
+    use std::{io, time::Duration};
 
     use super::*;
 
+    struct Nothing;
+
+    impl ByteStream for Nothing {
+        fn read(&self, _: &mut [u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn set_read_timeout(&self, _: Option<Duration>) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn wait_writable(&self, _: Duration) {}
+        fn shutdown(&self, _: Shutdown) {}
+    }
+
     fn admit(guests: &Guests, last: u8) -> Option<GuestId> {
-        let socket = Arc::new(Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket"));
-        guests.admit(&socket, &SocketAddr::from(([10, 0, 0, last], 1)).into(), 4)
+        let stream: Arc<dyn ByteStream> = Arc::new(Nothing);
+        guests.admit(&stream, Some([10, 0, 0, last].into()), 4)
     }
 
     fn four(guests: &Guests, addresses: [u8; 4], standings: [Standing; 4]) -> Vec<GuestId> {

@@ -1,4 +1,4 @@
-//! Received bytes, placed so that payloads are aligned.
+//! The receive buffer of a link. It places bytes so that payloads are aligned.
 
 use std::sync::Arc;
 
@@ -6,22 +6,21 @@ use polywire_core::frame::payload_offset;
 
 use crate::engine::Held;
 
-/// What the bytes handed to receivers are aligned to.
+/// Alignment of payloads.
 const ALIGN: usize = 8;
 
-/// A buffer between a socket and the decoder.
+/// The buffer between a stream and the decoder.
 ///
-/// The first payload after each pause lies aligned because what is read starts where, going by the
-/// frame before, that happens; of a frame that came in pieces the start is moved. Only payloads
-/// behind others in one read have to be copied ([`Aligned`]).
+/// Each read after a pause starts at an offset where the payload is aligned if its header is as
+/// long as the previous one. The start of a frame that comes in pieces is moved to such an offset.
+/// Only payloads behind others in one read have to be copied ([`Aligned`]).
 ///
-/// Receivers may hold the buffer. Then it is left to them before more is read, and another takes
-/// its place.
+/// Receivers may hold the buffer. Before the next read, another buffer then replaces it.
 pub(super) struct Inbox {
     words: Arc<Vec<u64>>,
     start: usize,
     end: usize,
-    /// Distance from the start of a frame to its payload, last time.
+    /// Length of the previous frame's header.
     header: usize,
 }
 
@@ -30,7 +29,7 @@ impl Inbox {
         Inbox { words: Arc::new(vec![0; bytes.div_ceil(ALIGN)]), start: 0, end: 0, header: 0 }
     }
 
-    /// Room for a read. There is always some.
+    /// Room for a read; never empty.
     pub(super) fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             self.start = pad(self.header);
@@ -40,13 +39,13 @@ impl Inbox {
         bytemuck::cast_slice_mut(self.own()).get_mut(end..).unwrap_or_default()
     }
 
-    /// The payload of the frame at the start, which begins `header` bytes into it.
+    /// The payload of the first frame, behind `header` bytes, for receivers to hold.
     pub(super) fn held(&self, header: usize, len: usize) -> Option<Held<'_>> {
         Held::new(&self.words, self.start + header, len)
     }
 
-    /// The buffer to write to: another one, with what was received and not consumed, if somebody
-    /// holds the present one.
+    /// The buffer to write to. If somebody holds the present one, replaces it by a copy of what was
+    /// received and not consumed.
     fn own(&mut self) -> &mut Vec<u64> {
         if Arc::get_mut(&mut self.words).is_none() {
             let mut words = vec![0; self.words.len()];
@@ -59,28 +58,28 @@ impl Inbox {
         Arc::make_mut(&mut self.words)
     }
 
-    /// `count` bytes were read into the room.
+    /// Notes that `count` bytes were read into the room.
     pub(super) fn filled(&mut self, count: usize) {
         self.end += count;
     }
 
-    /// What was received and not consumed.
+    /// The bytes received and not consumed.
     pub(super) fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(self.words.as_slice()).get(self.start..self.end).unwrap_or_default()
     }
 
-    /// A frame of `used` bytes is done with.
+    /// Removes a frame of `used` bytes.
     pub(super) fn consume(&mut self, used: usize) {
         self.start += used;
     }
 
-    /// The payload of the frame at the start begins `header` bytes into it.
+    /// Notes the length of the first frame's header.
     pub(super) fn learn(&mut self, header: usize) {
         self.header = header;
     }
 
-    /// Makes room so that a frame of `need` bytes can become whole. Grows by doubling as bytes
-    /// come, whatever a peer declares.
+    /// Makes room for a frame of `need` bytes. Grows by doubling as bytes come, so that a declared
+    /// length alone allocates little.
     pub(super) fn prepare(&mut self, need: usize, smallest: usize) {
         let have = self.end - self.start;
         let capacity = self.words.len() * ALIGN;
@@ -89,8 +88,7 @@ impl Inbox {
         if have == 0 || (in_place && self.start + need <= capacity) {
             return;
         }
-        // What is there moves back by a few bytes at most, for which a full buffer has no room
-        // either.
+        // The received bytes may move back by a few bytes, for which a full buffer needs room too.
         let wanted = (to + need).min((capacity * 2).max(smallest)).max(to + have);
         if wanted > capacity {
             self.own().resize(wanted.div_ceil(ALIGN), 0);
@@ -101,7 +99,7 @@ impl Inbox {
         (self.start, self.end) = (to, to + have);
     }
 
-    /// Gives memory back after a large frame.
+    /// Frees memory that a large frame took.
     pub(super) fn shrink(&mut self, to: usize) {
         if self.start == self.end && self.words.len() * ALIGN > to {
             *self = Inbox { header: self.header, ..Inbox::new(to) };
@@ -113,8 +111,8 @@ fn pad(header: usize) -> usize {
     (ALIGN - header % ALIGN) % ALIGN
 }
 
-/// A place for payloads that do not lie aligned where they were received:
-/// [`LinkSink::message`](super::super::LinkSink::message) wants them so.
+/// A buffer for payloads that are not aligned where they were received, as
+/// [`LinkSink::message`](super::super::LinkSink::message) requires.
 ///
 /// ```
 /// use polywire::engine::Aligned;
@@ -126,7 +124,7 @@ fn pad(header: usize) -> usize {
 pub struct Aligned(Vec<u64>);
 
 impl Aligned {
-    /// The payload, at an address divisible by 8.
+    /// The payload at an address divisible by 8, copied if need be.
     #[inline]
     pub fn place<'a>(&'a mut self, payload: &'a [u8]) -> &'a [u8] {
         if payload.as_ptr().addr().is_multiple_of(ALIGN) {

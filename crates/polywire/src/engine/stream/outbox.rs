@@ -1,9 +1,11 @@
-//! The sending side of a link: written directly while the peer keeps up, gathered in bursts, queued
-//! when it does not.
+//! The sending side of a link. A publisher writes to the stream directly while the peer keeps up.
+//! Messages of a burst are gathered, and messages for a slow peer are queued; both are written by
+//! the link's second thread, the *flusher*. This is where the overflow policy applies.
 
 use std::{
     collections::BTreeMap,
     io,
+    net::Shutdown,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -12,44 +14,40 @@ use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Extensions},
     frame::{Answer, Frame, FrameError, Start, StreamEncoder},
 };
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    net::{SendFlags, send},
-};
-use socket2::Socket;
 
-use super::{pace::Pace, queue::Queue};
+use super::{pace::Pace, queue::Queue, transport::ByteStream};
 use crate::engine::{
     Disconnect, EngineOptions, Loan, Overflow,
     delivery::{Delivery, Ended, Holdable, Missing, Notice, Outcome, start_of},
 };
 
-/// Bytes that the flusher writes before it lets others at the queue.
+/// Bytes written under the lock before others get a turn.
 const PUMP_BYTES: usize = 256 << 10;
-/// How long the flusher stays near after a burst, at least.
+/// Least time that the flusher stays awake after a burst.
 const AFTER_BURST: Duration = Duration::from_millis(2);
-/// Nothing is gathered for longer, however many links a port has.
+/// Longest time that messages are gathered, however many links a port has.
 const LONGEST_GATHER: Duration = Duration::from_millis(5);
-/// Bytes of announcements, answers, documents and the like that may wait for a peer.
+/// Bytes of frames other than messages that may wait for a peer. Beyond that the link is broken
+/// off.
 const CONTROL_BYTES: usize = 16 << 20;
 
-/// One link's outgoing half.
+/// The sending side of one link.
 pub(super) struct Outbox {
-    socket: Arc<Socket>,
+    stream: Arc<dyn ByteStream>,
     options: EngineOptions,
     state: Mutex<State>,
     /// Wakes the flusher.
     work: Condvar,
-    /// Wakes writers that wait for room, and those who flush.
+    /// Wakes publishers that wait for room, and callers of `flush`.
     room: Condvar,
 }
 
-/// What a port knows of a publication that one of its links does not.
+/// What the port tells each link about a publication.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Round {
-    /// How long the publisher was away since the port's last publication.
+    /// Time since the port had sent its last publication to all links.
     pub(super) pause: Option<Duration>,
-    /// Links that it goes to.
+    /// Number of links.
     pub(super) links: u32,
 }
 
@@ -57,29 +55,30 @@ struct State {
     encoder: StreamEncoder,
     /// The port's channels on this link.
     delivery: Delivery<Held>,
-    /// The port's channel by the link's.
+    /// The port's channel by the link's id for it.
     ids: BTreeMap<ChannelId, ChannelId>,
     queue: Queue,
     scratch: Vec<u8>,
     pace: Pace,
     /// Links of the port, as of the last publication.
     links: u32,
-    /// The socket takes no more for now; the flusher waits until it does.
+    /// The stream takes no more for now; the flusher waits until it does.
     full: bool,
-    /// The peer was waited for in vain.
+    /// A publisher has waited in vain. The next ones do not wait until half the queue is free.
     stalled: bool,
-    /// Bytes that pumping has moved: tells a slow peer from one that takes nothing.
+    /// Bytes that left the queue so far. A waiting publisher uses it to tell a slow peer from a
+    /// stuck one.
     written: u64,
     /// Messages written or queued.
     handed: u64,
-    /// Messages that the peer has taken, by its own word.
+    /// Messages that the peer has confirmed.
     confirmed: u64,
     broken: bool,
-    /// Why we broke the link, if we did.
+    /// Why this end broke the link, if it did.
     reason: Option<Disconnect>,
 }
 
-/// A message of a channel that the peer has not answered, or of the same writer.
+/// A message that waits for the peer's answer to an announcement.
 struct Held {
     channel: ChannelId,
     envelope: Envelope<'static>,
@@ -105,12 +104,12 @@ pub(super) struct Tally {
     pub(super) queued_bytes: usize,
 }
 
-/// A message in the queue: the link's channel, and where that stands after it.
+/// A message in the queue: the link's id for the channel, and the channel's position after it.
 type Mark = (ChannelId, Start);
 
-/// A payload, where it lies.
+/// A payload to send.
 pub(super) enum Payload<'a> {
-    /// With room in front for the header.
+    /// In a loan, with room in front for the header.
     Loan(&'a mut Loan),
     /// Anywhere.
     Bytes(&'a [u8]),
@@ -126,7 +125,7 @@ impl Payload<'_> {
 }
 
 impl Outbox {
-    pub(super) fn new(socket: Arc<Socket>, options: &EngineOptions) -> Self {
+    pub(super) fn new(stream: Arc<dyn ByteStream>, options: &EngineOptions) -> Self {
         let state = State {
             encoder: StreamEncoder::new(options.limits),
             delivery: Delivery::default(),
@@ -144,7 +143,7 @@ impl Outbox {
             reason: None,
         };
         let (work, room) = (Condvar::new(), Condvar::new());
-        Outbox { socket, options: options.clone(), state: Mutex::new(state), work, room }
+        Outbox { stream, options: options.clone(), state: Mutex::new(state), work, room }
     }
 
     /// Announces one of the port's channels.
@@ -158,14 +157,15 @@ impl Outbox {
         Ok(())
     }
 
-    /// Ends one of the port's channels, after what is held for it.
+    /// Ends one of the port's channels, behind what is held for it.
     pub(super) fn retire(&self, channel: ChannelId) {
         let mut state = self.lock();
         state.delivery.retire(channel);
         self.finish_retiring(&mut state);
     }
 
-    /// The peer's word on the channel that it knows as `id`; gives the port's channel.
+    /// Notes the peer's answer to the channel that it knows as `id`, and returns the port's
+    /// channel.
     pub(super) fn answered(&self, id: ChannelId, answer: &Answer) -> Option<ChannelId> {
         let mut state = self.lock();
         let channel = *state.ids.get(&id)?;
@@ -175,7 +175,9 @@ impl Outbox {
         Some(channel)
     }
 
-    /// Sends a message of the port's channel `envelope.channel`.
+    /// Sends, queues, holds or drops a message of the port's channel `envelope.channel`. Returns
+    /// what became of it, and the event that is due. Blocks only with [`Overflow::Block`]. Fails if
+    /// the message is too large.
     #[inline]
     pub(super) fn send(
         &self,
@@ -189,7 +191,7 @@ impl Outbox {
         let Some(mut subscribers) = state.wanted(envelope) else { return Ok((Outcome::Unwanted, None)) };
         if !state.has_room(size, &self.options) {
             state = self.make_room(state, size);
-            // Waiting gave the lock away: the channel may be gone or answered.
+            // Waiting released the lock, so the channel may have ended or been answered.
             let Some(now) = state.wanted(envelope) else { return Ok((Outcome::Unwanted, None)) };
             subscribers = now;
             if !state.has_room(size, &self.options) {
@@ -212,13 +214,13 @@ impl Outbox {
         Ok((Outcome::Sent(subscribers), notice))
     }
 
-    /// The peer has to be told that `lost` messages up to `start` are missing.
+    /// Notes that `lost` messages up to `start` were lost before they came here; the peer is told.
     pub(super) fn lose(&self, channel: ChannelId, start: Start, lost: u64) {
         self.lock().delivery.lose(channel, Missing { start, lost });
         self.work.notify_one();
     }
 
-    /// Sends a frame that concerns no channel of this direction.
+    /// Sends a frame that is no message and no announcement.
     pub(super) fn control(&self, frame: &Frame<'_>) {
         let mut state = self.lock();
         let mut out = Vec::new();
@@ -227,8 +229,8 @@ impl Outbox {
         self.push_control(&mut state, &out, reply);
     }
 
-    /// Tells the peer how many of its messages were taken. False, and nothing is sent, while frames
-    /// cannot leave.
+    /// Confirms to the peer how many of its messages were received. False, and nothing is sent,
+    /// while the stream is full.
     pub(super) fn confirm(&self, messages: u64) -> bool {
         let mut state = self.lock();
         if state.full {
@@ -240,20 +242,20 @@ impl Outbox {
         true
     }
 
-    /// The peer has taken so many messages.
+    /// Notes that the peer has received this many messages. Numbers that cannot be are clamped.
     pub(super) fn confirmed(&self, messages: u64) {
         let mut state = self.lock();
         state.confirmed = messages.clamp(state.confirmed, state.handed.max(state.confirmed));
     }
 
-    /// Messages that the peer wanted and has not confirmed.
+    /// Messages that the peer wants and has not confirmed.
     pub(super) fn unconfirmed(&self) -> u64 {
         let state = self.lock();
         state.handed.saturating_sub(state.confirmed) + state.delivery.held_and_wanted()
     }
 
-    /// Waits while more of what the peer asked for waits than it should. False if the peer takes
-    /// nothing for `patience`: the link is broken off then.
+    /// Waits while more than one document of replies waits for the peer. Breaks the link off and
+    /// returns false if the peer takes nothing for `patience`.
     pub(super) fn replies_leave(&self, patience: Duration) -> bool {
         let mut state = self.lock();
         let (mut deadline, mut written) = (Instant::now() + patience, state.written);
@@ -270,7 +272,7 @@ impl Outbox {
                 self.pump(&mut state, PUMP_BYTES);
             }
         }
-        // A link that broke by itself may still have received something.
+        // On a link that broke by itself, received bytes may still be read.
         state.reason.is_none()
     }
 
@@ -279,14 +281,14 @@ impl Outbox {
         self.lock().reason.clone()
     }
 
-    /// Ends everything; those who wait are woken.
+    /// Ends the link's sending side and wakes all who wait.
     pub(super) fn break_off(&self) {
         self.lock().broken = true;
         self.work.notify_all();
         self.room.notify_all();
     }
 
-    /// The flusher's whole life: writes what nobody else will.
+    /// Runs the flusher until the link ends: writes what publishers left in the queue.
     pub(super) fn run_flusher(&self, tell: impl Fn(Notice)) {
         let mut state = self.lock();
         while !state.broken {
@@ -308,7 +310,8 @@ impl Outbox {
         }
         if state.full {
             drop(state);
-            self.wait_writable();
+            // Bounded, as the link may be broken off meanwhile. The next write tells the rest.
+            self.stream.wait_writable(Duration::from_millis(100));
             state = self.lock();
             state.full = false;
             self.pump(&mut state, PUMP_BYTES);
@@ -322,7 +325,7 @@ impl Outbox {
             }
         } else if state.pace.gathering {
             let before = state.pace.last_publish;
-            // A round of writes to other links is no end of the burst.
+            // A pause as long as a round of writes to the other links does not end a burst.
             let near = AFTER_BURST.max(self.gather(&state).saturating_mul(2));
             state = wait_timeout(&self.work, state, near);
             if state.pace.last_publish == before && state.queue.is_empty() {
@@ -330,28 +333,26 @@ impl Outbox {
             }
             return state;
         } else {
-            // A queue that fills now and then keeps its memory; only what one huge message took
-            // goes back.
+            // The queue keeps memory for its usual content, and frees what one huge message took.
             state.queue.shrink(self.options.queue_bytes.saturating_mul(2));
             return self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state
     }
 
-    /// How long gathered messages wait for company: for as long as two rounds of writes to all
-    /// links of the port take, if that is longer than asked for. Were what they gather due before
-    /// a round is through, each message would be a write of its own to each link again, and every
-    /// flusher would wake between any two.
+    /// How long gathered messages wait for others: the configured time, or that of two rounds of
+    /// writes to all links of the port if it is longer. If messages were due before a round is
+    /// complete, each would be written on its own again, and every flusher would wake for each.
     fn gather(&self, state: &State) -> Duration {
         let rounds = state.pace.write.saturating_mul(state.links.saturating_mul(2));
         self.options.gather.max(rounds.min(LONGEST_GATHER))
     }
 
-    /// Messages dropped at the end of what is queued would go untold until the next one.
+    /// Reports losses behind the last queued message, which no message reports for now.
     fn tell_lost(&self, state: &mut State) {
         let mut out = Vec::new();
         for (id, Missing { start, lost }) in state.delivery.take_untold() {
-            // A position that the encoder does not take concerns a channel that is gone.
+            // Fails only for a channel that has ended.
             let _ = state.encoder.position(id, start, lost, &mut out);
         }
         if !out.is_empty() {
@@ -359,14 +360,7 @@ impl Outbox {
         }
     }
 
-    fn wait_writable(&self) {
-        let mut fds = [PollFd::new(&*self.socket, PollFlags::OUT)];
-        // Whatever it says, the next write tells; the time-out is there for links that are broken
-        // off meanwhile.
-        let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }));
-    }
-
-    /// Waits until all has left, or `deadline`.
+    /// Waits until everything has left, or `deadline`. True if it has.
     pub(super) fn flush(&self, deadline: Instant) -> bool {
         let mut state = self.lock();
         loop {
@@ -394,7 +388,8 @@ impl Outbox {
         Tally { sent, dropped, queued_bytes: state.waiting_bytes() }
     }
 
-    /// Encodes the message, which names the link's channel, and writes it, or has it written soon.
+    /// Encodes a message, whose envelope has the link's id for the channel, and writes or queues
+    /// it.
     #[inline]
     fn dispatch(
         &self,
@@ -410,7 +405,7 @@ impl Outbox {
             Err(error) => return self.refuse(state, error),
         };
         state.handed += 1;
-        // Asked for each message, or the pace would take the time between two writes for a pause.
+        // Called for each message: the pace measures the time between calls.
         let at_once = state.pace.at_once(now, pause, self.options.burst);
         let direct = at_once && state.queue.is_empty() && !state.full;
         if direct
@@ -419,7 +414,7 @@ impl Outbox {
         {
             let State { scratch, .. } = state;
             if let Some(frame) = loan.with_header(scratch) {
-                let written = self.write(frame);
+                let written = self.stream.write(frame);
                 state.pace.last_written = Instant::now();
                 return self.after_write(state, frame, written, mark);
             }
@@ -448,8 +443,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// The message cannot be sent; what the peer has to hear of those before it is sent all the
-    /// same.
+    /// Handles a message that cannot be encoded. The position in front of it is still sent.
     #[cold]
     fn refuse(&self, state: &mut State, error: FrameError) -> Result<(), FrameError> {
         let position = std::mem::take(&mut state.scratch);
@@ -481,7 +475,7 @@ impl Outbox {
         self.work.notify_one();
     }
 
-    /// `reply` says that the peer asked for it.
+    /// Queues a frame that is no message; `reply` if the peer asked for it.
     fn push_control(&self, state: &mut State, frame: &[u8], reply: bool) {
         if state.queue.control_bytes() > CONTROL_BYTES {
             return self.unread(state);
@@ -497,10 +491,10 @@ impl Outbox {
             return;
         }
         let (before, began) = (state.queue.len(), Instant::now());
-        let pumped = state.queue.pump(most, |bytes| self.write(bytes));
+        let pumped = state.queue.pump(most, |bytes| self.stream.write(bytes));
         state.written += before.saturating_sub(state.queue.len()) as u64;
         match pumped {
-            // What is more than one turn's worth is the flusher's, who may be asleep.
+            // The flusher, which may be asleep, writes the rest.
             Ok(()) if !state.queue.is_empty() => self.work.notify_one(),
             Ok(()) => {}
             Err(e) if is_full(&e) => {
@@ -516,26 +510,16 @@ impl Outbox {
         }
     }
 
-    #[inline]
-    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match send(&*self.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Err(rustix::io::Errno::INTR) => {}
-                other => return Ok(other?),
-            }
-        }
-    }
-
-    /// A peer that asks for more than it reads gets nothing at all.
+    /// Breaks off the link to a peer that asks for more than it reads.
     fn unread(&self, state: &mut State) {
         state.reason = Some(Disconnect::Unread);
         self.broke(state);
     }
 
-    /// The reader notices by itself, once nothing can be sent or received.
+    /// Ends the stream. The reading thread notices and ends the link.
     fn broke(&self, state: &mut State) {
         state.broken = true;
-        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        self.stream.shutdown(Shutdown::Both);
         self.work.notify_all();
         self.room.notify_all();
     }
@@ -569,8 +553,7 @@ impl Outbox {
                 break;
             }
             if !state.full {
-                // On, as long as the socket takes it: it says when it is full, and then the flusher
-                // goes on.
+                // Write as long as the stream takes bytes. Once it is full, the flusher continues.
                 self.pump(&mut state, PUMP_BYTES);
             } else {
                 state = wait_timeout(&self.room, state, left);
@@ -579,12 +562,12 @@ impl Outbox {
         state
     }
 
-    /// Sends what is no longer held back by a channel without an answer.
+    /// Sends the messages that an answer has released.
     fn release(&self, state: &mut State) {
         for (held, id, missing) in state.delivery.release() {
             let extensions = Extensions::parse(&held.extensions).unwrap_or_default();
             let envelope = Envelope { channel: id, extensions, ..held.envelope };
-            // It was accepted before; what cannot be written now is the link's trouble.
+            // Its size was checked when it was held. If the stream fails, the link ends.
             let _ = self.dispatch(state, &envelope, missing, &mut Payload::Bytes(&held.payload), None);
         }
         self.finish_retiring(state);
@@ -621,12 +604,12 @@ impl State {
         self.queue.len() + self.delivery.held_bytes()
     }
 
-    /// Nothing waits.
+    /// Whether nothing waits.
     fn has_left(&self) -> bool {
         self.queue.is_empty() && !self.delivery.is_holding() && !self.delivery.has_untold()
     }
 
-    /// A message larger than the queue is taken when nothing else waits.
+    /// Whether a message has room. One larger than the queue has, if nothing else waits.
     #[inline]
     fn has_room(&self, size: usize, options: &EngineOptions) -> bool {
         let used = self.waiting_bytes();
@@ -642,8 +625,8 @@ impl State {
         });
     }
 
-    /// Puts everything that goes in front of the payload into `scratch`. The first bytes, as many
-    /// as it says, are a frame of their own.
+    /// Encodes everything in front of the payload into `scratch`. The first bytes, as many as it
+    /// returns, are a position frame of their own.
     #[inline]
     fn encode_header(
         &mut self,
@@ -689,23 +672,23 @@ fn wait_timeout<'a>(condvar: &Condvar, guard: MutexGuard<'a, State>, time: Durat
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Read, thread};
+    use std::{io::Read, os::unix::net::UnixStream, thread};
 
+    use super::*;
+    use crate::engine::stream::Descriptors;
     use polywire_core::{
         envelope::Id128,
         frame::{Hello, Limits, Step, StreamDecoder},
     };
-    use socket2::{Domain, Type};
-
-    use super::*;
 
     /// A link's outgoing half, and the peer's socket.
-    fn outbox(change: impl FnOnce(&mut EngineOptions)) -> (Outbox, Socket) {
+    fn outbox(change: impl FnOnce(&mut EngineOptions)) -> (Outbox, UnixStream) {
         let limits = Limits { document_bytes: 64 << 10, ..Limits::default() };
         let mut options = EngineOptions { limits, ..EngineOptions::default() };
         change(&mut options);
-        let (here, there) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("sockets");
-        (Outbox::new(Arc::new(here), &options), there)
+        let (here, there) = UnixStream::pair().expect("sockets");
+        let both = Descriptors::new(here.try_clone().expect("a clone"), here).expect("descriptors");
+        (Outbox::new(Arc::new(both), &options), there)
     }
 
     fn document() -> Frame<'static> {
@@ -804,7 +787,7 @@ mod tests {
     }
 
     /// Sequence numbers that come, and how many are told to be missing.
-    fn read(there: &Socket, sequences: usize) -> (Vec<u64>, u64) {
+    fn read(there: &UnixStream, sequences: usize) -> (Vec<u64>, u64) {
         let (mut decoder, mut hello, mut input) = (StreamDecoder::default(), Vec::new(), Vec::new());
         StreamEncoder::default().hello(&Hello { node: Id128::ZERO, incarnation: 1 }, &mut hello);
         assert!(decoder.step(&hello).is_ok());

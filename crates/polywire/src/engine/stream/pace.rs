@@ -1,17 +1,17 @@
-//! When publications follow each other so closely that they are worth gathering.
+//! Decides when publications follow each other so closely that gathering them pays off.
 
 use std::time::{Duration, Instant};
 
-/// Publications that follow each other faster than this are a burst.
+/// Publications in a burst begin at most this long after the last write.
 const CALM: Duration = Duration::from_micros(2);
-/// A pause between publications.
+/// A longer time between publications is a pause.
 const LULL: Duration = Duration::from_micros(20);
-/// So many pauses in a row end a burst.
+/// This many pauses in a row end a burst.
 const LULLS: u32 = 4;
-/// Writes that take longer say nothing of writes: the system had something else to do.
+/// Bound of a write's time in the average: in a longer write, the system did something else.
 const LONG_WRITE: Duration = Duration::from_millis(1);
 
-/// Recognises bursts.
+/// Recognises bursts of publications on one link.
 pub(super) struct Pace {
     streak: u32,
     /// Pauses in a row while gathering.
@@ -19,9 +19,9 @@ pub(super) struct Pace {
     pub(super) gathering: bool,
     pub(super) last_publish: Instant,
     pub(super) last_written: Instant,
-    /// What a write takes, on average.
+    /// Average time of a write.
     pub(super) write: Duration,
-    /// When the oldest gathered message came.
+    /// Time of the oldest gathered message.
     pub(super) since: Instant,
 }
 
@@ -42,7 +42,7 @@ impl Pace {
     /// Whether a message that is published `now` should be written at once.
     #[inline]
     pub(super) fn at_once(&mut self, now: Instant, pause: Option<Duration>, burst: u32) -> bool {
-        // What writing took is no pause, to other links either, which the port knows.
+        // The time of writing is no pause, to other links either; `pause` leaves that out.
         let since = |at: Instant| pause.unwrap_or_else(|| now.saturating_duration_since(at));
         let pause = since(self.last_publish.max(self.last_written));
         self.last_publish = now;
@@ -55,8 +55,8 @@ impl Pace {
             self.lulls = 0;
             return false;
         }
-        // One pause may just be the scheduler's: the message is written at once, but the burst goes
-        // on.
+        // A single pause may be the scheduler's: this message is written at once, but the burst
+        // continues.
         self.lulls += 1;
         if self.lulls == LULLS {
             self.calm_down();
@@ -75,7 +75,8 @@ impl Pace {
         self.lulls = 0;
     }
 
-    /// The flusher sleeps without a limit outside bursts; whoever starts one wakes it.
+    /// Whether the caller has to wake the flusher, which sleeps outside bursts: once at the start
+    /// of each burst.
     pub(super) fn flusher_needed(&mut self) -> bool {
         let starting = self.gathering && self.streak != u32::MAX;
         if starting {

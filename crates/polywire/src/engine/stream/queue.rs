@@ -1,4 +1,4 @@
-//! Encoded frames that wait for a socket, and how the oldest make room.
+//! Encoded frames that wait for a stream, and how the oldest messages make room.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -13,34 +13,35 @@ use polywire_core::{
 /// Frames in the order in which they leave.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// What dropping must not lose, and what it has to tell: leaves before `bytes`.
+    /// Frames that stood among dropped messages and must not be lost, and positions that report the
+    /// drops. They leave before `bytes`.
     urgent: VecDeque<u8>,
     bytes: VecDeque<u8>,
-    /// One a frame in `bytes`, kept only where the oldest may be dropped.
+    /// One entry per frame in `bytes`; `None` unless the oldest may be dropped.
     marks: Option<VecDeque<Mark>>,
-    /// Bytes of the first mark's frame that have left.
+    /// Bytes of the first frame that have left.
     front_sent: usize,
-    /// Dropped and not told yet, by channel.
+    /// Drops not reported yet, by channel.
     lost: BTreeMap<ChannelId, (Start, u64)>,
-    /// Bytes taken out of `bytes` so far.
+    /// Bytes removed from `bytes` so far.
     taken: u64,
-    /// The frames in `bytes` that are no messages.
+    /// The frames in `bytes` that are not messages.
     control: VecDeque<Control>,
     control_bytes: usize,
     reply_bytes: usize,
 }
 
-/// Frames in a row that are no messages.
+/// Consecutive frames that are not messages.
 #[derive(Debug)]
 struct Control {
-    /// What [`Queue::taken`] is when they have left.
+    /// The value of [`Queue::taken`] when they have left.
     end: u64,
     len: usize,
     /// The peer asked for them.
     reply: bool,
 }
 
-/// Frames that are no messages are counted together up to so many bytes.
+/// Consecutive frames that are not messages share an entry up to this many bytes.
 const TOGETHER: usize = 4 << 10;
 
 /// A frame in the queue.
@@ -48,18 +49,18 @@ const TOGETHER: usize = 4 << 10;
 pub(super) struct Mark {
     /// Its bytes.
     pub(super) len: usize,
-    /// The link's channel, and where the channel stands after the message; none for frames that
-    /// must not be dropped.
+    /// The link's id for the channel, and the channel's position after the message; `None` for
+    /// frames that must not be dropped.
     pub(super) message: Option<(ChannelId, Start)>,
 }
 
 impl Queue {
-    /// `droppable`: keeps what [`Queue::drop_oldest`] needs.
+    /// `droppable`: records what [`Queue::drop_oldest`] needs.
     pub(super) fn new(droppable: bool) -> Self {
         Queue { marks: droppable.then(VecDeque::new), ..Queue::default() }
     }
 
-    /// Adds a frame, given in parts, of which the first `sent` bytes have left already.
+    /// Adds a frame, given in parts. Its first `sent` bytes have been written already.
     pub(super) fn push(&mut self, parts: [&[u8]; 2], sent: usize, message: Option<(ChannelId, Start)>) {
         let [header, payload] = parts;
         self.bytes.extend(header.get(sent..).unwrap_or_default());
@@ -72,7 +73,7 @@ impl Queue {
         }
     }
 
-    /// Adds a frame that is no message; `reply` says that the peer asked for it.
+    /// Adds a frame that is not a message; `reply` if the peer asked for it.
     pub(super) fn push_control(&mut self, frame: &[u8], reply: bool) {
         let before = self.taken + self.bytes.len() as u64;
         self.push([frame, &[]], 0, None);
@@ -88,18 +89,17 @@ impl Queue {
         self.reply_bytes += if reply { len } else { 0 };
     }
 
-    /// Bytes that wait and are no messages.
+    /// Bytes of waiting frames that are not messages.
     pub(super) fn control_bytes(&self) -> usize {
         self.urgent.len() + self.control_bytes
     }
 
-    /// Those that the peer asked for, about.
+    /// Bytes of waiting frames that the peer asked for, approximately.
     pub(super) fn reply_bytes(&self) -> usize {
         self.urgent.len() + self.reply_bytes
     }
 
-    /// Writes until all has left or `write` takes no more; its errors end the attempt, at most
-    /// about `most` bytes go.
+    /// Writes until the queue is empty, about `most` bytes have left, or `write` fails.
     pub(super) fn pump(&mut self, most: usize, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
         let mut left = most;
         while left > 0 && !self.is_empty() {
@@ -135,8 +135,8 @@ impl Queue {
         }
     }
 
-    /// Takes the oldest message out, and frames that must stay out of the way. Gives its channel;
-    /// none where there is no message.
+    /// Drops the oldest message and returns its channel. Frames in front of it that must not be
+    /// lost become urgent. `None` if no message waits.
     pub(super) fn drop_oldest(&mut self) -> Option<ChannelId> {
         while let Some(mark) = self.marks.as_mut().and_then(VecDeque::pop_front) {
             let started = std::mem::take(&mut self.front_sent);
@@ -150,8 +150,8 @@ impl Queue {
                     return Some(channel);
                 }
                 _ => {
-                    // A frame half sent has to be the next that leaves: nothing is urgent yet, or
-                    // it would not be half sent.
+                    // A frame that is half sent must leave next. Nothing is urgent then: urgent
+                    // frames would have left before it was begun.
                     self.tell_lost();
                     self.urgent.extend(self.bytes.drain(..left));
                     self.count_taken(left);
@@ -161,8 +161,8 @@ impl Queue {
         None
     }
 
-    /// Tells the receiver what is missing, and what the next message of each channel is relative
-    /// to.
+    /// Queues the positions that report the drops. The next message of each channel is encoded
+    /// relative to its position.
     fn tell_lost(&mut self) {
         if self.lost.is_empty() || self.front_sent > 0 {
             return;
@@ -182,7 +182,7 @@ impl Queue {
         self.len() == 0 && self.lost.is_empty()
     }
 
-    /// Gives memory back after a large message.
+    /// Frees memory that a large message took.
     pub(super) fn shrink(&mut self, to: usize) {
         if self.is_empty() && self.bytes.capacity() > to {
             self.bytes.shrink_to(to);

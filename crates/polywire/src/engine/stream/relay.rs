@@ -1,78 +1,34 @@
-//! The channels of a port, its own and those that it relays between its links.
+//! What a port does about channels, answers and documents: announces its own channels to its links,
+//! and relays those of one link to the others if it is the listening port of [`Role::Either`].
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
 };
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Id128},
-    frame::{Answer, Frame, FrameError, Start},
+    frame::{Answer, Frame, Limits, Start, StreamEncoder},
 };
 
 use super::{
-    Role, Shared,
-    fetches::{Answered, Fetches},
+    channels::{Channels, NOT_RELAYED, Open, sources, together, unrelayed},
+    fetches::Answered,
     link::Link,
-    lock,
+    shared::{Shared, lock},
+    transport::Role,
 };
 use crate::engine::{EngineError, Event, LinkId, LinkInfo};
 
-/// What a writer hears whose channel is not relayed.
-const NOT_RELAYED: &str = "the node that relays has no room for this channel: other nodes need theirs, or there are more than one link can have";
-
-/// What a port announces to its links.
-#[derive(Default)]
-pub(super) struct Channels {
-    last: u32,
-    open: BTreeMap<ChannelId, Open>,
-    fetches: Fetches,
-    /// Channels that were not passed on.
-    withheld: u64,
-}
-
-struct Open {
-    announcement: Announcement,
-    start: Start,
-    /// The link that announced it, and under which id; none for our own.
-    origin: Option<(LinkId, ChannelId)>,
-    /// What our own sink said to a relayed one.
-    here: Option<Answer>,
-    answers: BTreeMap<LinkId, Answer>,
-    told: Option<Answer>,
-}
-
-/// The port's channels for those that a link announced.
-#[derive(Default)]
-pub(super) struct Relayed(BTreeMap<ChannelId, ChannelId>);
-
-impl Relayed {
-    pub(super) fn insert(&mut self, theirs: ChannelId, ours: ChannelId) {
-        self.0.insert(theirs, ours);
-    }
-
-    pub(super) fn remove(&mut self, theirs: ChannelId) -> Option<ChannelId> {
-        self.0.remove(&theirs)
-    }
-
-    #[inline]
-    pub(super) fn get(&self, theirs: ChannelId) -> Option<ChannelId> {
-        if self.0.is_empty() {
-            return None;
-        }
-        self.0.get(&theirs).copied()
-    }
-}
-
 impl Shared {
-    /// Of ports that decide by themselves, the one that listens.
+    /// Whether this port relays: it listens, and with [`Role::Either`].
     pub(super) fn relays(&self) -> bool {
         self.role == Role::Either && self.listens.load(Ordering::Acquire)
     }
 
-    /// Opens a channel and announces it to every link but its origin. If there are as many as a
-    /// link may have, one of the link that announced the most makes room, unless the newcomer's
-    /// has announced as many.
+    /// Opens a channel and announces it to every link but its origin. A port has as many channels
+    /// as a link may have; beyond that, a channel of the link that announced the most makes room,
+    /// and this fails if the newcomer's link would then have as many.
     pub(super) fn open_channel(
         &self,
         origin: Option<(LinkId, ChannelId)>,
@@ -115,7 +71,7 @@ impl Shared {
         Ok(channel)
     }
 
-    /// Counts a channel that is not passed on, and tells of it, ever more rarely.
+    /// Counts a channel that is not passed on. The event comes with the 1st, 2nd, 4th, 8th, ...
     pub(super) fn withhold(&self, link: &LinkInfo, topic: &str, reason: &str) {
         let total = {
             let mut channels = lock(&self.channels);
@@ -128,7 +84,7 @@ impl Shared {
         }
     }
 
-    /// A relayed channel had to make room: its writer hears that only this node has it now.
+    /// Tells the writer of a relayed channel that made room: only this node has the channel now.
     fn tell_displaced(&self, open: &Open) {
         let Some((link, channel)) = open.origin else { return };
         if let Some(answer) = &open.here {
@@ -147,7 +103,7 @@ impl Shared {
         }
     }
 
-    /// A link is ready: it hears of every channel, and gets messages from here on.
+    /// Announces every channel to a new link, which gets messages from then on.
     pub(super) fn join_links(&self, link: &Arc<Link>) {
         let channels = lock(&self.channels);
         let mut without = Vec::new();
@@ -161,7 +117,7 @@ impl Shared {
         without.iter().for_each(|(topic, error)| self.withhold(&link.info, topic, error));
     }
 
-    /// A link is gone, and with it what it announced and answered.
+    /// Removes a link, with its channels and its answers.
     pub(super) fn leave_links(&self, link: &Arc<Link>) {
         let id = link.info.id;
         let mut channels = lock(&self.channels);
@@ -184,13 +140,13 @@ impl Shared {
     }
 
     fn replace_links(&self, change: impl FnOnce(&mut Vec<Arc<Link>>)) {
-        let mut links = self.links.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
         let mut changed = (**links).clone();
         change(&mut changed);
         *links = Arc::new(changed);
     }
 
-    /// Our own sink's word on a channel of a link.
+    /// Passes on this node's answer to a channel of a link.
     pub(super) fn answer_here(&self, link: LinkId, channel: ChannelId, answer: Answer) {
         if !self.relays() {
             return self.control(link, &Frame::Answer { channel, answer });
@@ -205,7 +161,8 @@ impl Shared {
         }
     }
 
-    /// A link's word on one of the port's channels. False if the channel is our own.
+    /// Notes a link's answer to one of the port's channels. False if the channel is the port's own,
+    /// and not relayed.
     pub(super) fn answered_there(&self, link: LinkId, channel: ChannelId, answer: &Answer) -> bool {
         let mut channels = lock(&self.channels);
         let Some(open) = channels.open.get_mut(&channel) else { return false };
@@ -217,8 +174,8 @@ impl Shared {
         true
     }
 
-    /// Tells the origin what all behind this port say together, and that one of them asks for a key
-    /// frame.
+    /// Tells the origin the joint answer of all behind this port, if it has changed; with `renew`,
+    /// also that one of them asks for a key frame.
     fn answer_origin(&self, open: &mut Open, renew: bool) {
         let Some((link, channel)) = open.origin else { return };
         let others = self.links().iter().filter(|other| other.info.id != link).count();
@@ -233,15 +190,16 @@ impl Shared {
         open.told = Some(all);
     }
 
-    /// Tells the other links what one lost.
+    /// Passes on to the other links that `lost` messages up to `start` were dropped before they
+    /// came here.
     pub(super) fn relay_loss(&self, channel: ChannelId, start: Start, lost: u64, from: LinkId) {
         for link in self.links().iter().filter(|link| link.info.id != from && lost > 0) {
             link.outbox.lose(channel, start, lost);
         }
     }
 
-    /// Asks links that relayed channels came from for a document that `link` wants. False if there
-    /// is none to ask.
+    /// Asks the links that announced a document for it, on behalf of `link`. False if no link
+    /// announced it.
     pub(super) fn want_elsewhere(&self, link: LinkId, document: Id128) -> bool {
         if !self.relays() {
             return false;
@@ -257,8 +215,8 @@ impl Shared {
         true
     }
 
-    /// Passes a document on to the links that wait for it, if `from` was asked for it and it is the
-    /// one.
+    /// Passes a document on to the links that wait for it. Ignored unless `from` was asked for it;
+    /// bytes with another hash count as no document.
     pub(super) fn supply_elsewhere(&self, from: LinkId, document: Id128, bytes: Option<&[u8]>) {
         if !self.relays() {
             return;
@@ -284,67 +242,9 @@ impl Shared {
     }
 }
 
-impl Channels {
-    /// Takes out the newest channel of the link that announced the most. An error if the newcomer's
-    /// link has announced as many, but for this one.
-    fn make_room(
-        &mut self,
-        newcomer: Option<(LinkId, ChannelId)>,
-        limit: usize,
-    ) -> Result<(ChannelId, Open), EngineError> {
-        let mut counts: BTreeMap<LinkId, usize> = BTreeMap::new();
-        let origins = self.open.values().filter_map(|open| open.origin);
-        origins.for_each(|(link, _)| *counts.entry(link).or_default() += 1);
-        let own = newcomer.and_then(|(link, _)| counts.get(&link)).map_or(0, |own| *own + 1);
-        let most = counts.iter().max_by_key(|(_, count)| **count).filter(|(_, count)| **count > own);
-        let from = most.map(|(link, _)| *link);
-        let newest = self.open.iter().rfind(|(_, open)| from.is_some() && open.origin.map(|(link, _)| link) == from);
-        let newest = newest.map(|(channel, _)| *channel).and_then(|channel| self.open.remove_entry(&channel));
-        newest.ok_or(EngineError::Frame(FrameError::TooManyChannels { limit }))
-    }
-}
-
-/// The links that announced a channel with this document, the oldest channel first.
-fn sources(open: &BTreeMap<ChannelId, Open>, document: Id128) -> Vec<LinkId> {
-    let named = document.to_string();
-    // A dictionary's hash stands in the compressor's text.
-    let has =
-        |a: &Announcement| a.schema == document || a.configuration == Some(document) || a.compressor.contains(&named);
-    open.values().filter(|open| has(&open.announcement)).filter_map(|open| Some(open.origin?.0)).collect()
-}
-
-/// What the writer of a channel that is not relayed hears of what the node here says.
-fn unrelayed(here: &Answer) -> Answer {
-    match here {
-        Answer::Accept(count) | Answer::Renew(count) => Answer::Partial(*count, NOT_RELAYED.into()),
-        Answer::Decline => Answer::Refuse(NOT_RELAYED.into()),
-        other => other.clone(),
-    }
-}
-
-fn check_fits(
-    announcement: &Announcement,
-    start: Start,
-    limits: &polywire_core::frame::Limits,
-) -> Result<(), EngineError> {
-    let mut probe = polywire_core::frame::StreamEncoder::new(*limits);
+/// Fails if the announcement is too large to be sent.
+fn check_fits(announcement: &Announcement, start: Start, limits: &Limits) -> Result<(), EngineError> {
+    let mut probe = StreamEncoder::new(*limits);
     probe.announce(announcement, start, &mut Vec::new())?;
     Ok(())
-}
-
-/// What the sink here and `others` links say; none while it depends on one that has not answered.
-fn together(open: &Open, others: usize) -> Option<Answer> {
-    let all = || open.here.iter().chain(open.answers.values());
-    let reason = all().find_map(Answer::reason).map(str::to_owned);
-    if all().any(Answer::accepts) {
-        let count = all().fold(0, |sum: u32, answer| sum.saturating_add(answer.subscribers()));
-        return Some(match reason {
-            Some(reason) => Answer::Partial(count, reason),
-            None => Answer::Accept(count),
-        });
-    }
-    if open.here.is_none() || open.answers.len() < others {
-        return None;
-    }
-    Some(reason.map_or(Answer::Decline, Answer::Refuse))
 }

@@ -1,24 +1,30 @@
-//! The threads of a port: all known, all ended before the port is gone.
+//! The threads of a port. The port knows all of them and joins them when it closes.
 
 use std::{
     io,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use socket2::Socket;
-
-/// Tells threads to end, whatever they wait for.
+/// Interrupts what a port's threads wait for, so that they end.
 #[derive(Default)]
 pub(super) struct Stop {
     set: AtomicBool,
-    sockets: Mutex<Vec<(u64, Arc<Socket>, bool)>>,
+    watched: Mutex<Vec<Watched>>,
     changed: Condvar,
-    next: std::sync::atomic::AtomicU64,
+    next: AtomicU64,
+}
+
+struct Watched {
+    number: u64,
+    /// Closes a connection or wakes a listener.
+    cut: Box<dyn Fn() + Send>,
+    /// Cut as soon as the stop is set; else only by [`Stop::cut`].
+    at_once: bool,
 }
 
 impl Stop {
@@ -26,72 +32,59 @@ impl Stop {
         self.set.load(Ordering::Acquire)
     }
 
-    /// Wakes sleepers and closes listeners. True the first time.
+    /// Wakes sleepers and listeners, and closes connections that are no links yet. True the first
+    /// time.
     pub(super) fn set(&self) -> bool {
-        let sockets = self.lock();
+        let watched = self.lock();
         let first = !self.set.swap(true, Ordering::AcqRel);
-        for (_, socket, _) in sockets.iter().filter(|(_, _, at_once)| *at_once) {
-            // Wakes who waits for callers; systems on which it does not are served by the time-out
-            // of that wait.
-            let _ = socket.shutdown(std::net::Shutdown::Both);
-        }
+        watched.iter().filter(|watched| watched.at_once).for_each(|watched| (watched.cut)());
         self.changed.notify_all();
         first
     }
 
-    /// Shuts down every socket that is still in use.
+    /// Closes every connection that is still in use.
     pub(super) fn cut(&self) {
-        for (_, socket, _) in self.lock().iter() {
-            let _ = socket.shutdown(std::net::Shutdown::Both);
+        self.lock().iter().for_each(|watched| (watched.cut)());
+    }
+
+    /// Calls `cut` as soon as the stop is set, at once if it is set already. Give the number to
+    /// [`Stop::established`] and [`Stop::forget`].
+    pub(super) fn watch(&self, cut: impl Fn() + Send + 'static) -> u64 {
+        let mut watched = self.lock();
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if self.is_set() {
+            cut();
         }
+        watched.push(Watched { number, cut: Box::new(cut), at_once: true });
+        number
     }
 
-    /// A listener, shut down as soon as the stop is set.
-    pub(super) fn watch(&self, socket: &Arc<Socket>) {
-        self.add(socket, true);
-    }
-
-    /// A connection that has not become a link yet, shut down as soon as the stop is set; give the
-    /// number to [`Stop::established`] and [`Stop::forget`].
-    pub(super) fn watch_stranger(&self, socket: &Arc<Socket>) -> u64 {
-        self.add(socket, true)
-    }
-
-    /// The connection may linger from now on. False if the stop was set before.
+    /// Exempts a connection from the cut at the stop: it is a link now and may linger. False if the
+    /// stop was set before.
     pub(super) fn established(&self, number: u64) -> bool {
-        let mut sockets = self.lock();
-        for entry in sockets.iter_mut().filter(|entry| entry.0 == number) {
-            entry.2 = false;
+        let mut watched = self.lock();
+        for entry in watched.iter_mut().filter(|entry| entry.number == number) {
+            entry.at_once = false;
         }
         !self.is_set()
     }
 
     pub(super) fn forget(&self, number: u64) {
-        self.lock().retain(|entry| entry.0 != number);
+        self.lock().retain(|entry| entry.number != number);
     }
 
-    /// Sleeps, but not past the stop.
+    /// Sleeps until the stop, or for `time`.
     pub(super) fn wait(&self, time: Duration) {
-        let sockets = self.lock();
-        let _ = self.changed.wait_timeout_while(sockets, time, |_| !self.is_set());
+        let watched = self.lock();
+        let _ = self.changed.wait_timeout_while(watched, time, |_| !self.is_set());
     }
 
-    fn add(&self, socket: &Arc<Socket>, at_once: bool) -> u64 {
-        let mut sockets = self.lock();
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        sockets.push((number, socket.clone(), at_once));
-        if self.is_set() {
-            let _ = socket.shutdown(std::net::Shutdown::Both);
-        }
-        number
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Arc<Socket>, bool)>> {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Threads that are joined before their owner goes.
+/// The threads that a port has started.
 #[derive(Default)]
 pub(super) struct Threads {
     handles: Mutex<Vec<JoinHandle<()>>>,
@@ -99,7 +92,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Starts one, and lets go of those that have ended.
+    /// Starts a thread, and forgets those that have ended.
     pub(super) fn start(&self, name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let running = Running::new(&self.running);
         let handle = thread::Builder::new().name(name).spawn(move || {
@@ -112,12 +105,12 @@ impl Threads {
         Ok(())
     }
 
-    /// Those that run.
+    /// Threads that run.
     pub(super) fn count(&self) -> usize {
         *self.running.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until all have ended, this one not counted, or `deadline`.
+    /// Waits until all but the calling thread have ended, or `deadline`. True if they have.
     pub(super) fn wait(&self, deadline: Instant) -> bool {
         let own = usize::from(self.is_own());
         let (count, changed) = &*self.running;
@@ -128,12 +121,12 @@ impl Threads {
         *count <= own
     }
 
-    /// Joins all but this one, which ends when it returns from the call that it is in.
+    /// Joins all but the calling thread, which may be one of them.
     pub(super) fn join(&self) {
         let me = thread::current().id();
         let handles = std::mem::take(&mut *self.lock());
         for handle in handles.into_iter().filter(|handle| handle.thread().id() != me) {
-            // A thread that panicked has said so.
+            // A thread that panicked has printed why.
             let _ = handle.join();
         }
     }
@@ -148,7 +141,7 @@ impl Threads {
     }
 }
 
-/// Counts a thread for as long as it lives.
+/// Counts a thread while it lives.
 struct Running(Arc<(Mutex<usize>, Condvar)>);
 
 impl Running {

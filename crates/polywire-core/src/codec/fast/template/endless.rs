@@ -1,12 +1,12 @@
-//! Templates that refer to themselves without end.
+//! Finds templates that refer to themselves endlessly.
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 use super::{Instruction, Name, TemplateSet};
 
-/// A template whose static references lead back to it, by its index, such that its instructions
-/// never end. A reference that stands alone in a group or sequence is where a type may contain
-/// itself, and is not followed: it is unfolded once.
+/// Index of a template whose static references lead back to it, so that its instructions never end.
+/// A reference that stands alone in a group or sequence is not followed: it marks a recursive type
+/// and is expanded only once.
 pub(super) fn endless(set: &TemplateSet) -> Option<usize> {
     let index: BTreeMap<&Name, usize> = set.templates.iter().enumerate().map(|(i, t)| (&t.name, i)).collect();
     let refers = set.templates.iter().map(|template| {
@@ -42,7 +42,7 @@ pub(super) fn endless(set: &TemplateSet) -> Option<usize> {
 #[derive(Clone, Copy, PartialEq)]
 enum Mark {
     New,
-    /// On the way from the start.
+    /// On the current path.
     Open,
     Done,
 }

@@ -1,8 +1,7 @@
-//! FAST templates: what a message's fields are, in order, and how each refers to what was sent
-//! before.
+//! FAST templates: the fields of messages in order, and how each field refers to earlier values.
 //!
-//! [`TemplateSet::parse`] reads the XML of the FAST specification 1.1 (section 5 and its schema),
-//! and says where it is wrong; [`TemplateSet::to_xml`] writes it.
+//! [`TemplateSet::parse`] reads the XML format of the FAST specification 1.1 (section 5 and its
+//! schema) and reports the position of errors. [`TemplateSet::to_xml`] writes the format.
 //!
 //! ```
 //! use polywire_core::codec::fast::template::TemplateSet;
@@ -29,25 +28,25 @@ mod write;
 
 pub(crate) use value::range;
 
-/// The namespace of template definitions.
+/// The XML namespace of template definitions.
 pub const NAMESPACE: &str = "http://www.fixprotocol.org/ns/fast/td/1.1";
 
-/// What it was before the specification 1.1. What such documents say they say with the same
-/// elements, and what they have beside those is refused by name.
+/// The XML namespace before specification 1.1. Such documents use the same elements; other elements
+/// of that version are refused by name.
 pub const NAMESPACE_BEFORE: &str = "http://www.fixprotocol.org/ns/template-definition";
 
-/// What a template document may ask for. Documents from strangers are held to it.
+/// Limits on a template document, which may come from a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TemplateLimits {
-    /// Bytes of XML.
+    /// Largest size of the XML in bytes.
     pub bytes: usize,
-    /// Templates.
+    /// Largest number of templates.
     pub templates: usize,
-    /// Instructions, all templates together.
+    /// Largest number of instructions of all templates together.
     pub instructions: usize,
-    /// Groups and sequences inside each other.
+    /// Largest nesting depth of groups and sequences.
     pub depth: usize,
-    /// Bytes of initial values, all together.
+    /// Largest size of all initial values together, in bytes.
     pub initial_bytes: usize,
 }
 
@@ -59,7 +58,7 @@ impl Default for TemplateLimits {
 
 /// The templates of one document.
 ///
-/// Made in code:
+/// A set can also be made in code:
 ///
 /// ```
 /// use polywire_core::codec::fast::template::{
@@ -85,16 +84,16 @@ impl Default for TemplateLimits {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TemplateSet {
-    /// In order.
+    /// The templates, in order.
     pub templates: Vec<Template>,
 }
 
-/// A name in a namespace; without one the namespace is empty.
+/// A name in a namespace. The namespace is empty if there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// The namespace.
     pub namespace: String,
-    /// The name in it.
+    /// The name within the namespace.
     pub local: String,
 }
 
@@ -117,30 +116,30 @@ impl fmt::Display for Name {
 /// A template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template {
-    /// How static references name it.
+    /// The name that static references use.
     pub name: Name,
-    /// What stands for it on the wire. A template without one can only be referred to.
+    /// The id on the wire. A template without an id can only be referenced by others.
     pub id: Option<u32>,
-    /// All dictionaries are reset before a message of it.
+    /// True if all dictionaries are reset before a message with this template.
     pub reset: bool,
-    /// The application's type, which names a dictionary.
+    /// The application type, which selects a dictionary.
     pub type_ref: Option<Name>,
-    /// What it consists of.
+    /// The instructions in order.
     pub instructions: Vec<Instruction>,
 }
 
-/// A part of a template.
+/// An instruction of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Instruction {
     /// A field.
     Field(Field),
     /// Instructions with a presence map of their own.
     Group(Group),
-    /// Instructions that are repeated.
+    /// Repeated instructions.
     Sequence(Sequence),
-    /// The instructions of another template, in this one's place and presence map.
+    /// A reference that inserts the instructions of another template here, in this presence map.
     Static(Name),
-    /// A message of any template that has an id, with its own presence map.
+    /// A complete message with any template that has an id, including its presence map.
     Dynamic,
 }
 
@@ -149,42 +148,42 @@ pub enum Instruction {
 pub struct Field {
     /// Its name.
     pub name: Name,
-    /// It may be absent.
+    /// True if the field may be absent.
     pub optional: bool,
     /// Its type.
     pub ty: FieldType,
-    /// How it refers to what was sent before.
+    /// How the field refers to earlier values. For a decimal with separate operators, the
+    /// exponent's.
     pub operator: Operator,
-    /// For a decimal whose parts have operators of their own: the mantissa's, the exponent's being
-    /// [`Field::operator`].
+    /// The mantissa's operator, for a decimal whose parts have separate operators.
     pub mantissa: Option<Operator>,
 }
 
 /// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FieldType {
-    /// An integer of some bits: 8, 16, 32 or 64. Those of 8 and 16 bits are a common extension.
+    /// An integer of 8, 16, 32 or 64 bits. 8 and 16 bits are a common extension of FAST.
     Int {
-        /// It has a sign.
+        /// True for a signed integer.
         signed: bool,
-        /// Its width.
+        /// Width in bits.
         bits: u8,
     },
-    /// A scaled number: an exponent of ten from -63 to 63 and a mantissa of 64 bits.
+    /// A scaled number: a decimal exponent from -63 to 63 and a mantissa of 64 bits.
     Decimal,
-    /// Characters of 7 bits.
+    /// Characters of 7 bits, with a stop bit.
     Ascii,
-    /// UTF-8 behind its length.
+    /// UTF-8 with a length in front.
     Unicode,
-    /// Bytes behind their length.
+    /// Bytes with a length in front.
     Bytes,
 }
 
 impl FieldType {
-    /// `uInt32`, which counts and identifies.
+    /// `uInt32`, the type of lengths and template ids.
     pub const U32: FieldType = FieldType::Int { signed: false, bits: 32 };
 
-    /// The element's name.
+    /// The name of the XML element.
     pub fn element(self) -> &'static str {
         match self {
             FieldType::Int { signed: true, bits: 8 } => "int8",
@@ -202,41 +201,41 @@ impl FieldType {
     }
 }
 
-/// How a field refers to what was sent before.
+/// How a field refers to earlier values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operator {
-    /// Which.
+    /// The kind of operator.
     pub kind: OperatorKind,
-    /// Where the previous value is kept.
+    /// The dictionary of the previous value.
     pub dictionary: Dictionary,
-    /// Under which key; the field's own name if none.
+    /// The key of the previous value in the dictionary. `None` stands for the field's own name.
     pub key: Option<Name>,
-    /// The value before there is one.
+    /// The initial value, used as long as there is no previous value.
     pub initial: Option<Initial>,
 }
 
 /// The operators of FAST.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OperatorKind {
-    /// The value as it is.
+    /// The value is always written.
     #[default]
     None,
-    /// Always the initial value.
+    /// The value is always the initial value.
     Constant,
-    /// Left out if it is the initial value.
+    /// The value is omitted if it equals the initial value.
     Default,
-    /// Left out if it is the previous value.
+    /// The value is omitted if it equals the previous value.
     Copy,
-    /// Left out if it is one more than the previous value.
+    /// The value is omitted if it is one more than the previous value.
     Increment,
-    /// The difference to the previous value.
+    /// The difference from the previous value is written.
     Delta,
-    /// The end of a string whose beginning is the previous value's.
+    /// The end of a string is written; its beginning is that of the previous value.
     Tail,
 }
 
 impl OperatorKind {
-    /// The element's name; none for the absence of one.
+    /// The name of the XML element. `None` for [`OperatorKind::None`].
     pub fn element(self) -> Option<&'static str> {
         Some(match self {
             OperatorKind::None => return None,
@@ -249,39 +248,39 @@ impl OperatorKind {
         })
     }
 
-    /// True where previous values are kept.
+    /// True if the operator uses previous values.
     pub fn has_dictionary(self) -> bool {
         matches!(self, OperatorKind::Copy | OperatorKind::Increment | OperatorKind::Delta | OperatorKind::Tail)
     }
 }
 
-/// Where a previous value is kept.
+/// The dictionary in which a previous value is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dictionary {
-    /// One for each template.
+    /// One dictionary for each template.
     Template,
-    /// One for each type of the application.
+    /// One dictionary for each application type.
     Type,
-    /// One for all.
+    /// One dictionary for all templates.
     #[default]
     Global,
-    /// One of this name.
+    /// A user-defined dictionary.
     Named(String),
 }
 
 /// An initial value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Initial {
-    /// Of an integer.
+    /// The initial value of an integer.
     Int(i128),
-    /// Of a decimal, without trailing zeros in the mantissa.
+    /// The initial value of a decimal. The mantissa has no trailing zeros.
     Decimal {
         /// Power of ten.
         exponent: i32,
-        /// Its factor.
+        /// The factor of the power of ten.
         mantissa: i64,
     },
-    /// Of a string, or of bytes.
+    /// The initial value of a string or byte vector.
     Bytes(Box<[u8]>),
 }
 
@@ -290,73 +289,73 @@ pub enum Initial {
 pub struct Group {
     /// Its name.
     pub name: Name,
-    /// It may be absent.
+    /// True if the group may be absent.
     pub optional: bool,
-    /// The application's type.
+    /// The application type.
     pub type_ref: Option<Name>,
-    /// What is inside.
+    /// The instructions inside.
     pub instructions: Vec<Instruction>,
 }
 
-/// Instructions that are repeated.
+/// Repeated instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequence {
     /// Its name.
     pub name: Name,
-    /// It may be absent.
+    /// True if the sequence may be absent.
     pub optional: bool,
-    /// The application's type.
+    /// The application type.
     pub type_ref: Option<Name>,
-    /// How many: a `uInt32`, optional if the sequence is.
+    /// The number of elements: a `uInt32`, optional if the sequence is.
     pub length: Field,
-    /// An element.
+    /// The instructions of an element.
     pub instructions: Vec<Instruction>,
 }
 
-/// The specification's number of an error that can be seen without a message.
+/// Error codes of the specification for errors in template documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StaticCode {
-    /// It is not well-formed, or not a template document.
+    /// The document is not well-formed XML, or not a template document.
     S1,
-    /// The operator does not go with the field's type.
+    /// The operator is not allowed for the field's type.
     S2,
-    /// The initial value is none of the field's type.
+    /// The initial value is not a value of the field's type.
     S3,
-    /// A constant without a value.
+    /// A constant has no value.
     S4,
-    /// A mandatory field with a default, without a value.
+    /// A mandatory field with the default operator has no value.
     S5,
-    /// A static reference to a template that is not there.
+    /// A static reference names a template that does not exist.
     D8,
-    /// Static references that lead back to where they stand.
+    /// Static references lead back to themselves. Not a code of the specification.
     Endless,
-    /// It asks for more than [`TemplateLimits`].
+    /// The document exceeds [`TemplateLimits`]. Not a code of the specification.
     Limit,
 }
 
-/// Why a document is no set of templates.
+/// Why a document is not a valid set of templates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("[{code:?}] line {line}, column {column}: {what}")]
 #[non_exhaustive]
 pub struct TemplateError {
-    /// The specification's number.
+    /// The error code.
     pub code: StaticCode,
-    /// Line in the document, from 1; 0 if it is about no place in it.
+    /// Line in the document, from 1. 0 if the error has no position.
     pub line: u32,
-    /// Column, from 1.
+    /// Column, from 1. 0 if the error has no position.
     pub column: u32,
-    /// What is wrong, for people.
+    /// A description for people.
     pub what: String,
 }
 
 impl TemplateSet {
-    /// Reads a document: `<templates>`, or a single `<template>`.
+    /// Parses a document: `<templates>`, or a single `<template>`. Applies the default limits.
     pub fn parse(xml: &str) -> Result<TemplateSet, TemplateError> {
         TemplateSet::parse_within(xml, &TemplateLimits::default())
     }
 
-    /// The same with limits of your own.
+    /// Parses a document with custom limits.
     ///
     /// ```
     /// use polywire_core::codec::fast::template::{StaticCode, TemplateLimits, TemplateSet};
@@ -368,17 +367,17 @@ impl TemplateSet {
         read::read(xml, limits)
     }
 
-    /// Writes the document that [`TemplateSet::parse`] makes the same set of.
+    /// Writes a document that [`TemplateSet::parse`] turns into the same set.
     pub fn to_xml(&self) -> String {
         write::write(self)
     }
 
-    /// The template with a name.
+    /// The template with this name.
     pub fn named(&self, name: &Name) -> Option<&Template> {
         self.templates.iter().find(|template| template.name == *name)
     }
 
-    /// The template with an id.
+    /// The template with this id.
     pub fn with_id(&self, id: u32) -> Option<&Template> {
         self.templates.iter().find(|template| template.id == Some(id))
     }
@@ -391,13 +390,13 @@ impl Field {
         Field { name: Name::local(name), optional: false, ty, operator, mantissa: None }
     }
 
-    /// The same with an operator that has no initial value.
+    /// The same field with another operator, without changing the initial value.
     pub fn with(mut self, kind: OperatorKind) -> Field {
         self.operator.kind = kind;
         self
     }
 
-    /// The same with an initial value.
+    /// The same field with an initial value.
     pub fn starting(mut self, initial: Initial) -> Field {
         self.operator.initial = Some(initial);
         self

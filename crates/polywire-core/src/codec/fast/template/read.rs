@@ -1,4 +1,4 @@
-//! The reader of template documents.
+//! Parses template documents.
 
 use alloc::{
     collections::BTreeSet,
@@ -17,7 +17,7 @@ use super::{
 
 type Read<T> = Result<T, TemplateError>;
 
-/// Reads a document.
+/// Parses a document within limits.
 pub(super) fn read(xml: &str, limits: &TemplateLimits) -> Read<TemplateSet> {
     let nowhere = |code, what: String| TemplateError { code, line: 0, column: 0, what };
     if xml.len() > limits.bytes {
@@ -29,7 +29,7 @@ pub(super) fn read(xml: &str, limits: &TemplateLimits) -> Read<TemplateSet> {
         let column = before.chars().rev().take_while(|c| *c != '\n').count() as u32 + 1;
         TemplateError { code: StaticCode::Limit, line, column, what }
     })?;
-    // Document types are refused: nobody needs entities.
+    // Document type definitions are refused, because templates do not need entities.
     let nodes_limit = u32::try_from(limits.instructions.saturating_mul(NODES)).unwrap_or(u32::MAX);
     let document =
         Document::parse_with_options(xml, ParsingOptions { allow_dtd: false, nodes_limit, ..Default::default() });
@@ -52,11 +52,11 @@ pub(super) fn read(xml: &str, limits: &TemplateLimits) -> Read<TemplateSet> {
     Ok(set)
 }
 
-/// Nodes of the document for each instruction that is allowed: the parts of a field, and what is
-/// between them.
+/// XML nodes for each allowed instruction: the parts of a field, and text and comments between
+/// them.
 const NODES: usize = 16;
 
-/// Bytes of a name: what inherits one has a copy.
+/// Largest length of a name in bytes. Elements that inherit a name store a copy of it.
 const MAX_NAME: usize = 255;
 
 struct Reader<'d> {
@@ -68,7 +68,7 @@ struct Reader<'d> {
     initial_bytes: usize,
 }
 
-/// What elements inherit from those around them.
+/// Values that elements inherit from the elements around them.
 #[derive(Clone)]
 struct Context {
     namespace: String,
@@ -89,10 +89,9 @@ impl<'d> Reader<'d> {
         };
         let mut set = TemplateSet::default();
         match root.tag_name().name() {
-            _ if !ours(root) => return Err(self.wrong(root, StaticCode::S1, "it is no template document")),
+            _ if !ours(root) => return Err(self.wrong(root, StaticCode::S1, "it is not a template document")),
             "templates" => {
-                // The publisher's own count of the document's versions, in the older namespace
-                // alone.
+                // Documents in the older namespace may have a version number of the publisher.
                 let known = ["ns", "templateNs", "dictionary", "version"];
                 let is_older = root.tag_name().namespace() == Some(NAMESPACE_BEFORE);
                 self.allow(root, if is_older { &known } else { &known[..3] })?;
@@ -114,11 +113,11 @@ impl<'d> Reader<'d> {
         }
         let template = self.template(element, context)?;
         if !self.names.insert(template.name.clone()) {
-            let what = format!("the template '{}' is there twice", template.name);
+            let what = format!("the template '{}' occurs twice", template.name);
             return Err(self.wrong(element, StaticCode::S1, what));
         }
         if template.id.is_some_and(|id| !self.ids.insert(id)) {
-            return Err(self.wrong(element, StaticCode::S1, "the template's id is there twice"));
+            return Err(self.wrong(element, StaticCode::S1, "the template's id occurs twice"));
         }
         if set.templates.len() >= self.limits.templates {
             let what = format!("there are more than {} templates", self.limits.templates);
@@ -134,7 +133,7 @@ impl<'d> Reader<'d> {
         let id = match element.attribute("id") {
             None => None,
             Some(text) => Some(text.trim().parse().map_err(|_| {
-                self.wrong(element, StaticCode::S1, format!("the id '{text}' is no number of 32 bits"))
+                self.wrong(element, StaticCode::S1, format!("the id '{text}' is not a number of 32 bits"))
             })?),
         };
         Ok(Template {
@@ -257,19 +256,19 @@ impl<'d> Reader<'d> {
                 self.operator_of(part, FieldType::Int { signed: true, bits }, optional, &name, &context)
             }
         };
-        // The mantissa is there whenever the exponent is.
+        // The mantissa is present whenever the exponent is.
         let mantissa = of_part(mantissa, 64, false)?;
         let operator = of_part(exponent, 32, optional)?;
         if let Some(Initial::Int(value)) = &operator.initial
             && !(-63..=63).contains(value)
         {
-            let what = format!("the exponent {value} of '{name}' is not within -63 and 63");
+            let what = format!("the exponent {value} of '{name}' is not between -63 and 63");
             return Err(self.wrong(element, StaticCode::S3, what));
         }
         Ok(Field { name, optional, ty, operator, mantissa: Some(mantissa) })
     }
 
-    /// The operator inside an element, if there is one.
+    /// The operator inside an element. The default operator if there is none.
     fn operator_of(
         &mut self,
         element: Element<'d>,
@@ -278,7 +277,7 @@ impl<'d> Reader<'d> {
         name: &Name,
         context: &Context,
     ) -> Read<Operator> {
-        // The length of bytes may be named, which is for the application alone.
+        // The length of a byte vector may have a name, for the application only.
         let mut operators = children(element).filter(|c| !(has_length(ty) && c.tag_name().name() == "length"));
         let Some(operator) = operators.next() else { return Ok(Operator::default()) };
         if let Some(second) = operators.next() {
@@ -330,7 +329,7 @@ impl<'d> Reader<'d> {
         match value::parse(ty, text) {
             Some(initial) => Ok(Some(initial)),
             None => {
-                let what = format!("'{text}' is no value of the type of '{name}'");
+                let what = format!("'{text}' is not a value of the type of '{name}'");
                 Err(self.wrong(operator, StaticCode::S3, what))
             }
         }
@@ -400,7 +399,7 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// Attributes of other namespaces are for others.
+    /// Refuses unknown attributes. Attributes of other namespaces are allowed.
     fn allow(&self, element: Element<'d>, known: &[&str]) -> Read<()> {
         ["name", "ns", "templateNs", "dictionary", "key", "typeRef"]
             .into_iter()
@@ -437,19 +436,19 @@ impl<'d> Reader<'d> {
         Ok(())
     }
 
-    /// A type may contain itself, and so may templates, but not such that they never end.
+    /// Refuses templates that refer to themselves endlessly. Recursive types are allowed.
     fn check_ends(&self, set: &TemplateSet) -> Read<()> {
         let Some(index) = endless(set) else { return Ok(()) };
         let mut templates = self.document.descendants().filter(|element| element.has_tag_name_of("template"));
         let element = templates.nth(index).unwrap_or(self.document.root_element());
         let name = set.templates.get(index).map_or_else(String::new, |template| template.name.to_string());
         let what = format!(
-            "the template '{name}' refers to itself without end: a reference that leads back must stand alone in a group or sequence"
+            "the template '{name}' refers to itself endlessly: a reference that leads back must stand alone in a group or sequence"
         );
         Err(self.wrong(element, StaticCode::Endless, what))
     }
 
-    /// Names are limited: many elements inherit the same one.
+    /// Checks the length of names, because many elements may inherit the same name.
     fn check_name(&self, element: Element<'d>, attribute: &str) -> Read<()> {
         match element.attribute(attribute) {
             Some(name) if name.len() > MAX_NAME => {
@@ -476,8 +475,8 @@ impl TagName for Node<'_, '_> {
     }
 }
 
-/// Documents without a namespace are common, and so are those that say 1.2, or what was said before
-/// 1.1.
+/// True for elements of the template namespace. Documents often have no namespace, or that of
+/// version 1.2 or of a version before 1.1.
 fn ours(element: Node<'_, '_>) -> bool {
     match element.tag_name().namespace() {
         None | Some(NAMESPACE | NAMESPACE_BEFORE) => true,
@@ -485,18 +484,19 @@ fn ours(element: Node<'_, '_>) -> bool {
     }
 }
 
-/// Elements of other namespaces are for others.
+/// Child elements without those of other namespaces.
 fn children<'d>(element: Element<'d>) -> impl Iterator<Item = Element<'d>> {
     element.children().filter(|node| node.is_element() && ours(*node))
 }
 
-/// `reset="Y"`, or the attribute of the session control protocol.
+/// True for `reset="Y"`, or the same attribute of the session control protocol.
 fn resets(element: Node<'_, '_>) -> bool {
     let mut attributes = element.attributes().filter(|attribute| attribute.name() == "reset");
     attributes.any(|attribute| matches!(attribute.value(), "Y" | "y" | "yes" | "true" | "1" | "T"))
 }
 
-/// Nobody else's key: a name with a space in it cannot be written.
+/// The implicit name of a sequence's length. It contains a space, so no document can have the same
+/// name.
 fn implicit_length(sequence: &Name) -> Name {
     Name { namespace: sequence.namespace.clone(), local: format!("{} length", sequence.local) }
 }
@@ -524,7 +524,7 @@ fn field_type(element: Node<'_, '_>) -> Option<FieldType> {
     }
 }
 
-/// The specification's table of operators and types (6.3).
+/// True if the operator is allowed for the type: the table in section 6.3 of the specification.
 fn goes_with(kind: OperatorKind, ty: FieldType) -> bool {
     match kind {
         OperatorKind::Increment => matches!(ty, FieldType::Int { .. }),

@@ -1,22 +1,23 @@
-//! What a document may ask of the XML parser, which has no limits of its own: its time grows with
-//! the square of an element's attributes and of the namespaces, its stack with the depth.
+//! Checks a document before it goes to the XML parser, which has no limits of its own: its run time
+//! grows with the square of the number of attributes and namespaces, its stack use with the depth.
 
 use alloc::{format, string::String};
 
 use super::TemplateLimits;
 
-/// Attributes of one element, namespaces among them. Ours have at most eight of their own.
+/// Largest number of attributes of an element, including namespaces. Template elements have at most
+/// eight attributes.
 const MAX_ATTRIBUTES: usize = 64;
 
-/// Namespaces of a document.
+/// Largest number of namespaces in a document.
 const MAX_NAMESPACES: usize = 256;
 
-/// Elements around groups and sequences: the document, the template, a field and its operator, and
-/// what is for others.
+/// Additional nesting around groups and sequences: the document, the template, a field and its
+/// operator, and elements of other namespaces.
 const AROUND: usize = 8;
 
-/// Looks over a document for what is too much: the byte where it is, and what it is. Whatever else
-/// is wrong with it is left to the parser.
+/// Checks a document against the limits. Returns the offset and a description of the first excess.
+/// All other errors are left to the parser.
 pub(super) fn scan(xml: &str, limits: &TemplateLimits) -> Result<(), (usize, String)> {
     let (bytes, mut at, mut depth, mut namespaces) = (xml.as_bytes(), 0, 0usize, 0);
     while let Some(tag) = find(bytes, at, b"<") {
@@ -24,7 +25,7 @@ pub(super) fn scan(xml: &str, limits: &TemplateLimits) -> Result<(), (usize, Str
         let end = match rest.get(1) {
             Some(b'!') if rest.starts_with(b"<!--") => find(bytes, tag + 4, b"-->"),
             Some(b'!') if rest.starts_with(b"<![CDATA[") => find(bytes, tag + 9, b"]]>"),
-            // The parser refuses document types, and reads nothing behind them.
+            // The parser refuses document type definitions and reads nothing behind them.
             Some(b'!') | None => return Ok(()),
             Some(b'?') => find(bytes, tag + 2, b"?>"),
             Some(b'/') => {
@@ -70,14 +71,14 @@ fn find(bytes: &[u8], from: usize, what: &[u8]) -> Option<usize> {
 struct Element {
     attributes: usize,
     namespaces: usize,
-    /// It ends with `/>`.
+    /// True if it ends with `/>`.
     is_empty: bool,
-    /// Bytes up to its end.
+    /// Length in bytes up to its end.
     len: usize,
 }
 
 impl Element {
-    /// The tag from behind its `<` on. What stands in quotes is no markup.
+    /// Scans a tag from behind its `<`. Text in quotes is not markup.
     fn of(bytes: &[u8]) -> Element {
         let (mut element, mut quote, mut word) = (Element { len: bytes.len(), ..Element::default() }, None, 0);
         for (i, byte) in bytes.iter().enumerate() {
@@ -94,7 +95,7 @@ impl Element {
                     element.len = i + 1;
                     break;
                 }
-                // The name may stand apart from its `=`, and that from the value.
+                // White space may separate the name, the `=` and the value.
                 (None, byte) if !byte.is_ascii_whitespace() && *byte != b'=' => {
                     let starts = i == 0 || bytes[i - 1].is_ascii_whitespace() || matches!(bytes[i - 1], b'"' | b'\'');
                     word = if starts { i } else { word };

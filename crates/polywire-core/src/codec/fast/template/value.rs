@@ -1,4 +1,4 @@
-//! Initial values as text.
+//! Conversion of initial values from and to text.
 
 use alloc::{
     format,
@@ -8,7 +8,7 @@ use alloc::{
 
 use super::{FieldType, Initial};
 
-/// Reads an initial value of a type; none if it is no such value.
+/// Parses an initial value of a type. `None` if the text is not a value of that type.
 pub(super) fn parse(ty: FieldType, text: &str) -> Option<Initial> {
     match ty {
         FieldType::Int { signed, bits } => {
@@ -23,7 +23,7 @@ pub(super) fn parse(ty: FieldType, text: &str) -> Option<Initial> {
     }
 }
 
-/// Writes what [`parse`] reads.
+/// Writes a value in the form that [`parse`] reads.
 pub(super) fn print(ty: FieldType, value: &Initial) -> String {
     match value {
         Initial::Int(value) => value.to_string(),
@@ -41,7 +41,7 @@ pub(crate) fn range(signed: bool, bits: u8) -> (i128, i128) {
     }
 }
 
-/// `[-+]?digits[.digits]`, normalised: the mantissa has no trailing zeros.
+/// Parses `[-+]?digits[.digits]` and normalises it: the mantissa has no trailing zeros.
 fn decimal(text: &str) -> Option<Initial> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -82,7 +82,7 @@ fn print_decimal(exponent: i32, mantissa: i64) -> String {
     format!("{sign}{digits}")
 }
 
-/// Pairs of hexadecimal digits, with white space between.
+/// Parses pairs of hexadecimal digits with optional white space.
 fn bytes(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> =
         text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).map(|d| d as u8)).collect();

@@ -1,4 +1,4 @@
-//! The writer of template documents.
+//! Writes template documents.
 
 use alloc::{
     format,
@@ -10,7 +10,7 @@ use super::{
     Dictionary, Field, FieldType, Instruction, NAMESPACE, Name, Operator, OperatorKind, Template, TemplateSet, value,
 };
 
-/// Writes a document.
+/// Writes a set of templates as an XML document.
 pub(super) fn write(set: &TemplateSet) -> String {
     let mut out = Xml { text: String::new(), depth: 0 };
     out.text.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
@@ -172,8 +172,7 @@ fn present(name: &Name, optional: bool) -> Attributes<'static> {
     attributes
 }
 
-/// What a reader of attributes gives back unchanged: white space other than a space needs a
-/// reference.
+/// Escapes an attribute's value, including white space that a parser would normalise.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {

@@ -1,4 +1,5 @@
-//! What stands where the writer has nothing: operations that touch no wire.
+//! Default values of the reader, for what the writer lacks. These operations read nothing from the
+//! wire.
 
 use super::*;
 
@@ -15,7 +16,7 @@ impl DecodeWalk<'_> {
         })
     }
 
-    /// Emits a default of the reader's. It touches no wire.
+    /// Emits a default value of the reader.
     pub(super) fn default(&mut self, value: DefaultValue<'_>, ty: &Type, place: Place) -> Result<(), LowerError> {
         match value {
             DefaultValue::Absent | DefaultValue::Empty | DefaultValue::Text("") => self.emit(OpKind::Clear(place)),
@@ -77,7 +78,8 @@ impl DecodeWalk<'_> {
         Ok(())
     }
 
-    /// Selects a case of the reader's with its default, the discriminator being in the accumulator.
+    /// Selects a case of the reader's union with its default value. The accumulator holds the
+    /// discriminator.
     pub(super) fn select_default(&mut self, ty: &Type, case: usize, place: Place) -> Result<(), LowerError> {
         let reader = self.reader;
         let Some(Def { kind: DefKind::Union { cases, .. }, .. }) = reader.def_of(ty) else {

@@ -1,4 +1,6 @@
-//! The walk for decoding: the writer's schema beside the reader's, and the reader's layout.
+//! The walk for decoding. It follows the writer's and the reader's schema with the reader's layout
+//! and makes a program that reads the writer's values into the reader's. A format's
+//! [`DecodeDialect`] supplies the operations for each kind of type.
 
 use alloc::{
     boxed::Box,
@@ -27,14 +29,14 @@ mod unions;
 
 pub use unions::CaseIn;
 
-/// How a format reads each kind of value. Types are the writer's; where the value goes is a
+/// How a format reads each kind of value. All types are the writer's. The destination is a
 /// [`Slot`].
 pub trait DecodeDialect {
-    /// A boolean, number, character, bitmask or bitset. [`DecodeWalk::fixed`] or
-    /// [`DecodeWalk::get`] do it all.
+    /// Emits a boolean, number, character, bitmask or bitset. [`DecodeWalk::fixed`] or
+    /// [`DecodeWalk::get`] emit everything that is needed.
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Result<(), LowerError>;
 
-    /// An enum.
+    /// Emits an enum.
     fn enumeration(
         &self,
         walk: &mut DecodeWalk<'_>,
@@ -43,40 +45,43 @@ pub trait DecodeDialect {
         slot: &Slot<'_>,
     ) -> Result<(), LowerError>;
 
-    /// A string, or a wide one. [`DecodeWalk::text`] does it all.
+    /// Emits a string or wide string. [`DecodeWalk::text`] emits everything that is needed.
     fn text(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError>;
 
-    /// A sequence.
+    /// Emits a sequence.
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError>;
 
-    /// An array.
+    /// Emits an array.
     fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, dims: &[u32], slot: &Slot<'_>)
     -> Result<(), LowerError>;
 
-    /// A map.
+    /// Emits a map.
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Result<(), LowerError>;
 
-    /// A structure. [`DecodeWalk::member`] reads a member's value, [`DecodeWalk::absent`] stands
-    /// for one that is not there. What only the reader has was given its default before.
+    /// Emits a structure. Call [`DecodeWalk::member`] for a member's value and
+    /// [`DecodeWalk::absent`] for an absent one. Members that only the reader has got their
+    /// defaults before.
     fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Result<(), LowerError>;
 
-    /// A union. With the discriminator in the accumulator as an `I64`, checked for nothing yet,
-    /// [`DecodeWalk::union_arms`] does the rest.
+    /// Emits a union. Read the discriminator into the accumulator as an `I64`, without checking it,
+    /// and call [`DecodeWalk::union_arms`].
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Result<(), LowerError>;
 }
 
-/// Where a value goes, and what the reader says of it.
+/// The destination of a value, and what the reader's type requires of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot<'a> {
-    /// In memory; [`Place::Sink`] if the reader does not have it.
+    /// The place in memory. [`Place::Sink`] if the reader does not have the value, so that it is
+    /// skipped.
     pub place: Place,
-    /// The reader's type; none for a sink.
+    /// The reader's type. `None` for a sink.
     reader: Option<&'a Type>,
-    /// What happens to a value that does not fit: what the nearest member around it says.
+    /// `@try_construct` of the nearest surrounding member: what happens to a value that does not
+    /// fit.
     try_construct: TryConstruct,
-    /// The member that the value is, for its default; none for an element inside a member's value.
+    /// The reader's member, if the value is the member's own. `None` for an element inside it.
     member: Option<&'a Member>,
-    /// The value is a map's key: no other may take its place.
+    /// True for a map's key, which no other value may replace.
     key: bool,
 }
 
@@ -84,12 +89,12 @@ impl<'a> Slot<'a> {
     const SINK: Slot<'static> =
         Slot { place: Place::Sink, reader: None, try_construct: TryConstruct::Discard, member: None, key: false };
 
-    /// For the root, which no member is around.
+    /// The slot of the root.
     fn root(place: Place, reader: &'a Type) -> Slot<'a> {
         Slot { place, reader: Some(reader), ..Slot::SINK }
     }
 
-    /// For an element, or a map's value, inside this one.
+    /// The slot of an element or a map's value inside this one.
     fn element(&self, node: Option<NodeId>, reader: Option<&'a Type>) -> Slot<'a> {
         match (node, reader) {
             (Some(node), Some(_)) => Slot { place: Place::At { offset: 0, node }, reader, member: None, ..*self },
@@ -97,44 +102,44 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// For a map's key inside this one.
+    /// The slot of a map's key inside this one.
     fn key(&self, node: Option<NodeId>, reader: Option<&'a Type>) -> Slot<'a> {
         Slot { try_construct: TryConstruct::Discard, key: true, ..self.element(node, reader) }
     }
 
-    /// What a routine made for a slot depends on besides the types: a union's unknown case has the
-    /// policy of the member around it.
+    /// The properties of a slot, besides the types, on which a routine for it depends: an unknown
+    /// case of a union is handled as the surrounding member says.
     fn policy(&self) -> (TryConstruct, Option<*const Member>) {
         (self.try_construct, self.member.map(core::ptr::from_ref))
     }
 }
 
-/// A member of the writer's, and what the reader has for it.
+/// A member of the writer's structure, with the reader's counterpart.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberIn<'a> {
-    /// Its declaration at the writer.
+    /// The writer's declaration.
     pub writer: &'a Member,
-    /// Its declaration at the reader, and where it is, optional and pointer included; none if it is
-    /// skipped.
+    /// The reader's declaration, and its place including optional and pointer. `None` if the member
+    /// is skipped.
     pub reader: Option<(&'a Member, Place)>,
-    /// The whole structure is skipped, so that nobody asks what is in it.
+    /// True if the whole structure is skipped, so that mandatory members may be missing in it.
     pub in_skipped: bool,
 }
 
-/// A union to be read.
+/// A union to read.
 #[derive(Clone, Copy, Debug)]
 pub struct UnionIn<'a> {
     /// The writer's definition.
     pub id: DefId,
     /// The writer's type of the discriminator.
     pub discriminator: &'a Type,
-    /// The discriminator on the wire of a format that has fixed-size integers.
+    /// The discriminator's integer type, for formats that have fixed-size integers.
     pub wire: Scalar,
-    /// Where it goes.
+    /// The destination.
     pub slot: Slot<'a>,
 }
 
-/// The walk: what is emitted so far, and where it stands.
+/// The state of the walk: the operations emitted so far and the current field.
 pub struct DecodeWalk<'a> {
     dialect: &'a dyn DecodeDialect,
     writer: &'a Schema,
@@ -147,11 +152,11 @@ pub struct DecodeWalk<'a> {
     routine_of: BTreeMap<RoutineKey, u32>,
 }
 
-/// What a routine is made for: the writer's definition, the reader's and where it lies, and for a
-/// union what [`Slot::policy`] says.
+/// What a routine depends on: the writer's definition, the reader's definition with its node, and
+/// for a union the result of [`Slot::policy`].
 type RoutineKey = (DefId, Option<(DefId, NodeId)>, Option<(u8, Option<*const Member>)>);
 
-/// Lowers a pair of types for decoding. Paths in errors are the writer's.
+/// Lowers a pair of types for decoding. Paths in errors use the writer's names.
 pub fn lower(
     dialect: &dyn DecodeDialect,
     writer: &Schema,
@@ -161,9 +166,9 @@ pub fn lower(
     lower_several(&[dialect], writer, reader, layout, |walk, blocks| blocks.into_iter().for_each(|b| walk.append(b)))
 }
 
-/// Lowers a pair of types once for each of some dialects, for a format of which a message says
-/// itself how it goes on. `join` emits what chooses among the blocks, which come in the order of
-/// the dialects.
+/// Lowers a pair of types with several dialects, for a format whose messages say which of them
+/// applies. `join` gets one block for each dialect, in the same order, and emits the choice among
+/// them.
 pub fn lower_several(
     dialects: &[&dyn DecodeDialect],
     writer: &Schema,
@@ -174,7 +179,7 @@ pub fn lower_several(
     if let refused @ Verdict::Refused(_) = evolve::assess(writer, reader) {
         return Err(LowerError::Refused(format!("{refused}")));
     }
-    let Some(first) = dialects.first() else { return Err(LowerError::Option("there is no dialect".to_string())) };
+    let Some(first) = dialects.first() else { return Err(LowerError::Option("no dialect is given".to_string())) };
     let mut walk = DecodeWalk {
         dialect: *first,
         writer,
@@ -206,13 +211,13 @@ pub fn lower_several(
 }
 
 impl<'a> DecodeWalk<'a> {
-    /// Appends an operation, blamed on the current field.
+    /// Appends an operation. Its errors name the current field.
     pub fn emit(&mut self, kind: OpKind) {
         let op = self.paths.op(kind);
         self.ops.push(op);
     }
 
-    /// What `fill` emits, as a block of its own.
+    /// Collects what `fill` emits into a block of its own.
     pub fn block(&mut self, fill: impl FnOnce(&mut Self) -> Result<(), LowerError>) -> Result<Block, LowerError> {
         let outer = core::mem::take(&mut self.ops);
         let filled = fill(self);
@@ -225,7 +230,7 @@ impl<'a> DecodeWalk<'a> {
         self.ops.extend(block.0);
     }
 
-    /// Emits the value of a writer's type into a slot.
+    /// Emits the reading of a value of the writer's type `ty` into a slot.
     pub fn value(&mut self, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
         let dialect = self.dialect;
         self.paths.step().map_err(|what| self.unsupported(what))?;
@@ -237,7 +242,7 @@ impl<'a> DecodeWalk<'a> {
             Type::Map { key, value, .. } => dialect.map(self, key, value, slot),
             primitive => match scalar_of(primitive) {
                 Some(scalar) => dialect.scalar(self, primitive, scalar, slot),
-                None => Err(self.unsupported("the type has no scalar")),
+                None => Err(self.unsupported("the type is not a scalar")),
             },
         }
     }
@@ -276,7 +281,7 @@ impl<'a> DecodeWalk<'a> {
         Ok(())
     }
 
-    /// The definition that the reader has for a slot.
+    /// The reader's definition for a slot, if its type is one.
     fn reader_def(&self, slot: &Slot<'_>) -> Option<DefId> {
         match self.reader.resolve(slot.reader?) {
             Type::Def(id) => Some(*id),
@@ -302,8 +307,8 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// The writer's members with the reader's beside them. What only the reader has is given its
-    /// default.
+    /// The writer's members with the reader's counterparts. Emits default values for members that
+    /// only the reader has.
     fn pair_members(&mut self, id: DefId, slot: &Slot<'_>) -> Result<Vec<MemberIn<'a>>, LowerError> {
         let (writer, reader) = (self.writer, self.reader);
         let Some(target) = self.reader_def(slot) else {
@@ -329,14 +334,14 @@ impl<'a> DecodeWalk<'a> {
         Ok(members)
     }
 
-    /// Emits a member's value: for one that the writer says is optional, where it is known to be
-    /// there.
+    /// Emits a member's value. If the member is optional at the writer, call this only where the
+    /// value is known to be present.
     pub fn member(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
         self.member_as(member, |walk, slot| walk.value(&member.writer.ty, slot))
     }
 
-    /// The same for a format that has a form of its own for the value: `fill` emits what reads it
-    /// into the slot.
+    /// Like [`DecodeWalk::member`], for a format with a special form of the value: `fill` emits the
+    /// reading into the slot.
     pub fn member_as(
         &mut self,
         member: &MemberIn<'_>,
@@ -355,8 +360,8 @@ impl<'a> DecodeWalk<'a> {
         done
     }
 
-    /// Emits a member's value in a format with a mark for absence; where the writer's or the
-    /// reader's may be absent, `none` looks for the mark.
+    /// Emits a member's value in a format with a mark for absent values. If the member is optional
+    /// at the writer or the reader, `none` tests for the mark.
     pub fn member_unless(&mut self, none: &'static TestKernel, member: &MemberIn<'_>) -> Result<(), LowerError> {
         if !member.writer.optional && !member.reader.is_some_and(|(reader, _)| reader.optional) {
             return self.member(member);
@@ -368,8 +373,7 @@ impl<'a> DecodeWalk<'a> {
         Ok(())
     }
 
-    /// Emits what stands for a member that the message does not have, in a format that can leave
-    /// members out.
+    /// Emits the substitute for a member that a message lacks, in a format that may omit members.
     pub fn left_out(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
         match member.writer.optional {
             true => self.absent(member),
@@ -377,8 +381,9 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// Emits what stands for an optional member of the writer's that is absent: absence, what the
-    /// reader says is to stand for it, or an error, because an absent value is no zero.
+    /// Emits the substitute for an optional member of the writer that is absent: an absent member,
+    /// the reader's default, or an error if the reader has neither, because absent does not mean
+    /// zero.
     pub fn absent(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
         let step = self.paths.enter(&member.writer.name);
         let done = match member.reader.map(|(reader, place)| (reader, place, absent_value(self.reader, reader))) {
@@ -393,8 +398,8 @@ impl<'a> DecodeWalk<'a> {
         done
     }
 
-    /// Emits what stands for a mandatory member that a format can leave out and the message does
-    /// not have: an error for a key, else the reader's default.
+    /// Emits the substitute for a mandatory member that a message lacks, in a format that may omit
+    /// members: an error for a key or `@must_understand` member, otherwise the reader's default.
     pub fn missing(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
         let step = self.paths.enter(&member.writer.name);
         let done = match member.reader {
@@ -452,7 +457,7 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// Emits a fixed-size scalar of the wire into a slot: as part of a run where memory and wire
+    /// Emits the reading of a fixed-size scalar into a slot, as part of a run if memory and wire
     /// allow it.
     pub fn fixed(&mut self, ty: &Type, wire: Scalar, order: Order, slot: &Slot<'_>) -> Result<(), LowerError> {
         match self.segment(ty, wire, order, slot)? {
@@ -468,7 +473,8 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// The same as a segment, if that can be.
+    /// A fixed-size scalar as a segment of a run. `None` if it needs a check or conversion that
+    /// runs cannot do.
     pub fn segment(
         &mut self,
         ty: &Type,
@@ -489,19 +495,19 @@ impl<'a> DecodeWalk<'a> {
         Ok(fits.then_some(Segment { place: slot.place, at: 0, wire, memory, count: 1, order, check }))
     }
 
-    /// Emits a scalar of the wire into a slot: fetched, checked, converted and stored.
+    /// Emits the reading of a scalar into a slot: get, check, convert and store.
     pub fn get(&mut self, ty: &Type, wire: Wire, slot: &Slot<'_>) -> Result<(), LowerError> {
         let scalar = wire.scalar();
         self.emit(OpKind::Get(wire));
         self.store(ty, scalar, slot)
     }
 
-    /// Emits what moves the accumulator, a value of the writer's type that is a `scalar`, into a
-    /// slot.
+    /// Emits the storing of the accumulator into a slot. It holds a value of the writer's type `ty`
+    /// as a `scalar`.
     pub fn store(&mut self, ty: &Type, scalar: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
         let declared = self.wire_scalar(ty);
-        // A format may give a wider integer than the writer's type; that it is one of the type's
-        // values is checked here.
+        // A format may return a wider integer than the writer's type; the conversion checks its
+        // range.
         if declared != scalar && declared != Scalar::Bool {
             self.emit(OpKind::Convert(declared));
         }
@@ -520,7 +526,7 @@ impl<'a> DecodeWalk<'a> {
         Ok(())
     }
 
-    /// The scalar of a writer's primitive, enum, bitmask or bitset on a wire that has fixed-size
+    /// The scalar of a writer's primitive, enum, bitmask or bitset in formats with fixed-size
     /// integers.
     fn wire_scalar(&self, ty: &Type) -> Scalar {
         match self.writer.resolve(ty) {
@@ -532,7 +538,7 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// What must be checked or masked before a writer's scalar is stored.
+    /// The check or mask that a writer's scalar needs before it is stored.
     fn check(&mut self, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Result<Option<Check>, LowerError> {
         let writer = self.writer;
         let Type::Def(id) = writer.resolve(ty) else {
@@ -548,8 +554,8 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// The literal that takes the place of one that the reader does not know, if its type or member
-    /// says so.
+    /// The literal that replaces one that the reader does not know, if the reader's enum or member
+    /// provides it.
     pub fn default_literal(&self, slot: &Slot<'_>) -> Option<i32> {
         let id = self.reader_def(slot).filter(|_| !slot.key)?;
         evolve::unknown_literal(self.reader, id, slot.try_construct, slot.member)
@@ -564,7 +570,7 @@ impl<'a> DecodeWalk<'a> {
         kept.map(|bits| Some(Check::Keep(bits))).map_err(|conflict| LowerError::Refused(format!("{conflict}")))
     }
 
-    /// Emits a string into a slot, with the reader's bound and policy.
+    /// Emits the reading of a string into a slot, with the reader's bound and policy.
     pub fn text(&mut self, form: TextForm, slot: &Slot<'_>) -> Result<(), LowerError> {
         let (bound, utf16_bound) = match slot.reader.map(|ty| self.reader.resolve(ty)) {
             Some(Type::String { bound }) => (*bound, false),
@@ -576,7 +582,7 @@ impl<'a> DecodeWalk<'a> {
         Ok(())
     }
 
-    /// What happens to what is longer than the reader's bound.
+    /// What happens to a value that exceeds the reader's bound.
     pub fn overflow(&self, slot: &Slot<'_>) -> Overflow {
         match slot.try_construct {
             TryConstruct::Discard => Overflow::Refuse,
@@ -588,7 +594,7 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// The bound that the reader's sequence or map has; 0 is none.
+    /// The bound of the reader's sequence or map; 0 if it is unbounded.
     pub fn bound(&self, slot: &Slot<'_>) -> u32 {
         match slot.reader.map(|ty| self.reader.resolve(ty)) {
             Some(Type::Sequence { bound, .. } | Type::Map { bound, .. }) => *bound,
@@ -596,8 +602,8 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// The scalar of a sequence's elements, if the wire's bytes can be copied to memory all at once
-    /// but for their order.
+    /// The scalar of a sequence's elements, if their bytes can be copied from the wire to memory at
+    /// once, apart from the byte order.
     pub fn bulk_scalar(&self, element: &Type, slot: &Slot<'_>) -> Option<Scalar> {
         match self.kind(slot.place) {
             None => scalar_of(self.writer.resolve(element)),
@@ -606,7 +612,7 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// The scalar of a sequence's or array's elements, if it is the same in memory; none for a
+    /// The scalar of a sequence's or array's elements, if memory has the same scalar. `None` for a
     /// sink.
     pub fn slice_scalar(&self, element: &Type, slot: &Slot<'_>) -> Option<Scalar> {
         let scalar = scalar_of(self.writer.resolve(element))?;
@@ -621,7 +627,7 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// The block for an element of a sequence or array: `fill` gets the element's slot.
+    /// Makes the block for one element of a sequence or array. `fill` gets the element's slot.
     pub fn element(
         &mut self,
         slot: &Slot<'_>,
@@ -644,7 +650,8 @@ impl<'a> DecodeWalk<'a> {
         block
     }
 
-    /// The blocks for an entry of a map: both get the slot of what they read.
+    /// Makes the blocks for one entry of a map. `key` and `value` get the slot of the key and of
+    /// the value.
     pub fn entry(
         &mut self,
         slot: &Slot<'_>,
@@ -677,7 +684,7 @@ impl<'a> DecodeWalk<'a> {
         self.layout
     }
 
-    /// What lies at a place.
+    /// The kind of node at a place. `None` for a sink.
     pub fn kind(&self, place: Place) -> Option<&'a Kind> {
         place.node().map(|node| &self.layout.node(node).kind)
     }
@@ -690,7 +697,7 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    /// The current field's path, for an operation that a dialect makes by hand.
+    /// The id of the current field's path, for operations that a dialect builds itself.
     pub fn path(&mut self) -> PathId {
         self.paths.id()
     }
@@ -700,27 +707,28 @@ impl<'a> DecodeWalk<'a> {
         LowerError::Unsupported { path: self.paths.current.clone(), what: what.to_string() }
     }
 
-    /// The layout is of another type than the schema.
+    /// The error for a layout that does not match the schema.
     pub fn mismatch(&self) -> LowerError {
         LowerError::Layout { path: self.paths.current.clone() }
     }
 }
 
 impl MemberIn<'_> {
-    /// The reader lacks a member that it must not pass over where it is present.
+    /// True if the reader lacks a `@must_understand` member, so that a message with this member is
+    /// refused.
     pub fn must_be_understood(&self) -> bool {
         self.reader.is_none() && !self.in_skipped && self.writer.must_understand
     }
 }
 
-/// It is a literal of the writer's.
+/// A check that the value is one of the writer's literals.
 fn one_of(literals: &[EnumLiteral]) -> Check {
     let mut values: Vec<i64> = literals.iter().map(|l| l.value.into()).collect();
     values.sort_unstable();
     Check::OneOf(values.into())
 }
 
-/// A boxed name, for the keys of members.
+/// A key for a table of members.
 pub fn key(id: u32, name: &[u8]) -> crate::program::MemberKey {
     crate::program::MemberKey { id, name: Box::from(name) }
 }

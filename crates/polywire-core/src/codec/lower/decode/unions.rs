@@ -1,17 +1,17 @@
-//! Unions: which case of the reader's a discriminator of the writer's selects.
+//! Unions: selects the reader's case for the writer's discriminator.
 
 use super::*;
 
-/// A case of the writer's union, and where its value goes.
+/// A case of the writer's union, and the destination of its value.
 #[derive(Clone, Copy, Debug)]
 pub struct CaseIn<'a> {
     /// The writer's member.
     pub member: &'a Member,
-    /// Where its value goes.
+    /// The destination of the case's value.
     pub slot: Slot<'a>,
 }
 
-/// What a discriminator selects on both sides.
+/// The cases that a discriminator selects on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CaseRow {
     writer: Option<usize>,
@@ -26,9 +26,9 @@ impl CaseRow {
 }
 
 impl<'a> DecodeWalk<'a> {
-    /// Emits the choice of a union's case by the accumulator, an `I64`; a number that no
-    /// discriminator of the writer's type can be is refused. `value` emits what a format has
-    /// around a member's value, and calls [`DecodeWalk::case_value`] for the value itself.
+    /// Emits a choice among a union's cases by the accumulator, an `I64`. Refuses a number that is
+    /// not a discriminator of the writer's type. `value` emits what a format has around a case's
+    /// value, and calls [`DecodeWalk::case_value`] for the value itself.
     pub fn union_arms(
         &mut self,
         union: &UnionIn<'_>,
@@ -54,21 +54,21 @@ impl<'a> DecodeWalk<'a> {
         Ok(())
     }
 
-    /// A discriminator is a value of its type, whether a case belongs to it or not: what a record
-    /// held otherwise could not be written.
+    /// Emits a check that the discriminator is a value of its type. This is needed even for values
+    /// without a case, because a record could not be encoded again with an invalid discriminator.
     fn check_discriminator(&mut self, union: &UnionIn<'_>) {
         let check = match self.writer.def_of(union.discriminator) {
             Some(Def { kind: DefKind::Enum { literals, .. }, .. }) => one_of(literals),
             _ => match union.wire.range() {
-                Some((min, max)) if !self.came_within(min, max) => Check::Range { min, max },
+                Some((min, max)) if !self.is_within(min, max) => Check::Range { min, max },
                 _ => return,
             },
         };
         self.emit(OpKind::Check(check));
     }
 
-    /// True if the accumulator was made of a scalar that holds no other numbers than these.
-    fn came_within(&self, min: i128, max: i128) -> bool {
+    /// True if the accumulator came from a scalar whose range lies within `min` to `max`.
+    fn is_within(&self, min: i128, max: i128) -> bool {
         let scalar = self.ops.iter().rev().find_map(|op| match &op.kind {
             OpKind::Convert(_) => None,
             OpKind::Check(Check::Bool) => Some(Some(Scalar::Bool)),
@@ -79,7 +79,8 @@ impl<'a> DecodeWalk<'a> {
     }
 
     fn case_rows(&self, union: &UnionIn<'_>) -> Vec<(Option<i64>, CaseRow)> {
-        // A union without a reader is paired with itself: every case is skipped as the writer's.
+        // Without a reader the union is paired with itself, so that every case of the writer is
+        // skipped.
         let (reader, target) = match self.reader_def(&union.slot) {
             Some(target) => (self.reader, target),
             None => (self.writer, union.id),
@@ -158,7 +159,7 @@ impl<'a> DecodeWalk<'a> {
         Ok(())
     }
 
-    /// The reader has no case for what was skipped.
+    /// Emits what happens after a value was skipped for which the reader has no case.
     fn case_unknown(&mut self, union: &UnionIn<'_>) -> Result<(), LowerError> {
         match (union.slot.try_construct, union.slot.reader) {
             (TryConstruct::UseDefault, Some(ty)) => {
@@ -182,8 +183,8 @@ impl<'a> DecodeWalk<'a> {
     }
 }
 
-/// Discriminators that are literals of the writer's enum and none of the reader's: whatever they
-/// select, it is unknown.
+/// Discriminators that are literals of the writer's enum but not of the reader's. They select an
+/// unknown case, whatever the labels say.
 fn foreign_literals(writer: &Schema, w: DefId, reader: &Schema, r: DefId) -> BTreeSet<i64> {
     let literals = |schema: &Schema, id: DefId| -> BTreeSet<i64> {
         let DefKind::Union { discriminator, .. } = &schema.def(id).kind else { return BTreeSet::new() };

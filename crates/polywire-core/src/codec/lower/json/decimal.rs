@@ -1,5 +1,5 @@
-//! Decimals as numbers: a structure of an exponent and a mantissa, which says how many places there
-//! are, too. `99.50` is 9950 with the exponent -2.
+//! Decimal numbers as JSON numbers. A structure of an exponent and a mantissa keeps the number of
+//! decimal places: `99.50` is the mantissa 9950 with the exponent -2.
 
 use super::Form;
 use crate::{
@@ -14,10 +14,10 @@ use crate::{
 
 type Lowered = Result<(), LowerError>;
 
-/// More places than these are said by an exponent.
+/// A number with more decimal places than this is written with an exponent.
 const MOST_PLACES: usize = 18;
 
-/// Emits what writes a decimal: the exponent waits in the output for the mantissa.
+/// Emits the writing of a decimal. The output keeps the exponent until the mantissa follows.
 pub(super) fn write(walk: &mut EncodeWalk<'_>, members: &[MemberOut<'_>], form: Form) -> Lowered {
     let mantissa = if form == Form::Bare { &BARE_MANTISSA } else { &MANTISSA };
     for (out, kernel) in members.iter().zip([&EXPONENT, mantissa]) {
@@ -31,14 +31,16 @@ pub(super) fn write(walk: &mut EncodeWalk<'_>, members: &[MemberOut<'_>], form: 
     Ok(())
 }
 
-/// Emits what reads a decimal from a number, or what `object` emits where there is none.
+/// Emits the reading of a decimal from a number, and `object` for a message that has an object
+/// instead.
 pub(super) fn read(
     walk: &mut DecodeWalk<'_>,
     members: &[MemberIn<'_>],
     object: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
 ) -> Lowered {
     let otherwise = walk.block(|walk| {
-        // The mantissa is read with all of the number, and the exponent waits.
+        // The mantissa's kernel reads the whole number, and the input keeps the exponent until its
+        // kernel runs.
         let parts = members.iter().rev().zip([(&MANTISSA, Type::Int64), (&EXPONENT, Type::Int32)]);
         parts.into_iter().try_for_each(|(member, (kernel, ty))| {
             walk.member_as(member, |walk, slot| walk.get(&ty, Wire::Kernel(kernel), slot))
@@ -75,7 +77,7 @@ static MANTISSA: ScalarKernel = ScalarKernel {
     form: None,
 };
 
-/// With a point in front of an exponent, as YAML 1.1 wants it.
+/// Writes a point in front of an exponent, as YAML 1.1 requires.
 static BARE_MANTISSA: ScalarKernel = ScalarKernel {
     name: "json bare decimal",
     scalar: Scalar::I64,
@@ -102,7 +104,7 @@ fn put_places(output: &mut Output<'_>, mantissa: i64, places: usize) -> Status {
     if places == 0 {
         return number::put_i64(output, mantissa);
     }
-    // A sign, a zero, nineteen digits, a point.
+    // A sign, a zero, nineteen digits and a point fit.
     let (mut text, mut at, mut left) = ([b'0'; 24], 24, mantissa.unsigned_abs());
     for digit in 0.. {
         if left == 0 && digit > places {
@@ -150,7 +152,7 @@ extern "C" fn get_number(input: &mut Input<'_>, word: &mut u64) -> Status {
     }
 }
 
-/// Mantissa and exponent of a number, or of a string of one.
+/// Mantissa and exponent of a number, which may be quoted.
 fn parts(input: &mut Input<'_>) -> Result<(i64, i32), Status> {
     let quoted = json::peek(input) == Some(b'"');
     let start = input.position();

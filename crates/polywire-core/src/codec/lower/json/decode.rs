@@ -1,4 +1,4 @@
-//! Lowering for decoding.
+//! The decoding dialect of values in JSON notation.
 
 use alloc::{string::ToString, sync::Arc, vec::Vec};
 
@@ -126,8 +126,7 @@ impl DecodeDialect for Dialect {
 }
 
 fn object(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowered {
-    // What the reader lacks is passed over like any name that nobody knows, unless it must be
-    // understood.
+    // Members that the reader lacks are skipped like unknown names, unless they must be understood.
     let known = members.iter().filter(|member| member.reader.is_some() || member.must_be_understood());
     let arms = known.enumerate().map(|(i, member)| {
         let name = [&quoted(&member.writer.name)[..], b":"].concat();
@@ -197,7 +196,7 @@ impl Dialect {
     }
 }
 
-/// The reader does not want it.
+/// Emits a skip of a value that the reader does not have.
 fn skip(walk: &mut DecodeWalk<'_>) -> Lowered {
     walk.emit(OpKind::Action(&SKIP, 0));
     Ok(())

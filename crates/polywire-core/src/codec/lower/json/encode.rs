@@ -1,4 +1,4 @@
-//! Lowering for encoding.
+//! The encoding dialect of values in JSON notation.
 
 use alloc::{boxed::Box, string::ToString};
 
@@ -19,7 +19,7 @@ pub(super) struct Dialect(pub Style);
 
 type Lowered = Result<(), LowerError>;
 
-/// Ranks of arrays that there are dialects for.
+/// Largest number of dimensions of an array: there is one dialect for each.
 pub(super) const MAX_RANK: usize = 8;
 
 impl EncodeDialect for Dialect {
@@ -61,7 +61,7 @@ impl EncodeDialect for Dialect {
         if dims.len() > MAX_RANK || array_len(dims).is_none() {
             return Err(walk.unsupported("an array of more than eight dimensions"));
         }
-        // Written as one array, and then broken into rows, the innermost first.
+        // First the array is written flat, then regions split it into rows, the innermost first.
         match dims.split_first() {
             Some((_, inner)) if !inner.is_empty() => self.rows(walk, element, inner, place),
             _ => self.elements(walk, element, 0, place),
@@ -101,8 +101,8 @@ impl EncodeDialect for Dialect {
             return decimal::write(walk, members, self.0.form);
         }
         literal(walk, b"{");
-        // Behind the first member that is always there, each brings the comma in front; before it,
-        // the one behind.
+        // The first member that is always written decides about commas: members before it are
+        // followed by their comma, members after it are preceded by it.
         let mut comma_in_front = false;
         for out in members {
             let always = !out.member.optional || self.0.write_null;
@@ -172,7 +172,7 @@ impl Dialect {
         }
     }
 
-    /// All elements in one array.
+    /// Emits all elements as one array.
     fn elements(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Lowered {
         if let Some(kernel) = self.slice(walk, element, place) {
             walk.emit(OpKind::Slice { place, kernel, bound, overflow: Overflow::Refuse });
@@ -213,7 +213,7 @@ impl Dialect {
 
     fn rows(&self, walk: &mut EncodeWalk<'_>, element: &Type, inner: &[u32], place: Place) -> Lowered {
         let Some((row, inner)) = inner.split_first() else {
-            // Octets of several dimensions are numbers, for base64 has no rows.
+            // Octets in several dimensions are written as numbers, because base64 text has no rows.
             return self.one_by_one(walk, element, 0, place);
         };
         let body = walk.block(|walk| self.rows(walk, element, inner, place))?;
@@ -221,7 +221,7 @@ impl Dialect {
         Ok(())
     }
 
-    /// In front of a case's value: the discriminator, unless it is the case's first label.
+    /// Emits the discriminator in front of a case's value, unless it is the case's first label.
     fn discriminator(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>, case: &Case) -> Lowered {
         let first = case.labels.first();
         if first.is_some() && case.labels.len() == 1 && !case.is_default {
@@ -243,7 +243,7 @@ impl Dialect {
         Ok(())
     }
 
-    /// The discriminator, which is in the accumulator, as its type is written.
+    /// Emits the discriminator, which is in the accumulator, in the form of its type.
     fn put_discriminator(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowered {
         let ty = walk.schema().resolve(union.discriminator);
         if let Some(Def { kind: DefKind::Enum { .. }, .. }) = walk.schema().def_of(ty)
@@ -271,7 +271,7 @@ impl Dialect {
     }
 }
 
-/// Emits what writes a scalar of memory, in the type that its form on the wire wants.
+/// Emits the writing of a scalar from memory, converted to the type that its form on the wire has.
 fn put(walk: &mut EncodeWalk<'_>, place: Place, wire: Wire) -> Lowered {
     let memory = walk.memory_scalar(place)?;
     walk.emit(OpKind::Load(place));

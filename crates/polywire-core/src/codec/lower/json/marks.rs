@@ -1,4 +1,5 @@
-//! What stands between values: brackets, commas, member names, `null`; and sets of names.
+//! Kernels for the delimiters of JSON notation (brackets, commas, member names, `null`), and for
+//! enums, bitmasks, bitsets and unions, whose values are names.
 
 use crate::{
     codec::lower::symbols::{LITERAL, parts},
@@ -10,7 +11,8 @@ use crate::{
     },
 };
 
-/// `}` or `]`, the argument: over the comma behind the last member or element, if there is one.
+/// `}` or `]`, as the argument says. When writing, it replaces the comma behind the last member or
+/// element.
 pub(super) static CLOSE: ActionKernel = ActionKernel { name: "json close", get: get_close, put: put_close };
 
 extern "C" fn get_close(input: &mut Input<'_>, bracket: u64) -> Status {
@@ -21,8 +23,8 @@ extern "C" fn put_close(output: &mut Output<'_>, bracket: u64) -> Status {
     close(output, bracket as u8)
 }
 
-/// Every element is written with a comma behind it. No value ends with one, so that it cannot be
-/// mistaken.
+/// Ends a list in which every element was written with a comma behind it. No value ends with a
+/// comma, so a comma in the last place is a separator.
 #[inline]
 pub(super) fn close(output: &mut Output<'_>, bracket: u8) -> Status {
     match output.last() {
@@ -34,24 +36,24 @@ pub(super) fn close(output: &mut Output<'_>, bracket: u8) -> Status {
     }
 }
 
-/// The mark that the argument is.
+/// Expects the character in the argument.
 pub(super) static EXPECT: ActionKernel = ActionKernel { name: "json mark", get: get_close, put: put_close };
 
-/// Passes over a value.
+/// Skips a value.
 pub(super) static SKIP: ActionKernel = ActionKernel { name: "json skip", get: get_skip, put: put_close };
 
 extern "C" fn get_skip(input: &mut Input<'_>, _: u64) -> Status {
     json::skip(input)
 }
 
-/// The message ends here.
+/// Expects the end of the message.
 pub(super) static END: ActionKernel = ActionKernel { name: "json end", get: get_end, put: put_close };
 
 extern "C" fn get_end(input: &mut Input<'_>, _: u64) -> Status {
     json::end(input)
 }
 
-/// `null` comes, and is passed over.
+/// Tests for `null` and skips it.
 pub(super) static NULL: TestKernel = TestKernel { name: "json null", test: test_null };
 
 extern "C" fn test_null(input: &mut Input<'_>, word: &mut u64) -> Status {
@@ -96,7 +98,7 @@ extern "C" fn next_element<const CLOSE: u8>(input: &mut Input<'_>, cursor: &mut 
     json::unexpected(input, CLOSE)
 }
 
-/// Arrays of several dimensions, whose brackets [`SHAPE`] has checked.
+/// Arrays of 2 to 8 dimensions, flattened. [`SHAPE`] has checked their brackets.
 pub(super) static MATRICES: [SequenceDialect; 7] =
     [matrix::<2>(), matrix::<3>(), matrix::<4>(), matrix::<5>(), matrix::<6>(), matrix::<7>(), matrix::<8>()];
 
@@ -108,7 +110,7 @@ extern "C" fn begin_matrix<const RANK: u64>(input: &mut Input<'_>, cursor: &mut 
     open_rows(input, cursor, RANK)
 }
 
-/// Passes over brackets until an element of the innermost array comes.
+/// Skips brackets up to the next element of the innermost array.
 fn open_rows(input: &mut Input<'_>, cursor: &mut Cursor, rank: u64) -> Status {
     while cursor.0[1] < rank {
         if !json::accept(input, b'[') {
@@ -137,8 +139,8 @@ extern "C" fn next_in_matrix<const RANK: u64>(input: &mut Input<'_>, cursor: &mu
     }
 }
 
-/// Checks that each array so many levels down (upper half of the argument) has so many elements
-/// (lower half), and reads nothing.
+/// Checks that each array at a certain level has a certain length, and does not advance the input.
+/// The upper half of the argument is the level, the lower half the length.
 pub(super) static SHAPE: ActionKernel = ActionKernel { name: "json array shape", get: get_shape, put: put_close };
 
 extern "C" fn get_shape(input: &mut Input<'_>, argument: u64) -> Status {
@@ -153,7 +155,7 @@ extern "C" fn get_shape(input: &mut Input<'_>, argument: u64) -> Status {
 fn shape(input: &mut Input<'_>, level: u64, len: u64) -> Status {
     let (mut cursor, mut counts) = (Cursor::default(), [0u64; 9]);
     loop {
-        // One value, or the brackets down to it.
+        // One value, or the brackets in front of it.
         while cursor.0[1] < level + 1 {
             if !json::accept(input, b'[') {
                 return json::wrong_kind(input);
@@ -187,7 +189,7 @@ fn shape(input: &mut Input<'_>, level: u64, len: u64) -> Status {
     }
 }
 
-/// Puts brackets around each so many elements (the argument) of the array that is written inside.
+/// Splits the array written inside into rows. The argument is the number of elements in a row.
 pub(super) static ROWS: RegionDialect = RegionDialect {
     name: "json rows",
     restarts_origin: false,
@@ -198,7 +200,7 @@ pub(super) static ROWS: RegionDialect = RegionDialect {
     form: None,
 };
 
-/// Breaks what is written inside into indented lines.
+/// Splits the text written inside into indented lines.
 pub static PRETTY: RegionDialect = RegionDialect { name: "json pretty", put_end: put_pretty, ..copy_of_rows() };
 
 const fn copy_of_rows() -> RegionDialect {
@@ -275,7 +277,7 @@ extern "C" fn put_rows(output: &mut Output<'_>, row: u64, cursor: &mut Cursor) -
     Status::Ok
 }
 
-/// Structures. Names in the table are as the format has them: quoted and escaped, with the colon.
+/// Structures. Names in the table are quoted and escaped, with the colon behind them.
 pub(super) static MEMBERS: MemberDialect = MemberDialect {
     name: "json object",
     begin: begin_elements::<b'{'>,
@@ -295,13 +297,13 @@ extern "C" fn skip_member(input: &mut Input<'_>, _: &mut Cursor) -> Status {
     json::skip(input)
 }
 
-/// What stands before the first member's value.
+/// The expected prefix of the first member's value.
 pub(super) fn first_lead(name: &[u8]) -> Lead {
     Lead { note: Some(0), ..Lead::new(name) }
 }
 
-/// The cursor's word is 0 before the first member and 1 after it: as many bytes as the comma in
-/// front of the next takes.
+/// The cursor's word is 0 before the first member and 1 after it, which is also the number of bytes
+/// of the comma in front of the next member.
 extern "C" fn next_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Status {
     let comma = cursor.0[0] as usize;
     let rest = input.rest();
@@ -343,7 +345,7 @@ fn any_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, a
     json::expect(input, b':')
 }
 
-/// A name with escapes, or with blanks behind it.
+/// Finds a name that has escapes, or blanks in front of its colon.
 #[cold]
 fn unusual_name(name: json::Raw<'_>, table: &MemberTable, guess: u64) -> u64 {
     let mut key = [0; 512];
@@ -365,8 +367,8 @@ fn unusual_name(name: json::Raw<'_>, table: &MemberTable, guess: u64) -> u64 {
     });
     match written {
         Some(()) => table.by_name(&key[..len], guess),
-        // It is longer than the buffer, and so would the member's be: no comparison needs more than
-        // the name's own length.
+        // The name is longer than the buffer. It is compared with each member's name character by
+        // character, which needs no longer than the name.
         None => {
             let equal = |key: &[u8]| {
                 let inner = key.get(1..key.len().saturating_sub(2)).unwrap_or_default();
@@ -390,15 +392,15 @@ fn unusual_name(name: json::Raw<'_>, table: &MemberTable, guess: u64) -> u64 {
     }
 }
 
-/// Enums by the names of their literals; numbers are read, too.
+/// Enums as names of their literals. Numbers are accepted, too.
 pub(super) static NAMED: SymbolKernel =
     SymbolKernel { name: "json enum", scalar: Scalar::I64, get: get_symbol, put: put_symbol };
 
-/// Enums as numbers; names are read, too.
+/// Enums as numbers. Names are accepted, too.
 pub(super) static NUMBERED: SymbolKernel =
     SymbolKernel { name: "json enum number", scalar: Scalar::I64, get: get_symbol, put: put_symbol_number };
 
-/// Enums as keys of maps.
+/// Enums as map keys.
 pub(super) static KEY_NAMED: SymbolKernel =
     SymbolKernel { name: "json key enum", scalar: Scalar::I64, get: get_key_symbol, put: put_symbol };
 
@@ -410,7 +412,7 @@ extern "C" fn get_symbol(input: &mut Input<'_>, table: &SymbolTable, word: &mut 
 }
 
 fn get_name(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    // A number in quotes is one that YAML may take for a string.
+    // YAML may have turned a number into a string.
     let number = |name: &[u8]| i64::try_from(super::scalars::integer_of_text(name)?).ok();
     match name_value(input, |name| table.value(name).or_else(|| number(name)).or(table.otherwise)) {
         Ok(value) => {
@@ -421,7 +423,7 @@ fn get_name(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Statu
     }
 }
 
-/// A string and what it stands for.
+/// Reads a string and converts it with `value`.
 fn name_value(input: &mut Input<'_>, value: impl FnOnce(&[u8]) -> Option<i64>) -> Result<i64, Status> {
     let start = input.position();
     let name = json::string(input)?;
@@ -457,12 +459,12 @@ extern "C" fn put_symbol_number(output: &mut Output<'_>, _: &SymbolTable, word: 
     number::put_i64(output, word as i64)
 }
 
-/// Bitmasks as numbers. An array of the flags' names is read, too; the table's values are the
-/// flags' positions.
+/// Bitmasks as numbers. An array of flag names is accepted, too. The table's values are flag
+/// positions.
 pub(super) static FLAG_BITS: SymbolKernel =
     SymbolKernel { name: "json flags", scalar: Scalar::U64, get: get_flags, put: put_bits };
 
-/// Bitmasks as arrays of the flags' names.
+/// Bitmasks as arrays of flag names.
 pub(super) static FLAG_NAMES: SymbolKernel =
     SymbolKernel { name: "json flag names", scalar: Scalar::U64, get: get_flags, put: put_flags };
 
@@ -483,7 +485,7 @@ extern "C" fn get_flags(input: &mut Input<'_>, table: &SymbolTable, word: &mut u
             return status;
         }
         match json::peek(input) {
-            // Flags that no name stands for are there by their numbers.
+            // Flags without a name appear as their numbers.
             Some(b'"') => match name_value(input, |name| table.value(name)) {
                 Ok(position) => *word |= 1 << (position & 63),
                 Err(failed) => status = failed,
@@ -520,7 +522,7 @@ extern "C" fn put_flags(output: &mut Output<'_>, table: &SymbolTable, word: u64)
     if status == Status::Ok { close(output, b']') } else { status }
 }
 
-/// Bitsets as objects of their named fields; the number of all bits is read, too. The table's
+/// Bitsets as objects of their named fields. The number of all bits is accepted, too. The table's
 /// values are [`field`](crate::codec::lower::symbols::field)s.
 pub(super) static FIELDS: SymbolKernel =
     SymbolKernel { name: "json bitset", scalar: Scalar::U64, get: get_fields, put: put_fields };
@@ -600,7 +602,7 @@ fn get_field(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Stat
 pub(super) static UNION: SymbolKernel =
     SymbolKernel { name: "json union", scalar: Scalar::I64, get: get_union::<false>, put: put_symbol };
 
-/// The same of a union whose discriminator is an integer, which may be a string of its digits.
+/// [`UNION`] with an integer as discriminator, which may be a string of digits.
 pub(super) static UNION_OF_INTEGER: SymbolKernel =
     SymbolKernel { name: "json union of integer", scalar: Scalar::I64, get: get_union::<true>, put: put_symbol };
 
@@ -630,7 +632,7 @@ fn union_head(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Resu
     let plain = name.plain(&mut buffer);
     if plain != Some(DISCRIMINATOR) {
         let label = plain.and_then(|name| table.value(name));
-        // Whoever reads the case's value reads the name again, and holds it against the case.
+        // The case's own kernel reads the name again and compares it.
         input.seek(start);
         return label.ok_or_else(|| input.fail(FaultKind::UnknownCase, 0, 0));
     }
@@ -665,8 +667,7 @@ fn discriminator(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> R
     })
 }
 
-/// The end of a union. A discriminator behind the case's member is too late, and no other member
-/// may be there.
+/// The end of a union. No other member may follow the case's member, not even a discriminator.
 pub(super) static UNION_END: ActionKernel = ActionKernel { name: "json union end", get: get_union_end, put: put_close };
 
 extern "C" fn get_union_end(input: &mut Input<'_>, _: u64) -> Status {
@@ -686,7 +687,7 @@ extern "C" fn get_union_end(input: &mut Input<'_>, _: u64) -> Status {
     }
 }
 
-/// The name of a union's case, the only one in the table, and its colon.
+/// The name of a union's case, which is the only one in the table, and its colon.
 pub(super) static CASE: SymbolKernel =
     SymbolKernel { name: "json case", scalar: Scalar::I64, get: get_case, put: put_symbol };
 

@@ -1,5 +1,5 @@
-//! Values in the notation of JSON, as `spec/json.md` says it: for the codec of that name, and for
-//! those that write and read the same values in other words.
+//! Values in JSON notation, as `spec/json.md` defines it. The codec `json` uses these dialects
+//! directly; `yaml` converts its documents from and to this notation.
 
 use alloc::{sync::Arc, vec, vec::Vec};
 
@@ -20,23 +20,23 @@ mod scalars;
 pub use marks::PRETTY;
 pub use scalars::Form;
 
-/// Options, read. They matter for writing only, for all forms are read; but kernels come in pairs.
+/// Options of the notation. They matter for writing only, because reading accepts every form.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Integers of 64 bits as strings.
+    /// The form of numbers.
     pub form: Form,
-    /// Enums as numbers.
+    /// Write enums as numbers.
     pub enum_numbers: bool,
-    /// Octets as arrays of numbers.
+    /// Write octets as arrays of numbers.
     pub byte_arrays: bool,
-    /// Bitmasks as arrays of names.
+    /// Write bitmasks as arrays of names.
     pub flag_names: bool,
-    /// Absent members as `null`.
+    /// Write absent members as `null`.
     pub write_null: bool,
 }
 
 impl Style {
-    /// What options of these names say.
+    /// Reads the options.
     pub fn of(options: &Options) -> Style {
         let is = |name, value| options.value(name) == Some(value);
         Style {
@@ -49,7 +49,8 @@ impl Style {
     }
 }
 
-/// The program that writes values in one line; `rewritten` by a region's end, if there is one.
+/// Makes the program that writes values in one line. At the end of the region `rewritten`, if it is
+/// given, the text is rewritten as a whole.
 pub fn encode(
     style: Style,
     schema: &Schema,
@@ -65,19 +66,19 @@ pub fn encode(
     Ok(program)
 }
 
-/// The program that reads values.
+/// Makes the program that reads values.
 pub fn decode(style: Style, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
     let mut program = super::decode::lower(&decode::Dialect(style), writer, reader, layout)?;
     program.root.0.push(Op { path: PathId(0), kind: OpKind::Action(&marks::END, 0) });
     Ok(program)
 }
 
-/// A text as a JSON string, quotes included: for names that become part of a program.
+/// A text as a JSON string with quotes, for names that become part of a program.
 fn quoted(text: &str) -> Vec<u8> {
     let (mut bytes, limits) = (Vec::new(), Limits::default());
     let mut output = Output::new(&mut bytes, &limits);
     let status = text::put_string(&mut output, text);
-    // It fails only for names longer than a message, and then the member cannot be written either.
+    // This fails only for names longer than a message; then the member cannot be written either.
     let _: Status = output.finish(status);
     bytes
 }

@@ -1,4 +1,4 @@
-//! Booleans, numbers and characters: one kernel for each scalar and form.
+//! Kernels for booleans, numbers and characters in JSON notation: one for each scalar and form.
 
 use crate::{
     layout::{Float128, Scalar},
@@ -10,20 +10,20 @@ use crate::{
     schema::Type,
 };
 
-/// How a scalar stands in the text.
+/// The form of a scalar in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As a value.
+    /// A JSON value.
     Value,
-    /// As a value, integers of 64 bits as strings.
+    /// A JSON value, with integers of 64 bits as strings.
     Quoted,
-    /// As a value, those of floats that are no number as bare words, which is no JSON.
+    /// A JSON value, with NaN and infinities as bare words, which JSON does not allow.
     Bare,
-    /// As the key of a map: always a string.
+    /// A map key, which is always a string.
     Key,
 }
 
-/// The kernel for a scalar of a type that is no definition, or for the bits of one that is.
+/// The kernel for a scalar of a primitive type, or for the bits of a definition.
 pub(super) fn kernel(ty: &Type, scalar: Scalar, form: Form) -> &'static ScalarKernel {
     let large = matches!(scalar, Scalar::I64 | Scalar::U64);
     match (ty, scalar) {
@@ -197,7 +197,7 @@ fn read<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
     })
 }
 
-/// A number between quotes, or the name of what no number is.
+/// A quoted number, or the name of NaN or an infinity.
 #[cold]
 fn named<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
     let start = input.position();
@@ -216,8 +216,8 @@ fn integer_of<N: Number>(value: i128) -> Option<N> {
     (min..=max).contains(&value).then(|| N::of_word(value as u64))
 }
 
-/// An integer: a number, or a string of one, which is how peers keep 64 bits from those who have
-/// doubles only.
+/// An integer: a number, or a string with one. Writers quote 64-bit integers for peers that have
+/// only doubles.
 #[inline]
 pub(super) fn integer(input: &mut Input<'_>) -> Result<i128, Status> {
     if json::peek(input) == Some(b'"') {
@@ -240,7 +240,7 @@ fn out_of_range(input: &mut Input<'_>, at: usize, bits: u32) -> Status {
     input.fail(FaultKind::OutOfRange, bits.into(), 0)
 }
 
-/// An integer between quotes.
+/// A quoted integer.
 #[cold]
 fn quoted_integer(input: &mut Input<'_>) -> Result<i128, Status> {
     let start = input.position();
@@ -252,8 +252,8 @@ fn quoted_integer(input: &mut Input<'_>) -> Result<i128, Status> {
     })
 }
 
-/// An integer's text; one that YAML has may have a plus sign, zeros in front, and octal digits
-/// behind `0o`.
+/// Parses an integer. As in YAML, it may have a plus sign, leading zeros, or octal digits behind
+/// `0o`.
 pub(super) fn integer_of_text(text: &[u8]) -> Option<i128> {
     if let Some(digits) = text.strip_prefix(b"0o") {
         let digits = core::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
@@ -265,8 +265,8 @@ pub(super) fn integer_of_text(text: &[u8]) -> Option<i128> {
     number.to_integer(text)
 }
 
-/// A number between quotes, which may have a plus sign, zeros in front, or no digits on one side of
-/// the point. What does not fit gives the bits of the type.
+/// A quoted number. It may have a plus sign, leading zeros, or no digits on one side of the point.
+/// If `value` fails, its error is the number of bits of the type.
 #[cold]
 fn quoted_number<R>(
     input: &mut Input<'_>,
@@ -340,7 +340,7 @@ fn float_name(value: f64) -> &'static [u8] {
     }
 }
 
-/// The name of what no number is, if one comes.
+/// Accepts the name of NaN or an infinity.
 #[cold]
 fn named_float(input: &mut Input<'_>) -> Option<f64> {
     let names = [(NAN, f64::NAN), (INFINITY, f64::INFINITY), (NEGATIVE_INFINITY, f64::NEG_INFINITY)];
@@ -369,8 +369,8 @@ fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Re
         for element in spare.chunks_exact_mut(N::SIZE) {
             at += usize::from(text.get(at) == Some(&b' '));
             let rest = text.get(at..).unwrap_or_default();
-            // The position goes to memory only where something is out of the ordinary: that is a
-            // third of the time.
+            // The position is written to memory only in unusual cases; this saves a third of the
+            // time.
             let (value, mark) = match N::quick(rest).map(|(value, len)| (value, len, rest.get(len))) {
                 Some((value, len, Some(mark @ (b',' | b']')))) => {
                     at += len + 1;
@@ -430,7 +430,8 @@ fn write_all(
         return Status::Failed;
     }
     for (i, element) in elements.chunks_exact(size).enumerate() {
-        // Room for many at once, so that the vector does not grow element by element.
+        // Reserves room for many elements at once, so that the vector does not grow element by
+        // element.
         let grow = i % 256 == 0 && output.reserve(256 * 12) == Status::Failed;
         if grow || write(output, element) == Status::Failed || output.put(b",") == Status::Failed {
             return Status::Failed;
@@ -461,7 +462,7 @@ fn octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Stat
         input.seek(start);
         json::fail_at(input, at + 1, FaultKind::Syntax, 0, got.into())
     };
-    // '/' may be written "\/"; nobody escapes the others.
+    // '/' may be written "\/"; no writer escapes the other characters.
     if text.is_escaped() {
         let at = letters.iter().position(|b| *b == b'\\').unwrap_or(0);
         return Err(wrong(input, at));
@@ -530,8 +531,8 @@ extern "C" fn get_char16(input: &mut Input<'_>, word: &mut u64) -> Status {
     get_char(input, word, 0xFFFF)
 }
 
-/// A string of one character, or its code as a number, which may be quoted: that is how half a
-/// surrogate pair is a map's key.
+/// A string of one character, or the character's code as a number, quoted or not. Half of a
+/// surrogate pair as a map key is a quoted code.
 fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
     let start = input.position();
     let code = match json::peek(input) {
@@ -558,7 +559,7 @@ fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
     }
 }
 
-/// Half a surrogate pair is no character: it is written as a number.
+/// Half of a surrogate pair is not a character, so it is written as a number.
 extern "C" fn put_char(output: &mut Output<'_>, word: u64) -> Status {
     match char::from_u32(word as u32) {
         Some(c) => json::put_string(output, c.encode_utf8(&mut [0; 4])),
@@ -594,7 +595,8 @@ fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
     quoted(output, |output| number::put_hex128(output, bits))
 }
 
-/// Its 32 digits, the name of what is not finite, or a number that a double holds exactly.
+/// Reads a `long double`: 32 hexadecimal digits behind `0x`, the name of NaN or an infinity, or a
+/// number that `f64` holds exactly.
 fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
     let exact = |value: f64| Float128::from(value).to_bits();
     if json::peek(input) == Some(b'"') {

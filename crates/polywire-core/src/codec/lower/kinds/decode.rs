@@ -1,4 +1,4 @@
-//! Lowering for decoding.
+//! The decoding dialect of self-describing formats: see [`Format`].
 
 use alloc::{string::ToString, sync::Arc, vec, vec::Vec};
 
@@ -19,7 +19,7 @@ use crate::{
     schema::{DefId, DefKind, Type},
 };
 
-/// The dialect.
+/// The decoding dialect of format `F`.
 pub struct Decode<F> {
     style: Style,
     format: core::marker::PhantomData<F>,
@@ -38,31 +38,31 @@ impl<F: Format> DecodeDialect for Decode<F> {
             (_, wire) if wire.is_signed() => Kernels::<F>::SIGNED,
             _ => Kernels::<F>::UNSIGNED,
         };
-        unless_sunk::<F>(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
+        unless_skipped::<F>(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
     }
 
     fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Lowered {
         let literals = literals(walk.writer(), id, walk.default_literal(slot).map(i64::from));
         let wire = Wire::Symbol(Kernels::<F>::LITERAL, literals);
-        unless_sunk::<F>(walk, slot, |walk| walk.get(&Type::Def(id), wire, slot))
+        unless_skipped::<F>(walk, slot, |walk| walk.get(&Type::Def(id), wire, slot))
     }
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
-        unless_sunk::<F>(walk, slot, |walk| walk.text(TextForm::Kernel(Kernels::<F>::TEXT), slot))
+        unless_skipped::<F>(walk, slot, |walk| walk.text(TextForm::Kernel(Kernels::<F>::TEXT), slot))
     }
 
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
         let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-        unless_sunk::<F>(walk, slot, |walk| self.elements(walk, element, slot, false, (bound, overflow)))
+        unless_skipped::<F>(walk, slot, |walk| self.elements(walk, element, slot, false, (bound, overflow)))
     }
 
     fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, _: &[u32], slot: &Slot<'_>) -> Lowered {
         let hold = (0, Overflow::Refuse);
-        unless_sunk::<F>(walk, slot, |walk| self.elements(walk, element, slot, true, hold))
+        unless_skipped::<F>(walk, slot, |walk| self.elements(walk, element, slot, true, hold))
     }
 
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
-        unless_sunk::<F>(walk, slot, |walk| {
+        unless_skipped::<F>(walk, slot, |walk| {
             let (key, value) =
                 walk.entry(slot, |walk, slot| self.key(walk, key, slot), |walk, slot| walk.value(value, slot))?;
             let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
@@ -91,7 +91,7 @@ impl<F: Format> DecodeDialect for Decode<F> {
     }
 
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
-        unless_sunk::<F>(walk, &union.slot, |walk| match self.style.rows {
+        unless_skipped::<F>(walk, &union.slot, |walk| match self.style.rows {
             true => pair::<F>(walk, union),
             false => named_case::<F>(walk, union),
         })
@@ -99,12 +99,12 @@ impl<F: Format> DecodeDialect for Decode<F> {
 }
 
 impl<F: Format> Decode<F> {
-    /// With the options of the encoder.
+    /// `style` has the options that the encoder had.
     pub fn new(style: Style) -> Decode<F> {
         Decode { style, format: core::marker::PhantomData }
     }
 
-    /// The elements of a sequence, or of an array.
+    /// Emits the elements of a sequence or array.
     fn elements(
         &self,
         walk: &mut DecodeWalk<'_>,
@@ -162,8 +162,8 @@ impl<F: Format> Decode<F> {
     }
 }
 
-/// What the reader does not want is passed over, whatever it is.
-fn unless_sunk<F: Format>(
+/// Emits `read`, or a skip of the value if the reader does not have it.
+fn unless_skipped<F: Format>(
     walk: &mut DecodeWalk<'_>,
     slot: &Slot<'_>,
     read: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
@@ -194,7 +194,7 @@ fn row<F: Format>(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowere
     Ok(())
 }
 
-/// A union whose case's name says which it is, or an entry of its own.
+/// Emits a union in a map: the name of an entry or the entry `$discriminator` selects the case.
 fn named_case<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
     let writer = walk.writer();
     let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
@@ -224,7 +224,7 @@ fn is_character(walk: &DecodeWalk<'_>, union: &UnionIn<'_>) -> bool {
     matches!(walk.writer().resolve(union.discriminator), Type::Char8 | Type::Char16)
 }
 
-/// A union that is an array of its discriminator and its value.
+/// Emits a union as an array of its discriminator and its value.
 fn pair<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
     let writer = walk.writer();
     let table = symbols::union_head(writer, union.discriminator, &[], &str::to_string);

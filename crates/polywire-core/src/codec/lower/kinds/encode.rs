@@ -1,4 +1,4 @@
-//! Lowering for encoding.
+//! The encoding dialect of self-describing formats: see [`Format`].
 
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 
@@ -17,7 +17,7 @@ use crate::{
     schema::{Case, Def, DefId, DefKind, Schema, Type},
 };
 
-/// The dialect.
+/// The encoding dialect of format `F`.
 pub struct Encode<F> {
     style: Style,
     format: core::marker::PhantomData<F>,
@@ -25,7 +25,7 @@ pub struct Encode<F> {
 
 type Lowered = Result<(), LowerError>;
 
-/// Arrays of plain floats up to this length are written element by element, without a loop.
+/// Arrays of plain floating-point numbers up to this length are written without a loop.
 const UNROLLED: u32 = 16;
 
 impl<F: Format> EncodeDialect for Encode<F> {
@@ -166,7 +166,7 @@ impl<F: Format> EncodeDialect for Encode<F> {
 }
 
 impl<F: Format> Encode<F> {
-    /// With what the options ask for.
+    /// `style` has the codec's options.
     pub fn new(style: Style) -> Encode<F> {
         Encode { style, format: core::marker::PhantomData }
     }
@@ -230,8 +230,8 @@ impl<F: Format> Encode<F> {
         )
     }
 
-    /// The beginning of a union's map: with the discriminator, which is in the accumulator, where
-    /// the case's name does not say it.
+    /// Emits the beginning of a union's map. It includes the discriminator, which is in the
+    /// accumulator, if the name of the case does not determine it.
     fn case_head(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>, case: &Case) -> Lowered {
         let said = walk.block(|walk| {
             open::<F>(walk, 2);
@@ -313,7 +313,7 @@ impl<F: Format> Encode<F> {
     }
 }
 
-/// The bytes of a member's name.
+/// A member's name as the format writes it.
 pub(super) fn name_bytes<F: Format>(name: &str) -> Vec<u8> {
     bytes_of(|output| F::put_name(output, name))
 }
@@ -328,7 +328,7 @@ pub(super) fn literals(schema: &Schema, id: DefId, otherwise: Option<i64>) -> Ar
     Arc::new(SymbolTable::new(named, otherwise))
 }
 
-/// True for elements of which many are octets rather than an array.
+/// True for octets, of which sequences and arrays are written as bytes instead of an array.
 pub(super) fn is_octet(schema: &Schema, element: &Type) -> bool {
     *schema.resolve(element) == Type::Octet
 }
@@ -348,7 +348,7 @@ fn close<F: Format>(walk: &mut EncodeWalk<'_>) {
     }
 }
 
-/// The discriminator, which is in the accumulator.
+/// Emits the discriminator, which is in the accumulator.
 fn put_label<F: Format>(walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowered {
     if union.wire == Scalar::Bool {
         let block = |walk: &mut EncodeWalk<'_>, mark| {
@@ -365,7 +365,7 @@ fn put_label<F: Format>(walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowe
     Ok(())
 }
 
-/// A boolean, which is in the accumulator.
+/// Emits a boolean, which is in the accumulator.
 fn put_truth<F: Format>(walk: &mut EncodeWalk<'_>) -> Lowered {
     let block = |walk: &mut EncodeWalk<'_>, mark| {
         walk.block(|walk| {
@@ -378,7 +378,7 @@ fn put_truth<F: Format>(walk: &mut EncodeWalk<'_>) -> Lowered {
     Ok(())
 }
 
-/// A scalar whose bytes stand behind its mark.
+/// Emits a scalar as a mark followed by its bytes.
 fn fixed(walk: &mut EncodeWalk<'_>, mark: &[u8], place: Place, wire: Scalar) -> Lowered {
     let memory = walk.memory_scalar(place)?;
     literal(walk, mark);

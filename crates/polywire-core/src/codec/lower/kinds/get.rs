@@ -1,4 +1,4 @@
-//! Kernels that read values, from every kind that holds them.
+//! Kernels that read a value from any kind of item that can hold it.
 
 use alloc::string::String;
 
@@ -42,7 +42,7 @@ pub(super) extern "C" fn unsigned<F: Format>(input: &mut Input<'_>, value: &mut 
     }
 }
 
-/// An integer, or a float that is a whole number.
+/// An integer, or a floating-point number without a fraction.
 #[inline(always)]
 pub(super) fn signed_of(head: Head) -> Result<i64, FaultKind> {
     match head {
@@ -54,7 +54,7 @@ pub(super) fn signed_of(head: Head) -> Result<i64, FaultKind> {
     }
 }
 
-/// The same without a sign.
+/// An unsigned integer, or a floating-point number without a fraction.
 #[inline(always)]
 pub(super) fn unsigned_of(head: Head) -> Result<u64, FaultKind> {
     match head {
@@ -69,7 +69,7 @@ pub(super) fn unsigned_of(head: Head) -> Result<u64, FaultKind> {
 #[cold]
 fn whole(number: f64) -> Result<i64, FaultKind> {
     let whole = number as i64;
-    // 2^63 as an integer is one less, which is 2^63 again as a double.
+    // `i64::MAX` becomes 2^63 when converted to `f64`, so the bound is tested separately.
     match whole as f64 == number && number < 9_223_372_036_854_775_808.0 {
         true => Ok(whole),
         false => Err(FaultKind::OutOfRange),
@@ -107,7 +107,7 @@ pub(super) extern "C" fn single<F: Format>(input: &mut Input<'_>, value: &mut u6
     }
 }
 
-/// A float's head, or what writers of the format put in its place.
+/// Turns null into NaN in formats whose writers use it for NaN.
 #[inline(always)]
 pub(super) fn or_nan<F: Format>(head: Head) -> Head {
     match head {
@@ -116,7 +116,7 @@ pub(super) fn or_nan<F: Format>(head: Head) -> Head {
     }
 }
 
-/// A float, or an integer that a double holds exactly.
+/// A floating-point number, or an integer that `f64` holds exactly.
 #[inline(always)]
 pub(super) fn double_of(head: Head) -> Result<f64, FaultKind> {
     match head {
@@ -128,7 +128,7 @@ pub(super) fn double_of(head: Head) -> Result<f64, FaultKind> {
     }
 }
 
-/// The same value, and the same payload of a NaN.
+/// Converts to `f64` and keeps the payload of a NaN.
 #[inline(always)]
 pub(super) fn widen(single: f32) -> f64 {
     let bits = u64::from(single.to_bits());
@@ -138,7 +138,7 @@ pub(super) fn widen(single: f32) -> f64 {
     }
 }
 
-/// A float, which is rounded and must not become infinite, or an integer that a single holds
+/// A floating-point number, rounded to `f32` but not to infinity, or an integer that `f32` holds
 /// exactly.
 #[inline(always)]
 pub(super) fn single_of(head: Head) -> Result<f32, FaultKind> {
@@ -160,7 +160,7 @@ fn exact(whole: i128) -> Result<f64, FaultKind> {
     if number as i128 == whole { Ok(number) } else { Err(FaultKind::OutOfRange) }
 }
 
-/// A number of sixteen octets, the most significant first, or another that it holds.
+/// A `long double`: sixteen octets, most significant first, or a number that converts exactly.
 pub(super) fn quad<F: Format>(input: &mut Input<'_>) -> Read<u128> {
     let start = input.position();
     match F::head(input)? {
@@ -195,7 +195,7 @@ fn quad_in_pieces<F: Format>(input: &mut Input<'_>, start: usize) -> Read<u128> 
     }
 }
 
-/// A text of one character, or its number.
+/// A text of one character, or the character's code.
 pub(super) extern "C" fn character<F: Format>(input: &mut Input<'_>, value: &mut u64) -> Status {
     let start = input.position();
     let read = match F::head(input) {
@@ -258,7 +258,7 @@ pub(super) fn text<F: Format>(input: &mut Input<'_>, string: Option<&mut String>
     }
 }
 
-/// Bytes that were just taken, as text.
+/// Stores the bytes just taken as text, after checking that they are UTF-8.
 #[inline]
 fn set_text(input: &mut Input<'_>, bytes: &[u8], string: Option<&mut String>) -> Status {
     match core::str::from_utf8(bytes) {
@@ -270,7 +270,7 @@ fn set_text(input: &mut Input<'_>, bytes: &[u8], string: Option<&mut String>) ->
     }
 }
 
-/// A text that comes in pieces, each of which is UTF-8.
+/// Text in pieces, each of which must be UTF-8.
 fn pieces<F: Format>(input: &mut Input<'_>, string: &mut String) -> Read {
     let start = input.position();
     let len = pass_pieces::<F>(input, true)?;
@@ -291,7 +291,7 @@ fn pieces<F: Format>(input: &mut Input<'_>, string: &mut String) -> Read {
     Ok(())
 }
 
-/// Bytes of all pieces.
+/// Skips all pieces and returns the number of their bytes.
 pub(super) fn pass_pieces<F: Format>(input: &mut Input<'_>, text: bool) -> Read<usize> {
     let mut len = 0;
     while let Some(piece) = F::piece(input, text)? {
@@ -318,8 +318,8 @@ pub(super) extern "C" fn map<F: Format>(input: &mut Input<'_>, count: &mut u64) 
     }
 }
 
-/// What selects a union's case: a number, a boolean, a literal's name, or a character if the
-/// discriminator is one.
+/// Reads what selects a union's case: a number, a boolean, the name of a literal, or a character if
+/// `character` is true.
 pub(super) fn discriminator<F: Format>(input: &mut Input<'_>, table: &SymbolTable, character: bool) -> Read<i64> {
     let start = input.position();
     match F::head(input)? {
@@ -382,7 +382,7 @@ fn with_key<F: Format>(
     }
 }
 
-/// The name that an entry's key must be.
+/// The name of a map entry that follows.
 fn key<'a, F: Format>(input: &mut Input<'a>) -> Read<&'a [u8]> {
     let (start, kind) = (input.position(), core::mem::take(&mut input.tag));
     let key = match F::name(input)? {
@@ -393,7 +393,7 @@ fn key<'a, F: Format>(input: &mut Input<'a>) -> Read<&'a [u8]> {
     key
 }
 
-/// Only the shortest way to write a number is taken, so that no two keys are one number.
+/// Accepts only the shortest form of a number, so that different keys are different numbers.
 fn decimal<T: core::str::FromStr>(key: &[u8]) -> Result<T, FaultKind> {
     let shortest = match key {
         [b'0'] => true,
@@ -403,7 +403,7 @@ fn decimal<T: core::str::FromStr>(key: &[u8]) -> Result<T, FaultKind> {
     text.and_then(|text| text.parse().ok()).ok_or(FaultKind::WrongKind)
 }
 
-/// Passes over so many values, inside one that is one level up.
+/// Skips `count` values, which count as one level deeper than the current one.
 pub fn skip_items<F: Format>(input: &mut Input<'_>, count: u64) -> Read {
     ok(input.enter())?;
     for _ in 0..count {
@@ -413,7 +413,7 @@ pub fn skip_items<F: Format>(input: &mut Input<'_>, count: u64) -> Read {
     Ok(())
 }
 
-/// The next `N` bytes.
+/// Reads the next `N` bytes.
 #[inline(always)]
 pub fn fixed<const N: usize>(input: &mut Input<'_>) -> Read<[u8; N]> {
     match input.rest().first_chunk::<N>() {
@@ -425,7 +425,7 @@ pub fn fixed<const N: usize>(input: &mut Input<'_>) -> Read<[u8; N]> {
     }
 }
 
-/// As many bytes as a head says.
+/// Takes as many bytes as a head announced.
 #[inline]
 pub(super) fn take<'a>(input: &mut Input<'a>, len: u64) -> Read<&'a [u8]> {
     input.take(usize::try_from(len).unwrap_or(usize::MAX))
@@ -448,7 +448,7 @@ pub(super) fn done(read: Read) -> Status {
     read.map_or_else(|failed| failed, |()| Status::Ok)
 }
 
-/// Blames what began at `start`.
+/// Reports an error about the value that began at `start`.
 #[cold]
 pub(super) fn fail_at(input: &mut Input<'_>, start: usize, kind: FaultKind) -> Status {
     input.seek(start);

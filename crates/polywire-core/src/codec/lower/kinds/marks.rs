@@ -1,4 +1,4 @@
-//! Kernels for what stands around values: members, elements, entries, unions.
+//! Kernels for the delimiters around values: members, elements, map entries, unions.
 
 use super::{
     DISCRIMINATOR, Extent, Format, Head, OPEN,
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// The kernels for what is around values, by format.
+/// The delimiter kernels of format `F`.
 pub(super) struct Marks<F>(core::marker::PhantomData<F>);
 
 impl<F: Format> Marks<F> {
@@ -32,8 +32,8 @@ impl<F: Format> Marks<F> {
         &SequenceDialect { name: "elements", begin: begin_array::<F>, next: next_item::<F> };
     pub const ENTRIES: &'static SequenceDialect =
         &SequenceDialect { name: "entries", begin: begin_map::<F>, next: next_item::<F> };
-    /// A structure that is written with as many members as are present: the argument has the number
-    /// of those that always are in its low half, and of all in its high half.
+    /// A structure written with only its present members. The low half of the argument is the
+    /// number of mandatory members, the high half the number of all members.
     pub const COUNTED: &'static RegionDialect = &RegionDialect {
         name: "present members",
         restarts_origin: false,
@@ -43,9 +43,9 @@ impl<F: Format> Marks<F> {
         put_end: put_count::<F>,
         form: None,
     };
-    /// One more member is present.
+    /// Adds one to the number of present members.
     pub const PRESENT: &'static ActionKernel = &ActionKernel { name: "present", get: get_no_action, put: count_member };
-    /// A map whose entries are sorted when it ends.
+    /// A map whose entries are sorted at its end.
     pub const SORTED: &'static RegionDialect = &RegionDialect {
         name: "sorted entries",
         restarts_origin: false,
@@ -55,7 +55,7 @@ impl<F: Format> Marks<F> {
         put_end: put_sorted::<F>,
         form: None,
     };
-    /// An array of as many values as the argument says.
+    /// An array with as many values as the argument says.
     pub const ROW: &'static RegionDialect = &RegionDialect {
         name: "row",
         restarts_origin: false,
@@ -65,7 +65,7 @@ impl<F: Format> Marks<F> {
         put_end: put_nothing,
         form: None,
     };
-    /// A union; its body may leave it unread.
+    /// A union. Its end skips the value if the body did not read it.
     pub const UNION: &'static RegionDialect = &RegionDialect {
         name: "union",
         restarts_origin: false,
@@ -75,18 +75,18 @@ impl<F: Format> Marks<F> {
         put_end: put_nothing,
         form: None,
     };
-    /// A union that is an array of its discriminator and its value, or null.
+    /// A union as an array of its discriminator and its value, or null.
     pub const PAIR: &'static RegionDialect =
         &RegionDialect { get_begin: begin_pair::<F>, get_end: end_pair::<F>, ..*Self::UNION };
-    /// What selects the case of the union that comes next. It stays where it is. The table is that
-    /// of [`union_head`](crate::codec::lower::symbols::union_head).
+    /// Finds the case of the union that follows and does not advance the input. The table comes
+    /// from [`union_head`](crate::codec::lower::symbols::union_head).
     pub const SELECTOR: &'static SymbolKernel =
         &SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector::<F, false>, put: put_no_symbol };
-    /// The same where the discriminator is a character.
+    /// [`Self::SELECTOR`] for a discriminator that is a character.
     pub const CHARACTER_SELECTOR: &'static SymbolKernel = &SymbolKernel { get: selector::<F, true>, ..*Self::SELECTOR };
-    /// The discriminator that comes next. It stays where it is.
+    /// Finds the discriminator of the pair that follows and does not advance the input.
     pub const LABEL: &'static SymbolKernel = &SymbolKernel { name: "label", get: label::<F, false>, ..*Self::SELECTOR };
-    /// The same where the discriminator is a character.
+    /// [`Self::LABEL`] for a discriminator that is a character.
     pub const CHARACTER_LABEL: &'static SymbolKernel = &SymbolKernel { get: label::<F, true>, ..*Self::LABEL };
     pub const QUAD: &'static ScalarKernel = &ScalarKernel {
         name: "long double",
@@ -96,13 +96,13 @@ impl<F: Format> Marks<F> {
         wide: Some(WideKernel { get: quad::<F>, put: put_no_wide }),
         form: None,
     };
-    /// Is it null? Then it is passed.
+    /// Tests for null and skips it.
     pub const NULL: &'static TestKernel = &TestKernel { name: "null", test: null::<F> };
-    /// Passes over a value.
+    /// Skips a value.
     pub const SKIP: &'static ActionKernel = &ActionKernel { name: "skip", get: skip::<F>, put: put_no_action };
 }
 
-/// How many are left, what they all are, and whether they are entries.
+/// Sets the cursor: number of items left, their common kind, and whether they are map entries.
 fn open(extent: Extent, map: bool, cursor: &mut Cursor) -> Status {
     cursor.0 = [extent.count, extent.kind.into(), map.into()];
     Status::Ok
@@ -126,7 +126,7 @@ extern "C" fn begin_array<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor)
     }
 }
 
-/// Counts what comes next, if anything does.
+/// Returns whether another item follows, and counts it.
 #[inline(always)]
 fn more<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor) -> Result<bool, Status> {
     let [count, kind, map] = &mut cursor.0;
@@ -172,7 +172,8 @@ extern "C" fn next_member<F: Format>(
     search::<F>(input, table, arm)
 }
 
-/// Keys in the table are as we write them, but there are other ways to write one.
+/// Finds a member by name. The table has keys as this library writes them; other writers may write
+/// the head of a name differently.
 fn search<F: Format>(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) -> Status {
     let (start, message) = (input.position(), input.message());
     let name = match F::name(input) {
@@ -188,7 +189,7 @@ fn search<F: Format>(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) 
     Status::Ok
 }
 
-/// Looks for a name that does not stand there as we write it.
+/// Finds a member whose name has another head than this library writes.
 #[cold]
 fn search_as_written<F: Format>(table: &MemberTable, name: &[u8], whole: &[u8]) -> u64 {
     let (head, head_len) = F::name_head(name.len());
@@ -203,7 +204,7 @@ fn search_as_written<F: Format>(table: &MemberTable, name: &[u8], whole: &[u8]) 
         back.copy_from_slice(name);
         return table.by_name(key, MemberTable::UNKNOWN);
     }
-    // So long a name pays for a look at all of them.
+    // A name this long is rare enough for a linear search.
     let same = |key: &crate::program::MemberKey| key.name.strip_prefix(head) == Some(name);
     table.keys().iter().position(same).map_or(MemberTable::UNKNOWN, |at| at as u64)
 }
@@ -294,7 +295,7 @@ extern "C" fn label<F: Format, const CHARACTER: bool>(
     }
 }
 
-/// Looks through a union's map, and leaves the position where it is.
+/// Looks through a union's map and does not advance the input.
 extern "C" fn selector<F: Format, const CHARACTER: bool>(
     input: &mut Input<'_>,
     table: &SymbolTable,
@@ -340,14 +341,14 @@ fn select<F: Format>(input: &mut Input<'_>, table: &SymbolTable, character: bool
     }
 }
 
-/// Members of which fewer are counted in a single byte.
+/// Maps with fewer members than this have their number in one byte.
 const FEW: u64 = 16;
-/// Bytes kept for the head of a map of more members, the last four for their number until it is
-/// known.
+/// Bytes reserved for the head of a map with more members. The last four hold the number of members
+/// until the end of the map.
 const ROOM: usize = 5;
 
-/// Keeps room for the head. [`Output::mark`] is where it is while members are written, and is the
-/// outer structure's again afterwards.
+/// Reserves the head. While members are written, [`Output::mark`] is the head's position; the
+/// cursor keeps that of the outer structure.
 extern "C" fn put_counted<F: Format>(output: &mut Output<'_>, argument: u64, cursor: &mut Cursor) -> Status {
     let (always, all) = (argument & 0xFFFF_FFFF, argument >> 32);
     cursor.0[0] = output.mark as u64;
@@ -380,8 +381,8 @@ extern "C" fn put_count<F: Format>(output: &mut Output<'_>, argument: u64, curso
     let Some(count) = output.written().get(start + 1..).and_then(|head| head.first_chunk()).copied() else {
         return Status::Ok;
     };
-    // The head is written at the end, and goes to its place; what it leaves of the room is closed
-    // up.
+    // The head is written at the end, moved to its place, and the rest of the reserved bytes is
+    // removed.
     let end = output.position();
     let status = F::put_map(output, u32::from_le_bytes(count).into());
     let len = output.position() - end;
@@ -393,7 +394,7 @@ extern "C" fn put_count<F: Format>(output: &mut Output<'_>, argument: u64, curso
     status
 }
 
-/// Says how [`Marks::PRESENT`] finds the count.
+/// The argument of [`Marks::PRESENT`]: which form of the count it increments.
 pub(super) fn is_many(all: usize) -> u64 {
     u64::from(all as u64 >= FEW)
 }
@@ -407,7 +408,7 @@ extern "C" fn put_sorted<F: Format>(output: &mut Output<'_>, _: u64, cursor: &mu
     F::sort(output, cursor.0[0] as usize)
 }
 
-// What is there in one direction only.
+// Functions for a direction that does not exist.
 
 extern "C" fn get_nothing(_: &mut Input<'_>, _: u64, _: &mut Cursor) -> Status {
     Status::Ok

@@ -1,8 +1,8 @@
-//! What formats share whose values say their own kind: MessagePack, CBOR, UBJSON.
+//! Shared lowering of self-describing binary formats: MessagePack, CBOR and UBJSON.
 //!
-//! Such a format supplies a [`Format`]: how the heads of values are read and written. The dialects
-//! for both walks, and the kernels that take a value from every kind that holds it, are made from
-//! that.
+//! Each of these formats implements [`Format`], which reads and writes the heads of values. This
+//! module turns it into dialects for both walks, and into kernels that read a value from any kind
+//! of item that can hold it.
 
 use alloc::vec::Vec;
 
@@ -28,53 +28,57 @@ pub use encode::Encode;
 pub use get::{fixed, skip_items};
 pub use put::with_decimal;
 
-/// A format whose values begin with what they are.
+/// A format in which each value begins with its kind.
 ///
-/// Those who read have called [`Input::fail`] before they give [`Status::Failed`], and leave the
-/// position behind what they have read.
+/// A function that reads calls [`Input::fail`] before it returns [`Status::Failed`], and otherwise
+/// leaves the position behind what it read.
 pub trait Format: Sized + 'static {
-    /// Keys of maps may be of any kind; else they are names.
+    /// True if map keys may have any kind; false if they are always names.
     const NATIVE_KEYS: bool;
-    /// Arrays and maps always say how many elements they have.
+    /// True if arrays and maps always state the number of their elements.
     const COUNTED: bool;
-    /// A structure ends with a mark, and does not say how many members it has.
+    /// True if a structure ends with a mark and does not state the number of its members.
     const CLOSED: bool;
-    /// Arrays may say the kind of all their elements, which then lack it: [`Input::tag`] is that
-    /// kind where one is read.
+    /// True if an array may state a common kind for elements, which then do not state it. While
+    /// such an element is read, [`Input::tag`] is that kind.
     const TYPED: bool;
-    /// Null is how writers of the format say NaN.
+    /// True if writers of the format use null for NaN.
     const NULL_IS_NAN: bool;
-    /// How [`Format::put_text`] writes short ones, if that is simple.
+    /// The form in which [`Format::put_text`] writes short texts, for machine code. `None` if it is
+    /// not simple enough.
     const SHORT_TEXT: Option<ShortText>;
 
-    /// Reads a value up to where its content begins; of numbers and names of constants, all of it.
+    /// Reads a value up to its content. Numbers and constants are read completely.
     fn head(input: &mut Input<'_>) -> Result<Head, Status>;
 
-    /// Passes over a value.
+    /// Skips a value.
     fn skip(input: &mut Input<'_>) -> Result<(), Status>;
 
-    /// Reads the name of a map's entry; none if the key is something else, which was passed over
-    /// then.
+    /// Reads the name of a map entry. Returns `None`, after skipping the key, if the key is not a
+    /// name.
     fn name<'a>(input: &mut Input<'a>) -> Result<Option<&'a [u8]>, Status>;
 
-    /// True, and behind it, if a map (or else an array) of no known length ends here.
+    /// Tests for the end of a map (or array, if `map` is false) of unknown length, and skips its
+    /// end mark.
     fn ends(input: &mut Input<'_>, map: bool) -> Result<bool, Status>;
 
-    /// True, and behind it, if null comes next.
+    /// Tests for null and skips it.
     fn null(input: &mut Input<'_>) -> bool;
 
-    /// The next piece of a text (or else of bytes) of no known length.
+    /// Reads the next piece of a text (or of bytes, if `text` is false) of unknown length. `None`
+    /// at its end.
     fn piece<'a>(input: &mut Input<'a>, text: bool) -> Result<Option<&'a [u8]>, Status>;
 
-    /// Fills `room` with a typed array's elements, as the host has them, if they are just such.
+    /// Copies a typed array's elements to `room`, if they have the host's representation of
+    /// `scalar`. Returns false, having read nothing, if they do not.
     fn plain(_input: &mut Input<'_>, _kind: u32, _scalar: Scalar, _room: &mut [u8]) -> Result<bool, Status> {
         Ok(false)
     }
 
-    /// Writes an integer, and gives how many bytes it has.
+    /// Writes an integer. Returns its length in bytes.
     fn unsigned(room: &mut Room, value: u64) -> usize;
 
-    /// Writes an integer, and gives how many bytes it has.
+    /// Writes an integer. Returns its length in bytes.
     fn signed(room: &mut Room, value: i64) -> usize;
 
     /// Writes an integer.
@@ -92,11 +96,11 @@ pub trait Format: Sized + 'static {
     /// Writes a text.
     fn put_text(output: &mut Output<'_>, text: &str) -> Status;
 
-    /// What stands before a name of so many bytes: at most eight bytes of a word, the first in its
-    /// low byte.
+    /// The head of a name of `len` bytes: a word, first byte in its low byte, and the number of its
+    /// bytes, at most eight.
     fn name_head(len: usize) -> (u64, usize);
 
-    /// Writes the name of a member, or of a map's entry.
+    /// Writes the name of a member or of a map entry.
     fn put_name(output: &mut Output<'_>, name: &str) -> Status {
         let (head, len) = Self::name_head(name.len());
         match output.put_word(head, len) {
@@ -105,51 +109,52 @@ pub trait Format: Sized + 'static {
         }
     }
 
-    /// Writes what stands before so many octets.
+    /// Writes the head of `len` octets.
     fn put_bytes(output: &mut Output<'_>, len: u64) -> Status;
 
-    /// Writes what stands before so many elements.
+    /// Writes the head of an array with `len` elements.
     fn put_array(output: &mut Output<'_>, len: u64) -> Status;
 
-    /// Writes what stands before so many entries.
+    /// Writes the head of a map with `len` entries.
     fn put_map(output: &mut Output<'_>, len: u64) -> Status;
 
-    /// Writes the elements of an array, as the host has them, if the format has a form for many of
-    /// them.
+    /// Writes an array whose elements have the host's representation. `None` if the format has no
+    /// compact form for them.
     fn put_plain(_output: &mut Output<'_>, _scalar: Scalar, _elements: &[u8]) -> Option<Status> {
         None
     }
 
-    /// Writes a float in as few bytes as hold it.
+    /// Writes a floating-point number in as few bytes as represent it exactly.
     fn put_shortest(output: &mut Output<'_>, value: f64) -> Status;
 
-    /// Sorts the entries of the map that was written from `start` on. Only for [`Style::sorted`].
+    /// Sorts the entries of the map written since `start`. Used only with [`Style::sorted`].
     fn sort(_output: &mut Output<'_>, _start: usize) -> Status {
         Status::Ok
     }
 
-    /// The marks of constants, and of floats whose bytes follow, the most significant first.
+    /// The type bytes of constants, and of floating-point numbers whose bytes follow, most
+    /// significant first.
     const MARKS: Marks;
 }
 
-/// See [`Format::MARKS`].
+/// Type bytes of a format: see [`Format::MARKS`].
 pub struct Marks {
-    /// Nothing.
+    /// Type byte of null.
     pub null: u8,
-    /// A boolean.
+    /// Type byte of false.
     pub no: u8,
-    /// A boolean.
+    /// Type byte of true.
     pub yes: u8,
-    /// Before four bytes.
+    /// Type byte of a floating-point number of four bytes.
     pub single: u8,
-    /// Before eight bytes.
+    /// Type byte of a floating-point number of eight bytes.
     pub double: u8,
-    /// What a [closed](Format::CLOSED) structure ends with.
+    /// The end mark of a [closed](Format::CLOSED) structure.
     pub end: u8,
 }
 
-/// Writes a byte and so many of the word's bytes, the highest of those first; together they are at
-/// most nine.
+/// Writes a type byte and the low `bytes` bytes of a word, most significant first: at most nine
+/// bytes. Returns their number.
 #[inline(always)]
 pub fn marked(room: &mut Room, mark: u8, word: u64, bytes: u32) -> usize {
     let word = word.swap_bytes() >> (64 - 8 * bytes);
@@ -157,68 +162,68 @@ pub fn marked(room: &mut Room, mark: u8, word: u64, bytes: u32) -> usize {
     1 + bytes as usize
 }
 
-/// What a value is.
+/// The head of a value: its kind and, for short values, the value itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Head {
-    /// A number.
+    /// An integer.
     Unsigned(u64),
-    /// -1 - n.
+    /// The integer -1 - n.
     Negative(u64),
-    /// A number.
+    /// A floating-point number of 32 bits.
     Single(f32),
-    /// A number.
+    /// A floating-point number of 64 bits.
     Double(f64),
     /// A boolean.
     Bool(bool),
-    /// Nothing.
+    /// Null.
     Null,
-    /// So many bytes of UTF-8, or [`OPEN`].
+    /// Text of this many bytes, or [`OPEN`].
     Text(u64),
-    /// So many octets, or [`OPEN`].
+    /// This many octets, or [`OPEN`].
     Bytes(u64),
-    /// Elements.
+    /// An array.
     Array(Extent),
-    /// Entries.
+    /// A map.
     Map(Extent),
-    /// What is no type's value.
+    /// A kind that represents no value of any type.
     Other,
 }
 
-/// As many as come until a mark says that there are no more.
+/// The length of items that continue until an end mark.
 pub const OPEN: u64 = u64::MAX;
 
-/// How many there are, and what they all are.
+/// The number of elements or entries, and their common kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// How many, or [`OPEN`].
+    /// The number, or [`OPEN`].
     pub count: u64,
-    /// The kind that all of them lack; 0 if each has its own.
+    /// The kind that elements do not state themselves. 0 if each states its own.
     pub kind: u32,
 }
 
 impl Extent {
-    /// So many, each with its kind.
+    /// `count` items, each with its own kind.
     pub fn of(count: u64) -> Extent {
         Extent { count, kind: 0 }
     }
 }
 
-/// What options ask for.
+/// Options of these formats.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
-    /// Enum literals are written as their names.
+    /// Write enum literals as names.
     pub enum_names: bool,
-    /// Absent members are written as null.
+    /// Write absent members as null.
     pub write_null: bool,
-    /// Structures are arrays of their members' values.
+    /// Write structures as arrays of their members' values.
     pub rows: bool,
-    /// Members and map entries are sorted by the bytes of their keys, and floats are as short as
-    /// may be.
+    /// Sort members and map entries by the bytes of their keys, and write floating-point numbers as
+    /// short as possible.
     pub sorted: bool,
 }
 
 impl Style {
-    /// Of the options that all such formats have.
+    /// Reads the options that all of these formats have.
     pub fn of(options: &Options) -> Style {
         Style {
             enum_names: options.value("enum") == Some("name"),
@@ -229,10 +234,10 @@ impl Style {
     }
 }
 
-/// Name of the entry that says which case a union holds where its member's name does not.
+/// Name of the entry that selects a union's case if the name of its member does not.
 const DISCRIMINATOR: &str = "$discriminator";
 
-/// What a function writes, as a constant.
+/// The bytes that `put` writes, for use as a constant in a program.
 fn bytes_of(put: impl FnOnce(&mut Output<'_>) -> Status) -> Vec<u8> {
     let (mut bytes, limits) = (Vec::new(), Limits::default());
     let mut output = Output::new(&mut bytes, &limits);
@@ -241,7 +246,7 @@ fn bytes_of(put: impl FnOnce(&mut Output<'_>) -> Status) -> Vec<u8> {
     bytes
 }
 
-/// Shows that `bytes` are one value and nothing else.
+/// Checks that `bytes` are exactly one well-formed value.
 pub fn validate<F: Format>(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
     let mut input = Input::new(bytes, limits);
     if bytes.len() > limits.message_bytes {

@@ -1,4 +1,4 @@
-//! Kernels that write.
+//! Kernels for scalars, texts, keys and heads: the tables, and the functions that write.
 
 use super::{Format, get};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// The kernels for values, by format. They also read.
+/// The kernels for values of format `F`, for both directions.
 pub(super) struct Kernels<F>(core::marker::PhantomData<F>);
 
 impl<F: Format> Kernels<F> {
@@ -21,7 +21,7 @@ impl<F: Format> Kernels<F> {
         wide: None,
         form: None,
     };
-    /// An integer of at most 64 bits with sign; the program checks the type's range.
+    /// A signed integer of at most 64 bits. The program checks the range of the type.
     pub const SIGNED: &'static ScalarKernel = &ScalarKernel {
         name: "signed",
         scalar: Scalar::I64,
@@ -38,7 +38,7 @@ impl<F: Format> Kernels<F> {
         wide: None,
         form: None,
     };
-    /// The same, to be written at once.
+    /// [`Self::SIGNED`] in a form that machine code writes inline.
     pub const BRIEF_SIGNED: &'static BriefKernel =
         &BriefKernel { exact: true, ..BriefKernel::new("signed", Scalar::I64, brief_signed::<F>, None) };
     pub const BRIEF_UNSIGNED: &'static BriefKernel =
@@ -67,12 +67,12 @@ impl<F: Format> Kernels<F> {
         wide: None,
         form: None,
     };
-    /// A literal's name; read from its number too.
+    /// An enum literal's name. Its number is accepted, too.
     pub const LITERAL: &'static SymbolKernel =
         &SymbolKernel { name: "literal", scalar: Scalar::I64, get: get::literal::<F>, put: put_literal::<F> };
     pub const TEXT: &'static TextKernel =
         &TextKernel { name: "text", get: get::text::<F>, put: F::put_text, short: F::SHORT_TEXT };
-    /// A map's key that is a name.
+    /// A map key that is a name.
     pub const KEY_TEXT: &'static TextKernel =
         &TextKernel { name: "key", get: get::key_text::<F>, put: F::put_name, short: None };
     pub const KEY_SIGNED: &'static ScalarKernel = &ScalarKernel {
@@ -113,7 +113,8 @@ impl<F: Format> Kernels<F> {
         get: get::key_literal::<F>,
         put: put_key_literal::<F>,
     };
-    /// What stands before so many octets; on the other way, what selects a union's case in a row.
+    /// Writes the head of octets. In the other direction, reads the number that selects a union's
+    /// case in a pair.
     pub const BYTES: &'static ScalarKernel = &ScalarKernel {
         name: "bytes",
         scalar: Scalar::U64,
@@ -122,7 +123,7 @@ impl<F: Format> Kernels<F> {
         wide: None,
         form: None,
     };
-    /// The number of elements.
+    /// The head of an array: the number of elements.
     pub const ARRAY: &'static ScalarKernel = &ScalarKernel {
         name: "array",
         scalar: Scalar::U64,
@@ -131,7 +132,7 @@ impl<F: Format> Kernels<F> {
         wide: None,
         form: None,
     };
-    /// The number of entries.
+    /// The head of a map: the number of entries.
     pub const MAP: &'static ScalarKernel = &ScalarKernel {
         name: "map",
         scalar: Scalar::U64,
@@ -173,7 +174,7 @@ extern "C" fn put_double<F: Format>(output: &mut Output<'_>, bits: u64) -> Statu
 extern "C" fn put_character<F: Format>(output: &mut Output<'_>, code: u64) -> Status {
     match char::from_u32(code as u32) {
         Some(char) => F::put_text(output, char.encode_utf8(&mut [0; 4])),
-        // Half of a surrogate pair, which is no character.
+        // Half of a surrogate pair is not a character.
         None => F::put_unsigned(output, code),
     }
 }
@@ -210,7 +211,7 @@ fn put_decimal<F: Format>(output: &mut Output<'_>, negative: bool, value: u64) -
     with_decimal(negative, value, |text| F::put_name(output, text))
 }
 
-/// The shortest way to write an integer.
+/// Passes the shortest decimal text of an integer to `take`.
 pub fn with_decimal<T>(negative: bool, mut value: u64, take: impl FnOnce(&str) -> T) -> T {
     let mut digits = [b'-'; 21];
     let mut start = digits.len();

@@ -1,4 +1,4 @@
-//! All elements of sequences and arrays of plain numbers at once.
+//! Kernels that read and write all elements of a sequence or array of plain numbers at once.
 
 use super::{
     Extent, Format, Head, OPEN,
@@ -9,8 +9,8 @@ use crate::{
     program::{Elements, FaultKind, Input, Output, SliceKernel, Status},
 };
 
-/// The kernel for elements of a scalar; none for booleans and those that are no plain numbers.
-/// `shortest` is for floats.
+/// The kernel for elements of a scalar. `None` for booleans and other scalars that are not plain
+/// numbers. `shortest` asks for the shortest form of floating-point numbers.
 pub(super) fn kernel<F: Format>(scalar: Scalar, shortest: bool) -> Option<&'static SliceKernel> {
     Some(match scalar {
         Scalar::U8 => Slices::<F, u8>::KERNEL,
@@ -29,7 +29,7 @@ pub(super) fn kernel<F: Format>(scalar: Scalar, shortest: bool) -> Option<&'stat
     })
 }
 
-/// Octets as a value of their own kind.
+/// The kernel for octets, in formats with a kind of their own for octets.
 pub(super) fn octets<F: Format>() -> &'static SliceKernel {
     Slices::<F, u8>::OCTETS
 }

@@ -81,7 +81,7 @@ mod tests {
 
     use super::Survey;
     use crate::{
-        codec::{DynDecoder, DynEncoder, Options, fast::FAST},
+        codec::{Decoder, Encoder, Options, fast::FAST},
         layout::Shape,
         program::Backend,
         schema::{Def, Member, SchemaBuilder, Type},
@@ -99,8 +99,8 @@ mod tests {
         let root = types.add(Def::structure("Root", members));
         let schema = types.finish(Type::Def(root)).unwrap();
         let (shape, options) = (Shape::of(&schema).unwrap(), Options::default());
-        let encoder = DynEncoder::with_backend(&FAST, &options, &shape, Backend::Interpreter).unwrap();
-        let decoder = DynDecoder::with_backend(&FAST, &options, &schema, &shape, Backend::Interpreter).unwrap();
+        let encoder = Encoder::for_shape_with_backend(&FAST, &options, &shape, Backend::Interpreter).unwrap();
+        let decoder = Decoder::for_shape_with_backend(&FAST, &options, &schema, &shape, Backend::Interpreter).unwrap();
         for executable in [encoder.executable(), decoder.executable()] {
             let survey = Survey::of(executable.program()).expect("it needs none");
             assert_eq!(survey.lent.len(), 2, "the slots of the map's keys and values");

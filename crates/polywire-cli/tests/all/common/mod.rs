@@ -1,0 +1,252 @@
+//! Running the program, in a folder of its own.
+#![allow(dead_code)] // `tools` is shared with tests of other crates.
+
+pub mod markdown;
+pub use polywire_testing::tools;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::process::ExitStatusExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc::{self, Receiver},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Longer than anything takes on a slow machine that does other work, too.
+pub const SOON: Duration = Duration::from_secs(120);
+
+pub const WEATHER: &str = "module weather {
+  enum Sky { CLEAR, CLOUDY, RAIN };
+  struct Wind { float speed_ms; uint16 direction_deg; };
+  struct Report {
+    string station;
+    double temperature_c;
+    Sky sky;
+    Wind wind;
+    sequence<string> notes;
+  };
+};
+";
+
+/// Members fewer, another order, and one that went.
+pub const OLDER: &str = "module weather {
+  struct Wind { uint16 direction_deg; };
+  struct Report { double temperature_c; Wind wind; string station; @default(1013.25) double pressure_hpa; };
+};
+";
+
+/// Wider numbers, more literals, and members that came.
+pub const NEWER: &str = "module weather {
+  enum Sky { CLEAR, CLOUDY, RAIN, SNOW };
+  struct Wind { @default(0) float gusts_ms; double speed_ms; uint32 direction_deg; };
+  struct Report {
+    @default(\"unknown\") string network;
+    sequence<string> notes;
+    string station;
+    Wind wind;
+    Sky sky;
+    double temperature_c;
+  };
+};
+";
+
+/// A type that does not agree.
+pub const WRONG: &str = "module weather { struct Report { string station; string temperature_c; }; };\n";
+
+/// A folder that goes with the test.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("polywire-cli-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a folder");
+        let folder = Folder(path);
+        for (name, text) in [("weather", WEATHER), ("older", OLDER), ("newer", NEWER), ("wrong", WRONG)] {
+            folder.write(&format!("{name}.idl"), text);
+        }
+        folder
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.join(name), text).expect("written");
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).expect("read")
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polywire"));
+        command.args(arguments).current_dir(&self.0).env("NO_COLOR", "1");
+        command.env_remove("POLYWIRE_WIRE").env_remove("POLYWIRE_CONFIG");
+        command
+    }
+
+    /// Runs to the end.
+    pub fn run(&self, arguments: &[&str]) -> Ended {
+        self.start(arguments).end()
+    }
+
+    /// Runs to the end with this on standard input.
+    pub fn run_with(&self, arguments: &[&str], input: &str) -> Ended {
+        let mut running = self.start(arguments);
+        running.input(input);
+        running.end()
+    }
+
+    pub fn start(&self, arguments: &[&str]) -> Running {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("started");
+        let out = lines_of(child.stdout.take().expect("piped"));
+        let errors = lines_of(child.stderr.take().expect("piped"));
+        Running { what: arguments.join(" "), child, out, errors, seen_out: Vec::new(), seen_errors: Vec::new() }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (send, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let _ = send.send(line);
+        }
+    });
+    lines
+}
+
+/// A process; it does not outlive the test.
+pub struct Running {
+    what: String,
+    pub child: Child,
+    out: Receiver<String>,
+    errors: Receiver<String>,
+    seen_out: Vec<String>,
+    seen_errors: Vec<String>,
+}
+
+impl Running {
+    /// Gives it this on standard input, and then the end.
+    pub fn input(&mut self, text: &str) {
+        let mut input = self.child.stdin.take().expect("piped");
+        // It may have ended without reading all of it.
+        let _ = input.write_all(text.as_bytes());
+    }
+
+    /// The next line on standard output.
+    pub fn line(&mut self) -> String {
+        match self.out.recv_timeout(SOON) {
+            Ok(line) => {
+                self.seen_out.push(line.clone());
+                line
+            }
+            Err(_) => panic!("{}: no line; errors: {:?}", self.what, self.errors.try_iter().collect::<Vec<_>>()),
+        }
+    }
+
+    /// The rest of the first line on standard error that holds `text`.
+    pub fn error_after(&mut self, text: &str) -> String {
+        loop {
+            let Ok(line) = self.errors.recv_timeout(SOON) else { panic!("{}: no '{text}'", self.what) };
+            self.seen_errors.push(line.clone());
+            if let Some((_, rest)) = line.split_once(text) {
+                return rest.to_owned();
+            }
+        }
+    }
+
+    pub fn end(mut self) -> Ended {
+        drop(self.child.stdin.take());
+        let until = Instant::now() + SOON;
+        let status = loop {
+            match self.child.try_wait().expect("waited") {
+                Some(status) => break status,
+                None if Instant::now() > until => panic!("{}: does not end", self.what),
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let join = |seen: &[String], rest: &Receiver<String>| {
+            let lines = seen.iter().cloned().chain(rest.iter());
+            lines.fold(String::new(), |text, line| text + &line + "\n")
+        };
+        Ended {
+            what: self.what.clone(),
+            code: status.code(),
+            signal: status.signal(),
+            out: join(&self.seen_out, &self.out),
+            errors: join(&self.seen_errors, &self.errors),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub struct Ended {
+    what: String,
+    pub code: Option<i32>,
+    signal: Option<i32>,
+    pub out: String,
+    pub errors: String,
+}
+
+impl Ended {
+    /// The same, if it has this exit code.
+    pub fn with(self, code: i32) -> Ended {
+        assert_eq!(self.code, Some(code), "polywire {}\n{}\n{}", self.what, self.out, self.errors);
+        self
+    }
+
+    /// The signal that ended it.
+    pub fn signal(&self) -> Option<i32> {
+        self.signal
+    }
+
+    /// Standard output as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{}: {error}: {}", self.what, self.out))
+    }
+}
+
+/// True where network namespaces may be made. Where not, that is said, or is a failure:
+/// [`tools::missing`].
+pub fn hosts_are_permitted() -> bool {
+    let tried = Folder::new().run(&["link", "hosts", "-b", "true"]);
+    let permitted = tried.code == Some(0);
+    if !permitted {
+        tools::missing(&format!("permission for network namespaces ({})", tried.errors.trim()));
+    }
+    permitted
+}
+
+/// A report of the weather, by number.
+pub fn report(number: u32) -> String {
+    let sky = ["CLEAR", "CLOUDY", "RAIN"][number as usize % 3];
+    format!(
+        r#"{{"station":"S{number}","temperature_c":{}.5,"sky":"{sky}","wind":{{"speed_ms":0.1,"direction_deg":270}},"notes":["a","b"]}}"#,
+        number % 40
+    )
+}

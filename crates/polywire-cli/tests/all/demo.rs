@@ -1,0 +1,128 @@
+//! The demonstration: three processes, every codec, three versions of a type.
+
+use std::{thread, time::Duration};
+
+use crate::common::Folder;
+use polywire::codec::CODECS;
+use serde_json::{Value, json};
+
+#[test]
+fn both_versions_read_everything_in_every_codec() {
+    let folder = Folder::new();
+    let report = folder.run(&["demo", "--seconds", "3", "--json", "--svg", "a.svg", "--html", "a.html"]).with(0).json();
+    assert_eq!((&report["ok"], &report["problems"]), (&json!(true), &json!([])));
+    let wires = report["wires"].as_array().expect("wires");
+    let names: Vec<&str> = CODECS.iter().map(|codec| codec.name()).collect();
+    assert_eq!(wires.iter().map(|row| row["wire"].as_str().expect("text")).collect::<Vec<_>>(), names);
+    for row in wires {
+        let messages = &row["messages"];
+        assert!(messages.as_u64().is_some_and(|messages| messages > 0), "{row}");
+        for reader in ["older", "newer"] {
+            assert_eq!(&row[reader]["messages"], messages, "{row}");
+            let of = |name: &str| row[reader][name].as_f64().expect("a number");
+            assert!(of("latency_us_p50") > 0.0 && of("latency_us_p50") <= of("latency_us_p99"), "{row}");
+        }
+        assert!(row["bytes_per_message"].as_f64().is_some_and(|bytes| bytes > 50.0), "{row}");
+    }
+    let [older, newer] = report["readers"].as_array().expect("readers").as_slice() else { panic!("{report}") };
+    assert_eq!((&older["verdict"], &newer["verdict"]), (&json!("always"), &json!("always")));
+    assert_eq!((&older["defaults"], &newer["skips"]), (&json!(["swap_used_bytes"]), &json!(["uptime_s"])));
+    same_figures(&report["published"], &older["last"], &["host", "sample", "memory_total_bytes", "memory_used_bytes"]);
+    same_figures(&report["published"], &newer["last"], &["host", "sample", "memory_used_bytes", "load_1min"]);
+    assert_eq!((&newer["last"]["site"], &older["last"]["swap_used_bytes"]), (&json!("nowhere"), &json!(0)));
+
+    let (svg, html) = (folder.read("a.svg"), folder.read("a.html"));
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && html.contains(&svg));
+    assert!(names.iter().all(|name| svg.contains(&format!(">{name}</text>"))), "{svg}");
+    assert!(!html.contains("http://") || html.matches("http://").count() == 1, "the name space, and nothing to load");
+}
+
+fn same_figures(published: &Value, read: &Value, members: &[&str]) {
+    for member in members {
+        assert!(!published[member].is_null(), "{member} of {published}");
+        assert_eq!(published[member], read[member], "{member}");
+    }
+}
+
+#[test]
+fn one_format_over_a_unix_socket_in_words() {
+    let folder = Folder::new();
+    let arguments = ["demo", "--seconds", "1", "--wire", "cdr:be", "--at", "unix-listen/demo.sock", "--rate", "50"];
+    let out = folder.run(&arguments).with(0).out;
+    for text in ["at unix/demo.sock; processes: publisher ", "\ncdr:be ", "The older version reads it: always."] {
+        assert!(out.contains(text), "{out}");
+    }
+    assert!(out.ends_with("messages in 1 format, every shared member as published.\n"), "{out}");
+    assert!(!out.contains('\u{1b}'), "no colour and no cursor movement into a pipe");
+}
+
+#[test]
+fn bad_arguments_end_it_at_once() {
+    let folder = Folder::new();
+    folder.run(&["demo", "--wire", "jsn"]).with(3);
+    folder.run(&["demo", "--wire", "cdr", "--wire", "cdr"]).with(3);
+    folder.run(&["demo", "--at", "tcp-listen/256.0.0.1:0", "--seconds", "1"]).with(2);
+}
+
+#[test]
+fn show_types_prints_idl() {
+    let folder = Folder::new();
+    folder.write("all.idl", &folder.run(&["demo", "--show-types"]).with(0).out);
+    let text = folder.read("all.idl");
+    assert_eq!(text.matches("struct Machine {").count(), 3);
+    let files = folder.run(&["demo", "--show-types", "--json"]).with(0).json();
+    assert!(files["machine.idl"].as_str().is_some_and(|text| text.contains("struct Machine {")), "{files}");
+}
+
+/// Whether a process is there, as its parent's death leaves no zombie behind.
+#[cfg(target_os = "linux")]
+fn is_there(id: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    // Someone has to collect it; until then it is dead, and listed.
+    !status.is_empty() && !status.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
+}
+
+#[cfg(target_os = "linux")]
+fn ids_of(first_line: &str) -> Vec<String> {
+    let (_, processes) = first_line.split_once("processes: ").expect("processes");
+    processes.split(", ").map(|process| process.rsplit(' ').next().expect("an id").to_owned()).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn ended_by(signal: &str) -> Option<i32> {
+    let folder = Folder::new();
+    let mut demo = folder.start(&["demo", "--seconds", "600"]);
+    let ids = ids_of(&demo.line());
+    assert_eq!(ids.len(), 3);
+    assert!(ids.iter().all(|id| is_there(id)), "{ids:?}");
+    let id = demo.child.id().to_string();
+    assert!(std::process::Command::new("kill").args([signal, &id]).status().expect("kill runs").success());
+    let ended = demo.end();
+    let gone = || !ids.iter().any(|id| is_there(id));
+    for _ in 0..6000 {
+        if gone() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(gone(), "{ids:?} outlive it");
+    ended.code.or_else(|| ended.signal().map(|signal| 128 + signal))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_is_left_behind_by_ctrl_c() {
+    assert_eq!(ended_by("-INT"), Some(130));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_is_left_behind_by_a_service_manager() {
+    assert_eq!(ended_by("-TERM"), Some(143));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_is_left_behind_by_a_kill() {
+    assert_eq!(ended_by("-KILL"), Some(128 + 9));
+}

@@ -1,0 +1,74 @@
+//! Every command in docs/cli.md runs, and prints what stands there.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::common::{
+    Folder, SOON,
+    markdown::{Fenced, blocks, fits},
+};
+
+/// Runs the commands of a block in one shell, and gives all that they print.
+fn run(folder: &Folder, block: &Fenced) -> String {
+    let commands: Vec<&str> = block.text.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
+    assert!(!commands.is_empty(), "line {}: no command", block.line);
+    // What still runs in the background when the block ends would hold the file open, and the
+    // socket.
+    let script = format!("exec > output.txt 2>&1\n{}\n", commands.join("\n"));
+    let program = Path::new(env!("CARGO_BIN_EXE_polywire")).parent().expect("a folder");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).current_dir(folder.path()).stdin(Stdio::null());
+    shell.env("PATH", path).env("NO_COLOR", "1").env_remove("POLYWIRE_CONFIG");
+    // Examples that say nothing else are at a place of this test's own.
+    folder.write("polywire.toml", &format!("[node]\nwire = 'cdr@unix/line{}.sock'\n", block.line));
+    shell.env("POLYWIRE_CONFIG", "polywire.toml").env_remove("POLYWIRE_WIRE");
+    let mut child = shell.spawn().expect("a shell");
+    let until = Instant::now() + SOON;
+    while child.try_wait().expect("waited").is_none() {
+        if Instant::now() > until {
+            let _ = child.kill();
+            panic!("line {}: does not end: {}", block.line, folder.read("output.txt"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    folder.read("output.txt")
+}
+
+#[test]
+fn every_example_runs_and_prints_what_stands_there() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let markdown = fs::read_to_string(file).expect("docs/cli.md");
+    let folder = Folder::new();
+    let mut verbs = Vec::new();
+    for block in blocks(&markdown) {
+        let file = ["idl ", "xml ", "toml "].iter().find_map(|kind| block.info.strip_prefix(kind));
+        if let Some(name) = file {
+            folder.write(name, &block.text);
+        } else if block.info == "console" || (block.info == "console hosts" && crate::common::hosts_are_permitted()) {
+            let expected: Vec<&str> = block.text.lines().filter(|line| !line.starts_with("$ ")).collect();
+            let output = run(&folder, &block);
+            let lines: Vec<&str> = output.lines().collect();
+            assert!(fits(&expected, &lines), "docs/cli.md, line {}: the output is\n{output}", block.line);
+            verbs.extend(
+                block.text.split("polywire ").skip(1).filter_map(|rest| rest.split(' ').next().map(str::to_owned)),
+            );
+        }
+    }
+    let help = folder.run(&["--help"]).with(0).out;
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| line.starts_with("  "));
+    for verb in listed.filter_map(|line| line.split_whitespace().next()).filter(|verb| *verb != "help") {
+        assert!(verbs.iter().any(|known| known == verb), "docs/cli.md has no example of {verb}");
+    }
+}
+
+#[test]
+fn patterns_fit_what_they_should_and_nothing_else() {
+    assert!(fits(&["a[..]c", "...", "z"], &["abc", "x", "y", "z"]));
+    assert!(fits(&["a[..]c", "...", "z"], &["ac", "z"]));
+    assert!(!fits(&["a[..]c"], &["ab"]) && !fits(&["a"], &["a", "b"]) && !fits(&["a", "...", "b"], &["a", "c"]));
+}

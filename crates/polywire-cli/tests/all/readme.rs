@@ -1,0 +1,141 @@
+//! What README.md shows is true: its commands run and print what stands there.
+
+use std::{
+    net::TcpListener,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use crate::common::{
+    Folder,
+    markdown::{Fenced, blocks, fits},
+};
+
+const README: &str = include_str!("../../../../README.md");
+
+/// The one block that holds these words.
+fn block(words: &str) -> Fenced {
+    let mut found: Vec<Fenced> = blocks(README).into_iter().filter(|block| block.text.contains(words)).collect();
+    assert_eq!(found.len(), 1, "blocks with {words}");
+    found.remove(0)
+}
+
+/// A command, which goes on after a line that ends in a bar, and what stands below it.
+fn steps(block: &Fenced) -> Vec<(String, String)> {
+    let mut steps: Vec<(String, String)> = Vec::new();
+    for line in block.text.lines() {
+        let line = format!("{line}\n");
+        match (line.strip_prefix("$ "), steps.last_mut()) {
+            (Some(command), _) => steps.push((command.into(), String::new())),
+            (None, Some((command, below))) if below.is_empty() && command.ends_with("|\n") => *command += &line,
+            (None, Some((_, below))) => *below += &line,
+            (None, None) => panic!("line {}: no command", block.line),
+        }
+    }
+    steps
+}
+
+/// Where nobody else is, also when several of these tests run at once.
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address").to_string()
+}
+
+/// Runs commands in one shell, and gives the lines that they print, which of two programs come in
+/// any order.
+fn lines_of(folder: &Folder, commands: &str) -> Vec<String> {
+    let program = Path::new(env!("CARGO_BIN_EXE_polywire")).parent().expect("a folder");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let script = format!("exec 2>&1\n{commands}\nwait\n");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).current_dir(folder.path()).stdin(Stdio::null());
+    shell.env("PATH", path).env("NO_COLOR", "1").env_remove("POLYWIRE_CONFIG").env_remove("POLYWIRE_WIRE");
+    let output = shell.output().expect("a shell");
+    let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(String::from).collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Writes the files of the tour; gives its other commands and what they print.
+fn tour(folder: &Folder) -> (String, Vec<String>) {
+    let (mut commands, mut printed) = (String::new(), Vec::new());
+    for (command, below) in steps(&block("cat pump.idl")) {
+        match command.strip_prefix("cat ") {
+            Some(file) => folder.write(file.trim(), &below),
+            None => {
+                commands += &command;
+                printed.extend(below.lines().map(String::from));
+            }
+        }
+    }
+    printed.sort_unstable();
+    (commands.replace("127.0.0.1:7463", &free_address()), printed)
+}
+
+#[test]
+fn the_tour_runs_and_prints_what_stands_there() {
+    let folder = Folder::new();
+    let (commands, printed) = tour(&folder);
+    assert_eq!(lines_of(&folder, &commands), printed);
+}
+
+#[test]
+fn the_reader_prints_the_same_under_other_formats() {
+    let folder = Folder::new();
+    for codec in ["json", "bson"] {
+        let (commands, printed) = tour(&folder);
+        let values = |lines: Vec<String>| -> Vec<String> { lines.into_iter().filter(|l| l.starts_with('{')).collect() };
+        assert_eq!(
+            values(lines_of(&folder, &commands.replace("cdr@", &format!("{codec}@")))),
+            values(printed),
+            "{codec}"
+        );
+    }
+}
+
+#[test]
+fn types_that_do_not_agree_are_told_on_both_sides_as_it_says() {
+    let folder = Folder::new();
+    let (commands, _) = tour(&folder);
+    let fixed = folder.read("pump_v2.idl").replace("unsigned long id", "string id");
+    folder.write("pump_v2.idl", &fixed);
+    let expected: Vec<String> = block("cannot read Plant::Pump").text.lines().map(hide_writer).collect();
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    let both = commands
+        .replace("polywire echo pumps", "polywire echo pumps --strict")
+        .replace(" &\n", " > echo.txt 2>&1 || echo echo $? &\n")
+        .replace("--type Pump\n", "--type Pump > pub.txt 2>&1; echo pub $?\n");
+    assert_eq!(lines_of(&folder, &both), ["echo 2", "pub 2"]);
+    let told = folder.read("echo.txt");
+    let told: Vec<&str> = told.lines().collect();
+    assert!(fits(&[&expected[..], &["..."]].concat(), &told), "{told:#?}");
+    assert!(folder.read("pub.txt").contains("make the reader's type uint32"), "{}", folder.read("pub.txt"));
+}
+
+/// A writer has a new name each time.
+fn hide_writer(line: &str) -> String {
+    match line.split_once("of writer ") {
+        Some((before, after)) => {
+            format!("{before}of writer [..]:{}", after.split_once(':').expect("a name and a colon").1)
+        }
+        None => line.into(),
+    }
+}
+
+#[test]
+fn the_two_commands_and_the_verbs_are_there() {
+    let commands = block("cargo test --workspace").text;
+    assert!(
+        commands.lines().any(|line| line.starts_with("cargo run --release -p polywire-cli -- demo ")),
+        "{commands}"
+    );
+    assert_eq!(env!("CARGO_PKG_NAME"), "polywire-cli");
+    let help = Folder::new().run(&["--help"]).with(0).out;
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| line.starts_with("  "));
+    let mut verbs: Vec<&str> =
+        listed.filter_map(|line| line.split_whitespace().next()).filter(|verb| *verb != "help").collect();
+    let line = README.lines().find_map(|line| line.strip_prefix("All verbs: `polywire ")).expect("the verbs");
+    let mut told: Vec<&str> = line.split('`').next().unwrap_or_default().split(" | ").collect();
+    verbs.sort_unstable();
+    told.sort_unstable();
+    assert_eq!(told, verbs);
+}

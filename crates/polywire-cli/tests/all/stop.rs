@@ -1,0 +1,60 @@
+//! SIGTERM and SIGINT: every verb cleans up, and ends by the signal, as shells and service managers
+//! expect it.
+
+use std::process::Command;
+
+use crate::common::{Ended, Folder, Running, report};
+
+const WIRE: [&str; 2] = ["--wire", "json@unix/t.sock"];
+
+/// `-TERM` or `-INT`, and the number that a process has then ended by.
+const SIGNALS: [(&str, i32); 2] = [("-TERM", 15), ("-INT", 2)];
+
+fn signalled(running: Running, signal: &str) -> Ended {
+    let id = running.child.id().to_string();
+    assert!(Command::new("kill").args([signal, &id]).status().expect("kill runs").success());
+    running.end()
+}
+
+fn publishing(folder: &Folder) -> Running {
+    let value = report(1);
+    let arguments = ["pub", "weather", &value, "--idl", "weather.idl", "--type", "Report", "--wait", "0"];
+    folder.start(&[&arguments[..], &["--count", "1000000", "--rate", "100", "-v"], &WIRE].concat())
+}
+
+#[test]
+fn every_verb_with_a_node_says_goodbye() {
+    let folder = Folder::new();
+    let verbs = ["echo weather", "hz weather", "bw weather", "typeof other --timeout 100"];
+    for (signal, number) in SIGNALS {
+        for verb in verbs {
+            let mut publisher = publishing(&folder);
+            publisher.error_after("listening on ");
+            let arguments: Vec<&str> = verb.split(' ').collect();
+            let mut running = folder.start(&[&arguments[..], &["-v"], &WIRE].concat());
+            running.error_after(" is up");
+            let ended = signalled(running, signal);
+            assert_eq!(ended.signal(), Some(number), "{verb}: {ended:?}");
+            let goodbye = publisher.error_after(" is down: ");
+            assert_eq!(goodbye, "closed by the peer", "{verb}");
+            let mut echo = folder.start(&[&["echo", "weather", "-v"], &WIRE[..]].concat());
+            echo.error_after(" is up");
+            echo.line();
+            let ended = signalled(publisher, signal);
+            assert_eq!(ended.signal(), Some(number), "pub: {ended:?}");
+            assert_eq!(echo.error_after(" is down: "), "closed by the peer");
+        }
+    }
+}
+
+#[test]
+fn a_link_shows_what_it_did() {
+    for (signal, number) in SIGNALS {
+        let folder = Folder::new();
+        let mut link = folder.start(&["link", "udp/127.0.0.1:0", "udp/127.0.0.1:9", "--every", "0"]);
+        link.line();
+        let ended = signalled(link, signal);
+        assert_eq!(ended.signal(), Some(number), "{ended:?}");
+        assert!(ended.out.contains("there  in 0") && ended.out.contains("back   in 0"), "{ended:?}");
+    }
+}

@@ -1,0 +1,550 @@
+//! The emulated link as an engine: nodes of one process over a network that loses, repeats,
+//! overtakes and damages, in real time.
+//!
+//! Messages go as datagrams, one link each way between any two ports of an address. Requests for
+//! key frames are datagrams of the way back and share its fate. Announcements, answers and
+//! documents are taken to be repeated until they arrive, and are there at once; a goodbye waits for
+//! what was sent before it.
+//!
+//! Each port has a thread, which hands over what has arrived. What is under way to a port takes no
+//! more memory than the sender's queue may
+//! ([`EngineOptions::queue_bytes`](polywire::engine::EngineOptions)); what comes beyond that is
+//! dropped.
+//!
+//! ```
+//! use std::time::Duration;
+//! use polywire::Node;
+//! use polywire_link::Emulated;
+//! # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+//! # struct Pump { id: u32 }
+//!
+//! static NETWORK: Emulated = Emulated::new(7);
+//! let node = || Node::builder().engine(&NETWORK).build();
+//! let (here, there) = (node(), node());
+//! let pumps = there.subscriber_on::<Pump>("pumps", "auto@emulated/plant delay=5ms,loss=pattern:01")?;
+//! let publisher = here.publisher_on::<Pump>("pumps", "cdr@emulated/plant delay=5ms,loss=pattern:01")?;
+//! assert_eq!(publisher.wait_for_subscribers(1, Duration::from_secs(10)), 1);
+//! for id in 1..=4 {
+//!     publisher.publish(&Pump { id })?;
+//! }
+//! assert!(here.flush(Duration::from_secs(10)));
+//! let received: Vec<u32> = std::iter::from_fn(|| pumps.try_recv()).map(|sample| sample.value.id).collect();
+//! assert_eq!(received, [1, 3], "every other packet is lost");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod pair;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use polywire::{
+    engine::{
+        Aligned, Disconnect, Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port,
+        Properties, Sent, Sink,
+    },
+    envelope::{Announcement, ChannelId, Envelope, Id128},
+    frame::{Answer, DatagramDecoder, DatagramEncoder, Frame, FrameError, Start},
+};
+use polywire_core::netsim::{BadModel, Fate, Model};
+
+use self::pair::{Bell, Due, Letter, Pair, Side};
+use crate::{plan::Plan, shared::Shared};
+
+const EXAMPLE: &str = "test delay=5ms,loss=30%";
+
+/// What is taken from one link before others have their turn.
+const TURN: usize = 64;
+
+/// `emulated/NAME MODEL`: ports of the same address are on one network, and each two of them have
+/// links of their own as the [`Model`] says.
+///
+/// Packets of one direction meet the same fate in every run with the same seed, model and order of
+/// ports, counted packet by packet; what hangs on time (the queue, blackouts) hangs on when they
+/// come. Register it with [`Node::builder().engine(..)`](polywire::node::NodeBuilder::engine).
+/// Networks of different seeds do not meet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Emulated {
+    seed: u64,
+}
+
+impl Emulated {
+    /// With a seed that decides every chance.
+    pub const fn new(seed: u64) -> Emulated {
+        Emulated { seed }
+    }
+
+    fn model(address: &str) -> Result<Model, EngineError> {
+        let wrong = |reason: String| EngineError::Address {
+            engine: "emulated",
+            address: address.into(),
+            reason,
+            example: EXAMPLE,
+        };
+        let (name, model) = address.split_once(' ').ok_or_else(|| wrong("a name and a model are expected".into()))?;
+        if name.is_empty() {
+            return Err(wrong("the network has no name".into()));
+        }
+        model.trim().parse().map_err(|error: BadModel| wrong(error.to_string()))
+    }
+}
+
+impl Engine for Emulated {
+    fn name(&self) -> &'static str {
+        "emulated"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Within the process, over links that lose, delay, repeat and damage"
+    }
+
+    fn example(&self) -> &'static str {
+        EXAMPLE
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { reliable: false, ordered: false, multicast: false, largest_payload: None }
+    }
+
+    fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
+        let model = Emulated::model(address)?;
+        let member = Arc::new(Member {
+            network: (self.seed, address.into()),
+            local: local.clone(),
+            sink,
+            bell: Arc::default(),
+            state: Mutex::default(),
+        });
+        let running = member.clone();
+        let failed = |action| move |cause| EngineError::System { endpoint: endpoint(address), action, cause };
+        let thread = thread::Builder::new().name("emulated".into()).spawn(move || running.run());
+        let thread = Mutex::new(Some(thread.map_err(failed("start a thread"))?));
+        let port = Arc::new(EmulatedPort { member, thread });
+        let (others, met) = enter(&port.member);
+        for (seed, other) in (met..).zip(&others) {
+            let plan =
+                Plan { there: model.clone(), back: model.clone(), seed: self.seed ^ (seed << 32), ..Plan::default() };
+            meet(&port.member, other, Shared::new(plan).map_err(failed("emulate a link"))?);
+        }
+        Ok(port)
+    }
+}
+
+fn endpoint(address: &str) -> String {
+    format!("emulated/{address}")
+}
+
+/// The ports that are open, by seed and address.
+static NETWORKS: Mutex<BTreeMap<(u64, String), Network>> = Mutex::new(BTreeMap::new());
+
+#[derive(Default)]
+struct Network {
+    members: Vec<Weak<Member>>,
+    /// Pairs that have met so far.
+    met: u64,
+}
+
+/// Puts a port on its network; gives those there before, and how many pairs had met.
+fn enter(member: &Arc<Member>) -> (Vec<Arc<Member>>, u64) {
+    let mut networks = lock(&NETWORKS);
+    let network = networks.entry(member.network.clone()).or_default();
+    let others: Vec<_> = network.members.iter().filter_map(Weak::upgrade).collect();
+    network.members.push(Arc::downgrade(member));
+    let met = network.met;
+    network.met += others.len() as u64;
+    (others, met)
+}
+
+fn leave(member: &Arc<Member>) {
+    let mut networks = lock(&NETWORKS);
+    let Some(network) = networks.get_mut(&member.network) else { return };
+    network.members.retain(|other| other.as_ptr() != Arc::as_ptr(member));
+    if network.members.is_empty() {
+        networks.remove(&member.network);
+    }
+}
+
+fn meet(a: &Arc<Member>, b: &Arc<Member>, network: Shared) {
+    let pair = Arc::new(Pair::new(network, [a, b].map(|member| member.bell.clone())));
+    let at_a = Arc::new(End::new(a, b, &pair, Side::First));
+    let at_b = Arc::new(End::new(b, a, &pair, Side::Second));
+    // A port that has closed meanwhile is gone for the other one.
+    if !a.add(at_a.clone()) {
+        at_a.post(Letter::Down);
+    }
+    if !b.add(at_b.clone()) {
+        at_b.post(Letter::Down);
+    }
+}
+
+struct EmulatedPort {
+    member: Arc<Member>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A port on a network.
+struct Member {
+    network: (u64, String),
+    local: Local,
+    sink: Arc<dyn Sink>,
+    bell: Arc<Bell>,
+    state: Mutex<Members>,
+}
+
+#[derive(Default)]
+struct Members {
+    ends: Vec<Arc<End>>,
+    channels: BTreeMap<ChannelId, (Start, Announcement)>,
+    last: u32,
+    closed: bool,
+}
+
+impl Port for EmulatedPort {
+    fn endpoint(&self) -> String {
+        endpoint(&self.member.network.1)
+    }
+
+    fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
+        let mut state = lock(&self.member.state);
+        if state.closed {
+            return Err(EngineError::Closed);
+        }
+        state.last += 1;
+        let channel = ChannelId(state.last);
+        state.channels.insert(channel, (start, announcement.clone()));
+        // Posted while the state is locked: a port that joins just now hears of it once.
+        state.ends.iter().for_each(|end| end.post(Letter::Announce(channel, start, announcement.clone())));
+        Ok(channel)
+    }
+
+    fn reserve(&self, size: usize) -> Loan {
+        Loan::new(Vec::with_capacity(size), 0)
+    }
+
+    fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
+        if !lock(&self.member.state).channels.contains_key(&envelope.channel) {
+            return Err(EngineError::Channel(envelope.channel));
+        }
+        let mut sent = Sent::default();
+        for end in self.member.ends().iter() {
+            let Some(subscribers) = end.wanted(envelope.channel) else { continue };
+            match end.send_message(envelope, loan.payload())? {
+                true => {
+                    sent.peers += 1;
+                    sent.subscribers += subscribers as usize;
+                }
+                false => sent.dropped += 1,
+            }
+        }
+        Ok(sent)
+    }
+
+    fn retire(&self, channel: ChannelId) {
+        lock(&self.member.state).channels.remove(&channel);
+        self.member.ends().iter().for_each(|end| end.retire(channel));
+    }
+
+    fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) {
+        if let Some(end) = self.member.end(link) {
+            end.answer(channel, answer);
+        }
+    }
+
+    fn want(&self, link: LinkId, document: Id128) {
+        if let Some(end) = self.member.end(link) {
+            end.post(Letter::Want(document));
+        }
+    }
+
+    fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
+        if let Some(end) = self.member.end(link) {
+            end.post(Letter::Supply(document, bytes.map(<[u8]>::to_vec)));
+        }
+    }
+
+    fn flush(&self, deadline: Instant) -> bool {
+        self.member.flush(deadline)
+    }
+
+    fn links(&self) -> Vec<LinkStats> {
+        self.member.ends().iter().map(|end| end.stats()).collect()
+    }
+
+    fn close(&self) {
+        self.member.close();
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
+            // A callback that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for EmulatedPort {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Member {
+    /// Hands over what arrives, until the port is closed.
+    fn run(&self) {
+        let mut aligned = Aligned::default();
+        while !lock(&self.state).closed {
+            let rings = self.bell.rings();
+            let next = self.ends().iter().filter_map(|end| self.deliver(end, &mut aligned)).min();
+            self.bell.wait(rings, next);
+        }
+        let ends = std::mem::take(&mut lock(&self.state).ends);
+        ends.iter().for_each(|end| self.lose(end, Disconnect::Closed));
+    }
+
+    /// What has arrived over a link; gives how long it takes until more does.
+    fn deliver(&self, end: &End, aligned: &mut Aligned) -> Option<Duration> {
+        for taken in 0..TURN {
+            match end.pair.due(end.side) {
+                Due::Letter(Letter::Down) => {
+                    lock(&self.state).ends.retain(|known| known.info.id != end.info.id);
+                    self.lose(end, Disconnect::Bye);
+                    return None;
+                }
+                Due::Letter(letter) => end.read(letter),
+                Due::Packet(packet) => end.open(&packet, aligned),
+                Due::In(next) => {
+                    if taken > 0 {
+                        end.drained();
+                    }
+                    return next;
+                }
+            }
+        }
+        end.drained();
+        Some(Duration::ZERO)
+    }
+
+    fn lose(&self, end: &End, reason: Disconnect) {
+        end.sink.down();
+        self.sink.event(Event::Disconnected { link: end.info.clone(), reason });
+        self.bell.ring();
+    }
+
+    /// False if the port has closed.
+    fn add(&self, end: Arc<End>) -> bool {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return false;
+        }
+        for (channel, (start, announcement)) in &state.channels {
+            end.post(Letter::Announce(*channel, *start, announcement.clone()));
+        }
+        state.ends.push(end);
+        drop(state);
+        self.bell.ring();
+        true
+    }
+
+    fn flush(&self, deadline: Instant) -> bool {
+        loop {
+            let rings = self.bell.rings();
+            if self.ends().iter().all(|end| end.pair.is_idle(end.side.other())) {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            self.bell.wait(rings, Some(left));
+        }
+    }
+
+    fn close(self: &Arc<Self>) {
+        if lock(&self.state).closed {
+            return;
+        }
+        self.flush(Instant::now() + self.local.options.linger);
+        let ends = {
+            let mut state = lock(&self.state);
+            if std::mem::replace(&mut state.closed, true) {
+                return;
+            }
+            state.ends.clone()
+        };
+        leave(self);
+        ends.iter().for_each(|end| end.post(Letter::Down));
+        self.bell.ring();
+    }
+
+    fn ends(&self) -> Vec<Arc<End>> {
+        lock(&self.state).ends.clone()
+    }
+
+    fn end(&self, link: LinkId) -> Option<Arc<End>> {
+        lock(&self.state).ends.iter().find(|end| end.info.id == link).cloned()
+    }
+}
+
+/// What one port has of its link to another.
+struct End {
+    info: LinkInfo,
+    /// For what comes from the other port.
+    sink: Arc<dyn LinkSink>,
+    pair: Arc<Pair>,
+    side: Side,
+    encoder: DatagramEncoder,
+    decoder: Mutex<DatagramDecoder>,
+    /// Bytes that may be under way.
+    limit: usize,
+    state: Mutex<EndState>,
+}
+
+#[derive(Default)]
+struct EndState {
+    /// What the other port said to our channels: for how many subscribers it wants those that it
+    /// does.
+    wanted: BTreeMap<ChannelId, u32>,
+    /// Its channels that we have accepted.
+    accepted: BTreeSet<ChannelId>,
+    sent: u64,
+    dropped: u64,
+    /// When the last packet arrives of those sent so far.
+    latest: u64,
+}
+
+impl End {
+    fn new(here: &Member, there: &Member, pair: &Arc<Pair>, side: Side) -> End {
+        let (hello, limits) = (here.local.hello, here.local.options.limits);
+        let address = endpoint(&there.network.1);
+        let info = LinkInfo { id: LinkId::next(), peer: there.local.hello, address };
+        here.sink.event(Event::Connected(info.clone()));
+        End {
+            sink: here.sink.link(&info),
+            info,
+            pair: pair.clone(),
+            side,
+            encoder: DatagramEncoder::new(hello.node, hello.incarnation, limits),
+            decoder: Mutex::new(DatagramDecoder::new(limits)),
+            limit: here.local.options.queue_bytes,
+            state: Mutex::default(),
+        }
+    }
+
+    /// A message for the other port; false if it is dropped.
+    fn send_message(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<bool, FrameError> {
+        let taken = self.send(|encoder, out| encoder.data(envelope, payload, out))?;
+        let mut state = lock(&self.state);
+        state.sent += u64::from(taken);
+        state.dropped += u64::from(!taken);
+        Ok(taken)
+    }
+
+    fn send(
+        &self,
+        write: impl FnOnce(&DatagramEncoder, &mut Vec<u8>) -> Result<(), FrameError>,
+    ) -> Result<bool, FrameError> {
+        let mut datagram = Vec::new();
+        self.encoder.begin(&mut datagram);
+        write(&self.encoder, &mut datagram)?;
+        self.encoder.finish(&mut datagram);
+        let fate = self.pair.push(self.side.other(), datagram, self.limit);
+        if let Some(Fate::Arrives(at)) = fate {
+            let mut state = lock(&self.state);
+            state.latest = state.latest.max(at);
+        }
+        Ok(!matches!(fate, None | Some(Fate::Dropped)))
+    }
+
+    /// Tells the other port whether we want its channel. Who wants it already asks for a key frame
+    /// by a packet that may be lost.
+    fn answer(&self, channel: ChannelId, answer: Answer) {
+        let is_known = {
+            let mut state = lock(&self.state);
+            match answer.accepts() {
+                true => !state.accepted.insert(channel),
+                false => state.accepted.remove(&channel),
+            }
+        };
+        if is_known && matches!(answer, Answer::Renew(_)) {
+            let request = Frame::Answer { channel, answer };
+            // One that there is no room for is lost, too.
+            let _ = self.send(|encoder, out| {
+                encoder.control(&request, out);
+                Ok(())
+            });
+        } else {
+            self.post(Letter::Answer(channel, answer));
+        }
+    }
+
+    fn retire(&self, channel: ChannelId) {
+        lock(&self.state).wanted.remove(&channel);
+        self.post(Letter::Retire(channel));
+    }
+
+    /// What arrives in any case; an end not before what was sent.
+    fn post(&self, letter: Letter) {
+        let waits = matches!(letter, Letter::Retire(_) | Letter::Down);
+        let at = if waits { lock(&self.state).latest } else { 0 };
+        self.pair.post(self.side.other(), letter, at);
+    }
+
+    /// What the other port has posted.
+    fn read(&self, letter: Letter) {
+        match letter {
+            Letter::Announce(channel, start, announcement) => self.sink.announced(channel, start, &announcement),
+            Letter::Retire(channel) => {
+                lock(&self.state).accepted.remove(&channel);
+                self.sink.retired(channel);
+            }
+            Letter::Answer(channel, answer) => self.answered(channel, &answer),
+            Letter::Want(document) => self.sink.wanted(document),
+            Letter::Supply(document, bytes) => self.sink.supplied(document, bytes.as_deref()),
+            // Whoever delivers has seen to it.
+            Letter::Down => {}
+        }
+    }
+
+    /// What the other port has sent. What was damaged on its way is known by its checksum, and
+    /// thrown away.
+    fn open(&self, packet: &[u8], aligned: &mut Aligned) {
+        let Ok(datagram) = lock(&self.decoder).open(packet) else { return };
+        for frame in datagram {
+            match frame {
+                Ok(Frame::Data(envelope, payload)) => self.sink.message(&envelope, aligned.place(payload)),
+                Ok(Frame::Answer { channel, answer }) => self.answered(channel, &answer),
+                // Nothing else is sent.
+                _ => return,
+            }
+        }
+    }
+
+    /// Whoever flushes at the other port waits for this.
+    fn drained(&self) {
+        self.sink.drained();
+        self.pair.ring(self.side.other());
+    }
+
+    fn answered(&self, channel: ChannelId, answer: &Answer) {
+        match answer.subscribers() {
+            0 => lock(&self.state).wanted.remove(&channel),
+            subscribers => lock(&self.state).wanted.insert(channel, subscribers),
+        };
+        self.sink.answered(channel, answer);
+    }
+
+    fn wanted(&self, channel: ChannelId) -> Option<u32> {
+        lock(&self.state).wanted.get(&channel).copied()
+    }
+
+    fn stats(&self) -> LinkStats {
+        let EndState { sent, dropped, .. } = *lock(&self.state);
+        LinkStats { link: self.info.clone(), sent, dropped, queued_bytes: self.pair.under_way_bytes(self.side.other()) }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,182 @@
+//! What lies between two ports: the links, what is posted beside them, and the bells that wake
+//! those who wait.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex},
+    time::Duration,
+};
+
+use polywire::{
+    envelope::{Announcement, ChannelId, Id128},
+    frame::{Answer, Start},
+};
+use polywire_core::netsim::{Fate, Link};
+
+use super::lock;
+use crate::shared::{Shared, State};
+
+/// Which of the two ports of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that opened later, whose packets go there.
+    First,
+    /// The one that was there, whose packets go back.
+    Second,
+}
+
+impl Side {
+    pub fn other(self) -> Side {
+        match self {
+            Side::First => Side::Second,
+            Side::Second => Side::First,
+        }
+    }
+}
+
+/// The links between two ports, and what arrives in any case.
+pub struct Pair {
+    network: Shared,
+    /// For each side what is posted to it.
+    mailboxes: [Mailbox; 2],
+}
+
+struct Mailbox {
+    bell: Arc<Bell>,
+    mail: Mutex<Mail>,
+}
+
+#[derive(Default)]
+struct Mail {
+    /// Each with the time before which it is not read.
+    letters: VecDeque<(u64, Letter)>,
+    /// What came last is being handed over.
+    busy: bool,
+}
+
+/// Both ports belong to nodes of this process, which post as many of them as they have channels,
+/// subscribers and documents.
+pub enum Letter {
+    Announce(ChannelId, Start, Announcement),
+    Retire(ChannelId),
+    Answer(ChannelId, Answer),
+    Want(Id128),
+    Supply(Id128, Option<Vec<u8>>),
+    Down,
+}
+
+/// What is to be handed over now.
+pub enum Due {
+    Letter(Letter),
+    Packet(Vec<u8>),
+    /// Nothing before then.
+    In(Option<Duration>),
+}
+
+impl Pair {
+    /// Between two ports with these bells.
+    pub fn new(network: Shared, bells: [Arc<Bell>; 2]) -> Pair {
+        Pair { network, mailboxes: bells.map(|bell| Mailbox { bell, mail: Mutex::default() }) }
+    }
+
+    /// Sends a packet to this side; none if there is no room for it.
+    pub fn push(&self, to: Side, packet: Vec<u8>, limit: usize) -> Option<Fate> {
+        let fate = {
+            let mut state = self.network.state();
+            // By a clock that is read while nobody else sends, for times must not go back.
+            let now = self.network.now();
+            let link = way(&mut state, to);
+            let under_way = link.under_way_bytes();
+            if under_way > 0 && under_way + packet.len() > limit {
+                return None;
+            }
+            link.push(now, packet)
+        };
+        self.mailbox(to).bell.ring();
+        Some(fate)
+    }
+
+    pub fn post(&self, to: Side, letter: Letter, at: u64) {
+        let mailbox = self.mailbox(to);
+        lock(&mailbox.mail).letters.push_back((at.max(self.network.now()), letter));
+        mailbox.bell.ring();
+    }
+
+    /// What comes next at this side.
+    pub fn due(&self, side: Side) -> Due {
+        let mut mail = lock(&self.mailbox(side).mail);
+        let mut state = self.network.state();
+        let (now, link) = (self.network.now(), way(&mut state, side));
+        let (arrives, posted) = (link.next(), mail.letters.front().map(|(at, _)| *at));
+        let letter = posted.filter(|posted| *posted <= now && arrives.is_none_or(|at| at > *posted));
+        mail.busy = true;
+        if letter.is_some()
+            && let Some((_, letter)) = mail.letters.pop_front()
+        {
+            return Due::Letter(letter);
+        }
+        if let Some(arrival) = link.pop(now) {
+            return Due::Packet(arrival.packet);
+        }
+        mail.busy = false;
+        let next = arrives.into_iter().chain(posted).min();
+        Due::In(next.map(|at| Duration::from_nanos(at.saturating_sub(now))))
+    }
+
+    /// Everything for this side has arrived and was handed over.
+    pub fn is_idle(&self, side: Side) -> bool {
+        let mail = lock(&self.mailbox(side).mail);
+        !mail.busy && mail.letters.is_empty() && way(&mut self.network.state(), side).under_way() == 0
+    }
+
+    pub fn under_way_bytes(&self, to: Side) -> usize {
+        way(&mut self.network.state(), to).under_way_bytes()
+    }
+
+    /// Wakes those who wait at this side.
+    pub fn ring(&self, side: Side) {
+        self.mailbox(side).bell.ring();
+    }
+
+    fn mailbox(&self, side: Side) -> &Mailbox {
+        let [first, second] = &self.mailboxes;
+        if side == Side::First { first } else { second }
+    }
+}
+
+/// The link that leads to this side.
+fn way(state: &mut State, to: Side) -> &mut Link {
+    match to {
+        Side::First => &mut state.links.back,
+        Side::Second => &mut state.links.there,
+    }
+}
+
+/// Wakes those who wait for something to happen at a port.
+#[derive(Default)]
+pub struct Bell {
+    rings: Mutex<u64>,
+    rung: Condvar,
+}
+
+impl Bell {
+    pub fn ring(&self) {
+        *lock(&self.rings) += 1;
+        self.rung.notify_all();
+    }
+
+    /// How often it rang so far.
+    pub fn rings(&self) -> u64 {
+        *lock(&self.rings)
+    }
+
+    /// Until it has rung more often than that, or for so long.
+    pub fn wait(&self, seen: u64, time: Option<Duration>) {
+        let quiet = |rings: &mut u64| *rings == seen;
+        let rings = lock(&self.rings);
+        match time {
+            Some(time) => drop(self.rung.wait_timeout_while(rings, time, quiet)),
+            None => drop(self.rung.wait_while(rings, quiet)),
+        }
+    }
+}

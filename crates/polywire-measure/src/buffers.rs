@@ -1,0 +1,99 @@
+//! Buffers of both ends of a connection, as an axis of scenarios.
+
+use std::{str::FromStr, time::Duration};
+
+use polywire::{
+    Config,
+    engine::{EngineOptions, Overflow},
+};
+
+/// What is set of the buffers of one end; the usual ones where none.
+///
+/// ```
+/// use polywire_measure::buffers::{Buffers, Side};
+///
+/// let buffers: Buffers = "512/4K/8K 512/8K/16K".parse()?;
+/// assert_eq!(buffers.sender, Side { transmit: Some(512), send: Some(4096), receive: Some(8192) });
+/// assert_eq!("-/8K/-".parse::<Buffers>()?.receiver.send, Some(8192), "one is for both ends");
+/// assert_eq!("default".parse::<Buffers>()?, Buffers::default());
+/// assert!("8K/8K".parse::<Buffers>().is_err() && "0/-/-".parse::<Buffers>().is_err());
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Side {
+    /// Bytes that wait in the process (TRM_BUF): the queue of the engine, and at most so many are
+    /// gathered for one write.
+    pub transmit: Option<usize>,
+    /// The socket's send buffer (SSB).
+    pub send: Option<usize>,
+    /// The socket's receive buffer (RSB).
+    pub receive: Option<usize>,
+}
+
+/// Both ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buffers {
+    /// Who publishes.
+    pub sender: Side,
+    /// Who subscribes, and sends back.
+    pub receiver: Side,
+}
+
+/// `default`, or `TRM/SSB/RSB` for both ends, or one of these for each.
+impl FromStr for Buffers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Buffers, String> {
+        if text == "default" {
+            return Ok(Buffers::default());
+        }
+        match text.split(' ').collect::<Vec<_>>().as_slice() {
+            [both] => side(both).map(|side| Buffers { sender: side, receiver: side }),
+            [sender, receiver] => Ok(Buffers { sender: side(sender)?, receiver: side(receiver)? }),
+            _ => Err(format!("buffers '{text}': default, TRM/SSB/RSB, or two of these is expected")),
+        }
+    }
+}
+
+impl Side {
+    /// A node's configuration with these buffers. Who publishes waits however long that takes:
+    /// small buffers make TCP pause for seconds, and nothing is to be dropped.
+    pub fn config(&self) -> Config {
+        let mut config = Config::default();
+        let options: &mut EngineOptions = &mut config.engine;
+        if let Some(bytes) = self.transmit {
+            options.queue_bytes = bytes;
+            options.write_bytes = options.write_bytes.min(bytes);
+        }
+        if *self != Side::default() {
+            options.overflow = Overflow::Block { patience: Duration::from_secs(30) };
+        }
+        (options.send_buffer, options.receive_buffer) = (self.send, self.receive);
+        config
+    }
+
+    /// Bytes that may wait on the way out, as far as they are set.
+    pub fn outgoing(&self) -> Option<usize> {
+        Some(self.transmit? + self.send?)
+    }
+}
+
+fn side(text: &str) -> Result<Side, String> {
+    match text.split('/').collect::<Vec<_>>().as_slice() {
+        [transmit, send, receive] => Ok(Side { transmit: size(transmit)?, send: size(send)?, receive: size(receive)? }),
+        _ => Err(format!("buffers '{text}': TRM/SSB/RSB is expected, as 64K/8K/-")),
+    }
+}
+
+fn size(text: &str) -> Result<Option<usize>, String> {
+    if text == "-" {
+        return Ok(None);
+    }
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'K') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'M') => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    let bytes = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit)).filter(|bytes| *bytes > 0);
+    bytes.map(Some).ok_or_else(|| format!("'{text}' is no number of bytes, as 512, 64K, 1M or -"))
+}

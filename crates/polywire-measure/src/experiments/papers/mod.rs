@@ -1,0 +1,52 @@
+//! The experiments of the papers that Polywire comes from, run again: tables beside what the papers
+//! printed, plots, and every figure as JSON. Their scenarios are in `scenarios/papers`; they write
+//! the pages of `docs/experiments`.
+
+mod article;
+mod flexible;
+mod thesis;
+mod tuning;
+
+use super::page::Experiment;
+
+/// All experiments of the papers.
+///
+/// ```
+/// use polywire_measure::experiments::papers::PAPERS;
+///
+/// assert!(PAPERS.iter().any(|paper| paper.name == "thesis" && !paper.scenarios.is_empty()));
+/// ```
+pub static PAPERS: &[Experiment] = &[
+    Experiment {
+        name: "thesis",
+        command: "polywire bench papers thesis",
+        data: "",
+        title: "Run-time choice of the marshalling format (thesis of 2016, sections 5.3 to 5.8)",
+        scenarios: &["thesis"],
+        page: thesis::page,
+    },
+    Experiment {
+        name: "flexible",
+        command: "polywire bench papers flexible",
+        data: "",
+        title: "Flexible communication: parsers and compressors over three networks (2010)",
+        scenarios: &["flexible", "flexible_small", "evolved"],
+        page: flexible::page,
+    },
+    Experiment {
+        name: "article",
+        command: "polywire bench papers article",
+        data: "",
+        title: "Raw buffers and typed messages beside bare sockets (article of 2011)",
+        scenarios: &["article"],
+        page: article::page,
+    },
+    Experiment {
+        name: "tuning",
+        command: "polywire bench papers tuning",
+        data: "",
+        title: "Transmit buffer, send buffer and receive buffer (tuning table of 2015)",
+        scenarios: &["tuning", "tuning_calm"],
+        page: tuning::page,
+    },
+];

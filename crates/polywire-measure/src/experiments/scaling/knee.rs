@@ -1,0 +1,171 @@
+//! Where the knee is, and what takes over: all of it from what was measured and modelled.
+
+use polywire_core::netsim::Model;
+
+use super::{
+    point::{Point, SIZES, SUBSCRIBERS},
+    system::System,
+};
+use crate::{Results, table::figure};
+
+/// A cost is past the knee at so many times the least.
+const PAST: f64 = 2.0;
+
+/// Messages a second that are asked for.
+const RATES: [f64; 3] = [10.0, 100.0, 1000.0];
+
+/// Engines that lose nothing.
+const RELIABLE: [&str; 3] = ["tcp", "unix", "inproc"];
+
+/// What a subscriber costs the sender on this machine, by the number of subscribers, for each size
+/// of message.
+pub fn crowding(measured: &[Point]) -> Vec<String> {
+    let mut types: Vec<&str> =
+        measured.iter().filter(|point| point.case.fields == 0).map(|p| p.case.ty.as_str()).collect();
+    types.dedup();
+    types.iter().filter_map(|ty| crowding_of(measured, ty)).collect()
+}
+
+fn crowding_of(measured: &[Point], ty: &str) -> Option<String> {
+    let own = measured.iter().filter(|point| point.case.ty == ty);
+    let curve: Vec<(usize, f64)> =
+        own.map(|point| (point.case.subscribers, point.send_ns / point.load.subscribers)).collect();
+    let ((_, first), (most, last)) = (*curve.first()?, *curve.last()?);
+    let said = match knee(&curve) {
+        Some((before, past)) => format!("**the knee is between {before} and {past}**"),
+        None => format!("**there is no knee up to {most}**"),
+    };
+    Some(format!(
+        "On this machine, whose cores the subscribers share with the publisher, a subscriber of messages of {ty} costs \
+         the sender {} if it is the only one, and {} if there are {most}. A cost of more than {PAST} times the least is \
+         past the knee: {said}.",
+        figure("_ns", first),
+        figure("_ns", last)
+    ))
+}
+
+/// The last point before the cost stays past the knee, and the first past it; none where it ends
+/// below, or was never below.
+fn knee(curve: &[(usize, f64)]) -> Option<(usize, usize)> {
+    let least = curve.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
+    let at = curve.iter().rposition(|point| point.1 <= PAST * least)?;
+    Some((curve[at].0, curve.get(at + 1)?.0))
+}
+
+/// Up to how many subscribers each rate is kept up in the model, by TCP and by multicast.
+pub fn modelled(network: &Model, system: impl Fn(usize, f64, bool) -> Option<System>) -> Vec<String> {
+    let mut items = Vec::new();
+    for bytes in SIZES {
+        for rate_hz in RATES {
+            let most = |multicast: bool| {
+                most_subscribers(network, |count| Some(System { rate_hz, ..system(count, bytes, multicast)? }))
+            };
+            let Some(tcp) = most(false) else { continue };
+            let beside = most(true).map_or(String::new(), |count| format!(", multicast for {}", said(&count)));
+            items.push(format!(
+                "{rate_hz:.0} messages of {bytes:.0} bytes a second from one publisher: TCP keeps up for {}{beside}.",
+                said(&tcp)
+            ));
+        }
+    }
+    items
+}
+
+/// The most subscribers, and what would be used up next.
+struct Most {
+    count: usize,
+    busiest: &'static str,
+}
+
+fn said(most: &Most) -> String {
+    let limit = SUBSCRIBERS[SUBSCRIBERS.len() - 1];
+    match most.count {
+        0 => format!("none (the {} does not do)", most.busiest),
+        count if count == limit => format!("{count} subscribers and more"),
+        count => format!("{count} subscribers (then the {} is used up)", most.busiest),
+    }
+}
+
+/// None where there is no such system.
+fn most_subscribers(network: &Model, system: impl Fn(usize) -> Option<System>) -> Option<Most> {
+    let (mut low, mut high) = (0, SUBSCRIBERS[SUBSCRIBERS.len() - 1] + 1);
+    while high - low > 1 {
+        let middle = (low + high) / 2;
+        if system(middle)?.keeps_up(network, 1) { low = middle } else { high = middle }
+    }
+    Some(Most { count: low, busiest: system(low + 1)?.busiest(network).0 })
+}
+
+/// Which engine costs least, by the table of engines.
+pub fn cheapest(results: &Results) -> Vec<String> {
+    let mut types: Vec<&str> = results.cases.iter().map(|result| result.case.ty.as_str()).collect();
+    types.dedup();
+    types.iter().flat_map(|ty| [between_processes(results, ty), within(results, ty)]).flatten().collect()
+}
+
+fn cost(results: &Results, ty: &str, engine: &str, subscribers: usize) -> Option<f64> {
+    results.figure("cpu_ns", |case| case.ty == ty && case.engine == engine && case.subscribers == subscribers)
+}
+
+fn between_processes(results: &Results, ty: &str) -> Option<String> {
+    let times = |subscribers: &usize| {
+        let times = cost(results, ty, "tcp", *subscribers)? / cost(results, ty, "unix", *subscribers)?;
+        Some(format!("{times:.1} for {subscribers}"))
+    };
+    let list: Vec<String> = results.scenario.axes.subscribers.iter().filter_map(times).collect();
+    let told = format!(
+        "Between processes of one machine, with messages of {ty}, TCP costs this multiple of Unix sockets, by number of \
+         subscribers: {}.",
+        list.join(", ")
+    );
+    (!list.is_empty()).then_some(told)
+}
+
+fn within(results: &Results, ty: &str) -> Option<String> {
+    let least = |subscribers: &usize| {
+        let own = RELIABLE.iter().filter_map(|engine| Some((*engine, cost(results, ty, engine, *subscribers)?)));
+        let (engine, _) = own.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(format!("`{engine}` for {subscribers}"))
+    };
+    let list: Vec<String> = results.scenario.axes.subscribers.iter().filter_map(least).collect();
+    let told = format!(
+        "The cheapest engine with messages of {ty}, within a process or between processes, by number of subscribers: \
+         {}.",
+        list.join(", ")
+    );
+    (!list.is_empty()).then_some(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_knee_is_where_costs_stay_high() {
+        assert_eq!(knee(&[(1, 5.0), (4, 5.5), (8, 9.0), (16, 51.0), (32, 92.0)]), Some((8, 16)));
+        // One case that was disturbed is none.
+        assert_eq!(knee(&[(1, 5.0), (4, 15.0), (8, 6.0), (16, 7.0)]), None);
+        assert_eq!(knee(&[]), None);
+    }
+
+    #[test]
+    fn as_many_subscribers_as_the_sender_has_time_for() {
+        let network: Model = "rate=1gbit,delay=100us,queue=1000MB".parse().expect("a model");
+        let system = |subscribers: usize| {
+            let (send_ns, multicast) = ((0.0, 50_000.0), false);
+            Some(System {
+                publishers: 1,
+                subscribers,
+                rate_hz: 100.0,
+                bytes: 100.0,
+                send_ns,
+                receive_ns: 1.0,
+                multicast,
+            })
+        };
+        // Ten milliseconds a message, 50 us a subscriber.
+        let most = most_subscribers(&network, system).expect("there is such a system");
+        assert!((190..=200).contains(&most.count) && most.busiest == "publisher's processor", "{}", most.count);
+        assert!(most_subscribers(&network, |_| None).is_none());
+    }
+}

@@ -1,0 +1,96 @@
+//! Measures typed messages: what codecs cost, how fast engines are, what large systems need.
+//!
+//! A [`Scenario`] says what is to be measured: a cross product of types, value models, codecs,
+//! compressors, engines, networks, rates and subscribers. [`run`] measures it, case beside case in
+//! interleaved turns, and gives [`Results`]: figures with the interval that they lie in,
+//! distributions, the host, the seed. Results are JSON, a table ([`table`]), a page with plots
+//! ([`report`]), and can be compared with others ([`compare`]).
+//!
+//! ```
+//! use polywire_measure::{Scenario, run, table};
+//!
+//! let scenario = Scenario::from_toml(
+//!     r#"
+//!     name = "Smallest"
+//!     effort = { repeats = 3, messages = 5, turn_ms = 0.01 }
+//!     [[type]]
+//!     text = "struct Point { double x; double y; };"
+//!     [axes]
+//!     codec = ["cdr", "json"]
+//!     [[criteria]]
+//!     metric = "bytes"
+//!     where = { codec = "cdr" }
+//!     at_most = 16
+//!     "#,
+//! )?;
+//! let results = run(&scenario, &mut |_| ())?;
+//! let cdr = results.find(|case| case.codec == "cdr").unwrap();
+//! assert_eq!(cdr.metrics["bytes"].value, 16.0);
+//! assert!(results.verdicts[0].holds());
+//! assert!(table::terminal(&results).contains("json") && table::page(&results).starts_with("# "));
+//! # Ok::<(), polywire_measure::Error>(())
+//! ```
+
+pub mod buffers;
+mod check;
+mod coding;
+pub mod compare;
+mod emulated;
+pub mod experiments;
+mod host;
+mod live;
+pub mod metrics;
+pub mod report;
+mod results;
+mod run;
+pub mod scenario;
+mod stages;
+pub mod statistics;
+mod subject;
+pub mod table;
+mod templates;
+pub mod values;
+
+pub use host::Host;
+pub use live::{engines, serve};
+pub use polywire_core::netsim;
+pub use results::{CaseResult, Measure, Results, State, Verdict};
+pub use run::run;
+pub use scenario::{Case, Scenario};
+
+/// Why something could not be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The scenario is wrong.
+    #[error("scenario: {0}")]
+    Scenario(String),
+    /// A type cannot be had.
+    #[error("type: {0}")]
+    Type(String),
+    /// Values cannot be had.
+    #[error("values: {0}")]
+    Values(String),
+    /// A codec or compressor cannot carry the type.
+    #[error("{wire}: {problem}")]
+    Wire {
+        /// Codec and compressor.
+        wire: String,
+        /// Why not.
+        problem: String,
+    },
+    /// A value came out otherwise than it went in: nothing is timed that is wrong.
+    #[error("{0}: what is read is not what was written")]
+    Differs(String),
+    /// The other end of a real engine failed.
+    #[error("{engine}: {problem}")]
+    Engine {
+        /// Which engine.
+        engine: String,
+        /// What happened.
+        problem: String,
+    },
+    /// Results cannot be read or do not go together.
+    #[error("results: {0}")]
+    Results(String),
+}

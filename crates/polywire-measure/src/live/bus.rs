@@ -1,0 +1,155 @@
+//! Peers that carry frames by publish and subscribe of their own: one way there, one way back, and
+//! the same frames as the bare sockets have.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use polywire::Record;
+
+use super::{
+    carrier::Carrier,
+    clock::PATIENCE,
+    frame::{Receiver, Sender},
+    peer::{Peer, Receive},
+    receivers::Receivers,
+    setup::Setup,
+};
+use crate::{scenario::Place, subject::Subject};
+
+/// What the sender says until everybody has answered: a publisher does not know its subscribers.
+const HELLO: &[u8] = b"hello";
+
+/// What it says when a turn is over.
+const REST: &[u8] = b"rest";
+
+/// One end of both ways.
+pub trait Ends {
+    /// It looks again and again for what has come, and keeps a core busy with that.
+    const POLLS: bool = false;
+
+    /// Sends a frame on the way out.
+    fn send(&mut self, frame: &[u8]) -> Result<(), String>;
+
+    /// Hands over the next frame of the way in; false if none comes in that time.
+    fn receive(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> Result<bool, String>;
+}
+
+/// Starts the other end and waits until every subscriber hears. `ends` are the sender's, already
+/// there, and `setup` says where.
+pub fn connect(
+    setup: Setup,
+    ends: impl Ends + 'static,
+    subject: &Subject,
+    place: Place,
+    receive: Receive,
+) -> Result<(Box<dyn Carrier>, Peer), String> {
+    let peer = Peer::start(&setup, place, receive)?;
+    let sender = Sender::new(&setup, subject)?;
+    let mut bus = Bus { ends, sender, subscribers: setup.subscribers };
+    bus.greet()?;
+    Ok((Box::new(bus), peer))
+}
+
+struct Bus<E> {
+    ends: E,
+    sender: Sender,
+    subscribers: usize,
+}
+
+impl<E: Ends> Bus<E> {
+    /// Each subscriber answers with its number once it hears.
+    fn greet(&mut self) -> Result<(), String> {
+        let until = Instant::now() + PATIENCE;
+        let mut heard = vec![false; self.subscribers];
+        while heard.contains(&false) {
+            if Instant::now() > until {
+                return Err("not every subscriber hears".into());
+            }
+            self.ends.send(HELLO)?;
+            let mut answer = |frame: &[u8]| {
+                let number = <[u8; 4]>::try_from(frame).ok().map(u32::from_le_bytes);
+                if let Some(heard) = number.and_then(|number| heard.get_mut(number as usize)) {
+                    *heard = true;
+                }
+            };
+            while self.ends.receive(Duration::from_millis(20), &mut answer)? {}
+        }
+        // Answers to further hellos are on their way.
+        thread::sleep(Duration::from_millis(50));
+        while self.ends.receive(Duration::from_millis(20), &mut |_| ())? {}
+        Ok(())
+    }
+}
+
+impl<E: Ends> Carrier for Bus<E> {
+    fn send(&mut self, record: &Record) -> Result<(), String> {
+        self.ends.send(self.sender.write(record)?)
+    }
+
+    fn rounds(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, usize), String> {
+        let mut times = Vec::with_capacity(count);
+        for record in records.iter().cycle().take(count) {
+            let start = Instant::now();
+            self.send(record)?;
+            let mut came = 0;
+            while came < self.subscribers {
+                let (mut is_echo, sender) = (Ok(false), &mut self.sender);
+                if !self.ends.receive(PATIENCE, &mut |frame| is_echo = sender.is_echo(frame))? {
+                    return Err("an echo does not come".into());
+                }
+                came += usize::from(is_echo?);
+            }
+            times.push(start.elapsed());
+        }
+        Ok((times, 0))
+    }
+
+    fn wake(&mut self) -> Result<(), String> {
+        if E::POLLS { self.greet() } else { Ok(()) }
+    }
+
+    fn rest(&mut self) -> Result<(), String> {
+        if E::POLLS { self.ends.send(REST) } else { Ok(()) }
+    }
+}
+
+/// A receiver that answers greetings, too.
+pub struct Subscriber {
+    receiver: Receiver,
+    number: [u8; 4],
+    rests: bool,
+}
+
+impl Subscriber {
+    /// As many as the setup wants, and what is told of them.
+    pub fn all(setup: &Setup) -> Result<(Vec<Subscriber>, Receivers), String> {
+        let (all, receivers) = Receiver::all(setup)?;
+        let subscriber =
+            |(receiver, number): (Receiver, u32)| Subscriber { receiver, number: number.to_le_bytes(), rests: true };
+        Ok((all.into_iter().zip(0..).map(subscriber).collect(), receivers))
+    }
+
+    /// True when the case is over.
+    #[allow(dead_code, reason = "who is called back with what comes does not ask")]
+    pub fn is_over(&self) -> bool {
+        self.receiver.is_over()
+    }
+
+    /// True while another case has its turn.
+    #[allow(dead_code, reason = "who is called back with what comes does not ask")]
+    pub fn rests(&self) -> bool {
+        self.rests
+    }
+
+    /// What is to be sent back.
+    pub fn take(&mut self, frame: &[u8]) -> Option<&[u8]> {
+        self.rests = frame == REST;
+        match frame {
+            HELLO => Some(&self.number),
+            REST => None,
+            frame => self.receiver.take(frame),
+        }
+    }
+}

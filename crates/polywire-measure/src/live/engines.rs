@@ -1,0 +1,132 @@
+//! Engines that are not Polywire's own, and what the bench makes of each.
+
+use super::{
+    carrier::Carrier,
+    ddsperf, ours,
+    peer::{Peer, Receive},
+    raw,
+    receivers::Receivers,
+    setup::Setup,
+};
+use crate::{scenario::Place, subject::Subject};
+
+type Connect = fn(Setup, &Subject, Place) -> Result<(Box<dyn Carrier>, Peer), String>;
+
+/// An engine that messages can be measured on.
+pub struct Engine {
+    /// As scenarios call it.
+    pub name: &'static str,
+    /// What it is, and how it is set.
+    pub settings: &'static str,
+    pub(super) by: By,
+}
+
+/// Who carries the messages.
+pub(super) enum By {
+    /// A sender and receivers of this crate.
+    Ends(Connect, Receive),
+    /// A program that is installed, with messages of its own.
+    Program,
+    /// Nobody: this program was built without a feature.
+    #[allow(dead_code, reason = "with all features there is none")]
+    Feature(&'static str),
+}
+
+const SOCKETS: By = By::Ends(raw::connect, raw::receive);
+
+#[cfg(feature = "peers")]
+const ZEROMQ: (&str, By) = (super::zeromq::SETTINGS, By::Ends(super::zeromq::connect, super::zeromq::receive));
+#[cfg(not(feature = "peers"))]
+const ZEROMQ: (&str, By) = ("libzmq", By::Feature("peers"));
+
+#[cfg(feature = "peers-zenoh")]
+const ZENOH: (&str, By) = (super::zenoh::SETTINGS, By::Ends(super::zenoh::connect, super::zenoh::receive));
+#[cfg(not(feature = "peers-zenoh"))]
+const ZENOH: (&str, By) = ("Zenoh", By::Feature("peers-zenoh"));
+
+#[cfg(feature = "peers-iceoryx2")]
+const ICEORYX2: (&str, By) = (super::iceoryx2::SETTINGS, By::Ends(super::iceoryx2::connect, super::iceoryx2::receive));
+#[cfg(not(feature = "peers-iceoryx2"))]
+const ICEORYX2: (&str, By) = ("iceoryx2", By::Feature("peers-iceoryx2"));
+
+/// Those beside [`polywire::engine::ENGINES`].
+///
+/// ```
+/// use polywire_measure::engines::ENGINES;
+///
+/// assert!(ENGINES.iter().any(|engine| engine.name == "raw-tcp" && engine.is_there()));
+/// ```
+pub static ENGINES: &[Engine] = &[
+    Engine {
+        name: "raw-tcp",
+        settings: "bare TCP: a blocking thread a connection, `TCP_NODELAY`, one write a message",
+        by: SOCKETS,
+    },
+    Engine {
+        name: "raw-unix",
+        settings: "bare Unix stream sockets: a blocking thread a connection, one write a message",
+        by: SOCKETS,
+    },
+    Engine {
+        name: "raw-udp",
+        settings: "bare UDP: a blocking thread a socket, one datagram a message and receiver",
+        by: SOCKETS,
+    },
+    Engine { name: "zeromq", settings: ZEROMQ.0, by: ZEROMQ.1 },
+    Engine { name: "zenoh", settings: ZENOH.0, by: ZENOH.1 },
+    Engine { name: "iceoryx2", settings: ICEORYX2.0, by: ICEORYX2.1 },
+    Engine { name: "cyclonedds", settings: ddsperf::SETTINGS, by: By::Program },
+];
+
+/// What Polywire's own engines are set to.
+const OURS: &str = "a node for each end, with its defaults";
+
+impl Engine {
+    /// True if this program was built with it, or it is installed.
+    pub fn is_there(&self) -> bool {
+        match self.by {
+            By::Ends(..) => true,
+            By::Program => ddsperf::is_installed(),
+            By::Feature(_) => false,
+        }
+    }
+}
+
+/// The one with this name.
+pub fn find(name: &str) -> Option<&'static Engine> {
+    ENGINES.iter().find(|engine| engine.name == name)
+}
+
+/// True if the engine is a program with messages of its own.
+pub(crate) fn is_program(name: &str) -> bool {
+    find(name).is_some_and(|engine| matches!(engine.by, By::Program))
+}
+
+/// What is made of an engine, ours or not.
+pub fn settings(name: &str) -> Option<&'static str> {
+    let ours = || polywire::engine::find(name).map(|_| OURS);
+    find(name).map(|engine| engine.settings).or_else(ours)
+}
+
+/// Opens a sender and, by way of it, the other end.
+pub(super) fn connect(setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
+    let other = find(&setup.engine);
+    if other.is_some() && (setup.topics > 1 || setup.buffers != "default") {
+        return Err("topics and buffers are of Polywire's own engines".into());
+    }
+    match other.map(|engine| &engine.by) {
+        Some(By::Ends(connect, _)) => connect(setup, subject, place),
+        Some(By::Feature(name)) => Err(format!("this program was built without the feature `{name}`")),
+        Some(By::Program) => Err("a program has no ends of ours".into()),
+        None => ours::connect(setup, subject, place),
+    }
+}
+
+/// Opens the other end.
+pub(super) fn receive(setup: &Setup) -> Result<Receivers, String> {
+    match find(&setup.engine).map(|engine| &engine.by) {
+        Some(By::Ends(_, receive)) => receive(setup),
+        Some(_) => Err(format!("nobody receives by '{}'", setup.engine)),
+        None => ours::receive(setup),
+    }
+}

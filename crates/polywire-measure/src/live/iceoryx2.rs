@@ -1,0 +1,121 @@
+//! iceoryx2: shared memory.
+
+use std::{
+    hint, process,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use iceoryx2::{
+    port::{backpressure_strategy::BackpressureStrategy, publisher::Publisher, subscriber::Subscriber},
+    prelude::{AllocationStrategy, Node, NodeBuilder, SignalHandlingMode, ipc},
+};
+
+use super::{
+    bus::{self, Ends},
+    carrier::Carrier,
+    peer::Peer,
+    receivers::Receivers,
+    setup::Setup,
+    waiting,
+};
+use crate::{scenario::Place, subject::Subject};
+
+/// What the bench makes of it.
+pub const SETTINGS: &str = "shared memory (`ipc::Service`), a frame copied into a loan; receivers poll while it is their turn, as its own benchmark does, and yield after 2000 looks in vain, or, where there are more ends than cores, sleep for a moment after 100; a \
+     sender waits where a subscriber's 256 places are full, so that nothing is dropped";
+
+/// Messages that wait for a subscriber.
+const WAITING: usize = 256;
+
+/// Looks in vain before a receiver gives its core away: where there are cores for all, and where
+/// there are not.
+const LOOKS: [u32; 2] = [2000, 100];
+
+/// Sleeps that are asked for are longer by what the system's timer adds.
+const MOMENT: Duration = Duration::from_micros(1);
+
+/// Bytes of the first messages; larger ones make it take more.
+const FIRST: usize = 4096;
+
+/// Opens both services and starts the other end.
+pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    setup.address = format!("polywire-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let ends = open(&setup, "there", "back")?;
+    bus::connect(setup, ends, subject, place, receive)
+}
+
+/// Opens them for all subscribers.
+pub fn receive(setup: &Setup) -> Result<Receivers, String> {
+    waiting::receive(setup, |setup| open(setup, "back", "there"))
+}
+
+fn told(error: impl std::fmt::Debug) -> String {
+    format!("{error:?}")
+}
+
+struct Ways {
+    publisher: Publisher<ipc::Service, [u8], ()>,
+    subscriber: Subscriber<ipc::Service, [u8], ()>,
+    /// There are more ends than cores: others have to run for anything to come.
+    crowded: bool,
+    _node: Node<ipc::Service>,
+}
+
+fn open(setup: &Setup, out: &str, into: &str) -> Result<Ways, String> {
+    // Interrupts are the program's own.
+    let node = NodeBuilder::new().signal_handling_mode(SignalHandlingMode::Disabled).create::<ipc::Service>();
+    let node = node.map_err(told)?;
+    let service = |way: &str| {
+        let name = format!("{}/{way}", setup.address);
+        let builder = node.service_builder(&name.as_str().try_into().map_err(told)?).publish_subscribe::<[u8]>();
+        let builder = builder.enable_safe_overflow(false).subscriber_max_buffer_size(WAITING);
+        let ends = setup.subscribers + 1;
+        builder.max_publishers(ends).max_subscribers(ends).max_nodes(ends).open_or_create().map_err(told)
+    };
+    let (out, into) = (service(out)?, service(into)?);
+    let publisher = out.publisher_builder().initial_max_slice_len(FIRST);
+    let publisher = publisher.allocation_strategy(AllocationStrategy::PowerOfTwo);
+    let publisher =
+        publisher.backpressure_strategy(BackpressureStrategy::RetryUntilDelivered).create().map_err(told)?;
+    let subscriber = into.subscriber_builder().create().map_err(told)?;
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    Ok(Ways { publisher, subscriber, crowded: setup.subscribers + 1 > cores, _node: node })
+}
+
+impl Ends for Ways {
+    const POLLS: bool = true;
+
+    fn send(&mut self, frame: &[u8]) -> Result<(), String> {
+        let sample = self.publisher.loan_slice_uninit(frame.len()).map_err(told)?;
+        sample.write_from_slice(frame).send().map(drop).map_err(told)
+    }
+
+    fn receive(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> Result<bool, String> {
+        let (mut looks, mut until) = (0, None);
+        loop {
+            if let Some(sample) = self.subscriber.receive().map_err(told)? {
+                take(sample.payload());
+                return Ok(true);
+            }
+            looks += 1;
+            if patience.is_zero() {
+                return Ok(false);
+            }
+            if looks < LOOKS[usize::from(self.crowded)] {
+                hint::spin_loop();
+                continue;
+            }
+            if self.crowded {
+                thread::sleep(MOMENT)
+            } else {
+                thread::yield_now()
+            }
+            if Instant::now() > *until.get_or_insert_with(|| Instant::now() + patience) {
+                return Ok(false);
+            }
+        }
+    }
+}

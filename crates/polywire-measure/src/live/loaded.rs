@@ -1,0 +1,108 @@
+//! As many messages under way as the buffers hold: round trips under load.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    time::Duration,
+};
+
+use polywire::{DynPublisher, Record, envelope::Id128};
+
+use super::clock::{PATIENCE, now_ns};
+
+/// A turn sends for so long at most, in nanoseconds: where buffers are so small that TCP loses what
+/// it has sent, all messages would take minutes.
+const LONGEST: u64 = 2_000_000_000;
+
+/// When each message left, and how long it was away: echoes of one subscriber come in the order of
+/// the messages.
+pub struct Load {
+    left_at: Vec<AtomicU64>,
+    came: Mutex<Came>,
+    done: Sender<()>,
+}
+
+#[derive(Default)]
+struct Came {
+    /// Echoes by subscriber.
+    count: BTreeMap<Id128, usize>,
+    times: Vec<Duration>,
+    /// Echoes of all messages, once their number is known.
+    expected: Option<usize>,
+    last: u64,
+}
+
+impl Load {
+    fn new(messages: usize, subscribers: usize) -> (Arc<Load>, Receiver<()>) {
+        let (done, finished) = mpsc::channel();
+        let came = Came { times: Vec::with_capacity(messages * subscribers), ..Came::default() };
+        let left_at = (0..messages).map(|_| AtomicU64::new(0)).collect();
+        (Arc::new(Load { left_at, came: Mutex::new(came), done }), finished)
+    }
+
+    /// An echo has come.
+    pub fn came(&self, subscriber: Id128) {
+        let now = now_ns();
+        let mut came = self.came.lock().expect("nobody panicked");
+        let number = came.count.entry(subscriber).or_default();
+        let left_at = self.left_at.get(*number).map(|at| at.load(Ordering::Acquire));
+        *number += 1;
+        came.times.extend(left_at.map(|left| Duration::from_nanos(now.saturating_sub(left))));
+        came.last = now;
+        self.look(&came);
+    }
+
+    /// No more messages than these follow.
+    fn expect(&self, echoes: usize) {
+        let mut came = self.came.lock().expect("nobody panicked");
+        came.expected = Some(echoes);
+        self.look(&came);
+    }
+
+    fn look(&self, came: &Came) {
+        if came.expected == Some(came.times.len()) {
+            // Nobody waits any more when the case is over.
+            let _ = self.done.send(());
+        }
+    }
+}
+
+/// Publishes so many messages, or as many as there is time for, as fast as they are taken; `load`
+/// is where the echoes look for what they belong to. Gives how long each was away, and all of them.
+pub fn run(
+    publishers: &[DynPublisher],
+    load: &Mutex<Option<Arc<Load>>>,
+    records: &[Record],
+    count: usize,
+    subscribers: usize,
+) -> Result<(Vec<Duration>, Duration), String> {
+    let (own, finished) = Load::new(count, subscribers);
+    *load.lock().expect("nobody panicked") = Some(own.clone());
+    let start = now_ns();
+    let topics = publishers.iter().cycle();
+    let mut sent = 0;
+    for ((record, left_at), publisher) in records.iter().cycle().zip(&own.left_at).zip(topics) {
+        left_at.store(now_ns(), Ordering::Release);
+        publisher.publish(record).map_err(|error| error.to_string())?;
+        sent += 1;
+        if left_at.load(Ordering::Relaxed) - start > LONGEST {
+            break;
+        }
+    }
+    for publisher in publishers {
+        publisher.flush(PATIENCE);
+    }
+    own.expect(sent * subscribers);
+    let waited = finished.recv_timeout(PATIENCE);
+    *load.lock().expect("nobody panicked") = None;
+    let came = std::mem::take(&mut *own.came.lock().expect("nobody panicked"));
+    match waited {
+        Ok(()) => Ok((came.times, Duration::from_nanos(came.last.saturating_sub(start)))),
+        Err(RecvTimeoutError::Timeout) => Err(format!("{} of {} echoes came", came.times.len(), sent * subscribers)),
+        Err(RecvTimeoutError::Disconnected) => Err("the engine has ended".into()),
+    }
+}

@@ -1,0 +1,33 @@
+//! Real engines: a sender here, receivers in another process or in this one.
+//!
+//! The files import in one direction: all share `clock`, `setup`, `carrier` and `receivers`; `peer`
+//! starts the other end; a file for each kind of engine carries messages; `engines` is their table;
+//! `case` and `serve` run the two ends.
+
+#[cfg(any(feature = "peers", feature = "peers-iceoryx2", feature = "peers-zenoh"))]
+mod bus;
+mod carrier;
+mod case;
+mod clock;
+mod ddsperf;
+pub mod engines;
+mod frame;
+#[cfg(feature = "peers-iceoryx2")]
+mod iceoryx2;
+mod loaded;
+mod ours;
+mod peer;
+mod raw;
+mod receivers;
+mod serve;
+mod setup;
+#[cfg(any(feature = "peers", feature = "peers-iceoryx2"))]
+mod waiting;
+#[cfg(feature = "peers-zenoh")]
+mod zenoh;
+#[cfg(feature = "peers")]
+mod zeromq;
+
+pub use case::Live;
+pub use ddsperf::Ddsperf;
+pub use serve::serve;

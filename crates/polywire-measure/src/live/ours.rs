@@ -1,0 +1,332 @@
+//! Nodes with publishers and subscribers.
+
+use std::{
+    env,
+    net::TcpListener,
+    process,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use polywire::{DynPublisher, Info, Node, Record, Subscription, coding::Dynamic, envelope::Id128};
+
+use super::{
+    carrier::Carrier,
+    clock::PATIENCE,
+    loaded::{self, Load},
+    peer::Peer,
+    receivers::{Arrivals, Receivers, Traffic, note},
+    setup::{Setup, shapes},
+};
+use crate::{
+    buffers::{Buffers, Side},
+    scenario::Place,
+    subject::Subject,
+};
+
+/// Topics are called this and a number.
+const THERE: &str = "there";
+const BACK: &str = "back";
+
+/// Listens here, starts the other end and waits for it.
+pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
+    if setup.templates.is_some() {
+        return Err("templates that are given are measured with the mode `stages` and the raw sockets".into());
+    }
+    if setup.codec.contains('@') {
+        return Err("streams of messages that refer to others are measured with the raw sockets".into());
+    }
+    setup.address = free_address(&setup.engine)?;
+    let node = node(&setup, |buffers| buffers.sender)?;
+    let wire = wire(&setup, "listen");
+    let publisher = |topic: String| node.publisher_of(&topic, Some(&wire), subject.coding.clone()).map_err(told);
+    let publishers: Arc<[DynPublisher]> = topics(&setup).map(publisher).collect::<Result<_, _>>()?;
+    let load = Arc::new(Mutex::new(None));
+    let (finished, done) = mpsc::channel();
+    let turn = Arc::new(Mutex::new(Turn::new()));
+    let subscription = match setup.echo {
+        false => None,
+        true => {
+            let back = Back {
+                subscribers: setup.subscribers,
+                // Within one process a message comes back before `publish` returns: a chain would
+                // be a recursion.
+                chains: setup.engine != "inproc",
+                publishers: publishers.clone(),
+                turn: turn.clone(),
+                load: load.clone(),
+                finished,
+            };
+            let subscribe = node.subscribe_of(BACK, Some(&wire), subject.coding.clone()).map_err(told)?;
+            Some(subscribe.on_message_inline(move |_, info| back.came(info)))
+        }
+    };
+    let peer = Peer::start(&setup, place, receive)?;
+    for publisher in &*publishers {
+        let there = publisher.wait_for_subscribers(setup.subscribers, PATIENCE);
+        if there != setup.subscribers {
+            return Err(format!("{there} of {} subscribers came", setup.subscribers));
+        }
+    }
+    let carrier = Ours {
+        subscribers: setup.subscribers,
+        publishers,
+        next: 0,
+        turn,
+        load,
+        done,
+        is_chain: setup.engine != "inproc",
+        _held: (node, subscription),
+    };
+    if setup.echo {
+        carrier.wait_for_the_way_back(subject)?;
+    }
+    Ok((Box::new(carrier), peer))
+}
+
+struct Ours {
+    subscribers: usize,
+    publishers: Arc<[DynPublisher]>,
+    /// The topic whose turn it is.
+    next: usize,
+    turn: Arc<Mutex<Turn>>,
+    load: Arc<Mutex<Option<Arc<Load>>>>,
+    done: Receiver<()>,
+    is_chain: bool,
+    _held: (Node, Option<Subscription>),
+}
+
+/// Rounds that are under way.
+struct Turn {
+    records: Arc<[Record]>,
+    at: usize,
+    left: usize,
+    /// Echoes of this round that have not come.
+    awaited: usize,
+    start: Option<Instant>,
+    times: Vec<Duration>,
+    /// Number of the last echo of each subscriber.
+    numbers: Vec<(Id128, u64)>,
+    /// Echoes that were not the next of their subscriber.
+    astray: usize,
+}
+
+/// What happens when an echo comes.
+struct Back {
+    subscribers: usize,
+    chains: bool,
+    publishers: Arc<[DynPublisher]>,
+    turn: Arc<Mutex<Turn>>,
+    load: Arc<Mutex<Option<Arc<Load>>>>,
+    finished: mpsc::Sender<()>,
+}
+
+impl Back {
+    fn came(&self, info: &Info) {
+        let load = self.load.lock().expect("nobody panicked").clone();
+        if let Some(load) = load {
+            return load.came(info.source.announcement.writer);
+        }
+        let mut turn = self.turn.lock().expect("nobody panicked");
+        turn.count(info);
+        turn.awaited = turn.awaited.saturating_sub(1);
+        if turn.awaited > 0 {
+            return;
+        }
+        if let Some(start) = turn.start.take() {
+            let took = start.elapsed();
+            turn.times.push(took);
+        }
+        turn.left = turn.left.saturating_sub(1);
+        if turn.left == 0 || !self.chains {
+            drop(turn);
+            // Nobody waits any more when the case is over.
+            let _ = self.finished.send(());
+            return;
+        }
+        let (records, at) = turn.next(self.subscribers);
+        turn.start = Some(Instant::now());
+        drop(turn);
+        // A failure shows as an echo that does not come.
+        let _ = self.publishers[at % self.publishers.len()].publish(&records[at]);
+    }
+}
+
+impl Turn {
+    fn new() -> Turn {
+        Turn {
+            records: Arc::new([]),
+            at: 0,
+            left: 0,
+            awaited: 0,
+            start: None,
+            times: Vec::new(),
+            numbers: Vec::new(),
+            astray: 0,
+        }
+    }
+
+    /// One message is under way: each subscriber's echoes are counted on, one by one.
+    fn count(&mut self, info: &Info) {
+        let writer = info.source.announcement.writer;
+        match self.numbers.iter_mut().find(|(own, _)| *own == writer) {
+            Some((_, last)) => self.astray += usize::from(info.sequence != std::mem::replace(last, info.sequence) + 1),
+            None => self.numbers.push((writer, info.sequence)),
+        }
+    }
+
+    /// All values, and which is next.
+    fn next(&mut self, subscribers: usize) -> (Arc<[Record]>, usize) {
+        self.awaited = subscribers;
+        self.at = (self.at + 1) % self.records.len();
+        (self.records.clone(), self.at)
+    }
+}
+
+impl Ours {
+    fn round(&self, count: usize) -> Result<(), String> {
+        let (records, at) = {
+            let mut turn = self.turn.lock().expect("nobody panicked");
+            turn.left = count;
+            let next = turn.next(self.subscribers);
+            turn.start = Some(Instant::now());
+            next
+        };
+        self.publishers[at % self.publishers.len()].publish(&records[at]).map_err(told)?;
+        match self.done.recv_timeout(PATIENCE) {
+            Ok(()) => Ok(()),
+            Err(RecvTimeoutError::Timeout) => Err("an echo does not come".into()),
+            Err(RecvTimeoutError::Disconnected) => Err("the engine has ended".into()),
+        }
+    }
+
+    /// The other end's publishers may not know of our subscriber yet: what they publish before that
+    /// does not come back.
+    fn wait_for_the_way_back(&self, subject: &Subject) -> Result<(), String> {
+        let record = Record::new(&subject.shape);
+        let until = Instant::now() + PATIENCE;
+        self.turn.lock().expect("nobody panicked").records = vec![record.clone()].into();
+        while Instant::now() < until {
+            {
+                let mut turn = self.turn.lock().expect("nobody panicked");
+                (turn.awaited, turn.left) = (self.subscribers, 1);
+            }
+            self.publishers[0].publish(&record).map_err(told)?;
+            if self.done.recv_timeout(Duration::from_millis(300)).is_ok() {
+                // Late echoes of earlier attempts are on their way.
+                std::thread::sleep(Duration::from_millis(50));
+                while self.done.try_recv().is_ok() {}
+                return Ok(());
+            }
+        }
+        Err("nothing comes back".into())
+    }
+}
+
+impl Carrier for Ours {
+    fn send(&mut self, record: &Record) -> Result<(), String> {
+        let publisher = &self.publishers[self.next];
+        self.next = (self.next + 1) % self.publishers.len();
+        publisher.publish(record).map(drop).map_err(told)
+    }
+
+    fn rounds(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, usize), String> {
+        {
+            let mut turn = self.turn.lock().expect("nobody panicked");
+            if turn.records.len() != records.len() {
+                turn.records = records.into();
+            }
+            turn.at = 0;
+            turn.times = Vec::with_capacity(count);
+        }
+        match self.is_chain {
+            true => self.round(count)?,
+            false => (0..count).try_for_each(|_| self.round(1))?,
+        }
+        let mut turn = self.turn.lock().expect("nobody panicked");
+        match turn.astray {
+            0 => Ok((std::mem::take(&mut turn.times), 0)),
+            count => Err(format!("{count} echoes were not those of their messages")),
+        }
+    }
+
+    fn loaded(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, Duration), String> {
+        loaded::run(&self.publishers, &self.load, records, count, self.subscribers)
+    }
+
+    fn flush(&mut self) {
+        for publisher in &*self.publishers {
+            publisher.flush(PATIENCE);
+        }
+    }
+}
+
+/// A node for each subscriber.
+pub fn receive(setup: &Setup) -> Result<Receivers, String> {
+    let (_, reader) = shapes(setup)?;
+    let traffic = Arc::<Traffic>::default();
+    let wire = wire(setup, "connect");
+    let (mut arrivals, mut held): (Vec<Arrivals>, Vec<Box<dyn Send>>) = (Vec::new(), Vec::new());
+    for _ in 0..setup.subscribers {
+        let node = node(setup, |buffers| buffers.receiver)?;
+        let coding = Dynamic::of(reader.schema()).map_err(told)?;
+        let list = Arrivals::default();
+        let back = setup.echo.then(|| node.publisher_of(BACK, Some(&wire), coding.clone())).transpose();
+        let back = back.map_err(told)?.map(Arc::new);
+        let mut subscriptions = Vec::new();
+        for (number, topic) in topics(setup).enumerate() {
+            let subscribe = node.subscribe_of(&topic, Some(&wire), coding.clone()).map_err(told)?;
+            let (list, traffic, back) = (list.clone(), traffic.clone(), back.clone());
+            let (number, topics) = (number as u64, setup.topics as u64);
+            subscriptions.push(subscribe.on_message_inline(move |value, info| {
+                traffic.add(info.bytes);
+                match &back {
+                    // A failure shows as an echo that does not come.
+                    Some(back) => drop(back.publish(value)),
+                    // Topics take turns, and each counts its own messages.
+                    None => note(&list, (info.sequence - 1) * topics + number + 1),
+                }
+            }));
+        }
+        arrivals.push(list);
+        held.push(Box::new((subscriptions, node)));
+    }
+    Ok(Receivers { arrivals, traffic, _held: held })
+}
+
+fn node(setup: &Setup, side: impl Fn(&Buffers) -> Side) -> Result<Node, String> {
+    let config = side(&setup.buffers.parse()?).config();
+    Ok(Node::builder().config(config).build())
+}
+
+fn topics(setup: &Setup) -> impl Iterator<Item = String> {
+    (0..setup.topics).map(|number| format!("{THERE}{number}"))
+}
+
+fn told(error: impl ToString) -> String {
+    error.to_string()
+}
+
+fn wire(setup: &Setup, side: &str) -> String {
+    let Setup { engine, codec, compressor, address, .. } = setup;
+    let compressor = if compressor == "none" { String::new() } else { format!("+{compressor}") };
+    let side = if engine == "inproc" { String::new() } else { format!("-{side}") };
+    format!("{codec}{compressor}@{engine}{side}/{address}")
+}
+
+fn free_address(engine: &str) -> Result<String, String> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("polywire-measure-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    match engine {
+        "unix" => Ok(env::temp_dir().join(name + ".sock").display().to_string()),
+        "inproc" => Ok(name),
+        _ => TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .map(|address| address.to_string())
+            .map_err(|error| error.to_string()),
+    }
+}

@@ -1,0 +1,49 @@
+//! Subscribers of buses that wait for what comes, a thread each.
+
+use std::{thread, time::Duration};
+
+use super::{
+    bus::{Ends, Subscriber},
+    receivers::Receivers,
+    setup::Setup,
+};
+
+/// A receiver looks so often whether the case is over.
+const LOOKS: Duration = Duration::from_millis(200);
+
+/// One that polls looks so often whether its turn has come.
+const DOZE: Duration = Duration::from_millis(5);
+
+/// Connects all subscribers; `ends` makes a subscriber's, in its thread.
+pub fn receive<E: Ends>(
+    setup: &Setup,
+    ends: impl Fn(&Setup) -> Result<E, String> + Clone + Send + 'static,
+) -> Result<Receivers, String> {
+    let (all, receivers) = Subscriber::all(setup)?;
+    for subscriber in all {
+        let (setup, ends) = (setup.clone(), ends.clone());
+        // One that cannot be opened is one that does not answer, which the sender tells.
+        thread::spawn(move || ends(&setup).map(|ends| run(subscriber, ends)));
+    }
+    Ok(receivers)
+}
+
+fn run<E: Ends>(mut subscriber: Subscriber, mut ends: E) {
+    let mut answer = Vec::new();
+    while !subscriber.is_over() {
+        answer.clear();
+        let patience = match E::POLLS && subscriber.rests() {
+            true => {
+                thread::sleep(DOZE);
+                Duration::ZERO
+            }
+            false => LOOKS,
+        };
+        let came =
+            ends.receive(patience, &mut |frame| answer.extend_from_slice(subscriber.take(frame).unwrap_or_default()));
+        // What cannot be sent or read shows as a message that has not come.
+        if came.is_ok() && !answer.is_empty() {
+            let _ = ends.send(&answer);
+        }
+    }
+}

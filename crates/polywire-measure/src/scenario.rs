@@ -1,0 +1,487 @@
+//! What is to be measured, as data.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use polywire::suggest;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, buffers::Buffers, check};
+
+/// Cases that one scenario may have: a slip in a list must not run for days.
+const MOST_CASES: usize = 5000;
+
+/// An experiment: a cross product, and how hard to look.
+///
+/// ```
+/// use polywire_measure::Scenario;
+///
+/// let scenario = Scenario::from_toml(
+///     r#"
+///     name = "Two formats"
+///     [[type]]
+///     codecs_test = [10, 50]
+///     [axes]
+///     codec = ["cdr", "json"]
+///     compressor = ["none", "zlib"]
+///     "#,
+/// )?;
+/// assert_eq!(scenario.cases()?.len(), 2 * 2 * 2);
+/// assert!(Scenario::from_toml("name = 'no type'").is_err());
+/// # Ok::<(), polywire_measure::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Its heading.
+    pub name: String,
+    /// What it is to show.
+    #[serde(default)]
+    pub summary: String,
+    /// What is done with each case.
+    #[serde(default)]
+    pub mode: Mode,
+    /// Values, networks and the order of turns hang on it.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// How hard to look.
+    #[serde(default)]
+    pub effort: Effort,
+    /// The types of the messages.
+    #[serde(rename = "type")]
+    pub types: Vec<TypeSpec>,
+    /// The other axes.
+    #[serde(default)]
+    pub axes: Axes,
+    /// What must hold.
+    #[serde(default)]
+    pub criteria: Vec<Criterion>,
+    /// Where the files lie that it names.
+    #[serde(skip)]
+    pub folder: PathBuf,
+}
+
+/// What is done with each case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Times the stages apart; delivery is by an emulated network in virtual time, if one is named.
+    #[default]
+    Stages,
+    /// Sends a message when the one before has come back from every subscriber.
+    Closed,
+    /// Sends at a fixed rate whatever comes back; latency counts from when a message was due.
+    Open,
+    /// Sends as fast as messages are taken, and has each sent back: round trips under load, and
+    /// messages a second.
+    Loaded,
+    /// Looks for the highest rate at which nothing is lost and nothing piles up.
+    Throughput,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Mode; 5] = [Mode::Stages, Mode::Closed, Mode::Open, Mode::Loaded, Mode::Throughput];
+
+    /// As scenarios have it.
+    ///
+    /// ```
+    /// use polywire_measure::scenario::Mode;
+    /// assert_eq!(Mode::ALL.map(Mode::name), ["stages", "closed", "open", "loaded", "throughput"]);
+    /// ```
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Stages => "stages",
+            Mode::Closed => "closed",
+            Mode::Open => "open",
+            Mode::Loaded => "loaded",
+            Mode::Throughput => "throughput",
+        }
+    }
+}
+
+/// How hard to look.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Effort {
+    /// Turns of each case, interleaved with those of the others.
+    pub repeats: usize,
+    /// Messages a turn.
+    pub messages: usize,
+    /// Messages before the first turn that do not count.
+    pub warm_up: usize,
+    /// A turn of a stage goes through its messages again until so much time has passed, in
+    /// milliseconds.
+    pub turn_ms: f64,
+    /// Messages that go through an emulated network a turn.
+    pub emulated: usize,
+    /// Megabytes of messages that each case holds at most: there are fewer messages where they are
+    /// large.
+    pub megabytes: usize,
+    /// Where the other end of a real engine is.
+    pub peer: Place,
+}
+
+impl Default for Effort {
+    fn default() -> Effort {
+        Effort {
+            repeats: 9,
+            messages: 200,
+            warm_up: 50,
+            turn_ms: 1.0,
+            emulated: 1000,
+            megabytes: 4,
+            peer: Place::Process,
+        }
+    }
+}
+
+/// Where the other end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// In a process of its own.
+    Process,
+    /// In this process, as with the engine `inproc` it always is.
+    Thread,
+}
+
+/// A type, or a family of types of several sizes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TypeSpec {
+    /// IDL, PDL or a saved schema, relative to the scenario.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idl: Option<PathBuf>,
+    /// IDL, where no file is wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Name of the type in the file, where it has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Readers have this version of it, by the same file or text or another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reader: Option<Box<TypeSpec>>,
+    /// The thesis's probe, with so many fields.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub codecs_test: Vec<usize>,
+    /// Elements of sequences and maps by the name of the member; four where nothing is said and the
+    /// bound allows it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub lengths: BTreeMap<String, usize>,
+    /// Texts that never change, by the name of the member; a `*` at the end stands for whatever
+    /// follows.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub texts: BTreeMap<String, String>,
+    /// What tables call it, where the type's own name does not tell it from others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+}
+
+/// What is crossed with the types.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Axes {
+    /// `constant`, `random`, `walking`, or `replay:FILE` of JSON lines.
+    pub values: Vec<String>,
+    /// `NAME[:OPTIONS]`; a codec with a state may say `@alone`, `@chained` or `@anchored` behind
+    /// that. Templates are those of the type, or `template=FILE`, or `template=learned` from other
+    /// values of the same model; of [`TypeSpec::codecs_test`] a file's template is of ten
+    /// fields, and repeated for more.
+    pub codec: Vec<String>,
+    /// `none`, or `NAME[:SETTINGS]`.
+    pub compressor: Vec<String>,
+    /// `inproc`, `tcp`, `unix`, the same bare sockets as `raw-tcp`, `raw-unix`, `raw-udp`, or a
+    /// peer: [`crate::engines::ENGINES`].
+    pub engine: Vec<String>,
+    /// `none`, or a model of the emulated link: a profile's name, or `key=value,..`.
+    pub network: Vec<String>,
+    /// Messages a second where a rate is set: in open loops and on emulated networks.
+    pub rate_hz: Vec<f64>,
+    /// Receivers of each message.
+    pub subscribers: Vec<usize>,
+    /// Topics that take turns, of each of which every subscriber gets every message; of Polywire's
+    /// own engines.
+    pub topics: Vec<usize>,
+    /// `default`, or `TRM/SSB/RSB` of both ends, or of each, in bytes: what waits in the process,
+    /// the socket's send buffer, and its receive buffer.
+    pub buffers: Vec<String>,
+}
+
+impl Default for Axes {
+    fn default() -> Axes {
+        let one = |text: &str| vec![text.to_owned()];
+        Axes {
+            values: one("walking"),
+            codec: one("cdr"),
+            compressor: one("none"),
+            engine: one("inproc"),
+            network: one("none"),
+            rate_hz: vec![100.0],
+            subscribers: vec![1],
+            topics: vec![1],
+            buffers: one("default"),
+        }
+    }
+}
+
+/// What must hold of every case that it is for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Criterion {
+    /// A metric's name.
+    pub metric: String,
+    /// Axes and the values that they must have: `codec = "cdr"`.
+    #[serde(rename = "where", skip_serializing_if = "BTreeMap::is_empty")]
+    pub only: BTreeMap<String, String>,
+    /// The case that differs in these axes alone: limits are multiples of its figure.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub relative_to: BTreeMap<String, String>,
+    /// The figure is at most this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+    /// The figure is at least this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+}
+
+/// One point of the cross product.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// What the type is called.
+    #[serde(rename = "type")]
+    pub ty: String,
+    /// Which of the scenario's types it is.
+    pub type_index: usize,
+    /// Fields that were asked for, in a family of types; otherwise 0.
+    pub fields: usize,
+    /// How values come about.
+    pub values: String,
+    /// Codec with options.
+    pub codec: String,
+    /// Compressor with settings.
+    pub compressor: String,
+    /// Engine.
+    pub engine: String,
+    /// Emulated network.
+    pub network: String,
+    /// Messages a second.
+    pub rate_hz: f64,
+    /// Receivers.
+    pub subscribers: usize,
+    /// Topics.
+    #[serde(default = "single")]
+    pub topics: usize,
+    /// Buffers of both ends.
+    #[serde(default = "usual")]
+    pub buffers: String,
+}
+
+/// Names of the axes, in the order of tables.
+pub const AXES: &[&str] =
+    &["type", "values", "codec", "compressor", "engine", "network", "rate_hz", "subscribers", "topics", "buffers"];
+
+impl Case {
+    /// Its place on an axis, as text.
+    pub fn at(&self, axis: &str) -> Option<String> {
+        Some(match axis {
+            "type" => self.ty.clone(),
+            "fields" => self.fields.to_string(),
+            "values" => self.values.clone(),
+            "codec" => self.codec.clone(),
+            "compressor" => self.compressor.clone(),
+            "engine" => self.engine.clone(),
+            "network" => self.network.clone(),
+            "rate_hz" => self.rate_hz.to_string(),
+            "subscribers" => self.subscribers.to_string(),
+            "topics" => self.topics.to_string(),
+            "buffers" => self.buffers.clone(),
+            _ => return None,
+        })
+    }
+
+    /// True if it has these values on these axes.
+    pub fn matches(&self, wanted: &BTreeMap<String, String>) -> bool {
+        wanted.iter().all(|(axis, value)| self.at(axis).as_ref() == Some(value))
+    }
+
+    /// Codec and compressor, as wires write it.
+    pub fn wire(&self) -> String {
+        match self.compressor.as_str() {
+            "none" => self.codec.clone(),
+            compressor => format!("{}+{compressor}", self.codec),
+        }
+    }
+}
+
+/// All axes: what two results are matched by.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = AXES.iter().filter_map(|axis| Some(format!("{axis}={}", self.at(axis)?)));
+        f.write_str(&parts.collect::<Vec<_>>().join(" "))
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn single() -> usize {
+    1
+}
+
+fn usual() -> String {
+    "default".into()
+}
+
+impl Scenario {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Error::Scenario`] if it cannot be read or is no scenario.
+    pub fn open(path: &Path) -> Result<Scenario, Error> {
+        let wrong = |problem: String| Error::Scenario(format!("{}: {problem}", path.display()));
+        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let mut scenario = Scenario::from_toml(&text).map_err(|error| wrong(error.to_string()))?;
+        scenario.folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        Ok(scenario)
+    }
+
+    /// Reads a text; files that it names are looked for where the process is.
+    ///
+    /// # Errors
+    /// [`Error::Scenario`] if it is none.
+    pub fn from_toml(text: &str) -> Result<Scenario, Error> {
+        let wrong = |error: toml::de::Error| {
+            let hint = suggest::unknown_name(error.message());
+            Error::Scenario(format!("{}{hint}", error.to_string().trim_end()))
+        };
+        let scenario: Scenario = toml::from_str(text).map_err(wrong)?;
+        scenario.check()?;
+        Ok(scenario)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let wrong = |problem: String| Err(Error::Scenario(problem));
+        let Effort { repeats, messages, .. } = self.effort;
+        if self.types.is_empty() || repeats == 0 || messages == 0 || self.effort.megabytes == 0 {
+            return wrong("there must be a type, and at least one repeat, message and megabyte".into());
+        }
+        let axes = &self.axes;
+        let lists = [&axes.values, &axes.codec, &axes.compressor, &axes.engine, &axes.network, &axes.buffers];
+        let counts = [&axes.subscribers, &axes.topics];
+        if lists.iter().any(|list| list.is_empty())
+            || counts.iter().any(|list| list.is_empty())
+            || axes.rate_hz.is_empty()
+        {
+            return wrong("an axis has no value; leave it out for the usual one".into());
+        }
+        if axes.rate_hz.iter().any(|rate| !(*rate > 1e-3 && *rate <= 1e9)) {
+            return wrong("a rate is a number of messages a second above 0.001".into());
+        }
+        if counts.iter().any(|list| list.iter().any(|count| !(1..=1000).contains(count))) {
+            return wrong("there are 1 to 1000 subscribers, and topics".into());
+        }
+        for text in &axes.buffers {
+            text.parse::<Buffers>().map_err(Error::Scenario)?;
+        }
+        let is_usual = axes.topics == [1] && axes.buffers == ["default"];
+        if self.mode == Mode::Stages && !is_usual {
+            return wrong("topics and buffers are of real engines, not of the mode `stages`".into());
+        }
+        if self.mode != Mode::Stages && axes.network.iter().any(|network| network != "none") {
+            return wrong(
+                "emulated networks go with the mode `stages`; between real processes use `polywire link`".into(),
+            );
+        }
+        check::names(self)?;
+        self.criteria.iter().try_for_each(|criterion| check::criterion(self, criterion))
+    }
+
+    /// What there is on an axis, as text; none where there is no such axis.
+    pub(crate) fn places(&self, axis: &str) -> Option<Vec<String>> {
+        let texts = |numbers: &[usize]| numbers.iter().map(ToString::to_string).collect();
+        let axes = &self.axes;
+        Some(match axis {
+            "type" => self.subjects().into_iter().map(|(_, label, _)| label).collect(),
+            "fields" => self.subjects().into_iter().map(|(.., fields)| fields.to_string()).collect(),
+            "values" => axes.values.clone(),
+            "codec" => axes.codec.clone(),
+            "compressor" => axes.compressor.clone(),
+            "engine" => axes.engine.clone(),
+            "network" => axes.network.clone(),
+            "rate_hz" => axes.rate_hz.iter().map(ToString::to_string).collect(),
+            "subscribers" => texts(&axes.subscribers),
+            "topics" => texts(&axes.topics),
+            "buffers" => axes.buffers.clone(),
+            _ => return None,
+        })
+    }
+
+    /// All cases, in the order of the axes.
+    ///
+    /// # Errors
+    /// [`Error::Scenario`] if there are too many, or a type has no cases.
+    pub fn cases(&self) -> Result<Vec<Case>, Error> {
+        let mut cases = vec![];
+        for (type_index, ty, fields) in self.subjects() {
+            cases.push(Case {
+                ty,
+                type_index,
+                fields,
+                values: String::new(),
+                codec: String::new(),
+                compressor: String::new(),
+                engine: String::new(),
+                network: String::new(),
+                rate_hz: 0.0,
+                subscribers: 0,
+                topics: 0,
+                buffers: String::new(),
+            });
+        }
+        let axes = &self.axes;
+        cases = cross(cases, &axes.values, |case, value| case.values.clone_from(value))?;
+        cases = cross(cases, &axes.codec, |case, value| case.codec.clone_from(value))?;
+        cases = cross(cases, &axes.compressor, |case, value| case.compressor.clone_from(value))?;
+        cases = cross(cases, &axes.engine, |case, value| case.engine.clone_from(value))?;
+        cases = cross(cases, &axes.network, |case, value| case.network.clone_from(value))?;
+        cases = cross(cases, &axes.rate_hz, |case, value| case.rate_hz = *value)?;
+        cases = cross(cases, &axes.subscribers, |case, value| case.subscribers = *value)?;
+        cases = cross(cases, &axes.topics, |case, value| case.topics = *value)?;
+        cross(cases, &axes.buffers, |case, value| case.buffers.clone_from(value))
+    }
+
+    /// Index, label and the number of fields that was asked for (0 where the type says it) of each
+    /// type.
+    fn subjects(&self) -> Vec<(usize, String, usize)> {
+        let subjects = |(index, spec): (usize, &TypeSpec)| -> Vec<(usize, String, usize)> {
+            let label = |fields: Option<usize>| match (&spec.label, fields) {
+                (Some(label), None) => label.clone(),
+                (Some(label), Some(fields)) => format!("{label}_{fields}"),
+                (None, Some(fields)) => format!("CodecsTest_{fields}"),
+                (None, None) => spec.name.clone().unwrap_or_else(|| format!("type {}", index + 1)),
+            };
+            match spec.codecs_test.is_empty() {
+                true => vec![(index, label(None), 0)],
+                false => spec.codecs_test.iter().map(|fields| (index, label(Some(*fields)), *fields)).collect(),
+            }
+        };
+        self.types.iter().enumerate().flat_map(subjects).collect()
+    }
+}
+
+fn cross<T>(cases: Vec<Case>, values: &[T], set: impl Fn(&mut Case, &T)) -> Result<Vec<Case>, Error> {
+    if cases.len().saturating_mul(values.len()) > MOST_CASES {
+        return Err(Error::Scenario(format!("there are more than {MOST_CASES} cases")));
+    }
+    let with = |case: &Case, value: &T| {
+        let mut case = case.clone();
+        set(&mut case, value);
+        case
+    };
+    Ok(cases.iter().flat_map(|case| values.iter().map(|value| with(case, value))).collect())
+}

@@ -1,0 +1,164 @@
+//! Local delivery: a port that also reaches the subscribers of its own node.
+//!
+//! Engines deliver to other nodes. [`open`] opens an engine's port for a node and puts a link in
+//! front of it that leads back to the node. The node sees one port whose peers include itself.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope, Id128},
+    frame::{Answer, Start},
+};
+
+use super::{
+    Engine, EngineError, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port, Sent, Sink,
+    delivery::Outcome,
+    pipe::{Message, Pipe},
+};
+
+/// Opens a port that also delivers to its own node, which knows itself as the link `own`.
+/// [`Port::links`] leaves that link out.
+pub(crate) fn open(
+    engine: &dyn Engine,
+    address: &str,
+    local: &Local,
+    sink: Arc<dyn Sink>,
+    own: &LinkInfo,
+) -> Result<Arc<dyn Port>, EngineError> {
+    let (pipe, receiver) = (Pipe::new(local, &sink, own), sink.link(own));
+    pipe.connect(receiver.clone(), None);
+    let port = engine.open(address, local, sink)?;
+    Ok(Arc::new(Loopback { port, pipe, receiver, is_wanted: AtomicBool::new(false) }))
+}
+
+struct Loopback {
+    port: Arc<dyn Port>,
+    /// From the node's publishers to its subscribers.
+    pipe: Arc<Pipe>,
+    receiver: Arc<dyn LinkSink>,
+    /// Whether the node itself may want any channel, so that publishing to others alone takes no
+    /// lock here.
+    is_wanted: AtomicBool,
+}
+
+impl Loopback {
+    fn is_own(&self, link: LinkId) -> bool {
+        self.pipe.info().id == link
+    }
+
+    /// Delivers after announcements and answers, which change who wants what.
+    fn deliver(&self) {
+        self.note_interest();
+        self.pipe.deliver();
+    }
+
+    fn note_interest(&self) {
+        self.pipe.interest(|any| self.is_wanted.store(any, Ordering::Release));
+    }
+
+    #[inline]
+    fn wants(&self, channel: ChannelId) -> bool {
+        self.is_wanted.load(Ordering::Acquire) && self.pipe.wants(channel)
+    }
+
+    /// Copies the payload, which the engine may take over.
+    fn send_here(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Outcome {
+        let mut loan = Loan::new(Vec::with_capacity(payload.len()), 0);
+        loan.buffer().extend_from_slice(payload);
+        self.pipe.send(&Message::new(envelope, loan))
+    }
+}
+
+impl Port for Loopback {
+    fn endpoint(&self) -> String {
+        self.port.endpoint()
+    }
+
+    fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
+        let channel = self.port.announce(announcement, start)?;
+        self.pipe.announce(channel, start, announcement);
+        self.deliver();
+        Ok(channel)
+    }
+
+    #[inline]
+    fn reserve(&self, size: usize) -> Loan {
+        self.port.reserve(size)
+    }
+
+    #[inline]
+    fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
+        if !self.wants(envelope.channel) {
+            return self.port.commit(envelope, loan);
+        }
+        let here = self.send_here(envelope, loan.payload());
+        let mut sent = self.port.commit(envelope, loan)?;
+        here.count(&mut sent);
+        Ok(sent)
+    }
+
+    fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<Sent, EngineError> {
+        let here = self.wants(envelope.channel).then(|| self.send_here(envelope, payload));
+        let mut sent = self.port.send(envelope, payload)?;
+        here.unwrap_or(Outcome::Unwanted).count(&mut sent);
+        Ok(sent)
+    }
+
+    #[inline]
+    fn settle(&self) {
+        self.port.settle();
+        if self.is_wanted.load(Ordering::Acquire) {
+            self.pipe.deliver();
+        }
+    }
+
+    fn retire(&self, channel: ChannelId) {
+        self.port.retire(channel);
+        self.pipe.retire(channel);
+        self.deliver();
+    }
+
+    fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) {
+        if !self.is_own(link) {
+            return self.port.answer(link, channel, answer);
+        }
+        self.pipe.answered(channel, &answer);
+        self.note_interest();
+        self.receiver.answered(channel, &answer);
+        self.pipe.deliver();
+    }
+
+    fn want(&self, link: LinkId, document: Id128) {
+        // The node has the documents of its own publishers.
+        if !self.is_own(link) {
+            self.port.want(link, document);
+        }
+    }
+
+    fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
+        self.port.supply(link, document, bytes);
+    }
+
+    fn relays(&self) -> bool {
+        self.port.relays()
+    }
+
+    fn flush(&self, deadline: Instant) -> bool {
+        let here = self.pipe.flush(deadline);
+        self.port.flush(deadline) && here
+    }
+
+    fn links(&self) -> Vec<LinkStats> {
+        self.port.links()
+    }
+
+    fn close(&self) {
+        self.port.close();
+    }
+}

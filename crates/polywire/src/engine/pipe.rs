@@ -1,0 +1,388 @@
+//! A queue of messages, announcements and answers from one sender to one receiver in the same
+//! process, without a thread: [`Pipe::deliver`] hands over on the calling thread. Ports of `inproc`
+//! have one in each direction between any two of them; every other port has one to its own node's
+//! subscribers ([`loopback`](super::loopback)).
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    thread::{self, ThreadId},
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
+    frame::{Answer, Start},
+};
+
+use super::{
+    Event, LinkInfo, LinkSink, LinkStats, Loan, Local, Overflow, Sink,
+    delivery::{Delivery, Holdable, Leaving, Missing, Notice, Outcome, start_of},
+    stream::Aligned,
+};
+
+/// The queue from a sender to a receiver.
+pub(super) struct Pipe {
+    state: Mutex<PipeState>,
+    room: Condvar,
+    /// Set once, by [`Pipe::connect`]. Nothing is delivered before.
+    receiver: OnceLock<Arc<dyn LinkSink>>,
+    /// The pipe in the other direction, whose channels the answers here are about.
+    back: OnceLock<Weak<Pipe>>,
+    /// The sender's, for the events of dropped messages.
+    sink: Arc<dyn Sink>,
+    /// The receiver, as the sender knows it.
+    info: LinkInfo,
+    overflow: Overflow,
+    limit: usize,
+}
+
+#[derive(Default)]
+struct PipeState {
+    queue: VecDeque<Item>,
+    /// Sum of the sizes of the messages in `queue`.
+    bytes: usize,
+    delivery: Delivery<Arc<Message>>,
+    /// The thread that is handing over.
+    delivering: Option<ThreadId>,
+    /// Messages delivered so far. A sender that waits for room uses it to tell a slow receiver from
+    /// a stuck one.
+    taken: u64,
+    /// A sender has waited in vain. The next ones do not wait until half the queue is free.
+    stalled: bool,
+    closed: bool,
+}
+
+/// What waits in a pipe.
+pub(super) enum Item {
+    /// Boxed, since most items are messages and an announcement is much larger.
+    Announce(ChannelId, Start, Box<Announcement>),
+    Message(Arc<Message>),
+    Position(ChannelId, Start, u64),
+    Retire(ChannelId),
+    Answer(ChannelId, Answer),
+    Want(Id128),
+    Supply(Id128, Option<Vec<u8>>),
+    Down,
+}
+
+/// A message that all receivers share.
+pub(super) struct Message {
+    envelope: Envelope<'static>,
+    extensions: Vec<u8>,
+    loan: Loan,
+}
+
+impl Message {
+    pub(super) fn new(envelope: &Envelope<'_>, loan: Loan) -> Arc<Message> {
+        let extensions = envelope.extensions.bytes().to_vec();
+        let envelope = Envelope { extensions: Extensions::default(), ..*envelope };
+        Arc::new(Message { envelope, extensions, loan })
+    }
+}
+
+impl Holdable for Arc<Message> {
+    fn at(&self) -> (ChannelId, Start) {
+        (self.envelope.channel, start_of(&self.envelope))
+    }
+
+    fn size(&self) -> usize {
+        self.loan.payload().len() + self.extensions.len() + size_of::<Message>()
+    }
+}
+
+impl Pipe {
+    /// An empty pipe from a port to the receiver `to`. The sink hears of dropped messages.
+    pub(super) fn new(local: &Local, sink: &Arc<dyn Sink>, to: &LinkInfo) -> Arc<Pipe> {
+        Arc::new(Pipe {
+            state: Mutex::default(),
+            room: Condvar::new(),
+            receiver: OnceLock::new(),
+            back: OnceLock::new(),
+            sink: sink.clone(),
+            info: to.clone(),
+            overflow: local.options.overflow,
+            limit: local.options.queue_bytes,
+        })
+    }
+
+    /// Gives the pipe its receiver, and the pipe that leads back, if there is one. Called once.
+    pub(super) fn connect(&self, receiver: Arc<dyn LinkSink>, back: Option<&Arc<Pipe>>) {
+        // Both are unset: a pipe is connected where it is made.
+        let _ = self.receiver.set(receiver);
+        if let Some(back) = back {
+            let _ = self.back.set(Arc::downgrade(back));
+        }
+    }
+
+    pub(super) fn info(&self) -> &LinkInfo {
+        &self.info
+    }
+
+    pub(super) fn back(&self) -> Option<Arc<Pipe>> {
+        self.back.get().and_then(Weak::upgrade)
+    }
+
+    /// Adds an item that is no message.
+    pub(super) fn push(&self, item: Item) {
+        lock(&self.state).queue.push_back(item);
+    }
+
+    /// Calls `with` with whether the receiver may want any channel, while no other thread can
+    /// change that.
+    pub(super) fn interest(&self, with: impl FnOnce(bool)) {
+        with(lock(&self.state).delivery.wants_any());
+    }
+
+    /// Whether the receiver may want messages of the channel.
+    pub(super) fn wants(&self, channel: ChannelId) -> bool {
+        lock(&self.state).delivery.wants(channel)
+    }
+
+    pub(super) fn announce(&self, channel: ChannelId, start: Start, announcement: &Announcement) {
+        let mut state = lock(&self.state);
+        state.delivery.announce(channel, channel, announcement);
+        state.queue.push_back(Item::Announce(channel, start, Box::new(announcement.clone())));
+    }
+
+    pub(super) fn retire(&self, channel: ChannelId) {
+        let mut state = lock(&self.state);
+        state.delivery.retire(channel);
+        state.finish_retiring();
+    }
+
+    /// Queues or holds a message, or drops it by the overflow policy, which may block. Call
+    /// [`Pipe::deliver`] after it.
+    pub(super) fn send(&self, message: &Arc<Message>) -> Outcome {
+        let (envelope, size) = (&message.envelope, message.size());
+        let mut state = lock(&self.state);
+        let Some(mut subscribers) = state.wanted(envelope) else { return Outcome::Unwanted };
+        let mut notice = None;
+        if !state.has_room(size, self.limit) {
+            state = self.make_room(state, size);
+            // Waiting gave the lock away: the channel may be gone or answered.
+            let Some(now) = state.wanted(envelope) else { return Outcome::Unwanted };
+            subscribers = now;
+            if !state.has_room(size, self.limit) {
+                state.delivery.drop_newest(envelope);
+                let notice = state.delivery.notice(Instant::now());
+                drop(state);
+                notice.into_iter().for_each(|notice| self.tell_dropped(notice));
+                return Outcome::Dropped;
+            }
+            notice = state.delivery.notice(Instant::now());
+        }
+        state.delivery.count_sent();
+        if state.delivery.must_hold(envelope.channel, subscribers) {
+            state.delivery.hold(message.clone());
+        } else if let Some((channel, missing)) = state.delivery.next(envelope.channel) {
+            state.push((message.clone(), channel, missing));
+        }
+        drop(state);
+        notice.into_iter().for_each(|notice| self.tell_dropped(notice));
+        Outcome::Sent(subscribers)
+    }
+
+    fn tell_dropped(&self, (topic, count): Notice) {
+        self.sink.event(Event::Dropped { link: self.info.clone(), topic: (*topic).into(), count });
+    }
+
+    fn make_room<'a>(&'a self, mut state: MutexGuard<'a, PipeState>, size: usize) -> MutexGuard<'a, PipeState> {
+        match self.overflow {
+            Overflow::DropNewest => state,
+            Overflow::DropOldest => {
+                while !state.has_room(size, self.limit) && state.drop_oldest() {}
+                state
+            }
+            // This thread is delivering, so nobody else makes room.
+            Overflow::Block { .. } if state.delivering == Some(thread::current().id()) => state,
+            Overflow::Block { patience } => {
+                drop(state);
+                self.deliver();
+                self.wait_for_room(size, patience)
+            }
+        }
+    }
+
+    fn wait_for_room(&self, size: usize, patience: Duration) -> MutexGuard<'_, PipeState> {
+        let mut state = lock(&self.state);
+        loop {
+            let taken = state.taken;
+            let full = |state: &mut PipeState| !state.closed && !state.stalled && !state.has_room(size, self.limit);
+            let waited = self.room.wait_timeout_while(state, patience, full).unwrap_or_else(PoisonError::into_inner);
+            state = waited.0;
+            if !waited.1.timed_out() || state.taken == taken {
+                state.stalled |= waited.1.timed_out();
+                return state;
+            }
+        }
+    }
+
+    /// Hands over what waits. Returns at once if another thread is handing over: that thread takes
+    /// the new items along.
+    pub(super) fn deliver(&self) {
+        let Some(receiver) = self.receiver.get() else { return };
+        let mut state = lock(&self.state);
+        if state.delivering.is_some() || (state.queue.is_empty() && !state.delivery.has_untold()) {
+            return;
+        }
+        state.delivering = Some(thread::current().id());
+        let mut aligned = Aligned::default();
+        while let Some(item) = state.pop(self.limit) {
+            if let Item::Message(_) = &item {
+                self.room.notify_all();
+            }
+            drop(state);
+            self.hand_over(item, &**receiver, &mut aligned);
+            state = lock(&self.state);
+            if state.queue.is_empty() {
+                drop(state);
+                receiver.drained();
+                state = lock(&self.state);
+            }
+        }
+        state.delivering = None;
+        self.room.notify_all();
+        let notice = state.delivery.end_of_episode();
+        drop(state);
+        notice.into_iter().for_each(|notice| self.tell_dropped(notice));
+    }
+
+    fn hand_over(&self, item: Item, receiver: &dyn LinkSink, aligned: &mut Aligned) {
+        match item {
+            Item::Announce(channel, start, announcement) => receiver.announced(channel, start, &announcement),
+            Item::Message(message) => {
+                let extensions = Extensions::parse(&message.extensions).unwrap_or_default();
+                let envelope = Envelope { extensions, ..message.envelope };
+                receiver.message(&envelope, aligned.place(message.loan.payload()));
+            }
+            Item::Position(channel, start, lost) => receiver.position(channel, start, lost),
+            Item::Retire(channel) => receiver.retired(channel),
+            Item::Answer(channel, answer) => {
+                if let Some(back) = self.back() {
+                    back.answered(channel, &answer);
+                    receiver.answered(channel, &answer);
+                    back.deliver();
+                }
+            }
+            Item::Want(document) => receiver.wanted(document),
+            Item::Supply(document, bytes) => receiver.supplied(document, bytes.as_deref()),
+            Item::Down => receiver.down(),
+        }
+    }
+
+    /// Notes the receiver's answer to a channel, and queues what was held for it.
+    pub(super) fn answered(&self, channel: ChannelId, answer: &Answer) {
+        let mut state = lock(&self.state);
+        state.delivery.answered(channel, answer);
+        for leaving in state.delivery.release() {
+            state.push(leaving);
+        }
+        state.finish_retiring();
+        self.room.notify_all();
+    }
+
+    pub(super) fn flush(&self, deadline: Instant) -> bool {
+        let me = thread::current().id();
+        let busy = |state: &mut PipeState| {
+            let here = state.delivering == Some(me);
+            let waits = state.delivering.is_some() || !state.queue.is_empty() || state.delivery.is_holding();
+            !state.closed && !here && waits
+        };
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+        let waited = self.room.wait_timeout_while(lock(&self.state), left, busy);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// Ends the link, after what was sent before.
+    pub(super) fn close(&self) {
+        {
+            let mut state = lock(&self.state);
+            if std::mem::replace(&mut state.closed, true) {
+                return;
+            }
+            state.queue.push_back(Item::Down);
+        }
+        self.room.notify_all();
+        self.deliver();
+    }
+
+    pub(super) fn stats(&self) -> LinkStats {
+        let state = lock(&self.state);
+        let (sent, dropped) = state.delivery.counts();
+        LinkStats { link: self.info.clone(), sent, dropped, queued_bytes: state.waiting_bytes() }
+    }
+}
+
+impl PipeState {
+    fn wanted(&mut self, envelope: &Envelope<'_>) -> Option<u32> {
+        if self.closed {
+            return None;
+        }
+        self.delivery.wanted(envelope)
+    }
+
+    fn push(&mut self, (message, channel, missing): Leaving<Arc<Message>>) {
+        if let Some(Missing { start, lost }) = missing {
+            self.queue.push_back(Item::Position(channel, start, lost));
+        }
+        self.bytes += message.size();
+        self.queue.push_back(Item::Message(message));
+    }
+
+    /// The next item. With an empty queue, the positions of losses that no message follows.
+    #[inline]
+    fn pop(&mut self, limit: usize) -> Option<Item> {
+        if self.queue.is_empty() && self.delivery.has_untold() {
+            let untold = self.delivery.take_untold();
+            self.queue.extend(untold.into_iter().map(|(id, missing)| Item::Position(id, missing.start, missing.lost)));
+        }
+        let item = self.queue.pop_front()?;
+        if let Item::Message(message) = &item {
+            self.bytes -= message.size();
+            self.taken += 1;
+            self.stalled &= self.waiting_bytes() > limit / 2;
+        }
+        Some(item)
+    }
+
+    fn finish_retiring(&mut self) {
+        for (id, missing) in self.delivery.ended() {
+            let position = missing.map(|Missing { start, lost }| Item::Position(id, start, lost));
+            self.queue.extend(position.into_iter().chain([Item::Retire(id)]));
+        }
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.bytes + self.delivery.held_bytes()
+    }
+
+    fn has_room(&self, size: usize, limit: usize) -> bool {
+        let used = self.waiting_bytes();
+        used == 0 || used.saturating_add(size) <= limit
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        let at = self.queue.iter().position(|item| matches!(item, Item::Message(_)));
+        let Some((at, Item::Message(message))) = at.and_then(|at| Some((at, self.queue.remove(at)?))) else {
+            return self.delivery.drop_oldest_held();
+        };
+        let (channel, start) = message.at();
+        // No message stands before it, so one position per channel suffices.
+        let told = self.queue.iter_mut().take(at).find_map(|item| match item {
+            Item::Position(of, to, lost) if *of == channel => Some((to, lost)),
+            _ => None,
+        });
+        match told {
+            Some((to, lost)) => (*to, *lost) = (start, *lost + 1),
+            None => self.queue.insert(at, Item::Position(channel, start, 1)),
+        }
+        self.bytes -= message.size();
+        self.delivery.count_drop(channel);
+        true
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,211 @@
+//! Byte streams over sockets: what TCP and Unix-domain sockets share. Adapts a [`Family`] to the
+//! [`Transport`] of `engine/stream`.
+
+use std::{
+    io::{self, Read},
+    net::Shutdown,
+    sync::Arc,
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{SendFlags, send},
+};
+use socket2::{SockAddr, Socket};
+
+use super::{
+    EngineError, EngineOptions, Local, Port, Sink,
+    stream::{self, ByteStream, Connection, Listener, Role, Transport},
+};
+
+/// A family of sockets.
+pub(super) trait Family: Send + Sync {
+    /// Name of the engine of the family that has [`Role::Either`].
+    fn name(&self) -> &'static str;
+    /// The socket addresses that a textual address stands for, in order of preference.
+    fn resolve(&self, address: &str) -> Result<Vec<SockAddr>, String>;
+    /// A listening, non-blocking socket.
+    fn listen(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket>;
+    /// A connected socket.
+    fn connect(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket>;
+    /// Makes an accepted or connected socket blocking, and sets its options.
+    fn tune(&self, socket: &Socket, options: &EngineOptions) -> io::Result<()>;
+    /// An address in the notation of [`Family::resolve`].
+    fn describe(&self, address: &SockAddr) -> String;
+    /// Cleans up behind a listener that has been shut down.
+    fn unbound(&self, address: &SockAddr);
+}
+
+/// Opens a port of a socket engine, which has this name and example.
+pub(super) fn open(
+    family: &'static dyn Family,
+    role: Role,
+    (name, example): (&'static str, &'static str),
+    address: &str,
+    local: &Local,
+    sink: Arc<dyn Sink>,
+) -> Result<Arc<dyn Port>, EngineError> {
+    let bad = |reason| EngineError::Address { engine: name, address: address.into(), reason, example };
+    let addresses = family.resolve(address).map_err(bad)?;
+    let sockets = Sockets { family, endpoint: format!("{name}/{address}"), addresses, options: local.options.clone() };
+    stream::open(sockets, role, local, sink)
+}
+
+/// Implements [`Engine`](super::Engine) for a unit type.
+macro_rules! engine {
+    ($type:ty, $name:literal, $role:expr, $example:literal, $summary:literal) => {
+        impl Engine for $type {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            fn summary(&self) -> &'static str {
+                $summary
+            }
+
+            fn example(&self) -> &'static str {
+                $example
+            }
+
+            fn properties(&self) -> Properties {
+                PROPERTIES
+            }
+
+            fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
+                sockets::open(&FAMILY, $role, ($name, $example), address, local, sink)
+            }
+        }
+    };
+}
+pub(super) use engine;
+
+/// Sets the buffer sizes that the options ask for. Call it before the socket listens or connects.
+pub(super) fn set_buffers(socket: &Socket, options: &EngineOptions) -> io::Result<()> {
+    options.send_buffer.map_or(Ok(()), |bytes| socket.set_send_buffer_size(bytes))?;
+    options.receive_buffer.map_or(Ok(()), |bytes| socket.set_recv_buffer_size(bytes))
+}
+
+/// One address of a socket engine.
+struct Sockets {
+    family: &'static dyn Family,
+    endpoint: String,
+    addresses: Vec<SockAddr>,
+    options: EngineOptions,
+}
+
+impl Sockets {
+    /// The result for the first address for which `attempt` succeeds, else the last error.
+    fn first<T>(&self, attempt: impl Fn(&SockAddr) -> io::Result<T>) -> io::Result<T> {
+        let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in &self.addresses {
+            match attempt(address) {
+                Ok(found) => return Ok(found),
+                Err(e) => refused = e,
+            }
+        }
+        Err(refused)
+    }
+}
+
+impl Transport for Sockets {
+    fn name(&self) -> &'static str {
+        self.family.name()
+    }
+
+    fn endpoint(&self) -> String {
+        self.endpoint.clone()
+    }
+
+    fn listen(&self) -> io::Result<Arc<dyn Listener>> {
+        let socket = self.first(|address| self.family.listen(address, &self.options))?;
+        let bound = socket.local_addr()?;
+        Ok(Arc::new(SocketListener { family: self.family, socket, bound, options: self.options.clone() }))
+    }
+
+    fn connect(&self) -> io::Result<Connection> {
+        let (socket, to) = self.first(|to| Ok((self.family.connect(to, &self.options)?, to.clone())))?;
+        self.family.tune(&socket, &self.options)?;
+        Ok(Connection { stream: Arc::new(SocketStream(socket)), address: self.family.describe(&to), host: host(&to) })
+    }
+}
+
+struct SocketListener {
+    family: &'static dyn Family,
+    socket: Socket,
+    bound: SockAddr,
+    options: EngineOptions,
+}
+
+impl Listener for SocketListener {
+    fn endpoint(&self) -> String {
+        format!("{}/{}", self.family.name(), self.family.describe(&self.bound))
+    }
+
+    fn accept(&self) -> io::Result<Option<Connection>> {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        let _ = poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
+        match self.socket.accept() {
+            Ok((socket, from)) => {
+                self.family.tune(&socket, &self.options)?;
+                let address = self.family.describe(&from);
+                Ok(Some(Connection { stream: Arc::new(SocketStream(socket)), address, host: host(&from) }))
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn wake(&self) {
+        // Ends the poll on Linux. Elsewhere the time-out of the poll does.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    fn close(&self) {
+        self.family.unbound(&self.bound);
+    }
+}
+
+struct SocketStream(Socket);
+
+impl ByteStream for SocketStream {
+    #[inline]
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.0).read(buffer)
+    }
+
+    fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.0.set_read_timeout(timeout)
+    }
+
+    #[inline]
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match send(&self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Err(rustix::io::Errno::INTR) => {}
+                sent => return Ok(sent?),
+            }
+        }
+    }
+
+    fn wait_writable(&self, timeout: Duration) {
+        let Ok(timeout) = Timespec::try_from(timeout) else { return };
+        // An error shows at the next write.
+        let _ = poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], Some(&timeout));
+    }
+
+    fn shutdown(&self, how: Shutdown) {
+        // Fails if the connection is gone already.
+        let _ = self.0.shutdown(how);
+    }
+
+    fn is_own_end(&self) -> bool {
+        let ends = (self.0.local_addr().ok(), self.0.peer_addr().ok());
+        let (Some(local), Some(peer)) = ends else { return false };
+        local.as_socket().is_some() && local.as_socket() == peer.as_socket()
+    }
+}
+
+fn host(address: &SockAddr) -> Option<std::net::IpAddr> {
+    address.as_socket().map(|address| address.ip())
+}

@@ -1,0 +1,387 @@
+//! One connection, on its reading thread: introductions, then frames until it ends.
+
+use std::{
+    io,
+    net::Shutdown,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope},
+    frame::{Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
+};
+
+use super::{
+    channels::Relayed,
+    guests::{GuestId, Standing},
+    inbox::{Aligned, Inbox},
+    link::Link,
+    outbox::{Outbox, Payload},
+    shared::Shared,
+    transport::{ByteStream, Connection},
+};
+use crate::engine::{Disconnect, EngineError, Event, LinkSink};
+
+/// Size of the receive buffer while frames are small.
+const READ_BYTES: usize = 128 << 10;
+/// Received messages are confirmed at most this often, and at the latest after a pause this long.
+const CONFIRM_EVERY: Duration = Duration::from_millis(10);
+/// While messages come without such a pause, the clock is read once in this many reads: reading it
+/// costs about as much as handing a message over.
+const LOOK_EVERY: u32 = 8;
+/// How long a peer may go on asking for answers and documents without reading those sent.
+const REPLIES_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Shared {
+    /// Serves a connection until it ends. True if the peer introduced itself. A caller that closes
+    /// without having sent a byte causes no event: nodes probe a path that way before they take it
+    /// over, and so do tools that watch services.
+    pub(super) fn serve(self: &Arc<Self>, connection: Connection, guest: Option<GuestId>) -> bool {
+        let Connection { stream, address, .. } = connection;
+        let (calling, guest) = (guest.is_none(), guest.unwrap_or_default());
+        let cut = stream.clone();
+        let number = self.stop.watch(move || cut.shutdown(Shutdown::Both));
+        let mut reader = Reader {
+            stream,
+            decoder: StreamDecoder::new(self.local.options.limits),
+            inbox: Inbox::new(READ_BYTES),
+            heard: false,
+        };
+        let peer = self.greet(&mut reader, calling);
+        let served = match peer {
+            Ok(peer) if self.stop.established(number) => {
+                self.guests.rise(guest, Standing::Idle);
+                self.live(reader, peer, address, guest);
+                true
+            }
+            Ok(_) => false,
+            Err(reason) => {
+                let only_looked = !calling && !reader.heard && matches!(reason, Disconnect::Lost(_));
+                let reason = if self.guests.is_displaced(guest) { Disconnect::Displaced } else { reason };
+                if !self.stop.is_set() && !only_looked {
+                    self.sink.event(Event::Rejected { address, reason });
+                }
+                false
+            }
+        };
+        self.stop.forget(number);
+        self.guests.leave(guest);
+        served
+    }
+
+    /// Exchanges introductions.
+    fn greet(&self, reader: &mut Reader, calling: bool) -> Result<Hello, Disconnect> {
+        let lost = |e: io::Error| Disconnect::Lost(e.to_string());
+        let stream = reader.stream.clone();
+        if calling && stream.is_own_end() {
+            return Err(Disconnect::Itself);
+        }
+        let mut hello = Vec::new();
+        StreamEncoder::default().hello(&self.local.hello, &mut hello);
+        // A new connection takes these few bytes at once.
+        let written = stream.write(&hello).map_err(lost)?;
+        if written < hello.len() {
+            return Err(Disconnect::Lost("the connection takes no hello".into()));
+        }
+        let deadline = Instant::now() + self.local.options.hello_timeout;
+        loop {
+            let step = match reader.decoder.step(reader.inbox.bytes())? {
+                Step::Need(need) => Err(need),
+                Step::Frame { frame: Frame::Hello(peer), used } => Ok((peer, used)),
+                Step::Frame { .. } => return Err(Disconnect::Silent),
+            };
+            match step {
+                Ok((peer, used)) => {
+                    reader.inbox.consume(used);
+                    stream.set_read_timeout(None).map_err(lost)?;
+                    return Ok(peer);
+                }
+                Err(need) => reader.inbox.prepare(need, READ_BYTES),
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Disconnect::Silent);
+            }
+            stream.set_read_timeout(Some(left)).map_err(lost)?;
+            if !reader.read()? {
+                return Err(Disconnect::Silent);
+            }
+        }
+    }
+
+    fn live(self: &Arc<Self>, mut reader: Reader, peer: Hello, address: String, guest: GuestId) {
+        let info = self.link_info(peer, address);
+        let outbox = Outbox::new(reader.stream.clone(), &self.local.options);
+        let link = Arc::new(Link { info: info.clone(), outbox, stream: reader.stream.clone() });
+        let Some(flusher) = self.start_flusher(&link) else {
+            let reason = Disconnect::Lost("no thread to write with".into());
+            return self.sink.event(Event::Disconnected { link: info, reason });
+        };
+        let sink = self.sink.link(&info);
+        self.join_links(&link);
+        self.sink.event(Event::Connected(info.clone()));
+        let mut receiver = Receiver {
+            shared: self,
+            link: &link,
+            sink: &*sink,
+            relayed: Relayed::default(),
+            guest,
+            is_active: false,
+            taken: Taken::new(),
+        };
+        let reason = receiver.run(&mut reader);
+        let reason = if self.guests.is_displaced(guest) { Disconnect::Displaced } else { reason };
+        self.leave_links(&link);
+        link.outbox.break_off();
+        // The flusher may hold the last reference to the sink, so it has to end before `down`.
+        reader.stream.shutdown(Shutdown::Both);
+        let _ = flusher.join();
+        sink.down();
+        let reason = if self.stop.is_set() { Disconnect::Closed } else { reason };
+        let count = link.outbox.unconfirmed();
+        if count > 0 && !matches!(reason, Disconnect::Bye | Disconnect::Closed) {
+            self.sink.event(Event::Unconfirmed { link: info.clone(), count });
+        }
+        self.sink.event(Event::Disconnected { link: info, reason });
+    }
+
+    fn start_flusher(&self, link: &Arc<Link>) -> Option<thread::JoinHandle<()>> {
+        let (link, sink) = (link.clone(), self.sink.clone());
+        let run = move || {
+            link.outbox.run_flusher(|(topic, count)| {
+                sink.event(Event::Dropped { link: link.info.clone(), topic: (*topic).into(), count });
+            });
+        };
+        thread::Builder::new().name(self.thread_name("write")).spawn(run).ok()
+    }
+}
+
+struct Reader {
+    stream: Arc<dyn ByteStream>,
+    decoder: StreamDecoder,
+    inbox: Inbox,
+    /// A byte has come.
+    heard: bool,
+}
+
+impl Reader {
+    /// False if nothing came within the stream's time-out.
+    fn read(&mut self) -> Result<bool, Disconnect> {
+        loop {
+            match self.stream.read(self.inbox.room()) {
+                Ok(0) => return Err(Disconnect::Lost("the peer closed without goodbye".into())),
+                Ok(count) => {
+                    self.inbox.filled(count);
+                    self.heard = true;
+                    return Ok(true);
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // Not `TimedOut`, by which the system says that the peer does not answer its probes
+                // any more.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) => return Err(Disconnect::Lost(e.to_string())),
+            }
+        }
+    }
+}
+
+/// Handles the frames of one link.
+struct Receiver<'a> {
+    shared: &'a Arc<Shared>,
+    link: &'a Link,
+    sink: &'a dyn LinkSink,
+    relayed: Relayed,
+    guest: GuestId,
+    /// The peer has announced or accepted a channel.
+    is_active: bool,
+    taken: Taken,
+}
+
+/// Messages received on the link, and how many of them are confirmed to the peer.
+struct Taken {
+    messages: u64,
+    confirmed: u64,
+    at: Instant,
+    /// The read time-out is set, because messages wait to be confirmed.
+    waits: bool,
+    /// Reads since the clock was looked at.
+    reads: u32,
+}
+
+impl Taken {
+    fn new() -> Self {
+        Taken { messages: 0, confirmed: 0, at: Instant::now(), waits: false, reads: 0 }
+    }
+
+    /// Confirms what was received, now or within [`CONFIRM_EVERY`], so that few messages are in
+    /// doubt when a link breaks.
+    #[inline]
+    fn confirm(&mut self, link: &Link) {
+        if self.messages == self.confirmed {
+            return;
+        }
+        self.reads += 1;
+        if self.waits && self.reads < LOOK_EVERY {
+            return;
+        }
+        self.look(link);
+    }
+
+    fn look(&mut self, link: &Link) {
+        self.reads = 0;
+        let now = Instant::now();
+        if now.saturating_duration_since(self.at) >= CONFIRM_EVERY && link.outbox.confirm(self.messages) {
+            (self.confirmed, self.at) = (self.messages, now);
+        } else if !self.waits {
+            self.wait(link, Some(CONFIRM_EVERY));
+        }
+    }
+
+    /// Called when nothing came within the read time-out.
+    #[cold]
+    fn idle(&mut self, link: &Link) {
+        if self.messages != self.confirmed {
+            self.look(link);
+        }
+        if self.messages == self.confirmed {
+            self.wait(link, None);
+        }
+    }
+
+    fn wait(&mut self, link: &Link, time: Option<Duration>) {
+        // If it cannot be set, the last messages before a pause stay unconfirmed.
+        self.waits = link.stream.set_read_timeout(time).is_ok() && time.is_some();
+    }
+}
+
+impl Receiver<'_> {
+    fn run(&mut self, reader: &mut Reader) -> Disconnect {
+        let mut aligned = Aligned::default();
+        loop {
+            match self.take_frames(reader, &mut aligned) {
+                Ok(need) => reader.inbox.prepare(need, READ_BYTES),
+                Err(reason) => return reason,
+            }
+            self.sink.drained();
+            if reader.inbox.bytes().is_empty() {
+                reader.inbox.shrink(READ_BYTES);
+            }
+            if let Err(reason) = self.read(reader) {
+                return self.link.outbox.reason().unwrap_or(reason);
+            }
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, reader: &mut Reader) -> Result<(), Disconnect> {
+        self.taken.confirm(self.link);
+        while !reader.read()? {
+            self.taken.idle(self.link);
+        }
+        Ok(())
+    }
+
+    /// Handles every complete frame. Returns how many bytes the next one needs.
+    #[inline]
+    fn take_frames(&mut self, reader: &mut Reader, aligned: &mut Aligned) -> Result<usize, Disconnect> {
+        loop {
+            match reader.decoder.step(reader.inbox.bytes())? {
+                Step::Need(need) => return Ok(need),
+                Step::Frame { frame: Frame::Data(envelope, payload), used } => {
+                    let header = used - payload.len();
+                    if !self.shared.stop.is_set() {
+                        self.relay(&envelope, payload);
+                        let place = aligned.place(payload);
+                        match reader.inbox.held(header, payload.len()) {
+                            Some(held) => self.sink.message_held(&envelope, place, held),
+                            None => self.sink.message(&envelope, place),
+                        }
+                    }
+                    self.taken.messages += 1;
+                    reader.inbox.learn(header);
+                    reader.inbox.consume(used);
+                }
+                Step::Frame { frame, used } => {
+                    self.handle(frame)?;
+                    reader.inbox.consume(used);
+                    // Before the next frame: a peer that does not read its answers must not ask for
+                    // many more.
+                    if !self.link.outbox.replies_leave(REPLIES_PATIENCE) {
+                        return Err(Disconnect::Unread);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn relay(&self, envelope: &Envelope<'_>, payload: &[u8]) {
+        if let Some(channel) = self.relayed.get(envelope.channel) {
+            let envelope = Envelope { channel, ..*envelope };
+            // Fails only for messages that are too large, and the other links have the same limits.
+            let _ = self.shared.distribute(&envelope, &mut Payload::Bytes(payload), Some(self.link.info.id));
+        }
+    }
+
+    fn handle(&mut self, frame: Frame<'_>) -> Result<(), Disconnect> {
+        let id = self.link.info.id;
+        match frame {
+            Frame::Announce { channel, start, announcement } => {
+                self.is_useful();
+                self.announced(channel, start, &announcement);
+                self.sink.announced(channel, start, &announcement);
+            }
+            Frame::Answer { channel, answer } => {
+                if answer.accepts() {
+                    self.is_useful();
+                }
+                if let Some(channel) = self.link.outbox.answered(channel, &answer)
+                    && !self.shared.answered_there(id, channel, &answer)
+                {
+                    self.sink.answered(channel, &answer);
+                }
+            }
+            Frame::Retire { channel } => {
+                if let Some(ours) = self.relayed.remove(channel) {
+                    self.shared.retire_channel(ours);
+                }
+                self.sink.retired(channel);
+            }
+            Frame::Position { channel, start, lost } => {
+                if let Some(ours) = self.relayed.get(channel) {
+                    self.shared.relay_loss(ours, start, lost, id);
+                }
+                self.sink.position(channel, start, lost);
+            }
+            Frame::Want { document } => self.sink.wanted(document),
+            Frame::Document { document, bytes } => {
+                self.shared.supply_elsewhere(id, document, bytes);
+                self.sink.supplied(document, bytes);
+            }
+            Frame::Taken { messages } => self.link.outbox.confirmed(messages),
+            Frame::Bye => return Err(Disconnect::Bye),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Notes that the peer publishes or subscribes, so that a full port displaces others first.
+    fn is_useful(&mut self) {
+        if !std::mem::replace(&mut self.is_active, true) {
+            self.shared.guests.rise(self.guest, Standing::Active);
+        }
+    }
+
+    fn announced(&mut self, channel: ChannelId, start: Start, announcement: &Announcement) {
+        if !self.shared.relays() {
+            return;
+        }
+        match self.shared.open_channel(Some((self.link.info.id, channel)), announcement, start) {
+            Ok(ours) => self.relayed.insert(channel, ours),
+            Err(EngineError::Closed) => {}
+            Err(reason) => self.shared.withhold(&self.link.info, &announcement.topic, &reason.to_string()),
+        }
+    }
+}

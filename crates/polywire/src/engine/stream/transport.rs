@@ -1,0 +1,96 @@
+//! What an engine over byte streams implements: [`Transport`], [`Listener`] and [`ByteStream`].
+
+use std::{
+    io,
+    net::{IpAddr, Shutdown},
+    sync::Arc,
+    time::Duration,
+};
+
+/// One address of an engine: how its port finds peers. [`open`](super::open) takes it and makes the
+/// port.
+pub trait Transport: Send + Sync + 'static {
+    /// Name of the engine, as in a wire. Threads have it in their names.
+    fn name(&self) -> &'static str;
+
+    /// The address as `engine/address`. A listening port reports [`Listener::endpoint`] instead.
+    fn endpoint(&self) -> String;
+
+    /// Starts to listen. Called by [`open`](super::open), and with [`Role::Either`] by the port's
+    /// thread whenever it has lost its peer. Must not block. Fails if another process listens at
+    /// the address.
+    fn listen(&self) -> io::Result<Arc<dyn Listener>>;
+
+    /// Connects to the peer that listens at the address. Called by the port's thread, which calls
+    /// again after a pause if this fails. May block for
+    /// [`EngineOptions::connect_timeout`](crate::engine::EngineOptions::connect_timeout).
+    fn connect(&self) -> io::Result<Connection>;
+}
+
+/// A place where callers arrive. The port's thread calls [`Listener::accept`] until the port
+/// closes, then [`Listener::close`].
+pub trait Listener: Send + Sync {
+    /// `engine/address` for peers, with whatever the system chose, such as a port number.
+    fn endpoint(&self) -> String;
+
+    /// Waits for a caller; `None` if none came within about a second, or after [`Listener::wake`].
+    fn accept(&self) -> io::Result<Option<Connection>>;
+
+    /// Makes a running or later `accept` return. Called once, by the thread that closes the port.
+    fn wake(&self);
+
+    /// Stops listening and removes what others could take for a listener, such as a file.
+    fn close(&self);
+}
+
+/// A new connection, and what is known of its other end.
+pub struct Connection {
+    /// The bytes.
+    pub stream: Arc<dyn ByteStream>,
+    /// The other end, for people.
+    pub address: String,
+    /// The host of the other end. A full port turns away callers of the host with the most
+    /// connections; those without a host count as one host.
+    pub host: Option<IpAddr>,
+}
+
+/// Both directions of a connection. One thread reads; several write, one at a time.
+///
+/// Dropping it closes both directions.
+pub trait ByteStream: Send + Sync {
+    /// Reads at least one byte; 0 at the end of the stream. Blocks for at most the time of
+    /// [`ByteStream::set_read_timeout`], and fails with `WouldBlock` after that.
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Limits how long reads block; `None`, the initial value, for no limit. Only the reading
+    /// thread calls it.
+    fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// Writes what fits. Never blocks: fails with `WouldBlock` if nothing fits.
+    fn write(&self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Waits until [`ByteStream::write`] may succeed, or `timeout`.
+    fn wait_writable(&self, timeout: Duration);
+
+    /// Closes one direction or both for good. The peer's reads end after what was written. Blocked
+    /// reads return. May be called more than once and from any thread.
+    fn shutdown(&self, how: Shutdown);
+
+    /// Whether both ends are the same, as a TCP connection to the local port that the system chose
+    /// for the caller. Such a connection is closed.
+    fn is_own_end(&self) -> bool {
+        false
+    }
+}
+
+/// Which side of a connection a port takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Listens if nobody else does, and connects otherwise. The port that listens relays messages
+    /// between those that connect.
+    Either,
+    /// Listens. Opening fails if it cannot.
+    Listen,
+    /// Connects, and keeps trying.
+    Connect,
+}
