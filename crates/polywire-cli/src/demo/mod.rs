@@ -127,7 +127,8 @@ impl Demo {
     }
 }
 
-/// Prints the versions of the type: IDL for people, for programs an object with the text of each file.
+/// Prints the versions of the type: IDL for people, for programs an object with the text of each
+/// file.
 fn show_types(terminal: &Terminal) -> outcome::Result {
     if terminal.json {
         let files = [Version::Published, Version::Older, Version::Newer].map(Version::file);
