@@ -296,8 +296,8 @@ fn comments_stand_alone(source: &Source) -> Vec<String> {
         let text = lines[*number].trim_start_matches(['/', '!']).trim().to_lowercase();
         let text = text.trim_start_matches("safety:").trim().trim_end_matches('.');
         // The last line of a longer comment may well end in such words.
-        let is_alone = !(*number > 0 && is_comment(number - 1)) && !is_comment(number + 1);
-        is_comment(*number) && is_alone && empty.contains(&text)
+        let has_neighbour = (*number > 0 && is_comment(number - 1)) || is_comment(number + 1);
+        is_comment(*number) && !has_neighbour && empty.contains(&text)
     };
     (0..lines.len()).filter(refers).map(|number| format!("{}:{}: {}", source.path, number + 1, lines[number])).collect()
 }
