@@ -2,8 +2,8 @@
 //! full queue drops and counts, late joiners, closing and coming back.
 //!
 //! The table has the engines built in and one of an author of one's own
-//! (`examples/fifo/engine.rs`). To check another engine, add a line to [`places`]. To check one from
-//! another crate, copy this file and `tests/common`; both use public names only.
+//! (`examples/fifo/engine.rs`). To check another engine, add a line to [`places`]. To check one
+//! from another crate, copy this file and `tests/common`; both use public names only.
 
 mod common;
 
@@ -20,7 +20,8 @@ use polywire_core::{
     frame::{Answer, Start},
 };
 
-/// An engine under test: who opens first and where, and who opens next at the endpoint of the first.
+/// An engine under test: who opens first and where, and who opens next at the endpoint of the
+/// first.
 struct Place {
     first: &'static dyn Engine,
     address: String,
@@ -280,8 +281,8 @@ fn a_peer_that_takes_nothing_is_waited_for_once() {
         let channel = pair.accepted();
         let began = Instant::now();
         let total = overrun(pair, channel);
-        // A hundred messages were dropped, and a wait for each would have taken 20 s. Publishing what
-        // the system buffers takes its own time.
+        // A hundred messages were dropped, and a wait for each would have taken 20 s. Publishing
+        // what the system buffers takes its own time.
         assert!(began.elapsed() < 20 * patience, "{}: {:?}", pair.name, began.elapsed());
         let all = |heard: &Heard| {
             let (received, lost) = received_and_lost(heard);

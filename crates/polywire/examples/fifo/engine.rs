@@ -1,10 +1,11 @@
-//! `fifo/PATH`: an engine of one's own, over pairs of named pipes. It shows what an engine over byte
-//! streams has to write: how callers and a listener find each other. `engine::stream` does the rest.
+//! `fifo/PATH`: an engine of one's own, over pairs of named pipes. It shows what an engine over
+//! byte streams has to write: how callers and a listener find each other. `engine::stream` does the
+//! rest.
 //!
-//! The node that listens creates the FIFO `PATH` and reads calls from it. A caller creates two FIFOs
-//! beside it, `PATH.NAME.up` to the listener and `PATH.NAME.down` back, and writes `NAME` to `PATH`.
-//! Both ends open both FIFOs; the caller removes them as soon as the listener has said hello, so a
-//! killed process leaves at most the FIFO `PATH`, which the next listener takes over.
+//! The node that listens creates the FIFO `PATH` and reads calls from it. A caller creates two
+//! FIFOs beside it, `PATH.NAME.up` to the listener and `PATH.NAME.down` back, and writes `NAME` to
+//! `PATH`. Both ends open both FIFOs; the caller removes them as soon as the listener has said
+//! hello, so a killed process leaves at most the FIFO `PATH`, which the next listener takes over.
 
 use std::{
     fs::{File, OpenOptions},
