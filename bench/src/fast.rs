@@ -13,7 +13,7 @@ use polywire_core::{
         fast::{Fast, LearnOptions, learn, template::TemplateSet},
     },
     layout::{Record, Shape},
-    program::{Backend, State, io::CodecError},
+    program::{Backend, CodecError, State},
 };
 use polywire_workloads::{
     CodecsTest10, CodecsTest500, MarketData, ProcessorProbe, Sample, Workload, cdr_decode, fast, fast_decode,

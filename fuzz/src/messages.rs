@@ -6,7 +6,7 @@ use polywire_core::{
     envelope::{Announcement, Envelope},
     frame::{self, DatagramDecoder, DatagramEncoder, Hello, Start, Step, StreamDecoder, StreamEncoder},
     layout::{Record, Shape},
-    program::{Backend, Executable, FaultKind, Limits, Payload, passes},
+    program::{Backend, Executable, FaultKind, Limits, Payload},
     schema::arbitrary::{Random, random_evolution, random_schema},
 };
 use polywire_testing::{Coder, Wire, backends, mutated, plain_wires, programs::change, random_record, wires};
@@ -238,7 +238,7 @@ pub fn run_program(input: &[u8]) {
     let wire = random.choose(&plain_wires()).clone();
     let lowered = wire.codec.lower_decode(&Options::default(), shape.schema(), shape.schema(), shape.layout());
     let (Ok(program), Ok(coder)) = (lowered, Coder::new(&wire, &shape, Backend::Interpreter)) else { return };
-    let mut program = passes::prepare(program);
+    let mut program = program.prepared();
     (0..1 + random.below(3)).for_each(|_| change(&mut random, &mut program));
     let Ok(interpreted) = Executable::prepared(program.clone(), Backend::Interpreter) else { return };
     let compiled = Executable::prepared(program, Backend::Auto).unwrap();

@@ -7,7 +7,7 @@ use crate::{
 use polywire_core::{
     codec::Decoder,
     layout::{Record, Shape, ValueRef},
-    program::{FaultKind, io::CodecError},
+    program::{CodecError, FaultKind},
     schema::arbitrary::{Random, random_evolution},
 };
 use polywire_testing::{

@@ -1,10 +1,10 @@
 //! Helpers that the tests of several crates share. Not published.
 //!
-//! Each test binary takes what it needs: back ends and wires to loop over ([`backends`], [`wires`]),
-//! random records ([`random_record`]), damaged messages ([`mutated`]), allocators that count or guard
-//! ([`allocator`], `guard`), other people's programs ([`tools`]), hexadecimal text, temporary
-//! folders. [`convert`](mod@convert) computes by the text of `spec/evolution.md` what a decoder must
-//! give.
+//! Each test binary takes what it needs: back ends and wires to loop over ([`backends`],
+//! [`wires`]), random records ([`random_record`]), damaged messages ([`mutated`]), allocators that
+//! count or guard ([`allocator`], `guard`), other people's programs ([`tools`]), hexadecimal text,
+//! temporary folders. [`convert`](mod@convert) computes by the text of `spec/evolution.md` what a
+//! decoder must give.
 
 pub mod allocator;
 pub mod convert;
@@ -24,7 +24,7 @@ pub use records::random_record;
 use polywire_core::{
     codec::{self, BuildError, CODECS, Codec, Decoder, Encoder, Options},
     layout::{Message, Record, Shape},
-    program::{Backend, Limits, exec::ExecError, io::CodecError},
+    program::{Backend, CodecError, ExecError, Limits},
     schema::{Def, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
 };
 use std::{collections::BTreeMap, fmt::Debug, fs, ops::Range, path::Path, sync::Arc};
@@ -46,8 +46,8 @@ impl Wire {
         Wire { codec, options: options.parse().unwrap_or_else(|error| panic!("{text}: {error}")) }
     }
 
-    /// Encodes a value on every back end, behind bytes that are in the buffer already. All back ends
-    /// must give the same bytes or the same error.
+    /// Encodes a value on every back end, behind bytes that are in the buffer already. All back
+    /// ends must give the same bytes or the same error.
     pub fn encode<T: Message>(&self, value: &T) -> Result<Vec<u8>, CodecError> {
         let encoded = backends().into_iter().map(|backend| {
             let encoder = Encoder::<T>::with_backend(self.codec, &self.options, backend).unwrap();
@@ -57,23 +57,34 @@ impl Wire {
         agreed(encoded)
     }
 
-    /// Decodes a message of `writer` on every back end, over the value that `initial` gives. All
-    /// back ends must give the same value or the same error, and take all bytes.
+    /// Decodes a message of `writer` on every back end, over the value that `initial` gives. Returns
+    /// the value and the number of bytes taken. All back ends must agree on both, or on the error.
     pub fn decode<T: Message + Debug>(
         &self,
         writer: &Schema,
         bytes: &[u8],
         limits: Limits,
         initial: impl Fn() -> T,
-    ) -> Result<T, CodecError> {
+    ) -> Result<(T, usize), CodecError> {
         let decoded = backends().into_iter().map(|backend| {
             let decoder = Decoder::<T>::with_backend(self.codec, &self.options, writer, backend).unwrap();
             let mut value = initial();
-            let taken = decoder.with_limits(limits).decode(bytes, &mut value)?;
-            assert_eq!(taken, bytes.len(), "{self:?}, {backend:?}: bytes are left");
-            Ok(value)
+            decoder.with_limits(limits).decode(bytes, &mut value).map(|taken| (value, taken))
         });
         agreed(decoded)
+    }
+
+    /// [`Wire::decode`] of a message that must not leave bytes behind it.
+    pub fn decode_all<T: Message + Debug>(
+        &self,
+        writer: &Schema,
+        bytes: &[u8],
+        limits: Limits,
+        initial: impl Fn() -> T,
+    ) -> Result<T, CodecError> {
+        let (value, taken) = self.decode(writer, bytes, limits, initial)?;
+        assert_eq!(taken, bytes.len(), "{self:?}: bytes are left");
+        Ok(value)
     }
 }
 

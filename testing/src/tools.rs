@@ -1,7 +1,7 @@
 //! Other people's programs and libraries that tests compare with.
 //!
-//! A test whose tool is missing prints `SKIPPED` and passes. With `POLYWIRE_TEST_REQUIRE=all` in the
-//! environment it fails; `.ci/run` sets that and installs the tools.
+//! A test whose tool is missing prints `SKIPPED` and passes. With `POLYWIRE_TEST_REQUIRE=all` in
+//! the environment it fails; `.ci/run` sets that and installs the tools.
 
 use std::{
     env,

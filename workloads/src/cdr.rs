@@ -1,5 +1,5 @@
-//! What the hand-written codecs are made of: a writer that trusts its buffer and a reader that
-//! trusts nothing.
+//! The parts of the hand-written CDR codecs: a writer that does not check its buffer, and a reader
+//! that checks every byte.
 
 /// A type with a hand-written codec.
 pub trait Cdr {
@@ -13,11 +13,11 @@ pub trait Cdr {
     /// [`Malformed`] if the bytes are no message of the type.
     fn decode(&mut self, reader: &mut Reader) -> Result<(), Malformed>;
 
-    /// At least the encoded size.
+    /// An upper bound of the encoded size in bytes.
     fn bound(&self) -> usize;
 }
 
-/// Bytes beyond the bound that [`Writer`] may touch: it clears eight at a time where it aligns.
+/// Bytes beyond the bound that [`Writer`] may write: it clears eight at a time when it aligns.
 pub const SLACK: usize = 16;
 
 /// The most that a fixed-size member takes: its alignment and its eight bytes.
@@ -28,7 +28,8 @@ pub(crate) fn string_bound(string: &str) -> usize {
     FIELD + string.len()
 }
 
-/// The bytes are no message of the type. Yardsticks do not say where; the real decoders do.
+/// The bytes are not a message of the type. The yardsticks do not report where; the decoders of
+/// `polywire-core` do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -95,7 +96,7 @@ impl Writer {
         self.position += length + 1;
     }
 
-    /// The header of an optional member: its length is 0 where the member is not there.
+    /// Writes the header of an optional member. The length is 0 if the member is absent.
     #[inline(always)]
     pub(crate) fn parameter(&mut self, id: u16, length: u16) {
         self.align(4);
@@ -155,7 +156,7 @@ pub(crate) unsafe fn small_copy(source: *const u8, target: *mut u8, length: usiz
     }
 }
 
-/// Numbers of any bytes: what [`Reader::scalar`] may make of a stranger's.
+/// Numbers that [`Reader::scalar`] may read from arbitrary bytes.
 ///
 /// # Safety
 /// Every bit pattern is a value.
@@ -182,7 +183,7 @@ impl<'a> Reader<'a> {
         Reader { bytes, position: 0 }
     }
 
-    /// May pass the end, which the next read notices.
+    /// The position may pass the end; the next read then fails.
     #[inline(always)]
     pub(crate) fn align(&mut self, size: usize) {
         self.position = (self.position + size - 1) & !(size - 1);
@@ -228,7 +229,7 @@ impl<'a> Reader<'a> {
         let length = length - 1;
         // SAFETY: the length has just been checked against what is left.
         let source = unsafe { self.bytes.as_ptr().add(self.position) };
-        // SAFETY: likewise.
+        // SAFETY: `length` bytes are left at `source`, and they are initialised.
         let text = unsafe { std::slice::from_raw_parts(source, length) };
         if !text.is_ascii() && std::str::from_utf8(text).is_err() {
             return Err(Malformed);
@@ -247,14 +248,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Of at most so many bytes.
+    /// Reads a string of at most `most` bytes.
     #[inline(always)]
     pub(crate) fn bounded_string(&mut self, into: &mut String, most: usize) -> Result<(), Malformed> {
         self.string(into)?;
         if into.len() > most { Err(Malformed) } else { Ok(()) }
     }
 
-    /// The length in the header of an optional member: 0 where it is not there.
+    /// The length in the header of an optional member: 0 if the member is absent.
     #[inline(always)]
     pub(crate) fn parameter(&mut self, id: u16) -> Result<u16, Malformed> {
         self.align(4);

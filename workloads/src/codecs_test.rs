@@ -29,7 +29,7 @@ macro_rules! codecs_test {
         #[derive(Clone, Debug, PartialEq, Default, Message)]
         #[polywire(name = "CodecsTest::Codecs_Test")]
         #[repr(C)]
-        #[allow(missing_docs, reason = "the names of the PDL say it")]
+        #[expect(missing_docs, reason = "the names of the PDL say it")]
         pub struct $test {
             $(
                 pub $bool: bool,
@@ -59,7 +59,7 @@ macro_rules! codecs_test {
             };
 
             #[derive(Clone, Copy)]
-            #[allow(non_camel_case_types, reason = "the names of the PDL")]
+            #[expect(non_camel_case_types, reason = "the names of the PDL")]
             enum Member {
                 $($bool, $string, $int8, $uint8, $int16, $uint16, $int32, $uint32, $int64, $uint64,)+
             }

@@ -10,7 +10,7 @@ use crate::{ProcessorProbe, Rng, Workload};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(from = "Flat", into = "Flat"))]
 #[polywire(name = "OASIS::System::Processor::LinuxProcessorProbe")]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names of the PDL say it")]
+#[expect(missing_docs, reason = "the names of the PDL say it")]
 pub struct LinuxProcessorProbe {
     #[polywire(base)]
     pub base: ProcessorProbe,

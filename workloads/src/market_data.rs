@@ -15,7 +15,7 @@ use crate::{Rng, Workload};
 )]
 #[polywire(name = "MiddlewareNewsBrief::MarketDataEntry")]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are the exchange's")]
+#[expect(missing_docs, reason = "the names are the exchange's")]
 pub struct MarketDataEntry {
     #[polywire(name = "mdUpdateAction")]
     #[cfg_attr(feature = "serde", serde(rename = "mdUpdateAction"))]
@@ -86,7 +86,7 @@ pub struct MarketDataEntry {
 )]
 #[polywire(name = "MiddlewareNewsBrief::MarketData")]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are the exchange's")]
+#[expect(missing_docs, reason = "the names are the exchange's")]
 pub struct MarketData {
     pub is_echo: bool,
     pub counter: u32,

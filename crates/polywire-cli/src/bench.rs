@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::{Args, Subcommand, builder::PossibleValuesParser};
+use clap::{Args, builder::PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use polywire_measure::{
     Error, Results, Scenario,
@@ -18,6 +18,7 @@ use polywire_measure::{
 use crate::{
     outcome::{self, Misuse, Outcome},
     terminal::{Terminal, columns},
+    verb::{Action, Verb},
 };
 
 const HELP: &str = "\
@@ -29,19 +30,22 @@ Exit codes:
 
 A rank (#1) stands behind a figure; cases whose intervals overlap share one, because which is better is not known.";
 
-/// Measures what a scenario says, and judges it
-///
-/// A scenario is a TOML file: types, value models, codecs, compressors, engines, networks, rates
-/// and subscribers, each a list; all combinations are measured in interleaved turns. scenarios/ has
-/// examples.
+pub const VERB: Verb =
+    Verb::new::<Bench>("bench", "Measures what a scenario describes, and checks the scenario's criteria")
+        .details(
+            "A scenario is a TOML file: types, value models, codecs, compressors, engines, networks, rates and \
+         subscribers, each a list; all combinations are measured in interleaved turns. The folder scenarios has \
+         examples.",
+        )
+        .example("polywire bench small.toml --output before.json --html before.html --markdown before.md")
+        .with(&[COMPARE_VERB, PAPERS_VERB, SCALING_VERB]);
+
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = HELP)]
 pub struct Bench {
-    #[command(subcommand)]
-    verb: Option<Verb>,
     /// The scenario
-    #[arg(value_name = "SCENARIO.toml", required = true)]
-    scenario: Option<PathBuf>,
+    #[arg(value_name = "SCENARIO.toml")]
+    scenario: PathBuf,
     /// Writes all results there, as JSON
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -59,17 +63,16 @@ pub struct Bench {
     repeats: Option<u16>,
 }
 
-#[derive(Subcommand)]
-enum Verb {
-    Compare(Compare),
-    Papers(Papers),
-    Scaling(Scaling),
-}
+const PAPERS_VERB: Verb = Verb::new::<Papers>(
+    "papers",
+    "Repeats the experiments of the papers, and writes their pages: Markdown, plots, and every figure as JSON",
+)
+.details(
+    "Run it in the folder that has scenarios/papers, or name that folder with --scenarios. All experiments take \
+         about half an hour.",
+)
+.example("polywire bench papers");
 
-/// Runs the papers' experiments again, and writes them down: Markdown with plots, and every figure
-/// as JSON
-///
-/// To be started where scenarios/papers is. All experiments take about half an hour.
 #[derive(Args)]
 struct Papers {
     /// Only these
@@ -85,11 +88,18 @@ struct Papers {
     effort: Effort,
 }
 
-/// Measures what a message costs against subscribers, topics, fields and bytes, fits a model to it,
-/// and follows that to a thousand publishers and ten thousand subscribers
-///
-/// To be started where scenarios/scaling is. Writes a page with plots, and every figure as JSON;
-/// takes about ten minutes.
+const SCALING_VERB: Verb = Verb::new::<Scaling>(
+    "scaling",
+    "Measures what a message costs in large systems, and extrapolates with a model",
+)
+.details(
+    "Measures the cost of a message against subscribers, topics, fields and bytes, fits a model, and follows it \
+         to a thousand publishers and ten thousand subscribers. Run it in the folder that has scenarios/scaling, or \
+         name that folder with --scenarios. Writes a page with plots, and every figure as JSON; takes about ten \
+         minutes.",
+)
+.example("polywire bench scaling");
+
 #[derive(Args)]
 struct Scaling {
     /// Folder to write to
@@ -116,10 +126,14 @@ struct Effort {
     redraw: bool,
 }
 
-/// Says what became worse or better from one result to another
-///
-/// Times are compared only if both were measured on like machines, and count only if their
-/// intervals do not overlap; bytes are compared always.
+const COMPARE_VERB: Verb =
+    Verb::new::<Compare>("compare", "Reports which figures became worse or better from one result to another")
+        .details(
+            "Times are compared only if both were measured on like machines, and count only if their intervals do not \
+         overlap; bytes are always compared.",
+        )
+        .example("polywire bench compare before.json before.json");
+
 #[derive(Args)]
 struct Compare {
     /// JSON that `bench --output` wrote: before
@@ -133,18 +147,15 @@ struct Compare {
     force: bool,
 }
 
-impl Bench {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
-        match self.verb {
-            Some(Verb::Compare(verb)) => verb.run(terminal),
-            Some(Verb::Papers(verb)) => verb.run(terminal),
-            Some(Verb::Scaling(verb)) => verb.run(terminal),
-            None => self.measure(terminal),
-        }
+impl Action for Bench {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        self.measure(terminal)
     }
+}
 
+impl Bench {
     fn measure(&self, terminal: &Terminal) -> outcome::Result {
-        let path = self.scenario.as_deref().context("clap asks for it")?;
+        let path = &self.scenario;
         let mut scenario = Scenario::open(path).map_err(misuse)?;
         scenario.seed = self.seed.unwrap_or(scenario.seed);
         scenario.effort.repeats = self.repeats.map_or(scenario.effort.repeats, usize::from);
@@ -204,7 +215,7 @@ fn progress(name: &str) -> anyhow::Result<ProgressBar> {
     Ok(bar)
 }
 
-impl Compare {
+impl Action for Compare {
     fn run(self, terminal: &Terminal) -> outcome::Result {
         let comparison = compare::compare(&read(&self.before)?, &read(&self.after)?, self.force);
         match terminal.json {
@@ -215,7 +226,7 @@ impl Compare {
     }
 }
 
-impl Papers {
+impl Action for Papers {
     fn run(self, terminal: &Terminal) -> outcome::Result {
         let wanted = |paper: &&Experiment| self.names.is_empty() || self.names.iter().any(|name| name == paper.name);
         let mut outcome = Outcome::Fine;
@@ -228,7 +239,7 @@ impl Papers {
     }
 }
 
-impl Scaling {
+impl Action for Scaling {
     fn run(self, terminal: &Terminal) -> outcome::Result {
         let holds = self.effort.write(&SCALING, &self.scenarios, &self.output, terminal)?;
         Ok(if holds { Outcome::Fine } else { Outcome::Missed })
@@ -260,6 +271,10 @@ impl Effort {
     }
 
     fn measure(&self, path: &Path) -> anyhow::Result<Results> {
+        if !path.exists() {
+            let text = format!("there is no {}: name the folder with --scenarios", path.display());
+            return Err(Misuse(text).into());
+        }
         let mut scenario = Scenario::open(path).map_err(misuse)?;
         scenario.effort.repeats = self.repeats.map_or(scenario.effort.repeats, usize::from);
         if self.quick {
@@ -276,7 +291,7 @@ impl Effort {
 
 fn read(path: &Path) -> anyhow::Result<Results> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Results::from_json(&text).with_context(|| path.display().to_string())
+    Results::from_json(&text).with_context(|| format!("{} is no result of `polywire bench --output`", path.display()))
 }
 
 fn page(comparison: &Comparison) -> String {
@@ -308,12 +323,13 @@ fn page(comparison: &Comparison) -> String {
     text
 }
 
-/// The other end of a bench with real engines
+pub const PEER_VERB: Verb = Verb::new::<BenchPeer>("bench-peer", "The other end of a bench with real engines").hidden();
+
 #[derive(Args)]
 pub struct BenchPeer {}
 
-impl BenchPeer {
-    pub fn run(self) -> outcome::Result {
+impl Action for BenchPeer {
+    fn run(self, _: &Terminal) -> outcome::Result {
         polywire_measure::serve()?;
         Ok(Outcome::Fine)
     }

@@ -7,11 +7,13 @@ use crate::{
     outcome,
     rate::{RateArgs, Spread, intervals},
     terminal::Terminal,
+    verb::{Action, Verb},
 };
 
-/// Measures how many bytes come
-///
-/// Bytes are those of the payloads; the envelope adds up to 12 to each on a stream.
+pub const VERB: Verb = Verb::new::<Bw>("bw", "Measures how many bytes a second arrive")
+    .details("Counts the bytes of the payloads. On a stream, the envelope adds up to 12 bytes to each.")
+    .example("polywire bw weather --count 20 --timeout 60");
+
 #[derive(Args)]
 pub struct Bw {
     #[command(flatten)]
@@ -30,8 +32,8 @@ struct Figures<'a> {
     message_bytes_max: f64,
 }
 
-impl Bw {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Bw {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         self.rate.run(terminal, |messages, window| {
             let sizes: Vec<f64> = window.iter().map(|arrival| arrival.bytes as f64).collect();
             let Some(size) = Spread::of(&sizes) else { return Ok(()) };

@@ -9,9 +9,13 @@ use serde_json::{Value, json};
 use crate::{
     outcome::{self, Outcome},
     terminal::{Terminal, columns},
+    verb::{Action, Verb},
 };
 
-/// Lists the codecs and compressors with their options, and the engines
+pub const VERB: Verb =
+    Verb::new::<Codecs>("codecs", "Lists the codecs and compressors with their options, and the engines")
+        .example("polywire codecs zstd lz4");
+
 #[derive(Args)]
 pub struct Codecs {
     /// Only these codecs and compressors
@@ -19,8 +23,8 @@ pub struct Codecs {
     names: Vec<String>,
 }
 
-impl Codecs {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Codecs {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         let wanted = |codec: &&&dyn Codec| self.names.is_empty() || self.names.iter().any(|name| name == codec.name());
         let chosen: Vec<&dyn Codec> = CODECS.iter().filter(wanted).copied().collect();
         let compressors: Vec<&dyn Compressor> = COMPRESSORS

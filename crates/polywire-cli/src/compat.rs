@@ -16,13 +16,16 @@ use crate::{
     outcome::{self, Misuse, Outcome},
     terminal::Terminal,
     types::{CompilerArgs, count},
+    verb::{Action, Verb},
 };
 
 mod trial;
 
-/// Tells whether two versions of a type understand each other, in each format
-///
-/// Exit code 0: compatible; 1: not; 2: a file is wrong; 3: bad arguments.
+pub const VERB: Verb =
+    Verb::new::<Compat>("compat", "Checks whether two versions of a type understand each other, in each format")
+        .details("Exit code 0: compatible; 1: not; 2: a file is wrong; 3: bad arguments.")
+        .example("polywire compat weather.idl report.idl");
+
 #[derive(Args)]
 pub struct Compat {
     /// File with the older types: IDL, PDL, .msg or .srv of ROS 2, or a schema that `typeof --save`
@@ -119,13 +122,13 @@ fn names() -> impl Iterator<Item = &'static str> {
     CODECS.iter().map(|codec| codec.name())
 }
 
-impl Compat {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Compat {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         let mut old = self.compiler.schemas(&self.old, self.name.as_deref(), terminal)?;
         let mut new = self.compiler.schemas(&self.new, self.name.as_deref(), terminal)?;
         if old.is_empty() || new.is_empty() {
             let empty = if old.is_empty() { &self.old } else { &self.new };
-            return Err(Misuse(format!("{} has no type that could be a topic's", empty.display())).into());
+            return Err(Misuse(format!("{} has no struct or union that can be a topic's type", empty.display())).into());
         }
         let mut types = Vec::new();
         let only = old.len() == 1 && new.len() == 1;
@@ -145,7 +148,9 @@ impl Compat {
         }
         Ok(if compatible { Outcome::Fine } else { Outcome::Missed })
     }
+}
 
+impl Compat {
     fn compare(&self, old: &Schema, new: &Schema) -> Compared {
         let wanted = |codec: &&&dyn Codec| self.format.is_empty() || self.format.iter().any(|f| f == codec.name());
         let formats: Vec<Formats> = CODECS.iter().filter(wanted).map(|codec| self.formats(*codec, old, new)).collect();

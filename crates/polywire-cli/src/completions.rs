@@ -1,19 +1,21 @@
 //! `polywire completions`
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use clap_complete::Shell;
 
 use serde::Serialize;
 
 use crate::{
-    Cli,
+    command,
     outcome::{self, Outcome},
     terminal::Terminal,
+    verb::{Action, Verb},
 };
 
-/// Prints completions for a shell
-///
-/// For bash: source <(polywire completions bash)
+pub const VERB: Verb = Verb::new::<Completions>("completions", "Prints completions for a shell")
+    .details("For bash: source <(polywire completions bash)")
+    .example("polywire completions bash");
+
 #[derive(Args)]
 pub struct Completions {
     /// The shell
@@ -26,10 +28,10 @@ struct Printed {
     script: String,
 }
 
-impl Completions {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Completions {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "polywire", &mut script);
+        clap_complete::generate(self.shell, &mut command(), "polywire", &mut script);
         let (shell, script) = (self.shell.to_string(), String::from_utf8(script)?);
         match terminal.json {
             true => terminal.value(&Printed { shell, script })?,

@@ -6,7 +6,7 @@ use std::io::{BufRead, ErrorKind};
 use anyhow::{Context as _, anyhow};
 use polywire::{
     framing::{Framing, FramingError, Piece, Splitter, Step},
-    program::io::{CodecError, FaultKind},
+    program::{CodecError, FaultKind},
 };
 
 /// Bytes of a message that nothing frames.

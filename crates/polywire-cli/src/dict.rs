@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use anyhow::Context as _;
-use clap::{Args, Subcommand};
+use clap::Args;
 use polywire::{
     Record, Wire,
     codec::{CODECS, Encoder},
@@ -17,10 +17,12 @@ use crate::{
     topic::wire_without_endpoint,
     transcode::{
         format::Format,
+        message::Next,
         progress,
-        source::{self, Next, Source},
+        source::{self, Source},
     },
     types::{TypeArgs, count},
+    verb::{Action, Verb},
 };
 
 /// Bytes of samples that are kept: more do not make a better dictionary.
@@ -29,19 +31,21 @@ const SAMPLE_BYTES: usize = 64 << 20;
 /// One message in so many is not learned from: it shows what the dictionary is worth.
 const HELD_BACK: usize = 8;
 
-/// Dictionaries for compressors
-#[derive(Subcommand)]
-pub enum Dict {
-    Train(Train),
-}
+pub const VERB: Verb = Verb::group("dict", "Dictionaries for compressors", &[TRAIN]);
 
-/// Learns a dictionary from messages, which makes others of the topic much smaller
-///
-/// The messages are JSON lines or frames, as for transcode; `polywire echo TOPIC --count 5000`
-/// writes such lines. Give the dictionary to who publishes, in the wire: json+zstd:dict=FILE.
-/// Subscribers fetch it by themselves.
+const TRAIN: Verb = Verb::new::<Train>(
+    "train",
+    "Learns a dictionary from messages, which makes other messages of the topic much smaller",
+)
+.details(
+    "The messages are JSON lines or frames, as for transcode; `polywire echo TOPIC --count 5000` writes such \
+         lines. The publisher names the dictionary in its wire: json+zstd:dict=FILE. Subscribers fetch it by \
+         themselves.",
+)
+.example("polywire dict train many.json --idl weather.idl --codec json --size 1024 --output weather.dict");
+
 #[derive(Args)]
-pub struct Train {
+struct Train {
     /// File with messages; standard input without
     input: Option<PathBuf>,
     #[command(flatten)]
@@ -74,15 +78,7 @@ struct Summary {
     worth: Vec<Worth>,
 }
 
-impl Dict {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
-        match self {
-            Dict::Train(train) => train.run(terminal),
-        }
-    }
-}
-
-impl Train {
+impl Action for Train {
     fn run(self, terminal: &Terminal) -> outcome::Result {
         let samples = self.samples(terminal)?;
         let held = |i: &usize| i % HELD_BACK == HELD_BACK - 1;
@@ -102,12 +98,14 @@ impl Train {
         self.show(&summary, terminal)?;
         Ok(Outcome::Fine)
     }
+}
 
+impl Train {
     /// Messages as the codec writes them.
     fn samples(&self, terminal: &Terminal) -> anyhow::Result<Vec<Vec<u8>>> {
         if let Some(compressor) = &self.codec.compressor {
             return Err(Misuse(format!(
-                "messages are learned from before they are compressed: leave out +{compressor}"
+                "a dictionary is learned from messages that are not compressed: leave out +{compressor}"
             ))
             .into());
         }

@@ -21,19 +21,22 @@ use crate::{
     text::{JsonText, field, readable, utc},
     topic::{WireArgs, place},
     types::TypeArgs,
+    verb::{Action, Verb},
     watch::Watch,
 };
 
 /// How often events are looked at while no message comes.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Prints the messages of a topic
-///
-/// Without --idl they are shown as their writer declares them: its schema is fetched over the link.
-/// With --idl they are read as that version of the type. A writer whose type does not agree is
-/// reported and left out; others may agree. The exit code is 2 if nothing else came, or at once
-/// with --strict. The end of an instance is shown as such, with its key:
-/// {"kind":"dispose","value":{..}}.
+pub const VERB: Verb = Verb::new::<Echo>("echo", "Prints the messages of a topic")
+    .details(
+        "Without --idl, messages are shown as their writer declares them: its schema is fetched over the link. With \
+         --idl, they are read as that version of the type. A writer whose type does not agree is reported and left \
+         out; others may agree. The exit code is 2 if nothing else came, or at once with --strict. The end of an \
+         instance is shown with its key: {\"kind\":\"dispose\",\"value\":{..}}.",
+    )
+    .example("polywire echo weather --idl older.idl --format pretty --count 1 --timeout 60");
+
 #[derive(Args)]
 pub struct Echo {
     /// Topic to subscribe to
@@ -68,14 +71,16 @@ enum Format {
     Pretty,
 }
 
-impl Echo {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Echo {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         match self.ty.schema(terminal)? {
             Some(schema) => self.run_with(Dynamic::of(&schema)?, terminal),
             None => self.run_with(Discovered::new()?, terminal),
         }
     }
+}
 
+impl Echo {
     fn run_with<C: Coding<Value = Record>>(self, coding: C, terminal: &Terminal) -> outcome::Result {
         let (node, wire) = self.wire.open(&self.topic)?;
         let mut watch = Watch::new(&node);

@@ -10,19 +10,25 @@ use polywire_link::hosts::{self, ADDRESSES, Between, Event, Hosts, HostsError};
 use serde_json::json;
 
 use crate::{
-    link::{Network, show},
+    network::{Network, models, show},
     outcome::{self, Missed, Misuse, Outcome},
     seconds::Seconds,
     stop::{self, Stop},
     terminal::Terminal,
+    verb::{Action, Verb},
 };
 
-/// Makes two hosts with a link between them, and runs a command of the shell on each
-///
-/// The hosts are network namespaces of this machine, which see nothing but each other; they and all
-/// that runs on them go when this ends. Commands find the addresses in $A and $B. It ends when the
-/// command of B does, or A's if B has none, and fails if that failed.
+pub const VERB: Verb =
+    Verb::new::<LinkHosts>("hosts", "Makes two hosts with a link between them, and runs a shell command on each")
+        .details(
+            "The hosts are network namespaces of this machine, which see nothing but each other. They and all their \
+         processes end with this command. Commands find the addresses in $A and $B. It ends when the command of B \
+         ends, or that of A if B has none, and fails if that command failed.",
+        )
+        .example(r#"polywire link hosts --model wan-high --seed 7 -a "$WAITS" -b "$CALLS""#);
+
 #[derive(Args)]
+#[command(after_help = models())]
 pub struct LinkHosts {
     /// Command on host A, at 192.0.2.1: who waits for the other
     #[arg(short, long, value_name = "COMMAND")]
@@ -51,13 +57,16 @@ enum By {
     Veth,
 }
 
-impl LinkHosts {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for LinkHosts {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         if let Some(word) = self.network.only_for_our_model().filter(|_| self.by == By::Netem) {
-            return Err(Misuse(format!("{word} goes with --by model alone")).into());
+            return Err(Misuse(format!("{word} needs --by model")).into());
         }
         if self.by == By::Veth && !self.network.is_plain() {
-            return Err(Misuse("--by veth takes no model".into()).into());
+            return Err(Misuse(
+                "--by veth emulates nothing: leave out --model, --back, --seed, --script and --capture".into(),
+            )
+            .into());
         }
         // What the arguments lack is told before anything is started.
         let seed = self.network.seed();
@@ -85,7 +94,9 @@ impl LinkHosts {
         }
         self.watch(&hosts, terminal)
     }
+}
 
+impl LinkHosts {
     /// Shows what happens until it is to end.
     fn watch(&self, hosts: &Hosts, terminal: &Terminal) -> outcome::Result {
         let (start, stop) = (Instant::now(), Stop::new()?);
@@ -146,12 +157,13 @@ fn tell(host: usize, event: &Event, terminal: &Terminal) -> anyhow::Result<()> {
     }
 }
 
-/// One of the hosts
+pub const HOST_VERB: Verb = Verb::new::<LinkHost>("link-host", "One of the hosts of `polywire link hosts`").hidden();
+
 #[derive(Args)]
 pub struct LinkHost {}
 
-impl LinkHost {
-    pub fn run(self) -> outcome::Result {
+impl Action for LinkHost {
+    fn run(self, _: &Terminal) -> outcome::Result {
         hosts::serve().map_err(HostsError::from)?;
         Ok(Outcome::Fine)
     }

@@ -7,9 +7,12 @@ use crate::{
     outcome,
     rate::{RateArgs, Spread, intervals},
     terminal::Terminal,
+    verb::{Action, Verb},
 };
 
-/// Measures how often messages come
+pub const VERB: Verb = Verb::new::<Hz>("hz", "Measures how many messages a second arrive")
+    .example("polywire hz weather --count 20 --timeout 60");
+
 #[derive(Args)]
 pub struct Hz {
     #[command(flatten)]
@@ -28,8 +31,8 @@ struct Figures<'a> {
     interval_stddev_s: Option<f64>,
 }
 
-impl Hz {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Hz {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         self.rate.run(terminal, |messages, window| {
             let spread = Spread::of(&intervals(window));
             if terminal.json {

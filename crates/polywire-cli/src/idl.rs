@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{
-    Args, Subcommand,
+    ArgMatches, Args, Command, FromArgMatches as _,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _},
 };
 use polywire_idl::{
@@ -20,21 +20,19 @@ use crate::{
     outcome::{self, Misuse, Outcome},
     terminal::Terminal,
     types::{CompilerArgs, count},
+    verb::{Action, Verb, one_of},
 };
 
-/// Checks IDL, PDL and ROS 2 files, and translates them
-#[derive(Subcommand)]
-pub enum Idl {
-    Check(Check),
-    Rust(RustTypes),
-    Proto(ProtoTypes),
-    Xsd(XsdTypes),
-    Emit(Emit),
-}
+/// `polywire idl`. Each emitter of the front end is a verb below it, so that a new emitter needs no
+/// change here.
+pub const VERB: Verb = Verb::custom("idl", "Checks IDL, PDL and ROS 2 files, and translates them", targets, translate)
+    .with(&[CHECK, EMIT]);
 
-/// Tells what is wrong with IDL, PDL and ROS 2 files
+const CHECK: Verb = Verb::new::<Check>("check", "Reports what is wrong with IDL, PDL and ROS 2 files")
+    .example("polywire idl check weather.idl bad.idl");
+
 #[derive(Args)]
-pub struct Check {
+struct Check {
     /// The files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -45,32 +43,13 @@ pub struct Check {
     strict: bool,
 }
 
-/// Prints Rust types that derive Message
-#[derive(Args)]
-pub struct RustTypes {
-    #[command(flatten)]
-    what: Translate,
-}
+const EMIT: Verb = Verb::new::<Emit>("emit", "Translates to the target that its first argument names")
+    .example("polywire idl emit idl robot/msg/State.msg");
 
-/// Prints proto3 messages for peers of the codec protobuf
 #[derive(Args)]
-pub struct ProtoTypes {
-    #[command(flatten)]
-    what: Translate,
-}
-
-/// Prints the XML Schema of what the codec xml writes
-#[derive(Args)]
-pub struct XsdTypes {
-    #[command(flatten)]
-    what: Translate,
-}
-
-/// Prints the types of a file in another language
-#[derive(Args)]
-pub struct Emit {
+struct Emit {
     /// The language
-    #[arg(value_name = "TARGET", value_parser = targets())]
+    #[arg(value_name = "TARGET", value_parser = target())]
     target: &'static Emitter,
     #[command(flatten)]
     what: Translate,
@@ -91,26 +70,36 @@ struct Translate {
     compiler: CompilerArgs,
 }
 
-fn targets() -> impl clap::builder::TypedValueParser<Value = &'static Emitter> {
+fn target() -> impl clap::builder::TypedValueParser<Value = &'static Emitter> {
     let values = EMITTERS.iter().map(|emitter| PossibleValue::new(emitter.name).help(emitter.description));
     PossibleValuesParser::new(values)
         .try_map(|name| emitter(&name).ok_or_else(|| format!("there is no emitter '{name}'")))
 }
 
-impl Idl {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
-        match self {
-            Idl::Check(check) => check.run(terminal),
-            Idl::Rust(rust) => rust.what.run(emitter("rust").context("there is no emitter 'rust'")?, terminal),
-            Idl::Proto(proto) => proto.what.run(emitter("proto").context("there is no emitter 'proto'")?, terminal),
-            Idl::Xsd(xsd) => xsd.what.run(emitter("xsd").context("there is no emitter 'xsd'")?, terminal),
-            Idl::Emit(emit) => emit.what.run(emit.target, terminal),
-        }
+/// Adds a verb for each emitter.
+fn targets(command: Command) -> Command {
+    let verb = |emitter: &Emitter| {
+        let command = Translate::augment_args(Command::new(emitter.name));
+        command.about(emitter.description).long_about(None)
+    };
+    one_of(command).subcommands(EMITTERS.iter().map(verb))
+}
+
+/// Runs the verb of an emitter.
+fn translate(matches: &ArgMatches, terminal: &Terminal) -> outcome::Result {
+    let target = matches.subcommand().and_then(|(name, matches)| Some((emitter(name)?, matches)));
+    let (emitter, matches) = target.ok_or_else(|| Misuse("a target is missing: --help lists them".into()))?;
+    Translate::from_arg_matches(matches)?.run(emitter, terminal)
+}
+
+impl Action for Emit {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        self.what.run(self.target, terminal)
     }
 }
 
-impl Check {
-    fn run(&self, terminal: &Terminal) -> outcome::Result {
+impl Action for Check {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         let (mut errors, mut warnings, mut all) = (0, 0, Vec::new());
         for file in &self.files {
             let found = self.compiler.parse(file);
@@ -151,7 +140,12 @@ impl Translate {
         };
         let text = text.with_context(|| format!("{} cannot be written as {}", self.file.display(), emitter.name))?;
         match &self.output {
-            Some(path) => write(path, &text)?,
+            Some(path) => {
+                write(path, &text)?;
+                if terminal.json {
+                    terminal.value(&json!({ "target": emitter.name, "file": path }))?;
+                }
+            }
             None if terminal.json => terminal.value(&json!({ "target": emitter.name, "text": text }))?,
             None => terminal.text(&text)?,
         }

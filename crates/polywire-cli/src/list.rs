@@ -14,12 +14,15 @@ use crate::{
     seconds::Seconds,
     terminal::{Terminal, columns},
     topic::{WireArgs, place},
+    verb::{Action, Verb},
 };
 
 /// Announcements come together: when none has come for so long, they are all there.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Lists the topics that are published at an endpoint
+pub const VERB: Verb = Verb::new::<List>("list", "Lists the topics that are published at an endpoint")
+    .example("polywire list --timeout 60");
+
 #[derive(Args)]
 pub struct List {
     #[command(flatten)]
@@ -40,8 +43,8 @@ struct Row {
     peer: String,
 }
 
-impl List {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for List {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         let (node, wire) = self.wire.open("")?;
         let place = place(&wire);
         node.open(&place)?;

@@ -17,6 +17,7 @@ mod hz;
 mod idl;
 mod link;
 mod list;
+mod network;
 mod outcome;
 mod publish;
 mod rate;
@@ -30,20 +31,48 @@ mod transcode;
 mod type_of;
 mod types;
 mod unknown;
+mod verb;
 mod watch;
 
 use std::process::ExitCode;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, Command, CommandFactory as _, FromArgMatches as _, Parser};
 
-use outcome::Outcome;
+use outcome::{Misuse, Outcome};
 use terminal::Terminal;
+use verb::Verb;
+
+/// The verbs, in the order of `--help`.
+static VERBS: &[Verb] = &[
+    demo::VERB,
+    publish::VERB,
+    echo::VERB,
+    hz::VERB,
+    bw::VERB,
+    list::VERB,
+    type_of::VERB,
+    idl::VERB,
+    compat::VERB,
+    codecs::VERB,
+    transcode::VERB,
+    fast::VERB,
+    #[cfg(feature = "zstd")]
+    dict::VERB,
+    bench::VERB,
+    link::VERB,
+    completions::VERB,
+    bench::PEER_VERB,
+    #[cfg(all(feature = "hosts", target_os = "linux"))]
+    hosts::HOST_VERB,
+    demo::publisher::VERB,
+    demo::subscriber::VERB,
+];
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0    fine
-  1    nothing came in time, or what was asked for was not met
-  2    failed: types that do not agree, files that are wrong, links that broke
+  1    nothing arrived in time, or a check was not met
+  2    failed: types that do not agree, wrong files, broken links
   3    bad arguments
   130  ended by SIGINT (Ctrl-C), 143 by SIGTERM: what was published has left before that
 
@@ -51,83 +80,25 @@ Without a wire, topics are at tcp/127.0.0.1:7447: the first process there listen
 
 /// Typed publish/subscribe in which the wire is a run-time choice
 #[derive(Parser)]
-#[command(name = "polywire", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+#[command(name = "polywire", version, after_help = EXIT_CODES)]
 struct Cli {
-    /// Tells what happens on the links; twice for more
+    /// Prints what happens on the links to standard error; twice for more
     #[arg(short, long, global = true, display_order = 100, action = ArgAction::Count)]
     verbose: u8,
     /// Prints JSON, for programs
     #[arg(long, global = true, display_order = 101)]
     json: bool,
-    #[command(subcommand)]
-    verb: Verb,
 }
 
-#[derive(Subcommand)]
-enum Verb {
-    Demo(demo::Demo),
-    Pub(publish::Pub),
-    Echo(echo::Echo),
-    Hz(hz::Hz),
-    Bw(bw::Bw),
-    List(list::List),
-    Typeof(type_of::Typeof),
-    #[command(subcommand)]
-    Idl(idl::Idl),
-    Compat(compat::Compat),
-    Codecs(codecs::Codecs),
-    Transcode(transcode::Transcode),
-    #[command(subcommand)]
-    Fast(fast::Fast),
-    #[cfg(feature = "zstd")]
-    #[command(subcommand)]
-    Dict(dict::Dict),
-    Bench(bench::Bench),
-    Link(Box<link::Link>),
-    Completions(completions::Completions),
-    #[command(hide = true)]
-    BenchPeer(bench::BenchPeer),
-    #[cfg(all(feature = "hosts", target_os = "linux"))]
-    #[command(hide = true)]
-    LinkHost(hosts::LinkHost),
-    #[command(hide = true)]
-    DemoPublisher(demo::publisher::DemoPublisher),
-    #[command(hide = true)]
-    DemoSubscriber(demo::subscriber::DemoSubscriber),
-}
-
-impl Verb {
-    fn run(self, terminal: &Terminal) -> outcome::Result {
-        match self {
-            Verb::Demo(verb) => verb.run(terminal),
-            Verb::Pub(verb) => verb.run(terminal),
-            Verb::Echo(verb) => verb.run(terminal),
-            Verb::Hz(verb) => verb.run(terminal),
-            Verb::Bw(verb) => verb.run(terminal),
-            Verb::List(verb) => verb.run(terminal),
-            Verb::Typeof(verb) => verb.run(terminal),
-            Verb::Idl(verb) => verb.run(terminal),
-            Verb::Compat(verb) => verb.run(terminal),
-            Verb::Codecs(verb) => verb.run(terminal),
-            Verb::Transcode(verb) => verb.run(terminal),
-            Verb::Fast(verb) => verb.run(terminal),
-            #[cfg(feature = "zstd")]
-            Verb::Dict(verb) => verb.run(terminal),
-            Verb::Bench(verb) => verb.run(terminal),
-            Verb::Link(verb) => verb.run(terminal),
-            Verb::BenchPeer(verb) => verb.run(),
-            #[cfg(all(feature = "hosts", target_os = "linux"))]
-            Verb::LinkHost(verb) => verb.run(),
-            Verb::Completions(verb) => verb.run(terminal),
-            Verb::DemoPublisher(verb) => verb.run(),
-            Verb::DemoSubscriber(verb) => verb.run(),
-        }
-    }
+/// The whole command line as clap knows it.
+fn command() -> Command {
+    verb::add(VERBS, verb::one_of(Cli::command()))
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let parsed = command().try_get_matches().and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             // Nobody is left to tell if this cannot be printed.
             let _ = error.print();
@@ -136,7 +107,8 @@ fn main() -> ExitCode {
     };
     terminal::log_from(cli.verbose);
     let terminal = Terminal::new(cli.json);
-    let outcome = cli.verb.run(&terminal).unwrap_or_else(|error| {
+    let unknown = || Err(Misuse("a verb is missing: --help lists them".into()).into());
+    let outcome = verb::dispatch(VERBS, &matches, &terminal).unwrap_or_else(unknown).unwrap_or_else(|error| {
         let outcome = Outcome::of(&error);
         if outcome != Outcome::Fine {
             terminal.error(&outcome::chain(&error));

@@ -22,7 +22,7 @@ use polywire::{
 use polywire::{
     codec::{BuildError, Codec, Decoder, Encoder, Options, cdr::Cdr, json::JSON},
     layout::Record,
-    program::{Payload, io::CodecError},
+    program::{CodecError, Payload},
     schema::Schema,
 };
 use serde::Serialize;
@@ -35,6 +35,7 @@ use crate::{
     topic::{WireArgs, place},
     types::{TypeArgs, count},
     unknown::unknown_member,
+    verb::{Action, Verb},
     watch::Watch,
 };
 
@@ -44,11 +45,14 @@ const LINE_BYTES: u64 = 64 << 20;
 /// How long what was published may take to leave.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// Publishes JSON lines as messages of a type
-///
-/// Lines come from standard input, from --file, or are given as VALUE. Members that they do not
-/// have take their default. A line that does not fit the type is reported and left out. Before the
-/// command ends, everything has left for the subscribers.
+pub const VERB: Verb = Verb::new::<Pub>("pub", "Publishes JSON lines as messages of a type")
+    .details(
+        "Lines come from standard input, from --file, or from VALUE. A member that a line leaves out takes its \
+         default value. A line that does not fit the type is reported and left out. The command ends when all \
+         messages have left for the subscribers.",
+    )
+    .example(r#"polywire pub weather '{"station":"EDDM","temperature_c":21.5}' --idl weather.idl"#);
+
 #[derive(Args)]
 pub struct Pub {
     /// Topic to publish on
@@ -109,8 +113,8 @@ struct Summary {
     reach: Reach,
 }
 
-impl Pub {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Pub {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         let schema = self.ty.needed(terminal)?;
         let mut lines = self.lines()?;
         let (node, wire) = self.wire.open(&self.topic)?;
@@ -168,7 +172,10 @@ impl Pub {
         node.close();
         self.show(&summary, terminal)?;
         if !drained {
-            bail!("a subscriber has not taken everything within {} s", DRAIN.as_secs());
+            bail!(
+                "a subscriber has not taken everything within {} s: -v prints what happens on its link",
+                DRAIN.as_secs()
+            );
         }
         // A refusal is told above and does not decide: any stranger can send one, and as many
         // subscribers as were waited for have accepted.
@@ -178,7 +185,9 @@ impl Pub {
             _ => Outcome::Fine,
         })
     }
+}
 
+impl Pub {
     fn send(&self, publisher: &PublisherOf<Metered>, record: &Record) -> Result<Sent, PublishError> {
         match (self.dispose, self.unregister) {
             (true, _) => publisher.dispose(record),

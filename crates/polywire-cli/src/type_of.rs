@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use polywire::{
     codec::{BuildError, Codec, Options},
-    program::{Payload, io::CodecError},
+    program::{CodecError, Payload},
     schema::Schema,
 };
 use polywire::{coding::Coding, engine::Overflow};
@@ -25,15 +25,17 @@ use crate::{
     terminal::Terminal,
     topic::{WireArgs, place},
     types::TypeArgs,
+    verb::{Action, Verb},
     watch::Watch,
 };
 
 /// Other writers of the topic have so long to be heard, too.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// Prints a type as IDL that parses to the same type
-///
-/// The type is that of a topic's writer, or with --idl that of a file.
+pub const VERB: Verb = Verb::new::<Typeof>("typeof", "Prints a type as IDL that parses to the same type")
+    .details("The type is that of a topic's writer, or with --idl that of a file.")
+    .example("polywire typeof weather --timeout 60");
+
 #[derive(Args)]
 pub struct Typeof {
     /// Topic whose writer is asked
@@ -63,8 +65,8 @@ struct Printed<'a> {
     idl: String,
 }
 
-impl Typeof {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Typeof {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         let schema = match (&self.topic, self.ty.schema(terminal)?) {
             (_, Some(schema)) => schema,
             (Some(topic), None) => self.ask(topic, terminal)?,
@@ -85,7 +87,9 @@ impl Typeof {
         }
         Ok(Outcome::Fine)
     }
+}
 
+impl Typeof {
     /// Subscribes, and so makes the node fetch the writers' schemas.
     fn ask(&self, topic: &str, terminal: &Terminal) -> anyhow::Result<Schema> {
         let (node, wire) = self.wire.open(topic)?;

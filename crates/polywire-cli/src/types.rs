@@ -135,7 +135,7 @@ fn only_type(document: &Document, path: &Path) -> anyhow::Result<String> {
     let names: Vec<&str> = document.own_topic_types().map(|def| def.name.as_str()).collect();
     match names.as_slice() {
         [name] => Ok((*name).to_owned()),
-        [] => Err(anyhow!("{} has no struct or union that could be a topic's type", path.display())),
+        [] => Err(anyhow!("{} has no struct or union that can be a topic's type", path.display())),
         many => {
             let many = many.join(", ");
             Err(Misuse(format!("{} has several types: choose with --type one of {many}", path.display())).into())
@@ -149,7 +149,8 @@ fn is_schema(path: &Path) -> bool {
 
 fn read_schema(path: &Path) -> anyhow::Result<Schema> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Schema::from_bytes(&bytes, &SchemaLimits::default()).with_context(|| format!("{} is no schema", path.display()))
+    Schema::from_bytes(&bytes, &SchemaLimits::default())
+        .with_context(|| format!("{} is not a schema that `polywire typeof --save` wrote", path.display()))
 }
 
 /// `1 error`, `2 errors`.

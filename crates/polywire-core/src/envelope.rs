@@ -1,8 +1,8 @@
-//! What travels with a payload: the [`Announcement`] of a channel once, an [`Envelope`] with every
-//! message.
+//! What is sent in addition to a payload: the [`Announcement`] of a channel once, and an
+//! [`Envelope`] with every message.
 //!
-//! Engines move these; those with a message format of their own map the fields, the others write
-//! them as frames ([`crate::frame`]).
+//! Engines carry both. An engine with a message format of its own maps the fields to it; the others
+//! write frames ([`crate::frame`]).
 //!
 //! ```
 //! use polywire_core::envelope::{Announcement, ChannelId, Envelope, ExtensionError, Extensions, ExtensionsBuf, Id128, Kind};
@@ -25,63 +25,65 @@
 use alloc::{string::String, vec::Vec};
 use core::fmt;
 
-/// Stands for an [`Announcement`] on one link, in one direction. Given in ascending order from 1,
-/// never twice within an incarnation.
+/// The number of a channel: stands for an [`Announcement`] on one link, in one direction. Numbers
+/// are assigned in ascending order from 1 and never reused within an incarnation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u32);
 
-/// A 128-bit name: of a node, a writer, a type or a document.
+/// A 128-bit identifier of a node, a writer, a type or a document.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id128(pub [u8; 16]);
 
-/// Everything about the messages of a channel that does not change from one to the next.
+/// The properties that all messages of a channel share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Announcement {
-    /// Topic it publishes on.
+    /// The topic.
     pub topic: String,
-    /// Who writes. Stays the same when the writer changes its codec, and so its channel.
+    /// Id of the writer. It stays the same if the writer changes its codec and therefore its
+    /// channel.
     pub writer: Id128,
-    /// Larger after each restart of the same writer; sequence numbers start anew with it.
+    /// Larger after each restart of the writer. Sequence numbers begin again with each incarnation.
     pub incarnation: u64,
     /// Scoped name of the type, for people.
     pub type_name: String,
-    /// Equal for equal types, whatever they were declared in.
+    /// Hash of the type. Equal for equal types, wherever they were declared.
     pub type_hash: Id128,
-    /// Names the writer's schema document, which receivers fetch; zero where the writer has none to
-    /// give.
+    /// Hash of the writer's schema document, which receivers fetch. Zero if the writer provides
+    /// none.
     pub schema: Id128,
-    /// Codec by name.
+    /// Name of the codec.
     pub codec: String,
-    /// The codec's options, as written in the wire.
+    /// Options of the codec, as written in the wire string.
     pub options: String,
-    /// Compressor with its level and the hash of its dictionary, as `spec/compress.md` says; empty
-    /// for none.
+    /// Compressor with its level and the hash of its dictionary, as `spec/compress.md` defines.
+    /// Empty for no compression.
     pub compressor: String,
-    /// Names the document that configures the codec: a template.
+    /// Hash of the document that configures the codec, such as a template.
     pub configuration: Option<Id128>,
 }
 
-/// What every message carries beside its payload.
+/// The fields that accompany every message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {
     /// The channel, as announced.
     pub channel: ChannelId,
-    /// Counts the writer's messages from 1, across its channels.
+    /// Sequence number: counts the writer's messages from 1, across its channels.
     pub sequence: u64,
-    /// When the writer published it: nanoseconds since 1970 by the writer's clock.
+    /// When the writer published the message, by the writer's clock, in nanoseconds since 1970.
     pub timestamp_ns: i64,
-    /// What the message says about its instance.
+    /// What the message means for its instance.
     pub kind: Kind,
-    /// Tells instances of a keyed type apart without decoding.
+    /// Hash of the instance's key, which identifies it without decoding.
     pub key_hash: Option<Id128>,
-    /// Sequence number of the key frame that an anchored delta refers to.
+    /// Sequence number of the key frame that the message refers to. In a key frame, its own number.
+    /// `None` otherwise.
     pub anchor: Option<u64>,
-    /// Whatever else; see [`Extensions`].
+    /// Further fields; see [`Extensions`].
     pub extensions: Extensions<'a>,
 }
 
 impl Envelope<'static> {
-    /// A plain message.
+    /// The envelope of a plain message.
     pub fn data(channel: ChannelId, sequence: u64, timestamp_ns: i64) -> Self {
         Envelope {
             channel,
@@ -95,25 +97,25 @@ impl Envelope<'static> {
     }
 }
 
-/// What a message says about its instance.
+/// What a message means for its instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
     /// A new value.
     #[default]
     Data,
-    /// The instance is no more; the payload is its key.
+    /// The instance no longer exists. The payload is its key.
     Dispose,
-    /// This writer will not write the instance again; the payload is its key.
+    /// The writer will not write the instance again. The payload is its key.
     Unregister,
-    /// A request; its sequence number is what the reply names.
+    /// A request. The reply refers to its sequence number.
     Request,
-    /// A reply; an extension names the request.
+    /// A reply. An extension names the request.
     Reply,
 }
 
 impl Kind {
-    /// Every kind, at the position of its number on the wire.
+    /// All kinds, at the index of their number on the wire.
     pub const ALL: [Kind; 5] = [Kind::Data, Kind::Dispose, Kind::Unregister, Kind::Request, Kind::Reply];
 
     /// The number on the wire.
@@ -121,21 +123,22 @@ impl Kind {
         self as u8
     }
 
-    /// The kind with this number.
+    /// The kind with this number. `None` for an unknown number.
     pub fn from_number(number: u8) -> Option<Kind> {
         Kind::ALL.get(usize::from(number)).copied()
     }
 }
 
-/// Extensions as they stand in an envelope: each an id, a length and bytes, back to back.
+/// The extensions of an envelope: an id, a length and bytes each, in sequence.
 ///
-/// An odd id must be understood: who does not know it refuses the message. An even one is passed
-/// over.
+/// An extension with an odd id must be understood: a receiver that does not know it refuses the
+/// message. Unknown extensions with an even id are skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extensions<'a>(&'a [u8]);
 
 impl<'a> Extensions<'a> {
-    /// Takes bytes that hold well-formed extensions, or says where they stop being so.
+    /// Checks that the bytes are well-formed extensions. Fails with the offset of the first
+    /// malformed one.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ExtensionError> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -150,12 +153,12 @@ impl<'a> Extensions<'a> {
         self.0
     }
 
-    /// True when there are none.
+    /// True if there are no extensions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Id and bytes of each, in order.
+    /// Id and bytes of each extension, in order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
         let mut rest = self.0;
         core::iter::from_fn(move || {
@@ -171,15 +174,15 @@ impl<'a> Extensions<'a> {
     }
 }
 
-/// Bytes that are no extensions.
+/// Bytes that are not well-formed extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed extension at byte {offset} of the extensions")]
 pub struct ExtensionError {
-    /// Where the malformed one starts.
+    /// Offset of the malformed extension, in bytes.
     pub offset: usize,
 }
 
-/// Extensions in the making.
+/// Extensions under construction.
 ///
 /// ```
 /// use polywire_core::envelope::ExtensionsBuf;
@@ -192,14 +195,14 @@ pub struct ExtensionError {
 pub struct ExtensionsBuf(Vec<u8>);
 
 impl ExtensionsBuf {
-    /// Adds one at the end.
+    /// Appends an extension.
     pub fn push(&mut self, id: u32, bytes: &[u8]) {
         crate::frame::varint::put(&mut self.0, u64::from(id));
         crate::frame::varint::put(&mut self.0, bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
 
-    /// As an envelope holds them.
+    /// The extensions in the form for an envelope.
     pub fn as_extensions(&self) -> Extensions<'_> {
         Extensions(&self.0)
     }
@@ -214,10 +217,10 @@ fn split_extension(bytes: &[u8]) -> Option<(u32, &[u8], &[u8])> {
 }
 
 impl Id128 {
-    /// Sixteen zero bytes: names nothing.
+    /// Sixteen zero bytes, which identify nothing.
     pub const ZERO: Id128 = Id128([0; 16]);
 
-    /// Names a document by the hash of its bytes.
+    /// The identifier of a document: the hash of its bytes.
     ///
     /// ```
     /// use polywire_core::{envelope::Id128, schema::DocumentHash};

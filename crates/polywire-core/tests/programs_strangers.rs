@@ -4,7 +4,7 @@
 use polywire_core::{
     codec::{BuildError, LowerError},
     layout::{Record, Shape},
-    program::{Backend, FaultKind, io::CodecError},
+    program::{Backend, CodecError, FaultKind},
     schema::{Def, DefId, Extensibility, Member, Schema, SchemaBuilder, SchemaLimits, Type},
 };
 use polywire_testing::{Coder, backends, plain_wires};

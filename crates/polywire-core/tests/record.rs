@@ -2,8 +2,8 @@
 //! them.
 
 use polywire_core::layout::{
-    FlagWords, Kind, Layout, Message, Node, NodeId, PathError, Record, RecordError, Shape, ShapeError, Value, ValueRef,
-    access::Inserted,
+    FlagWords, Inserted, Kind, Layout, Message, Node, NodeId, PathError, Record, RecordError, Shape, ShapeError, Value,
+    ValueRef,
 };
 use polywire_core::schema::{
     BitField, Case, Def, DefId, DefKind, EnumLiteral, Literal, Member, Schema, SchemaBuilder, SchemaLimits, Type,
@@ -413,7 +413,6 @@ fn cases_without_members_keep_what_others_have_allocated() {
 }
 
 #[derive(Message)]
-#[allow(dead_code)]
 struct Point {
     x: f64,
     tags: Vec<String>,

@@ -63,14 +63,15 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> syn::Result<TokenStream
         const _: () = {
             const _: () = #support::assert_transparent::<#ident, #inner>(::core::mem::offset_of!(#ident, 0));
 
-            // SAFETY: it was asserted to be laid out as the integer it wraps.
+            // SAFETY: `assert_transparent` checks that the type has the layout of the integer that
+            // it wraps.
             unsafe impl #support::MessageField for #ident {
                 fn fresh() -> Self {
                     #ident(<#inner as #support::MessageField>::fresh())
                 }
 
                 fn describe(describe: &mut #support::Describe) -> #support::Described {
-                    // SAFETY: as above.
+                    // SAFETY: the integer is what is described, and has the same layout.
                     unsafe { #call }
                 }
 

@@ -45,10 +45,10 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> syn::Result<TokenStream
                 #[allow(clippy::too_many_lines)]
                 fn describe(describe: &mut #support::Describe) -> #support::Described {
                     fn members(members: &mut #support::StructBuilder<'_>) {
-                        // SAFETY: as above.
+                        // SAFETY: `offset_of` and the field's type describe each member.
                         unsafe { #describe }
                     }
-                    // SAFETY: as above.
+                    // SAFETY: `members` describes the members of `Self` and nothing else.
                     unsafe { describe.structure::<Self>(#def, members) }
                 }
             }

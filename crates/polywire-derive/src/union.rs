@@ -38,11 +38,11 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> 
 
                 fn describe(describe: &mut #support::Describe) -> #support::Described {
                     fn cases(cases: &mut #support::UnionBuilder<'_>) {
-                        // SAFETY: as above.
+                        // SAFETY: the payload's type of each variant describes its case.
                         unsafe { #(#described)* }
                     }
                     let switch = #switch;
-                    // SAFETY: as above.
+                    // SAFETY: `cases` describes the variants of `Self`, in their order.
                     unsafe { describe.union::<Self>(#def, switch, #key, cases) }
                 }
             }

@@ -1,4 +1,4 @@
-//! What a file says, before names are resolved.
+//! The syntax tree of a file, before names are resolved. `parse/` builds it and `check/` reads it.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ pub(crate) struct Name {
 /// `a::b::c`
 #[derive(Clone, Debug)]
 pub(crate) struct ScopedName {
-    /// Begins with `::`.
+    /// Whether the name starts with `::`.
     pub absolute: bool,
     pub parts: Vec<Name>,
     pub span: Span,
@@ -33,11 +33,11 @@ impl ScopedName {
 pub(crate) struct Annotation {
     pub name: String,
     pub span: Span,
-    /// The name is none for a lone unnamed argument.
+    /// The name of an argument, or `None` for a single argument without a name.
     pub args: Vec<(Option<Name>, Expr)>,
 }
 
-/// A definition with what stands in front of it.
+/// A definition with its annotations and its documentation comment.
 pub(crate) struct Item {
     pub annotations: Vec<Annotation>,
     pub doc: Option<Rc<str>>,
@@ -97,7 +97,7 @@ pub(crate) enum ItemKind {
         base: Option<ScopedName>,
         fields: Vec<BitField>,
     },
-    /// Something that carries no data, or that the schema has no place for.
+    /// A definition that carries no data or that a schema cannot represent, such as an interface.
     Unsupported {
         what: &'static str,
         name: Option<Name>,
@@ -106,7 +106,7 @@ pub(crate) enum ItemKind {
 }
 
 impl ItemKind {
-    /// The name that the item gives to something, if it gives one.
+    /// The name that the item declares, if it declares one.
     pub fn name(&self) -> Option<&Name> {
         match self {
             ItemKind::Module { name, .. }
@@ -131,14 +131,14 @@ pub(crate) struct Member {
     pub declarators: Vec<Declarator>,
 }
 
-/// A name with the dimensions of its array.
+/// A declared name with its array dimensions.
 pub(crate) struct Declarator {
     pub name: Name,
     pub dims: Vec<Expr>,
 }
 
 pub(crate) struct Case {
-    /// None for `default:`.
+    /// The label's expression, or `None` for `default:`.
     pub labels: Vec<(Option<Expr>, Span)>,
     pub member: Member,
 }
@@ -177,7 +177,7 @@ pub(crate) enum TypeKind {
         bound: Option<Expr>,
     },
     Named(ScopedName),
-    /// `any`, `fixed` and the like; said where it stands.
+    /// A type that a schema cannot represent, such as `any` or `fixed`. The parser has reported it.
     Unsupported,
 }
 
@@ -198,6 +198,6 @@ pub(crate) enum ExprKind {
     Unary(char, Box<Expr>),
     /// `<` and `>` stand for the shifts.
     Binary(char, Box<Expr>, Box<Expr>),
-    /// Said where it stands.
+    /// A syntax error that the parser has reported.
     Wrong,
 }

@@ -1,46 +1,45 @@
-//! What is said about a file: errors and warnings with their place, shown the way a good compiler
-//! shows them.
+//! Diagnostics: errors and warnings with their locations, and how they are printed.
 
 use std::fmt::{self, Write as _};
 
 use crate::source::{Sources, Span};
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
-    /// The file makes no document.
+    /// The compilation fails.
     Error,
-    /// The file is taken, perhaps not as meant.
+    /// The file is accepted, though it may not mean what its author intended.
     Warning,
 }
 
-/// A place in a source file.
+/// A location in a source file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Location {
-    /// Path of the file as it was found.
+    /// The path by which the loader found the file.
     pub file: String,
-    /// Counted from 1; 0 stands for the file as a whole.
+    /// The line number, from 1. 0 stands for the whole file.
     pub line: usize,
-    /// Counted in characters from 1; 0 for the file as a whole.
+    /// The column in characters, from 1. 0 stands for the whole file.
     pub column: usize,
-    /// Number of characters that are meant, at least 1.
+    /// The number of characters to underline, at least 1.
     pub length: usize,
-    /// The line itself, or, if it is very long, the part around the column; control characters are
-    /// replaced.
+    /// The text of the line, or the part around the column if the line is very long. Control
+    /// characters are replaced.
     pub text: String,
-    /// Column of the first character of `text`.
+    /// The column of the first character of `text`.
     pub text_column: usize,
 }
 
 impl Location {
-    /// The file as a whole: it could not be read, so there is no line to show.
+    /// The location of a whole file, without a line: the file could not be read.
     fn is_file(&self) -> bool {
         self.line == 0
     }
 }
 
-/// Longest piece of a source line that is shown.
+/// The most characters of a source line that are shown.
 const SHOWN_CHARS: usize = 160;
 
 impl Location {
@@ -57,29 +56,30 @@ fn printable(c: char) -> char {
     if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }
 }
 
-/// Something that explains a diagnostic, perhaps with a place of its own.
+/// A note that explains a diagnostic. It may have its own location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Note {
-    /// A sentence.
+    /// The text of the note.
     pub message: String,
-    /// The place it speaks of.
+    /// The location that the note refers to.
     pub location: Option<Location>,
 }
 
-/// One error or warning.
+/// An error or a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnostic {
-    /// Error or warning.
+    /// Whether it is an error or a warning.
     pub severity: Severity,
-    /// What is wrong.
+    /// What is wrong, as one sentence.
     pub message: String,
-    /// Where.
+    /// Where it is.
     pub location: Location,
-    /// What to do: what was expected, or which name was probably meant. Shown behind the caret.
+    /// What to write instead: what was expected, or which name was probably meant. It is printed
+    /// behind the caret.
     pub help: Option<String>,
-    /// More, in order.
+    /// Notes, in the order in which they are printed.
     pub notes: Vec<Note>,
 }
 
@@ -89,7 +89,7 @@ impl Diagnostic {
         self
     }
 
-    /// "did you mean", if there is a name that could have been meant.
+    /// The help "did you mean ..?", if a candidate is close to `name`.
     pub(crate) fn suggest(&mut self, name: Option<impl fmt::Display>) -> &mut Self {
         match name {
             Some(name) => self.help(format!("did you mean '{name}'?")),
@@ -107,7 +107,8 @@ impl Diagnostic {
         self
     }
 
-    /// The text a person reads, ending in a line feed; `colour` adds ANSI escapes.
+    /// The diagnostic as text for people, ending in a line feed. `colour` adds ANSI escape
+    /// sequences.
     pub fn render(&self, colour: bool) -> String {
         let mut out = String::new();
         let paint = Paint { colour };
@@ -183,11 +184,11 @@ fn snippet(out: &mut String, paint: &Paint, tint: &str, location: &Location, lab
     let _ = writeln!(out, " {margin} | {indent}{marks}");
 }
 
-/// Longest message.
+/// The most characters of a message.
 const MESSAGE_CHARS: usize = 400;
 
-/// A message can quote the source, and the source can hold what a terminal would obey, or a name
-/// without end.
+/// Replaces control characters and shortens the text. A message may quote the source, which may
+/// hold escape sequences of terminals or very long names.
 fn clean(text: String) -> String {
     if text.len() <= MESSAGE_CHARS && !text.chars().any(char::is_control) {
         return text;
@@ -199,7 +200,7 @@ fn clean(text: String) -> String {
     cut
 }
 
-/// The errors of a run by place, and behind them its warnings by place.
+/// The diagnostics of one compilation: errors sorted by location, then warnings sorted by location.
 ///
 /// ```
 /// use polywire_idl::{Compiler, Diagnostic, Diagnostics, Location, Note, Severity};
@@ -222,38 +223,38 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Those that were kept: errors first, each kind in the order of its places.
+    /// The diagnostics that were kept: errors first, each kind sorted by location.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.list.iter()
     }
 
-    /// How many were kept.
+    /// The number of diagnostics that were kept.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// True if there is none.
+    /// Whether no diagnostic was kept.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// How many errors were found, kept or not.
+    /// The number of errors found, including those that were not kept.
     pub fn errors(&self) -> usize {
         self.errors
     }
 
-    /// How many warnings were found, kept or not.
+    /// The number of warnings found, including those that were not kept.
     pub fn warnings(&self) -> usize {
         self.warnings
     }
 
-    /// Errors and warnings past the limits, counted and not kept.
+    /// The number of errors and warnings that exceeded the limits and were not kept.
     pub fn omitted(&self) -> usize {
         self.errors + self.warnings - self.list.len()
     }
 
-    /// The text a person reads: all errors, and the first ten warnings, or three behind an error;
-    /// `colour` adds ANSI escapes.
+    /// The diagnostics as text for people: all errors, and the first ten warnings, or three if
+    /// there are errors. `colour` adds ANSI escape sequences.
     pub fn render(&self, colour: bool) -> String {
         let (errors, warnings): (Vec<_>, Vec<_>) = self.list.iter().partition(|d| d.severity == Severity::Error);
         let shown =
@@ -266,7 +267,7 @@ impl Diagnostics {
     }
 }
 
-/// Warnings that are shown where nothing is wrong, and where something is.
+/// How many warnings are printed if there is no error, and if there is one.
 const SHOWN_WARNINGS: usize = 10;
 const SHOWN_BEHIND_ERRORS: usize = 3;
 
@@ -285,16 +286,17 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
-/// Said of a file that is not quoted, whatever is wrong with it.
-const UNQUOTED: &str = "this is no IDL; the file is not quoted, because its name does not end as that of a source file";
+/// The only message about a file that is not IDL: such a file is never quoted.
+const UNQUOTED: &str =
+    "this is not IDL; the file is not quoted, because its name does not end like that of a source file";
 
-/// Collects what is found, and knows the files for it.
+/// Collects diagnostics during a compilation, and turns spans into locations.
 pub(crate) struct Reporter {
     pub sources: Sources,
     found: Vec<(Span, Diagnostic)>,
-    /// Where things go that are past the limit or said already.
+    /// Receives diagnostics that exceed the limit or repeat an earlier one.
     spare: Diagnostic,
-    /// As many errors are kept, and as many warnings.
+    /// The most errors that are kept, and the most warnings.
     limit: usize,
     kept: [usize; 2],
     counted: [usize; 2],
@@ -350,7 +352,7 @@ impl Reporter {
         self.counted[Severity::Error as usize] > 0
     }
 
-    /// No error that is found from here on would be shown.
+    /// Whether the limit on errors is reached, so that further errors would not be shown.
     pub fn is_full(&self) -> bool {
         self.counted[Severity::Error as usize] > self.limit
     }
@@ -364,17 +366,17 @@ impl Reporter {
     }
 }
 
-/// The candidate that `name` is most likely a slip of, if any is close.
+/// The candidate that is closest to a misspelt `name`, if any is close enough.
 pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (name.chars().count() / 3).max(1);
     let distances = candidates.into_iter().filter_map(|c| Some((distance(name, c, allowed)?, c)));
     distances.min_by_key(|(d, candidate)| (*d, *candidate)).map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours between two names, case apart, if at
-/// most `allowed`.
+/// The number of insertions, deletions, replacements and swaps of neighbours between two names,
+/// ignoring case. `None` if it exceeds `allowed`.
 fn distance(a: &str, b: &str, allowed: usize) -> Option<usize> {
-    // Names are short; what is not gets no suggestion, so that a hostile file costs nothing.
+    // Long names get no suggestion, so that a hostile file cannot make this slow.
     let lower = |s: &str| s.chars().take(65).map(|c| c.to_ascii_lowercase()).collect::<Vec<char>>();
     let (a, b) = (lower(a), lower(b));
     if a.len() > 64 || b.len() > 64 || a.len().abs_diff(b.len()) > allowed {

@@ -1,4 +1,4 @@
-//! What a file amounts to.
+//! The result of a compilation: definitions, constants and warnings.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use polywire_core::schema::{Def, DefId, DefKind, Literal, Schema, SchemaBuilder,
 use crate::check::Checked;
 use crate::diag::{Diagnostics, closest};
 
-/// A constant with its value.
+/// A constant and its value.
 ///
 /// ```
 /// use polywire_core::schema::Literal;
@@ -19,17 +19,17 @@ use crate::diag::{Diagnostics, closest};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Constant {
-    /// Scoped name, `Module::NAME`.
+    /// The scoped name, such as `Module::NAME`.
     pub name: String,
-    /// Type; references are to the document's schema.
+    /// The type. References are to the definitions of the document.
     pub ty: Type,
-    /// The value, as a constant of that type.
+    /// The value, converted to the type.
     pub value: Literal,
-    /// The comment in front of it.
+    /// The documentation comment.
     pub doc: String,
 }
 
-/// Everything that a file and the files it includes define.
+/// All definitions and constants of a file and of the files that it includes.
 ///
 /// ```
 /// use polywire_idl::{Compiler, Document, LookupError};
@@ -52,24 +52,24 @@ pub struct Document {
     warnings: Diagnostics,
 }
 
-/// Why there is no type of a name.
+/// Why a name denotes no type of the document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LookupError {
-    /// No definition is called so.
+    /// No definition has this name.
     #[error("there is no type '{name}'{}", meant.as_ref().map(|m| format!("; did you mean '{m}'?")).unwrap_or_default())]
     Unknown {
-        /// What was asked for.
+        /// The name that was looked up.
         name: String,
-        /// The scoped name that was probably meant.
+        /// The scoped name that was probably meant, if one is close.
         meant: Option<String>,
     },
-    /// Several definitions end so.
+    /// Several scoped names end in this name.
     #[error("'{name}' may be '{}'", candidates.join("' or '"))]
     Ambiguous {
-        /// What was asked for.
+        /// The name that was looked up.
         name: String,
-        /// The scoped names of those.
+        /// Those scoped names.
         candidates: Vec<String>,
     },
 }
@@ -80,37 +80,37 @@ impl Document {
         Document { all, constants, own, warnings }
     }
 
-    /// All definitions in the order of the file. The root is the last type that can be a topic's;
-    /// if there is none, the last definition; if there is none, `octet`.
+    /// All definitions, in the order of the file. The root is the last topic type, else the last
+    /// definition, else `octet`.
     pub fn definitions(&self) -> &Schema {
         &self.all
     }
 
-    /// The constants in the order of the file.
+    /// The constants, in the order of the file.
     pub fn constants(&self) -> &[Constant] {
         &self.constants
     }
 
-    /// What the compiler wondered about.
+    /// The warnings of the compilation.
     pub fn warnings(&self) -> &Diagnostics {
         &self.warnings
     }
 
-    /// The structures and unions that are not `@nested`: those that can be a topic's type.
+    /// The topic types: structures and unions that are not `@nested`.
     pub fn topic_types(&self) -> impl Iterator<Item = &Def> {
         let topic = |d: &&Def| !d.nested && matches!(d.kind, DefKind::Struct { .. } | DefKind::Union { .. });
         self.all.defs().iter().filter(topic)
     }
 
-    /// Those of [`Document::topic_types`] that the file itself defines; if it defines none, those
-    /// of the files that it includes.
+    /// The topic types that the file itself defines. If it defines none, those of the files that it
+    /// includes.
     pub fn own_topic_types(&self) -> impl Iterator<Item = &Def> {
         let none = !self.topic_types().any(|def| self.own.contains(&def.name));
         self.topic_types().filter(move |def| none || self.own.contains(&def.name))
     }
 
-    /// The definition of that name: the scoped name, or as much of its end as tells it from all
-    /// others. `/` and `.` serve for `::`.
+    /// Looks up a definition by its scoped name or by an unambiguous end of it. `/` and `.` are
+    /// accepted in place of `::`.
     pub fn find(&self, name: &str) -> Result<DefId, LookupError> {
         let wanted = name.replace(['/', '.'], "::");
         let wanted = wanted.trim_start_matches("::");
@@ -141,14 +141,14 @@ impl Document {
         names().find(|name| last(name) == tail).map(str::to_string)
     }
 
-    /// The schema of the type of that name, with just the definitions it needs. Names as in
+    /// The schema of a type, with only the definitions that it needs. The name is looked up as in
     /// [`Document::find`].
     pub fn schema(&self, name: &str) -> Result<Schema, LookupError> {
         self.find(name).map(|id| reachable(&self.all, id))
     }
 }
 
-/// The schema of `root` with the definitions it needs, in their order.
+/// The schema of `root`, with the definitions that it needs in the order of the document.
 fn reachable(all: &Schema, root: DefId) -> Schema {
     let mut needed = vec![false; all.defs().len()];
     let mut open = vec![root];
@@ -168,7 +168,8 @@ fn reachable(all: &Schema, root: DefId) -> Schema {
         each_reference(&mut def, &mut |id| *id = places[id.0 as usize]);
         builder.add(def);
     }
-    // A part of a checked table, closed under references, cannot fail a check.
+    // The definitions were checked as a part of the document, and all that they refer to is
+    // included.
     builder.finish(Type::Def(places[root.0 as usize])).unwrap_or_else(|_| all.with_root(root))
 }
 

@@ -1,7 +1,7 @@
-//! The reserved words.
+//! Reserved words of IDL and PDL.
 
-/// Keywords of the building blocks that are supported (IDL 4.2: core data types, extended data
-/// types, bit sets).
+/// Keywords of the supported building blocks of IDL 4.2: core data types, extended data types, bit
+/// sets.
 pub(crate) const IDL: &[&str] = &[
     "FALSE", "TRUE", "bitfield", "bitmask", "bitset", "boolean", "case", "char", "const", "default", "double", "enum",
     "float", "int16", "int32", "int64", "int8", "long", "map", "module", "octet", "sequence", "short", "string",
@@ -9,8 +9,8 @@ pub(crate) const IDL: &[&str] = &[
     "wstring",
 ];
 
-/// Keywords of the other building blocks. Data types in the field use them as names of members, and
-/// most compilers let them.
+/// Keywords of the other building blocks. Existing IDL files use them as names of members, and most
+/// compilers accept that.
 pub(crate) const OTHER_IDL: &[&str] = &[
     "Object",
     "ValueBase",
@@ -67,14 +67,14 @@ pub(crate) const PDL: &[&str] = &[
     "real64", "string", "struct", "typedef", "uint16", "uint32", "uint64", "uint8", "vector",
 ];
 
-/// The keyword of IDL that `name` is or differs from only in case (IDL 4.2, 7.2.3.1), and whether
-/// it is of a supported block.
+/// The IDL keyword that equals `name`, ignoring case (IDL 4.2, 7.2.3.1), and whether it belongs to
+/// a supported building block.
 pub(crate) fn collision(name: &str) -> Option<(&'static str, bool)> {
     let find = |list: &[&'static str]| list.iter().find(|k| k.eq_ignore_ascii_case(name)).copied();
     find(IDL).map(|k| (k, true)).or_else(|| find(OTHER_IDL).map(|k| (k, false)))
 }
 
-/// What people write for a type who come from elsewhere.
+/// The IDL type for the name of a type in another language, for the help of an error.
 pub(crate) fn foreign_type(name: &str) -> Option<&'static str> {
     Some(match name {
         "int" | "int32_t" | "i32" | "INT32" => "int32",

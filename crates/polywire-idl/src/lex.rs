@@ -1,16 +1,16 @@
-//! Characters to tokens.
+//! The lexer: it turns the text of one file into tokens. The preprocessor calls it.
 
 use std::rc::Rc;
 
 use crate::diag::Reporter;
 use crate::source::Span;
 
-/// What a token is.
+/// The kind and value of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Tok {
     /// An identifier or keyword.
     Ident(Rc<str>),
-    /// `_name`: an identifier that is never a keyword; without the underscore.
+    /// `_name`: an identifier that is never a keyword. The text is without the underscore.
     Escaped(Rc<str>),
     Int(i128),
     Float(f64),
@@ -25,19 +25,19 @@ pub(crate) enum Tok {
     /// `::`
     Path,
     Sym(char),
-    /// The end of a directive's line.
+    /// The end of the line of a directive.
     Eol,
     Eof,
 }
 
-/// A token and where it stands.
+/// A token and its location.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub tok: Tok,
     pub span: Span,
-    /// The comment directly in front.
+    /// The comment directly in front of it.
     pub doc: Option<Rc<str>>,
-    /// First on its line.
+    /// Whether it is the first on its line.
     pub first: bool,
 }
 
@@ -50,14 +50,14 @@ impl Token {
     }
 }
 
-/// Reads one file.
+/// The lexer of one file.
 pub(crate) struct Lexer {
     text: Rc<str>,
     pos: usize,
     file: u32,
-    /// In a directive: a line feed is a token.
+    /// Inside a directive, where a line feed is a token.
     pub in_directive: bool,
-    /// In a part that conditions leave out: nothing is wrong there.
+    /// Inside a part that a condition excludes, where errors are not reported.
     pub muted: bool,
     doc: String,
 }
@@ -79,7 +79,7 @@ impl Lexer {
         }
     }
 
-    /// The rest of the line, without comments' or anything else's special meaning.
+    /// The rest of the line as plain text, including comments.
     pub fn rest_of_line(&mut self) -> (String, Span) {
         let start = self.pos;
         let rest = &self.text[start..];
@@ -89,7 +89,7 @@ impl Lexer {
         (line.to_string(), self.span(start))
     }
 
-    /// What stands before `end` on this line, with `end` eaten.
+    /// The text before `end` on this line. `end` is consumed, too.
     pub fn until(&mut self, end: char) -> Option<String> {
         let rest = &self.text[self.pos..];
         let line = rest.find('\n').map_or(rest, |at| &rest[..at]);
@@ -99,12 +99,12 @@ impl Lexer {
         Some(inside)
     }
 
-    /// The next character that is no blank is `c`.
+    /// Whether `c` is the next character that is not blank.
     pub fn follows(&self, c: char) -> bool {
         self.text[self.pos..].trim_start().starts_with(c)
     }
 
-    /// There is no blank in front of `span`.
+    /// Whether `span` directly follows a word, without a blank.
     pub fn touches_word(&self, span: Span) -> bool {
         let before = self.text[..span.start as usize].chars().next_back();
         span.file == self.file && before.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -129,8 +129,8 @@ impl Lexer {
         &self.text[start..self.pos]
     }
 
-    /// Skips blanks and comments, keeps the comment that stands directly in front of what follows,
-    /// and tells whether a line began.
+    /// Skips blanks and comments, and keeps the comment directly in front of the next token.
+    /// Returns whether that token is the first of its line.
     fn skip_blanks(&mut self, reporter: &mut Reporter) -> bool {
         let mut first = self.pos == 0;
         let mut line_feeds = 0;
@@ -174,19 +174,14 @@ impl Lexer {
             }
             None => {
                 self.pos = self.text.len();
-                self.complain(
-                    reporter,
-                    Span { end: start as u32 + 2, ..self.span(start) },
-                    "this comment has no end",
-                    "",
-                );
+                self.complain(reporter, Span { end: start as u32 + 2, ..self.span(start) }, "unterminated comment", "");
                 String::new()
             }
         }
     }
 
-    /// A comment behind something on the same line speaks of that, not of what follows; a ruler
-    /// says nothing.
+    /// Keeps a comment line. A comment behind code on the same line does not document what follows,
+    /// and a ruler documents nothing.
     fn comment(&mut self, own_line: bool, line: &str) {
         let line = line.strip_prefix(' ').unwrap_or(line).trim_end();
         let ruler = line.len() > 2 && line.chars().all(|c| matches!(c, '-' | '=' | '*' | '/' | '#' | '+' | '~'));
@@ -198,11 +193,12 @@ impl Lexer {
         self.doc.push('\n');
     }
 
-    /// One token, or none if what stood there was wrong and is skipped.
+    /// Reads one token. `None` if it is malformed; then it is reported and skipped.
     fn token(&mut self, reporter: &mut Reporter) -> Option<Tok> {
         let Some(c) = self.peek() else { return Some(Tok::Eof) };
         match c {
-            // Left where it is: the next token outside the directive is the first of its line.
+            // The line feed is not consumed, so that the next token outside the directive is the
+            // first of its line.
             '\n' => Some(Tok::Eol),
             'L' if matches!(self.bytes().get(1), Some(b'"' | b'\'')) => {
                 self.pos += 1;
@@ -266,8 +262,8 @@ impl Lexer {
             }
             "d" | "D" => Some(Tok::Fixed),
             _ => {
-                let help = "numbers of IDL have no suffix; leave it out";
-                self.complain(reporter, self.span(suffix_at), &format!("'{suffix}' behind a number"), help);
+                let help = "numbers in IDL have no suffix; remove it";
+                self.complain(reporter, self.span(suffix_at), &format!("invalid suffix '{suffix}' of a number"), help);
                 Some(if float { Tok::Float(0.0) } else { Tok::Int(0) })
             }
         }
@@ -276,14 +272,14 @@ impl Lexer {
     fn integer(&mut self, start: usize, digits: &str, radix: u32, reporter: &mut Reporter) -> Option<Tok> {
         if let Some(wrong) = digits.chars().find(|c| !c.is_digit(radix)) {
             let kind = if radix == 16 { "a hexadecimal" } else { "an octal" };
-            self.complain(reporter, self.span(start), &format!("'{wrong}' is no digit of {kind} number"), "");
+            self.complain(reporter, self.span(start), &format!("invalid digit '{wrong}' in {kind} number"), "");
             return Some(Tok::Int(0));
         }
-        // `from_str_radix` alone would take a sign; there is none here.
+        // `from_str_radix` accepts a sign, but there is none here.
         let value = u64::from_str_radix(digits, radix).ok();
         if value.is_none() {
             let message =
-                if digits.is_empty() { "a number without digits" } else { "this number needs more than 64 bits" };
+                if digits.is_empty() { "a number without digits" } else { "the number does not fit into 64 bits" };
             self.complain(reporter, self.span(start), message, "");
         }
         Some(Tok::Int(i128::from(value.unwrap_or(0))))
@@ -292,13 +288,13 @@ impl Lexer {
     fn float(&mut self, start: usize, digits: &str, reporter: &mut Reporter) -> Option<Tok> {
         let value: f64 = digits.parse().unwrap_or(f64::INFINITY);
         if value.is_infinite() {
-            self.complain(reporter, self.span(start), "this number is too large for a double", "");
+            self.complain(reporter, self.span(start), "the number is too large for a double", "");
             return Some(Tok::Float(0.0));
         }
         Some(Tok::Float(value))
     }
 
-    /// A string or character; the token is there even if something is wrong with it.
+    /// Reads a string or character. It returns a token even if the literal is malformed.
     fn quoted(&mut self, quote: char, wide: bool, reporter: &mut Reporter) -> Option<Tok> {
         let start = self.pos;
         self.pos += 1;
@@ -308,7 +304,12 @@ impl Lexer {
             match self.peek() {
                 None | Some('\n') => {
                     let what = if quote == '"' { "string" } else { "character" };
-                    self.complain(reporter, self.span(start), &format!("this {what} has no closing {quote}"), "");
+                    self.complain(
+                        reporter,
+                        self.span(start),
+                        &format!("unterminated {what}: the closing {quote} is missing"),
+                        "",
+                    );
                     break;
                 }
                 Some(c) if c == quote => {
@@ -322,7 +323,7 @@ impl Lexer {
                     }
                     Escape::Byte(code) => push(&mut bytes, &mut units, char::from(code)),
                     Escape::Char(c) => push(&mut bytes, &mut units, c),
-                    // Half of a pair: a wchar can be one, a string cannot contain one.
+                    // An unpaired surrogate is a valid wchar, but a string cannot contain one.
                     Escape::Unit(unit) if wide && quote == '\'' => units.push(unit),
                     Escape::Unit(_) => {
                         self.wrong_escape(start, reporter);
@@ -346,10 +347,15 @@ impl Lexer {
         let (largest, kind) = if wide { (0xFFFF, "wchar") } else { (0xFF, "char") };
         match units {
             [code] if *code <= largest => return Some(if wide { Tok::WChar(*code) } else { Tok::Char(*code) }),
-            [_] => self.complain(reporter, self.span(start), &format!("this character does not fit into a {kind}"), ""),
+            [_] => self.complain(reporter, self.span(start), &format!("the character does not fit into a {kind}"), ""),
             _ => {
-                let help = if units.len() > 1 { "strings stand in double quotes" } else { "" };
-                self.complain(reporter, self.span(start), "a character constant is one character", help);
+                let help = if units.len() > 1 { "write strings in double quotes" } else { "" };
+                self.complain(
+                    reporter,
+                    self.span(start),
+                    "a character literal must contain exactly one character",
+                    help,
+                );
             }
         }
         Some(if wide { Tok::WChar(0) } else { Tok::Char(0) })
@@ -364,12 +370,12 @@ impl Lexer {
         reporter: &mut Reporter,
     ) -> Option<Tok> {
         if bytes.contains(&0) {
-            self.wonder(reporter, start, "IDL allows no NUL character in a string");
+            self.wonder(reporter, start, "a string cannot contain a NUL character");
         }
         let text: Rc<str> = match String::from_utf8(bytes) {
             Ok(text) => text.into(),
             Err(_) => {
-                self.wonder(reporter, start, "the bytes of this string are not UTF-8; they are read as Latin-1");
+                self.wonder(reporter, start, "the string is not UTF-8; it is read as Latin-1");
                 units.iter().filter_map(|unit| char::from_u32(*unit)).collect::<String>().into()
             }
         };
@@ -427,15 +433,15 @@ impl Lexer {
     }
 
     fn wrong_escape(&mut self, start: usize, reporter: &mut Reporter) -> Escape {
-        let help = r#"there are \n \t \v \b \r \f \a \\ \? \' \" \ooo \xhh \uhhhh"#;
-        self.complain(reporter, self.span(start), "no such escape sequence", help);
+        let help = r#"valid escape sequences are \n \t \v \b \r \f \a \\ \? \' \" \ooo \xhh \uhhhh"#;
+        self.complain(reporter, self.span(start), "unknown escape sequence", help);
         Escape::Nothing
     }
 
     fn stray(&mut self, c: char, reporter: &mut Reporter) {
         let start = self.pos;
         self.pos += c.len_utf8();
-        let help = if c.is_alphanumeric() { "identifiers are of ASCII letters, digits and '_'" } else { "" };
+        let help = if c.is_alphanumeric() { "identifiers consist of ASCII letters, digits and '_'" } else { "" };
         self.complain(reporter, self.span(start), &format!("unexpected character '{c}'"), help);
     }
 

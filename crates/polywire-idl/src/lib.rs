@@ -1,6 +1,6 @@
-//! The one front end for OMG IDL 4.2 (core and extended data types, bit sets, annotations), PDL,
-//! the OASIS probe definition language, and the message definitions of ROS 2; and the emitters that
-//! write a schema as source text again.
+//! A compiler from type definitions to Polywire schemas, and emitters that write schemas as source
+//! text. The languages are OMG IDL 4.2 (core and extended data types, bit sets, annotations), PDL
+//! (the OASIS probe definition language) and the message definitions of ROS 2.
 //!
 //! ```
 //! use polywire_idl::Compiler;
@@ -11,7 +11,7 @@
 //! assert_eq!(schema.name(), "Geo::Position");
 //! ```
 //!
-//! What is wrong with a file is said the way a good compiler says it, several errors a run:
+//! Diagnostics show the source line and what to write instead. One run reports several errors:
 //!
 //! ```
 //! use polywire_idl::Compiler;
@@ -48,7 +48,7 @@ pub use source::{Dialect, Disk, Loader};
 use diag::Reporter;
 use source::Span;
 
-/// What a file may ask of the compiler; a file past a limit is refused.
+/// Limits on what a file may cost. A file that exceeds one is refused.
 ///
 /// ```
 /// use polywire_idl::{Compiler, Limits};
@@ -58,21 +58,21 @@ use source::Span;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of all files together, and of the texts and types that declarations copy.
+    /// Bytes of all files together, plus the bytes of texts and types that declarations copy.
     pub source_bytes: usize,
-    /// Tokens of all files together, macros replaced.
+    /// Tokens of all files together, after macros are expanded.
     pub tokens: usize,
-    /// Macros replaced.
+    /// Macro expansions.
     pub macro_expansions: usize,
-    /// Files that include each other.
+    /// Depth of includes.
     pub include_depth: usize,
-    /// Includes altogether.
+    /// Number of includes.
     pub includes: usize,
-    /// Modules, types and parentheses inside each other.
+    /// Depth of nested modules, types and parentheses.
     pub nesting: usize,
     /// Operators in one expression.
     pub operators: usize,
-    /// Errors that are kept, and warnings.
+    /// Errors that are kept, and likewise warnings. Further ones are only counted.
     pub diagnostics: usize,
 }
 
@@ -91,7 +91,7 @@ impl Default for Limits {
     }
 }
 
-/// How files are read.
+/// Settings of the checker.
 pub(crate) struct Settings {
     pub default_extensibility: Extensibility,
 }
@@ -116,7 +116,7 @@ pub(crate) struct Settings {
 /// let pump = document.definitions().def(document.find("Pump").unwrap());
 /// assert_eq!(pump.extensibility, Extensibility::Final);
 ///
-/// // The ending of a name tells the language; or it is said.
+/// // The language follows from the ending of the name, or is given.
 /// let probe = "probe Pump { real64 pressure; };";
 /// assert_eq!(Compiler::new().parse_as("stdin", probe, Dialect::Pdl).unwrap().schema("Pump").unwrap().name(), "Pump");
 /// ```
@@ -146,42 +146,42 @@ impl Compiler {
         Self::default()
     }
 
-    /// Takes files from elsewhere: a `BTreeMap` of texts, a closure, an own [`Loader`].
+    /// Reads files through another [`Loader`], for example a `BTreeMap` of texts or a closure.
     pub fn loader(mut self, loader: impl Loader + 'static) -> Self {
         self.loader = Box::new(loader);
         self
     }
 
-    /// Looks for included files in `dir`, too, after the directories given before.
+    /// Searches for included files in `dir` as well, after the directories given earlier.
     ///
-    /// An included file must lie below one of them or below the folder of the first file: so a file
-    /// from a stranger cannot read what it names, be it by an absolute path or by `..`.
+    /// An included file must lie below an include directory or below the folder of the first file.
+    /// So an untrusted file cannot include arbitrary files by an absolute path or by `..`.
     pub fn include_dir(mut self, dir: impl Into<String>) -> Self {
         self.include_dirs.push(dir.into());
         self
     }
 
-    /// Defines a macro, as `#define name value` in front of the file.
+    /// Defines a macro, like `#define name value` in front of the file.
     pub fn define(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.definitions.push((name.into(), value.into()));
         self
     }
 
-    /// Other limits than the default ones.
+    /// Replaces the default limits.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// What types without an annotation are; OMG IDL 4.2 says appendable, older compilers say
-    /// final.
+    /// The extensibility of types without an annotation. In OMG IDL 4.2 it is appendable, in older
+    /// compilers final.
     pub fn default_extensibility(mut self, extensibility: Extensibility) -> Self {
         self.settings.default_extensibility = extensibility;
         self
     }
 
-    /// Compiles the file at `path` with everything it includes, in the language that its name's
-    /// ending says ([`Dialect::of`]).
+    /// Compiles the file at `path` and all files that it includes. The ending of its name
+    /// determines the language ([`Dialect::of`]).
     pub fn parse_file(&self, path: &str) -> Result<Document, Diagnostics> {
         let bytes = match self.loader.load(path, self.limits.source_bytes) {
             Ok(Some(bytes)) => bytes,
@@ -192,31 +192,31 @@ impl Compiler {
         self.parse(path, &text, Dialect::of(path), wrong)
     }
 
-    /// Compiles `text` as if it stood in a file called `name`.
+    /// Compiles `text` as the content of a file with this name.
     pub fn parse_str(&self, name: &str, text: &str) -> Result<Document, Diagnostics> {
         self.parse_as(name, text, Dialect::of(name))
     }
 
-    /// Compiles `text` as if it stood in a file called `name`, whatever that ends in.
+    /// Compiles `text` as the content of a file with this name, in the given language.
     pub fn parse_as(&self, name: &str, text: &str, dialect: Dialect) -> Result<Document, Diagnostics> {
         self.parse(name, text, dialect, None)
     }
 
-    /// `wrong` is the first byte of the file that is not UTF-8.
+    /// `wrong` is the offset of the first byte that is not UTF-8, if there is one.
     fn parse(&self, name: &str, text: &str, dialect: Dialect, wrong: Option<usize>) -> Result<Document, Diagnostics> {
         let mut reporter = Reporter::new(self.limits.diagnostics);
         let items = match dialect {
             Dialect::Ros => ros::read(name, text, &mut reporter, self),
             _ => self.items(name, text, dialect, &mut reporter),
         };
-        // Behind the sources of the macros that were given, which definitions of ROS 2 do not have.
+        // The sources of given macros come first. Definitions of ROS 2 have none.
         let file = if dialect == Dialect::Ros { 0 } else { self.definitions.len() as u32 };
         if let Some(at) = wrong {
             let span = Span { file, start: 0, end: 0 };
             reporter.warning(span, format!("the file is not UTF-8 at byte {at}; it is read as Latin-1"));
         }
-        // An error of grammar leaves definitions out; the rest is still checked, so that one run
-        // tells as much as it can.
+        // After a syntax error some definitions are missing. The others are still checked, so that
+        // one run reports as many errors as possible.
         let checked = check::check(&items, file, &mut reporter, &self.limits, &self.settings);
         let (found, failed) = reporter.finish();
         match checked {
@@ -225,7 +225,7 @@ impl Compiler {
         }
     }
 
-    /// The items of a file in IDL or PDL and of all it includes.
+    /// Parses a file in IDL or PDL and all files that it includes.
     fn items(&self, name: &str, text: &str, dialect: Dialect, reporter: &mut Reporter) -> Vec<ast::Item> {
         let mut preprocessor = pp::Preprocessor::new(reporter, &*self.loader, &self.include_dirs, &self.limits);
         for (name, value) in &self.definitions {

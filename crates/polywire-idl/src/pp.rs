@@ -1,5 +1,5 @@
-//! The preprocessor, as far as real IDL files use it: includes, conditions, object-like macros,
-//! `#pragma keylist`.
+//! The preprocessor: includes, conditions, object-like macros and `#pragma keylist`, which is what
+//! IDL files use in practice.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -11,12 +11,12 @@ use crate::source::{Dialect, Loader, Span, beside, folder_of, is_below, normalis
 
 mod condition;
 
-/// The tokens of a file with everything it includes.
+/// The tokens of a file and of all files that it includes.
 #[derive(Default)]
 pub(crate) struct Tokens {
     /// Ends with [`Tok::Eof`].
     pub list: Vec<Token>,
-    /// By the index of the token that follows.
+    /// Each with the index of the token that follows it.
     pub keylists: Vec<(usize, Keylist)>,
 }
 
@@ -29,16 +29,17 @@ pub(crate) struct Keylist {
 
 enum Macro {
     Object(Rc<[Token]>),
-    /// Kept to say that it is not supported where it is used, not where some header defines it.
+    /// A macro with parameters. It is reported as unsupported where it is used, not where a header
+    /// defines it.
     Function,
 }
 
-/// An `#if` that is open.
+/// An `#if` without its `#endif` so far.
 struct Condition {
     span: Span,
-    /// This branch is read.
+    /// Whether the current branch is read.
     active: bool,
-    /// Some branch has been read, or none may be.
+    /// Whether a branch has been read already, or none may be read.
     done: bool,
     has_else: bool,
 }
@@ -50,11 +51,12 @@ pub(crate) struct Preprocessor<'a> {
     limits: &'a Limits,
     macros: HashMap<Rc<str>, Macro>,
     read: HashSet<String>,
-    /// Folders that included files must lie below: that of the first file, and those to look in.
+    /// The folders that included files must lie in: that of the first file, and the include
+    /// directories.
     roots: Vec<String>,
     out: Tokens,
     conditions: Vec<Condition>,
-    /// How many of the conditions belong to the files that include this one.
+    /// The number of open conditions that belong to including files.
     base: usize,
     include_depth: usize,
     includes: usize,
@@ -91,7 +93,7 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    /// Defines `name` as if by a directive in front of the file.
+    /// Defines a macro, like a `#define` in front of the file.
     pub fn define(&mut self, name: &str, value: &str) {
         let file = self.reporter.sources.add(format!("<definition of {name}>"), value, Dialect::Idl);
         let mut lexer = Lexer::new(file, self.reporter);
@@ -106,7 +108,7 @@ impl<'a> Preprocessor<'a> {
         self.macros.insert(name.into(), Macro::Object(body.into()));
     }
 
-    /// Reads the text as the first file.
+    /// Preprocesses the first file.
     pub fn run(mut self, name: &str, text: &str, dialect: Dialect) -> Tokens {
         let name = normalise(name);
         self.read.insert(name.clone());
@@ -159,7 +161,7 @@ impl<'a> Preprocessor<'a> {
             }
         }
         for open in self.conditions.drain(outer..).collect::<Vec<_>>() {
-            self.reporter.error(open.span, "this condition has no #endif");
+            self.reporter.error(open.span, "unterminated condition: the #endif is missing");
         }
         self.base = outer_base;
     }
@@ -192,7 +194,7 @@ impl<'a> Preprocessor<'a> {
     fn expand(&mut self, name: &Rc<str>, used: &Token, open: &mut Vec<Rc<str>>) {
         self.expansions += 1;
         if self.expansions > self.limits.macro_expansions || open.len() > self.limits.nesting {
-            self.stop(used.span, "macros expand to too much here".into());
+            self.stop(used.span, "the expansion of macros exceeds the limit".into());
             return;
         }
         let Some(Macro::Object(body)) = self.macros.get(name) else { return };
@@ -213,8 +215,8 @@ impl<'a> Preprocessor<'a> {
 
     fn skip_call(&mut self, name: &str, span: Span, lexer: &mut Lexer) {
         let message = format!("'{name}' is a macro with parameters, which is not supported");
-        self.reporter.error(span, message).help("write out what it stands for");
-        // Something stands in its place, so that what is around it still makes sense.
+        self.reporter.error(span, message).help("replace it by its expansion");
+        // A number takes its place, so that the parser reports no further errors around it.
         self.push(Token { tok: Tok::Int(0), span, doc: None, first: false });
         let mut depth = 0usize;
         loop {
@@ -232,7 +234,8 @@ impl<'a> Preprocessor<'a> {
 
     // PDL.
 
-    /// `[uuid (` or `; version (`: what follows is not made of tokens.
+    /// Whether the parenthesis follows `[uuid` or `; version`: the text inside it does not consist
+    /// of tokens.
     fn opens_raw_text(&self) -> bool {
         let [.., before, word] = self.out.list.as_slice() else { return false };
         matches!(before.tok, Tok::Sym('[' | ';' | ','))
@@ -277,7 +280,7 @@ impl<'a> Preprocessor<'a> {
         let word = lexer.next(self.reporter);
         match &word.tok {
             Tok::Ident(name) => self.named_directive(&name.clone(), hash.to(word.span), lexer),
-            // `#` alone, and `# 1 "file"` of a preprocessor that ran before.
+            // A single `#`, or `# 1 "file"`, which another preprocessor has written.
             Tok::Eol | Tok::Eof | Tok::Int(_) => {}
             _ if !self.active() => {}
             _ => {
@@ -287,7 +290,7 @@ impl<'a> Preprocessor<'a> {
         self.end_line(lexer);
     }
 
-    /// Drops what is left of the line.
+    /// Skips the rest of the line.
     fn end_line(&mut self, lexer: &mut Lexer) {
         lexer.muted = true;
         while !matches!(lexer.next(self.reporter).tok, Tok::Eol | Tok::Eof) {}
@@ -335,7 +338,7 @@ impl<'a> Preprocessor<'a> {
         if let Some(name) = token.ident() {
             return Some(name.clone());
         }
-        // The name of a macro is no identifier of IDL: its underscore belongs to it.
+        // The name of a macro is not an IDL identifier, so a leading underscore belongs to it.
         if let Tok::Escaped(name) = &token.tok {
             return Some(format!("_{name}").into());
         }
@@ -353,7 +356,7 @@ impl<'a> Preprocessor<'a> {
             }
             body.push(token);
         }
-        // Only a parenthesis that touches the name makes parameters.
+        // A parenthesis starts parameters only if it directly follows the name.
         let touches = body.first().is_some_and(|t| t.tok == Tok::Sym('(') && lexer.touches_word(t.span));
         let value = if touches { Macro::Function } else { Macro::Object(body.into()) };
         self.macros.insert(name, value);
@@ -362,7 +365,7 @@ impl<'a> Preprocessor<'a> {
     fn pragma(&mut self, span: Span, lexer: &mut Lexer) {
         let (text, at) = lexer.rest_of_line();
         let mut words = text.split("//").next().unwrap_or("").split_whitespace();
-        // `once` needs nothing: at the top level every file is read once.
+        // `#pragma once` has no effect: at the top level every file is read once.
         if words.next() != Some("keylist") {
             return;
         }
@@ -405,15 +408,15 @@ impl<'a> Preprocessor<'a> {
             return;
         }
         let Some((path, text)) = self.find(name, quoted, span) else { return };
-        // A file at the top level is read once, so that diamonds and cycles need no guards. Inside
-        // braces it is text.
+        // A file that is included at the top level is read once, so that it needs no include guard.
+        // Inside braces it is read each time.
         let new = self.read.insert(path.clone());
         if !new && self.braces == 0 {
             return;
         }
         let dialect = Dialect::of(&path);
         if dialect == Dialect::Ros {
-            let help = "write it as IDL with 'polywire idl emit idl', and include that";
+            let help = "convert it to IDL with 'polywire idl emit idl' and include the result";
             self.reporter.error(span, "a definition of ROS 2 cannot be included").help(help);
             return;
         }
@@ -448,19 +451,19 @@ impl<'a> Preprocessor<'a> {
             }
         }
         if outside && tried.is_empty() {
-            let message = format!("'{name}' lies outside of the folder of the first file and of those given with -I");
-            self.reporter.error(span, message).help("give the folder that holds it with -I");
+            let message = format!("'{name}' lies outside the folder of the first file and the folders given with -I");
+            self.reporter.error(span, message).help("add the folder that contains it with -I");
             return None;
         }
         let diagnostic: &mut Diagnostic = self.reporter.error(span, format!("there is no file '{name}'"));
         diagnostic.note(format!("looked for {}", tried.join(", ")));
         if outside {
-            diagnostic.note("not looked for outside of the folder of the first file and of those given with -I");
+            diagnostic.note("files outside the folder of the first file and the folders given with -I are not read");
         }
         None
     }
 
-    /// Old files have comments in Latin-1; that is no reason to refuse them.
+    /// Old files have comments in Latin-1, so this is a warning and not an error.
     fn text(&mut self, bytes: Vec<u8>, span: Span) -> String {
         let (text, wrong) = text_of(bytes);
         if let Some(at) = wrong {

@@ -1,4 +1,4 @@
-//! Source files: where their text comes from, and what a byte of it is called in a message.
+//! Source files: how they are loaded, and how a byte offset becomes a location for a diagnostic.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::diag::Location;
 
-/// Which language a file is written in.
+/// The language of a file.
 ///
 /// ```
 /// use polywire_idl::Dialect;
@@ -25,8 +25,8 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// PDL for names that end in `.pdl`, definitions of ROS 2 for `.msg`, `.srv` and `.action`, IDL
-    /// for all others.
+    /// The language by the ending of a file's name: PDL for `.pdl`, ROS 2 for `.msg`, `.srv` and
+    /// `.action`, IDL for all others.
     pub fn of(path: &str) -> Dialect {
         match extension(path).as_str() {
             "pdl" => Dialect::Pdl,
@@ -36,15 +36,15 @@ impl Dialect {
     }
 }
 
-/// The ending of a file's name, in lower case.
+/// The ending of a file name, in lower case.
 fn extension(path: &str) -> String {
     Path::new(path).extension().map(|e| e.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 
-/// Where files come from: the disk, a test's table, a browser.
+/// Loads source files, for example from the disk, from a table in a test, or in a browser.
 ///
-/// A loader gets paths with `/` between their parts and without `.` or inner `..`, as made from the
-/// first file's path, the include directories and the text after `#include`.
+/// A loader gets paths with `/` as separator and without `.` or inner `..`. The compiler makes them
+/// from the path of the first file, the include directories and the text after `#include`.
 ///
 /// ```
 /// use polywire_idl::{Compiler, Disk, Loader};
@@ -66,8 +66,8 @@ fn extension(path: &str) -> String {
 /// assert!(errors.to_string().contains("there is no such file"));
 /// ```
 pub trait Loader {
-    /// The bytes of the file at `path`, or none where there is no such file. A file of more than
-    /// `most` bytes is refused, so a loader may stop reading behind that many.
+    /// The bytes of the file at `path`, or `None` if there is no such file. The compiler refuses a
+    /// file of more than `most` bytes, so a loader may stop reading after `most + 1` bytes.
     fn load(&self, path: &str, most: usize) -> io::Result<Option<Vec<u8>>>;
 }
 
@@ -77,10 +77,11 @@ pub struct Disk;
 
 impl Loader for Disk {
     fn load(&self, path: &str, most: usize) -> io::Result<Option<Vec<u8>>> {
-        // Asked before it is opened: to open a pipe waits for its other end.
+        // The type is checked before the file is opened, because opening a pipe waits for its other
+        // end.
         match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_file() => {}
-            Ok(_) => return Err(io::Error::other("it is no regular file")),
+            Ok(_) => return Err(io::Error::other("it is not a regular file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         }
@@ -112,7 +113,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// From the start of `self` to the end of `last`, if both are of one file.
+    /// The span from the start of `self` to the end of `last`, if both are in one file.
     pub fn to(self, last: Span) -> Span {
         match self.file == last.file && last.end >= self.start {
             true => Span { end: last.end, ..self },
@@ -120,39 +121,39 @@ impl Span {
         }
     }
 
-    /// The place right behind.
+    /// The empty span directly behind this one.
     pub fn after(self) -> Span {
         Span { start: self.end, ..self }
     }
 }
 
-/// One file as read.
+/// A file that was read.
 pub(crate) struct Source {
     pub name: String,
     pub text: std::rc::Rc<str>,
     pub dialect: Dialect,
-    /// Diagnostics may show its text.
+    /// Whether diagnostics may show its text.
     pub quoted: bool,
     line_starts: Vec<u32>,
 }
 
-/// Names of included files that diagnostics quote end so.
+/// The endings of the included files that diagnostics may quote.
 const SOURCE_ENDINGS: [&str; 10] = ["idl", "idli", "pdl", "msg", "srv", "action", "h", "hh", "hpp", "inc"];
 
-/// All files of a run, in the order in which they were first needed.
+/// All files of a compilation, in the order in which they were first needed.
 #[derive(Default)]
 pub(crate) struct Sources {
     files: Vec<Source>,
 }
 
 impl Sources {
-    /// The file that the user named.
+    /// Adds the file that the user named.
     pub fn add(&mut self, name: String, text: &str, dialect: Dialect) -> u32 {
         self.push(name, text, dialect, true)
     }
 
-    /// A file that another one includes. What it includes may be a stranger's choice, so only files
-    /// that look like sources are shown.
+    /// Adds a file that another one includes. The text of an untrusted file may choose the name, so
+    /// only files that look like sources are quoted.
     pub fn add_included(&mut self, name: String, text: &str, dialect: Dialect) -> u32 {
         let quoted = SOURCE_ENDINGS.contains(&extension(&name).as_str());
         self.push(name, text, dialect, quoted)
@@ -173,7 +174,8 @@ impl Sources {
         self.get(span.file).dialect
     }
 
-    /// What a person calls the place; a span over several lines is cut at the end of its first.
+    /// The location of a span for diagnostics. A span over several lines is cut at the end of the
+    /// first.
     pub fn locate(&self, span: Span) -> Location {
         let source = self.get(span.file);
         let line = source.line_starts.partition_point(|start| *start <= span.start) - 1;
@@ -190,7 +192,7 @@ impl Sources {
     }
 }
 
-/// `path` without `.` and, where possible, without `..`.
+/// The path without `.` and, where possible, without `..`.
 pub(crate) fn normalise(path: &str) -> String {
     let path = path.replace('\\', "/");
     let mut parts: Vec<&str> = Vec::new();
@@ -207,7 +209,7 @@ pub(crate) fn normalise(path: &str) -> String {
     parts.join("/")
 }
 
-/// `name` as seen from the folder of `from`.
+/// The path of `name` relative to the folder of `from`.
 pub(crate) fn beside(from: &str, name: &str) -> String {
     match from.rsplit_once('/') {
         Some((folder, _)) => within(folder, name),
@@ -215,7 +217,7 @@ pub(crate) fn beside(from: &str, name: &str) -> String {
     }
 }
 
-/// `name` inside `folder`, unless it is absolute.
+/// The path of `name` in `folder`, or `name` itself if it is absolute.
 pub(crate) fn within(folder: &str, name: &str) -> String {
     match is_absolute(name) || folder.is_empty() {
         true => normalise(name),
@@ -223,12 +225,12 @@ pub(crate) fn within(folder: &str, name: &str) -> String {
     }
 }
 
-/// True for `/a`, and for `C:/a`, as Windows has it.
+/// Whether a path is absolute: `/a`, or `C:/a` as on Windows.
 fn is_absolute(path: &str) -> bool {
     path.starts_with(['/', '\\']) || path.as_bytes().get(1) == Some(&b':')
 }
 
-/// True if `path` lies in `folder` or below it. Both are plain, as [`normalise`] leaves them.
+/// Whether `path` lies in `folder` or below it. Both must have passed [`normalise`].
 pub(crate) fn is_below(folder: &str, path: &str) -> bool {
     let rest = match folder {
         "" => (!is_absolute(path)).then_some(path),
@@ -247,8 +249,8 @@ pub(crate) fn folder_of(path: &str) -> &str {
     }
 }
 
-/// The text of a file: UTF-8, or else Latin-1, in which old files are; then the first byte that is
-/// not UTF-8 is told.
+/// The text of a file. If it is not UTF-8 it is read as Latin-1, like many old files, and the
+/// offset of the first byte that is not UTF-8 is returned.
 pub(crate) fn text_of(bytes: Vec<u8>) -> (String, Option<usize>) {
     match String::from_utf8(bytes) {
         Ok(text) => (text, None),

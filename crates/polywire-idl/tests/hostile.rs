@@ -181,10 +181,10 @@ fn macros_cannot_explode() {
         let levels: String = (0..40).map(|i| format!("#define M{i} M{} M{}\n", i + 1, i + 1)).collect();
         format!("{levels}#define M40 {last}\nM0\n")
     };
-    assert_says(&refused(&doubling("x")), "macros expand to too much");
-    assert_says(&refused(&doubling("")), "macros expand to too much");
+    assert_says(&refused(&doubling("x")), "the expansion of macros exceeds");
+    assert_says(&refused(&doubling("")), "the expansion of macros exceeds");
     let chain: String = (0..5000).map(|i| format!("#define N{i} N{}\n", i + 1)).collect();
-    assert_says(&refused(&format!("{chain}N0")), "macros expand to too much");
+    assert_says(&refused(&format!("{chain}N0")), "the expansion of macros exceeds");
     let selfish = "#define A B\n#define B A\nstruct A { long x; };\n#if A\n#endif\n";
     assert!(Compiler::new().parse_str("a.idl", selfish).is_ok());
 }
@@ -309,5 +309,5 @@ fn packages_without_end_end() {
         Ok(Some(format!("M{} next\n", number + 1).into_bytes()))
     };
     let errors = Compiler::new().loader(loader).parse_str("p/msg/M.msg", "M1 next\n").unwrap_err();
-    assert_says(&errors, "more files inside each other than the limit of 32");
+    assert_says(&errors, "files are nested deeper than the limit of 32");
 }

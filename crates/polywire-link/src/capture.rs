@@ -1,5 +1,5 @@
-//! What went in and what came out, as pcapng: two interfaces, one at each end of the link, whose
-//! packets have Ethernet and IP headers made for them (draft-ietf-opsawg-pcapng).
+//! Captures of a link as pcapng (draft-ietf-opsawg-pcapng). A capture has two interfaces, one at
+//! each end of the link. Payloads get made-up Ethernet, IP and UDP or TCP headers.
 
 use std::{
     io::{self, Write},
@@ -11,32 +11,32 @@ const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 const INTERFACE: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1A2B_3C4D;
-/// With addresses made up: some readers take no file of two interfaces of raw IP.
+/// Ethernet, because some readers refuse a file with two interfaces of raw IP.
 const ETHERNET: u16 = 1;
 
-/// Bytes of a packet that are kept.
+/// Bytes of a packet that are kept at most.
 const SNAP: usize = 65_535;
 
-/// An end of the link; its number is that of the interface.
+/// An end of the link. Its number is that of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Sender = 0,
     Target = 1,
 }
 
-/// What was seen.
+/// A packet at one end of the link.
 pub struct Packet<'a> {
     pub side: Side,
     /// Nanoseconds since the link began.
     pub at: u64,
     pub from: SocketAddr,
     pub to: SocketAddr,
-    /// Bytes of the stream before these; a datagram has none.
+    /// Bytes of the connection before these; `None` for a datagram.
     pub stream: Option<u32>,
     pub bytes: &'a [u8],
 }
 
-/// A capture in the making.
+/// Writes a capture.
 pub struct Capture {
     out: Box<dyn Write + Send>,
     /// When the link began, in nanoseconds since 1970.
@@ -48,7 +48,7 @@ impl Capture {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let mut capture = Capture { out, began };
         let mut section = BYTE_ORDER.to_le_bytes().to_vec();
-        // Version 1.0, and a length that is not known.
+        // Version 1.0, unknown length.
         section.extend([1, 0, 0, 0]);
         section.extend(u64::MAX.to_le_bytes());
         capture.block(SECTION_HEADER, &section)?;
@@ -57,7 +57,7 @@ impl Capture {
             interface.extend([0, 0]);
             interface.extend((SNAP as u32).to_le_bytes());
             option(&mut interface, 2, name.as_bytes());
-            // Times are nanoseconds.
+            // Timestamps are in nanoseconds.
             option(&mut interface, 9, &[9]);
             option(&mut interface, 0, &[]);
             capture.block(INTERFACE, &interface)?;
@@ -65,7 +65,7 @@ impl Capture {
         Ok(capture)
     }
 
-    /// A disk that is full ends the capture, not the link.
+    /// A write error, as on a full disk, ends the capture, not the link.
     pub fn write(&mut self, packet: &Packet<'_>) {
         let mut bytes = headers(packet);
         bytes.extend_from_slice(packet.bytes);
@@ -117,7 +117,7 @@ fn pad(body: &mut Vec<u8>) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// IP and UDP or TCP headers, as the packet would have had them without the proxy.
+/// The IP and UDP or TCP headers that the packet would have without the proxy.
 fn headers(packet: &Packet<'_>) -> Vec<u8> {
     let (protocol, transport) = match packet.stream {
         None => (17, udp(packet)),
@@ -152,7 +152,7 @@ fn headers(packet: &Packet<'_>) -> Vec<u8> {
     out
 }
 
-/// Addresses that nobody has, the same in all captures.
+/// Unused addresses, the same in all captures.
 fn ethernet(packet: &Packet<'_>) -> Vec<u8> {
     let station = |port: u16| [&[0x02, 0, 0, 0][..], &port.to_be_bytes()].concat();
     let kind: [u8; 2] = if packet.from.is_ipv4() && packet.to.is_ipv4() { [0x08, 0x00] } else { [0x86, 0xDD] };
@@ -180,7 +180,7 @@ fn ports(packet: &Packet<'_>) -> Vec<u8> {
     [packet.from.port().to_be_bytes(), packet.to.port().to_be_bytes()].concat()
 }
 
-/// Of the internet: the complement of the sum in ones' complement (RFC 1071).
+/// The internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], *word.get(1).unwrap_or(&0)])));
     let sum: u32 = words.sum();

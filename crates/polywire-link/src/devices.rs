@@ -1,4 +1,5 @@
-//! Whole packets between two devices: one thread, which waits for either or for the next arrival.
+//! Forwards whole packets between two devices. One thread waits for a packet of either device or
+//! for the next arrival on the link.
 
 use std::{
     io,
@@ -13,29 +14,29 @@ use rustix::{
 };
 use tun_rs::SyncDevice;
 
-use crate::{Shared, capture::Side};
+use crate::{capture::Side, shared::Shared};
 
-/// Packets that are taken from one device before the other has its turn.
+/// Packets that are read from one device before the other has its turn.
 const TURN: usize = 64;
 
-/// It looks so often whether it is to end.
+/// Interval at which the thread checks whether the link has ended.
 const LOOKS: u64 = 50_000_000;
 
 /// Bytes of the largest packet.
 const LARGEST: usize = 1 << 16;
 
-/// What gives and takes whole packets and never blocks.
+/// A source and sink of whole packets that never blocks.
 pub trait Device: AsFd + Send + 'static {
-    /// The next packet that it has.
+    /// Reads the next packet and returns its length.
     ///
     /// # Errors
-    /// If there is none for now.
+    /// `WouldBlock` if there is no packet now.
     fn take(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Hands it a packet.
+    /// Writes a packet.
     ///
     /// # Errors
-    /// If it does not take it, which loses it.
+    /// Any error loses the packet.
     fn give(&self, packet: &[u8]) -> io::Result<usize>;
 }
 
@@ -50,7 +51,7 @@ impl Device for SyncDevice {
     }
 }
 
-/// One end of a pair, for tests and for programs that make their own packets.
+/// One end of a socket pair, for tests and for programs that make their own packets.
 impl Device for UnixDatagram {
     fn take(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.recv(buffer)
@@ -61,7 +62,7 @@ impl Device for UnixDatagram {
     }
 }
 
-/// Until the link is to end.
+/// Runs until the link ends.
 pub fn run(here: &impl Device, there: &impl Device, shared: &Arc<Shared>) {
     let mut buffer = vec![0; LARGEST];
     while !shared.has_ended() {
@@ -76,11 +77,11 @@ pub fn run(here: &impl Device, there: &impl Device, shared: &Arc<Shared>) {
     }
 }
 
-/// Hands over what has arrived; gives when the next one does.
+/// Writes the packets that have arrived; returns when the next one arrives.
 fn deliver(here: &impl Device, there: &impl Device, shared: &Arc<Shared>, now: u64) -> Option<u64> {
     let mut state = shared.at(now);
     while let Some(arrival) = state.links.there.pop(now) {
-        // A device that is down takes nothing, as an interface that is unplugged.
+        // A device that is down loses packets, as an unplugged interface does.
         let _ = there.give(&arrival.packet);
         if let Some(capture) = &mut state.capture {
             capture.write_ip(Side::Target, arrival.at, &arrival.packet);

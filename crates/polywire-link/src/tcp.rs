@@ -1,6 +1,6 @@
-//! Streams: two threads a connection and direction. One reads and asks the link when the bytes
-//! arrive, the other writes them then; what has been read and not written is bounded, so that a
-//! slow link slows the sender down.
+//! Forwards connections: two threads for each connection and direction. One reads bytes and asks
+//! the link when they arrive; the other writes them at that time. Bytes that were read and not
+//! written are bounded, so that a slow link slows the sender down.
 
 use std::{
     io::{self, Read, Write},
@@ -16,25 +16,25 @@ use std::{
 use polywire_core::netsim::{Fate, Loss, Model};
 
 use crate::{
-    Shared,
     capture::{Packet, Side},
+    shared::{Shared, State},
 };
 
-/// Bytes that are read at once.
+/// Bytes of one read at most.
 const PIECE: usize = 16 << 10;
 
-/// Pieces under way in one direction of one connection.
+/// Pieces under way in one direction of one connection at most.
 const UNDER_WAY: usize = 64;
 
-/// It looks so often whether it is to end, or the link is up again.
+/// Interval at which threads check whether the link has ended, or is up again.
 const LOOKS: Duration = Duration::from_millis(5);
 
-/// What of a model a stream can meet.
+/// The part of a model that affects a stream.
 pub fn of_stream(model: &Model) -> Model {
     let mut model = model.clone();
     (model.loss, model.fragments, model.keep_order) = (Loss::None, None, true);
     (model.duplicate, model.corrupt, model.reorder) = (0.0, 0.0, 0.0);
-    // What waits is bounded by the connections themselves.
+    // The connections themselves bound the queue.
     model.queue_bytes = usize::MAX / 2;
     model
 }
@@ -55,11 +55,11 @@ impl Proxy {
         self.listener.local_addr()
     }
 
-    /// Until the link is to end.
+    /// Runs until the link ends.
     pub fn run(self, shared: &Arc<Shared>) {
         while !shared.has_ended() {
             match self.listener.accept() {
-                // A connection that fails is closed, and others go on.
+                // A connection that fails is closed; others go on.
                 Ok((stream, from)) => drop(join(stream, from, self.to, shared)),
                 Err(_) => thread::sleep(LOOKS),
             }
@@ -87,11 +87,11 @@ struct Direction {
     back: bool,
     from: SocketAddr,
     to: SocketAddr,
-    /// Bytes so far, for the capture's sequence numbers.
+    /// Bytes so far: the capture's sequence numbers.
     sent: u32,
 }
 
-/// Bytes, when they arrive, and how many went before them.
+/// Bytes, the time at which they arrive, and the number of bytes before them.
 type Piece = (u64, u32, Vec<u8>);
 
 impl Direction {
@@ -102,7 +102,7 @@ impl Direction {
         thread::spawn(move || writer.write(to, &arriving));
     }
 
-    /// Ends with its input, or when nobody writes any more.
+    /// Reads until the input ends, or the writing thread has gone.
     fn read(mut self, mut from: TcpStream, pieces: &SyncSender<Piece>) {
         let mut buffer = vec![0; PIECE];
         while !self.shared.has_ended() {
@@ -120,8 +120,8 @@ impl Direction {
         }
     }
 
-    /// When bytes that are sent now arrive; waits while the link is down, as TCP would send them
-    /// again.
+    /// The time at which bytes that are sent now arrive. Waits while the link is down, because TCP
+    /// would send them again.
     fn arrival(&self, bytes: &[u8]) -> u64 {
         let side = if self.back { Side::Target } else { Side::Sender };
         loop {
@@ -129,8 +129,7 @@ impl Direction {
             {
                 let mut state = self.shared.at(now);
                 let link = if self.back { &mut state.links.back } else { &mut state.links.there };
-                // The link carries the bytes in our place; what it has delivered is for its
-                // statistics alone.
+                // The link only counts the packet; the writing thread delivers the bytes.
                 while link.pop(now).is_some() {}
                 if let Fate::Arrives(at) = link.push(now, vec![0; bytes.len()]) {
                     self.capture(&mut state, side, now, self.sent, bytes);
@@ -161,11 +160,11 @@ impl Direction {
                 return;
             }
         }
-        // All that was sent has arrived: now the end does.
+        // All bytes have arrived; the end of the stream follows.
         let _ = to.shutdown(Shutdown::Write);
     }
 
-    fn capture(&self, state: &mut crate::State, side: Side, at: u64, sent: u32, bytes: &[u8]) {
+    fn capture(&self, state: &mut State, side: Side, at: u64, sent: u32, bytes: &[u8]) {
         if let Some(capture) = &mut state.capture {
             capture.write(&Packet { side, at, from: self.from, to: self.to, stream: Some(sent), bytes });
         }

@@ -1,5 +1,5 @@
-//! Datagrams: one thread, which waits for the sockets or for the next arrival, whichever comes
-//! first.
+//! Forwards datagrams. One thread waits for a datagram of any socket or for the next arrival on the
+//! link.
 
 use std::{
     collections::HashMap,
@@ -15,33 +15,33 @@ use rustix::{
 };
 
 use crate::{
-    Shared, State,
     capture::{Packet, Side},
+    shared::{Shared, State},
 };
 
-/// Senders that are told apart; those that come later are not forwarded.
+/// Senders at most; datagrams of further ones are not forwarded.
 const MOST_SENDERS: usize = 1024;
 
-/// Datagrams that are taken from one socket before others have their turn.
+/// Datagrams that are read from one socket before others have their turn.
 const TURN: usize = 64;
 
-/// It looks so often whether it is to end.
+/// Interval at which the thread checks whether the link has ended.
 const LOOKS: u64 = 50_000_000;
 
-/// Packets of a direction whose senders are remembered: more are never under way.
+/// Packets of a direction whose senders are remembered; more are never under way.
 const REMEMBERED: u64 = 1 << 16;
 
 pub struct Forwarder {
     socket: UdpSocket,
     to: SocketAddr,
     senders: Vec<Sender>,
-    /// Which sender a packet is of, there and back, by its number.
+    /// The sender of each packet by the packet's number, there and back.
     there: HashMap<u64, usize>,
     back: HashMap<u64, usize>,
     buffer: Vec<u8>,
 }
 
-/// One that sends to us, and the socket that the target sees it at.
+/// A sender, and the socket at which the target sees it.
 struct Sender {
     address: SocketAddr,
     socket: UdpSocket,
@@ -59,7 +59,7 @@ impl Forwarder {
         self.socket.local_addr()
     }
 
-    /// Until the link is to end.
+    /// Runs until the link ends.
     pub fn run(mut self, shared: &Arc<Shared>) {
         while !shared.has_ended() {
             let now = shared.now();
@@ -74,11 +74,11 @@ impl Forwarder {
         }
     }
 
-    /// Sends on what has arrived.
+    /// Forwards the datagrams that have arrived.
     fn deliver(&mut self, now: u64, state: &mut State) {
         while let Some(arrival) = state.links.there.pop(now) {
             let Some(sender) = self.there.get(&arrival.number).and_then(|at| self.senders.get(*at)) else { continue };
-            // A target that is not there is no concern of the network's.
+            // A network does not notice that a target is missing.
             let _ = sender.socket.send(&arrival.packet);
             capture(state, Side::Target, arrival.at, sender.address, self.to, &arrival.packet);
         }
@@ -89,7 +89,7 @@ impl Forwarder {
         }
     }
 
-    /// True if a socket may have something.
+    /// True if a socket may have a datagram.
     fn wait(&self, nanoseconds: u64) -> bool {
         let sockets = std::iter::once(&self.socket).chain(self.senders.iter().map(|sender| &sender.socket));
         let mut watched: Vec<PollFd<'_>> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
@@ -121,7 +121,7 @@ impl Forwarder {
         }
     }
 
-    /// Which sender this is; a new one gets a socket.
+    /// The index of a sender; a new one gets a socket.
     fn sender(&mut self, address: SocketAddr) -> Option<usize> {
         if let Some(known) = self.senders.iter().position(|sender| sender.address == address) {
             return Some(known);
@@ -137,7 +137,7 @@ impl Forwarder {
     }
 }
 
-/// The number that a packet will have is how many went before it.
+/// The number of the next packet: the count of packets before it.
 fn remember(senders: &mut HashMap<u64, usize>, number: u64, sender: usize) {
     senders.insert(number, sender);
     if senders.len() as u64 > 2 * REMEMBERED {

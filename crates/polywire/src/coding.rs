@@ -48,7 +48,7 @@ use polywire_core::{
     },
     envelope::Id128,
     layout::{Message, Record, Shape, ShapeError},
-    program::{Backend, Payload, State, io::CodecError},
+    program::{Backend, CodecError, Payload, State},
     schema::{Def, DefId, DefKind, Literal, Member, Schema, SchemaBuilder, Type, array_len},
 };
 

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use polywire_core::program::{Executable, passes};
+use polywire_core::program::Executable;
 
 /// Programs that may wait for compilation.
 const QUEUE: usize = 256;
@@ -20,7 +20,7 @@ const LARGEST: usize = 1 << 12;
 
 /// Queues a program for compilation. Never blocks.
 pub(crate) fn soon(executable: &Executable) {
-    if passes::op_count(executable.program()) > LARGEST {
+    if executable.program().op_count() > LARGEST {
         return;
     }
     static WORKER: OnceLock<Option<mpsc::SyncSender<Executable>>> = OnceLock::new();

@@ -160,7 +160,7 @@ impl Asking {
 mod tests {
     use std::convert::Infallible;
 
-    use polywire_core::program::state::Bank;
+    use polywire_core::program::Bank;
 
     use super::*;
 

@@ -43,8 +43,17 @@ pub enum NodeError {
     /// The port cannot be opened or used.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The codec cannot encode the type, or does not have the options.
-    #[error("codec '{codec}': {cause}")]
+    /// The codec cannot carry the type, does not know an option, or lacks a document that
+    /// configures it. Choose another codec or other options in the topic's wire.
+    ///
+    /// ```
+    /// use polywire::Node;
+    /// # #[derive(Default, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let error = Node::new().publisher_on::<Pump>("pumps", "cdr:sideways@inproc/codec-doc").err().unwrap();
+    /// assert!(error.to_string().starts_with("codec 'cdr': there is no option 'sideways'"), "{error}");
+    /// ```
+    #[error("{}", about_codec(codec, cause))]
     Codec {
         /// Name of the codec.
         codec: String,
@@ -73,4 +82,10 @@ pub enum NodeError {
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
+}
+
+/// Describes what is wrong with a codec, and names the codec once: some causes name it themselves.
+fn about_codec(codec: &str, cause: &BuildError) -> String {
+    let (name, cause) = (format!("codec '{codec}'"), cause.to_string());
+    if cause.starts_with(&name) { cause } else { format!("{name}: {cause}") }
 }

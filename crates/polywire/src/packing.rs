@@ -9,7 +9,7 @@ use std::{
 };
 
 use polywire_core::{
-    compress::{Compressor, Limits, Packer, Settings, UnpackError, Unpacker, announced_dictionary, none::NONE},
+    compress::{Compressor, Limits, NONE, Packer, Settings, UnpackError, Unpacker, announced_dictionary},
     envelope::Id128,
     frame,
     schema::DocumentHash,

@@ -14,7 +14,7 @@ use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
     frame::Start,
     layout::Message,
-    program::io::CodecError,
+    program::CodecError,
 };
 
 use crate::{

@@ -5,7 +5,6 @@ use crate::{Malformed, MarketData, MarketDataEntry};
 
 /// Previous values of the message, and of its entries.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names are the exchange's")]
 pub struct State {
     known: bool,
     is_echo: bool,

@@ -1,6 +1,5 @@
-//! Hand-written FAST, the second yardstick: the operators of `*.fast.xml`, without any of the
-//! checks that a codec for strangers makes of ranges and of text, and with a state that only goes
-//! on.
+//! Hand-written FAST, the second yardstick: the operators of `*.fast.xml`. It checks neither ranges
+//! nor UTF-8, as a codec for untrusted bytes must, and its state is never reset.
 
 mod market_data;
 mod processor_probe;
@@ -9,7 +8,7 @@ use crate::{Malformed, Sample, Samples, Workload, cdr::SLACK};
 
 /// A type with a hand-written FAST codec for the one template.
 pub trait Fast {
-    /// The previous values.
+    /// The previous values of the fields.
     type State: Default + Clone;
 
     /// The template, as XML.
@@ -26,10 +25,10 @@ pub trait Fast {
 }
 
 impl<T: Fast + Workload> Sample<'_, T> {
-    /// Encodes the message as one of a stream, and gives its length.
+    /// Encodes the next message of a sequence, and returns its length in bytes.
     ///
     /// # Panics
-    /// If the buffer is smaller than what [`Samples::buffer`] gives.
+    /// If the buffer is smaller than [`Samples::buffer`].
     #[inline(always)]
     pub fn encode_fast(&self, state: &mut T::State, buffer: &mut [u8]) -> usize {
         assert!(buffer.len() >= self.bound + SLACK, "the buffer is too small");
@@ -40,7 +39,7 @@ impl<T: Fast + Workload> Sample<'_, T> {
 }
 
 impl<T: Workload> Samples<T> {
-    /// Room for any of the messages.
+    /// A buffer with room for any of the messages.
     pub fn buffer(&self) -> Vec<u8> {
         vec![0; self.bound + SLACK]
     }
@@ -56,7 +55,7 @@ unsafe fn fast_encode<T: Fast>(message: &T, state: &mut T::State, base: *mut u8)
     unsafe { writer.next.offset_from(base) as usize }
 }
 
-/// Decodes a message of a stream into a reused value.
+/// Decodes the next message of a sequence into a reused value.
 ///
 /// # Errors
 /// [`Malformed`] if the bytes are no message of the type.
@@ -76,7 +75,7 @@ pub struct FastWriter {
 }
 
 impl FastWriter {
-    /// Begins a presence map of at most so many bits.
+    /// Begins a presence map with room for `bits` bits.
     #[inline(always)]
     pub(crate) fn begin(&mut self, bits: usize) {
         (self.map, self.byte, self.bits, self.count) = (self.next, self.next, 0, 0);
@@ -98,10 +97,10 @@ impl FastWriter {
         }
     }
 
-    /// Ends the presence map, and cuts its zeros.
+    /// Ends the presence map and removes its trailing zero bytes.
     #[inline(always)]
     pub(crate) fn end(&mut self) {
-        // SAFETY: all in what was written.
+        // SAFETY: all of these bytes have been written.
         unsafe {
             if self.count > 0 {
                 *self.byte = (self.bits << (7 - self.count)) as u8;
@@ -179,11 +178,11 @@ impl FastWriter {
     }
 }
 
-/// Seven bits a byte.
+/// Spreads a number over bytes, seven bits in each.
 #[inline(always)]
 fn spread(value: u64) -> u64 {
     #[cfg(all(target_arch = "x86_64", target_feature = "bmi2"))]
-    // SAFETY: the target has it.
+    // SAFETY: the target of the compilation has the instruction `pdep`.
     return unsafe { core::arch::x86_64::_pdep_u64(value, 0x7F7F_7F7F_7F7F_7F7F) };
     #[cfg(not(all(target_arch = "x86_64", target_feature = "bmi2")))]
     {
@@ -286,7 +285,7 @@ impl FastReader<'_> {
     }
 }
 
-/// Sets a string that the message does not have.
+/// Sets a string from its previous value: the message does not contain it.
 #[inline(always)]
 pub(crate) fn set_text(into: &mut String, text: &str) {
     // SAFETY: there is room for the text, and the length is set behind the copy.

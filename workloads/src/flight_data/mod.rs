@@ -14,7 +14,7 @@ mod values;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[polywire(name = "Avenue::FlightRules")]
 #[repr(i32)]
-#[allow(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names of the IDL say it")]
 pub enum FlightRules {
     #[polywire(name = "VISUAL")]
     #[default]
@@ -31,7 +31,7 @@ pub enum FlightRules {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[polywire(name = "Avenue::CoordinationState")]
 #[repr(i32)]
-#[allow(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names of the IDL say it")]
 pub enum CoordinationState {
     #[polywire(name = "INITIAL")]
     #[default]
@@ -62,7 +62,7 @@ pub struct SurveillanceEquipment(pub u32);
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Position")]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names of the IDL say it")]
 pub struct Position {
     pub latitude_deg: f64,
     pub longitude_deg: f64,
@@ -73,7 +73,7 @@ pub struct Position {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Waypoint")]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names of the IDL say it")]
 pub struct Waypoint {
     #[polywire(idl = "string<11>")]
     pub designator: String,
@@ -88,7 +88,7 @@ pub struct Waypoint {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::TrajectoryPoint")]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names of the IDL say it")]
 pub struct TrajectoryPoint {
     pub time_ns: u64,
     pub position: Position,
@@ -103,7 +103,7 @@ pub struct TrajectoryPoint {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Coordination")]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names of the IDL say it")]
 pub struct Coordination {
     #[polywire(idl = "string<8>")]
     pub from_unit: String,
@@ -119,7 +119,7 @@ pub struct Coordination {
 /// The wind's speed.
 #[derive(Clone, Debug, PartialEq, Message)]
 #[polywire(name = "Avenue::Wind", switch = "boolean")]
-#[allow(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names of the IDL say it")]
 pub enum Wind {
     #[polywire(case(1), name = "gust_kt")]
     GustKt(f32),
@@ -138,7 +138,7 @@ impl Default for Wind {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Meteo")]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names of the IDL say it")]
 pub struct Meteo {
     pub temperature_c: i16,
     pub direction_deg: f32,
@@ -150,7 +150,7 @@ pub struct Meteo {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::FlightData")]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names of the IDL say it")]
 pub struct FlightData {
     #[polywire(key, idl = "string<7>")]
     pub call_sign: String,

@@ -11,6 +11,7 @@ pub mod subscriber;
 mod types;
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
@@ -35,6 +36,7 @@ use crate::{
     stop::{self, Stop},
     terminal::Terminal,
     topic::wire_without_endpoint,
+    verb::{Action, Verb},
 };
 
 /// The topic.
@@ -46,12 +48,15 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// How much longer than planned it may take before it is given up.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Shows it all on this machine's own figures, in ten seconds
-///
-/// One process samples processor, memory and network and publishes them, in one format after the
-/// other. Two more processes read them: one has an older version of the type, one a newer. Each
-/// member they share is compared with what was published. Exit code 1 if anything was missed or
-/// misread.
+pub const VERB: Verb =
+    Verb::new::<Demo>("demo", "Shows Polywire at work on this machine's own figures, in ten seconds")
+        .details(
+            "One process samples processor, memory and network and publishes them, in one format after the other. Two \
+         more processes read them: one has an older version of the type, one a newer. Each member that they share is \
+         compared with what was published. Exit code 1 if a subscriber missed or misread anything.",
+        )
+        .example("polywire demo --seconds 2");
+
 #[derive(Args)]
 pub struct Demo {
     /// Format to publish in, as json or cdr:be; several times for several [default: every codec]
@@ -77,8 +82,8 @@ pub struct Demo {
     html: Option<PathBuf>,
 }
 
-impl Demo {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Demo {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         if self.show_types {
             return show_types(terminal);
         }
@@ -94,14 +99,16 @@ impl Demo {
         self.show(&report, terminal)?;
         Ok(if report.ok { Outcome::Fine } else { Outcome::Missed })
     }
+}
 
+impl Demo {
     fn chosen(&self) -> anyhow::Result<Vec<String>> {
         if self.wires.is_empty() {
             return Ok(CODECS.iter().map(|codec| codec.name().to_owned()).collect());
         }
         let wires: Vec<String> = self.wires.iter().map(ToString::to_string).collect();
         match wires.iter().enumerate().find(|(i, wire)| wires[..*i].contains(wire)) {
-            Some((_, twice)) => Err(Misuse(format!("--wire {twice} is there twice")).into()),
+            Some((_, twice)) => Err(Misuse(format!("--wire {twice} is given twice")).into()),
             None => Ok(wires),
         }
     }
@@ -120,7 +127,13 @@ impl Demo {
     }
 }
 
+/// Prints the versions of the type: IDL for people, for programs an object with the text of each file.
 fn show_types(terminal: &Terminal) -> outcome::Result {
+    if terminal.json {
+        let files = [Version::Published, Version::Older, Version::Newer].map(Version::file);
+        terminal.value(&BTreeMap::from(files))?;
+        return Ok(Outcome::Fine);
+    }
     for version in [Version::Published, Version::Older, Version::Newer] {
         let (name, text) = version.file();
         terminal.text(&format!("// {name}\n{text}\n"))?;

@@ -19,13 +19,17 @@ use super::{
 use crate::{
     outcome::{self, Outcome},
     publish::{Metered, Pace},
+    terminal::Terminal,
     text::JsonText,
+    verb::{Action, Verb},
 };
 
 /// How long the subscribers may take to be there, and to be ready for another codec.
 const READY: Duration = Duration::from_secs(30);
 
-/// Publishes this machine's figures for `polywire demo`
+pub const VERB: Verb =
+    Verb::new::<DemoPublisher>("demo-publisher", "Publishes this machine's figures for `polywire demo`").hidden();
+
 #[derive(Args)]
 pub struct DemoPublisher {
     #[arg(long)]
@@ -38,8 +42,8 @@ pub struct DemoPublisher {
     seconds: f64,
 }
 
-impl DemoPublisher {
-    pub fn run(self) -> outcome::Result {
+impl Action for DemoPublisher {
+    fn run(self, _: &Terminal) -> outcome::Result {
         let orders = orders();
         let node = Node::new();
         let endpoint = node.open(&self.at)?;

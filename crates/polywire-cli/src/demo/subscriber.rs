@@ -17,13 +17,17 @@ use super::{
 };
 use crate::{
     outcome::{self, Outcome},
+    terminal::Terminal,
     text::JsonText,
+    verb::{Action, Verb},
 };
 
 /// How long the last messages may take once the publisher is done.
 const LAST: Duration = Duration::from_secs(10);
 
-/// Reads this machine's figures for `polywire demo`
+pub const VERB: Verb =
+    Verb::new::<DemoSubscriber>("demo-subscriber", "Reads this machine's figures for `polywire demo`").hidden();
+
 #[derive(Args)]
 pub struct DemoSubscriber {
     #[arg(long)]
@@ -48,8 +52,8 @@ struct State {
     last: Option<Record>,
 }
 
-impl DemoSubscriber {
-    pub fn run(self) -> outcome::Result {
+impl Action for DemoSubscriber {
+    fn run(self, _: &Terminal) -> outcome::Result {
         let orders = orders();
         let node = Node::new();
         let events = node.events();

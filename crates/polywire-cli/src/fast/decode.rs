@@ -22,13 +22,17 @@ use crate::{
     outcome::{self, Misuse, Outcome},
     terminal::Terminal,
     types::count,
+    verb::{Action, Verb},
 };
 
-/// Writes a recording as JSON lines
-///
-/// One line a message, which names its template. What the message alone does not say (packets'
-/// headers, bytes that are not the shortest) is there as well, so that `polywire fast encode` makes
-/// the same file of it; --messages leaves it out.
+pub const VERB: Verb = Verb::new::<Decode>("decode", "Writes a recording as JSON lines")
+    .details(
+        "Each line is a message and names its template. The line also has what the message alone does not contain \
+         (packet headers, encodings that are not the shortest), so that `polywire fast encode` writes the same file \
+         again; --messages leaves that out.",
+    )
+    .example("polywire fast decode quotes.fast --template feed.xml --framing len2be");
+
 #[derive(Args)]
 pub struct Decode {
     /// File to read; standard input without
@@ -55,8 +59,8 @@ struct Summary {
     longer_than_needed: u64,
 }
 
-impl Decode {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Decode {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         let (framing, feed) = (self.recorded.framing()?, &self.recorded.feed);
         let forgets = matches!(feed.reset, Reset::Packet | Reset::Message);
         if self.skip_bad && (framing == Framing::None || !forgets) {

@@ -21,16 +21,20 @@ use crate::{
     outcome::{self, Outcome},
     terminal::Terminal,
     types::count,
+    verb::{Action, Verb},
 };
 
 /// Bytes of a line.
 const LINE_BYTES: u64 = 256 << 20;
 
-/// Writes JSON lines as the recording that they were decoded from
-///
-/// Takes the same options as the decoding. Lines that were left alone become the same bytes. A
-/// message that was changed is written as short as the templates allow, and so are those that
-/// others wrote by hand: {"template":"NAME","message":{...}}.
+pub const VERB: Verb = Verb::new::<Encode>("encode", "Writes JSON lines as the recording that they were decoded from")
+    .details(
+        "Takes the options of the decoding. Lines that nobody changed become the same bytes. A changed message is \
+         written as short as the templates allow, and so is a message written by hand: \
+         {\"template\":\"NAME\",\"message\":{...}}.",
+    )
+    .example("polywire fast encode");
+
 #[derive(Args)]
 pub struct Encode {
     /// File of JSON lines; standard input without
@@ -48,8 +52,8 @@ struct Summary {
     bytes_out: u64,
 }
 
-impl Encode {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Encode {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         let framing = self.feed.framing()?;
         let codec = Codec::new(&self.feed)?;
         let bar = self.feed.bar(self.input.as_deref())?;
@@ -110,7 +114,7 @@ impl Work<'_> {
     }
 
     fn line(&mut self, text: &[u8]) -> anyhow::Result<()> {
-        let line: Line<'_> = serde_json::from_slice(text).context("no line of `polywire fast decode`")?;
+        let line: Line<'_> = serde_json::from_slice(text).context("not a line that `polywire fast decode` wrote")?;
         let same = matches!((&self.frame, line.frame), (Some(frame), Some(_)) if frame.number == line.frame);
         if !same {
             self.end_frame().context("the frame before")?;

@@ -17,10 +17,12 @@ use crate::{
     outcome::{self, Misuse, Outcome},
     terminal::Terminal,
     transcode::{
+        message::Next,
         progress, same_file,
-        source::{self, Next, Source},
+        source::{self, Source},
     },
     types::{TypeArgs, count},
+    verb::{Action, Verb},
 };
 
 /// Of so many messages the last is not learned from: they show what the template is worth.
@@ -29,12 +31,15 @@ const PARTS: usize = 8;
 /// Messages that are learned from and tried at most.
 const MAX_MESSAGES: usize = 100_000;
 
-/// Learns a template of your own type from messages
-///
-/// Takes what `polywire transcode` takes: JSON lines, with the type in --idl, or frames. Chooses
-/// for each field the operator and the initial value that take the fewest bytes, prints the
-/// template in XML, and says what messages that were not learned from take with it. It is for a
-/// wire's `fast:template=FILE`.
+pub const VERB: Verb = Verb::new::<Learn>("learn", "Learns a template of your own type from messages")
+    .details(
+        "Takes the input of `polywire transcode`: JSON lines, with the type in --idl, or frames. Chooses for each \
+         field the operator and the initial value that take the fewest bytes, prints the template as XML, and says \
+         how many bytes messages that it did not learn from take with it. The template is for a wire's \
+         `fast:template=FILE`.",
+    )
+    .example("polywire fast learn day.json --idl weather.idl --output weather.xml");
+
 #[derive(Args)]
 pub struct Learn {
     /// File of messages, in the order in which they were sent; standard input without
@@ -78,8 +83,8 @@ struct Learned<'a> {
     summary: &'a Summary,
 }
 
-impl Learn {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Learn {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         if let (Some(input), Some(output)) = (&self.input, &self.output)
             && same_file(input, output)
         {
@@ -103,7 +108,9 @@ impl Learn {
         self.show(&summary, terminal)?;
         Ok(Outcome::Fine)
     }
+}
 
+impl Learn {
     fn messages(&self, terminal: &Terminal) -> anyhow::Result<Vec<Record>> {
         let bar = progress(self.input.as_deref(), self.quiet)?;
         let schema = self.ty.schema(terminal)?;

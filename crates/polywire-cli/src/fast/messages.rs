@@ -11,7 +11,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use polywire::{
     framing::Framing,
-    program::io::{CodecError, FaultKind},
+    program::{CodecError, FaultKind},
 };
 
 use super::{Feed, Reset, codec::Codec, open};

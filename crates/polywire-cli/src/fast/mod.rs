@@ -15,7 +15,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::{Args, Subcommand, ValueEnum, builder::PossibleValuesParser};
+use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 use polywire::{
     codec::{
         Options,
@@ -25,30 +25,17 @@ use polywire::{
 };
 
 use crate::{
-    outcome::{self, Misuse},
+    outcome::Misuse,
     terminal::Terminal,
     transcode::{progress, same_file},
+    verb::Verb,
 };
 
-/// FAST: recorded feeds to JSON lines and back, their worth, learned templates
-#[derive(Subcommand)]
-pub enum Fast {
-    Decode(decode::Decode),
-    Encode(encode::Encode),
-    Learn(learn::Learn),
-    Study(study::Study),
-}
-
-impl Fast {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
-        match self {
-            Fast::Decode(verb) => verb.run(terminal),
-            Fast::Encode(verb) => verb.run(terminal),
-            Fast::Learn(verb) => verb.run(terminal),
-            Fast::Study(verb) => verb.run(terminal),
-        }
-    }
-}
+pub const VERB: Verb = Verb::group(
+    "fast",
+    "FAST: recorded feeds to JSON lines and back, what they cost, learned templates",
+    &[decode::VERB, encode::VERB, learn::VERB, study::VERB],
+);
 
 /// What both directions have to be told.
 #[derive(Args)]

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use polywire::{
     Record, Schema, Shape, Wire,
     codec::{self, BuildError, Codec, Decoder, Encoder, Options, json::JSON},
-    compress::{self, Compressor, Settings, none::NONE},
+    compress::{self, Compressor, NONE, Settings},
 };
 use serde::de::{Error as _, IgnoredAny};
 
@@ -25,7 +25,7 @@ pub struct Format {
 impl Format {
     /// The wire's names were checked when the command line was read.
     pub fn of(wire: &Wire) -> anyhow::Result<Format> {
-        let auto = || Misuse("a codec is expected, not 'auto'".into());
+        let auto = || Misuse("a codec is expected, not 'auto': `polywire codecs` lists them".into());
         let codec = codec::find(&wire.codec.name).ok_or_else(auto)?;
         let compressor = match &wire.compressor {
             Some(choice) if choice.name != NONE.name() => {

@@ -17,7 +17,7 @@ use polywire::{
     schema::{DocumentHash, SchemaLimits},
 };
 
-use super::source::{Message, Next, Place};
+use super::message::{Message, Next, Place};
 
 /// Reads messages of all channels, each by its own announcement.
 pub struct Frames {
@@ -214,7 +214,9 @@ impl Reader {
         documents: &BTreeMap<Id128, Vec<u8>>,
     ) -> anyhow::Result<Reader> {
         let writer = match documents.get(&announced.schema) {
-            Some(bytes) => Schema::from_bytes(bytes, &SchemaLimits::default()).context("its schema is none")?,
+            Some(bytes) => {
+                Schema::from_bytes(bytes, &SchemaLimits::default()).context("the schema of the topic cannot be read")?
+            }
             None => schema.cloned().context("the file does not have its schema: add --idl FILE, and --type NAME")?,
         };
         let codec = codec::find(&announced.codec).ok_or_else(|| anyhow!("there is no codec '{}'", announced.codec))?;

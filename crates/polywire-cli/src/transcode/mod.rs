@@ -2,6 +2,7 @@
 
 pub mod format;
 mod frames;
+pub mod message;
 mod payloads;
 pub mod source;
 mod target;
@@ -24,22 +25,26 @@ use crate::{
     terminal::Terminal,
     topic::wire_without_endpoint,
     types::{TypeArgs, count},
+    verb::{Action, Verb},
 };
 use format::Format;
-use source::{Foreign, Next, Source};
-use target::Target;
+use message::{Foreign, Next};
+use source::Source;
+use target::{Counting, Target};
 
 /// How often the bar moves.
 const TICKS: Duration = Duration::from_millis(100);
 
-/// Writes a file of messages in another format
-///
-/// The input is a file of JSON lines, or one of frames that this command wrote before: those know
-/// their type, codec and compressor themselves. With --from it is a file of bare payloads that
-/// anybody wrote. The output is frames with --to, bare payloads with --to and --to-framing, else
-/// JSON lines. With --idl, frames are read as that version of the type. A message that cannot be
-/// read, or that the other format cannot hold, is reported and left out. However long the files
-/// are, they take little memory.
+pub const VERB: Verb = Verb::new::<Transcode>("transcode", "Writes a file of messages in another format")
+    .details(
+        "The input is a file of JSON lines, or a file of frames that this command wrote: frames contain their type, \
+         codec and compressor. With --from, the input is a file of bare payloads from any program. The output is \
+         frames with --to, bare payloads with --to and --to-framing, JSON lines otherwise. With --idl, frames are \
+         read as that version of the type. A message that cannot be read, or that the other format cannot represent, \
+         is reported and left out. Memory does not grow with the size of the files.",
+    )
+    .example("polywire transcode reports.json --idl weather.idl --to cdr+zstd:9 --output reports.frames");
+
 #[derive(Args)]
 pub struct Transcode {
     /// File to read; standard input without
@@ -90,8 +95,8 @@ struct Summary {
     bad_messages: u64,
 }
 
-impl Transcode {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Transcode {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         let (format, framing) = self.target()?;
         let to_terminal = self.output.is_none() && io::stdout().is_terminal();
         if to_terminal && (framing.is_none() || !format.codec().properties().text) {
@@ -117,7 +122,9 @@ impl Transcode {
             (_, false) => Outcome::Missed,
         })
     }
+}
 
+impl Transcode {
     fn copy(
         &self,
         source: &mut Source,
@@ -245,22 +252,4 @@ pub fn progress(input: Option<&Path>, quiet: bool) -> anyhow::Result<ProgressBar
 
 pub fn same_file(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
-}
-
-/// Counts what is written.
-pub struct Counting {
-    out: BufWriter<Box<dyn Write>>,
-    bytes: u64,
-}
-
-impl Write for Counting {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
 }

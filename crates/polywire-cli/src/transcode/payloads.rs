@@ -13,7 +13,7 @@ use polywire_idl::Compiler;
 
 use super::{
     format::{Format, end_of_json},
-    source::{Foreign, Message, Next, Place},
+    message::{Foreign, Message, Next, Place},
 };
 use crate::{
     cut::{Input, MESSAGE_BYTES, Part, Parts, may_be_cut},

@@ -1,7 +1,12 @@
 //! Where messages go: bare payloads of one format, of which JSON lines are the usual ones, or
 //! frames.
 
-use std::{collections::BTreeMap, fmt::Display, io::Write as _, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt::Display,
+    io::{self, BufWriter, Write},
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use polywire::{
@@ -14,7 +19,7 @@ use polywire::{
     schema::DocumentHash,
 };
 
-use super::{Counting, format::Format, source::Message};
+use super::{format::Format, message::Message};
 use crate::outcome::Misuse;
 
 /// A file of messages in the making.
@@ -188,4 +193,22 @@ fn put_document(frames: &StreamEncoder, bytes: &[u8], out: &mut Vec<u8>) -> Id12
     let document = Id128(DocumentHash::of(bytes).to_bytes());
     frames.control(&Frame::Document { document, bytes: Some(bytes) }, out);
     document
+}
+
+/// An output that counts its bytes.
+pub struct Counting {
+    pub out: BufWriter<Box<dyn Write>>,
+    pub bytes: u64,
+}
+
+impl Write for Counting {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }

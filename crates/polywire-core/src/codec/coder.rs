@@ -1,4 +1,4 @@
-//! [`Encoder`] and [`Decoder`]: one codec's programs for one type, ready to run.
+//! [`Encoder`] and [`Decoder`]: a codec's compiled program for one type.
 
 use alloc::{sync::Arc, vec::Vec};
 
@@ -9,7 +9,7 @@ use crate::{
     schema::Schema,
 };
 
-/// Writes values in one format: of a Rust type with [`Encoder::new`], records with
+/// Encodes values in one format: values of a Rust type with [`Encoder::new`], records with
 /// [`Encoder::for_shape`].
 ///
 /// Cheap to clone. Any number of threads may use one at once.
@@ -53,24 +53,24 @@ impl<V: Codable> Clone for Encoder<V> {
 }
 
 impl<M: Message> Encoder<M> {
-    /// Compiles an encoder of values of a Rust type.
+    /// Compiles an encoder for values of a Rust type.
     pub fn new(codec: &dyn Codec, options: &Options) -> Result<Encoder<M>, BuildError> {
         Encoder::with_backend(codec, options, Backend::Auto)
     }
 
-    /// Compiles an encoder of values of a Rust type for a back end of your choice.
+    /// Compiles an encoder for values of a Rust type, with a given back end.
     pub fn with_backend(codec: &dyn Codec, options: &Options, backend: Backend) -> Result<Encoder<M>, BuildError> {
         Encoder::compile(codec, options, (), backend)
     }
 }
 
 impl Encoder<Record> {
-    /// Compiles an encoder of records of `shape`.
+    /// Compiles an encoder for records of `shape`.
     pub fn for_shape(codec: &dyn Codec, options: &Options, shape: &Arc<Shape>) -> Result<Encoder<Record>, BuildError> {
         Encoder::for_shape_with_backend(codec, options, shape, Backend::Auto)
     }
 
-    /// Compiles an encoder of records of `shape` for a back end of your choice.
+    /// Compiles an encoder for records of `shape`, with a given back end.
     pub fn for_shape_with_backend(
         codec: &dyn Codec,
         options: &Options,
@@ -101,11 +101,11 @@ impl<V: Codable> Encoder<V> {
         self
     }
 
-    /// Appends a value to `out`. After an error `out` is as before.
+    /// Appends the encoded value to `out`. After an error `out` is unchanged.
     ///
     /// # Panics
-    /// If the value is a record of another shape than the encoder: an equal one is not enough, it
-    /// must be the same `Arc`.
+    /// If the value is a record whose shape is not the same `Arc` as the encoder's, even if it is
+    /// equal.
     #[inline]
     pub fn encode(&self, value: &V, out: &mut Vec<u8>) -> Result<(), CodecError> {
         // SAFETY: the program was made for the value's layout, and the value is borrowed.
@@ -117,30 +117,30 @@ impl<V: Codable> Encoder<V> {
         self.executable.state()
     }
 
-    /// Appends a value as the next message of a sequence. If `keep`, later messages refer to this
-    /// one; else the state stays as it was, as it does after an error.
+    /// Appends the value as the next message of a sequence. If `keep` is true, later messages refer
+    /// to this one. Otherwise, and after an error, the state stays as it was.
     ///
     /// # Panics
-    /// If the state is of another encoder or the codec is not stateful, and as
+    /// If the state belongs to another encoder, if the codec is not stateful, or in the case of
     /// [`Encoder::encode`].
     pub fn encode_with(&self, state: &mut State, keep: bool, value: &V, out: &mut Vec<u8>) -> Result<(), CodecError> {
         // SAFETY: the program was made for the value's layout, and the value is borrowed.
         unsafe { self.executable.encode_with(state, keep, value.address(&self.ty), out, &self.limits) }
     }
 
-    /// The schema of the values: the writer's schema that a decoder asks for.
+    /// The schema of the values: the writer's schema, which a decoder needs.
     pub fn schema(&self) -> &Schema {
         V::shape(&self.ty).schema()
     }
 
-    /// The program that runs.
+    /// The compiled program.
     pub fn executable(&self) -> &Executable {
         &self.executable
     }
 }
 
-/// Reads values from one format, as a given writer's schema has them: of a Rust type with
-/// [`Decoder::new`], records with [`Decoder::for_shape`].
+/// Decodes messages of one format, as a given writer's schema describes them: into values of a Rust
+/// type with [`Decoder::new`], into records with [`Decoder::for_shape`].
 ///
 /// Cheap to clone. Any number of threads may use one at once.
 pub struct Decoder<V: Codable> {
@@ -158,12 +158,12 @@ impl<V: Codable> Clone for Decoder<V> {
 }
 
 impl<M: Message> Decoder<M> {
-    /// Compiles a decoder of a writer's messages into values of a Rust type.
+    /// Compiles a decoder for a writer's messages into values of a Rust type.
     pub fn new(codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Decoder<M>, BuildError> {
         Decoder::with_backend(codec, options, writer, Backend::Auto)
     }
 
-    /// Compiles a decoder into values of a Rust type for a back end of your choice.
+    /// Compiles a decoder into values of a Rust type, with a given back end.
     pub fn with_backend(
         codec: &dyn Codec,
         options: &Options,
@@ -175,7 +175,7 @@ impl<M: Message> Decoder<M> {
 }
 
 impl Decoder<Record> {
-    /// Compiles a decoder of a writer's messages into records of `shape`.
+    /// Compiles a decoder for a writer's messages into records of `shape`.
     pub fn for_shape(
         codec: &dyn Codec,
         options: &Options,
@@ -185,7 +185,7 @@ impl Decoder<Record> {
         Decoder::for_shape_with_backend(codec, options, writer, shape, Backend::Auto)
     }
 
-    /// Compiles a decoder into records of `shape` for a back end of your choice.
+    /// Compiles a decoder into records of `shape`, with a given back end.
     pub fn for_shape_with_backend(
         codec: &dyn Codec,
         options: &Options,
@@ -225,14 +225,14 @@ impl<V: Codable> Decoder<V> {
         self
     }
 
-    /// Reads one message into `value`, whose memory is used again, and gives how many bytes it
-    /// took. After an error the value is valid, but its content is unspecified. Once messages have
-    /// asked this decoder for more than [`Limits::memory_bytes`] in all, the value gives its memory
-    /// back first.
+    /// Decodes one message into `value` and returns the number of bytes that it took. The memory of
+    /// the old value is reused. After an error the value is valid, but its contents are
+    /// unspecified. Once the messages of this decoder have requested more than
+    /// [`Limits::memory_bytes`] in total, the value frees its memory first.
     ///
     /// # Panics
-    /// If the value is a record of another shape than the decoder: an equal one is not enough, it
-    /// must be the same `Arc`.
+    /// If the value is a record whose shape is not the same `Arc` as the decoder's, even if it is
+    /// equal.
     #[inline]
     pub fn decode(&self, bytes: &[u8], value: &mut V) -> Result<usize, CodecError> {
         self.run(Payload::Bytes(bytes), value).map(|decoded| decoded.bytes)
@@ -243,30 +243,31 @@ impl<V: Codable> Decoder<V> {
         self.executable.state()
     }
 
-    /// Reads the next message of a sequence. If `keep`, later messages refer to this one, and after
-    /// an error the state is [broken](State::is_broken); else the state stays as it was.
+    /// Decodes the next message of a sequence. If `keep` is true, later messages refer to this one,
+    /// and after an error the state is [broken](State::is_broken). Otherwise the state stays as it
+    /// was.
     ///
     /// # Panics
-    /// If the state is of another decoder or the codec is not stateful, and as
+    /// If the state belongs to another decoder, if the codec is not stateful, or in the case of
     /// [`Decoder::decode`].
     pub fn decode_with(&self, state: &mut State, keep: bool, bytes: &[u8], value: &mut V) -> Result<usize, CodecError> {
         self.run(Payload::Chained { state, keep, bytes }, value).map(|decoded| decoded.bytes)
     }
 
-    /// Reads one message that `value` may hold parts of: where the format has them as they are in
-    /// memory, [`SharedStr`](crate::layout::SharedStr) and [`SharedBytes`] are not copied.
+    /// Decodes one message of which `value` may hold parts: [`SharedStr`](crate::layout::SharedStr)
+    /// and [`SharedBytes`] are not copied if the format has them in the form that memory has.
     ///
     /// # Panics
-    /// As [`Decoder::decode`].
+    /// In the case of [`Decoder::decode`].
     pub fn decode_shared(&self, message: &SharedBytes, value: &mut V) -> Result<usize, CodecError> {
         self.run(Payload::Shared(message), value).map(|decoded| decoded.bytes)
     }
 
-    /// Reads one message in any of these ways, and gives the bytes of memory by which `value` grew,
-    /// or more, as the budget for [`Limits::memory_bytes`] counts them.
+    /// Decodes one message in any of these ways. Returns an upper bound of the bytes by which
+    /// `value` grew, as counted for [`Limits::memory_bytes`].
     ///
     /// # Panics
-    /// As [`Decoder::decode_with`].
+    /// In the cases of [`Decoder::decode_with`].
     #[inline]
     pub fn decode_measured(&self, payload: Payload<'_>, value: &mut V) -> Result<usize, CodecError> {
         self.run(payload, value).map(|decoded| decoded.grown)
@@ -279,15 +280,15 @@ impl<V: Codable> Decoder<V> {
         unsafe { self.executable.decode_into(payload, value, &self.limits, &self.growth) }
     }
 
-    /// The program that runs.
+    /// The compiled program.
     pub fn executable(&self) -> &Executable {
         &self.executable
     }
 }
 
-/// Refuses a program for another layout or of the other direction. Codecs are anybody's safe code,
-/// and the verifier checks a program against the layout that the program names, so that has to be
-/// the type's own.
+/// Refuses a program for another layout or direction. Codecs are safe code that anybody may write,
+/// and the verifier checks a program against the layout that the program names. So this layout must
+/// be the type's own.
 fn admit(codec: &dyn Codec, program: &Program, direction: Direction, shape: &Shape) -> Result<(), BuildError> {
     match program.direction == direction && Arc::ptr_eq(&program.layout, shape.layout()) {
         true => Ok(()),

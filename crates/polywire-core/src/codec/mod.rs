@@ -1,5 +1,5 @@
-//! Wire formats. [`CODECS`] is the table: a codec is a file or folder here and a line there, and is
-//! then listed, tested and measured with the others.
+//! Wire formats. [`CODECS`] is the table of all codecs: a new codec is a folder here and a line in
+//! the table; then it is listed, tested and benchmarked like the others.
 //!
 //! A codec only lowers: from a schema and a layout to an encode program, from a writer's schema and
 //! a reader's to a decode program. [`Encoder`] and [`Decoder`] run them, for values of a Rust type
@@ -56,7 +56,7 @@ pub mod yaml;
 pub use coder::{Decoder, Encoder};
 pub use lower::LowerError;
 
-/// All codecs of this crate, in the order in which they are listed.
+/// All codecs of this crate, in the order of listings.
 pub static CODECS: &[&dyn Codec] = &[
     &cdr::CDR,
     &cdr::XCDR2,
@@ -73,12 +73,12 @@ pub static CODECS: &[&dyn Codec] = &[
     &yaml::YAML_FLOW,
 ];
 
-/// The codec with a name.
+/// The codec with this name.
 pub fn find(name: &str) -> Option<&'static dyn Codec> {
     CODECS.iter().copied().find(|codec| codec.name() == name)
 }
 
-/// A wire format: a compiler front end.
+/// A wire format. It is a compiler front end: it turns types into programs.
 ///
 /// ```
 /// use polywire_core::codec::{self, BuildError, Codec, LowerError, OptionSpec, Options, Properties, CODECS};
@@ -111,16 +111,16 @@ pub fn find(name: &str) -> Option<&'static dyn Codec> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Codec: Send + Sync {
-    /// Name, as in a wire string: lower case, digits and `-`.
+    /// The name in a wire string: lower-case letters, digits and `-`.
     fn name(&self) -> &'static str;
 
-    /// What users compare.
+    /// Properties for listings and choices.
     fn properties(&self) -> &'static Properties;
 
-    /// Options it takes.
+    /// The options that it accepts.
     fn options(&self) -> &'static [OptionSpec];
 
-    /// By what members are told apart in a message.
+    /// How a message identifies members.
     ///
     /// ```
     /// use polywire_core::codec::{self, Codec as _, Evolution};
@@ -134,13 +134,14 @@ pub trait Codec: Send + Sync {
         if self.properties().self_describing { Evolution::Names } else { Evolution::Schema }
     }
 
-    /// What configures it beyond its options, as a document that readers fetch by its hash: FAST's
-    /// templates, where they are not derived from the type.
+    /// The codec's configuration beyond its options, as a document that readers fetch by its hash:
+    /// FAST's templates, unless they are derived from the type. `None` if there is none.
     fn configuration(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// The same codec, configured by such a document.
+    /// Returns the same codec with the configuration in this document. Fails if the codec takes
+    /// none, or the document is not valid.
     ///
     /// ```
     /// use polywire_core::codec::{self, Codec as _};
@@ -155,13 +156,14 @@ pub trait Codec: Send + Sync {
         Err(LowerError::Option(format!("codec '{}' is not configured by a document", self.name())))
     }
 
-    /// The program that writes values of `schema`, which lie in memory as `layout` says: it must be
-    /// of this very layout. Schemas come here [with flat arrays](Schema::with_flat_arrays): an
-    /// array's elements are no arrays, neither in the type nor in memory.
+    /// Makes the program that writes values of `schema`. Their memory layout is `layout`, and the
+    /// program must be made for this very `Arc`. Callers pass schemas [with flat
+    /// arrays](Schema::with_flat_arrays): the elements of an array are never arrays, neither in the
+    /// type nor in memory.
     fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError>;
 
-    /// The program that reads values of `writer` into values of `reader`, which lie in memory as
-    /// `layout` says, likewise.
+    /// Makes the program that reads values of `writer` into values of `reader`. The requirements of
+    /// [`Codec::lower_encode`] apply to both schemas and to `layout`.
     fn lower_decode(
         &self,
         options: &Options,
@@ -171,31 +173,31 @@ pub trait Codec: Send + Sync {
     ) -> Result<Program, LowerError>;
 }
 
-/// What users compare codecs by.
+/// Properties by which users compare codecs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
     /// One line for listings.
     pub summary: &'static str,
-    /// People can read it.
+    /// True for a format that people can read.
     pub text: bool,
-    /// A message can be understood without its schema.
+    /// True if a message can be decoded without a schema.
     pub self_describing: bool,
-    /// A message may depend on those before it.
+    /// True if a message may refer to earlier messages.
     pub stateful: bool,
     /// What it is typically used for.
     pub typical_use: &'static str,
-    /// Where it is defined.
+    /// The specification of the format.
     pub specification: &'static str,
 }
 
-/// By what members are told apart in a message, and so what a reader of another version of the type
-/// goes by. With the writer's schema, which nodes fetch of each other, all formats evolve by the
-/// same rules; this is what is left to peers that do not have it.
+/// How a message identifies members, which decides what a reader with another version of the type
+/// can do without the writer's schema. With it, which nodes fetch from each other, all formats
+/// evolve by the same rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Evolution {
-    /// By their order: nothing is understood without the writer's schema, but for what the format
-    /// says of its own.
+    /// By their order. A reader needs the writer's schema, except for what the format itself
+    /// allows.
     Schema,
     /// By their names.
     Names,
@@ -217,12 +219,12 @@ impl Evolution {
 /// An option of a codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionSpec {
-    /// Name, as in a wire string.
+    /// The name in a wire string.
     pub name: &'static str,
-    /// Values it takes; empty for an option that is just there or not. `N` stands for a number,
-    /// `FILE` for the path of a file.
+    /// Allowed values. Empty for an option without a value. `N` stands for a number, `FILE` for the
+    /// path of a file.
     pub values: &'static [&'static str],
-    /// One line for listings; the default first.
+    /// One line for listings, beginning with the default.
     pub help: &'static str,
 }
 
@@ -236,29 +238,30 @@ impl OptionSpec {
     }
 }
 
-/// A codec's options, in a wire string the part behind the colon: `be,header,int64=string`.
+/// A codec's options: in a wire string, the part behind the colon, such as
+/// `be,header,int64=string`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options(Vec<(String, String)>);
 
 impl Options {
-    /// True if the option is there.
+    /// True if the option is set.
     pub fn has(&self, name: &str) -> bool {
         self.value(name).is_some()
     }
 
-    /// The option's value; empty if it has none.
+    /// The option's value, empty if it is set without a value. `None` if it is not set.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// These and one more, which replaces one of the same name.
+    /// Returns these options with one added. It replaces an option of the same name.
     pub fn with(mut self, name: &str, value: &str) -> Options {
         self.0.retain(|(known, _)| known != name);
         self.0.push((name.to_string(), value.to_string()));
         self
     }
 
-    /// These but for the one of this name, if it is there.
+    /// Returns these options without the one of this name.
     ///
     /// ```
     /// use polywire_core::codec::Options;
@@ -271,7 +274,7 @@ impl Options {
         self
     }
 
-    /// Refuses options and values that the codec does not know.
+    /// Checks that the codec accepts all options and their values.
     pub fn check(&self, codec: &dyn Codec) -> Result<(), LowerError> {
         let wrong = |text: String| Err(LowerError::Option(format!("codec '{}': {text}", codec.name())));
         for (name, value) in &self.0 {
@@ -297,7 +300,7 @@ impl FromStr for Options {
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             if options.iter().any(|(known, _)| known == name) {
-                return Err(LowerError::Option(format!("option '{name}' is there twice")));
+                return Err(LowerError::Option(format!("option '{name}' occurs twice")));
             }
             options.push((name.to_string(), value.to_string()));
         }
@@ -316,18 +319,18 @@ impl fmt::Display for Options {
     }
 }
 
-/// Why there is no encoder or decoder.
+/// Why an encoder or decoder cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The codec cannot carry the type, or reader and writer do not agree.
+    /// The codec does not support the type, or the reader's type cannot understand the writer's.
     #[error(transparent)]
     Lower(#[from] LowerError),
-    /// The program cannot be run.
+    /// The program cannot be verified or compiled.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// The codec made a program that works on other memory than the type's, or that goes the other
-    /// way. That is a bug in the codec.
+    /// The codec made a program for another type or for the other direction. This is a bug in the
+    /// codec.
     #[error("codec '{0}' made a program for another type, or of the other direction")]
     Foreign(&'static str),
 }

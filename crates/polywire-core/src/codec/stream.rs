@@ -45,19 +45,19 @@ pub enum Mode {
 ///
 /// let mut writer = StreamWriter::new(new_state(), Mode::Anchored, 100);
 /// let mut reader = StreamReader::new(new_state());
-/// // The closures stand for `Encoder::encode_with` and `Decoder::decode_with`.
+/// // The closures take the place of `Encoder::encode_with` and `Decoder::decode_with`.
 /// let anchor = writer.write(1, |_state, _keep| Ok::<(), ()>(())).unwrap();
 /// assert_eq!(anchor, Some(1), "the first message is a key frame");
 /// assert_eq!(writer.write(2, |_, _| Ok::<(), ()>(())), Ok(Some(1)));
 ///
-/// // The reader got the second message alone: it needs the key frame.
+/// // The reader gets only the second message, so it needs a key frame.
 /// let told = reader.read(2, Some(1), |_, _| Ok::<(), ()>(()));
 /// assert_eq!(told, Err(StreamError::NoKey { anchor: 1 }));
 /// assert!(reader.wants_key());
 /// assert!(reader.read(1, Some(1), |_, _| Ok::<(), ()>(())).is_ok());
 /// assert!(reader.read(2, Some(1), |_, _| Ok::<(), ()>(())).is_ok());
 ///
-/// // Asked for a key frame, or told to write in another mode, it begins anew.
+/// // A request for a key frame, or another mode, makes the next message a key frame.
 /// writer.ask_for_key();
 /// assert_eq!(writer.write(3, |_, _| Ok::<(), ()>(())), Ok(Some(3)));
 /// writer.set_mode(Mode::Chained);
@@ -145,7 +145,7 @@ const KEYS: usize = 4;
 /// The reader's side of a message sequence.
 #[derive(Clone, Debug)]
 pub struct StreamReader {
-    fresh: State,
+    initial: State,
     /// The states after key frames, in order of arrival.
     keys: VecDeque<(u64, State)>,
     /// The last message of the chain: its number and the state after it.
@@ -194,7 +194,7 @@ fn number_or_none(number: &Option<u64>) -> String {
 impl StreamReader {
     /// A reader before the first message. `state` is the decoder's state before the first message.
     pub fn new(state: State) -> StreamReader {
-        StreamReader { fresh: state, keys: VecDeque::with_capacity(KEYS), chain: None, wants_key: false }
+        StreamReader { initial: state, keys: VecDeque::with_capacity(KEYS), chain: None, wants_key: false }
     }
 
     /// True if a message could not be read for lack of a key frame, until the next key frame: the
@@ -253,8 +253,8 @@ impl StreamReader {
     /// A state for reading a key frame. If enough are kept, it replaces that of the oldest.
     fn spare(&mut self) -> State {
         match self.keys.len() < KEYS {
-            true => self.fresh.clone(),
-            false => self.keys.pop_front().map_or_else(|| self.fresh.clone(), |(_, state)| state),
+            true => self.initial.clone(),
+            false => self.keys.pop_front().map_or_else(|| self.initial.clone(), |(_, state)| state),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Bits, the first in the lowest bit of a byte.
+//! Reading and writing groups of bits. The first bit is the lowest bit of a byte. The compressors
+//! `huffman` and `lzw` use this.
 
 use alloc::vec::Vec;
 
@@ -16,7 +17,7 @@ impl<'a> BitWriter<'a> {
         BitWriter { out, held: 0, count: 0 }
     }
 
-    /// The low `count` bits of `bits`, at most 32; no other bit may be set.
+    /// Appends the low `count` bits of `bits`, at most 32. All other bits must be clear.
     #[inline]
     pub(super) fn put(&mut self, bits: u32, count: u32) {
         self.held |= u64::from(bits) << self.count;
@@ -28,19 +29,20 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Fills the last byte with zeros.
+    /// Fills the last byte with zero bits.
     pub(super) fn finish(self) {
         let used = self.count.div_ceil(8) as usize;
         self.out.extend(self.held.to_le_bytes().iter().take(used));
     }
 }
 
-/// Takes groups of bits from bytes. Past the end come zeros; [`BitReader::overrun`] tells.
+/// Takes groups of bits from bytes. Behind the end it returns zeros; [`BitReader::overrun`] detects
+/// that.
 pub(super) struct BitReader<'a> {
     rest: &'a [u8],
     held: u64,
     count: u32,
-    /// Bits that were made up.
+    /// Number of zero bits that were added behind the end.
     missing: u32,
 }
 
@@ -49,7 +51,7 @@ impl<'a> BitReader<'a> {
         BitReader { rest: input, held: 0, count: 0, missing: 0 }
     }
 
-    /// The next bits without taking them; at most 32.
+    /// Returns the next `count` bits, at most 32, without taking them.
     #[inline]
     pub(super) fn peek(&mut self, count: u32) -> u32 {
         if self.count < count {
@@ -58,7 +60,7 @@ impl<'a> BitReader<'a> {
         (self.held & ((1 << count) - 1)) as u32
     }
 
-    /// Takes bits that were peeked at.
+    /// Takes bits that [`BitReader::peek`] returned.
     #[inline]
     pub(super) fn skip(&mut self, count: u32) {
         self.held >>= count;
@@ -72,18 +74,18 @@ impl<'a> BitReader<'a> {
         bits
     }
 
-    /// True once bits past the end were taken.
+    /// True once bits behind the end were taken.
     #[inline]
     pub(super) fn overrun(&self) -> bool {
         self.missing > self.count
     }
 
-    /// The byte of `input`, all that there was, in which the next bit lies.
+    /// Offset of the byte with the next bit. `input` must be the whole input.
     pub(super) fn offset(&self, input: &[u8]) -> usize {
         input.len() - self.rest.len() - (self.held_bits() as usize).div_ceil(8)
     }
 
-    /// All bits were taken, but for zeros that fill the last byte.
+    /// Checks that all bits were taken, except zeros that fill the last byte.
     pub(super) fn finish(self) -> Result<(), DecompressError> {
         let held = self.held_bits();
         match self.rest.len() + held as usize / 8 {
@@ -92,7 +94,7 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// Bits that come from the input and were not taken.
+    /// Number of bits that come from the input and were not taken.
     fn held_bits(&self) -> u32 {
         self.count.saturating_sub(self.missing)
     }

@@ -1,4 +1,4 @@
-//! bzip2: blocks sorted by what follows each byte.
+//! The compressor `bzip2`: Burrows-Wheeler blocks, by a library.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -6,7 +6,7 @@ use ::bzip2::{Action, Compression, Status};
 
 use super::{Compress, CompressError, Compressor, Decompress, DecompressError, Levels, Properties, SettingsError};
 
-/// Blocks sorted by what follows each byte.
+/// The compressor `bzip2`.
 pub static BZIP2: Bzip2 = Bzip2;
 
 /// See [`BZIP2`].
@@ -21,7 +21,7 @@ static PROPERTIES: Properties = Properties {
     specification: "the bzip2 program's format",
 };
 
-/// Bytes that a block takes for each step of the level.
+/// Bytes of a block for each step of the level.
 const BLOCK: usize = 100_000;
 
 impl Compressor for Bzip2 {
@@ -47,8 +47,8 @@ struct Encoder {
 }
 
 impl Compress for Encoder {
-    /// The library's state cannot be used again. No more of it is made than the message fills: the
-    /// bytes that come out are the same.
+    /// The library's state cannot be reused. It is made no larger than the message needs; the
+    /// output is the same.
     fn compress(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError> {
         let level = self.level.min(input.len() / BLOCK + 1);
         let mut state = ::bzip2::Compress::new(Compression::new(level as u32), 0);
@@ -60,7 +60,7 @@ impl Compress for Encoder {
             match state.compress(rest, room, Action::Finish) {
                 Ok(Status::StreamEnd) => break,
                 Ok(_) if !room.is_empty() => {}
-                _ => return Err(CompressError("too little room")),
+                _ => return Err(CompressError("the output buffer is too small")),
             }
         }
         out.truncate(start + state.total_out() as usize);
@@ -74,7 +74,7 @@ impl Decompress for Decoder {
     fn decompress(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
         let mut state = ::bzip2::Decompress::new(false);
         let expected = output.len();
-        // The library asks for room, also for nothing.
+        // The library needs room for output even if there is none.
         let room = if expected == 0 { &mut [0][..] } else { output };
         loop {
             let before = (state.total_in() as usize, state.total_out() as usize);
@@ -94,7 +94,7 @@ impl Decompress for Decoder {
                 Ok(_) if used < input.len() => return Err(DecompressError::TooLong { expected }),
                 Ok(_) => return Err(DecompressError::Truncated { written, expected }),
                 Err(_) => {
-                    let what = "it is no bzip2 stream, or a checksum is wrong";
+                    let what = "not a bzip2 stream, or a checksum is wrong";
                     return Err(DecompressError::Malformed { offset: used, what });
                 }
             }

@@ -1,33 +1,33 @@
-//! Training of dictionaries: bytes that the messages of a topic are likely to share, for the
-//! compressors that take one.
+//! Training of dictionaries. A dictionary contains bytes that the messages of a topic are likely to
+//! share, for compressors that accept one.
 
 use alloc::{vec, vec::Vec};
 
 use ::zstd::zstd_safe;
 
-/// Bytes of a dictionary where nothing else is asked for: more hardly helps messages of a few
+/// The usual size of a dictionary in bytes. Larger ones hardly help with messages of a few
 /// kilobytes.
 pub const USUAL_BYTES: usize = 16 << 10;
 
-/// Why there is no dictionary.
+/// Why no dictionary can be trained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
-    /// Too few samples, or too little in them.
-    #[error("{samples} samples of {bytes} bytes are too few to learn from ({reason})")]
+    /// The samples are too few or too short.
+    #[error("{samples} samples of {bytes} bytes are too few to train a dictionary ({reason})")]
     TooFew {
-        /// How many there are.
+        /// Number of samples.
         samples: usize,
-        /// Bytes of all of them.
+        /// Size of all samples in bytes.
         bytes: usize,
-        /// What the trainer said.
+        /// The trainer's reason.
         reason: &'static str,
     },
 }
 
-/// Learns a dictionary of at most `bytes` from messages of a topic, as they are before compression.
-/// A hundred times the dictionary's size is a good amount of samples. It is one of Zstandard's; LZ4
-/// takes it as well.
+/// Trains a dictionary of at most `bytes` bytes from uncompressed messages of a topic. The samples
+/// should have about a hundred times the dictionary's size. The dictionary is in Zstandard's
+/// format; LZ4 accepts it, too.
 ///
 /// ```
 /// use polywire_core::compress::dictionary::{TrainError, train};
@@ -40,7 +40,7 @@ pub fn train<S: AsRef<[u8]>>(samples: &[S], bytes: usize) -> Result<Vec<u8>, Tra
     let sizes: Vec<usize> = samples.iter().map(|sample| sample.as_ref().len()).collect();
     let all: Vec<u8> = samples.iter().flat_map(|sample| sample.as_ref().iter().copied()).collect();
     let too_few = |reason| TrainError::TooFew { samples: sizes.len(), bytes: all.len(), reason };
-    // The trainer would divide by what there is.
+    // The trainer would divide by zero.
     if all.len() < 8 || sizes.len() < 5 {
         return Err(too_few("at least 5 are needed"));
     }

@@ -1,45 +1,45 @@
-//! What can go wrong.
+//! Errors of compressors, payloads and settings.
 
 use alloc::string::String;
 
-/// Why something was not compressed. Whoever sends goes on without.
+/// Why a message was not compressed. The sender sends it uncompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot compress: {0}")]
 pub struct CompressError(pub &'static str);
 
-/// Why bytes are not what a compressor wrote.
+/// Why bytes cannot be decompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecompressError {
-    /// The input ends too early.
-    #[error("the compressed bytes end after {written} of {expected} bytes came out")]
+    /// The input ends before the output is complete.
+    #[error("the compressed bytes end after {written} of {expected} decompressed bytes")]
     Truncated {
-        /// Bytes that had come out by then.
+        /// Bytes decompressed up to then.
         written: usize,
-        /// Bytes that should come out.
+        /// Expected size in bytes.
         expected: usize,
     },
-    /// More comes out than was said.
-    #[error("more than the {expected} bytes that were said come out")]
+    /// The output exceeds the announced size.
+    #[error("the compressed bytes expand to more than the announced {expected} bytes")]
     TooLong {
-        /// Bytes that should come out.
+        /// Expected size in bytes.
         expected: usize,
     },
-    /// Everything came out, and input is left.
+    /// The output is complete, but input is left.
     #[error("{left} compressed bytes are left over")]
     Trailing {
-        /// How many.
+        /// Number of bytes left.
         left: usize,
     },
-    /// The format does not allow it.
+    /// The input violates the format.
     #[error("compressed byte {offset}: {what}")]
     Malformed {
-        /// Where reading stood.
+        /// Offset in the input, in bytes.
         offset: usize,
-        /// What is wrong there.
+        /// What is wrong.
         what: &'static str,
     },
-    /// A library refused the input and does not say where.
+    /// A library refused the input without giving an offset.
     #[error("the compressed bytes are damaged: {0}")]
     Damaged(&'static str),
 }
@@ -49,91 +49,91 @@ pub enum DecompressError {
 /// ```
 /// use polywire_core::compress::{self, Limits, UnpackError, Unpacker};
 /// let mut unpacker = Unpacker::new(compress::find("lz4").unwrap(), &[], Limits::default())?;
-/// // Five bytes that are to become a gigabyte.
+/// // Five bytes that announce a gigabyte.
 /// assert!(matches!(unpacker.unpack(b"\x80\x80\x80\x80\x04"), Err(UnpackError::TooLarge { .. } | UnpackError::Expansion { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnpackError {
-    /// The size in front of the compressed bytes is no number.
+    /// The size in front of the compressed bytes is not a valid number.
     #[error("the size in front of the payload is malformed")]
     Size,
-    /// It says more than a message may have.
-    #[error("a payload of {said} bytes is said to come; the limit is {limit}")]
+    /// The announced size exceeds the limit of a message.
+    #[error("the payload announces {said} bytes; the limit is {limit}")]
     TooLarge {
-        /// Bytes that it says.
+        /// The announced size in bytes.
         said: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// It says more than so few bytes may become.
-    #[error("{compressed} bytes are said to become {said}; {limit} is the limit")]
+    /// The announced size exceeds the limit for so few compressed bytes.
+    #[error("{compressed} compressed bytes announce {said} bytes; the limit is {limit}")]
     Expansion {
-        /// Bytes that came.
+        /// Number of compressed bytes.
         compressed: usize,
-        /// Bytes that it says.
+        /// The announced size in bytes.
         said: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The bytes are not what the compressor writes.
+    /// The compressed bytes are not valid.
     #[error(transparent)]
     Decompress(#[from] DecompressError),
 }
 
-/// Why a compressor cannot be had as asked for.
+/// Why a compressor cannot be set up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// An option that no compressor has.
+    /// No compressor has this option.
     #[error("compressor '{compressor}': there is no option '{option}'; there are: LEVEL, min, ratio, dict")]
     Unknown {
-        /// Its name.
+        /// Name of the compressor.
         compressor: String,
-        /// As given.
+        /// The option, as given.
         option: String,
     },
-    /// An option with a value that it does not take.
-    #[error("compressor '{compressor}': '{option}' is given; {expected}")]
+    /// The option's value is not allowed.
+    #[error("compressor '{compressor}': invalid option '{option}': {expected}")]
     Value {
-        /// Its name.
+        /// Name of the compressor.
         compressor: String,
-        /// As given, with its value.
+        /// The option with its value, as given.
         option: String,
-        /// What it takes.
+        /// The allowed values.
         expected: String,
     },
-    /// An option is there twice.
-    #[error("compressor '{compressor}': '{option}' is there twice")]
+    /// The option occurs twice.
+    #[error("compressor '{compressor}': '{option}' occurs twice")]
     Twice {
-        /// Its name.
+        /// Name of the compressor.
         compressor: String,
-        /// Which.
+        /// The option.
         option: String,
     },
-    /// A dictionary for a compressor that takes none.
+    /// A dictionary was given to a compressor that takes none.
     #[error("compressor '{compressor}' takes no dictionary; lz4 and zstd do")]
     NoDictionary {
-        /// Its name.
+        /// Name of the compressor.
         compressor: String,
     },
     /// The dictionary is damaged.
-    #[error("compressor '{compressor}': the dictionary of {bytes} bytes is none: {reason}")]
+    #[error("compressor '{compressor}': the dictionary of {bytes} bytes is not valid: {reason}")]
     Dictionary {
-        /// Its name.
+        /// Name of the compressor.
         compressor: String,
-        /// Its length.
+        /// Size of the dictionary in bytes.
         bytes: usize,
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The library has no memory for it.
+    /// The library could not allocate its state.
     #[error("compressor '{compressor}' cannot be set up: {reason}")]
     Setup {
-        /// Its name.
+        /// Name of the compressor.
         compressor: String,
-        /// What it said.
+        /// The library's reason.
         reason: &'static str,
     },
 }

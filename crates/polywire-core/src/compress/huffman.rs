@@ -1,4 +1,4 @@
-//! Canonical Huffman codes over bytes: bytes that come often take few bits.
+//! The compressor `huffman`: canonical Huffman codes over bytes. Frequent bytes take few bits.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 
@@ -7,7 +7,7 @@ use super::{
     bits::{BitReader, BitWriter},
 };
 
-/// Short codes for frequent bytes.
+/// The compressor `huffman`.
 pub static HUFFMAN: Huffman = Huffman;
 
 /// See [`HUFFMAN`].
@@ -22,11 +22,12 @@ static PROPERTIES: Properties = Properties {
     specification: "spec/compress.md",
 };
 
-/// Longest code: a table of all its values decodes a byte with one look.
+/// Length of the longest code. A table for all values of this length decodes a byte with one
+/// lookup.
 const MAX_BITS: u32 = 12;
 const TABLE: usize = 1 << MAX_BITS;
 
-/// A run of unused bytes up to this long takes two groups of four bits.
+/// Runs of unused bytes up to this length take two groups of four bits.
 const SHORT_RUN: usize = 15;
 
 impl Compressor for Huffman {
@@ -47,7 +48,7 @@ impl Compressor for Huffman {
     }
 }
 
-/// Bits of each byte's code; 0 where the byte does not occur.
+/// Length of each byte's code in bits. 0 for bytes that do not occur.
 type Lengths = [u8; 256];
 
 struct Encoder {
@@ -55,7 +56,7 @@ struct Encoder {
     leaves: Vec<(u32, u8)>,
 }
 
-/// A leaf or inner node of the tree while it is built.
+/// A leaf or inner node of the tree under construction.
 #[derive(Clone, Copy)]
 struct Node {
     weight: u32,
@@ -89,8 +90,8 @@ impl Encoder {
         input.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
         self.leaves.clear();
         self.leaves.extend((0..=255u8).map(|byte| (counts[usize::from(byte)], byte)).filter(|(count, _)| *count > 0));
-        // By weight, and by byte where that is equal, so that every implementation finds the same
-        // code.
+        // Sorted by weight, and by byte for equal weights, so that every implementation finds the
+        // same codes.
         self.leaves.sort_unstable();
         let mut lengths = [0; 256];
         if let [(_, only)] = self.leaves[..] {
@@ -107,14 +108,14 @@ impl Encoder {
         lengths
     }
 
-    /// How many leaves lie how deep in the Huffman tree; what is deeper than the longest code
-    /// counts as that.
+    /// The number of leaves at each depth of the Huffman tree. Leaves below the longest code's
+    /// depth are counted there.
     fn count_by_depth(&mut self) -> [u16; MAX_BITS as usize + 1] {
         let leaves = self.leaves.len();
         self.nodes.clear();
         self.nodes.extend(self.leaves.iter().map(|(weight, _)| Node { weight: *weight, parent: 0 }));
-        // Both the leaves and the inner nodes come in ascending order: the two lightest are at the
-        // front of either.
+        // Leaves and inner nodes are both in ascending order, so the two lightest are at the front
+        // of either.
         let (mut leaf, mut inner) = (0, leaves);
         for new in leaves..2 * leaves - 1 {
             let mut weight = 0;
@@ -128,7 +129,7 @@ impl Encoder {
             }
             self.nodes.push(Node { weight, parent: 0 });
         }
-        // The weights are not needed any more: from the root down they become depths.
+        // The weights are no longer needed. From the root down they are replaced by depths.
         let mut by_depth = [0; MAX_BITS as usize + 1];
         if let Some(root) = self.nodes.last_mut() {
             root.weight = 0;
@@ -144,8 +145,8 @@ impl Encoder {
     }
 }
 
-/// Makes room for the leaves that were too deep: until the codes fit, one leaf at the bottom takes
-/// half the place of one above.
+/// Makes room for leaves that were too deep. Until the codes fit, a leaf of the deepest other level
+/// moves one level down, and a leaf from the bottom becomes its sibling.
 fn limit(by_depth: &mut [u16; MAX_BITS as usize + 1]) {
     let place = |depth: usize| 1u32 << (MAX_BITS as usize - depth);
     let mut taken: u32 = (1..by_depth.len()).map(|depth| u32::from(by_depth[depth]) * place(depth)).sum();
@@ -159,7 +160,8 @@ fn limit(by_depth: &mut [u16; MAX_BITS as usize + 1]) {
     }
 }
 
-/// The code of each byte, its first bit lowest: among codes of a length in the order of the bytes.
+/// The code of each byte, with its first bit lowest. Codes of equal length are in the order of
+/// their bytes.
 fn codes(lengths: &Lengths) -> [u16; 256] {
     let mut next = first_codes(lengths);
     let mut codes = [0; 256];
@@ -207,7 +209,8 @@ struct Decoder {
     table: Vec<Entry>,
 }
 
-/// What the next bits mean: a byte, and how many of them are its code; 0 for no code.
+/// An entry of the decoding table: a byte and the length of its code. The length is 0 for bits that
+/// are not a code.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     byte: u8,
@@ -221,14 +224,17 @@ impl Decompress for Decoder {
         }
         let mut bits = BitReader::new(input);
         let lengths = take_lengths(&mut bits)
-            .ok_or(DecompressError::Malformed { offset: 0, what: "the lengths of the codes are no code's" })?;
+            .ok_or(DecompressError::Malformed { offset: 0, what: "the code lengths do not form a code" })?;
         self.fill(&lengths);
         let expected = output.len();
         for (at, to) in output.iter_mut().enumerate() {
             let entry = self.table.get(bits.peek(MAX_BITS) as usize).copied().unwrap_or_default();
             bits.skip(u32::from(entry.length));
             if entry.length == 0 {
-                return Err(DecompressError::Malformed { offset: bits.offset(input), what: "bits that are no code" });
+                return Err(DecompressError::Malformed {
+                    offset: bits.offset(input),
+                    what: "bits that are not a code",
+                });
             }
             if bits.overrun() {
                 return Err(DecompressError::Truncated { written: at, expected });
@@ -250,7 +256,8 @@ impl Decoder {
     }
 }
 
-/// None unless the codes of these lengths fill the table, or there is one code of one bit.
+/// Reads the code lengths. `None` unless the codes fill the table, or there is only one code, of
+/// one bit.
 fn take_lengths(bits: &mut BitReader<'_>) -> Option<Lengths> {
     let (mut lengths, mut at, mut used, mut place) = ([0; 256], 0, 0, 0);
     while at < lengths.len() {

@@ -1,5 +1,5 @@
-//! LZ4 blocks. Without a dictionary a library does all; with one the compressor is ours: the
-//! library's would go through the whole dictionary again for each message.
+//! The compressor `lz4`: LZ4 blocks. A library compresses without a dictionary. With one, our own
+//! compressor does, because the library would process the whole dictionary again for each message.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -10,7 +10,7 @@ use super::{
     matcher::{MIN_MATCH, Margins, Match, Matcher},
 };
 
-/// LZ4, one block without a header.
+/// The compressor `lz4`: one LZ4 block without a header.
 pub static LZ4: Lz4 = Lz4;
 
 /// See [`LZ4`].
@@ -18,18 +18,18 @@ pub static LZ4: Lz4 = Lz4;
 pub struct Lz4;
 
 static PROPERTIES: Properties = Properties {
-    summary: "LZ4: the fastest, both ways",
+    summary: "LZ4: the fastest in both directions",
     levels: None,
     dictionary: true,
     typical_use: "links and processors that are both fast",
     specification: "LZ4 block format",
 };
 
-/// The largest distance; bytes of a dictionary before its last so many are out of reach.
+/// Largest distance of a match. Only this many bytes at the end of a dictionary are within reach.
 const WINDOW: usize = 65_535;
 
-/// The format's own rule: the last match begins 12 bytes before the end, and the last 5 bytes are
-/// literals.
+/// A rule of the format: the last match begins at least 12 bytes before the end, and the last 5
+/// bytes are literals.
 const MARGINS: Margins = Margins { begin: 12, end: 5 };
 
 impl Compressor for Lz4 {
@@ -60,7 +60,7 @@ fn within_reach(dictionary: &[u8]) -> &[u8] {
 }
 
 struct Encoder {
-    /// For up to 64 KiB; smaller, and so cleared sooner.
+    /// For messages up to 64 KiB. It is smaller, so clearing it takes less time.
     small: CompressTable,
     large: Option<CompressTable>,
 }
@@ -74,7 +74,8 @@ impl Compress for Encoder {
             _ => self.large.get_or_insert_with(CompressTable::large),
         };
         let room = out.get_mut(start..).unwrap_or_default();
-        let len = block::compress_into_with_table(input, room, table).map_err(|_| CompressError("too little room"))?;
+        let len = block::compress_into_with_table(input, room, table)
+            .map_err(|_| CompressError("the output buffer is too small"))?;
         out.truncate(start + len);
         Ok(())
     }
@@ -82,7 +83,7 @@ impl Compress for Encoder {
 
 struct DictionaryEncoder {
     matcher: Matcher,
-    /// The dictionary and, while it is compressed, the message behind it.
+    /// The dictionary, followed by the current message.
     data: Vec<u8>,
     dictionary: usize,
 }
@@ -101,7 +102,7 @@ impl Compress for DictionaryEncoder {
     }
 }
 
-/// A sequence: literals, and the match behind them; the last one has none.
+/// Writes a sequence: literals and the match behind them. The last sequence has no match.
 fn put(literals: &[u8], found: Option<Match>, out: &mut Vec<u8>) {
     let length = found.map_or(0, |found| found.length - MIN_MATCH);
     out.push((literals.len().min(15) << 4 | length.min(15)) as u8);
@@ -113,7 +114,7 @@ fn put(literals: &[u8], found: Option<Match>, out: &mut Vec<u8>) {
     }
 }
 
-/// What of a length has no room in four bits: 255 for each full byte, and a last one that is less.
+/// Writes the part of a length that exceeds four bits: bytes of 255, and a last one that is less.
 fn put_more(length: usize, out: &mut Vec<u8>) {
     if let Some(mut more) = length.checked_sub(15) {
         while more >= 255 {
@@ -142,7 +143,7 @@ impl Decompress for Decoder {
             Err(Library::OutputTooSmall { .. }) => Err(DecompressError::TooLong { expected }),
             Err(Library::OffsetZero) => Err(DecompressError::Damaged("a distance of 0")),
             Err(Library::OffsetOutOfBounds) => Err(DecompressError::Damaged("a distance reaches to before the start")),
-            Err(_) => Err(DecompressError::Damaged("it ends too early")),
+            Err(_) => Err(DecompressError::Damaged("the input ends too early")),
         }
     }
 }

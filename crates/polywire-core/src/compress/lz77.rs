@@ -1,4 +1,5 @@
-//! LZ77: what came within the last 64 KiB is told by distance and length.
+//! The compressor `lz77`: repetitions within the last 64 KiB are written as distance and length.
+//! `spec/compress.md` defines the format.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::frame::varint;
 
-/// Distances and lengths.
+/// The compressor `lz77`.
 pub static LZ77: Lz77 = Lz77;
 
 /// See [`LZ77`].
@@ -16,7 +17,7 @@ pub static LZ77: Lz77 = Lz77;
 pub struct Lz77;
 
 static PROPERTIES: Properties = Properties {
-    summary: "LZ77: what came within the last 64 KiB is told by distance and length",
+    summary: "LZ77: repetitions within the last 64 KiB as distance and length",
     levels: Some(Levels { least: 1, most: 9, usual: 4 }),
     dictionary: false,
     typical_use: "machines without any library, and comparison",
@@ -25,7 +26,7 @@ static PROPERTIES: Properties = Properties {
 
 const WINDOW: usize = 1 << 16;
 const MAX_LITERALS: usize = 128;
-/// A length in the control byte that says: more follows.
+/// The length in a control byte which says that more of the length follows.
 const LONG: usize = 127;
 
 impl Compressor for Lz77 {
@@ -97,7 +98,7 @@ impl Decompress for Decoder {
             }
             let offset = input.len() - after.len();
             let short = usize::from(control & 0x7F);
-            let number = DecompressError::Malformed { offset, what: "a length or distance is no number or too large" };
+            let number = DecompressError::Malformed { offset, what: "a length or distance is malformed or too large" };
             let (more, after) = if short == LONG { varint::split(after).ok_or(number)? } else { (0, after) };
             let (distance, after) = varint::split(after).ok_or(number)?;
             let length = usize::try_from(more).ok().and_then(|more| more.checked_add(short + MIN_MATCH));

@@ -1,5 +1,5 @@
-//! LZO1X: bytes alone, no bit is ever shifted. The compressor is ours, made after the format; the
-//! decompressor is a library's.
+//! The compressor `lzo`: LZO1X, a format that consists of whole bytes. The compressor is our own,
+//! written from the description of the format; the decompressor is a library.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -8,7 +8,7 @@ use super::{
     matcher::{Margins, Match, Matcher},
 };
 
-/// LZO1X, one block without a header.
+/// The compressor `lzo`: one LZO1X block without a header.
 pub static LZO: Lzo = Lzo;
 
 /// See [`LZO`].
@@ -16,19 +16,20 @@ pub static LZO: Lzo = Lzo;
 pub struct Lzo;
 
 static PROPERTIES: Properties = Properties {
-    summary: "LZO1X: fast both ways, in half the range of lz4",
+    summary: "LZO1X: fast in both directions; repetitions within the last 48 KiB",
     levels: None,
     dictionary: false,
-    typical_use: "peers that have LZO already",
+    typical_use: "peers that use LZO",
     specification: "the LZO stream format as the Linux kernel documents it, version 0",
 };
 
-/// Distances that instructions of two bytes and of three reach.
+/// Largest distances: of instructions of two bytes (`NEAR`), and of the two kinds of instructions
+/// of three bytes (`MIDDLE`, `FAR`).
 const NEAR: usize = 0x0800;
 const MIDDLE: usize = 0x4000;
 const FAR: usize = 0xBFFF;
 
-/// The longest match that an instruction of two bytes takes.
+/// The longest match that takes two bytes.
 const SHORT: usize = 8;
 
 const END: [u8; 3] = [0x11, 0, 0];
@@ -73,8 +74,8 @@ impl Compress for Encoder {
     }
 }
 
-/// Up to three literals stand in the two low bits of the match before them, which are in the last
-/// but one byte.
+/// Writes literals. Up to three of them are counted in the two low bits of the previous match,
+/// which are in its last byte but one.
 fn put_literals(literals: &[u8], start: usize, out: &mut Vec<u8>) {
     let last_but_one = out.len().wrapping_sub(2);
     match literals.len() {
@@ -105,8 +106,8 @@ fn put_match(Match { distance, length }: Match, out: &mut Vec<u8>) {
     out.extend([(back << 2) as u8, (back >> 6) as u8]);
 }
 
-/// An instruction whose length has no room in it: 255 for each zero byte, and a last one that is
-/// none.
+/// Writes an instruction with a length that does not fit into it: a zero byte for each 255, and a
+/// last byte that is not zero.
 fn put_long(instruction: u8, mut length: usize, out: &mut Vec<u8>) {
     out.push(instruction);
     while length > 255 {
@@ -128,9 +129,9 @@ impl Decompress for Decoder {
                 Err(DecompressError::Damaged("a distance reaches to before the start"))
             }
             Err(lzokay::Error::OutputOverrun) => Err(DecompressError::TooLong { expected }),
-            Err(lzokay::Error::InputOverrun) => Err(DecompressError::Damaged("it ends too early")),
+            Err(lzokay::Error::InputOverrun) => Err(DecompressError::Damaged("the input ends too early")),
             Err(lzokay::Error::InputNotConsumed) => Err(DecompressError::Damaged("bytes are left over")),
-            Err(_) => Err(DecompressError::Damaged("it is no LZO1X")),
+            Err(_) => Err(DecompressError::Damaged("not LZO1X")),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! LZW: codes for strings that came before, of which each is one byte longer than another.
+//! The compressor `lzw`: codes for strings that occurred before. Each string is another one plus
+//! one byte. `spec/compress.md` defines the format.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 
@@ -7,7 +8,7 @@ use super::{
     bits::{BitReader, BitWriter},
 };
 
-/// Codes for strings seen before.
+/// The compressor `lzw`.
 pub static LZW: Lzw = Lzw;
 
 /// See [`LZW`].
@@ -15,20 +16,20 @@ pub static LZW: Lzw = Lzw;
 pub struct Lzw;
 
 static PROPERTIES: Properties = Properties {
-    summary: "LZW: codes of 9 to 16 bits for strings that came before",
+    summary: "LZW: codes of 9 to 16 bits for earlier strings",
     levels: None,
     dictionary: false,
     typical_use: "comparison",
     specification: "spec/compress.md",
 };
 
-/// Codes below stand for their byte.
+/// Smaller codes represent single bytes.
 const BYTES: u32 = 256;
-/// With so many strings the dictionary is full; it begins anew.
+/// With this many strings the dictionary is full and is started again.
 const FULL: u32 = 1 << 16;
 
-/// Bits of the code after `strings` were added to the dictionary: as many as the largest that may
-/// come needs.
+/// Length of a code in bits after `strings` strings were added: enough for the largest code that
+/// may follow.
 fn width(strings: u32) -> u32 {
     (BYTES + strings - 1).max(BYTES).ilog2() + 1
 }
@@ -51,11 +52,11 @@ impl Compressor for Lzw {
     }
 }
 
-/// Twice as many as strings, so that there is always a free one near.
+/// Size of the hash table: twice the number of strings, so that a free slot is always near.
 const SLOTS: usize = 1 << 17;
 
-/// The string of code `prefix` with `byte` behind it has the code `code`, if the slot is of the
-/// present generation.
+/// An entry of the hash table: the string of code `prefix` followed by `byte` has the code `code`.
+/// Valid only in the current generation.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     generation: u32,
@@ -66,7 +67,7 @@ struct Slot {
 
 struct Encoder {
     slots: Vec<Slot>,
-    /// Counted up where the dictionary begins anew, so that nothing has to be cleared.
+    /// Incremented when the dictionary is started again, so that the table need not be cleared.
     generation: u32,
 }
 
@@ -108,7 +109,7 @@ impl Encoder {
         }
     }
 
-    /// The slot of this string, or the free one where it belongs.
+    /// The slot of this string, or the free slot for it.
     fn find(&self, prefix: u16, byte: u8) -> usize {
         let key = u32::from(prefix) << 8 | u32::from(byte);
         let mut at = (key.wrapping_mul(0x9E37_79B1) >> 15) as usize;
@@ -123,8 +124,8 @@ impl Encoder {
 }
 
 struct Decoder {
-    /// Where each string came first: start and length. The last byte of the newest one is written
-    /// with the next code.
+    /// Start and length of each string at its first occurrence in the output. The last byte of the
+    /// newest string is written with the next code.
     strings: Vec<(u32, u32)>,
 }
 
@@ -146,7 +147,7 @@ impl Decompress for Decoder {
                     1
                 }
                 Some(string) => {
-                    let what = "a code that no string has yet";
+                    let what = "a code without a string";
                     let malformed = DecompressError::Malformed { offset: bits.offset(input), what };
                     let (start, length) = *self.strings.get(string as usize).ok_or(malformed)?;
                     let (start, length) = (start as usize, length as usize);

@@ -1,52 +1,53 @@
-//! What the formats of the LZ77 family share: finding what came before, and repeating it.
+//! Search for repetitions, and their reproduction, for the formats of the LZ77 family: `lz77`,
+//! `lz4` and `lzo`.
 
 use alloc::{vec, vec::Vec};
 
-/// Shortest match that is looked for.
+/// Length of the shortest match.
 pub(super) const MIN_MATCH: usize = 4;
 
 const HASH_BITS: u32 = 14;
 
-/// No position: chains end here.
+/// No position: the end of a chain.
 const NOWHERE: u32 = 0;
 
-/// Remembers where four bytes came last, from one message to the next without clearing anything.
+/// Finds earlier occurrences of four bytes. It is reused for many messages without being cleared.
 pub(super) struct Matcher {
-    /// For each hash the last position, counted from the first message on; older than `base` is as
-    /// good as none.
+    /// For each hash, the last position, counted from the first message. Positions before `base`
+    /// are invalid.
     heads: Vec<u32>,
-    /// For each position, modulo the length, the one before it with the same hash; empty where only
-    /// the last one counts.
+    /// For each position modulo the length, the previous position with the same hash. Empty if only
+    /// the last position is tried.
     chain: Vec<u32>,
-    /// Positions tried for each match.
+    /// Largest number of positions tried for a match.
     tries: u32,
     max_distance: usize,
-    /// The position of the first byte of the present message.
+    /// The position of the first byte of the current message.
     base: u32,
-    /// As `heads` for the bytes that all messages begin with; positions from 1.
+    /// Like `heads`, for the dictionary. Positions count from 1.
     dictionary_heads: Vec<u32>,
     dictionary_len: usize,
 }
 
-/// Bytes that came before.
+/// A repetition of earlier bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Match {
     pub(super) distance: usize,
     pub(super) length: usize,
 }
 
-/// Where matches may lie, counted from the end of the data.
+/// Where matches may lie, in bytes from the end of the data.
 #[derive(Clone, Copy)]
 pub(super) struct Margins {
-    /// The last match begins at least so many bytes before the end.
+    /// The last match begins at least this many bytes before the end.
     pub(super) begin: usize,
-    /// And ends so many before it.
+    /// The last match ends at least this many bytes before the end.
     pub(super) end: usize,
 }
 
 impl Matcher {
-    /// Looks back at most `max_distance` bytes, a power of two less 1 or anything else that is at
-    /// least 1.
+    /// Makes a matcher for distances up to `max_distance`, which must be at least 1. With chains, a
+    /// power of two less 1 uses memory best.
     pub(super) fn new(max_distance: usize, tries: u32) -> Matcher {
         let chain = if tries > 1 { vec![NOWHERE; (max_distance + 1).next_power_of_two()] } else { Vec::new() };
         let heads = vec![NOWHERE; 1 << HASH_BITS];
@@ -54,7 +55,7 @@ impl Matcher {
         Matcher { heads, chain, tries, max_distance, base: 1, dictionary_heads, dictionary_len }
     }
 
-    /// All data will begin with these bytes, which are not to be compressed.
+    /// Sets a dictionary: all data will begin with these bytes, which are not compressed.
     pub(super) fn with_dictionary(mut self, dictionary: &[u8]) -> Matcher {
         self.dictionary_heads = vec![NOWHERE; 1 << HASH_BITS];
         self.dictionary_len = dictionary.len();
@@ -65,8 +66,8 @@ impl Matcher {
         self
     }
 
-    /// Goes through `data` after the dictionary. `emit` gets what lies between two matches and the
-    /// match after it; what is after the last one is returned.
+    /// Compresses `data` behind the dictionary. Calls `emit` with the bytes between two matches and
+    /// the match behind them. Returns the bytes behind the last match.
     pub(super) fn parse<'a>(
         &mut self,
         data: &'a [u8],
@@ -79,7 +80,7 @@ impl Matcher {
         let (mut anchor, mut at, mut misses) = (self.dictionary_len, self.dictionary_len, 0);
         while at < last {
             let Some(found) = self.find(data, at, until) else {
-                // What has not matched for long is not going to: bigger steps.
+                // Where nothing has matched for long, it searches in larger steps.
                 misses += 1;
                 at += 1 + (misses >> 6);
                 continue;
@@ -100,12 +101,12 @@ impl Matcher {
         }
     }
 
-    /// Ends a message: its positions become too old to be found.
+    /// Ends a message: its positions become invalid.
     pub(super) fn end(&mut self, len: usize) {
         self.base += len as u32;
     }
 
-    /// The longest match of those tried.
+    /// The longest match among those tried.
     #[inline]
     fn find(&mut self, data: &[u8], at: usize, until: usize) -> Option<Match> {
         let four = four_at(data, at);
@@ -126,7 +127,7 @@ impl Matcher {
                 break;
             }
             let older = self.chain[(self.base as usize + before) % self.chain.len()];
-            // A slot that was used again leads forward, to where another chain is.
+            // A slot that was reused leads to a later position of another chain.
             if older >= candidate {
                 break;
             }
@@ -141,7 +142,8 @@ impl Matcher {
         near.then(|| Match { distance: at - before, length: common(data, before, at, until) })
     }
 
-    /// Remembers positions inside a match; with one try only the last ones, which pay most.
+    /// Inserts positions inside a match. With one try only the last ones are inserted, which are
+    /// the most useful.
     #[inline]
     fn learn(&mut self, data: &[u8], from: usize, to: usize) {
         let from = if self.chain.is_empty() { from.max(to.saturating_sub(2)) } else { from };
@@ -162,8 +164,8 @@ impl Matcher {
     }
 }
 
-/// Repeats `length` bytes that lie `distance` before `at`, a byte at a time where they overlap. The
-/// caller has checked that both lie within `output`.
+/// Copies `length` bytes from `distance` bytes before `at`, byte by byte if the ranges overlap. The
+/// caller has checked that both ranges lie within `output`.
 #[inline]
 pub(super) fn repeat(output: &mut [u8], at: usize, distance: usize, length: usize) {
     let start = at - distance;
@@ -186,7 +188,7 @@ fn hash(four: u32) -> usize {
     (four.wrapping_mul(0x9E37_79B1) >> (32 - HASH_BITS)) as usize
 }
 
-/// How many bytes are equal from both positions on; the later one does not reach `until`.
+/// Number of equal bytes at both positions. The later range ends before `until`.
 #[inline]
 fn common(data: &[u8], before: usize, at: usize, until: usize) -> usize {
     let Some(here) = data.get(at..until.max(at)) else { return 0 };

@@ -1,10 +1,10 @@
-//! Compressors. [`COMPRESSORS`] is the table: a compressor is a file here and a line there, and is
-//! then listed, tested and measured with the others.
+//! Compressors. [`COMPRESSORS`] is the table of all of them: a new compressor is a file in this
+//! folder and a line in the table; then it is listed, tested and benchmarked like the others.
 //!
-//! A [`Compressor`] makes state that is used again for each message: a [`Compress`], a
-//! [`Decompress`]. What travels is not just their bytes: a [`Packer`] compresses where that pays
-//! and says so in front of the payload, an [`Unpacker`] undoes it within [`Limits`].
-//! `spec/compress.md` has the bytes.
+//! A [`Compressor`] makes the state that is reused for each message: a [`Compress`] or a
+//! [`Decompress`]. Publishers use a [`Packer`], which compresses a payload if that pays and writes
+//! its size in front; subscribers use an [`Unpacker`], which reverses this within [`Limits`].
+//! `spec/compress.md` defines the bytes.
 //!
 //! ```
 //! use polywire_core::compress::{self, Limits, Packer, Settings, Unpacker};
@@ -25,30 +25,31 @@ use alloc::{boxed::Box, vec::Vec};
 
 mod bits;
 #[cfg(feature = "std")]
-pub mod bzip2;
+mod bzip2;
 #[cfg(feature = "zstd")]
 pub mod dictionary;
 mod error;
-pub mod huffman;
-pub mod lz4;
-pub mod lz77;
-pub mod lzo;
-pub mod lzw;
+mod huffman;
+mod lz4;
+mod lz77;
+mod lzo;
+mod lzw;
 mod matcher;
-pub mod none;
+mod none;
 mod payload;
-pub mod rle;
+mod rle;
 mod settings;
 #[cfg(feature = "std")]
-pub mod zlib;
+mod zlib;
 #[cfg(feature = "zstd")]
-pub mod zstd;
+mod zstd;
 
 pub use error::{CompressError, DecompressError, SettingsError, UnpackError};
+pub use none::NONE;
 pub use payload::{Limits, Packer, Unpacker};
 pub use settings::{OPTIONS, Settings, announced_dictionary};
 
-/// All compressors of this crate, in the order in which they are listed.
+/// All compressors of this crate, in the order of listings.
 pub static COMPRESSORS: &[&dyn Compressor] = &[
     &none::NONE,
     &rle::RLE,
@@ -65,7 +66,7 @@ pub static COMPRESSORS: &[&dyn Compressor] = &[
     &zstd::ZSTD,
 ];
 
-/// The compressor with a name.
+/// The compressor with this name.
 pub fn find(name: &str) -> Option<&'static dyn Compressor> {
     COMPRESSORS.iter().copied().find(|compressor| compressor.name() == name)
 }
@@ -119,53 +120,53 @@ pub fn find(name: &str) -> Option<&'static dyn Compressor> {
 /// ```
 ///
 /// # For implementers
-///
-/// What [`Compress`] writes, the [`Decompress`] of any instance with the same dictionary reads,
-/// whatever the level. Both keep their memory from one message to the next, and nothing else:
-/// messages do not depend on each other.
+/// Output of [`Compress`] must be readable by the [`Decompress`] of any instance with the same
+/// dictionary, whatever the level. Both keep their memory from one message to the next, but no
+/// contents: messages are independent of each other.
 pub trait Compressor: Send + Sync {
-    /// Name, as in a wire string: lower case, digits and `-`.
+    /// The name in a wire string: lower-case letters, digits and `-`.
     fn name(&self) -> &'static str;
 
-    /// What users compare.
+    /// Properties for listings and choices.
     fn properties(&self) -> &'static Properties;
 
-    /// What compresses at a level. Callers have checked the level against [`Properties::levels`],
-    /// and give a dictionary only to those that take one; it is empty for none.
+    /// Makes a compressor state for a level. Callers have checked the level against
+    /// [`Properties::levels`], and pass a dictionary only to compressors that take one; it is empty
+    /// if there is none.
     fn compression(&self, level: i32, dictionary: &[u8]) -> Result<Box<dyn Compress>, SettingsError>;
 
-    /// What decompresses what was compressed with the same dictionary.
+    /// Makes a decompressor state for messages that were compressed with the same dictionary.
     fn decompression(&self, dictionary: &[u8]) -> Result<Box<dyn Decompress>, SettingsError>;
 }
 
-/// What users compare compressors by.
+/// Properties by which users compare compressors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
     /// One line for listings.
     pub summary: &'static str,
-    /// Levels to choose from; none where there is just one way.
+    /// The levels. `None` for a compressor without levels.
     pub levels: Option<Levels>,
-    /// It can be given a dictionary: bytes that messages are likely to share.
+    /// True if it takes a dictionary: bytes that messages are likely to share.
     pub dictionary: bool,
     /// What it is typically used for.
     pub typical_use: &'static str,
-    /// Where it is defined.
+    /// The specification of the format.
     pub specification: &'static str,
 }
 
-/// From fast to small.
+/// A range of levels, from fast to small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
-    /// The fastest.
+    /// The fastest level.
     pub least: i32,
-    /// The one that gives the fewest bytes.
+    /// The level with the smallest output.
     pub most: i32,
-    /// Taken where none is chosen.
+    /// The default level.
     pub usual: i32,
 }
 
 impl Properties {
-    /// The level taken where none is chosen; 0 where there are none.
+    /// The default level, or 0 for a compressor without levels.
     ///
     /// ```
     /// use polywire_core::compress::find;
@@ -177,21 +178,21 @@ impl Properties {
     }
 }
 
-/// Compresses message after message.
+/// A compressor state, for one message after the other.
 pub trait Compress: Send {
-    /// Appends the compressed bytes to `out`. After an error `out` is of no use past its old
-    /// length.
+    /// Appends the compressed bytes to `out`. After an error, the bytes of `out` behind its old
+    /// length are undefined.
     fn compress(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError>;
 }
 
-/// Decompresses message after message.
+/// A decompressor state, for one message after the other.
 pub trait Decompress: Send {
-    /// Fills `output`: it is an error if fewer or more bytes come out, or if bytes of `input` are
-    /// left over. After an error `output` is of no use.
+    /// Decompresses exactly `output.len()` bytes. Fails if the input yields fewer or more bytes, or
+    /// is longer than needed. After an error, the contents of `output` are undefined.
     ///
     /// # For implementers
     ///
-    /// Nothing in `input` may make this panic, read what `output` held before, or allocate more
-    /// than a fixed amount.
+    /// Whatever `input` contains, this must not panic, not read earlier contents of `output`, and
+    /// not allocate more than a fixed amount.
     fn decompress(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), DecompressError>;
 }

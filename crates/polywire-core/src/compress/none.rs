@@ -1,10 +1,10 @@
-//! No compression: what others are compared with.
+//! The compressor `none`: no compression. It serves for comparison.
 
 use alloc::{boxed::Box, vec::Vec};
 
 use super::{Compress, CompressError, Compressor, Decompress, DecompressError, Properties, SettingsError};
 
-/// Copies.
+/// The compressor `none`.
 pub static NONE: None = None;
 
 /// See [`NONE`].
@@ -12,7 +12,7 @@ pub static NONE: None = None;
 pub struct None;
 
 static PROPERTIES: Properties = Properties {
-    summary: "bytes as they are",
+    summary: "no compression",
     levels: Option::None,
     dictionary: false,
     typical_use: "comparison, and topics that override a default",

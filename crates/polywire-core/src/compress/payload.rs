@@ -1,19 +1,20 @@
-//! What travels: payloads that say whether they are compressed, and how long they were.
+//! Payloads as they are sent: each begins with its uncompressed size, or with 0 if it is not
+//! compressed. An empty payload stays empty.
 
 use alloc::{boxed::Box, vec::Vec};
 
 use super::{Compress, Compressor, Decompress, Settings, SettingsError, UnpackError};
 use crate::frame::varint;
 
-/// What decompressing one message may cost.
+/// Limits on the decompression of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a message.
+    /// Largest size of a message in bytes.
     pub message_bytes: usize,
-    /// How many times its size a compressed payload may become, once it becomes more than
+    /// Largest ratio of uncompressed to compressed size. Applies to messages larger than
     /// [`Limits::free_bytes`].
     pub expansion: usize,
-    /// Bytes that any payload may become.
+    /// Uncompressed size in bytes up to which any ratio is allowed.
     pub free_bytes: usize,
 }
 
@@ -24,13 +25,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes that a payload of `compressed` bytes may become.
+    /// Largest uncompressed size allowed for a payload of `compressed` bytes.
     fn allows(&self, compressed: usize) -> usize {
         compressed.saturating_mul(self.expansion).max(self.free_bytes).min(self.message_bytes)
     }
 }
 
-/// Compresses payloads, where that pays.
+/// Compresses payloads if that makes them sufficiently smaller.
 pub struct Packer {
     compress: Box<dyn Compress>,
     min_bytes: usize,
@@ -39,7 +40,8 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// With the dictionary that `settings` name; empty for none.
+    /// Makes a packer. `dictionary` has the contents of the dictionary that `settings` name; it is
+    /// empty if there is none.
     pub fn new(compressor: &dyn Compressor, settings: &Settings, dictionary: &[u8]) -> Result<Packer, SettingsError> {
         let level = settings.level.unwrap_or(compressor.properties().usual_level());
         Ok(Packer {
@@ -50,8 +52,9 @@ impl Packer {
         })
     }
 
-    /// Appends to `out` what is to be sent for `payload`: compressed, or as it is where that is
-    /// shorter by too little, or where receivers with the default [`Limits`] would refuse it.
+    /// Appends to `out` what is to be sent for `payload`. The payload is sent uncompressed if
+    /// compression saves too little, or if receivers with the default [`Limits`] would refuse the
+    /// result.
     pub fn pack(&mut self, payload: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         if payload.is_empty() || (payload.len() >= self.min_bytes && self.pack_compressed(payload, out)) {
@@ -74,7 +77,7 @@ impl Packer {
     }
 }
 
-/// Undoes what a [`Packer`] with the same compressor and dictionary did.
+/// Reverses a [`Packer`] with the same compressor and dictionary.
 pub struct Unpacker {
     decompress: Box<dyn Decompress>,
     limits: Limits,
@@ -82,13 +85,14 @@ pub struct Unpacker {
 }
 
 impl Unpacker {
-    /// With the dictionary that the announcement names; empty for none.
+    /// Makes an unpacker. `dictionary` has the contents of the dictionary that the announcement
+    /// names; it is empty if there is none.
     pub fn new(compressor: &dyn Compressor, dictionary: &[u8], limits: Limits) -> Result<Unpacker, SettingsError> {
         Ok(Unpacker { decompress: compressor.decompression(dictionary)?, limits, buffer: Vec::new() })
     }
 
-    /// The payload that was packed. Nothing is allocated before the size that is said is known to
-    /// be within the limits, and for sizes seen before nothing at all.
+    /// Returns the original payload. Checks the announced size against the limits before it
+    /// allocates, and reuses the memory of earlier payloads.
     pub fn unpack<'a>(&'a mut self, packed: &'a [u8]) -> Result<&'a [u8], UnpackError> {
         if packed.is_empty() {
             return Ok(packed);

@@ -1,10 +1,11 @@
-//! Run lengths: bytes that repeat are counted.
+//! The compressor `rle`: run-length encoding of repeated bytes. `spec/compress.md` defines the
+//! format.
 
 use alloc::{boxed::Box, vec::Vec};
 
 use super::{Compress, CompressError, Compressor, Decompress, DecompressError, Properties, SettingsError};
 
-/// Counts bytes that repeat.
+/// The compressor `rle`.
 pub static RLE: Rle = Rle;
 
 /// See [`RLE`].
@@ -12,14 +13,14 @@ pub static RLE: Rle = Rle;
 pub struct Rle;
 
 static PROPERTIES: Properties = Properties {
-    summary: "run lengths: bytes that repeat are counted",
+    summary: "run-length encoding of repeated bytes",
     levels: None,
     dictionary: false,
     typical_use: "images and tables with long runs, on the smallest machines",
     specification: "spec/compress.md",
 };
 
-/// Shortest run that is counted: a shorter one costs as much as its bytes.
+/// Length of the shortest run that is counted. Shorter runs would take as many bytes as literals.
 const MIN_RUN: usize = 3;
 const MAX_RUN: usize = MIN_RUN + 127;
 const MAX_LITERALS: usize = 128;
@@ -62,7 +63,7 @@ impl Compress for State {
     }
 }
 
-/// What lies in `from` before `until`, which is its end.
+/// Writes the bytes of `from` in front of `until`, which is the end of `from`.
 fn put_literals(from: &[u8], until: &[u8], out: &mut Vec<u8>) {
     let (literals, _) = from.split_at(from.len() - until.len());
     for chunk in literals.chunks(MAX_LITERALS) {

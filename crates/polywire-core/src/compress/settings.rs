@@ -1,4 +1,4 @@
-//! What a wire says about a compressor, behind the colon: `3,dict=weather.dict,min=200`.
+//! Options of a compressor in a wire string, behind its colon: `3,dict=weather.dict,min=200`.
 
 use alloc::{
     format,
@@ -8,17 +8,19 @@ use core::fmt;
 
 use super::{Compressor, SettingsError};
 
-/// Messages shorter than this are not tried, unless the wire says otherwise: what could be gained
-/// is less than a frame's head.
+/// Smallest message that is compressed by default, in bytes. For shorter ones the gain would be
+/// less than a frame's head.
 const MIN_BYTES: usize = 64;
 
-/// The same with a dictionary, which may know most of a short message.
+/// Smallest message that is compressed with a dictionary by default. The dictionary may contain
+/// most of a short message.
 const MIN_BYTES_WITH_DICTIONARY: usize = 16;
 
-/// Percent of its size that a message must be compressed to, unless the wire says otherwise.
+/// Default for [`Settings::ratio_percent`].
 const RATIO_PERCENT: u32 = 90;
 
-/// The options of all compressors: as written, and one line for listings, the default first.
+/// The options of all compressors: the notation, and one line for listings, beginning with the
+/// default.
 pub static OPTIONS: &[(&str, &str)] = &[
     ("LEVEL", "a number, where the compressor has levels"),
     ("dict=FILE", "a dictionary, where the compressor takes one; 'polywire dict' trains them"),
@@ -26,17 +28,17 @@ pub static OPTIONS: &[(&str, &str)] = &[
     ("ratio=PERCENT", "90: messages that do not shrink to that much of their size are sent as they are"),
 ];
 
-/// What a wire says about a compressor.
+/// Options of a compressor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
-    /// The compressor's own usual one where none.
+    /// The level. `None` stands for the compressor's default.
     pub level: Option<i32>,
-    /// Shorter messages are sent as they are; see [`Settings::least_bytes`] for what is taken where
-    /// none.
+    /// Smallest message that is compressed, in bytes. `None` stands for the default: see
+    /// [`Settings::least_bytes`].
     pub min_bytes: Option<usize>,
-    /// Messages that do not shrink to that many percent of their size are sent as they are.
+    /// Messages that do not shrink to this percentage of their size are sent uncompressed.
     pub ratio_percent: u32,
-    /// Names a dictionary: a file in a wire, a hash in an announcement.
+    /// The dictionary: a file in a wire string, a hash in an announcement.
     pub dictionary: Option<String>,
 }
 
@@ -47,14 +49,14 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads options, and refuses what `compressor` does not take.
+    /// Parses options, and refuses those that `compressor` does not take.
     ///
     /// ```
     /// use polywire_core::compress::{self, Settings};
     /// let zlib = compress::find("zlib").unwrap();
     /// assert_eq!(Settings::parse("9,min=200", zlib)?.level, Some(9));
     /// let error = Settings::parse("12", zlib).unwrap_err();
-    /// assert_eq!(error.to_string(), "compressor 'zlib': '12' is given; levels go from 1 to 9");
+    /// assert_eq!(error.to_string(), "compressor 'zlib': invalid option '12': levels go from 1 to 9");
     /// # Ok::<(), compress::SettingsError>(())
     /// ```
     pub fn parse(text: &str, compressor: &dyn Compressor) -> Result<Settings, SettingsError> {
@@ -69,14 +71,16 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Gives the option's number and name.
+    /// Sets one option. Returns its number and name.
     fn set<'a>(&mut self, option: &'a str, compressor: &dyn Compressor) -> Result<(usize, &'a str), SettingsError> {
         let wrong = |expected: String| {
             Err(SettingsError::Value { compressor: compressor.name().into(), option: option.into(), expected })
         };
         match option.split_once('=') {
             None if option.parse::<i64>().is_ok() => {
-                let Some(levels) = compressor.properties().levels else { return wrong("it has no levels".into()) };
+                let Some(levels) = compressor.properties().levels else {
+                    return wrong("the compressor has no levels".into());
+                };
                 let level = option.parse().ok().filter(|level| (levels.least..=levels.most).contains(level));
                 let Some(level) = level else {
                     return wrong(format!("levels go from {} to {}", levels.least, levels.most));
@@ -112,21 +116,21 @@ impl Settings {
         }
     }
 
-    /// Bytes that a message has at least for which compressing is tried.
+    /// Size in bytes of the smallest message that is compressed.
     ///
     /// ```
     /// use polywire_core::compress::Settings;
     /// let chosen = Settings { min_bytes: Some(10), ..Settings::default() };
     /// assert_eq!(chosen.least_bytes(false), 10);
-    /// // Even short messages gain by a dictionary.
+    /// // With a dictionary, even short messages become smaller.
     /// assert!(Settings::default().least_bytes(true) < Settings::default().least_bytes(false));
     /// ```
     pub fn least_bytes(&self, with_dictionary: bool) -> usize {
         self.min_bytes.unwrap_or(if with_dictionary { MIN_BYTES_WITH_DICTIONARY } else { MIN_BYTES })
     }
 
-    /// What an announcement says: the compressor's name, and what a receiver needs or likes to
-    /// know. `dictionary` is the hash of the dictionary's document, none without one.
+    /// The text for an announcement: the compressor's name, and what a receiver needs or may want
+    /// to know. `dictionary` is the hash of the dictionary's document, if there is one.
     ///
     /// ```
     /// use polywire_core::compress::{Settings, find};
@@ -145,7 +149,8 @@ impl Settings {
     }
 }
 
-/// The hash of the dictionary in what [`Settings::announced`] gave.
+/// The hash of the dictionary in a text made by [`Settings::announced`]. `None` if it has no
+/// dictionary.
 ///
 /// ```
 /// use polywire_core::compress::announced_dictionary;

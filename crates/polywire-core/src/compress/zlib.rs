@@ -1,4 +1,4 @@
-//! zlib: DEFLATE with a header and a checksum.
+//! The compressor `zlib`: DEFLATE with a header and a checksum, by a library.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -6,7 +6,7 @@ use flate2::{Compression, FlushCompress, FlushDecompress, Status};
 
 use super::{Compress, CompressError, Compressor, Decompress, DecompressError, Levels, Properties, SettingsError};
 
-/// DEFLATE with a header and a checksum.
+/// The compressor `zlib`.
 pub static ZLIB: Zlib = Zlib;
 
 /// See [`ZLIB`].
@@ -14,10 +14,10 @@ pub static ZLIB: Zlib = Zlib;
 pub struct Zlib;
 
 static PROPERTIES: Properties = Properties {
-    summary: "zlib: DEFLATE, what everybody can read",
+    summary: "zlib: DEFLATE, the most widely supported format",
     levels: Some(Levels { least: 1, most: 9, usual: 6 }),
     dictionary: false,
-    typical_use: "peers that know nothing else",
+    typical_use: "peers that support nothing else",
     specification: "RFC 1950",
 };
 
@@ -39,8 +39,8 @@ impl Compressor for Zlib {
     }
 }
 
-/// At its fastest the library gives a byte that it cannot compress nine bits. Other levels add a
-/// thousandth.
+/// Largest size of the output. At its fastest level, the library writes nine bits for an
+/// incompressible byte; other levels add a thousandth.
 fn bound(len: usize) -> usize {
     len + len / 7 + 64
 }
@@ -56,7 +56,7 @@ impl Compress for flate2::Compress {
                 out.truncate(start + self.total_out() as usize);
                 Ok(())
             }
-            _ => Err(CompressError("too little room")),
+            _ => Err(CompressError("the output buffer is too small")),
         }
     }
 }
@@ -65,7 +65,7 @@ impl Decompress for flate2::Decompress {
     fn decompress(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
         self.reset(true);
         let expected = output.len();
-        // The library asks for room, also for nothing.
+        // The library needs room for output even if there is none.
         let room = if expected == 0 { &mut [0][..] } else { output };
         let status = flate2::Decompress::decompress(self, input, room, FlushDecompress::Finish);
         let (used, written) = (self.total_in() as usize, self.total_out() as usize);
@@ -79,7 +79,7 @@ impl Decompress for flate2::Decompress {
             Ok(_) if used < input.len() => Err(DecompressError::TooLong { expected }),
             Ok(_) => Err(DecompressError::Truncated { written, expected }),
             Err(_) => {
-                Err(DecompressError::Malformed { offset: used, what: "it is no zlib stream, or its checksum is wrong" })
+                Err(DecompressError::Malformed { offset: used, what: "not a zlib stream, or its checksum is wrong" })
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Zstandard.
+//! The compressor `zstd`: Zstandard, by a library.
 
 use alloc::{boxed::Box, string::ToString, vec::Vec};
 
@@ -6,7 +6,7 @@ use ::zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
 
 use super::{Compress, CompressError, Compressor, Decompress, DecompressError, Levels, Properties, SettingsError};
 
-/// Zstandard, one frame.
+/// The compressor `zstd`: one Zstandard frame.
 pub static ZSTD: Zstd = Zstd;
 
 /// See [`ZSTD`].
@@ -14,7 +14,7 @@ pub static ZSTD: Zstd = Zstd;
 pub struct Zstd;
 
 static PROPERTIES: Properties = Properties {
-    summary: "Zstandard: small and fast, the one to take first",
+    summary: "Zstandard: small and fast; try it first",
     levels: Some(Levels { least: -7, most: 22, usual: 3 }),
     dictionary: true,
     typical_use: "everything that is worth compressing; with a dictionary also small messages",
@@ -34,7 +34,7 @@ impl Compressor for Zstd {
 
     fn compression(&self, level: i32, dictionary: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
         let mut context = CCtx::try_create().ok_or_else(|| setup("no memory"))?;
-        // The channel names the dictionary.
+        // The announcement of the channel names the dictionary, so frames need not.
         for parameter in [CParameter::CompressionLevel(level), CParameter::DictIdFlag(false)] {
             context.set_parameter(parameter).map_err(|code| setup(zstd_safe::get_error_name(code)))?;
         }
@@ -55,7 +55,8 @@ impl Compressor for Zstd {
     }
 }
 
-/// The context takes a damaged dictionary as it comes and fails with the first message.
+/// Checks a dictionary: the library's context would accept a damaged one and fail at the first
+/// message.
 fn check(dictionary: &[u8]) -> Result<(), SettingsError> {
     let made = zstd_safe::DDict::try_create(dictionary);
     made.map(drop).ok_or_else(|| SettingsError::Dictionary {
@@ -90,7 +91,7 @@ impl Compress for Encoder {
 struct Decoder(DCtx<'static>);
 
 impl Decompress for Decoder {
-    /// All goes straight into `output`: no window is held, whatever size a frame declares.
+    /// Decompresses straight into `output`. No window is allocated, whatever size a frame declares.
     fn decompress(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
         let expected = output.len();
         match self.0.decompress(output, input) {

@@ -1,5 +1,5 @@
-//! The bytes between a frame's length and its end, but for those of data frames, whose numbers
-//! depend on what carries them.
+//! Encoding of frames, without the length in front. The numbers in data frames depend on the
+//! carrier: [`stream`](super::stream) or [`datagram`](super::datagram).
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
@@ -16,10 +16,10 @@ const DOCUMENT: u8 = 0x07;
 const HEARTBEAT: u8 = 0x08;
 const BYE: u8 = 0x09;
 const TAKEN: u8 = 0x40;
-/// From here on, heads that are even may be passed over by receivers that do not know them.
+/// From this value on, receivers skip unknown frames whose head is even.
 const OPTIONAL: u8 = 0x40;
 
-/// Set in the head of data frames alone; the flags below and the message kind share its byte.
+/// Set only in the head of data frames, whose byte also has the flags below and the message kind.
 pub(super) const DATA: u8 = 0x80;
 pub(super) const HAS_GAP: u8 = 0x08;
 const HAS_KEY: u8 = 0x10;
@@ -33,10 +33,10 @@ const REFUSE: u8 = 2;
 const PARTIAL: u8 = 3;
 const RENEW: u8 = 4;
 
-/// The extension of an answer that says how many subscribers it speaks for.
+/// Id of the extension of an answer with its number of subscribers.
 const SUBSCRIBERS: u32 = 2;
 
-/// Appends head and body. Data frames have [`put_data`].
+/// Appends head and body of a frame that is not a data frame; see [`put_data`] for those.
 pub(super) fn put(frame: &Frame<'_>, out: &mut Vec<u8>) {
     match frame {
         Frame::Data(..) => unreachable!("data frames are written by their carrier"),
@@ -65,11 +65,11 @@ pub(super) fn put(frame: &Frame<'_>, out: &mut Vec<u8>) {
             out.push(TAKEN);
             varint::put(out, *messages);
         }
-        Frame::Unknown { .. } => unreachable!("what is not known is not written"),
+        Frame::Unknown { .. } => unreachable!("unknown frames are never written"),
     }
 }
 
-/// Reads a whole frame other than a data frame.
+/// Parses a complete frame that is not a data frame.
 pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Frame<'a>, FrameError> {
     let mut cursor = Cursor::new(bytes);
     let frame = match cursor.byte("head")? {
@@ -222,7 +222,7 @@ fn parse_answer(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Answer, Fram
     }
 }
 
-/// The extensions behind an answer, of which one is known.
+/// Parses the extensions behind an answer, of which one is known.
 fn parse_subscribers(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<u32, FrameError> {
     let offset = cursor.offset();
     let extensions = cursor.remaining_extensions(limits.extension_bytes)?;
@@ -231,7 +231,7 @@ fn parse_subscribers(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<u32, Fr
     }
     let Some((_, bytes)) = extensions.iter().find(|(id, _)| *id == SUBSCRIBERS) else { return Ok(1) };
     let count = varint::split(bytes).filter(|(_, rest)| rest.is_empty());
-    // An acceptance is of one subscriber at least.
+    // An acceptance stands for at least one subscriber.
     let count = count.and_then(|(count, _)| u32::try_from(count).ok()).filter(|count| *count > 0);
     count.ok_or(FrameError::Number { field: "count of subscribers", offset })
 }
@@ -253,17 +253,17 @@ fn parse_document<'a>(mut cursor: Cursor<'a>, limits: &Limits) -> Result<Frame<'
     }
 }
 
-/// The fields of a data frame that a carrier writes as it sees fit: relative to the last message,
-/// or in full.
+/// The fields of a data frame that depend on the carrier: relative to the last message, or
+/// absolute.
 pub(super) struct Position {
-    /// Missing sequence numbers between the last message and this one on a stream, the sequence
-    /// number itself in a datagram.
+    /// On a stream, the number of sequence numbers skipped since the last message. In a datagram,
+    /// the sequence number.
     pub(super) sequence: u64,
-    /// The zigzag difference to the last message's on a stream, none in a datagram.
+    /// On a stream, the zigzag difference to the last message's time. `None` in a datagram.
     pub(super) time: Option<u64>,
 }
 
-/// Bytes of head and fields.
+/// Length of head and fields in bytes.
 pub(super) fn data_len(envelope: &Envelope<'_>, position: &Position) -> usize {
     let gap = if has_gap(position) { varint::len(position.sequence) } else { 0 };
     let anchor = envelope.anchor.map_or(0, |a| varint::len(envelope.sequence.wrapping_sub(a)));
@@ -307,7 +307,7 @@ fn has_gap(position: &Position) -> bool {
     position.time.is_none() || position.sequence > 0
 }
 
-/// Reads a whole data frame. `resolve` turns the fields as written into sequence number and time.
+/// Parses a complete data frame. `resolve` converts the encoded fields to sequence number and time.
 #[inline]
 pub(super) fn parse_data<'a>(
     bytes: &'a [u8],
@@ -337,8 +337,8 @@ pub(super) fn parse_data<'a>(
     Ok((envelope, cursor.rest()))
 }
 
-/// Bytes from the head of a data frame on a stream to its payload; none where they do not reach
-/// that far, or make no sense.
+/// Number of bytes from the head of a data frame on a stream to its payload. `None` if the bytes
+/// end before the payload or are malformed.
 pub(super) fn data_header_len(bytes: &[u8]) -> Option<usize> {
     let mut cursor = Cursor::new(bytes);
     let head = cursor.byte("head").ok().filter(|head| head & DATA != 0)?;

@@ -1,5 +1,4 @@
-//! CRC32C (Castagnoli), as iSCSI and SCTP use it: enough for the tail of a datagram, without a
-//! table crate.
+//! CRC32C (Castagnoli), as in iSCSI and SCTP. It protects datagrams. It needs no additional crate.
 
 /// The checksum of `bytes`.
 ///
@@ -23,7 +22,7 @@ fn eight(crc: u32, chunk: &[u8]) -> u32 {
         .fold(0, |sum, ((&byte, seed), table)| sum ^ table[usize::from(byte ^ seed)])
 }
 
-/// `TABLES[n][b]`: what byte `b` contributes when `n` bytes follow it.
+/// `TABLES[n][b]` is the contribution of byte `b` if `n` bytes follow it.
 static TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
@@ -56,7 +55,7 @@ const fn tables() -> [[u32; 256]; 8] {
 mod tests {
     use super::crc32c;
 
-    /// The check values of RFC 3720, appendix B.4, and the usual one of nine digits.
+    /// The check values of RFC 3720, appendix B.4, and the usual check value of nine digits.
     #[test]
     fn known_values() {
         assert_eq!(crc32c(b""), 0);

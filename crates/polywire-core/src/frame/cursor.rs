@@ -1,4 +1,4 @@
-//! Reading the fields of one frame, each with its name for the error.
+//! A reader of a frame's fields. Each field has a name, which errors contain.
 
 use super::{FrameError, varint};
 use crate::envelope::{ChannelId, Extensions, Id128};
@@ -63,7 +63,7 @@ impl<'a> Cursor<'a> {
         u32::try_from(number).map(ChannelId).map_err(|_| FrameError::Number { field: "channel", offset })
     }
 
-    /// A length within `limit` and that many bytes.
+    /// Reads a length within `limit` and that many bytes.
     pub(super) fn counted(&mut self, limit: usize, field: &'static str) -> Result<&'a [u8], FrameError> {
         let got = self.number(field)?;
         let len = usize::try_from(got).ok().filter(|len| *len <= limit);
@@ -83,7 +83,7 @@ impl<'a> Cursor<'a> {
         Extensions::parse(bytes).map_err(|e| FrameError::Extension { offset: start + e.offset })
     }
 
-    /// What is left, as extensions.
+    /// The rest of the frame as extensions.
     pub(super) fn remaining_extensions(&mut self, limit: usize) -> Result<Extensions<'a>, FrameError> {
         let (bytes, start) = (self.rest(), self.at);
         if bytes.len() > limit {

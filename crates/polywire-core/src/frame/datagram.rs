@@ -1,12 +1,12 @@
-//! Frames in datagrams: any may be lost, repeated or overtaken, so each says whose it is, is
-//! checked as a whole, and has its numbers in full.
+//! Frames in datagrams. Datagrams may be lost, repeated or reordered, so each names its sender, has
+//! a checksum, and contains absolute numbers.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use super::{Frame, FrameError, Limits, Start, VERSION, body, crc32c, varint};
 use crate::envelope::{Announcement, ChannelId, Envelope, Id128};
 
-/// `P` for datagrams of this family; the version follows.
+/// First byte of all datagrams. The version follows.
 const FAMILY: u8 = 0x50;
 const NODE_AT: usize = 2;
 const INCARNATION_AT: usize = NODE_AT + 16;
@@ -46,20 +46,20 @@ pub struct DatagramEncoder {
 }
 
 impl DatagramEncoder {
-    /// For this node and incarnation.
+    /// Makes an encoder for this node and incarnation.
     pub fn new(node: Id128, incarnation: u64, limits: Limits) -> Self {
         DatagramEncoder { node, incarnation, last_id: 0, limits }
     }
 
-    /// The next channel id. Its announcement goes in front of its messages, and again at intervals,
-    /// for those who missed it.
+    /// Returns the next channel id. The caller announces the channel before its first message, and
+    /// again at intervals, for receivers that missed the announcement.
     pub fn open(&mut self) -> Result<ChannelId, FrameError> {
         let expected = ChannelId(self.last_id);
         self.last_id = self.last_id.checked_add(1).ok_or(FrameError::ChannelOrder { got: ChannelId(0), expected })?;
         Ok(ChannelId(self.last_id))
     }
 
-    /// Starts a datagram in place of what `out` holds.
+    /// Starts a datagram. Replaces the contents of `out`.
     pub fn begin(&self, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&[FAMILY, VERSION]);
@@ -72,7 +72,7 @@ impl DatagramEncoder {
         counted(out, |out| body::put_announcement(channel, start, announcement, out));
     }
 
-    /// Adds a message with its payload.
+    /// Adds a message with its payload. Fails if the extensions exceed the limit.
     pub fn data(&self, envelope: &Envelope<'_>, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
         let extensions = envelope.extensions.bytes().len();
         if extensions > self.limits.extension_bytes {
@@ -87,7 +87,7 @@ impl DatagramEncoder {
         Ok(())
     }
 
-    /// Adds any other frame; hello has no place here.
+    /// Adds another frame. A hello is not allowed in datagrams.
     pub fn control(&self, frame: &Frame<'_>, out: &mut Vec<u8>) {
         counted(out, |out| body::put(frame, out));
     }
@@ -107,15 +107,16 @@ fn counted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     out[start..].rotate_right(varint::len(len as u64));
 }
 
-/// A datagram that is whole and whose sender is the newest incarnation of its node.
+/// A complete datagram from the newest known incarnation of its node. Iterate over it to read the
+/// frames.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Datagram<'a> {
-    /// Who sent it.
+    /// The node that sent it.
     pub node: Id128,
-    /// Which start of the node.
+    /// The incarnation of the node.
     pub incarnation: u64,
-    /// True for the first datagram of this incarnation: what was known of the node's channels is
-    /// void.
+    /// True for the first datagram of this incarnation. Then all knowledge of the node's channels
+    /// is obsolete.
     pub restarted: bool,
     rest: &'a [u8],
     limits: Limits,
@@ -156,7 +157,7 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// Checks datagrams and remembers the newest incarnation of each node it heard of.
+/// Checks datagrams, and remembers the newest incarnation of each node.
 #[derive(Debug, Default)]
 pub struct DatagramDecoder {
     nodes: BTreeMap<Id128, u64>,
@@ -164,12 +165,13 @@ pub struct DatagramDecoder {
 }
 
 impl DatagramDecoder {
-    /// Takes what is within `limits`; their `channels` bound the nodes it remembers.
+    /// Makes a decoder with limits. `limits.channels` also bounds the number of nodes that it
+    /// remembers.
     pub fn new(limits: Limits) -> Self {
         DatagramDecoder { nodes: BTreeMap::new(), limits }
     }
 
-    /// Checks family, version, checksum and incarnation; the frames are read by iterating.
+    /// Checks family, version, checksum and incarnation of a datagram.
     pub fn open<'a>(&mut self, datagram: &'a [u8]) -> Result<Datagram<'a>, FrameError> {
         let (body, frames) = checked(datagram)?;
         let too_short = FrameError::Truncated { field: "datagram header", offset: datagram.len() };
@@ -195,7 +197,7 @@ impl DatagramDecoder {
     }
 }
 
-/// What the checksum covers, and the frames within.
+/// The bytes that the checksum covers, and the frames in them.
 fn checked(datagram: &[u8]) -> Result<(&[u8], &[u8]), FrameError> {
     let mut first = [0; 6];
     for (to, from) in first.iter_mut().zip(datagram) {

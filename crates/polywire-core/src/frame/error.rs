@@ -1,148 +1,148 @@
-//! Why bytes are no frame.
+//! [`FrameError`]: why bytes are not a valid frame.
 
 use crate::envelope::ChannelId;
 
-/// What is wrong with a frame. Each is final for a stream: what follows cannot be trusted; a
-/// datagram is dropped.
+/// An error in a frame. It ends a stream, because the rest of the stream cannot be trusted. A
+/// datagram with an error is dropped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// The stream or datagram does not begin as ours do.
+    /// The stream or datagram does not begin like one of Polywire.
     #[error("not a Polywire peer: the first bytes are {got:02x?}")]
     NotPolywire {
-        /// The first bytes, zeros where fewer came.
+        /// The first bytes, filled with zeros if there are fewer.
         got: [u8; 6],
     },
-    /// The peer speaks another version.
+    /// The peer uses another version.
     #[error("the peer speaks frame version {got}, this node speaks {supported}")]
     UnsupportedVersion {
-        /// The peer's.
+        /// The peer's version.
         got: u8,
-        /// Ours.
+        /// The version of this crate.
         supported: u8,
     },
-    /// A frame of no bytes.
+    /// A frame without bytes.
     #[error("a frame of length 0")]
     Empty,
-    /// A declared length beyond the limit.
-    #[error("{what} of {got} bytes, at most {limit} are taken")]
+    /// A declared length exceeds its limit.
+    #[error("{what} of {got} bytes, at most {limit} are allowed")]
     TooLong {
         /// `frame`, `announcement`, ...
         what: &'static str,
-        /// The declared length.
+        /// The declared length in bytes.
         got: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
     /// The frame ends inside a field.
     #[error("the frame ends at byte {offset}, inside its {field}")]
     Truncated {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// Where, from the frame's head.
+        /// Offset from the frame's head, in bytes.
         offset: usize,
     },
-    /// Bytes that no field claims.
+    /// There are bytes behind the last field.
     #[error("{left} bytes too many after byte {offset} of the frame")]
     Trailing {
-        /// Where the last field ends.
+        /// Offset of the end of the last field, in bytes.
         offset: usize,
-        /// How many follow.
+        /// Number of bytes behind it.
         left: usize,
     },
-    /// A number of more than 64 bits, more than its field holds, or not in its shortest form.
+    /// A number exceeds 64 bits or the range of its field, or is not in its shortest form.
     #[error("malformed number at byte {offset} of the frame, in its {field}")]
     Number {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// Where, from the frame's head.
+        /// Offset from the frame's head, in bytes.
         offset: usize,
     },
-    /// Text that is not UTF-8.
+    /// A text is not UTF-8.
     #[error("the {field} at byte {offset} of the frame is not UTF-8")]
     Text {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// Where, from the frame's head.
+        /// Offset from the frame's head, in bytes.
         offset: usize,
     },
-    /// A head byte that names no frame of this version.
+    /// The head byte is not a frame of this version.
     #[error("unknown kind of frame 0x{head:02x}")]
     UnknownFrame {
         /// The head byte.
         head: u8,
     },
-    /// A message kind that this version does not have.
+    /// This version does not have the message kind.
     #[error("unknown message kind {number}")]
     UnknownKind {
-        /// The number.
+        /// The number of the kind.
         number: u8,
     },
-    /// An answer that this version does not have.
+    /// This version does not have the answer.
     #[error("unknown answer {number} to an announcement")]
     UnknownAnswer {
-        /// The number.
+        /// The number of the answer.
         number: u8,
     },
-    /// A channel that was not announced, or has retired.
-    #[error("channel {0} was not announced or has retired")]
+    /// The channel was not announced, or was retired.
+    #[error("channel {0} was not announced or was retired")]
     UnknownChannel(ChannelId),
-    /// An announced id that is not the next one: ids are never used twice.
-    #[error("channel {got} announced where {expected} is next")]
+    /// An announced channel id is not the next one. Ids are never reused.
+    #[error("channel {got} is announced, but {expected} is next")]
     ChannelOrder {
-        /// The id.
+        /// The announced id.
         got: ChannelId,
-        /// The next one.
+        /// The next id.
         expected: ChannelId,
     },
-    /// More channels at a time than the limit.
+    /// There are more channels at the same time than the limit.
     #[error("more than {limit} channels at a time")]
     TooManyChannels {
         /// The limit.
         limit: usize,
     },
-    /// Sequence numbers that do not ascend, or pass 2^64.
+    /// Sequence numbers do not increase, or exceed 64 bits.
     #[error("sequence number {got} after {last} on channel {channel}")]
     Sequence {
         /// The channel.
         channel: ChannelId,
-        /// The one before.
+        /// The previous sequence number.
         last: u64,
-        /// This one.
+        /// The sequence number of this message.
         got: u64,
     },
-    /// Extensions that are not well-formed.
+    /// Extensions are malformed.
     #[error("malformed extension at byte {offset} of the frame")]
     Extension {
-        /// Where, from the frame's head.
+        /// Offset from the frame's head, in bytes.
         offset: usize,
     },
-    /// An extension of an answer that this version must understand and does not.
-    #[error("extension {id} of the answer must be understood and is not")]
+    /// An answer has an extension that must be understood and is unknown.
+    #[error("extension {id} of the answer must be understood and is unknown")]
     UnknownExtension {
-        /// Its id, an odd one.
+        /// Id of the extension, an odd number.
         id: u32,
     },
-    /// A hello in mid-stream.
+    /// A hello that is not the first frame.
     #[error("a second hello")]
     SecondHello,
-    /// A datagram whose checksum does not fit its bytes.
-    #[error("checksum {got:08x}, the bytes have {expected:08x}")]
+    /// The checksum of a datagram is wrong.
+    #[error("the checksum is {got:08x}, but that of the bytes is {expected:08x}")]
     Checksum {
-        /// Of the bytes.
+        /// The checksum of the bytes.
         expected: u32,
-        /// As sent.
+        /// The checksum in the datagram.
         got: u32,
     },
-    /// A datagram of an incarnation that a newer one has replaced.
-    #[error("datagram of incarnation {got:016x}, the sender's is {expected:016x}")]
+    /// A datagram comes from an incarnation that a newer one replaced.
+    #[error("the datagram is of incarnation {got:016x}, but the sender's is {expected:016x}")]
     Incarnation {
-        /// The sender's present one.
+        /// The newest incarnation of the sender.
         expected: u64,
-        /// The datagram's.
+        /// The incarnation in the datagram.
         got: u64,
     },
-    /// A frame that has no place in a datagram.
+    /// A frame that is not allowed in a datagram.
     #[error("a {0} frame in a datagram")]
     NotInDatagram(&'static str),
 }

@@ -1,9 +1,10 @@
-//! Frames: how engines over byte pipes and datagrams write announcements, envelopes and what the
-//! two ends say to each other.
+//! Frames: the encoding of announcements, messages and control messages for engines over byte
+//! streams and datagrams. `spec/frame.md` defines the bytes.
 //!
-//! `spec/frame.md` gives the bytes. On a byte pipe [`StreamEncoder`] and [`StreamDecoder`] each
-//! hold one direction; a datagram stands for itself ([`DatagramEncoder`], [`DatagramDecoder`]).
-//! Nothing here reads a socket or a clock: bytes go in, frames come out, and the other way round.
+//! On a byte stream, a [`StreamEncoder`] and a [`StreamDecoder`] hold the state of one direction
+//! each. Datagrams are independent of each other ([`DatagramEncoder`], [`DatagramDecoder`]).
+//! Nothing here uses a socket or a clock: the functions convert bytes to frames and frames to
+//! bytes.
 
 mod body;
 mod crc;
@@ -11,7 +12,7 @@ mod cursor;
 mod datagram;
 mod error;
 mod stream;
-pub mod varint;
+pub(crate) mod varint;
 
 use alloc::{boxed::Box, string::String};
 
@@ -22,30 +23,30 @@ pub use stream::{Step, StreamDecoder, StreamEncoder, payload_offset};
 
 use crate::envelope::{Announcement, ChannelId, Envelope, Id128};
 
-/// The version of the frame format that this crate speaks.
+/// The version of the frame format that this crate implements.
 pub const VERSION: u8 = 1;
 
 /// The first bytes of a hello, after its length and head.
 pub const MAGIC: [u8; 4] = *b"PLYW";
 
-/// Most bytes that a frame adds to its payload on a byte stream while messages of a channel follow
-/// each other within 17 seconds, without key hash, anchor or extensions.
+/// Largest number of bytes that a frame adds to its payload on a byte stream, if messages of a
+/// channel follow each other within 17 seconds and have no key hash, anchor or extensions.
 pub const STEADY_OVERHEAD: usize = 12;
 
-/// What a peer may ask of us. Checked before anything is stored or allocated.
+/// Limits on what a peer may request. They are checked before anything is stored or allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a frame, its length left out.
+    /// Largest frame in bytes, without its length prefix.
     pub frame_bytes: usize,
-    /// Channels that a link holds at a time.
+    /// Largest number of channels of a link at the same time.
     pub channels: usize,
-    /// Bytes of an announcement.
+    /// Largest announcement in bytes.
     pub announcement_bytes: usize,
-    /// Bytes of a schema or configuration document.
+    /// Largest schema or configuration document in bytes.
     pub document_bytes: usize,
-    /// Bytes of an envelope's extensions, and of the text of a refusal.
+    /// Largest size of an envelope's extensions, and of the text of a refusal, in bytes.
     pub extension_bytes: usize,
-    /// Documents that a link may wait for at a time.
+    /// Largest number of documents that a link may request at the same time.
     pub pending_documents: usize,
 }
 
@@ -62,116 +63,114 @@ impl Default for Limits {
     }
 }
 
-/// One frame, borrowed from the bytes it was read from.
+/// A frame. It borrows from the bytes that it was read from.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Frame<'a> {
-    /// A message and its payload.
+    /// A message with its payload.
     Data(Envelope<'a>, &'a [u8]),
-    /// The first frame of a stream, and nowhere else.
+    /// The first frame of a stream. Not allowed anywhere else.
     Hello(Hello),
-    /// From here on `channel` stands for `announcement`.
+    /// Opens a channel: from here on, `channel` stands for `announcement`.
     Announce {
-        /// One more than the channel announced before it.
+        /// One more than the previously announced channel.
         channel: ChannelId,
-        /// Where the writer stands.
+        /// The writer's position.
         start: Start,
         /// What the channel carries.
         announcement: Box<Announcement>,
     },
-    /// The receiver's word on a channel that the other end announced.
+    /// The receiver's answer to an announcement.
     Answer {
-        /// The other end's channel.
+        /// The announced channel.
         channel: ChannelId,
-        /// Whether it wants the channel's messages.
+        /// Whether the receiver wants the channel's messages.
         answer: Answer,
     },
-    /// The channel ends; its id is not used again.
+    /// Ends a channel. Its id is not reused.
     Retire {
         /// The sender's channel.
         channel: ChannelId,
     },
-    /// The channel goes on after `start`; `lost` messages before that were dropped on this link.
+    /// The channel continues behind `start`; `lost` messages before that were dropped on this link.
     Position {
         /// The sender's channel.
         channel: ChannelId,
-        /// Sequence number and time that the next message is relative to.
+        /// Sequence number and time that the next message refers to.
         start: Start,
-        /// Messages that the sender dropped; 0 where the receiver had not asked for them.
+        /// Number of messages that the sender dropped. 0 if the receiver had not requested them.
         lost: u64,
     },
-    /// Asks for a schema or configuration document.
+    /// Requests a schema or configuration document.
     Want {
-        /// Its hash.
+        /// The document's hash.
         document: Id128,
     },
     /// Answers a [`Frame::Want`].
     Document {
-        /// Its hash, to be checked against the bytes.
+        /// The document's hash. The receiver checks it against the bytes.
         document: Id128,
-        /// The document, or none where the sender does not have it.
+        /// The document. `None` if the sender does not have it.
         bytes: Option<&'a [u8]>,
     },
-    /// Says that the sender is alive.
+    /// Shows that the sender is alive.
     Heartbeat,
-    /// Says how many messages the sender of this frame has taken from the link so far.
+    /// Reports how many messages the sender of this frame has taken from the link.
     Taken {
-        /// Data frames since the link began.
+        /// Number of data frames since the link began.
         messages: u64,
     },
-    /// A frame of a later version that may be passed over.
+    /// A frame of a later version that may be skipped.
     Unknown {
-        /// Its head: even, and at least `40`.
+        /// The head byte: even, and at least 0x40.
         head: u8,
     },
-    /// The sender closes in good order and sends nothing after it.
+    /// The sender closes the link and sends nothing more.
     Bye,
 }
 
-/// Who speaks.
+/// The identity of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hello {
     /// The node.
     pub node: Id128,
-    /// Different after each restart of the node.
+    /// A number that differs after each restart of the node.
     pub incarnation: u64,
 }
 
-/// Where a writer stands: the sequence number and source time of the last message before the next
-/// one.
+/// A writer's position: sequence number and source time of its last message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Start {
-    /// Sequence number of the last message, 0 before the first.
+    /// Sequence number of the last message. 0 before the first.
     pub sequence: u64,
-    /// Its source time.
+    /// Source time of the last message, in nanoseconds since 1970.
     pub timestamp_ns: i64,
 }
 
-/// What a receiver says about a channel.
+/// A receiver's answer to the announcement of a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Answer {
-    /// Send: so many subscribers are here and can decode it.
+    /// Send messages: this many subscribers can decode them.
     Accept(u32),
-    /// Send: so many subscribers here can decode it; others cannot, for this reason.
+    /// Send messages: this many subscribers can decode them. Others cannot, for this reason.
     Partial(u32, String),
-    /// Do not send: nobody here subscribes to the topic now.
+    /// Do not send: there is no subscriber to the topic now.
     Decline,
-    /// Do not send: a subscriber is here and cannot use it, for this reason.
+    /// Do not send: there is a subscriber, but it cannot use the messages, for this reason.
     Refuse(String),
-    /// Send, and make the next message a key frame: one of so many subscribers here has joined, or
-    /// has lost one. What was said before about subscribers who cannot decode the channel still
-    /// holds.
+    /// Send messages, beginning with a key frame: one of this many subscribers has joined or lost a
+    /// message. Earlier statements about subscribers that cannot decode the channel still hold.
     Renew(u32),
 }
 
 impl Answer {
-    /// Whether messages are to be sent.
+    /// True if messages are to be sent.
     pub fn accepts(&self) -> bool {
         matches!(self, Answer::Accept(_) | Answer::Partial(..) | Answer::Renew(_))
     }
 
-    /// Subscribers that the messages reach.
+    /// Number of subscribers that the messages reach.
     ///
     /// ```
     /// use polywire_core::frame::Answer;
@@ -184,8 +183,8 @@ impl Answer {
         }
     }
 
-    /// What holds of the channel after this answer, if `before` held: a request for a key frame is
-    /// of the moment.
+    /// The answer that remains in effect after this one, if `before` was in effect. A request for a
+    /// key frame is momentary and does not remain.
     ///
     /// ```
     /// use polywire_core::frame::Answer;
@@ -202,7 +201,7 @@ impl Answer {
         }
     }
 
-    /// Why somebody cannot use the channel.
+    /// The reason why some subscribers cannot use the channel.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Answer::Partial(_, reason) | Answer::Refuse(reason) => Some(reason),

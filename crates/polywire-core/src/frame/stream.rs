@@ -1,17 +1,16 @@
-//! Frames on a byte pipe: each behind its length, sequence numbers and times relative to the
-//! channel's last message.
+//! Frames on a byte stream. Each has its length in front. Sequence numbers and times are relative
+//! to the channel's last message.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use super::{Frame, FrameError, Hello, Limits, Start, body, varint};
 use crate::envelope::{Announcement, ChannelId, Envelope};
 
-/// Longest length prefix that any limit can ask for on a 32-bit target, and more than enough
-/// elsewhere.
+/// Length of the longest length prefix: enough for any limit on a 32-bit target, and for all
+/// reasonable ones elsewhere.
 const MAX_PREFIX: usize = 5;
 
-/// The sending half of a stream. Frames are to be sent in the order in which they were written
-/// here.
+/// The sending half of a stream. The caller sends frames in the order in which they are written.
 ///
 /// ```
 /// use polywire_core::envelope::{Announcement, Envelope};
@@ -39,17 +38,18 @@ pub struct StreamEncoder {
 }
 
 impl StreamEncoder {
-    /// Held to `limits`, so that nothing is sent that a peer with the same ones refuses.
+    /// Makes an encoder that keeps `limits`, so that a peer with the same limits refuses nothing.
     pub fn new(limits: Limits) -> Self {
         StreamEncoder { channels: Channels::default(), limits }
     }
 
-    /// The first frame of a stream.
+    /// Writes the first frame of a stream.
     pub fn hello(&mut self, hello: &Hello, out: &mut Vec<u8>) {
         self.control(&Frame::Hello(*hello), out);
     }
 
-    /// Opens a channel and announces it.
+    /// Opens a channel and announces it. Fails if the announcement or the number of channels
+    /// exceeds a limit.
     pub fn announce(&mut self, a: &Announcement, start: Start, out: &mut Vec<u8>) -> Result<ChannelId, FrameError> {
         let channel = ChannelId(self.channels.last_id + 1);
         let mark = out.len();
@@ -73,7 +73,8 @@ impl StreamEncoder {
         Ok(())
     }
 
-    /// Sets what the channel's next message is relative to, and tells how many were lost before.
+    /// Sets the position that the channel's next message refers to, and reports the number of
+    /// messages lost before it.
     pub fn position(
         &mut self,
         channel: ChannelId,
@@ -86,7 +87,7 @@ impl StreamEncoder {
         Ok(())
     }
 
-    /// Everything of a message but its payload: `payload_len` bytes have to follow.
+    /// Writes a message without its payload. The caller appends `payload_len` bytes.
     #[inline]
     pub fn data(&mut self, envelope: &Envelope<'_>, payload_len: usize, out: &mut Vec<u8>) -> Result<(), FrameError> {
         if envelope.extensions.bytes().len() > self.limits.extension_bytes {
@@ -109,11 +110,12 @@ impl StreamEncoder {
         Ok(())
     }
 
-    /// Any frame that changes nothing for this direction's channels, and positions of messages that
-    /// were written before.
+    /// Writes a frame that does not change the channels of this direction, or a position that
+    /// refers to messages already written.
     ///
     /// # Panics
-    /// If it does: those have methods of their own, which keep the state that they depend on.
+    /// If the frame changes the channels: use the methods for such frames, which also update the
+    /// state.
     pub fn control(&self, frame: &Frame<'_>, out: &mut Vec<u8>) {
         let stateful = matches!(frame, Frame::Data(..) | Frame::Announce { .. } | Frame::Retire { .. });
         assert!(!stateful, "the encoder's own methods write these");
@@ -129,24 +131,25 @@ fn framed(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     out[start..].rotate_right(varint::len(len as u64));
 }
 
-/// What [`StreamDecoder::step`] found.
+/// The result of [`StreamDecoder::step`].
 #[derive(Debug, PartialEq)]
 pub enum Step<'a> {
-    /// Too few bytes for a frame. With this many, counted from the start of the input, it can go
-    /// on; more do no harm.
+    /// The input is too short for a frame. Call again with at least this many bytes, counted from
+    /// the start of the input.
     Need(usize),
-    /// A frame, and the bytes it took from the start of the input.
+    /// A frame.
     Frame {
         /// The frame.
         frame: Frame<'a>,
-        /// Its bytes, length included.
+        /// Number of bytes that the frame takes at the start of the input, including its length
+        /// prefix.
         used: usize,
     },
 }
 
 /// The receiving half of a stream.
 ///
-/// After an error the stream is lost, since nothing tells where the next frame begins.
+/// After an error the stream cannot be continued, because the start of the next frame is unknown.
 #[derive(Debug, Default)]
 pub struct StreamDecoder {
     channels: Channels,
@@ -155,13 +158,13 @@ pub struct StreamDecoder {
 }
 
 impl StreamDecoder {
-    /// Takes what is within `limits`.
+    /// Makes a decoder that enforces `limits`.
     pub fn new(limits: Limits) -> Self {
         StreamDecoder { limits, ..Self::default() }
     }
 
-    /// Reads one frame from the start of `input`. Call again with what follows, and with the same
-    /// bytes and more after [`Step::Need`].
+    /// Reads one frame from the start of `input`. Call it again with the bytes behind the frame or,
+    /// after [`Step::Need`], with the same bytes and more.
     #[inline]
     pub fn step<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, FrameError> {
         if !self.greeted {
@@ -208,7 +211,7 @@ impl StreamDecoder {
     }
 }
 
-/// The first bytes of a stream are those of a hello: its length below 128, its head, the magic.
+/// Checks that a stream begins with a hello: its length below 128, its head, and the magic bytes.
 fn check_greeting(input: &[u8]) -> Result<(), FrameError> {
     let mut got = [0; 6];
     for (to, from) in got.iter_mut().zip(input) {
@@ -223,8 +226,8 @@ fn check_greeting(input: &[u8]) -> Result<(), FrameError> {
     }
 }
 
-/// Bytes from the start of a frame to its payload, as far as `input` tells: where a receiver that
-/// wants the payload aligned has to place them.
+/// Number of bytes from the start of a frame to its payload, if `input` is long enough to tell. A
+/// receiver that wants the payload aligned places the frame accordingly.
 ///
 /// ```
 /// use polywire_core::envelope::{ChannelId, Envelope};
@@ -254,7 +257,7 @@ pub fn payload_offset(input: &[u8]) -> Option<usize> {
     body::data_header_len(input.get(prefix..)?).map(|len| prefix + len)
 }
 
-/// The channels of one direction: where each stands.
+/// The open channels of one direction, with the position of each.
 #[derive(Debug, Default)]
 struct Channels {
     open: BTreeMap<u32, Start>,

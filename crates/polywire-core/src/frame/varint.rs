@@ -1,19 +1,9 @@
-//! Numbers of one to ten bytes, seven bits a byte, least significant first; the shortest form is
-//! the only one.
+//! Variable-length numbers (LEB128) of one to ten bytes: seven bits per byte, least significant
+//! first. Only the shortest form is valid.
 
 use alloc::vec::Vec;
 
 /// Appends `value`.
-///
-/// ```
-/// use polywire_core::frame::varint;
-/// let mut bytes = Vec::new();
-/// varint::put(&mut bytes, varint::zigzag(-150));
-/// assert_eq!((&bytes[..], varint::len(299)), (&[0xAB, 0x02][..], 2));
-/// let (value, rest) = varint::split(&bytes).unwrap();
-/// assert_eq!((varint::unzigzag(value), rest), (-150, &[][..]));
-/// assert_eq!(varint::split(&[0x80, 0x00]), None, "only the shortest form is valid");
-/// ```
 pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -22,13 +12,13 @@ pub fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Bytes that `value` takes.
+/// Length of a number in bytes.
 pub fn len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// A number and the bytes after it; none where the bytes end too soon or the number is not in its
-/// shortest form.
+/// Splits a number from the start of `bytes`. Returns it with the rest. `None` if the bytes end too
+/// early or the number is not in its shortest form.
 pub fn split(bytes: &[u8]) -> Option<(u64, &[u8])> {
     match take(bytes) {
         Taken::Value(value, used) => Some((value, bytes.get(used..)?)),
@@ -36,14 +26,14 @@ pub fn split(bytes: &[u8]) -> Option<(u64, &[u8])> {
     }
 }
 
-/// What [`take`] found.
+/// The result of [`take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// A number and the bytes it takes.
+    /// A number and its length in bytes.
     Value(u64, usize),
     /// The bytes end inside the number.
     Short,
-    /// More than 64 bits, or zeros at the end.
+    /// The number exceeds 64 bits or is not in its shortest form.
     Malformed,
 }
 
@@ -61,7 +51,7 @@ pub(super) fn take(bytes: &[u8]) -> Taken {
     if bytes.len() < 10 { Taken::Short } else { Taken::Malformed }
 }
 
-/// Maps numbers of either sign so that small ones stay short.
+/// Maps signed numbers to unsigned ones such that numbers near zero stay short.
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
@@ -94,5 +84,16 @@ mod tests {
         assert_eq!(take(&[0x80, 0x00]), Taken::Malformed);
         assert_eq!(take(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x02]), Taken::Malformed);
         assert_eq!(take(&[0x80; 10]), Taken::Malformed);
+    }
+
+    #[test]
+    fn the_shortest_form_there_and_back() {
+        use crate::frame::varint;
+        let mut bytes = Vec::new();
+        varint::put(&mut bytes, varint::zigzag(-150));
+        assert_eq!((&bytes[..], varint::len(299)), (&[0xAB, 0x02][..], 2));
+        let (value, rest) = varint::split(&bytes).unwrap();
+        assert_eq!((varint::unzigzag(value), rest), (-150, &[][..]));
+        assert_eq!(varint::split(&[0x80, 0x00]), None, "only the shortest form is valid");
     }
 }

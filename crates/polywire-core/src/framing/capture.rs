@@ -1,16 +1,16 @@
-//! Captures of packets: pcap (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng), and
-//! the UDP datagrams in them.
+//! Packet captures: pcap (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng), and the
+//! UDP datagrams in them.
 //!
-//! Ethernet with VLAN tags, Linux "cooked", loopback and raw IP are understood, IPv4 and IPv6. A
-//! datagram that came in fragments, or of which the capture has only a part, is none: nobody puts
-//! it together.
+//! Supported are Ethernet with VLAN tags, Linux "cooked" captures, loopback and raw IP, with IPv4
+//! and IPv6. A datagram in several fragments, or only partly captured, does not count as a
+//! datagram, because nothing here reassembles fragments.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{FramingError, Piece, Step, fixed};
 
-/// Link types of <https://www.tcpdump.org/linktypes.html>.
+/// Link types: <https://www.tcpdump.org/linktypes.html>.
 const NULL: u32 = 0;
 const ETHERNET: u32 = 1;
 const RAW: [u32; 5] = [12, 14, 101, 228, 229];
@@ -24,13 +24,13 @@ const INTERFACE: u32 = 1;
 const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const PACKET: u32 = 6;
-/// Interfaces of a section.
+/// Largest number of interfaces in a section.
 const INTERFACES: usize = 4096;
 
-/// Where a capture stands.
+/// The state of reading a capture.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Capture {
-    /// Datagrams to this port alone.
+    /// If set, only datagrams to this UDP port are frames.
     pub(super) port: Option<u16>,
     kind: Kind,
 }
@@ -45,8 +45,8 @@ enum Kind {
     },
     Pcapng {
         big: bool,
-        /// Of each interface of the section: its link type, and what it keeps of a packet at most
-        /// (0 for all).
+        /// For each interface of the section, its link type and the largest number of bytes
+        /// captured of a packet (0 means all).
         interfaces: Vec<(u32, u32)>,
     },
 }
@@ -70,10 +70,10 @@ impl Capture {
             }
             0xa1b2_c3d4 | 0xa1b2_3c4d => true,
             0xd4c3_b2a1 | 0x4d3c_b2a1 => false,
-            _ => return Err(wrong(offset, "no capture: a file of pcap or pcapng is expected")),
+            _ => return Err(wrong(offset, "not a capture: a file of pcap or pcapng is expected")),
         };
         let Some((header, _)) = bytes.split_at_checked(24) else { return Ok(Step::Need(24)) };
-        // Four bits on top tell of the frame check sequence.
+        // The upper four bits describe the frame check sequence.
         let link = number(header, 20, big).unwrap_or(0) & 0x0fff_ffff;
         self.kind = Kind::Pcap { big, link };
         Ok(Step::Piece { piece: Piece::Other(header), used: 24 })
@@ -93,7 +93,7 @@ fn short(bytes: &[u8], at: usize) -> Option<u16> {
     fixed(bytes.get(at..)?).map(u16::from_be_bytes)
 }
 
-/// A record of pcap: times, bytes kept, bytes that the packet had, and the packet.
+/// A record of pcap: time, captured length, original length, and the packet.
 fn record(
     bytes: &[u8],
     offset: u64,
@@ -108,7 +108,7 @@ fn record(
     Ok(Step::Piece { piece: piece(record, 16..used, link, port), used })
 }
 
-/// A block of pcapng: type, length, body, length again.
+/// A block of pcapng: type, length, body, and the length again.
 fn block<'a>(
     bytes: &'a [u8],
     offset: u64,
@@ -130,7 +130,7 @@ fn block<'a>(
         return Ok(Step::Need(8));
     };
     if length < 12 || length % 4 != 0 {
-        return Err(wrong(offset, "a block of pcapng whose length is no multiple of 4, or less than 12"));
+        return Err(wrong(offset, "a block of pcapng whose length is not a multiple of 4, or less than 12"));
     }
     let used = whole(length, 0, offset, limit)?;
     let Some(block) = bytes.get(..used) else { return Ok(Step::Need(used)) };
@@ -167,7 +167,7 @@ fn block<'a>(
     Ok(Step::Piece { piece, used })
 }
 
-/// The bytes of a record with its header.
+/// Length of a record with its header, if it is within the limit.
 fn whole(bytes: u32, header: usize, offset: u64, limit: usize) -> Result<usize, FramingError> {
     match usize::try_from(bytes).ok().filter(|bytes| *bytes <= limit).and_then(|bytes| bytes.checked_add(header)) {
         Some(whole) => Ok(whole),
@@ -185,7 +185,7 @@ fn piece(record: &[u8], packet: Range<usize>, link: u32, port: Option<u16>) -> P
     frame().unwrap_or(Piece::Other(record))
 }
 
-/// Where the payload of the UDP datagram lies that this packet is.
+/// The range of the UDP payload in a packet. `None` if the packet is not a complete UDP datagram.
 fn datagram(packet: &[u8], link: u32, port: Option<u16>) -> Option<Range<usize>> {
     let at = network_layer(packet, link)?;
     let ip = packet.get(at..)?;
@@ -202,7 +202,7 @@ fn datagram(packet: &[u8], link: u32, port: Option<u16>) -> Option<Range<usize>>
     Some(at + udp.start + 8..at + udp.start + length)
 }
 
-/// Where the IP header is.
+/// Offset of the IP header.
 fn network_layer(packet: &[u8], link: u32) -> Option<usize> {
     match link {
         ETHERNET => behind_tags(packet, 12),
@@ -214,7 +214,7 @@ fn network_layer(packet: &[u8], link: u32) -> Option<usize> {
     }
 }
 
-/// Behind an EtherType and the VLAN tags in front of it.
+/// Offset behind an EtherType and the VLAN tags in front of it.
 fn behind_tags(packet: &[u8], mut at: usize) -> Option<usize> {
     for _ in 0..4 {
         match short(packet, at)? {
@@ -233,7 +233,7 @@ const UDP: u8 = 17;
 
 fn in_ipv4(ip: &[u8]) -> Option<Range<usize>> {
     let (header, total) = (usize::from(ip.first()? & 15) * 4, usize::from(short(ip, 2)?));
-    // Either more fragments follow, or it is not the first.
+    // More fragments follow, or this is not the first one.
     let fragment = short(ip, 6)? & 0x3fff != 0;
     let fits = header >= 20 && total >= header && total <= ip.len();
     (fits && !fragment && *ip.get(9)? == UDP).then_some(header..total)
@@ -343,7 +343,7 @@ mod tests {
         file
     }
 
-    /// The payloads, after checking that the pieces are the file.
+    /// The payloads, after a check that the pieces together are the file.
     fn payloads(file: &[u8], splitter: Splitter) -> Vec<Vec<u8>> {
         let (mut splitter, mut at, mut copy, mut payloads) = (splitter, 0, Vec::new(), Vec::new());
         while let Step::Piece { piece, used } = splitter.step(&file[at..]).unwrap() {

@@ -1,9 +1,8 @@
-//! Where messages begin and end in a file or a stream of foreign payloads, whose format alone does
-//! not say so.
+//! Splits files and streams of foreign payloads into messages, if their format does not mark where
+//! messages end. The command line uses this for files of other systems.
 //!
-//! A [`Splitter`] takes the bytes of a file as they come and cuts them into [pieces](Piece):
-//! frames, and whatever lies between them. Nothing of the file is lost on the way: the pieces, one
-//! after the other, are the file again.
+//! A [`Splitter`] takes the bytes of a file in portions and splits them into [pieces](Piece):
+//! frames, and the bytes between frames. No byte is lost: the pieces in sequence are the file.
 //!
 //! ```
 //! use polywire_core::framing::{Framing, Piece, Splitter, Step};
@@ -32,13 +31,13 @@ mod capture;
 
 use capture::Capture;
 
-/// Bytes that a frame has at most, unless [`Splitter::limit`] says otherwise.
+/// Largest frame in bytes, unless [`Splitter::limit`] sets another limit.
 const FRAME_BYTES: usize = 16 << 20;
 
-/// Bytes of a varint: seven bits each of 64.
+/// Length of the longest varint in bytes: 64 bits, seven per byte.
 const VARINT_BYTES: usize = 10;
 
-/// How a file is cut into frames.
+/// How a file is split into frames.
 ///
 /// ```
 /// use polywire_core::framing::Framing;
@@ -53,8 +52,8 @@ const VARINT_BYTES: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Framing {
-    /// Messages one behind the other: the file is one frame without end, and the format itself says
-    /// where a message ends.
+    /// Messages without separation: the whole file is one frame, and the format itself marks where
+    /// messages end.
     None,
     /// A length of one byte in front of each frame.
     Len1,
@@ -70,18 +69,18 @@ pub enum Framing {
     Len8Le,
     /// A length of eight bytes, most significant byte first.
     Len8Be,
-    /// A length as a varint, as `writeDelimitedTo` of Protobuf writes it.
+    /// A length as a varint, as Protobuf's `writeDelimitedTo` writes it.
     Delimited,
-    /// A block size as FAST has it: an unsigned integer with stop bits; it is not zero (D12).
+    /// A block size of FAST: an unsigned integer with stop bits, which must not be zero (D12).
     Block,
-    /// A frame a line, which ends with LF or CR LF; the last one may end with the file.
+    /// One frame per line. Lines end with LF or CR LF; the last one may end with the file.
     Lines,
-    /// A capture of packets, pcap or pcapng: the payload of each UDP datagram is a frame.
+    /// A capture of packets, pcap or pcapng. The payload of each UDP datagram is a frame.
     Pcap,
 }
 
 impl Framing {
-    /// All of them.
+    /// All framings.
     pub const ALL: [Framing; 12] = [
         Framing::None,
         Framing::Len1,
@@ -97,7 +96,7 @@ impl Framing {
         Framing::Pcap,
     ];
 
-    /// The name, as options have it.
+    /// The name, as options use it.
     pub fn name(self) -> &'static str {
         match self {
             Framing::None => "none",
@@ -115,7 +114,7 @@ impl Framing {
         }
     }
 
-    /// Appends a frame. Of a capture, the payload alone: its packets' headers are not made up.
+    /// Appends a frame. For captures it appends only the payload, without packet headers.
     ///
     /// # Errors
     /// [`FramingError`] if the framing cannot hold the payload; nothing is appended then.
@@ -156,8 +155,8 @@ impl Framing {
         Ok(())
     }
 
-    /// Bytes of a length of fixed size, and whether the most significant comes first; none without
-    /// such a length.
+    /// Length in bytes of a fixed-size length, and whether its most significant byte comes first. 0
+    /// bytes for other framings.
     fn length(self) -> (usize, bool) {
         match self {
             Framing::Len1 => (1, false),
@@ -203,63 +202,63 @@ impl FromStr for Framing {
     }
 }
 
-/// What is wrong with a file's frames. Offsets count from the start of the file.
+/// An error in a file's framing. Offsets are in bytes from the start of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FramingError {
-    /// There is no such framing.
+    /// The framing does not exist.
     #[error("there is no framing '{name}'; there are {}", Framing::ALL.map(Framing::name).join(", "))]
     Unknown {
-        /// As given.
+        /// The name, as given.
         name: String,
     },
-    /// A frame is longer than the limit, or than its length can say. Another framing, or another
-    /// byte order, may be the file's.
+    /// A frame exceeds the limit, or the range of its length field. The file may have another
+    /// framing or byte order.
     #[error("at byte {offset}: a frame of {bytes} bytes, where at most {most} are allowed")]
     TooLong {
-        /// What it has; of a line, what of it was looked at.
+        /// Size of the frame in bytes. For a line, the number of bytes searched.
         bytes: u64,
-        /// What it may have.
+        /// Largest allowed size in bytes.
         most: u64,
-        /// Where it begins.
+        /// Offset of the frame.
         offset: u64,
     },
-    /// A block of size zero (D12).
+    /// A block size is zero (D12).
     #[error("[D12] at byte {offset}: a block of no bytes")]
     ZeroBlock {
-        /// Where it begins.
+        /// Offset of the block.
         offset: u64,
     },
-    /// A block size that is no 32-bit number.
+    /// A block size exceeds 32 bits.
     #[error("at byte {offset}: a block size of more than 32 bits")]
     BlockSize {
-        /// Where it begins.
+        /// Offset of the block.
         offset: u64,
     },
-    /// A varint that is no 64-bit number.
+    /// A varint exceeds 64 bits.
     #[error("at byte {offset}: a length of more than 64 bits")]
     Varint {
-        /// Where it begins.
+        /// Offset of the varint.
         offset: u64,
     },
-    /// A payload with a line break was to be written as a line.
+    /// A payload to be written as a line contains a line break.
     #[error("byte {at} of the message is a line break, which a line cannot hold: choose another framing than lines")]
     LineBreak {
-        /// Where in the payload.
+        /// Offset in the payload, in bytes.
         at: usize,
     },
-    /// It is no capture, or its records contradict themselves.
+    /// The file is not a capture, or its records are inconsistent.
     #[error("at byte {offset}: {what}")]
     Capture {
-        /// Where.
+        /// Offset of the record.
         offset: u64,
         /// What is wrong.
         what: &'static str,
     },
-    /// The file ends before the frame does.
+    /// The file ends inside a frame.
     #[error("at byte {offset}: the file ends in the middle of a frame")]
     Cut {
-        /// Where the frame begins.
+        /// Offset of the frame.
         offset: u64,
     },
 }
@@ -267,60 +266,58 @@ pub enum FramingError {
 /// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// A frame, with what lies around its payload: a length, a packet's headers, padding, a line
-    /// break.
+    /// A frame, with the bytes around its payload: a length, packet headers, padding, a line break.
     Frame {
-        /// In front of the payload.
+        /// The bytes in front of the payload.
         head: &'a [u8],
-        /// Messages.
+        /// The payload: one or several messages.
         payload: &'a [u8],
-        /// Behind the payload.
+        /// The bytes behind the payload.
         tail: &'a [u8],
     },
-    /// What is no frame: a capture's header, a packet that is no UDP datagram or only a part of
-    /// one.
+    /// Bytes outside frames: a capture's header, or a packet that is not a complete UDP datagram.
     Other(&'a [u8]),
 }
 
-/// What the bytes so far are.
+/// The result of [`Splitter::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// More bytes are needed: so many in all.
+    /// More bytes are needed: this many in total.
     Need(usize),
-    /// A whole piece, and its bytes.
+    /// A complete piece.
     Piece {
         /// The piece.
         piece: Piece<'a>,
-        /// Its bytes, with which the next step does not begin any more.
+        /// Number of bytes that the piece takes. The next step begins behind them.
         used: usize,
     },
 }
 
-/// Cuts a file: see the [module](self).
+/// Splits a file: see the [module](self).
 #[derive(Clone, Debug)]
 pub struct Splitter {
     framing: Framing,
     limit: usize,
-    /// Of the file, before what the next step begins with.
+    /// Number of bytes of the file before the next step.
     offset: u64,
-    /// Bytes of the next line that were looked at: no line break is among them.
+    /// Number of bytes of the next line that were searched and contain no line break.
     searched: usize,
     capture: Capture,
 }
 
 impl Splitter {
-    /// At the start of a file.
+    /// Makes a splitter for a file from its start.
     pub fn new(framing: Framing) -> Splitter {
         Splitter { framing, limit: FRAME_BYTES, offset: 0, searched: 0, capture: Capture::default() }
     }
 
-    /// Takes frames of up to so many bytes.
+    /// Sets the largest size of a frame, in bytes.
     ///
     /// ```
     /// use polywire_core::framing::{Framing, Splitter, Step};
     /// let mut short = Splitter::new(Framing::Len4Le).limit(100);
     /// assert!(short.step(&[101, 0, 0, 0]).is_err());
-    /// // Datagrams to one port of a capture that has several feeds.
+    /// // Datagrams to one port, from a capture of several feeds.
     /// let mut one_feed = Splitter::new(Framing::Pcap).port(9000);
     /// assert!(matches!(one_feed.step(b""), Ok(Step::Need(_))));
     /// ```
@@ -329,19 +326,19 @@ impl Splitter {
         self
     }
 
-    /// Of a capture, takes datagrams to this UDP port alone.
+    /// Accepts only datagrams to this UDP port. Matters only for captures.
     pub fn port(mut self, port: u16) -> Splitter {
         self.capture.port = Some(port);
         self
     }
 
-    /// Bytes of the file before those that the next step begins with.
+    /// Number of bytes of the file before the next step.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The piece that these bytes begin with. Without framing, all of them. After [`Step::Need`]
-    /// the same bytes come again, with more behind them.
+    /// Returns the piece at the start of these bytes. Without framing, it takes all of them. After
+    /// [`Step::Need`], pass the same bytes again with more behind them.
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, FramingError> {
         let step = match self.framing {
             Framing::None => self.rest(bytes),
@@ -356,8 +353,8 @@ impl Splitter {
         Ok(step)
     }
 
-    /// What is left at the end of the file: the last line, where no line break ends it, and else
-    /// nothing.
+    /// Returns what is left at the end of the file: the last line, if no line break ends it,
+    /// otherwise nothing.
     ///
     /// ```
     /// use polywire_core::framing::{Framing, FramingError, Piece, Splitter};
@@ -367,7 +364,7 @@ impl Splitter {
     /// ```
     ///
     /// # Errors
-    /// [`FramingError::Cut`] if it is the beginning of a frame.
+    /// [`FramingError::Cut`] if the rest is an incomplete frame.
     pub fn last<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Piece<'a>>, FramingError> {
         let offset = self.offset;
         match self.framing {
@@ -388,10 +385,10 @@ impl Splitter {
     }
 
     fn line<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, FramingError> {
-        // A line of the longest length has its line break behind that.
+        // The longest line has its line break behind the limit.
         let seen = bytes.len().min(self.limit.saturating_add(1));
-        let fresh = bytes.get(self.searched..seen).unwrap_or_default();
-        let Some(at) = fresh.iter().position(|byte| *byte == b'\n').map(|at| self.searched + at) else {
+        let unsearched = bytes.get(self.searched..seen).unwrap_or_default();
+        let Some(at) = unsearched.iter().position(|byte| *byte == b'\n').map(|at| self.searched + at) else {
             if bytes.len() > self.limit {
                 let (bytes, most) = (bytes.len() as u64, self.limit as u64);
                 return Err(FramingError::TooLong { bytes, most, offset: self.offset });
@@ -450,7 +447,8 @@ impl Splitter {
             match (byte & 0x80 != 0, size) {
                 (true, 0) => return Err(FramingError::ZeroBlock { offset }),
                 (true, size) => return Ok(Some((i + 1, size))),
-                // Zeros in front are superfluous; more of them than a number has are no number.
+                // Leading zeros are superfluous. More of them than the longest number has digits
+                // are an error.
                 (false, _) if i >= 9 => return Err(FramingError::BlockSize { offset }),
                 (false, _) => {}
             }
@@ -459,7 +457,7 @@ impl Splitter {
     }
 }
 
-/// A length of fixed size and its bytes, if there are so many.
+/// A fixed-size length and its number of bytes. `None` if the bytes are too few.
 fn fixed_length(framing: Framing, bytes: &[u8]) -> Option<(usize, u64)> {
     let (width, is_big) = framing.length();
     let digits = bytes.get(..width)?.iter().map(|byte| u64::from(*byte));
@@ -467,7 +465,7 @@ fn fixed_length(framing: Framing, bytes: &[u8]) -> Option<(usize, u64)> {
     Some((width, if is_big { digits.fold(0, add) } else { digits.rev().fold(0, add) }))
 }
 
-/// The first bytes, if there are so many.
+/// The first `N` bytes. `None` if there are fewer.
 fn fixed<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     bytes.first_chunk().copied()
 }

@@ -1,6 +1,6 @@
 //! Functions by which codec programs change memory that is not plain bytes.
 //!
-//! Three groups of types implement these traits, and nobody else: Rust's own types (`derived`),
+//! Only three groups of types implement these traits: Rust's own types (`derived`),
 //! shared strings and octets (`shared`), and [`Record`](super::Record)s. Back ends find the
 //! implementation in the layout's node and call it while they encode or decode.
 //!
@@ -14,7 +14,7 @@
 //!   return [`OutOfMemory`].
 //!
 //! ```
-//! use polywire_core::layout::access::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
+//! use polywire_core::layout::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
 //! use polywire_core::layout::{Kind, Message, MessageField, OutOfMemory};
 //! use std::collections::BTreeMap;
 //!
@@ -32,7 +32,7 @@
 //! let (layout, mut pump) = (Pump::shape().layout().clone(), Pump::fresh());
 //! let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
 //! let at = |field: usize, pump: *mut Pump| (&layout.node(fields[field].node).kind, unsafe { pump.cast::<u8>().add(fields[field].offset as usize) });
-//! // SAFETY: every place is of the node whose functions are called, inside a value that lives and is borrowed.
+//! // SAFETY: each place belongs to the node whose functions are called, and lies inside a live, borrowed value.
 //! unsafe {
 //!     let pump: *mut Pump = &mut pump;
 //!     let (Kind::Sequence(sequence), place) = at(0, pump) else { panic!("it is a sequence") };

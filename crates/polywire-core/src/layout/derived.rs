@@ -444,13 +444,13 @@ fn guarded<R>(run: impl FnOnce() -> R) -> Result<R, OutOfMemory> {
 /// Runs the user's code. Without `std` a panic cannot be caught, so unwinding becomes an abort.
 #[cfg(not(feature = "std"))]
 fn guarded<R>(run: impl FnOnce() -> R) -> Result<R, OutOfMemory> {
-    struct Bomb;
-    impl Drop for Bomb {
+    struct AbortOnUnwind;
+    impl Drop for AbortOnUnwind {
         fn drop(&mut self) {
             panic!("a panic must not unwind through a codec program");
         }
     }
-    let bomb = Bomb;
+    let bomb = AbortOnUnwind;
     let result = run();
     mem::forget(bomb);
     Ok(result)

@@ -7,8 +7,8 @@
 //! the optional outside. Codec programs address values only through a layout, so they work alike
 //! for derived types and for records.
 //!
-//! Programs read and write plain bytes in place. Everything else goes through the traits of
-//! [`access`], whose functions never leave a value uninitialised or invalid: after any error the
+//! Programs read and write plain bytes in place. Everything else goes through the traits in
+//! `access`, whose functions never leave a value uninitialised or invalid: after any error the
 //! value can still be dropped, compared and decoded into again. Programs also read the pointer,
 //! capacity and length of a `String` or `Vec` in place, but only if a probe at start-up found their
 //! offsets ([`Words`]).
@@ -16,7 +16,7 @@
 use alloc::{sync::Arc, vec::Vec};
 use core::fmt;
 
-pub mod access;
+pub(crate) mod access;
 mod assign;
 mod codable;
 mod derived;
@@ -33,7 +33,7 @@ pub mod support;
 mod value;
 mod view;
 
-pub use access::{BoxedAccess, MapAccess, OptionalAccess, SequenceAccess, UnionAccess};
+pub use access::{BoxedAccess, Inserted, MapAccess, OptionalAccess, Selected, SequenceAccess, UnionAccess};
 pub use codable::Codable;
 pub use describe::{Describe, Described};
 pub use path::PathError;
@@ -240,6 +240,8 @@ pub struct FlagWords {
 pub struct UnionNode {
     /// Node of each case's value, in the order of the schema's cases.
     pub cases: Arc<[NodeId]>,
+    /// The case of a default value; `None` if it has no payload.
+    pub default_case: Option<u32>,
     /// Access functions.
     pub access: Arc<dyn UnionAccess>,
 }
@@ -318,7 +320,7 @@ pub struct BoxedNode {
 /// assert!(!layout.shares());
 /// assert!(layout.len() > 10 && !layout.is_empty() && (layout.root().0 as usize) < layout.len());
 ///
-/// // A record of the same schema lies elsewhere, and its optionals have a flag.
+/// // A record of the same schema has another layout, in which optionals have a flag.
 /// let shape = Shape::of(Pump::shape().schema())?;
 /// let flagged = (0..shape.layout().len() as u32).any(|i| {
 ///     matches!(&shape.layout().node(NodeId(i)).kind, Kind::Optional(OptionalNode { flag: Some(FlagWords { .. }), .. }))
@@ -469,7 +471,10 @@ fn behind_pointers(nodes: &[Node]) -> Vec<usize> {
             Kind::Boxed(boxed) => {
                 (nodes[boxed.inner.0 as usize].size as usize).saturating_add(of(nodes, boxed.inner, known))
             }
-            Kind::Union(union) => union.cases.first().map_or(0, |case| of(nodes, *case, known)),
+            Kind::Union(union) => {
+                let case = union.default_case.and_then(|case| union.cases.get(case as usize));
+                case.map_or(0, |case| of(nodes, *case, known))
+            }
             _ => 0,
         };
         known[at] = Some(bytes);
@@ -503,7 +508,7 @@ macro_rules! debug_without_access {
 debug_without_access! {
     SequenceNode { element, words }
     OptionalNode { inner, flag }
-    UnionNode { cases }
+    UnionNode { cases, default_case }
     MapNode { key, value }
     BoxedNode { inner }
 }
@@ -511,5 +516,32 @@ debug_without_access! {
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} ({} bytes, align {})", self.kind, self.size, self.align)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Case, Def, Member, SchemaBuilder, Type};
+
+    /// Bytes behind the pointers of a default value of a union that has `large` behind a pointer,
+    /// beside a small case.
+    fn behind(large: impl FnOnce(Type) -> Case, small: i64) -> usize {
+        let mut types = SchemaBuilder::new();
+        let array = Member::new("words", Type::array(Type::Uint64, [100]));
+        let large_type = Type::Def(types.add(Def::structure("Large", alloc::vec![array])));
+        let mut large = large(large_type);
+        large.member.external = true;
+        let cases = alloc::vec![large, Case::new([small], "small", Type::Octet)];
+        let root = types.add(Def::union("Either", Type::Int32, cases));
+        let shape = Shape::of(&types.finish(Type::Def(root)).unwrap()).unwrap();
+        shape.layout().behind_pointers(shape.layout().root())
+    }
+
+    #[test]
+    fn a_default_union_keeps_what_its_default_case_keeps() {
+        assert_eq!(behind(|ty| Case::new([1], "large", ty), 0), 0);
+        assert_eq!(behind(|ty| Case::new([0], "large", ty), 1), 800);
+        assert_eq!(behind(|ty| Case::default("large", ty), 1), 800);
     }
 }

@@ -126,7 +126,7 @@ impl Record {
     /// assert_eq!(names, ["a", "on", "t"]);
     /// other.clear()?;
     /// assert_eq!(other, Record::new(&shape));
-    /// // Codec programs get at the bytes.
+    /// // Codec programs access the record's bytes.
     /// // SAFETY: the root is a structure whose first field is one byte at its start.
     /// assert_eq!(unsafe { (*one.as_ptr(), *one.as_mut_ptr()) }, (7, 7));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

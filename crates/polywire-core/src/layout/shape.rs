@@ -25,17 +25,17 @@ use crate::schema::{Schema, SchemaError};
 /// #[derive(polywire_derive::Message)]
 /// struct Pump { id: u32 }
 ///
-/// // Of a Rust type, kept by it or computed anew; and of records of the same schema.
+/// // The shape of a Rust type, cached or computed again; and that of the schema's records.
 /// let derived: &Shape = Pump::shape();
 /// assert_eq!(Shape::of_type::<Pump>()?.schema(), derived.schema());
 /// let records: Arc<Shape> = Shape::of(derived.schema())?;
 /// assert!(Record::try_new(&records).is_ok());
 /// assert_eq!(Record::try_new(&Arc::new(Shape::of_type::<Pump>()?)).err(), Some(RecordError::NotOfRecords));
 ///
-/// // A wrapper that is on the wire what it wraps.
+/// // A wrapper that has the wire form of its contents.
 /// #[repr(transparent)]
 /// struct Metres(f64);
-/// // SAFETY: it has the memory of an `f64`, and every `f64` is valid.
+/// // SAFETY: it has the memory layout of an `f64`, and every `f64` is valid.
 /// unsafe impl MessageField for Metres {
 ///     fn fresh() -> Self { Metres(0.0) }
 ///     fn describe(describe: &mut Describe) -> Described { f64::describe(describe) }

@@ -474,7 +474,7 @@ impl<'a> ListRef<'a> {
 /// let (key, value) = limits.entries()[0];
 /// assert_eq!((limits.len(), key.as_str(), value.as_i64(), limits.is_empty()), (1, Some("low"), Some(-5), false));
 /// assert_eq!((field("hot").as_bool(), field("bar").as_f64(), field("hot").is_absent()), (Some(true), Some(2.5), false));
-/// // SAFETY: the value is of the shape, and alive.
+/// // SAFETY: the pointer is to a live value of the shape.
 /// let raw = unsafe { ValueRef::from_raw(Pump::shape(), std::ptr::from_ref(&pump).cast()) };
 /// assert_eq!(raw, ValueRef::of(&pump));
 /// ```

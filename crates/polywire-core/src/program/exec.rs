@@ -70,13 +70,13 @@ const MAX_AHEAD: usize = 1 << 11;
 /// ```
 /// use polywire_core::codec::{self, Options};
 /// use polywire_core::layout::Message;
-/// use polywire_core::program::{passes, exec::ExecError, Backend, Executable, Limits};
+/// use polywire_core::program::{Backend, ExecError, Executable, Limits};
 ///
 /// #[derive(polywire_derive::Message)]
 /// struct Pump { id: u32 }
 /// let (cdr, shape) = (codec::find("cdr").unwrap(), Pump::shape());
 /// let program = cdr.lower_encode(&Options::default(), shape.schema(), shape.layout()).unwrap();
-/// let executable = Executable::prepared(passes::prepare(program), Backend::Interpreter)?;
+/// let executable = Executable::prepared(program.prepared(), Backend::Interpreter)?;
 /// executable.compile(); // goes on as machine code, where that is to be had
 /// let mut bytes = Vec::new();
 /// let pump = Pump { id: 7 };
@@ -322,7 +322,7 @@ impl Executable {
             Payload::Bytes(bytes) => {
                 // SAFETY: the caller keeps the same contract.
                 if let Some(taken) = unsafe { self.decode_direct(bytes, value, limits) } {
-                    // Code without a context counts nothing. It stores no more than the message has.
+                    // Code without a context counts nothing, and stores no more than there is.
                     return Ok(Decoded { bytes: taken, grown: bytes.len() });
                 }
             }

@@ -12,7 +12,7 @@ use crate::layout::SharedBytes;
 
 /// Every string that is decoded has room for as many bytes, so that machine code can set short ones
 /// inline.
-pub const SHORT_TEXT: usize = 16;
+pub(crate) const SHORT_TEXT: usize = 16;
 
 /// How an operation or kernel ended. What went wrong is in the [`Input`] or [`Output`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,10 @@ pub enum FaultKind {
     Syntax,
     /// The value on the wire is of another kind than the type.
     WrongKind,
+    /// Protobuf: a field has another wire type than its type. Either the writer's schema is not the
+    /// one that was given, or the message is damaged. Expected, got are wire types, which the
+    /// message of the error names.
+    WireType,
     /// Values inside each other, deeper than [`Limits::depth`]: expected at most.
     TooDeep,
     /// More memory, bytes or elements than the [`Limits`] allow: expected at most, got.
@@ -135,6 +139,7 @@ impl FaultKind {
             FaultKind::UnknownMember => "a member that must be understood is unknown",
             FaultKind::Syntax => "the syntax of the format is violated",
             FaultKind::WrongKind => "the value is not of the type",
+            FaultKind::WireType => "the field has another wire type than its type",
             FaultKind::TooDeep => "values are nested too deeply",
             FaultKind::Limit => "it takes more than the limits allow",
             FaultKind::OutOfMemory => "memory could not be allocated",

@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use polywire_core::layout::Scalar;
-//! use polywire_core::program::{kernel::SymbolTable, Arm, Block, Input, Limits, MemberKey, MemberTable, Output, ScalarKernel, Status};
+//! use polywire_core::program::{SymbolTable, Arm, Block, Input, Limits, MemberKey, MemberTable, Output, ScalarKernel, Status};
 //!
 //! /// An octet as the format `inverted` has it.
 //! static INVERTED: ScalarKernel = ScalarKernel { name: "inverted", scalar: Scalar::U8, get, put, wide: None, form: None };
@@ -111,7 +111,7 @@ pub struct WideKernel {
 /// Where a [`BriefKernel`] writes.
 ///
 /// ```
-/// use polywire_core::program::kernel::Room;
+/// use polywire_core::program::Room;
 /// let mut room = Room::new();
 /// room.set([1; 16]);
 /// room.set_all([2; 32]);
@@ -144,7 +144,7 @@ impl Room {
 /// needs no more room than a [`Room`] has.
 ///
 /// ```
-/// use polywire_core::{layout::Scalar, program::kernel::{BriefKernel, Room}};
+/// use polywire_core::{layout::Scalar, program::{BriefKernel, Room}};
 ///
 /// /// An octet behind a mark.
 /// static MARKED: BriefKernel = BriefKernel::new("marked", Scalar::U8, put, None);

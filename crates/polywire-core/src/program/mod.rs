@@ -2,10 +2,13 @@
 //! wire.
 //!
 //! A codec is a front end: it *lowers* a schema and a layout to a [`Program`]. Passes fuse what
-//! belongs together ([`passes`]), a verifier holds the result to the rules that make it safe
-//! ([`verify`]), and one of two back ends runs it: the interpreter ([`interp`], the reference)
-//! or, with the feature `jit`, machine code made by Cranelift. `spec/program.md` is the normative
-//! text.
+//! belongs together ([`Program::prepared`]), a verifier holds the result to the rules that make it
+//! safe ([`Program::verify`]), and one of two back ends runs it: the interpreter, which is the
+//! reference, or, with the feature `jit`, machine code made by Cranelift. `spec/program.md` is the
+//! normative text.
+//!
+//! For authors of codecs: these are the operations that a lowering emits, and the functions that it
+//! may add ([`ScalarKernel`] and the other kernels). Passes, verifier and back ends are private.
 //!
 //! Operations share an *accumulator*, one typed scalar: `Get` and `Load` fill it, `Put` and `Store`
 //! empty it, `Convert` and `Check` work on it, counts and discriminators are taken from it. Memory
@@ -17,7 +20,7 @@
 //! ```
 //! use polywire_core::layout::{Kind, Message, Scalar};
 //! use polywire_core::program::{
-//!     passes, verify::{self, VerifyError}, Backend, Block, Check, CodecError, Direction, Executable, FaultKind, Limits, Op,
+//!     VerifyError, Backend, Block, Check, CodecError, Direction, Executable, FaultKind, Limits, Op,
 //!     OpKind, Order, Overflow, PathId, Payload, Place, Program, Routine, Segment, Source, TextForm, Wire,
 //! };
 //!
@@ -39,7 +42,7 @@
 //!     paths: vec!["".into(), "id".into()],
 //!     bank: None,
 //! };
-//! assert_eq!((verify::verify(&program), passes::op_count(&program)), (Ok(()), 3));
+//! assert_eq!((program.verify(), program.op_count()), (Ok(()), 3));
 //!
 //! let executable = Executable::new(program.clone(), Backend::Interpreter)?;
 //! let mut pump = Pump::default();
@@ -57,15 +60,15 @@
 //! assert_eq!(segment.size(), 4);
 //! let run = op(OpKind::Run { segments: vec![segment], size: 4 });
 //! let fused = Program { root: Block(vec![op(OpKind::Need(4)), run]), ..program.clone() };
-//! assert_eq!((verify::verify(&fused), passes::message_size(&fused)), (Ok(()), Some(4)));
+//! assert_eq!((fused.verify(), fused.message_size()), (Ok(()), Some(4)));
 //!
 //! // A program that stores what it never read is refused, and so is one that checks nothing.
 //! let mut wrong = program.clone();
 //! wrong.root.0.remove(1);
-//! let error: VerifyError = verify::verify(&wrong).unwrap_err();
+//! let error: VerifyError = wrong.verify().unwrap_err();
 //! assert!(error.rule.contains("accumulator"));
 //! wrong.root = Block(vec![op(OpKind::Check(Check::OneOf([1, 4].into())))]);
-//! assert!(verify::verify(&wrong).is_err());
+//! assert!(wrong.verify().is_err());
 //!
 //! // What has no place in memory is read and let go: here elements as many as a count says, each a string.
 //! let (form, overflow) = (TextForm::CountedNul { order: Order::Little }, Overflow::Refuse);
@@ -83,38 +86,43 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![warn(unreachable_pub)]
+
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 
 use crate::layout::{Layout, NodeId, Scalar};
 
-pub mod adapter;
-pub mod exec;
+pub(crate) mod adapter;
+pub(crate) mod exec;
 mod idle;
-pub mod interp;
-pub mod io;
+pub(crate) mod interp;
+pub(crate) mod io;
 #[cfg(feature = "jit")]
-pub mod jit;
-pub mod kernel;
-pub mod kernels;
+pub(crate) mod jit;
+pub(crate) mod kernel;
+pub(crate) mod kernels;
 mod limits;
-pub mod passes;
+pub(crate) mod passes;
 mod payload;
 mod say;
-pub mod slice;
-pub mod state;
-pub mod verify;
+pub(crate) mod slice;
+pub(crate) mod state;
+pub(crate) mod verify;
 mod words;
 
-pub use exec::{Backend, Executable, simd_level};
+pub use adapter::{Adapter, Events, Marks};
+pub use exec::{Backend, ExecError, Executable, simd_level};
 pub use io::{CodecError, Fault, FaultKind, Input, Limits, Output, Status};
 pub use kernel::{
-    ActionKernel, BriefKernel, Cursor, Ending, MemberDialect, MemberKey, MemberTable, RegionDialect, ScalarKernel,
-    SequenceDialect, SliceKernel, SymbolKernel, SymbolTable, TestKernel, TextKernel,
+    ActionKernel, BriefForm, BriefKernel, Cursor, Ending, MemberDialect, MemberKey, MemberTable, NumberForm,
+    RegionDialect, RegionForm, Room, ScalarForm, ScalarKernel, SequenceDialect, ShortText, SliceKernel, SymbolKernel,
+    SymbolTable, TestKernel, TextKernel, WideKernel,
 };
 pub(crate) use payload::Decoded;
 pub use payload::Payload;
 pub use slice::Elements;
-pub use state::{Bank, Field, FieldKind, Report, State};
+pub use state::{Bank, Field, FieldKind, Initial, Operator, Policy, Report, State};
+pub use verify::VerifyError;
 
 /// Which way a program moves values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +153,44 @@ pub struct Program {
     pub bank: Option<Arc<Bank>>,
 }
 
+impl Program {
+    /// The same program in the form that back ends run well: neighbours are fused, and bounds are
+    /// checked once for all that they hold for. [`Executable::new`] does it by itself.
+    ///
+    /// ```
+    /// use polywire_core::codec::{self, Codec, Options};
+    /// use polywire_core::layout::Message;
+    ///
+    /// #[derive(polywire_derive::Message)]
+    /// struct Pump { id: u32, station: u16, bar: f32 }
+    /// let (cdr, shape) = (codec::find("cdr").unwrap(), Pump::shape());
+    /// let lowered = cdr.lower_encode(&Options::default(), shape.schema(), shape.layout())?;
+    /// let prepared = lowered.clone().prepared();
+    /// assert!(prepared.op_count() < lowered.op_count());
+    /// assert_eq!(prepared.message_size(), Some(12));
+    /// # Ok::<(), codec::LowerError>(())
+    /// ```
+    pub fn prepared(self) -> Program {
+        passes::prepare(self)
+    }
+
+    /// Holds the program to the rules that make it safe to run, those of `spec/program.md`.
+    /// [`Executable::prepared`] does it by itself.
+    pub fn verify(&self) -> Result<(), VerifyError> {
+        verify::verify(self)
+    }
+
+    /// The number of operations, those of all blocks together.
+    pub fn op_count(&self) -> usize {
+        passes::op_count(self)
+    }
+
+    /// The bytes that every message has on the wire; `None` if messages differ in size.
+    pub fn message_size(&self) -> Option<usize> {
+        passes::message_size(self)
+    }
+}
+
 /// A block with a frame of its own, so that it can call itself.
 #[derive(Clone, Debug)]
 pub struct Routine {
@@ -153,7 +199,7 @@ pub struct Routine {
     /// What it does.
     pub block: Block,
     /// Levels of [`Limits::depth`] that a call costs: more than one where many blocks are inside
-    /// each other, so that the limit also bounds the stack. [`passes::weigh`] sets it.
+    /// each other, so that the limit also bounds the stack. the passes set it.
     pub levels: u32,
 }
 
@@ -437,7 +483,7 @@ pub enum OpKind {
         utf16_bound: bool,
         /// What to do past the bound.
         overflow: Overflow,
-        /// E: this many bytes are made sure of behind it; [`passes::bounds`] sets it.
+        /// E: this many bytes are made sure of behind it; the passes set it.
         after: u32,
     },
     /// D: a string from a constant.

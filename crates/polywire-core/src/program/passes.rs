@@ -2,36 +2,13 @@
 //!
 //! A lowering emits the obvious (`Align`, one scalar, `Align`, one scalar); [`prepare`] makes the
 //! good of it. Each pass keeps the meaning and is tested alone.
-//!
-//! ```
-//! use polywire_core::codec::{self, Codec, Options};
-//! use polywire_core::layout::Message;
-//! use polywire_core::program::{passes, OpKind};
-//!
-//! #[derive(polywire_derive::Message)]
-//! struct Pump { id: u32, station: u16, bar: f32 }
-//! let (cdr, shape) = (codec::find("cdr").unwrap(), Pump::shape());
-//! let lowered = cdr.lower_encode(&Options::default(), shape.schema(), shape.layout())?;
-//!
-//! // One by one, and as they always go together.
-//! let mut program = lowered.clone();
-//! passes::fuse(&mut program);
-//! assert!(program.root.0.iter().any(|op| matches!(op.kind, OpKind::Run { .. })));
-//! passes::bounds(&mut program);
-//! passes::weigh(&mut program);
-//! let prepared = passes::prepare(lowered.clone());
-//! assert_eq!(passes::op_count(&prepared), passes::op_count(&program));
-//! assert!(passes::op_count(&prepared) < passes::op_count(&lowered));
-//! assert_eq!(passes::message_size(&prepared), Some(12));
-//! # Ok::<(), codec::LowerError>(())
-//! ```
 
 use alloc::vec::Vec;
 
 use super::{Block, Direction, Op, OpKind, Program, Source, TextForm, Wire};
 
 /// All passes in order.
-pub fn prepare(mut program: Program) -> Program {
+pub(crate) fn prepare(mut program: Program) -> Program {
     fuse(&mut program);
     bounds(&mut program);
     weigh(&mut program);
@@ -97,7 +74,7 @@ impl Known {
 }
 
 /// Joins neighbouring runs and literals, and turns alignment whose distance is known into gaps.
-pub fn fuse(program: &mut Program) {
+pub(crate) fn fuse(program: &mut Program) {
     fuse_block(&mut program.root, Known::ORIGIN);
     for routine in &mut program.routines {
         fuse_block(&mut routine.block, Known::NOTHING);
@@ -205,7 +182,7 @@ fn append_literal(fused: &mut Vec<Op>, op: Op) {
 /// Inserts a `Need` before what moves a fixed number of bytes: on encode one for as much as is
 /// certain to follow, on decode one for each stretch without alignment, because a message may end
 /// where the worst case of an alignment does not fit.
-pub fn bounds(program: &mut Program) {
+pub(crate) fn bounds(program: &mut Program) {
     let direction = program.direction;
     bound_block(&mut program.root, direction);
     for routine in &mut program.routines {
@@ -272,7 +249,7 @@ pub(crate) fn cost(kind: &OpKind, direction: Direction) -> Cost {
 const BLOCKS_PER_LEVEL: u32 = 8;
 
 /// Sets what calls of each routine cost.
-pub fn weigh(program: &mut Program) {
+pub(crate) fn weigh(program: &mut Program) {
     for routine in &mut program.routines {
         routine.levels = levels(&routine.block);
     }
@@ -291,13 +268,13 @@ fn nesting(block: &Block) -> u32 {
 }
 
 /// Counts operations, all blocks together.
-pub fn op_count(program: &Program) -> usize {
+pub(crate) fn op_count(program: &Program) -> usize {
     count(program, &|_| 1)
 }
 
 /// Bytes on the wire of every value of a program that is nothing but runs and literals, and asks
 /// for no more.
-pub fn message_size(program: &Program) -> Option<usize> {
+pub(crate) fn message_size(program: &Program) -> Option<usize> {
     // What goes through an adapter has a size of its own, and a state is kept around each run.
     if program.adapter.is_some() || program.bank.is_some() {
         return None;
@@ -438,5 +415,34 @@ mod tests {
         let mut program = program(Direction::Encode, vec![literal(b"{"), literal(b"\"a\":"), literal(b"")]);
         fuse(&mut program);
         assert_eq!(shape(&program), ["literal 5"]);
+    }
+
+    #[test]
+    fn the_passes_one_by_one_are_prepare() {
+        use crate::{
+            codec::{self, Options},
+            layout::Message,
+            program::passes,
+        };
+
+        #[derive(polywire_derive::Message)]
+        struct Pump {
+            id: u32,
+            station: u16,
+            bar: f32,
+        }
+        let (cdr, shape) = (codec::find("cdr").unwrap(), Pump::shape());
+        let lowered = cdr.lower_encode(&Options::default(), shape.schema(), shape.layout()).unwrap();
+
+        // One by one, and as they always go together.
+        let mut program = lowered.clone();
+        passes::fuse(&mut program);
+        assert!(program.root.0.iter().any(|op| matches!(op.kind, OpKind::Run { .. })));
+        passes::bounds(&mut program);
+        passes::weigh(&mut program);
+        let prepared = passes::prepare(lowered.clone());
+        assert_eq!(passes::op_count(&prepared), passes::op_count(&program));
+        assert!(passes::op_count(&prepared) < passes::op_count(&lowered));
+        assert_eq!(passes::message_size(&prepared), Some(12));
     }
 }

@@ -25,6 +25,7 @@ pub(super) fn numbers(f: &mut fmt::Formatter<'_>, error: &CodecError) -> fmt::Re
                 Encapsulation(got)
             )
         }
+        FaultKind::WireType => write!(f, ", expected {}, got {}", WireType(expected), WireType(got)),
         _ if expected == 0 && got == 0 => Ok(()),
         FaultKind::Truncated => write!(f, ", expected {} more, got {got}", Counted(expected, "byte")),
         FaultKind::Trailing => write!(f, ", got {} more", Counted(got, "byte")),
@@ -70,6 +71,23 @@ impl fmt::Display for Byte {
     }
 }
 
+/// A wire type of Protobuf.
+struct WireType(u64);
+
+impl fmt::Display for WireType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            0 => "a varint",
+            1 => "64 bits",
+            2 => "a value behind its length",
+            3 => "the start of a group",
+            4 => "the end of a group",
+            5 => "32 bits",
+            other => return write!(f, "the unknown wire type {other}"),
+        })
+    }
+}
+
 /// The identifier of an encapsulation header.
 struct Encapsulation(u64);
 
@@ -108,6 +126,14 @@ mod tests {
         assert_eq!(said(0x3A, 0x7D), "the syntax of the format is violated (byte 7, expected ':', got '}')");
         assert_eq!(said(0, 0x5D), "the syntax of the format is violated (byte 7, got ']')");
         assert_eq!(said(0x22, 1), "the syntax of the format is violated (byte 7, expected '\"', got 0x01)");
+    }
+
+    #[test]
+    fn wire_types_have_their_names() {
+        let text = said(FaultKind::WireType, 0, 1);
+        assert_eq!(text, "the field has another wire type than its type (byte 7, expected a varint, got 64 bits)");
+        let text = said(FaultKind::WireType, 2, 7);
+        assert!(text.ends_with("expected a value behind its length, got the unknown wire type 7)"), "{text}");
     }
 
     #[test]

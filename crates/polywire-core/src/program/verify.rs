@@ -31,13 +31,14 @@ use super::{
 use crate::layout::{EnumNode, Kind, Layout, NodeId, Scalar};
 
 /// Operations in a program.
-pub const MAX_OPS: usize = 1 << 18;
+pub(crate) const MAX_OPS: usize = 1 << 18;
 /// Blocks inside each other.
-pub const MAX_DEPTH: usize = 128;
+pub(crate) const MAX_DEPTH: usize = 128;
 
 /// Why a program is refused. That is a bug in a lowering, never the fault of a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("program refused at '{path}': {rule}")]
+#[non_exhaustive]
 pub struct VerifyError {
     /// The field.
     pub path: String,
@@ -46,7 +47,7 @@ pub struct VerifyError {
 }
 
 /// Shows that a program keeps the [module's](self) rules.
-pub fn verify(program: &Program) -> Result<(), VerifyError> {
+pub(crate) fn verify(program: &Program) -> Result<(), VerifyError> {
     if op_count(program) > MAX_OPS {
         return Err(VerifyError { path: String::new(), rule: "it has too many operations" });
     }

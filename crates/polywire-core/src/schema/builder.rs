@@ -90,7 +90,7 @@ pub enum SchemaError {
 /// ```
 /// use polywire_core::schema::{Def, Member, SchemaBuilder, SchemaError, SchemaLimits, Type};
 ///
-/// // A type that contains itself is named first and told later.
+/// // A recursive type is reserved first and filled in later.
 /// let mut types = SchemaBuilder::with_limits(SchemaLimits { depth: 8, ..SchemaLimits::default() });
 /// let node = types.add(Def::structure("Node", vec![]));
 /// let children = Type::sequence(Type::Def(node));

@@ -43,14 +43,14 @@ pub struct TypeHash([u8; 16]);
 /// let root = types.add(Def::structure("S", vec![Member::new("ab", Type::Bool)]));
 /// let schema = types.finish(Type::Def(root)).unwrap();
 ///
-/// // A document is what the hash names, and is read again by whoever fetched it.
+/// // The hash identifies the document, which a receiver fetches and decodes.
 /// let document = schema.to_bytes();
 /// assert_eq!(schema.document_hash(), DocumentHash::of(&document));
 /// assert_eq!(schema.document_hash().to_string(), "e9eb74f3ff9d61d295eb23a94fa0aebb");
 /// assert_eq!(Schema::from_bytes(&document, &SchemaLimits::default()).as_ref(), Ok(&schema));
 /// assert_eq!(Schema::from_bytes(b"PWX", &SchemaLimits::default()), Err(SchemaDecodeError::Magic));
 ///
-/// // The type's hash leaves comments out, and so does the form that it is of.
+/// // Neither the type hash nor the canonical form covers comments.
 /// let hash: TypeHash = schema.type_hash();
 /// assert_eq!(TypeHash::from_bytes(hash.to_bytes()), hash);
 /// assert_eq!(schema.to_bytes_with_docs().len() - document.len(), 2);

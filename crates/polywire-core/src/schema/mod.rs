@@ -546,7 +546,7 @@ impl BitField {
 /// let alias = types.add(Def::alias("Plant::Main", Type::Def(pump)));
 /// let schema = types.finish(Type::Def(alias))?;
 ///
-/// // Typedefs are looked through, members of bases come first.
+/// // Typedefs are resolved, and inherited members come first.
 /// assert_eq!(schema.resolve(schema.root()), &Type::Def(schema.find("Plant::Pump").unwrap()));
 /// let root: DefId = schema.find("Plant::Pump").unwrap();
 /// let names: Vec<&str> = schema.members(root).iter().map(|member| &*member.name).collect();
@@ -556,7 +556,7 @@ impl BitField {
 /// assert_eq!(schema.bit_fields(version).len(), 2);
 /// assert_eq!(schema.holder_size(alarms), Some(2));
 ///
-/// // Any definition can be a root.
+/// // Any definition can be the root.
 /// let alone = schema.with_root(mode);
 /// let DefKind::Enum { literals, .. } = &alone.def_of(alone.root()).unwrap().kind else { panic!("it is an enum") };
 /// assert_eq!((alone.defs().len(), &literals[1]), (7, &EnumLiteral::new("MANUAL", 1)));

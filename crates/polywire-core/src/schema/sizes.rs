@@ -108,8 +108,8 @@ fn parts_of_value<'a>(defs: &[Def], def: &'a Def, walk: Walk) -> Vec<(&'a Type, 
             members.iter().filter(counts).map(|m| (&m.ty, m.external)).collect()
         }
         DefKind::Union { discriminator, cases, .. } => {
-            let fresh = default_case(defs, discriminator, cases);
-            let inside = cases.iter().enumerate().filter(|(i, _)| walk == Walk::Inline || *i == fresh);
+            let default = default_case(defs, discriminator, cases);
+            let inside = cases.iter().enumerate().filter(|(i, _)| walk == Walk::Inline || *i == default);
             inside.map(|(_, case)| (&case.member.ty, case.member.external)).chain([(discriminator, false)]).collect()
         }
         _ => types_of(def).into_iter().map(|ty| (ty, false)).collect(),

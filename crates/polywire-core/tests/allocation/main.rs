@@ -1,5 +1,5 @@
-//! What encoding, decoding and compressing allocate: nothing in the steady state, never more than the
-//! limits allow, and nothing that is not freed.
+//! What encoding, decoding and compressing allocate: nothing in the steady state, never more than
+//! the limits allow, and nothing that is not freed.
 
 mod cdr;
 mod compress;

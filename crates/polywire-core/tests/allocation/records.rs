@@ -1,10 +1,7 @@
 //! Records of random schemas, filled as codec programs fill them, with and without memory to be
 //! had. Nothing may leak.
 
-use polywire_core::layout::{
-    Kind, Layout, NodeId, OutOfMemory, Record, Scalar, Shape, ValueRef,
-    access::{Inserted, Selected},
-};
+use polywire_core::layout::{Inserted, Kind, Layout, NodeId, OutOfMemory, Record, Scalar, Selected, Shape, ValueRef};
 use polywire_core::schema::{
     Case, DefKind, Schema, Type,
     arbitrary::{Random, random_schema},
@@ -29,7 +26,8 @@ impl<'a> Filler<'a> {
     unsafe fn fill(&mut self, ty: &'a Type, node: NodeId, at: *mut u8, depth: usize) -> Result<(), OutOfMemory> {
         let ty = self.schema.resolve(ty);
         let few = if depth > 4 { 1 } else { 4 };
-        // SAFETY: as the caller promises; the layout runs parallel to the schema.
+        // SAFETY: the caller guarantees that `at` holds a value of `node`, and the layout has a
+        // node for each type of the schema.
         unsafe {
             match (&self.layout.node(node).kind, ty) {
                 (Kind::Scalar(Scalar::Bool), _) => at.write(self.random.below(2) as u8),
@@ -102,10 +100,13 @@ impl<'a> Filler<'a> {
         Ok(())
     }
 
+    /// Fills a member, which may be optional or external.
+    ///
     /// # Safety
-    /// As of `fill`, but for an optional or external member.
+    /// `at` holds a value of `node`, which is that of the member's type or wraps it.
     unsafe fn member(&mut self, ty: &'a Type, node: NodeId, at: *mut u8, depth: usize) -> Result<(), OutOfMemory> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that `at` holds a value of `node`; each access function
+        // gives a place that holds a value of the inner node.
         unsafe {
             match &self.layout.node(node).kind {
                 Kind::Optional(optional) => {

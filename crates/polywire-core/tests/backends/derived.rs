@@ -3,7 +3,7 @@
 use polywire_core::{
     codec::{Decoder, Encoder},
     layout::{Message, MessageField, Shape},
-    program::{Backend, io::CodecError},
+    program::{Backend, CodecError},
     schema::arbitrary::Random,
 };
 use polywire_testing::{

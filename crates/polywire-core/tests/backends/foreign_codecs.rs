@@ -7,11 +7,10 @@ use polywire_core::{
     codec::{self, BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties},
     layout::{Kind, Layout, Message, Scalar},
     program::{
-        Arm, Backend, Block, BriefKernel, Cursor, Direction, FaultKind, Input, Lead, MemberDialect, MemberKey,
-        MemberTable, Op, OpKind, Order, Output, Overflow, PathId, Place, Program, RegionDialect, ScalarKernel, Status,
-        SymbolKernel, SymbolTable, TextForm, TextKernel, Wire,
-        exec::ExecError,
-        kernel::{BriefForm, NumberForm, RegionForm, Room, ShortText, WideKernel},
+        Arm, Backend, Block, BriefForm, BriefKernel, Cursor, Direction, ExecError, FaultKind, Input, Lead,
+        MemberDialect, MemberKey, MemberTable, NumberForm, Op, OpKind, Order, Output, Overflow, PathId, Place, Program,
+        RegionDialect, RegionForm, Room, ScalarKernel, ShortText, Status, SymbolKernel, SymbolTable, TextForm,
+        TextKernel, WideKernel, Wire,
     },
     schema::Schema,
 };

@@ -1,4 +1,5 @@
-//! The interpreter and machine code give the same bytes, values, errors and sizes, under every codec.
+//! The interpreter and machine code give the same bytes, values, errors and sizes, under every
+//! codec.
 
 mod derived;
 mod direct;

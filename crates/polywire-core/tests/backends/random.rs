@@ -4,7 +4,7 @@
 use polywire_core::{
     codec::{BuildError, Decoder, Encoder},
     layout::{Record, Shape},
-    program::{Backend, io::CodecError},
+    program::{Backend, CodecError},
     schema::{
         Schema,
         arbitrary::{Random, random_evolution, random_schema},

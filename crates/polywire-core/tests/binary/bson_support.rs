@@ -3,7 +3,7 @@
 use polywire_core::{
     codec::{Options, bson::BSON},
     layout::Message,
-    program::{Limits, io::CodecError},
+    program::{CodecError, Limits},
     schema::Schema,
 };
 use polywire_testing::Wire;
@@ -28,7 +28,8 @@ pub fn decode_from<T: Message + Debug>(writer: &Schema, bytes: &[u8]) -> Result<
 }
 
 pub fn decode_within<T: Message + Debug>(writer: &Schema, bytes: &[u8], limits: Limits) -> Result<T, CodecError> {
-    Wire { codec: &BSON, options: Options::default() }.decode(writer, bytes, limits, T::fresh)
+    let decoded = Wire { codec: &BSON, options: Options::default() }.decode(writer, bytes, limits, T::fresh);
+    decoded.map(|(value, _)| value)
 }
 
 pub fn decode<T: Message + Debug>(bytes: &[u8]) -> Result<T, CodecError> {

@@ -259,7 +259,7 @@ fn arrays_have_their_number_of_elements_and_bounds_hold() {
 #[derive(Message, Debug, Default, PartialEq, Clone)]
 struct Maybe {
     count: Option<i32>,
-    #[allow(clippy::box_collection, reason = "an external string is held so")]
+    #[expect(clippy::box_collection, reason = "an external string is held so")]
     text: Option<Box<String>>,
     boxed: Box<f64>,
 }

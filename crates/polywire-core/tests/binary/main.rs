@@ -1,5 +1,5 @@
-//! BSON, CBOR, MessagePack, UBJSON and Protobuf: what is written and read, hostile input, other people's
-//! libraries.
+//! BSON, CBOR, MessagePack, UBJSON and Protobuf: what is written and read, hostile input, other
+//! people's libraries.
 
 mod bson_conformance;
 mod bson_hostile;

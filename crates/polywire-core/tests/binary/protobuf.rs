@@ -229,7 +229,7 @@ fn unknown_fields_of_every_wire_type_are_passed_over() {
         ("0001", FaultKind::Syntax),
         ("fa06 05 61", FaultKind::BadLength),
         ("f806 ffffffffffffffffff02", FaultKind::OutOfRange),
-        ("0801", FaultKind::WrongKind),
+        ("0801", FaultKind::WireType),
         ("0a01ff", FaultKind::BadText),
         ("4a0101", FaultKind::Count),
         ("1202 0280", FaultKind::Truncated),

@@ -2,7 +2,7 @@
 
 use polywire_core::{
     layout::Message,
-    program::{Limits, io::CodecError},
+    program::{CodecError, Limits},
     schema::Schema,
 };
 use polywire_derive::Message;
@@ -31,7 +31,7 @@ pub fn decode_within<T: Message + Debug>(
     bytes: &[u8],
     limits: Limits,
 ) -> Result<T, CodecError> {
-    Wire::parse(with).decode(writer, bytes, limits, T::fresh)
+    Wire::parse(with).decode_all(writer, bytes, limits, T::fresh)
 }
 
 pub fn decode<T: Message + Debug>(with: &str, bytes: &[u8]) -> Result<T, CodecError> {

@@ -4,7 +4,7 @@
 use polywire_core::{
     codec::{self, Codec, Decoder, Encoder},
     layout::Message,
-    program::{Backend, FaultKind, io::CodecError},
+    program::{Backend, CodecError, FaultKind},
 };
 use polywire_derive::Message;
 use polywire_testing::backends;

@@ -1,4 +1,5 @@
-//! CDR of both versions, beyond the golden vectors of `conformance/cdr`, which `polywire-idl` tests.
+//! CDR of both versions, beyond the golden vectors of `conformance/cdr`, which `polywire-idl`
+//! tests.
 
 mod foreign;
 mod mutable;

@@ -1,4 +1,5 @@
-//! Compressors: one suite for all of them, the examples of `spec/compress.md`, other implementations.
+//! Compressors: one suite for all of them, the examples of `spec/compress.md`, other
+//! implementations.
 
 mod oracles;
 mod spec;

@@ -1,6 +1,6 @@
 //! What programs do to Rust's own types, also when the user's code panics meanwhile.
 
-use polywire_core::layout::{Kind, Layout, Message, MessageField, Node, OutOfMemory, access::Inserted};
+use polywire_core::layout::{Inserted, Kind, Layout, Message, MessageField, Node, OutOfMemory};
 use polywire_derive::Message;
 use std::{cell::Cell, collections::BTreeMap};
 
@@ -29,7 +29,7 @@ impl Drop for Touchy {
 }
 
 #[derive(Message, Debug)]
-#[allow(dead_code)]
+#[expect(dead_code)]
 struct Part {
     number: i32,
     #[polywire(skip)]

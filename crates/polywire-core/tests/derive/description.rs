@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 #[derive(Message, Debug, PartialEq)]
 #[polywire(name = "Demo::Everything", final)]
-#[allow(dead_code, clippy::box_collection)]
+#[expect(clippy::box_collection)]
 struct Everything {
     flag: bool,
     a: i8,
@@ -106,7 +106,6 @@ fn every_rust_type_has_its_idl_type() {
 #[test]
 fn hash_maps_are_maps() {
     #[derive(Message)]
-    #[allow(dead_code)]
     struct Hashed {
         of: std::collections::HashMap<i32, Vec<String>>,
     }
@@ -148,7 +147,6 @@ fn layouts_say_where_fields_are() {
 
 #[derive(Message)]
 #[polywire(mutable, nested, autoid = "hash")]
-#[allow(dead_code)]
 struct Marked {
     #[polywire(name = "isEcho", id = 3, key)]
     is_echo: bool,
@@ -299,17 +297,14 @@ fn programs_change_unions_through_functions() {
 
 #[derive(Message)]
 #[polywire(name = "Demo::Equipment", bitmask(bit_bound = 8, MODE_A = 0, MODE_C = 1, ADS_B = 7))]
-#[allow(dead_code)]
 struct Equipment(pub u8);
 
 #[derive(Message)]
 #[polywire(bitset(a(3), _(2), b(1, "octet"), c(20)))]
-#[allow(dead_code)]
 struct Bits(u32);
 
 #[derive(Message)]
 #[polywire(mutable, autoid = "hash", bitset(base = "Bits", d(4), base(2)))]
-#[allow(dead_code)]
 struct MoreBits(u64);
 
 #[test]
@@ -364,14 +359,12 @@ fn bits_are_wrapped_integers() {
 }
 
 #[derive(Message, Debug)]
-#[allow(dead_code)]
 struct Vehicle {
     wheels: u8,
     parts: Vec<Car>,
 }
 
 #[derive(Message, Debug)]
-#[allow(dead_code)]
 struct Car {
     #[polywire(base)]
     vehicle: Vehicle,
@@ -379,7 +372,6 @@ struct Car {
 }
 
 #[derive(Message)]
-#[allow(dead_code)]
 struct Taxi {
     #[polywire(base)]
     car: Car,
@@ -406,7 +398,6 @@ fn inherited_members_come_first_even_through_recursion() {
 }
 
 #[derive(Message, Debug, PartialEq)]
-#[allow(dead_code)]
 struct Tree {
     label: String,
     children: Vec<Tree>,
@@ -440,14 +431,12 @@ fn equal_types_make_equal_schemas() {
 }
 
 #[derive(Message)]
-#[allow(dead_code)]
 struct Misfit {
     #[polywire(idl = "sequence<octet>")]
     text: String,
 }
 
 #[derive(Message)]
-#[allow(dead_code)]
 struct Overflow {
     #[polywire(default = 300)]
     small: u8,
@@ -455,12 +444,10 @@ struct Overflow {
 
 #[derive(Message)]
 #[polywire(bitmask(bit_bound = 9, A = 8))]
-#[allow(dead_code)]
 struct Narrow(u8);
 
 #[derive(Message)]
 #[polywire(switch = "boolean")]
-#[allow(dead_code)]
 enum Crowded {
     #[polywire(case(true, false))]
     Both(u8),
@@ -470,7 +457,6 @@ enum Crowded {
 
 #[derive(Message)]
 #[polywire(bit_bound = 8)]
-#[allow(dead_code)]
 enum Large {
     Small,
     Huge = 256,
@@ -520,12 +506,11 @@ macro_rules! make {
     };
 }
 
-make! { #[derive(Message, Debug, PartialEq)] #[allow(dead_code)] pub(crate) Made, MadeChoice, MadeMask: level, f32, u8, -7 }
+make! { #[derive(Message, Debug, PartialEq)] pub(crate) Made, MadeChoice, MadeMask: level, f32, u8, -7 }
 
 macro_rules! derived {
     ($base:ty, $($name:ident: $ty:ty),*) => {
         #[derive(Message, Debug, PartialEq)]
-        #[allow(dead_code)]
         struct Derived {
             #[polywire(base)]
             base: $base,

@@ -13,7 +13,7 @@ use polywire_core::{
         },
     },
     layout::{Record, Shape, Value, ValueRef},
-    program::{Backend, Limits, State, io::CodecError},
+    program::{Backend, CodecError, Limits, State},
     schema::{
         Def, DefKind, Member, Schema, SchemaBuilder, Type,
         arbitrary::{Random, random_schema},

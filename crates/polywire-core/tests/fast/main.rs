@@ -1,4 +1,5 @@
-//! FAST: templates, messages byte for byte, message sequences, errors, machine code, another library.
+//! FAST: templates, messages byte for byte, message sequences, errors, machine code, another
+//! library.
 
 mod errors;
 mod golden;

@@ -7,7 +7,7 @@ use polywire_core::{
         json::JSON,
     },
     layout::{Record, Shape},
-    program::{Backend, FaultKind, State, io::CodecError},
+    program::{Backend, CodecError, FaultKind, State},
 };
 pub use polywire_testing::{backends, unhex};
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 use polywire_core::{
     codec::Options,
     layout::{Record, Shape},
-    program::{Backend, Direction, Executable, FaultKind, Limits, Payload, Program, State, io::CodecError, passes},
+    program::{Backend, CodecError, Direction, Executable, FaultKind, Limits, Payload, Program, State},
     schema::arbitrary::{Random, random_evolution, random_schema},
 };
 use polywire_testing::{
@@ -48,7 +48,7 @@ fn what_the_verifier_passes_does_no_harm() {
             ) else {
                 continue;
             };
-            let (encode, decode) = (passes::prepare(encode), passes::prepare(decode));
+            let (encode, decode) = (encode.prepared(), decode.prepared());
             let mut random = Random::new(seed);
             let sound = Executable::prepared(encode.clone(), Backend::Interpreter).unwrap();
             for _ in 0..40 {
@@ -97,7 +97,7 @@ fn try_program(
             continue;
         }
         let mut message = Vec::new();
-        // SAFETY: as above.
+        // SAFETY: the sound program is one for the record's layout, too.
         let _ = unsafe { sound.encode(record.as_ptr(), &mut message, &Limits::default()) };
         let bytes = match random.below(3) {
             0 => (0..random.below(64)).map(|_| random.bits() as u8 & if random.one_in(2) { 3 } else { 255 }).collect(),
@@ -108,12 +108,12 @@ fn try_program(
         let outcomes = [&interpreted, &compiled].map(|executable| {
             guarded(|| {
                 let mut target = record.clone();
-                // SAFETY: as above.
+                // SAFETY: the program is one for the layout of the record that it decodes into.
                 let outcome = unsafe { executable.decode(Payload::Bytes(&input), target.as_mut_ptr(), &LIMITS) };
-                // Whatever happened, it is a value, and one that others can use.
+                // Even after an error the record is a valid value, which others can use.
                 assert_eq!(target.clone(), target);
                 let _ = format!("{target:?}");
-                // SAFETY: as above.
+                // SAFETY: the record is valid, and the sound program is one for its layout.
                 let _ = unsafe { sound.encode(target.as_ptr(), &mut Vec::new(), &Limits::default()) };
                 outcome.map(|taken| (taken, target))
             })
@@ -144,7 +144,7 @@ fn try_stream(
         let mut outcomes = Vec::new();
         for (executable, state) in executables.iter().zip(&mut states) {
             let (mut target, mut out) = (record.clone(), Vec::new());
-            // SAFETY: as above.
+            // SAFETY: all programs are ones for the record's layout.
             let outcome = unsafe {
                 match program.direction {
                     Direction::Encode => {

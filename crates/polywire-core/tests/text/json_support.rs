@@ -3,7 +3,7 @@
 use polywire_core::{
     codec::{Codec, Decoder, Encoder, Options, json::JSON},
     layout::{Message, Record, Shape},
-    program::{Limits, io::CodecError},
+    program::{CodecError, Limits},
     schema::Schema,
 };
 use polywire_testing::Wire;
@@ -31,7 +31,7 @@ pub fn value_of<T: Message + Debug>(text: &[u8], into: impl Fn() -> T) -> Result
 
 /// What a text of another writer gives.
 pub fn evolved<T: Message + Debug>(writer: &Schema, text: &[u8], into: impl Fn() -> T) -> Result<T, CodecError> {
-    Wire { codec: json(), options: Options::default() }.decode(writer, text, Limits::default(), into)
+    Wire { codec: json(), options: Options::default() }.decode_all(writer, text, Limits::default(), into)
 }
 
 /// Encoder and decoder for records of a shape, on each back end.

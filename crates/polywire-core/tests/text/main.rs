@@ -1,4 +1,5 @@
-//! JSON, XML and YAML: what is written and read, evolution, hostile input, other people's libraries.
+//! JSON, XML and YAML: what is written and read, evolution, hostile input, other people's
+//! libraries.
 
 mod json_evolution;
 mod json_golden;

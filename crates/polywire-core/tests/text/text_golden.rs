@@ -1,7 +1,7 @@
 //! The golden texts of `conformance/xml` and `conformance/yaml`.
 
 use super::text_support::Format;
-use polywire_core::{layout::Message, program::io::CodecError};
+use polywire_core::{layout::Message, program::CodecError};
 use polywire_derive::Message;
 use serde_json::Value;
 use std::{fmt::Debug, fs, path::Path};

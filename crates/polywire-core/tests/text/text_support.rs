@@ -3,7 +3,7 @@
 use polywire_core::{
     codec::{self, Codec, Decoder, Encoder, Options},
     layout::{Message, Record, Shape},
-    program::{Backend, Limits, io::CodecError},
+    program::{Backend, CodecError, Limits},
     schema::{BitField, Case, Def, Member, Schema, SchemaBuilder, Type},
 };
 use polywire_testing::Wire;
@@ -39,7 +39,7 @@ impl Format {
         text: &[u8],
         into: impl Fn() -> T,
     ) -> Result<T, CodecError> {
-        self.wire("").decode(writer, text, Limits::default(), into)
+        self.wire("").decode_all(writer, text, Limits::default(), into)
     }
 
     /// What a text gives under limits, on the interpreter.

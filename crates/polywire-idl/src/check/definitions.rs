@@ -1,4 +1,4 @@
-//! Definitions and constants, one kind after the other.
+//! Checks definitions and constants. Each kind has a function.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use polywire_core::schema::{self, BitField, Case, Def, DefId, DefKind, EnumLiteral, Flag, Literal, Member, Type};
 
 use super::Checker;
-use super::marks::{MemberMarks, TypeMarks};
+use super::annotations::{MemberAnnotations, TypeAnnotations};
 use super::names::{Entity, full};
 use crate::ast::{self, Declarator, Expr, Item, Name, ScopedName, TypeSpec};
 use crate::document::Constant;
@@ -26,8 +26,8 @@ impl Checker<'_> {
 
     pub(super) fn typedef(&mut self, item: &Item, target: &TypeSpec, declarators: &[Declarator]) {
         let Some(target) = self.type_of(target) else {
-            // The name exists even if what it stands for is wrong, or each use of it were an error,
-            // too.
+            // The name is declared even if the definition is wrong. Otherwise each use of it would
+            // be another error.
             return declarators.iter().for_each(|d| self.define_alias(item, &d.name, Type::Octet));
         };
         self.aliases(item, &target, declarators);
@@ -51,18 +51,19 @@ impl Checker<'_> {
     }
 
     fn define_alias(&mut self, item: &Item, name: &Name, target: Type) {
-        let marks = self.type_marks(item, "a typedef");
+        let given = self.type_annotations(item, "a typedef");
         self.parts += 1;
         if self.is_the_same_typedef(name, &target) {
             return;
         }
         let Some(id) = self.declare_type(name) else { return };
         let mut def = Def::alias(self.full_name(&name.text), target);
-        (def.annotations, def.doc) = (marks.kept, marks.doc);
+        (def.annotations, def.doc) = (given.kept, given.doc);
         self.slots[id.0 as usize].def = Some(def);
     }
 
-    /// The typedef is there already and says the same, as generators write it in front of each use.
+    /// Whether the typedef repeats an earlier one. Generators write the same typedef in front of
+    /// each use.
     fn is_the_same_typedef(&mut self, name: &Name, target: &Type) -> bool {
         let full = self.full_name(&name.text);
         let Some((id, first)) = self.names.declared_type(&full) else { return false };
@@ -70,7 +71,7 @@ impl Checker<'_> {
         if same {
             let place = self.reporter.locate(first);
             let message = format!("'{}' is defined twice, as the same type", name.text);
-            self.reporter.warning(name.span, message).note_at("the first is here", place);
+            self.reporter.warning(name.span, message).note_at("the first one is here", place);
         }
         same
     }
@@ -83,9 +84,10 @@ impl Checker<'_> {
         members: &[ast::Member],
         nested: bool,
     ) {
-        let mut marks = self.type_marks(item, "a structure");
-        marks.nested |= nested;
-        // It is declared from here on, so that sequences of itself can be members.
+        let mut given = self.type_annotations(item, "a structure");
+        given.nested |= nested;
+        // It counts as declared from here on, so that it can have members that are sequences of
+        // itself.
         let id = self.declare_type(name);
         let base = base.and_then(|base| self.base(base, "structure", |k| matches!(k, DefKind::Struct { .. })));
         let mut seen = HashMap::new();
@@ -104,12 +106,12 @@ impl Checker<'_> {
             }
         }
         let kind = DefKind::Struct { base, members: list };
-        self.define(id, name, kind, marks);
+        self.define(id, name, kind, given);
     }
 
-    fn define(&mut self, id: Option<DefId>, name: &Name, kind: DefKind, marks: TypeMarks) {
+    fn define(&mut self, id: Option<DefId>, name: &Name, kind: DefKind, given: TypeAnnotations) {
         let Some(id) = id else { return };
-        let TypeMarks { extensibility, nested, auto_id, kept: annotations, doc, bit_bound } = marks;
+        let TypeAnnotations { extensibility, nested, auto_id, kept: annotations, doc, bit_bound } = given;
         let takes_bound = matches!(kind, DefKind::Enum { .. } | DefKind::Bitmask { .. });
         if let (Some((_, span)), false) = (bit_bound, takes_bound) {
             self.reporter.warning(span, "@bit_bound has no effect here");
@@ -122,19 +124,19 @@ impl Checker<'_> {
     fn base(&mut self, base: &ScopedName, what: &str, good: fn(&DefKind) -> bool) -> Option<DefId> {
         let id = self.type_named(base)?;
         let Type::Def(id) = self.resolve(&Type::Def(id)) else {
-            self.reporter.error(base.span, format!("'{}' is no {what}", base.text()));
+            self.reporter.error(base.span, format!("'{}' is not a {what}", base.text()));
             return None;
         };
         match self.kind_of(id) {
             Some(kind) if good(kind) => Some(id),
-            // PDL may define it later; the schema's builder looks at it then.
+            // PDL may define the base later. The builder of the schema checks it then.
             None if self.dialect == Dialect::Pdl => Some(id),
             None => {
-                self.reporter.error(base.span, format!("'{}' is not complete here", base.text()));
+                self.reporter.error(base.span, format!("'{}' is incomplete here", base.text()));
                 None
             }
             Some(_) => {
-                self.reporter.error(base.span, format!("'{}' is no {what}", base.text()));
+                self.reporter.error(base.span, format!("'{}' is not a {what}", base.text()));
                 None
             }
         }
@@ -143,35 +145,35 @@ impl Checker<'_> {
     fn member(&mut self, member: &ast::Member, declarator: &Declarator, ty: &Type) -> Option<Member> {
         let ty = self.declared_type(ty, declarator)?;
         self.parts += 1;
-        let marks = self.member_marks(&member.annotations, &declarator.name.text, &ty);
-        // The schema's builder looks whether a value would have an end.
-        if !marks.external {
+        let given = self.member_annotations(&member.annotations, &declarator.name.text, &ty);
+        // The builder of the schema checks whether a value would be finite.
+        if !given.external {
             self.check_complete(&ty, &member.ty)?;
         }
-        if marks.default_case {
+        if given.default_case {
             self.reporter.error(declarator.name.span, "@default takes one argument");
         }
-        if marks.key && marks.optional {
+        if given.key && given.optional {
             self.reporter.error(declarator.name.span, "a member cannot be both @key and @optional");
         }
-        Some(self.build_member(member, &declarator.name, ty, marks))
+        Some(self.build_member(member, &declarator.name, ty, given))
     }
 
-    fn build_member(&mut self, member: &ast::Member, name: &Name, ty: Type, marks: MemberMarks) -> Member {
-        let doc = member.doc.as_deref().map(str::to_string).or(marks.doc).unwrap_or_default();
+    fn build_member(&mut self, member: &ast::Member, name: &Name, ty: Type, given: MemberAnnotations) -> Member {
+        let doc = member.doc.as_deref().map(str::to_string).or(given.doc).unwrap_or_default();
         self.spend(doc.len());
         Member {
             name: name.text.to_string(),
             id: 0,
-            explicit_id: marks.explicit_id,
+            explicit_id: given.explicit_id,
             ty,
-            key: marks.key,
-            optional: marks.optional,
-            must_understand: marks.must_understand,
-            external: marks.external,
-            default: marks.default,
-            try_construct: marks.try_construct,
-            annotations: marks.kept,
+            key: given.key,
+            optional: given.optional,
+            must_understand: given.must_understand,
+            external: given.external,
+            default: given.default,
+            try_construct: given.try_construct,
+            annotations: given.kept,
             doc,
         }
     }
@@ -184,7 +186,7 @@ impl Checker<'_> {
         switch_annotations: &[ast::Annotation],
         cases: &[ast::Case],
     ) {
-        let marks = self.type_marks(item, "a union");
+        let given = self.type_annotations(item, "a union");
         let id = self.declare_type(name);
         let key = self.switch_key(switch_annotations);
         let written = self.discriminator(switch);
@@ -202,7 +204,7 @@ impl Checker<'_> {
             self.reporter.error(name.span, "a union needs at least one case");
         }
         let discriminator = discriminator.unwrap_or(Type::Int32);
-        self.define(id, name, DefKind::Union { discriminator, key, cases: list }, marks);
+        self.define(id, name, DefKind::Union { discriminator, key, cases: list }, given);
     }
 
     fn discriminator(&mut self, spec: &TypeSpec) -> Option<Type> {
@@ -214,14 +216,15 @@ impl Checker<'_> {
         };
         if !good {
             self.reporter
-                .error(spec.span, "this cannot choose between cases")
+                .error(spec.span, "a union cannot switch on this type")
                 .help("expected a boolean, octet, integer, character, enum or bitmask");
             return None;
         }
         Some(ty)
     }
 
-    /// A bitmask chooses as the integer that it is on the wire: a schema has no other place for it.
+    /// A bitmask as discriminator becomes the integer that it is on the wire, because a schema
+    /// cannot represent it otherwise.
     fn holder_of_bitmask(&self, ty: &Type) -> Type {
         let bits = match self.resolve(ty) {
             Type::Def(id) => match self.kind_of(id) {
@@ -260,7 +263,7 @@ impl Checker<'_> {
             };
             if let Some(first) = labels.insert(value, *span) {
                 let place = self.reporter.locate(first);
-                self.reporter.error(*span, "this label is there already").note_at("the first is here", place);
+                self.reporter.error(*span, "duplicate label").note_at("the first one is here", place);
                 continue;
             }
             is_default |= value.is_none();
@@ -268,16 +271,16 @@ impl Checker<'_> {
         }
         let ty = self.type_of(&case.member.ty)?;
         let ty = self.declared_type(&ty, declarator)?;
-        let mut marks = self.member_marks(&case.member.annotations, &declarator.name.text, &ty);
-        is_default |= std::mem::take(&mut marks.default_case);
-        if !marks.external {
+        let mut given = self.member_annotations(&case.member.annotations, &declarator.name.text, &ty);
+        is_default |= std::mem::take(&mut given.default_case);
+        if !given.external {
             self.check_complete(&ty, &case.member.ty)?;
         }
-        if marks.key || marks.optional {
-            let what = if marks.key { "@key" } else { "@optional" };
+        if given.key || given.optional {
+            let what = if given.key { "@key" } else { "@optional" };
             self.reporter.error(declarator.name.span, format!("a case of a union cannot be {what}"));
         }
-        let member = self.build_member(&case.member, &declarator.name, ty, marks);
+        let member = self.build_member(&case.member, &declarator.name, ty, given);
         Some(Case { labels: values, is_default, member })
     }
 
@@ -301,10 +304,10 @@ impl Checker<'_> {
     }
 
     pub(super) fn enumeration(&mut self, item: &Item, name: &Name, literals: &[ast::EnumLiteral]) {
-        let marks = self.type_marks(item, "an enum");
-        let bit_bound = self.bit_bound(&marks, 32);
-        // What so many bits hold, with or without a sign, and the integer on the wire, which has
-        // one.
+        let given = self.type_annotations(item, "an enum");
+        let bit_bound = self.bit_bound(&given, 32);
+        // Values may use all bits, with or without a sign, but must fit the signed integer on the
+        // wire.
         let holder = [8, 16].into_iter().find(|bits| bit_bound <= *bits).unwrap_or(32);
         let (min, max) = (-(1i128 << (bit_bound - 1)), ((1i128 << bit_bound) - 1).min((1i128 << (holder - 1)) - 1));
         let mut seen = HashMap::new();
@@ -312,16 +315,16 @@ impl Checker<'_> {
         let mut values = HashMap::new();
         for literal in literals {
             self.check_sibling(&mut seen, &literal.name, "literal");
-            let own = self.literal_marks(&literal.annotations, "value", min, max);
+            let own = self.literal_annotations(&literal.annotations, "value", min, max);
             let next = list.last().map_or(0, |last| i128::from(last.value) + 1);
             let value = own.value.unwrap_or(next);
             if !(min..=max).contains(&value) {
-                let message = format!("the value of this literal is {value}, allowed are {min} to {max}");
+                let message = format!("the value of this literal is {value}, but must be between {min} and {max}");
                 self.reporter.error(literal.name.span, message);
             } else if let Some(first) = values.insert(value, literal.name.span) {
                 let place = self.reporter.locate(first);
-                let message = format!("the value {value} is there already");
-                self.reporter.error(literal.name.span, message).note_at("the first is here", place);
+                let message = format!("duplicate value {value}");
+                self.reporter.error(literal.name.span, message).note_at("the first one is here", place);
             }
             let (name, value) = (literal.name.text.to_string(), value.clamp(min, max) as i32);
             list.push(EnumLiteral { name, value, is_default: own.is_default, annotations: own.kept });
@@ -332,22 +335,22 @@ impl Checker<'_> {
         self.parts += list.len();
         let id = self.declare_type(name);
         self.declare_parts(id, name, literals, Entity::Literal, true);
-        self.define(id, name, DefKind::Enum { bit_bound, literals: list }, marks);
+        self.define(id, name, DefKind::Enum { bit_bound, literals: list }, given);
     }
 
-    fn bit_bound(&mut self, marks: &TypeMarks, most: u8) -> u8 {
-        match marks.bit_bound {
+    fn bit_bound(&mut self, given: &TypeAnnotations, most: u8) -> u8 {
+        match given.bit_bound {
             None => 32,
             Some((bits, _)) if bits <= most => bits,
             Some((bits, span)) => {
-                self.reporter.error(span, format!("@bit_bound is {bits}, allowed are 1 to {most}"));
+                self.reporter.error(span, format!("@bit_bound is {bits}, but must be between 1 and {most}"));
                 most
             }
         }
     }
 
-    /// Literals are names of the scope around their enum, and, as people write them, inside it.
-    /// Flags are only inside.
+    /// Declares literals in the scope around their enum and, because people write `Enum::LITERAL`,
+    /// also inside it. Flags are declared only inside.
     fn declare_parts(
         &mut self,
         id: Option<DefId>,
@@ -370,37 +373,37 @@ impl Checker<'_> {
     }
 
     pub(super) fn bitmask(&mut self, item: &Item, name: &Name, flags: &[ast::EnumLiteral]) {
-        let marks = self.type_marks(item, "a bitmask");
-        let bit_bound = self.bit_bound(&marks, 64);
+        let given = self.type_annotations(item, "a bitmask");
+        let bit_bound = self.bit_bound(&given, 64);
         let max = i128::from(bit_bound) - 1;
         let mut seen = HashMap::new();
         let mut taken: HashMap<u8, Span> = HashMap::new();
         let mut list: Vec<Flag> = Vec::new();
         for flag in flags {
             self.check_sibling(&mut seen, &flag.name, "flag");
-            let own = self.literal_marks(&flag.annotations, "position", 0, max);
+            let own = self.literal_annotations(&flag.annotations, "position", 0, max);
             let position = own.value.unwrap_or(list.last().map_or(0, |last| i128::from(last.position) + 1));
             if position > max {
-                let message = format!("the position of this flag is {position}, allowed are 0 to {max}");
+                let message = format!("the position of this flag is {position}, but must be between 0 and {max}");
                 self.reporter.error(flag.name.span, message);
             }
             let good = position <= max;
             let position = position.clamp(0, max) as u8;
             if let Some(first) = taken.insert(position, flag.name.span).filter(|_| good) {
                 let place = self.reporter.locate(first);
-                let message = format!("position {position} is taken already");
-                self.reporter.error(flag.name.span, message).note_at("the first is here", place);
+                let message = format!("duplicate position {position}");
+                self.reporter.error(flag.name.span, message).note_at("the first one is here", place);
             }
             list.push(Flag { name: flag.name.text.to_string(), position, annotations: own.kept });
         }
         self.parts += list.len();
         let id = self.declare_type(name);
         self.declare_parts(id, name, flags, Entity::Flag, false);
-        self.define(id, name, DefKind::Bitmask { bit_bound, flags: list }, marks);
+        self.define(id, name, DefKind::Bitmask { bit_bound, flags: list }, given);
     }
 
     pub(super) fn bitset(&mut self, item: &Item, name: &Name, base: Option<&ScopedName>, fields: &[ast::BitField]) {
-        let marks = self.type_marks(item, "a bitset");
+        let given = self.type_annotations(item, "a bitset");
         let base = base.and_then(|base| self.base(base, "bitset", |k| matches!(k, DefKind::Bitset { .. })));
         let mut seen = HashMap::new();
         let mut list = Vec::new();
@@ -411,7 +414,7 @@ impl Checker<'_> {
             self.bit_field(field, &mut seen, &mut list);
         }
         let id = self.declare_type(name);
-        self.define(id, name, DefKind::Bitset { base, fields: list }, marks);
+        self.define(id, name, DefKind::Bitset { base, fields: list }, given);
     }
 
     fn bit_field(
@@ -429,15 +432,15 @@ impl Checker<'_> {
                 None => return,
             },
         };
-        let marks = self.member_marks(&field.annotations, "", &ty);
+        let given = self.member_annotations(&field.annotations, "", &ty);
         let mut add = |name: Option<String>, annotations: Vec<schema::Annotation>| {
             list.push(BitField { name, position: 0, width, ty: ty.clone(), annotations });
         };
         if field.names.is_empty() {
-            add(None, marks.kept.clone());
+            add(None, given.kept.clone());
         }
         for name in &field.names {
-            add(Some(name.text.to_string()), marks.kept.clone());
+            add(Some(name.text.to_string()), given.kept.clone());
         }
         self.parts += field.names.len().max(1);
         field.names.iter().for_each(|name| self.check_sibling(seen, name, "field"));
@@ -458,8 +461,8 @@ impl Checker<'_> {
         }
         let name = self.type_name(&ty);
         let message = match bits {
-            0 => "the type of a bit field is boolean, octet or an integer".into(),
-            _ => format!("{name} has no room for {width} bits"),
+            0 => "the type of a bit field must be boolean, octet or an integer".into(),
+            _ => format!("{width} bits do not fit into {name}"),
         };
         self.reporter.error(spec.span, message);
         None

@@ -1,4 +1,5 @@
-//! Items to a schema: names are resolved, constants computed, annotations obeyed.
+//! The checker: it resolves names, evaluates constants, applies annotations, and builds the
+//! definitions of a schema from the items of `ast.rs`.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -14,23 +15,23 @@ use crate::pp::Keylist;
 use crate::source::{Dialect, Span};
 use crate::{Limits, Settings};
 
+mod annotations;
 mod definitions;
-mod marks;
 mod names;
 mod types;
 mod values;
 
 use names::Names;
 
-/// What the items of a run amount to; none if something is wrong with them.
+/// The result of a check, or `None` if there was an error.
 pub(crate) struct Checked {
     pub schema: Schema,
     pub constants: Vec<Constant>,
-    /// Names of what the first file defines, as opposed to those it includes.
+    /// The names that the first file itself defines, not the files that it includes.
     pub own: HashSet<String>,
 }
 
-/// `file` is the first file.
+/// Checks all items. `file` is the first file.
 pub(crate) fn check(
     items: &[Item],
     file: u32,
@@ -47,7 +48,7 @@ pub(crate) fn check(
         names: Names::default(),
         constants: Vec::new(),
         scope: Vec::new(),
-        modules: vec![ModuleMarks::default()],
+        modules: vec![ModuleAnnotations::default()],
         spent: 0,
         parts: 0,
         dialect: Dialect::Idl,
@@ -57,17 +58,17 @@ pub(crate) fn check(
     checker.finish(file)
 }
 
-/// A definition's place in the table.
+/// An entry of the table of definitions.
 struct Slot {
     name: Rc<str>,
     span: Span,
-    /// None as long as it is only declared.
+    /// `None` as long as the name is only declared.
     def: Option<Def>,
 }
 
-/// What annotations of a module say of everything in it.
+/// What the annotations of a module determine for all definitions in it.
 #[derive(Clone, Copy, Default)]
-struct ModuleMarks {
+struct ModuleAnnotations {
     auto_id: AutoId,
     nested: bool,
 }
@@ -81,18 +82,18 @@ struct Checker<'a> {
     names: Names,
     constants: Vec<Constant>,
     scope: Vec<Rc<str>>,
-    modules: Vec<ModuleMarks>,
-    /// Bytes of texts and types that were copied.
+    modules: Vec<ModuleAnnotations>,
+    /// The bytes of texts and types that were copied so far.
     spent: usize,
-    /// Members, cases, literals, flags and fields.
+    /// The number of members, cases, literals, flags and fields so far.
     parts: usize,
-    /// Language of the item that is looked at.
+    /// The language of the current item.
     dialect: Dialect,
 }
 
 impl Checker<'_> {
-    /// Notes what will be defined, to tell "not yet" from "never", and because PDL may use what
-    /// comes later.
+    /// Records which names are defined later. Errors then distinguish "not yet" from "never", and
+    /// PDL may use such names.
     fn foresee(&mut self, items: &[Item], scope: &mut Vec<Rc<str>>) {
         for item in items {
             match &item.kind {
@@ -154,20 +155,20 @@ impl Checker<'_> {
 
     fn module(&mut self, item: &Item, name: &Name, items: &[Item]) {
         self.declare_module(name);
-        let marks = self.module_marks(&item.annotations);
+        let given = self.module_annotations(&item.annotations);
         self.scope.push(name.text.clone());
-        self.modules.push(marks);
+        self.modules.push(given);
         self.items(items);
         self.modules.pop();
         self.scope.pop();
     }
 
-    /// `#pragma keylist Type a b`, the way of DDS before there were annotations; fields may be
-    /// written as paths.
+    /// Applies `#pragma keylist Type a b`, by which DDS named keys before IDL had annotations.
+    /// Fields may be paths.
     fn keylist(&mut self, keylist: &Keylist) {
         let parts: Vec<Rc<str>> = keylist.type_name.split("::").filter(|p| !p.is_empty()).map(Rc::from).collect();
         let Some(id) = self.names.type_named(&self.scope, &parts) else {
-            let message = format!("there is no structure '{}' for this keylist", keylist.type_name);
+            let message = format!("there is no structure '{}' for '#pragma keylist'", keylist.type_name);
             self.reporter.error(keylist.span, message);
             return;
         };
@@ -206,7 +207,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The structure among `id` and its bases that has the member.
+    /// Finds the structure that declares a member: `id` or one of its bases.
     fn member_index(&self, id: DefId, name: &str) -> Option<(DefId, usize)> {
         let mut at = Some(id);
         for _ in 0..=self.slots.len() {
@@ -223,7 +224,7 @@ impl Checker<'_> {
         None
     }
 
-    /// Counts what is copied, so that a small file cannot become a large schema.
+    /// Counts copied bytes against the limit, so that a small file cannot become a large schema.
     fn spend(&mut self, bytes: usize) {
         self.spent = self.spent.saturating_add(bytes);
     }
@@ -243,7 +244,7 @@ impl Checker<'_> {
     fn finish(mut self, file: u32) -> Option<Checked> {
         for i in 0..self.slots.len() {
             let Slot { name, span, def: None } = &self.slots[i] else { continue };
-            self.reporter.error(*span, format!("'{name}' is declared and never defined"));
+            self.reporter.error(*span, format!("'{name}' is declared but never defined"));
         }
         if self.exhausted() || self.reporter.failed() {
             return None;
@@ -273,7 +274,7 @@ impl Checker<'_> {
     }
 }
 
-/// The last type that can be a topic's, else the last of all.
+/// The last topic type, else the last definition.
 fn root_of(defs: &[Def]) -> Type {
     let topic = |d: &Def| !d.nested && matches!(d.kind, DefKind::Struct { .. } | DefKind::Union { .. });
     match defs.iter().rposition(topic).or(defs.len().checked_sub(1)) {

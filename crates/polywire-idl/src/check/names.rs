@@ -1,4 +1,4 @@
-//! Scopes: what a name stands for.
+//! Scopes and the resolution of names.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -16,19 +16,19 @@ pub(super) enum Entity {
     Module,
     Type(DefId),
     Constant(usize),
-    /// Literal of an enum, by index.
+    /// A literal of an enum, by index.
     Literal(DefId, usize),
-    /// Flag of a bitmask, by index.
+    /// A flag of a bitmask, by index.
     Flag(DefId, usize),
-    /// Left out, because it is one of what is not supported.
+    /// A definition of an unsupported kind, which is left out.
     Skipped(&'static str),
 }
 
-/// All names by their full text.
+/// All declared names, by scoped name.
 #[derive(Default)]
 pub(super) struct Names {
     entities: HashMap<String, (Entity, Span)>,
-    /// By lower case, to find those that differ only in case.
+    /// The names by their lower-case form, to find those that differ only in case.
     lower: HashMap<String, String>,
     later: HashMap<String, Span>,
 }
@@ -42,7 +42,7 @@ impl Names {
         self.entities.entry(full(scope, &name.text)).or_insert((Entity::Skipped(what), name.span));
     }
 
-    /// A type by parts, seen from `scope`.
+    /// Resolves a name, given by its parts, in `scope`.
     pub fn type_named(&self, scope: &[Rc<str>], parts: &[Rc<str>]) -> Option<DefId> {
         match self.find(scope, parts)? {
             Entity::Type(id) => Some(id),
@@ -50,7 +50,7 @@ impl Names {
         }
     }
 
-    /// The type that was given this full name, and where.
+    /// The type with this scoped name, and where it was declared.
     pub fn declared_type(&self, full: &str) -> Option<(DefId, Span)> {
         match self.entities.get(full)? {
             (Entity::Type(id), span) => Some((*id, *span)),
@@ -58,7 +58,7 @@ impl Names {
         }
     }
 
-    /// From the innermost scope outwards.
+    /// Resolves a name from the innermost scope outwards.
     fn find(&self, scope: &[Rc<str>], parts: &[Rc<str>]) -> Option<Entity> {
         let tail = parts.join("::");
         (0..=scope.len()).rev().find_map(|depth| self.entities.get(&full(&scope[..depth], &tail)).map(|(e, _)| *e))
@@ -72,7 +72,7 @@ impl Names {
         })
     }
 
-    /// The last parts of all names that `accept` takes, in a stable order.
+    /// The last parts of all names that `accept` accepts, in a stable order.
     fn last_parts(&self, accept: impl Fn(Entity) -> bool) -> Vec<&str> {
         let mut names: Vec<&str> = self
             .entities
@@ -108,7 +108,8 @@ impl Checker<'_> {
         self.declare(&full, Entity::Module, name.span);
     }
 
-    /// The slot of a type that begins here, be it declared already or not.
+    /// The table entry of a type whose definition begins here. A forward declaration may have made
+    /// it.
     pub(super) fn declare_type(&mut self, name: &Name) -> Option<DefId> {
         let full = self.full_name(&name.text);
         if let Some((Entity::Type(id), _)) = self.names.entities.get(&full) {
@@ -126,7 +127,7 @@ impl Checker<'_> {
         Some(id)
     }
 
-    /// A second name of something that is declared under another.
+    /// Adds a second name for an entity.
     pub(super) fn names_insert(&mut self, full: &str, entity: Entity, span: Span) {
         self.names.entities.entry(full.into()).or_insert((entity, span));
     }
@@ -136,18 +137,18 @@ impl Checker<'_> {
             let place = self.reporter.locate(first);
             let name = full.rsplit("::").next().unwrap_or(full);
             let is_literal = |e| matches!(e, Entity::Literal(..));
-            // Types that never were IDL have literals that are something else, too; the enum says
-            // which one is meant.
+            // Schemas that did not come from IDL may have literals with the name of another entity.
+            // Their enum determines which one is meant.
             if is_literal(entity) || is_literal(old) {
                 self.reporter
                     .warning(span, format!("'{name}' is a literal of an enum and something else in the same scope"))
-                    .note_at("the first is here", place);
+                    .note_at("the first one is here", place);
                 if !is_literal(entity) {
                     self.names.entities.insert(full.into(), (entity, span));
                 }
                 return true;
             }
-            self.reporter.error(span, format!("'{name}' is defined already")).note_at("the first is here", place);
+            self.reporter.error(span, format!("'{name}' is already defined")).note_at("the first one is here", place);
             return false;
         }
         self.warn_of_case(full, span);
@@ -155,7 +156,7 @@ impl Checker<'_> {
         true
     }
 
-    /// IDL wants names to differ in more than case (7.2.3); Rust and PDL do not care, so it is a
+    /// IDL requires names to differ in more than case (7.2.3). Rust and PDL do not, so this is a
     /// warning.
     fn warn_of_case(&mut self, full: &str, span: Span) {
         let old = self.names.lower.insert(full.to_ascii_lowercase(), full.into());
@@ -164,23 +165,21 @@ impl Checker<'_> {
         let place = self.reporter.locate(first);
         let name = full.rsplit("::").next().unwrap_or(full);
         self.reporter
-            .warning(span, format!("'{name}' differs only in case from another name of its scope"))
-            .note_at("the other is here", place);
+            .warning(span, format!("'{name}' differs only in case from another name in its scope"))
+            .note_at("the other one is here", place);
     }
 
-    /// A member, literal or flag that is there already in its definition, perhaps in other case.
+    /// Reports a member, literal or flag whose name is already in its definition, ignoring case.
     pub(super) fn check_sibling(&mut self, seen: &mut HashMap<String, (Rc<str>, Span)>, name: &Name, what: &str) {
         let Some((old, first)) = seen.insert(name.text.to_ascii_lowercase(), (name.text.clone(), name.span)) else {
             return;
         };
         let place = self.reporter.locate(first);
         if old == name.text {
-            self.reporter
-                .error(name.span, format!("there is a {what} '{old}' already"))
-                .note_at("the first is here", place);
+            self.reporter.error(name.span, format!("duplicate {what} '{old}'")).note_at("the first one is here", place);
         } else if self.dialect == Dialect::Idl {
             let message = format!("'{}' differs only in case from the {what} '{old}'", name.text);
-            self.reporter.warning(name.span, message).note_at("the other is here", place);
+            self.reporter.warning(name.span, message).note_at("the other one is here", place);
         }
     }
 
@@ -190,7 +189,7 @@ impl Checker<'_> {
         self.names.find(scope, &parts)
     }
 
-    /// The type of that name, or what to say instead.
+    /// Resolves a name to a type, or reports why it is none.
     pub(super) fn type_named(&mut self, name: &ScopedName) -> Option<DefId> {
         match self.find_entity(name) {
             Some(Entity::Type(id)) => return Some(id),
@@ -215,7 +214,7 @@ impl Checker<'_> {
         let place = self.reporter.locate(span);
         self.reporter
             .error(name.span, format!("'{}' is used before it is defined", name.text()))
-            .help("move its definition up")
+            .help("move its definition before this use")
             .note_at("it is defined here", place);
         None
     }
@@ -223,9 +222,9 @@ impl Checker<'_> {
     fn not_a_type(&mut self, name: &ScopedName, entity: Entity) {
         let what = match entity {
             Entity::Skipped(what) => format!("of a kind that is not supported: {what}"),
-            Entity::Module => "a module and no type".into(),
-            Entity::Constant(_) => "a constant and no type".into(),
-            _ => "a literal and no type".into(),
+            Entity::Module => "a module, not a type".into(),
+            Entity::Constant(_) => "a constant, not a type".into(),
+            _ => "a literal, not a type".into(),
         };
         self.reporter.error(name.span, format!("'{}' is {what}", name.text()));
     }
@@ -242,7 +241,7 @@ impl Checker<'_> {
         self.reporter.error(name.span, format!("there is no type '{}' here", name.text())).suggest(meant);
     }
 
-    /// The scoped name of a type that is elsewhere.
+    /// The scoped name of a type with this last part in another scope, for the help of an error.
     fn names_ending_in(&self, last: &str) -> String {
         let is_type = |e: &Entity| matches!(e, Entity::Type(_));
         let names = self.names.entities.iter().filter(|(_, (e, _))| is_type(e)).map(|(name, _)| name);

@@ -1,4 +1,4 @@
-//! Types as written to types of a schema.
+//! Converts parsed types to the types of a schema.
 
 use polywire_core::schema::{DefKind, Type};
 
@@ -6,7 +6,7 @@ use super::Checker;
 use crate::ast::{Declarator, Expr, TypeKind, TypeSpec};
 use crate::source::Dialect;
 
-/// What a copy of a node of a type is taken to cost.
+/// The bytes that a copied node of a type counts for.
 const NODE_BYTES: usize = 16;
 
 impl Checker<'_> {
@@ -34,7 +34,7 @@ impl Checker<'_> {
         })
     }
 
-    /// 0 for unbounded.
+    /// The value of a bound, or 0 without one: unbounded.
     fn bound(&mut self, bound: Option<&Expr>) -> Option<u32> {
         match bound {
             None => Some(0),
@@ -51,15 +51,15 @@ impl Checker<'_> {
         };
         if !good {
             self.reporter
-                .error(spec.span, "this cannot be the key of a map")
+                .error(spec.span, "this type cannot be the key of a map")
                 .help("expected a boolean, integer, character, string or enum");
         }
         good.then_some(())
     }
 
-    /// `ty` or an array of it.
+    /// The type of a declarator: `ty`, or an array of it.
     pub(super) fn declared_type(&mut self, ty: &Type, declarator: &Declarator) -> Option<Type> {
-        // A copy of the type for every name it is given to.
+        // Each declarator copies the type.
         self.spend(NODE_BYTES * nodes(ty));
         if declarator.dims.is_empty() {
             return Some(ty.clone());
@@ -71,8 +71,8 @@ impl Checker<'_> {
         Some(Type::array(ty.clone(), dims))
     }
 
-    /// Says so if a value of the type would be needed before the type is complete, which IDL does
-    /// not allow.
+    /// Reports an error if the type is used by value before it is complete, which IDL does not
+    /// allow.
     pub(super) fn check_complete(&mut self, ty: &Type, spec: &TypeSpec) -> Option<()> {
         let mut at = ty;
         while let Type::Array { element, .. } = at {
@@ -85,13 +85,13 @@ impl Checker<'_> {
         }
         let (name, place) = (slot.name.clone(), self.reporter.locate(slot.span));
         self.reporter
-            .error(spec.span, format!("'{name}' is not complete here"))
-            .help(format!("take a sequence<{name}>, or make the member @external @optional"))
-            .note_at("it is only declared so far", place);
+            .error(spec.span, format!("'{name}' is incomplete here"))
+            .help(format!("use sequence<{name}>, or make the member @external @optional"))
+            .note_at("it is only declared here", place);
         None
     }
 
-    /// `ty` with typedefs followed, as far as they are known.
+    /// The type behind typedefs, as far as they are defined already.
     pub(super) fn resolve(&self, ty: &Type) -> Type {
         let mut at = ty;
         for _ in 0..=self.slots.len() {
@@ -110,7 +110,7 @@ impl Checker<'_> {
         self.slots[id.0 as usize].def.as_ref().map(|d| &d.kind)
     }
 
-    /// For messages.
+    /// The name of a type for diagnostics.
     pub(super) fn type_name(&self, ty: &Type) -> String {
         match ty {
             Type::Def(id) => format!("'{}'", self.slots[id.0 as usize].name),

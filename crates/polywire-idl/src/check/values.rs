@@ -1,4 +1,4 @@
-//! Constant expressions and their values.
+//! Evaluates constant expressions.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::ast::{Expr, ExprKind, ScopedName};
 use crate::diag::closest;
 use crate::source::Span;
 
-/// A value while it is computed.
+/// An intermediate value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Int(i128),
@@ -35,30 +35,30 @@ impl Value {
 }
 
 impl Checker<'_> {
-    /// The value of `expr` as a literal of type `ty`.
+    /// Evaluates an expression to a literal of type `ty`.
     pub(super) fn literal(&mut self, expr: &Expr, ty: &Type) -> Option<Literal> {
         let value = self.value(expr, Some(ty))?;
         self.convert(value, ty, expr.span)
     }
 
-    /// The value of `expr` as an integer between `min` and `max`.
+    /// Evaluates an expression to an integer from `min` to `max`.
     pub(super) fn integer(&mut self, expr: &Expr, what: &str, min: i128, max: i128) -> Option<i128> {
         match self.value(expr, None)? {
             Value::Int(value) if (min..=max).contains(&value) => Some(value),
             Value::Int(value) => {
-                let message = format!("{what} is {value}, allowed are {min} to {max}");
+                let message = format!("{what} is {value}, but must be between {min} and {max}");
                 self.reporter.error(expr.span, message);
                 None
             }
             other => {
-                self.reporter.error(expr.span, format!("{what} must be an integer, this is {}", other.kind()));
+                self.reporter.error(expr.span, format!("{what} must be an integer, found {}", other.kind()));
                 None
             }
         }
     }
 
-    /// The value of `expr`; `wanted` helps to find literals of an enum and to know how many bits
-    /// `~` turns.
+    /// Evaluates an expression. `wanted` is the type of the context: it resolves literals of an
+    /// enum and gives the width for `~`.
     pub(super) fn value(&mut self, expr: &Expr, wanted: Option<&Type>) -> Option<Value> {
         Some(match &expr.kind {
             ExprKind::Int(value) => Value::Int(*value),
@@ -94,7 +94,7 @@ impl Checker<'_> {
             }
             Some(Entity::Literal(id, index)) | Some(Entity::Flag(id, index)) => self.part_of(id, index),
             Some(_) => {
-                self.reporter.error(name.span, format!("'{}' is no constant", name.text()));
+                self.reporter.error(name.span, format!("'{}' is not a constant", name.text()));
                 None
             }
             None => {
@@ -122,7 +122,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A literal or flag of definition `id` by name.
+    /// Looks up a literal or flag of a definition by name.
     pub(super) fn literal_of(&self, id: DefId, name: &str) -> Option<Value> {
         match &self.slots[id.0 as usize].def.as_ref()?.kind {
             DefKind::Enum { literals, .. } => {
@@ -189,7 +189,7 @@ impl Checker<'_> {
     fn integers(&mut self, symbol: char, a: i128, b: i128, span: Span) -> Option<i128> {
         let shift = u32::try_from(b).ok().filter(|b| *b < 64);
         if matches!(symbol, '<' | '>') && shift.is_none() {
-            self.reporter.error(span, format!("a shift by {b}, allowed are 0 to 63"));
+            self.reporter.error(span, format!("shift by {b}, but it must be between 0 and 63"));
             return None;
         }
         if matches!(symbol, '/' | '%') && b == 0 {
@@ -208,7 +208,8 @@ impl Checker<'_> {
             '/' => a.checked_div(b),
             _ => a.checked_rem(b),
         };
-        // No type has more bits, and products of what is in these bounds still fit.
+        // No IDL type has more bits, and the product of two values within these bounds does not
+        // overflow.
         let value = value.filter(|v| v.unsigned_abs() <= u128::from(u64::MAX));
         if value.is_none() {
             self.reporter.error(span, "the result needs more than 64 bits");
@@ -221,7 +222,7 @@ impl Checker<'_> {
             '+' => a + b,
             '-' => a - b,
             '*' => a * b,
-            // The sign of what the processor makes of it differs between processors.
+            // The sign of the NaN that a processor computes differs between processors.
             '/' if a == 0.0 && b == 0.0 => f64::NAN,
             '/' => a / b,
             _ => {
@@ -229,16 +230,16 @@ impl Checker<'_> {
                 return None;
             }
         };
-        // Divided by zero, as IEEE 754 has it: there is no other way to write infinity in IDL.
+        // Division by zero follows IEEE 754, because IDL has no other way to write infinity.
         let wanted = symbol == '/' && b == 0.0;
         if !value.is_finite() && !wanted {
-            self.reporter.error(span, "the result is no finite number");
+            self.reporter.error(span, "the result is not a finite number");
             return None;
         }
         Some(Value::Float(value))
     }
 
-    /// `value` as a literal of `ty`, if it is of its kind and range.
+    /// Converts a value to a literal of type `ty`. It must have the kind and range of the type.
     pub(super) fn convert(&mut self, value: Value, ty: &Type, span: Span) -> Option<Literal> {
         let resolved = self.resolve(ty);
         if let Value::String(text) = &value {
@@ -256,7 +257,7 @@ impl Checker<'_> {
             (Type::Char8, Value::Char(code)) if code <= 0xFF => Some(Literal::Char(code)),
             (Type::Char16, Value::Char(code)) => Some(Literal::Char(code)),
             (Type::Char8, Value::Int(code @ 0..=0xFF)) => {
-                self.reporter.warning(span, "in IDL the value of a char is a character");
+                self.reporter.warning(span, "in IDL the value of a char is a character literal");
                 Some(Literal::Char(code as u32))
             }
             (Type::String { bound }, Value::String(text)) => self.bounded(text.to_string(), text.len(), *bound, span),
@@ -267,7 +268,7 @@ impl Checker<'_> {
             (Type::Def(id), value) => self.no_literal_of(*id, &value, span),
             (_, value) => {
                 let name = self.type_name(ty);
-                self.reporter.error(span, format!("expected a constant of type {name}, this is {}", value.kind()));
+                self.reporter.error(span, format!("expected a constant of type {name}, found {}", value.kind()));
                 None
             }
         }
@@ -278,15 +279,15 @@ impl Checker<'_> {
             return Some(Literal::Int(number));
         }
         let name = self.type_name(ty);
-        self.reporter.error(span, format!("{number} does not fit into {name}, allowed are {min} to {max}"));
+        self.reporter.error(span, format!("{number} does not fit into {name}, which ranges from {min} to {max}"));
         None
     }
 
-    /// A default of type float is the nearest float, as it will be in memory.
+    /// Rounds a default of type float to the nearest float, which is what memory can hold.
     fn single(&mut self, number: f64, span: Span) -> Option<Literal> {
         let single = number as f32;
         if single.is_infinite() && number.is_finite() {
-            self.reporter.error(span, "this number is too large for a float");
+            self.reporter.error(span, "the number is too large for a float");
             return None;
         }
         Some(Literal::Float(f64::from(single)))
@@ -294,7 +295,7 @@ impl Checker<'_> {
 
     fn bounded(&mut self, text: String, length: usize, bound: u32, span: Span) -> Option<Literal> {
         if bound != 0 && length > bound as usize {
-            self.reporter.error(span, format!("this string is {length} long, its bound is {bound}"));
+            self.reporter.error(span, format!("the string has length {length}, but its bound is {bound}"));
             return None;
         }
         Some(Literal::String(text))
@@ -309,7 +310,7 @@ impl Checker<'_> {
         };
         let message = match literals.is_empty() {
             true => format!("'{name}' has no constants"),
-            false => format!("expected a literal of '{name}', this is {}", value.kind()),
+            false => format!("expected a literal of '{name}', found {}", value.kind()),
         };
         let diagnostic = self.reporter.error(span, message).suggest(meant.as_ref());
         if meant.is_none() && !literals.is_empty() {
@@ -319,7 +320,7 @@ impl Checker<'_> {
         None
     }
 
-    /// Smallest and largest value of an integer type or bitmask.
+    /// The smallest and largest value of an integer type or bitmask.
     pub(super) fn integer_range(&self, ty: &Type) -> Option<(i128, i128)> {
         let signed = |bits: u32| Some((-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1));
         let unsigned = |bits: u32| Some((0, (1i128 << bits) - 1));

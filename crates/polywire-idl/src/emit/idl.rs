@@ -1,4 +1,4 @@
-//! IDL 4.2 that parses to an equal type.
+//! Emits IDL 4.2 that compiles to an equal type.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ fn emit(schema: &Schema, constants: &[Constant]) -> Result<String, EmitError> {
     Ok(writer.out)
 }
 
-/// `A::B::C` in lower case, and the modules it is in.
+/// The scoped name and the names of all modules around it, in lower case: `a`, `a::b`, `a::b::c`.
 fn prefixes(name: &str) -> Vec<String> {
     let ends = name.match_indices("::").map(|(at, _)| at).chain([name.len()]);
     ends.map(|end| name[..end].to_ascii_lowercase()).collect()
@@ -43,9 +43,9 @@ struct Writer<'a> {
     out: String,
     /// The modules that are open.
     modules: Vec<String>,
-    /// All definitions and modules in lower case.
+    /// The scoped names of all definitions and modules, in lower case.
     names: HashSet<String>,
-    /// The definition that is written, for errors.
+    /// The name of the definition that is being written, for errors.
     def: String,
     typedefs: usize,
 }
@@ -109,7 +109,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Members, literals or cases in braces; each part is some lines.
+    /// Writes members, literals or cases in braces. Each part has one or more lines.
     fn block(&mut self, def: &Def, annotations: &[String], head: &str, parts: &[Vec<String>]) {
         self.doc(&def.doc);
         if !annotations.is_empty() {
@@ -128,7 +128,7 @@ impl Writer<'_> {
         match def.extensibility {
             Extensibility::Final => list.push("@final".into()),
             Extensibility::Mutable => list.push("@mutable".into()),
-            // The default of IDL 4.2, but not of every compiler.
+            // This is the default in IDL 4.2, but not in every compiler.
             Extensibility::Appendable if shown => list.push("@appendable".into()),
             Extensibility::Appendable => {}
         }
@@ -291,14 +291,14 @@ impl Writer<'_> {
 
     // Types.
 
-    /// The type, and the dimensions that stand behind the name.
+    /// A type, and the array dimensions that follow the declared name.
     fn type_text(&mut self, ty: &Type) -> Result<(String, String), EmitError> {
         let Type::Array { element, dims } = ty else { return Ok((self.element_text(ty)?, String::new())) };
         let dims = dims.iter().fold(String::new(), |text, n| text + &format!("[{n}]"));
         Ok((self.element_text(element)?, dims))
     }
 
-    /// A type where no dimensions can follow: an array needs a typedef there.
+    /// A type in a place where dimensions cannot follow. An array needs a typedef there.
     fn element_text(&mut self, ty: &Type) -> Text {
         let bounded = |word: &str, bound: u32| if bound == 0 { word.into() } else { format!("{word}<{bound}>") };
         let tail = |bound: u32| if bound == 0 { ">".to_string() } else { format!(", {bound}>") };
@@ -315,7 +315,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Typedefs are no part of a type, so that one more changes nothing.
+    /// An additional typedef does not change the type.
     fn own_typedef(&mut self, ty: &Type) -> Text {
         let (element, dims) = self.type_text(ty)?;
         let name = loop {
@@ -345,7 +345,7 @@ impl Writer<'_> {
         Ok(format!("{global}{}", parts?.join("::")))
     }
 
-    /// The first part of `name` means something else in one of the open modules.
+    /// Whether the first part of `name` denotes something else in one of the open modules.
     fn is_hidden(&self, name: &str) -> bool {
         let first = name.split("::").next().unwrap_or("");
         let mut scope = String::new();
@@ -379,7 +379,7 @@ impl Writer<'_> {
         })
     }
 
-    /// A scoped name, or a number that stands beside names.
+    /// A scoped name, or a number that is used together with names.
     fn scoped(&self, name: &str) -> Text {
         if name.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty() {
             return Ok(name.into());
@@ -394,7 +394,7 @@ impl Writer<'_> {
 
     // Names and lines.
 
-    /// `name`, with the underscore that keeps it from being a keyword.
+    /// The name, with a leading underscore if it is a keyword.
     fn identifier(&self, name: &str) -> Text {
         if !is_identifier(name) {
             return Err(EmitError::Name { def: self.def.clone(), name: name.into() });
@@ -403,7 +403,7 @@ impl Writer<'_> {
         Ok(if escape { format!("_{name}") } else { name.into() })
     }
 
-    /// Opens the modules of `full` and gives the last part of it.
+    /// Opens the modules of a scoped name and returns its last part.
     fn open(&mut self, full: &str) -> Text {
         self.def = full.into();
         let parts: Vec<&str> = full.split("::").collect();
@@ -446,7 +446,7 @@ impl Writer<'_> {
     }
 }
 
-/// One a line, commas between: other compilers take none behind the last.
+/// Writes one item a line with commas between them. Other compilers refuse a comma after the last.
 fn separated(parts: Vec<String>) -> Vec<Vec<String>> {
     let last = parts.len().saturating_sub(1);
     let comma = |i: usize| if i < last { "," } else { "" };

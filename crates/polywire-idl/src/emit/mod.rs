@@ -1,4 +1,4 @@
-//! Schemas as source text, one file a target.
+//! Emitters: they write schemas as source text of other languages. Each target is one file.
 //!
 //! ```
 //! use polywire_idl::{Compiler, emit};
@@ -18,7 +18,7 @@ mod proto;
 mod rust;
 mod xsd;
 
-/// A target.
+/// A target language.
 ///
 /// ```
 /// use polywire_idl::{emit::{self, EmitError, Emitter}, Compiler};
@@ -41,76 +41,75 @@ mod xsd;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Emitter {
-    /// What people choose it by.
+    /// The name by which users select it.
     pub name: &'static str,
-    /// One line about it.
+    /// A description of one line, for `--help`.
     pub description: &'static str,
-    /// Writes all definitions of a schema and the constants, whose references must be to that
-    /// schema.
+    /// Writes all definitions of a schema, and constants whose references are to that schema.
     pub emit: fn(&Schema, &[Constant]) -> Result<String, EmitError>,
 }
 
 /// All targets.
 pub static EMITTERS: &[Emitter] = &[idl::EMITTER, proto::EMITTER, rust::EMITTER, xsd::EMITTER];
 
-/// The target of that name.
+/// The target with this name.
 pub fn emitter(name: &str) -> Option<&'static Emitter> {
     EMITTERS.iter().find(|e| e.name == name)
 }
 
-/// Any schema as IDL that parses to an equal type.
+/// Writes IDL that compiles to an equal type. Every schema can be written.
 pub fn idl(schema: &Schema) -> Result<String, EmitError> {
     (idl::EMITTER.emit)(schema, &[])
 }
 
-/// Any schema as proto3 messages, but for maps whose keys Protobuf does not have.
+/// Writes proto3 messages. Maps with keys that Protobuf does not have are refused.
 pub fn proto(schema: &Schema) -> Result<String, EmitError> {
     (proto::EMITTER.emit)(schema, &[])
 }
 
-/// Any schema as Rust types that derive `polywire::Message`.
+/// Writes Rust types that derive `polywire::Message`.
 pub fn rust(schema: &Schema) -> Result<String, EmitError> {
     (rust::EMITTER.emit)(schema, &[])
 }
 
-/// Any schema as the XML Schema of what the codec `xml` writes.
+/// Writes an XML Schema for the documents of the codec `xml`.
 pub fn xsd(schema: &Schema) -> Result<String, EmitError> {
     (xsd::EMITTER.emit)(schema, &[])
 }
 
-/// Why a schema cannot be written in a language. Schemas that came from IDL can; those from
-/// elsewhere may hold what it has no words for.
+/// Why a schema cannot be written in a language. Schemas that were compiled from IDL can be written
+/// as IDL; schemas from peers may contain what a language cannot express.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmitError {
-    /// Something has a name that is none in the target.
+    /// A name is not an identifier of the target language.
     #[error("{def}: '{name}' is no identifier")]
     Name {
-        /// Definition it stands in.
+        /// The definition that contains it.
         def: String,
         /// The name.
         name: String,
     },
-    /// Two things would have the same name in the target.
+    /// Two names become the same name in the target language.
     #[error("{def}: there would be two of '{name}'")]
     Collision {
-        /// Definition it stands in.
+        /// The definition that contains it.
         def: String,
-        /// The name in the target.
+        /// The name in the target language.
         name: String,
     },
-    /// A constant has no spelling in the target.
+    /// A constant cannot be written in the target language.
     #[error("{def}: {what}")]
     Value {
-        /// Definition it stands in.
+        /// The definition that contains it.
         def: String,
-        /// What is wrong with it.
+        /// Why it cannot be written.
         what: String,
     },
-    /// Typedefs contain each other, so that none can come first.
+    /// Typedefs refer to each other, so that none can come first.
     #[error("{def}: it and other typedefs contain each other")]
     Order {
-        /// One of them.
+        /// One of these typedefs.
         def: String,
     },
 }
@@ -142,13 +141,14 @@ pub(crate) fn primitive_name(ty: &Type) -> &'static str {
     }
 }
 
-/// Letters, digits and underscores, no digit in front, no longer than the parser takes.
+/// Whether the text is an identifier: letters, digits and underscores, not starting with a digit,
+/// and no longer than the parser's limit.
 fn is_identifier(name: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !name.is_empty() && name.len() <= 255 && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(good)
 }
 
-/// The shortest spelling from which a value of type `ty` comes back.
+/// The shortest spelling that parses to the same value of type `ty`.
 fn float_text(value: f64, ty: Option<&Type>) -> String {
     let single = value as f32;
     match matches!(ty, Some(Type::Float32)) && f64::from(single).to_bits() == value.to_bits() {
@@ -157,7 +157,7 @@ fn float_text(value: f64, ty: Option<&Type>) -> String {
     }
 }
 
-/// `@min`, `@max` and `@range` have arguments of their member's type.
+/// The type of an annotation's arguments, if it is that of the member: `@min`, `@max` and `@range`.
 fn argument_type<'a>(annotation: &str, member: &'a Type) -> Option<&'a Type> {
     matches!(annotation, "min" | "max" | "range").then_some(member)
 }

@@ -1,18 +1,18 @@
-//! An order in which definitions come before their use, with forward declarations where they use
-//! each other.
+//! Orders definitions so that each comes before its uses, with forward declarations for those that
+//! use each other. The emitter of IDL calls it.
 
 use polywire_core::schema::{Def, DefId, DefKind, Schema, Type};
 
 use super::EmitError;
 
-/// What to write next.
+/// The next piece to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
     Declare(DefId),
     Define(DefId),
 }
 
-/// All definitions; those that the schema has in order stay in it.
+/// Orders all definitions. Definitions that are already in order keep it.
 pub(super) fn steps(schema: &Schema) -> Result<Vec<Step>, EmitError> {
     let mut steps = Vec::new();
     for group in groups(schema) {
@@ -35,7 +35,7 @@ fn can_be_declared(def: &Def) -> bool {
 /// A definition that another one uses.
 struct Use {
     id: DefId,
-    /// It has to be complete; a declaration is not enough.
+    /// The use needs the complete definition; a forward declaration is not enough.
     complete: bool,
 }
 
@@ -64,7 +64,7 @@ fn uses_of(schema: &Schema, ty: &Type, by_value: bool, found: &mut Vec<Use>) {
     match ty {
         Type::Def(id) => {
             found.push(Use { id: *id, complete: by_value || !can_be_declared(schema.def(*id)) });
-            // A value of a typedef's type is one of what the typedef stands for.
+            // A use of a typedef is a use of its target.
             if let (DefKind::Alias { target }, true) = (&schema.def(*id).kind, by_value) {
                 uses_of(schema, target, true, found);
             }
@@ -79,8 +79,8 @@ fn uses_of(schema: &Schema, ty: &Type, by_value: bool, found: &mut Vec<Use>) {
     }
 }
 
-/// Definitions that use each other form a group; a group comes after those it uses (Tarjan's
-/// algorithm).
+/// Groups of definitions that use each other, each after the groups that it uses: Tarjan's
+/// algorithm for strongly connected components.
 fn groups(schema: &Schema) -> Vec<Vec<DefId>> {
     let count = schema.defs().len();
     let (numbers, on_stack) = (vec![0; count], vec![false; count]);
@@ -96,24 +96,24 @@ fn groups(schema: &Schema) -> Vec<Vec<DefId>> {
 struct Search<'a> {
     schema: &'a Schema,
     next: u32,
-    /// Order of visit, from 1; 0 is not visited.
+    /// The order of visits, from 1. 0 means not visited.
     numbers: Vec<u32>,
     on_stack: Vec<bool>,
     stack: Vec<DefId>,
     groups: Vec<Vec<DefId>>,
 }
 
-/// A definition whose uses are being looked at.
+/// A definition whose uses are being visited.
 struct Visit {
     id: DefId,
     uses: std::vec::IntoIter<Use>,
-    /// The smallest number that can be reached from it.
+    /// The smallest visit number that is reachable from it.
     lowest: u32,
 }
 
 impl Search<'_> {
-    /// Everything that can be reached from `id`. A chain may be as long as there are definitions,
-    /// so it is no recursion.
+    /// Visits everything that is reachable from `id`. It uses an explicit stack instead of
+    /// recursion, because a chain may contain all definitions.
     fn visit(&mut self, id: DefId) {
         let mut path = vec![self.open(id)];
         while let Some(visit) = path.last_mut() {
@@ -146,7 +146,7 @@ impl Search<'_> {
         Visit { id, uses: uses(self.schema, id).into_iter(), lowest: number }
     }
 
-    /// What is on the stack from `id` on uses each other.
+    /// Pops a group: the definitions on the stack from `id` on use each other.
     fn close(&mut self, id: DefId) {
         let start = self.stack.iter().rposition(|open| *open == id).unwrap_or(0);
         let mut group = self.stack.split_off(start);
@@ -156,7 +156,7 @@ impl Search<'_> {
     }
 }
 
-/// Inside a group, what has to be complete comes first.
+/// Orders a group so that definitions whose complete form is needed come first.
 fn define_group(schema: &Schema, group: &[DefId], steps: &mut Vec<Step>) -> Result<(), EmitError> {
     let mut open: Vec<DefId> = Vec::new();
     let mut done: Vec<DefId> = Vec::new();

@@ -1,8 +1,8 @@
-//! Messages of proto3 that `protoc` takes, and that are on the wire what the codec `protobuf`
-//! writes.
+//! Emits proto3 messages. `protoc` accepts them, and their encoding is the one of the codec
+//! `protobuf`.
 //!
-//! A proto file has one package: the module that all definitions are in. Modules inside it become
-//! part of the names. Constants are left out, for proto3 has none.
+//! A proto file has one package, which is the module that contains all definitions. Inner modules
+//! become parts of names. Constants are left out, because proto3 has none.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,7 +45,7 @@ fn emit(schema: &Schema, _: &[Constant]) -> Result<String, EmitError> {
     Ok(out)
 }
 
-/// Words that are no good as names of types.
+/// Words that cannot be names of types.
 const WORDS: &[&str] = &[
     "bool",
     "bytes",
@@ -83,7 +83,7 @@ const WORDS: &[&str] = &[
     "uint64",
 ];
 
-/// The package, and a name for each definition that has one.
+/// The package, and the name of each definition that has one.
 fn names(schema: &Schema) -> Result<(Vec<String>, BTreeMap<DefId, String>), EmitError> {
     let split: Vec<(DefId, Vec<&str>)> = (0u32..)
         .zip(schema.defs())
@@ -118,7 +118,7 @@ fn not_a_word(name: &str) -> String {
     if WORDS.contains(&name) { format!("{name}_") } else { name.to_owned() }
 }
 
-/// The name, or one with a number behind it, whose key nobody has yet.
+/// The name, followed by a number if its key is already in use.
 fn unique(taken: &mut BTreeSet<String>, name: String, key: impl Fn(&str) -> String) -> String {
     let mut given = name.clone();
     let mut n = 2;
@@ -129,7 +129,7 @@ fn unique(taken: &mut BTreeSet<String>, name: String, key: impl Fn(&str) -> Stri
     given
 }
 
-/// Names of fields are different in JSON as well, where they lose their underscores.
+/// The JSON names of fields, which have no underscores, must differ as well.
 fn field_key(name: &str) -> String {
     name.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase()).collect()
 }
@@ -137,11 +137,12 @@ fn field_key(name: &str) -> String {
 struct Writer<'a> {
     schema: &'a Schema,
     names: BTreeMap<DefId, String>,
-    /// All names of messages, enums and their values.
+    /// All names of messages, enums and enum values.
     taken: BTreeSet<String>,
-    /// Messages for what proto3 cannot have inside something else: the field in it, and its name.
+    /// Wrapper messages for types that proto3 cannot nest: the name of the message by the field
+    /// that it contains.
     wrappers: BTreeMap<String, String>,
-    /// The definition that is written, for errors.
+    /// The name of the definition that is being written, for errors.
     def: String,
 }
 
@@ -163,7 +164,7 @@ impl Writer<'_> {
         Ok(lines)
     }
 
-    /// proto3 wants a zero, and wants it first.
+    /// proto3 requires a value of zero, in first place.
     fn enumeration(&mut self, name: &str, literals: &[EnumLiteral], lines: &mut Vec<String>) -> Result<(), EmitError> {
         lines.push(format!("enum {name} {{"));
         let (zero, others): (Vec<_>, Vec<_>) = literals.iter().partition(|literal| literal.value == 0);
@@ -173,8 +174,8 @@ impl Writer<'_> {
         }
         let mut own = BTreeSet::new();
         for literal in zero.into_iter().chain(others) {
-            // Values of an enum stand beside it, not in it; and some languages put its name in
-            // front of them and change their case.
+            // Enum values share the scope of their enum. Some languages also prefix them with its
+            // name and change their case.
             let value = unique(&mut own, self.identifier(&literal.name)?, field_key);
             let value = format!("{name}_{value}");
             let value = unique(&mut self.taken, value, |name| name.to_owned());
@@ -227,7 +228,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The type of a field that is there once for each element.
+    /// The type of a repeated field, of which each element has one.
     fn repeated(&mut self, ty: &Type) -> Result<Option<String>, EmitError> {
         Ok(match self.schema.resolve(ty) {
             Type::Sequence { element, .. } | Type::Array { element, .. } if !self.is_octet(element) => {
@@ -238,7 +239,7 @@ impl Writer<'_> {
         })
     }
 
-    /// The type of a field that is there once: with a message around what is repeated.
+    /// The type of a singular field. Repeated types are wrapped in a message.
     fn single(&mut self, ty: &Type) -> Text {
         let schema = self.schema;
         if let Some(field) = self.repeated(ty)? {
@@ -298,7 +299,8 @@ impl Writer<'_> {
     }
 }
 
-/// A number's type. Those with a sign are written so that small ones of either sign are short.
+/// The type of a number. Signed numbers use the zigzag encoding, so that small negative ones are
+/// short.
 fn number(scalar: Scalar) -> &'static str {
     match scalar {
         Scalar::Bool => "bool",

@@ -1,4 +1,4 @@
-//! Rust types that derive `polywire::Message` and have the same hash as the schema.
+//! Emits Rust types that derive `polywire::Message` and have the type hash of the schema.
 
 use polywire_core::schema::{
     AutoId, Case, Def, DefId, DefKind, EnumLiteral, Extensibility, Literal, Member, Schema, TryConstruct, Type,
@@ -39,7 +39,7 @@ fn emit(schema: &Schema, constants: &[Constant]) -> Result<String, EmitError> {
     Ok(out)
 }
 
-/// What a module holds; modules that IDL reopens are one.
+/// The content of a module. A module that IDL reopens is one module here.
 #[derive(Default)]
 struct Module {
     items: Vec<Vec<String>>,
@@ -85,11 +85,11 @@ impl Module {
 struct Writer<'a> {
     schema: &'a Schema,
     names: Names,
-    /// The definition that is written, for errors.
+    /// The name of the definition that is being written, for errors.
     def: String,
 }
 
-/// Distinct names for variants.
+/// Unique names for variants.
 fn variant_names<'a>(names: impl Iterator<Item = &'a str>, manner: fn(&str) -> String) -> Vec<String> {
     let mut scope = Scope::default();
     names.map(|name| scope.give(manner(name))).collect()
@@ -122,7 +122,7 @@ impl Writer<'_> {
         Ok(lines)
     }
 
-    /// The attribute of a type, with what its kind adds.
+    /// The attribute of a type, with the entries that its kind adds.
     fn container(&self, def: &Def, more: &[String]) -> Vec<String> {
         let mut parts = vec![format!("name = \"{}\"", def.name)];
         match def.extensibility {
@@ -179,8 +179,8 @@ impl Writer<'_> {
         Ok(lines)
     }
 
-    /// The value that a reader has where the writer has none (spec/evolution.md, 4), where
-    /// `derive(Default)` makes another or none.
+    /// An implementation of `Default` that gives the value a reader uses for an absent member
+    /// (spec/evolution.md, 4), if `derive(Default)` would give another one or does not exist.
     fn default_impl(&self, name: &str) -> Vec<String> {
         vec![
             String::new(),
@@ -203,7 +203,7 @@ impl Writer<'_> {
         ty
     }
 
-    /// What the attribute of a member says; `name` is the one it has in Rust.
+    /// The entries of a member's attribute. `name` is its Rust name.
     fn member_parts(&self, member: &Member, name: &str) -> Result<Vec<String>, EmitError> {
         let mut parts = Vec::new();
         if name != member.name {
@@ -272,7 +272,7 @@ impl Writer<'_> {
 
     fn enumeration(&self, id: DefId, bit_bound: u8, literals: &[EnumLiteral]) -> Result<Vec<String>, EmitError> {
         let more: Vec<String> = (bit_bound != 32).then(|| format!("bit_bound = {bit_bound}")).into_iter().collect();
-        // Ordered, so that it can be the key of a map.
+        // It derives `Ord`, so that it can be the key of a map.
         let derives = "Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, polywire::Message";
         let mut lines = vec![format!("#[derive({derives})]")];
         lines.extend(self.container(self.schema.def(id), &more));
@@ -299,7 +299,7 @@ impl Writer<'_> {
         Ok(lines)
     }
 
-    /// Names go into attributes and comments as they are.
+    /// Checks names, because they are written into attributes and comments without escapes.
     fn check_name(&self, name: &str) -> Result<(), EmitError> {
         match is_identifier(name) {
             true => Ok(()),

@@ -1,4 +1,4 @@
-//! XML Schema 1.0 of what the codec `xml` writes: `spec/xml.md`.
+//! Emits an XML Schema 1.0 for the documents of the codec `xml`, whose mapping is in `spec/xml.md`.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::document::Constant;
 pub(super) const EMITTER: Emitter =
     Emitter { name: "xsd", description: "XML Schema 1.0 of what the codec xml writes", emit };
 
-/// More elements than that are said to be any number: processors unroll the number.
+/// Larger bounds are written as `unbounded`, because processors unroll `maxOccurs`.
 const MOST_ITEMS: u32 = 1000;
 
 fn emit(schema: &Schema, _: &[Constant]) -> Result<String, EmitError> {
@@ -74,7 +74,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A named type, and an element of it for messages.
+    /// Writes a named type, and an element of that type for messages.
     fn definition(&mut self, id: DefId, def: &Def, name: &str) {
         if matches!(def.kind, DefKind::Alias { .. }) {
             return;
@@ -136,7 +136,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The name of a type that has one.
+    /// The name of a type in the schema, if it has one.
     fn named(&self, ty: &Type) -> Option<String> {
         let name = match self.schema.resolve(ty) {
             Type::Bool => "boolean",
@@ -150,8 +150,8 @@ impl Writer<'_> {
             Type::Uint64 => "unsignedLong",
             Type::Float32 => "float",
             Type::Float64 => "double",
-            // Bounds count bytes or UTF-16 units, and not what stands for characters that XML
-            // cannot say.
+            // IDL bounds count bytes or UTF-16 units. XML Schema counts characters, and characters
+            // that XML cannot contain are escaped.
             Type::String { .. } | Type::WString { .. } => "string",
             Type::Def(id) => return Some(type_name(&self.schema.def(*id).name)),
             _ => return None,
@@ -163,7 +163,7 @@ impl Writer<'_> {
         match self.schema.resolve(ty) {
             Type::Sequence { element, bound } => self.elements(element, 0, *bound),
             Type::Array { element, dims } => {
-                // A length that cannot be counted cannot be had either.
+                // A length that overflows is longer than any document.
                 let len = array_len(dims).and_then(|len| u32::try_from(len).ok()).unwrap_or(u32::MAX);
                 self.elements(element, len, len);
             }
@@ -188,7 +188,7 @@ impl Writer<'_> {
         });
     }
 
-    /// A sequence or array; at most 0 is any number.
+    /// Writes a sequence or array. A maximum of 0 means unbounded.
     fn elements(&mut self, element: &Type, least: u32, most: u32) {
         match self.schema.resolve(element) {
             Type::Octet => self.inside("xs:simpleType", |w| {

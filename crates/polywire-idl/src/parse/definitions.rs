@@ -1,4 +1,4 @@
-//! Structures, unions, enums, bitmasks, bitsets, typedefs and constants.
+//! Parses structures, unions, enums, bitmasks, bitsets, typedefs and constants.
 
 use super::Parser;
 use crate::ast::{Annotation, BitField, Case, Declarator, EnumLiteral, Item, ItemKind, Member, Name, ScopedName};
@@ -34,7 +34,7 @@ impl Parser<'_> {
     fn typedef_of(&mut self, annotations: Vec<crate::ast::Annotation>) -> Option<ItemKind> {
         let span = self.span();
         let doc = self.peek().doc.clone();
-        // The definition would want its own `;` behind the brace, where the new name stands.
+        // A definition on its own would need a `;` behind the brace, but here the new name follows.
         let kind = match self.peek().ident().map(|w| w.to_string()).as_deref() {
             Some("struct") => self.structure_body(),
             Some("union") => self.union_body(),
@@ -114,7 +114,7 @@ impl Parser<'_> {
         Some(Some(base))
     }
 
-    /// `{ part part .. }`, of which every wrong one is reported and left out.
+    /// Parses `{ part part .. }`. Each malformed part is reported and left out.
     pub(super) fn body<T>(&mut self, part: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let open = self.expect('{')?;
         let mut parts = Vec::new();
@@ -130,7 +130,7 @@ impl Parser<'_> {
                 _ if self.begins_module() => return self.unclosed(open),
                 Tok::Sym(';') => {
                     let span = self.next().span;
-                    self.reporter.warning(span, "a ';' too many");
+                    self.reporter.warning(span, "superfluous ';'");
                 }
                 _ => match part(self) {
                     Some(part) => parts.push(part),
@@ -143,7 +143,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `module x {` cannot stand in a body: a brace is missing before it.
+    /// `module x {` cannot be inside a body, so a closing brace is missing before it.
     fn begins_module(&self) -> bool {
         let word = |w: &str| self.peek().ident().is_some_and(|i| &**i == w);
         self.peek().first && word("module") && self.peek_at(2).tok == Tok::Sym('{')
@@ -175,7 +175,7 @@ impl Parser<'_> {
         let span = self.span();
         self.reporter
             .error(span, format!("a '{word}' cannot be defined inside another type"))
-            .help("define it in front of this one");
+            .help("define it before this type");
         None
     }
 
@@ -202,7 +202,7 @@ impl Parser<'_> {
                 let span = self.span();
                 self.reporter
                     .error(span, "expected the length of the array, found ']'")
-                    .help("for a variable length there is sequence<..>");
+                    .help("for a variable length use sequence<..>");
                 return None;
             }
             dims.push(self.expression()?);
@@ -252,7 +252,7 @@ impl Parser<'_> {
         member.doc = member.doc.or(doc);
         if let Some(second) = member.declarators.get(1) {
             let span = second.name.span;
-            self.reporter.error(span, "a case of a union has one member");
+            self.reporter.error(span, "a case of a union must have exactly one member");
         }
         Some(Case { labels, member })
     }
@@ -271,7 +271,7 @@ impl Parser<'_> {
         Some(ItemKind::Bitmask { name, flags })
     }
 
-    /// `{ a, @x b, }`; a comma behind the last is common.
+    /// Parses `{ a, @x b, }`. A comma behind the last part is common.
     fn comma_list(
         &mut self,
         what: &str,
@@ -300,7 +300,7 @@ impl Parser<'_> {
         Some(list)
     }
 
-    /// `NAME = 3`, as C has it, for `@value(3) NAME`.
+    /// Parses `NAME = 3`, the syntax of C, as `@value(3) NAME`.
     fn literal_value(&mut self, name: &Name) -> Option<Annotation> {
         if !self.at('=') {
             return None;
@@ -313,18 +313,18 @@ impl Parser<'_> {
             _ => "..".into(),
         };
         self.reporter
-            .warning(span, "in IDL the value of a literal stands in front of it")
+            .warning(span, "in IDL, '@value' in front of a literal gives its value")
             .help(format!("for other compilers write '@value({text}) {}'", name.text));
         Some(Annotation { name: "value".into(), span: value.span, args: vec![(None, value)] })
     }
 
-    /// `FLAG = 4` could be the flag's place or its value.
+    /// Refuses `FLAG = 4`: it could mean the position of the flag or its value.
     fn no_flag_value(&mut self, name: &Name) -> Option<Annotation> {
         if self.at('=') {
             let span = self.next().span;
             self.expression()?;
             self.reporter
-                .error(span, "the position of a flag stands in front of it")
+                .error(span, "'@position' in front of a flag gives its position")
                 .help(format!("write '@position(..) {}', counted from 0", name.text));
         }
         None
@@ -371,7 +371,7 @@ impl Parser<'_> {
         let ty = if self.take(',') { Some(self.type_spec()?) } else { None };
         self.expect('>')?;
         let mut names = Vec::new();
-        // The grammar puts nothing between the names; a comma is what people write.
+        // The grammar has no separator between the names, but people write commas.
         while !self.at(';') {
             names.push(self.declared_name("the name of the bit field")?);
             if names.len() > self.limits.nesting {

@@ -1,11 +1,11 @@
-//! Constant expressions.
+//! Parses constant expressions.
 
 use super::Parser;
 use crate::ast::{Expr, ExprKind};
 use crate::lex::Tok;
 use crate::source::Span;
 
-/// Operators from the loosest to the tightest.
+/// Operators by precedence, from the lowest to the highest.
 const LEVELS: [&[char]; 6] = [&['|'], &['^'], &['&'], &['<', '>'], &['+', '-'], &['*', '/', '%']];
 const SHIFTS: usize = 3;
 
@@ -14,7 +14,7 @@ impl Parser<'_> {
         self.expression_with(true)
     }
 
-    /// A bound, in which `>` ends the type; a shift to the right has to stand in parentheses there.
+    /// Parses a bound. A `>` ends the type, so a shift to the right needs parentheses.
     pub(super) fn bound(&mut self) -> Option<Expr> {
         self.expression_with(false)
     }
@@ -39,7 +39,7 @@ impl Parser<'_> {
         Some(left)
     }
 
-    /// A chain of operators becomes a tree as deep as it is long.
+    /// A chain of operators becomes a tree whose depth is the number of operators.
     fn count(&mut self, operators: &mut usize) -> Option<()> {
         *operators += 1;
         if *operators > self.limits.operators {
@@ -106,7 +106,7 @@ impl Parser<'_> {
         kind
     }
 
-    /// Strings that follow each other are one (IDL 4.2, 7.2.6.3).
+    /// Adjacent strings are joined (IDL 4.2, 7.2.6.3).
     fn strings(&mut self) -> ExprKind {
         let mut text = String::new();
         while let Tok::Str(part) | Tok::WStr(part) = &self.peek().tok {
@@ -117,7 +117,7 @@ impl Parser<'_> {
     }
 
     fn fixed(&mut self, span: Span) -> ExprKind {
-        self.reporter.error(span, "fixed-point numbers are not supported").help("leave the 'd' out");
+        self.reporter.error(span, "fixed-point numbers are not supported").help("remove the 'd'");
         self.literal(ExprKind::Wrong)
     }
 }

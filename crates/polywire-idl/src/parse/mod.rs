@@ -1,7 +1,7 @@
-//! Tokens to items.
+//! The parser: it turns the tokens of the preprocessor into the items of `ast.rs`.
 //!
-//! A function that meets something wrong says so and returns none; the loops over items and members
-//! then go on behind the next `;` or before the next `}`.
+//! A function that finds a syntax error reports it and returns `None`. The loops over items and
+//! members then continue behind the next `;` or before the next `}`.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -19,13 +19,13 @@ mod expr;
 mod pdl;
 mod types;
 
-/// What is expected behind a member's type.
+/// What is expected behind the type of a member.
 const MEMBER_NAME: &str = "the name of the member";
 
-/// Characters in an identifier.
+/// The most characters of an identifier.
 const LONGEST_NAME: usize = 255;
 
-/// The items of a whole run of the preprocessor.
+/// Parses all tokens of a compilation.
 pub(crate) fn parse(tokens: Tokens, reporter: &mut Reporter, limits: &Limits) -> Vec<Item> {
     if tokens.list.is_empty() {
         return Vec::new();
@@ -65,9 +65,9 @@ impl Parser<'_> {
                 Tok::Eof => break,
                 Tok::Sym('}') if scope == Scope::Module => break,
                 Tok::Sym('}') => self.stray_brace(),
-                // A `;` too many is common and harmless.
+                // A superfluous `;` is common and harmless.
                 Tok::Sym(';') => self.pos += 1,
-                // It needs no definition behind it.
+                // It needs no definition to follow.
                 Tok::Sym('@') if self.declares_annotation() => {
                     if self.annotation_declaration().is_none() {
                         self.recover();
@@ -89,14 +89,14 @@ impl Parser<'_> {
 
     fn stray_brace(&mut self) {
         let span = self.next().span;
-        self.reporter.error(span, "this '}' closes nothing");
+        self.reporter.error(span, "unmatched '}'");
         self.take(';');
     }
 
-    /// A `#pragma keylist` inside the last definition still counts.
+    /// A `#pragma keylist` inside the last definition is applied, too.
     fn keylists_are_used_up(&mut self) {
         for (_, keylist) in std::mem::take(&mut self.keylists) {
-            self.reporter.error(keylist.span, "a keylist belongs behind the definition of its type");
+            self.reporter.error(keylist.span, "'#pragma keylist' must follow the definition of its type");
         }
     }
 
@@ -144,13 +144,13 @@ impl Parser<'_> {
         let known: &[&str] = if self.pdl() { &pdl } else { &idl };
         let expected = known.join("', '");
         let meant = closest(word, known.iter().copied());
-        let diagnostic = self.reporter.error(span, format!("'{word}' begins no definition"));
+        let diagnostic = self.reporter.error(span, format!("expected a definition, found '{word}'"));
         diagnostic.suggest(meant);
         if meant.is_none() {
             diagnostic.help(format!("expected one of '{expected}'"));
         }
         if word == "probe" {
-            diagnostic.help("probes belong into a file with the extension .pdl");
+            diagnostic.help("define probes in a file with the extension .pdl");
         }
         None
     }
@@ -164,7 +164,8 @@ impl Parser<'_> {
         Some(ItemKind::Module { name, items })
     }
 
-    /// The `}` that belongs to `open`, and the `;` behind it, which PDL's modules may lack.
+    /// Parses the `}` that matches `open`, and the `;` behind it, which is optional after modules
+    /// in PDL.
     fn close(&mut self, open: Span, module: bool) -> Option<()> {
         if !self.take('}') {
             let place = self.reporter.locate(open);
@@ -196,12 +197,12 @@ impl Parser<'_> {
         let span = start.to(name.as_ref().map_or(self.last_span(), |n| n.span));
         let article = if what.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
         let message = format!("{article} {what} is not supported; it is left out");
-        self.reporter.warning(span, message).note("supported are the data types of IDL 4.2");
+        self.reporter.warning(span, message).note("only the data types of IDL 4.2 are supported");
         self.skip_definition();
         Some(ItemKind::Unsupported { what, name })
     }
 
-    /// Skips to behind the `;` that ends a definition, braces and all.
+    /// Skips a definition, including its braces and the `;` at its end.
     fn skip_definition(&mut self) {
         let mut depth = 0usize;
         loop {
@@ -240,7 +241,7 @@ impl Parser<'_> {
 
     fn annotation(&mut self) -> Option<Annotation> {
         let start = self.next().span;
-        // `@default` and others are keywords elsewhere.
+        // The names of some annotations, such as `@default`, are keywords elsewhere.
         let name = match &self.peek().tok {
             Tok::Ident(_) | Tok::Escaped(_) | Tok::Path => self.annotation_name()?,
             _ => return self.expected("the name of an annotation"),
@@ -252,7 +253,7 @@ impl Parser<'_> {
         Some(annotation)
     }
 
-    /// A scoped name without blanks: in `@key ::A::B name` the type begins behind the blank.
+    /// Parses a scoped name without blanks: in `@key ::A::B name` the type begins behind the blank.
     fn annotation_name(&mut self) -> Option<ScopedName> {
         let start = self.pos;
         let name = self.scoped_name("the name of an annotation")?;
@@ -289,7 +290,8 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// `@annotation name { .. };` says what arguments may be; they are taken as they come.
+    /// Skips `@annotation name { .. };`, which declares the arguments of an annotation. Arguments
+    /// are not checked against it.
     fn annotation_declaration(&mut self) -> Option<()> {
         self.pos += 2;
         self.scoped_name("the name of the annotation")?;
@@ -333,7 +335,7 @@ impl Parser<'_> {
         Some(ScopedName { absolute, parts, span: start.to(self.last_span()) })
     }
 
-    /// A name that is given to something here.
+    /// Parses a name that is being declared.
     fn declared_name(&mut self, what: &str) -> Option<Name> {
         let token = self.peek().clone();
         self.check_length(&token)?;
@@ -351,7 +353,8 @@ impl Parser<'_> {
         }
     }
 
-    /// A definition's name has those of all its modules in it, so that long ones add up.
+    /// The full name of a definition contains those of all its modules, so its length is limited as
+    /// well.
     fn check_length(&mut self, token: &Token) -> Option<()> {
         let (Tok::Ident(text) | Tok::Escaped(text)) = &token.tok else { return Some(()) };
         if text.len() <= LONGEST_NAME {
@@ -394,8 +397,8 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// A keyword behind a member's type, with what ends a member behind it: ROS 2 has members that
-    /// are called `map`.
+    /// Whether a keyword is the name of a member: it follows the type, and the end of a member
+    /// follows it. ROS 2 has members called `map`.
     fn can_only_be_a_member(&self, what: &str) -> bool {
         what == MEMBER_NAME && matches!(self.peek_at(1).tok, Tok::Sym(';' | ',' | '['))
     }
@@ -406,7 +409,7 @@ impl Parser<'_> {
         self.peek_at(0)
     }
 
-    /// The token `ahead` of the next; the last token of all is [`Tok::Eof`].
+    /// The token that is `ahead` tokens after the next. The last token is [`Tok::Eof`].
     fn peek_at(&self, ahead: usize) -> &Token {
         &self.tokens[(self.pos + ahead).min(self.tokens.len() - 1)]
     }
@@ -456,8 +459,8 @@ impl Parser<'_> {
         }
     }
 
-    /// A `;`. If it is missing at the end of a line, it is taken as if it were there, and the rest
-    /// of the file makes sense again.
+    /// Parses a `;`. If it is missing at the end of a line, that is reported and parsing continues
+    /// as if it were there.
     fn expect_semicolon(&mut self) -> Option<()> {
         if self.take(';') {
             return Some(());
@@ -504,7 +507,7 @@ impl Parser<'_> {
         None
     }
 
-    /// Goes on behind the next `;` or before the next `}` of this level.
+    /// Skips to behind the next `;` or before the next `}` of this level.
     fn recover(&mut self) {
         let mut depth = 0usize;
         loop {

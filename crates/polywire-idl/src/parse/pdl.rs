@@ -1,4 +1,4 @@
-//! What PDL has beside structures and modules: probes and their attributes.
+//! Parses the definitions that only PDL has: probes and their attributes.
 
 use super::Parser;
 use crate::ast::{Annotation, Expr, ExprKind, ItemKind};
@@ -37,7 +37,7 @@ impl Parser<'_> {
             if let (ExprKind::String(text), "uuid") = (&value.kind, annotation.name.as_str())
                 && !is_uuid(text)
             {
-                self.reporter.warning(value.span, "this is no UUID").help("expected 8-4-4-4-12 hexadecimal digits");
+                self.reporter.warning(value.span, "invalid UUID").help("expected 8-4-4-4-12 hexadecimal digits");
             }
             annotation.args.push((None, value));
             self.expect(')')?;
@@ -46,7 +46,7 @@ impl Parser<'_> {
         Some(annotation)
     }
 
-    /// The definition that begins with a word of PDL, if `word` is one.
+    /// Parses the definition that begins with `word`, if it is a keyword of PDL.
     pub(super) fn pdl_item(&mut self, word: &str) -> Option<Option<ItemKind>> {
         match word {
             "probe" => Some(self.probe(false)),

@@ -1,4 +1,4 @@
-//! Types as they are written in members, typedefs and constants.
+//! Parses the types of members, typedefs and constants.
 
 use polywire_core::schema::Type;
 
@@ -28,7 +28,7 @@ impl Parser<'_> {
         Some(TypeSpec { kind, span: start.to(self.last_span()) })
     }
 
-    /// The type that begins with a keyword, if `word` is one.
+    /// Parses the type that begins with `word`, if it is a keyword.
     fn builtin(&mut self, word: &str, span: Span) -> Option<Option<TypeKind>> {
         if self.pdl() {
             match word {
@@ -61,7 +61,7 @@ impl Parser<'_> {
             "map" => self.map(),
             "fixed" | "any" | "Object" | "ValueBase" if !self.pdl() => self.unsupported_type(word, span),
             "void" => {
-                self.reporter.error(span, "'void' is no type of a value");
+                self.reporter.error(span, "'void' is not the type of a value");
                 None
             }
             _ => return None,
@@ -131,7 +131,7 @@ impl Parser<'_> {
         self.type_spec()
     }
 
-    /// Annotations of elements have no place in a schema.
+    /// Skips annotations of elements, because a schema cannot represent them.
     pub(super) fn element_annotations(&mut self) -> Option<()> {
         for annotation in self.annotations()? {
             let message = format!("@{} has no effect on the elements of a collection", annotation.name);
@@ -140,7 +140,7 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// `, bound>` or `>`
+    /// Parses `, bound>` or `>`.
     fn last_bound(&mut self, expected: &str) -> Option<Option<Expr>> {
         if self.take('>') {
             return Some(None);
@@ -156,8 +156,8 @@ impl Parser<'_> {
     fn unsupported_type(&mut self, word: &str, span: Span) -> Option<TypeKind> {
         self.pos += 1;
         let help = match word {
-            "fixed" => "take a double, a string, or an integer and a power of ten",
-            "any" => "take a union of the types that occur",
+            "fixed" => "use a double, a string, or an integer and a power of ten",
+            "any" => "use a union of the types that occur",
             _ => "data types of IDL 4.2 are supported, objects are not",
         };
         if word == "fixed" && self.take('<') {

@@ -1,4 +1,4 @@
-//! `#if` and its relatives.
+//! Conditions of the preprocessor: `#if`, `#ifdef`, `#elif` and the like.
 
 use std::rc::Rc;
 
@@ -30,7 +30,7 @@ impl Preprocessor<'_> {
             return;
         }
         if open.has_else {
-            self.reporter.error(span, format!("#{name} behind #else"));
+            self.reporter.error(span, format!("#{name} after #else"));
         }
         let done = open.done;
         let holds = !done && (name == "else" || self.condition(span, lexer));
@@ -41,7 +41,8 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// The expression on the rest of the line; what is wrong counts as false.
+    /// The value of the expression on the rest of the line. A malformed expression is reported and
+    /// counts as false.
     fn condition(&mut self, span: Span, lexer: &mut Lexer) -> bool {
         lexer.muted = false;
         let mut tokens = Vec::new();
@@ -62,7 +63,7 @@ impl Preprocessor<'_> {
         value.unwrap_or(0) != 0
     }
 
-    /// Replaces `defined` and macros; a name that is left is 0, as in C.
+    /// Replaces `defined` and macros. A remaining name is 0, as in C.
     fn substitute(&mut self, tokens: Vec<Token>) -> Vec<Token> {
         let mut out = Vec::new();
         let mut list = tokens.into_iter().peekable();
@@ -93,13 +94,13 @@ impl Preprocessor<'_> {
         out
     }
 
-    /// A macro's tokens, macros in it replaced.
+    /// The tokens of a macro, with the macros in it replaced.
     fn value_of(&mut self, name: &Rc<str>, used: &Token) -> Vec<Token> {
         let number = |value| Token { tok: Tok::Int(value), ..used.clone() };
         if !matches!(self.macros.get(name), Some(Macro::Object(_))) {
             return vec![number(i128::from(&**name == "true"))];
         }
-        // What a macro stands for goes where tokens go, and is fetched back from there.
+        // Expansion writes to the output, so an empty one takes its place meanwhile.
         let (before, braces) = (std::mem::take(&mut self.out.list), self.braces);
         self.expand(name, used, &mut Vec::new());
         let tokens = std::mem::replace(&mut self.out.list, before);
@@ -119,7 +120,8 @@ struct Reader<'a> {
     limit: usize,
 }
 
-/// Operators from the loosest to the tightest; of two with a common start the longer comes first.
+/// Operators by precedence, from the lowest to the highest. Of two with a common start the longer
+/// comes first.
 const LEVELS: [&[&str]; 10] = [
     &["||"],
     &["&&"],

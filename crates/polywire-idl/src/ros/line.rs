@@ -1,4 +1,4 @@
-//! One line of a definition: a member, a constant, or a comment.
+//! A line of a ROS 2 definition: a member, a constant or a comment.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::ast::{
 use crate::diag::{Reporter, closest};
 use crate::source::Span;
 
-/// Longest name, as in IDL.
+/// The most characters of a name, as in IDL.
 const LONGEST_NAME: usize = 255;
 
 const PRIMITIVES: [(&str, Type); 13] = [
@@ -30,7 +30,7 @@ const PRIMITIVES: [(&str, Type); 13] = [
     ("uint64", Type::Uint64),
 ];
 
-/// A line of the file, its comment apart.
+/// A line of the file, split into code and comment.
 pub(super) struct Line<'a> {
     file: u32,
     start: usize,
@@ -38,13 +38,13 @@ pub(super) struct Line<'a> {
     comment: Option<&'a str>,
 }
 
-/// What a line adds to a definition.
+/// What a line contributes to a definition.
 pub(super) enum Part {
     Constant(Item),
     Member(Member),
 }
 
-/// A type of another file.
+/// A type that is defined in another file.
 pub(super) struct Reference {
     pub package: Option<String>,
     pub name: String,
@@ -75,7 +75,7 @@ impl<'a> Line<'a> {
         self.span_of(self.code)
     }
 
-    /// Where a part of the code stands.
+    /// The span of a part of the code.
     fn span_of(&self, part: &str) -> Span {
         let start = self.start + (part.as_ptr() as usize - self.code.as_ptr() as usize);
         Span { file: self.file, start: start as u32, end: (start + part.len()) as u32 }
@@ -89,7 +89,7 @@ impl<'a> Line<'a> {
         let (name, rest) = rest.split_at(end);
         if !is_name(name) {
             let span = if name.is_empty() { self.span_of(ty).after() } else { self.span_of(name) };
-            reporter.error(span, "expected a name of letters, digits and '_' behind the type");
+            reporter.error(span, "expected a name of letters, digits and '_' after the type");
             return None;
         }
         let rest = rest.trim_start();
@@ -128,7 +128,7 @@ impl<'a> Line<'a> {
         }
         let parts: Vec<&str> = text.split('/').collect();
         let reference = match parts.as_slice() {
-            // As in ROS 1, which people still write.
+            // These are types of ROS 1, which people still write.
             ["Header"] => Some((Some("std_msgs"), "Header")),
             [name] if name.starts_with(|c: char| c.is_ascii_uppercase()) => Some((None, *name)),
             [package, name] | [package, "msg", name] => Some((Some(*package), *name)),
@@ -156,7 +156,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A line that is a member or a constant.
+/// A member or a constant, split into its parts.
 pub(super) struct Parsed<'a> {
     line: &'a Line<'a>,
     ty: &'a str,
@@ -191,7 +191,8 @@ impl Parsed<'_> {
         }
     }
 
-    /// `scope` has the modules of a type of another file.
+    /// Makes the member or constant. `scope` has the modules of its type, if another file defines
+    /// the type.
     pub fn part(self, scope: Option<Vec<Rc<str>>>, doc: Option<Rc<str>>, reporter: &mut Reporter) -> Option<Part> {
         let name = Name { text: self.name.into(), span: self.line.span_of(self.name) };
         let value = self.parsed_value(reporter)?;
@@ -199,7 +200,7 @@ impl Parsed<'_> {
         let element = TypeSpec { kind: kind_of(self.shape.base, scope, span), span };
         if self.constant {
             let Some(value) = value else {
-                reporter.error(span, "a constant is a boolean, a number or a string");
+                reporter.error(span, "a constant must be a boolean, a number or a string");
                 return None;
             };
             let kind = ItemKind::Const { name, ty: element, value };
@@ -217,8 +218,8 @@ impl Parsed<'_> {
         Some(Part::Member(Member { annotations, doc, ty, declarators: vec![Declarator { name, dims }] }))
     }
 
-    /// The constant's value or the member's default. The outer none is an error, the inner one says
-    /// that there is no such value.
+    /// The value of a constant or the default of a member. `None` after an error, `Some(None)` if
+    /// the line has no value.
     fn parsed_value(&self, reporter: &mut Reporter) -> Option<Option<Expr>> {
         let span = self.line.span_of(if self.value.is_empty() { self.name } else { self.value });
         if self.value.is_empty() && !self.constant {
@@ -229,13 +230,13 @@ impl Parsed<'_> {
             (Base::String { .. }, Many::One) => Type::string(),
             _ if self.constant => return Some(None),
             (Base::Reference(_), Many::One) => {
-                reporter.error(span, "a member of a message's type has no default");
+                reporter.error(span, "a member whose type is a message cannot have a default");
                 return None;
             }
             _ => {
                 reporter
-                    .warning(span, "defaults of arrays and sequences are left out")
-                    .note("they are what a new message holds in ROS 2, and no part of what is sent");
+                    .warning(span, "the default of an array or sequence is ignored")
+                    .note("ROS 2 initialises new messages with it; it is not sent");
                 return Some(None);
             }
         };
@@ -261,26 +262,26 @@ fn kind_of(base: Base, scope: Option<Vec<Rc<str>>>, span: Span) -> TypeKind {
     }
 }
 
-/// The member that rosidl gives to a structure without any.
+/// The member that rosidl adds to a structure without members.
 pub(super) fn placeholder(span: Span) -> Member {
     let name = Name { text: "structure_needs_at_least_one_member".into(), span };
     let ty = TypeSpec { kind: TypeKind::Primitive(Type::Uint8), span };
     Member { annotations: Vec::new(), doc: None, ty, declarators: vec![Declarator { name, dims: Vec::new() }] }
 }
 
-/// Letters, digits and underscores, a letter first.
+/// Whether the text is a name: letters, digits and underscores, starting with a letter.
 pub(super) fn is_name(text: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.len() <= LONGEST_NAME && text.chars().all(good)
 }
 
-/// A comment begins with a `#` that stands in no quotes.
+/// Splits off the comment, which begins with the first `#` outside quotes.
 fn apart(line: &str) -> (&str, Option<&str>) {
     let (mut quote, mut before, mut escaped) = (None, ' ', false);
     for (at, c) in line.char_indices() {
         match (quote, c) {
             (None, '#') => return (&line[..at], Some(&line[at + 1..])),
-            // Elsewhere it is an apostrophe.
+            // A quote elsewhere is an apostrophe.
             (None, '"' | '\'') if before.is_whitespace() || matches!(before, '=' | '[' | ',') => quote = Some(c),
             (Some(open), c) if open == c && !escaped => quote = None,
             _ => {}
@@ -289,7 +290,7 @@ fn apart(line: &str) -> (&str, Option<&str>) {
         before = c;
     }
     match quote {
-        // It was no quote after all.
+        // The quote has no end, so it is an apostrophe as well.
         Some(_) => match line.split_once('#') {
             Some((code, comment)) => (code, Some(comment)),
             None => (line, None),
@@ -298,7 +299,7 @@ fn apart(line: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The comment that the file begins with speaks of the whole definition.
+/// The comment at the start of a file documents the whole definition.
 pub(super) fn leading_comment<'l, 'a>(lines: &'l [Line<'a>]) -> (Option<Rc<str>>, &'l [Line<'a>]) {
     let end = lines.iter().position(|line| !line.code.is_empty() || line.comment.is_none()).unwrap_or(lines.len());
     let comments: Vec<&str> = lines[..end].iter().filter_map(Line::comment).collect();

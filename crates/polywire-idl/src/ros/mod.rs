@@ -1,10 +1,10 @@
 //! Message, service and action definitions of ROS 2 (`.msg`, `.srv`, `.action`).
 //!
-//! They become the items that the IDL which rosidl makes of them has: the structure
-//! `PKG::msg::NAME`, and its constants in `PKG::msg::NAME_Constants`; `NAME_Request` and
-//! `NAME_Response` of a service, `NAME_Goal`, `NAME_Result` and `NAME_Feedback` of an action. Types
-//! of other files are looked for as `PKG/msg/NAME.msg` beside the package of the first file and in
-//! the include directories.
+//! They become the items of the IDL that rosidl generates from them: the structure
+//! `PKG::msg::NAME`, and its constants in `PKG::msg::NAME_Constants`. A service becomes
+//! `NAME_Request` and `NAME_Response`, an action `NAME_Goal`, `NAME_Result` and `NAME_Feedback`.
+//! Types of other files are read from `PKG/msg/NAME.msg`, beside the package of the first file or
+//! in the include directories.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ mod value;
 
 use line::{Line, Reference};
 
-/// Reads the file and those it needs; what it needs comes first.
+/// Reads a file and the files of the types that it uses. The types that it uses come first.
 pub(crate) fn read(name: &str, text: &str, reporter: &mut Reporter, compiler: &Compiler) -> Vec<Item> {
     let path = normalise(name);
     let place = Place::of(&path);
@@ -41,7 +41,7 @@ pub(crate) fn read(name: &str, text: &str, reporter: &mut Reporter, compiler: &C
     if place.package.is_none() {
         let kind = place.kind;
         let message = format!(
-            "the package is not known, so it is missing in names of types: the file is no PACKAGE/{kind}/NAME.{kind}"
+            "names of types are without a package, because the path of the file is not PACKAGE/{kind}/NAME.{kind}"
         );
         reader.reporter.warning(start, message);
     }
@@ -51,22 +51,22 @@ pub(crate) fn read(name: &str, text: &str, reporter: &mut Reporter, compiler: &C
     reader.items
 }
 
-/// What a file's path says of the types in it.
+/// What the path of a file determines of its types.
 #[derive(Clone)]
 struct Place {
-    /// The folder that the package lies in.
+    /// The folder that contains the package.
     root: Option<String>,
     package: Option<String>,
-    /// The folder of the file.
+    /// The folder of the file itself.
     folder: String,
     /// `msg`, `srv` or `action`.
     kind: &'static str,
-    /// The file's name without its ending.
+    /// The name of the file without its ending.
     name: String,
 }
 
 impl Place {
-    /// `ROOT/PACKAGE/msg/NAME.msg`, or a file that lies elsewhere.
+    /// Splits a path of the form `ROOT/PACKAGE/msg/NAME.msg`. Other paths are accepted, too.
     fn of(path: &str) -> Place {
         let (stem, ending) = path.rsplit_once('.').unwrap_or((path, "msg"));
         let kind = ["srv", "action"].into_iter().find(|kind| ending.eq_ignore_ascii_case(kind)).unwrap_or("msg");
@@ -78,7 +78,7 @@ impl Place {
         Place { root: root.filter(|_| package.is_some()), package, folder, kind, name }
     }
 
-    /// The parts of a definition, by what is added to the file's name.
+    /// The parts of a definition, by the suffix that each adds to the name.
     fn sections(&self) -> &'static [&'static str] {
         match self.kind {
             "srv" => &["_Request", "_Response"],
@@ -91,23 +91,24 @@ impl Place {
 struct Reader<'a> {
     reporter: &'a mut Reporter,
     compiler: &'a Compiler,
-    /// Folders that packages lie in.
+    /// The folders that contain packages.
     roots: Vec<String>,
     items: Vec<Item>,
-    /// Types that were looked for, found or not, as `PACKAGE/NAME`.
+    /// The types that have been searched for, found or not, as `PACKAGE/NAME`.
     done: HashSet<String>,
-    /// Types that are being read.
+    /// The types that are being read, to detect cycles.
     open: Vec<String>,
     files: usize,
     bytes: usize,
     lines: usize,
 }
 
-/// As many as the same member has in IDL: the type, the name and the semicolon.
+/// The tokens that a line counts for: the type, the name and the semicolon of the same member in
+/// IDL.
 const TOKENS_OF_A_LINE: usize = 3;
 
 impl Reader<'_> {
-    /// Counts a file's bytes and lines.
+    /// Counts the bytes and lines of a file against the limits.
     fn has_room(&mut self, text: &str, span: Span) -> bool {
         let limits = &self.compiler.limits;
         self.bytes = self.bytes.saturating_add(text.len());
@@ -127,7 +128,8 @@ impl Reader<'_> {
         if sections.len() != names.len() {
             let span = lines.last().map_or(Span { file, start: 0, end: 0 }, |line| line.span());
             let (found, wanted) = (sections.len(), names.len());
-            let message = format!("a .{} file has {wanted} parts with '---' between, this has {found}", place.kind);
+            let message =
+                format!("a .{} file has {wanted} parts separated by '---', but this one has {found}", place.kind);
             self.reporter.error(span, message);
             return;
         }
@@ -138,11 +140,11 @@ impl Reader<'_> {
         }
     }
 
-    /// The constants and the structure that some lines stand for.
+    /// Makes the constants and the structure of a part of a definition.
     fn definition(&mut self, name: &str, lines: &[Line<'_>], file: u32, place: &Place) -> Vec<Item> {
         let at = Span { file, start: 0, end: 0 };
         if !line::is_name(name) {
-            self.reporter.error(at, format!("'{name}' is no name of a type; it comes from the name of the file"));
+            self.reporter.error(at, format!("'{name}', the name of the file, is not a valid name of a type"));
             return Vec::new();
         }
         let (mut constants, mut members) = (Vec::new(), Vec::new());
@@ -191,13 +193,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the file of another type, and gives the modules that the type is in.
+    /// Reads the file of another type, and returns the modules of that type.
     fn resolve(&mut self, reference: &Reference, from: &Place, span: Span) -> Option<Vec<Rc<str>>> {
         let package = reference.package.clone().or(from.package.clone());
         let key = format!("{}/{}", package.as_deref().unwrap_or(""), reference.name);
         let scope = package.iter().map(|package| Rc::from(package.as_str())).chain([Rc::from("msg")]).collect();
         if self.open.contains(&key) {
-            self.reporter.error(span, format!("'{key}' contains itself, which no definition of ROS 2 may"));
+            self.reporter.error(span, format!("'{key}' contains itself, which ROS 2 does not allow"));
             return None;
         }
         if self.done.contains(&key) {
@@ -217,8 +219,7 @@ impl Reader<'_> {
         let limits = &self.compiler.limits;
         self.files += 1;
         if self.open.len() >= limits.include_depth || self.files > limits.includes {
-            self.reporter
-                .error(span, format!("more files inside each other than the limit of {}", limits.include_depth));
+            self.reporter.error(span, format!("files are nested deeper than the limit of {}", limits.include_depth));
             return None;
         }
         let mut tried = Vec::new();
@@ -246,7 +247,7 @@ impl Reader<'_> {
         let shown = package.map_or(name.to_string(), |package| format!("{package}/{name}"));
         let diagnostic = self.reporter.error(span, format!("there is no message '{shown}'"));
         if let Some(package) = package {
-            diagnostic.help(format!("give the folder that holds the package '{package}' with -I"));
+            diagnostic.help(format!("add the folder that contains the package '{package}' with -I"));
         }
         diagnostic.note(format!("looked for {}", tried.join(", ")));
         None
@@ -256,14 +257,15 @@ impl Reader<'_> {
         let Some(package) = package else { return vec![within(&from.folder, &format!("{name}.msg"))] };
         let mut paths: Vec<String> =
             self.roots.iter().map(|root| within(root, &format!("{package}/msg/{name}.msg"))).collect();
-        // A folder that was given may be the package's own.
+        // An include directory may be the folder of the package itself.
         let own = self.roots.iter().filter(|root| root.rsplit('/').next() == Some(package));
         paths.extend(own.map(|root| within(root, &format!("msg/{name}.msg"))));
         paths
     }
 }
 
-/// What nearly every message needs, for where the packages of ROS 2 are not installed.
+/// Definitions of types that nearly every message uses, in case the packages of ROS 2 are not
+/// installed.
 fn built_in(package: &str, name: &str) -> Option<&'static str> {
     Some(match (package, name) {
         ("builtin_interfaces", "Time" | "Duration") => "int32 sec\nuint32 nanosec\n",
@@ -272,7 +274,7 @@ fn built_in(package: &str, name: &str) -> Option<&'static str> {
     })
 }
 
-/// The items in the modules `PACKAGE` and `msg`, `srv` or `action`.
+/// Wraps items in the modules `PACKAGE` and `msg`, `srv` or `action`.
 fn in_package(items: Vec<Item>, place: &Place, span: Span) -> Item {
     let module = |name: &str, items| {
         let kind = ItemKind::Module { name: Name { text: name.into(), span }, items };

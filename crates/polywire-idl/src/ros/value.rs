@@ -1,11 +1,11 @@
-//! Values of constants and defaults.
+//! Values of constants and defaults in ROS 2 definitions.
 
 use polywire_core::schema::Type;
 
 use crate::ast::ExprKind;
 
-/// The value that `text` is, or what was expected there. Whether a number fits its type is looked
-/// at later.
+/// Parses a value, or returns what was expected. The checker tests later whether a number fits its
+/// type.
 pub(super) fn parse(text: &str, ty: &Type) -> Result<ExprKind, &'static str> {
     match ty {
         Type::Bool => match text.to_ascii_lowercase().as_str() {
@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str, ty: &Type) -> Result<ExprKind, &'static str> {
     }
 }
 
-/// As Python reads it: decimal, or with `0x`, `0o` or `0b` in front.
+/// Parses an integer as Python does: decimal, or with the prefix `0x`, `0o` or `0b`.
 fn integer(text: &str) -> Option<i128> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -32,13 +32,13 @@ fn integer(text: &str) -> Option<i128> {
     let prefixed =
         [("0x", 16), ("0o", 8), ("0b", 2)].into_iter().find_map(|(p, radix)| Some((lower.strip_prefix(p)?, radix)));
     let (digits, radix) = prefixed.unwrap_or((&lower, 10));
-    // `from_str_radix` would take another sign.
+    // `from_str_radix` would accept a second sign.
     let number = digits.starts_with(|c: char| c.is_digit(radix)).then(|| u64::from_str_radix(digits, radix).ok())??;
     Some(if negative { -i128::from(number) } else { i128::from(number) })
 }
 
-/// In quotes of either kind, in which a backslash keeps its kind of quote and itself, or as it
-/// stands.
+/// Parses a string: in quotes of either kind, where a backslash escapes that quote and itself, or
+/// without quotes.
 fn string(text: &str) -> Result<String, &'static str> {
     let Some(quote) = text.chars().next().filter(|c| matches!(c, '"' | '\'')) else { return Ok(text.into()) };
     let Some(inner) = text[1..].strip_suffix(quote) else { return Err("a closing quote at the end of the string") };

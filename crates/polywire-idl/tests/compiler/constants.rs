@@ -121,7 +121,7 @@ fn a_condition_ends_in_its_file() {
     let text = "#if 1\n#include \"open.idl\"\n#endif\n";
     let errors = Compiler::new().loader(loader).parse_str("x.idl", text).unwrap_err();
     let said: Vec<String> = errors.iter().map(|d| format!("{}:{}", d.location.file, d.message)).collect();
-    assert_eq!(said, ["open.idl:#endif without #if", "open.idl:this condition has no #endif"]);
+    assert_eq!(said, ["open.idl:#endif without #if", "open.idl:unterminated condition: the #endif is missing"]);
 }
 
 #[test]

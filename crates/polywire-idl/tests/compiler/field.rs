@@ -49,7 +49,7 @@ fn a_union_may_contain_itself_behind_pointers() {
         refused("union U; struct S { @external U u; }; union U switch (octet) { case 0: S s; case 1: long a; };");
     assert!(shown.contains("contains itself"), "the default has no end: {shown}");
     let shown = refused("union U; struct S { U u; }; union U switch (octet) { case 0: long a; case 1: S s; };");
-    assert!(shown.contains("'U' is not complete here"), "{shown}");
+    assert!(shown.contains("'U' is incomplete here"), "{shown}");
     let case =
         "union U; struct S { sequence<U> us; }; union U switch (long) { case 1: @external U u; default: long x; };";
     taken(case);
@@ -97,15 +97,15 @@ fn strings_may_hold_nul_and_latin_1() {
     );
     let values: Vec<&Literal> = document.constants().iter().map(|constant| &constant.value).collect();
     assert_eq!(values, [&Literal::String("a\0b".into()), &Literal::String("été".into())]);
-    warns(&document, "IDL allows no NUL character in a string");
-    warns(&document, "they are read as Latin-1");
+    warns(&document, "a string cannot contain a NUL character");
+    warns(&document, "it is read as Latin-1");
 }
 
 #[test]
 fn characters_may_be_numbers() {
     let document = taken("const char PAD = 0x01; union U switch (char) { case 0: string a; case 'x': long b; };");
     assert_eq!(document.constants()[0].value, Literal::Char(1));
-    warns(&document, "in IDL the value of a char is a character");
+    warns(&document, "in IDL the value of a char is a character literal");
     assert!(refused("const char LARGE = 256;").contains("expected a constant of type 'char'"));
 }
 
@@ -126,8 +126,8 @@ fn names_like_keywords_are_warned_of() {
 fn the_same_typedef_may_stand_twice() {
     let document = taken("typedef double double__36[36]; typedef double double__36[36]; struct S { double__36 a; };");
     warns(&document, "'double__36' is defined twice, as the same type");
-    assert!(refused("typedef double T[3]; typedef double T[4]; struct S { T a; };").contains("'T' is defined already"));
-    assert!(refused("typedef double T; typedef float T;").contains("'T' is defined already"));
+    assert!(refused("typedef double T[3]; typedef double T[4]; struct S { T a; };").contains("'T' is already defined"));
+    assert!(refused("typedef double T; typedef float T;").contains("'T' is already defined"));
 }
 
 #[test]

@@ -38,8 +38,8 @@ fn files_outside_are_not_read() {
         assert_eq!(result.is_ok(), allowed, "{path}: {:?}", result.err().map(|e| e.to_string()));
     }
     let shown = refused(&folder, "in/user.idl").to_string();
-    assert!(shown.contains("'../held.idl' lies outside of the folder of the first file"), "{shown}");
-    assert!(shown.contains("give the folder that holds it with -I"), "{shown}");
+    assert!(shown.contains("'../held.idl' lies outside the folder of the first file"), "{shown}");
+    assert!(shown.contains("add the folder that contains it with -I"), "{shown}");
     let permitted = Compiler::new().include_dir(folder.file(""));
     assert!(permitted.parse_file(&folder.file("in/user.idl")).is_ok(), "it lies below a folder that was given");
 
@@ -57,9 +57,9 @@ fn only_regular_files_are_read_and_no_more_than_the_limit() {
         &[("zero.idl", "#include </dev/zero>\n"), ("big.idl", "#include \"large.idl\"\n"), ("large.idl", &large)],
     );
     let devices = Compiler::new().include_dir("/dev").parse_file(&folder.file("zero.idl")).unwrap_err().to_string();
-    assert!(devices.contains("cannot read '/dev/zero': it is no regular file"), "{devices}");
+    assert!(devices.contains("cannot read '/dev/zero': it is not a regular file"), "{devices}");
     let first = Compiler::new().parse_file("/dev/zero").unwrap_err().to_string();
-    assert!(first.contains("it is no regular file"), "{first}");
+    assert!(first.contains("it is not a regular file"), "{first}");
     let limits = Limits { source_bytes: 5_000, ..Limits::default() };
     let limited = Compiler::new().limits(limits).parse_file(&folder.file("big.idl")).unwrap_err().to_string();
     assert!(limited.contains("larger than the limit of 5000 bytes"), "{limited}");
@@ -80,12 +80,12 @@ fn files_that_are_no_sources_are_not_quoted() {
     let errors = refused(&folder, "a.idl");
     let shown = errors.render(false).to_lowercase();
     assert!(!shown.contains("hunter2") && !shown.contains("swordfish"), "{shown}");
-    assert!(shown.contains(".env:1:1: error: this is no idl"), "{shown}");
+    assert!(shown.contains(".env:1:1: error: this is not idl"), "{shown}");
     assert!(
         errors.iter().all(|error| error.location.text.is_empty() && error.help.is_none() && error.notes.is_empty())
     );
     // A source is shown, wherever it was found.
-    assert!(refused(&folder, "b.idl").to_string().contains("'hunter2' begins no definition"));
+    assert!(refused(&folder, "b.idl").to_string().contains("expected a definition, found 'hunter2'"));
 }
 
 #[test]

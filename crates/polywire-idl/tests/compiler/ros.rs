@@ -117,7 +117,7 @@ fn services_and_actions_have_their_parts() {
     assert_eq!(names, ["demo::action::Turn_Goal", "demo::action::Turn_Result", "demo::action::Turn_Feedback"]);
 
     let shown = Compiler::new().loader(files(&[])).parse_str("demo/srv/A.srv", "int64 a\n").unwrap_err().to_string();
-    assert!(shown.contains("a .srv file has 2 parts with '---' between, this has 1"), "{shown}");
+    assert!(shown.contains("a .srv file has 2 parts separated by '---', but this one has 1"), "{shown}");
 }
 
 #[test]
@@ -129,17 +129,17 @@ fn packages_are_found_by_folder() {
     assert!(with("share/geo").is_ok(), "the folder of the package itself");
     let shown = with("elsewhere").unwrap_err().to_string();
     assert!(shown.contains("mine/app/msg/Use.msg:1:1: error: there is no message 'geo/Point'"), "{shown}");
-    assert!(shown.contains("give the folder that holds the package 'geo' with -I"), "{shown}");
+    assert!(shown.contains("add the folder that contains the package 'geo' with -I"), "{shown}");
     assert!(shown.contains("looked for mine/geo/msg/Point.msg, elsewhere/geo/msg/Point.msg"), "{shown}");
 
     // A file that lies nowhere in particular.
     let alone = compile("Use.msg", &[("Use.msg", "Other other\n"), ("Other.msg", "int8 a\n")]);
-    assert!(alone.warnings().to_string().contains("no PACKAGE/msg/NAME.msg"), "{}", alone.warnings());
+    assert!(alone.warnings().to_string().contains("not PACKAGE/msg/NAME.msg"), "{}", alone.warnings());
     assert_eq!(alone.own_topic_types().map(|def| &*def.name).collect::<Vec<_>>(), ["msg::Use"]);
 
     let circle = [("p/msg/A.msg", "B b\n"), ("p/msg/B.msg", "A[] a\n")];
     let shown = Compiler::new().loader(files(&circle)).parse_file("p/msg/A.msg").unwrap_err().to_string();
-    assert!(shown.contains("contains itself, which no definition of ROS 2 may"), "{shown}");
+    assert!(shown.contains("contains itself, which ROS 2 does not allow"), "{shown}");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn idl_does_not_include_definitions() {
 fn mistakes_are_told_where_they_are() {
     for (text, expected) in [
         ("int23 a\n", "p/msg/M.msg:1:1: error: there is no type 'int23'"),
-        ("int32\n", "expected a name of letters, digits and '_' behind the type"),
+        ("int32\n", "expected a name of letters, digits and '_' after the type"),
         ("int32 a-b\n", "p/msg/M.msg:1:7: error: expected a name"),
         ("int32[x] a\n", "p/msg/M.msg:1:7: error: expected a number"),
         ("int32[0] a\n", "the length of an array is 0"),
@@ -161,9 +161,9 @@ fn mistakes_are_told_where_they_are() {
         ("uint8 A=-1\n", "-1 does not fit into 'uint8'"),
         ("bool a maybe\n", "p/msg/M.msg:1:8: error: expected true or false"),
         ("string a \"open\n", "expected a closing quote"),
-        ("string<=2 a 'abc'\n", "this string is 3 long, its bound is 2"),
-        ("int32 a\nfloat32 a\n", "p/msg/M.msg:2:9: error: there is a member 'a' already"),
-        ("int32[2] A=1\n", "a constant is a boolean, a number or a string"),
+        ("string<=2 a 'abc'\n", "the string has length 3, but its bound is 2"),
+        ("int32 a\nfloat32 a\n", "p/msg/M.msg:2:9: error: duplicate member 'a'"),
+        ("int32[2] A=1\n", "a constant must be a boolean, a number or a string"),
         ("a/b/c/D x\n", "there is no type 'a/b/c/D'"),
         ("../x/Y a\n", "there is no type '../x/Y'"),
         ("int8 a\n---\nint8 b\n", "a .msg file has 1 parts"),

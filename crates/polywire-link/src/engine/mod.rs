@@ -53,7 +53,7 @@ use polywire::{
 use polywire_core::netsim::{BadModel, Fate, Model};
 
 use self::pair::{Bell, Due, Letter, Pair, Side};
-use crate::{Plan, Shared};
+use crate::{plan::Plan, shared::Shared};
 
 const EXAMPLE: &str = "test delay=5ms,loss=30%";
 

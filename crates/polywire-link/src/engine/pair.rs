@@ -14,7 +14,7 @@ use polywire::{
 use polywire_core::netsim::{Fate, Link};
 
 use super::lock;
-use crate::{Shared, State};
+use crate::shared::{Shared, State};
 
 /// Which of the two ports of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

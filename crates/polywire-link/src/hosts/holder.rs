@@ -1,5 +1,5 @@
-//! What keeps a host: a process that is the first of its process namespace, so that all that it
-//! starts ends with it, however it ends.
+//! The process that holds a host. It is the first process of its process namespace, so everything
+//! that it starts ends with it.
 
 use std::{
     fs,
@@ -10,22 +10,22 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// What a host is asked to do.
+/// A request to a host.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// Run these one after the other: programs with their arguments.
+    /// Run these programs with their arguments, one after the other.
     Setup(Vec<Vec<String>>),
-    /// Start a command of the shell, with these variables.
+    /// Start a shell command with these variables.
     Run { command: String, variables: Vec<(String, String)> },
 }
 
-/// What a host tells.
+/// An event of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Event {
-    /// It is there.
+    /// The host has started.
     Ready,
-    /// What was to be set up is, or why not.
+    /// The setup has succeeded, or why not.
     Done(Result<(), String>),
     /// A line of its command's standard output.
     Line(String),
@@ -35,13 +35,13 @@ pub enum Event {
     Ended(Option<i32>),
 }
 
-/// Keeps a host until standard input ends: `polywire link-host`.
+/// Holds a host until standard input ends: `polywire link-host`.
 ///
 /// # Errors
-/// Of standard input and output.
+/// Errors of standard input and output.
 pub fn serve() -> io::Result<()> {
-    // Packets that nobody asked for would be counted, and lost instead of others. A kernel without
-    // IPv6 sends none.
+    // IPv6 sends packets of its own, which would be counted, and lost instead of others. A
+    // kernel without IPv6 sends none.
     for group in ["all", "default"] {
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{group}/disable_ipv6"), "1");
     }
@@ -55,7 +55,7 @@ pub fn serve() -> io::Result<()> {
     Ok(())
 }
 
-/// Runs a program to its end.
+/// Runs a program and waits for its end.
 pub fn done(step: &[String]) -> Result<(), String> {
     let Some((program, arguments)) = step.split_first() else { return Ok(()) };
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
@@ -84,8 +84,8 @@ fn run(command: &str, variables: Vec<(String, String)>) {
     ];
     thread::spawn(move || {
         let status = child.wait();
-        // What it started in the background may hold its output open, and does not keep it from
-        // having ended.
+        // Background processes of the command may hold its output open; the command has ended
+        // all the same.
         let until = std::time::Instant::now() + std::time::Duration::from_millis(500);
         while readers.iter().flatten().any(|reader| !reader.is_finished()) && std::time::Instant::now() < until {
             thread::sleep(std::time::Duration::from_millis(5));
@@ -100,7 +100,7 @@ fn lines(pipe: impl Read, event: fn(String) -> Event) {
     }
 }
 
-/// Nobody is left to tell if this fails, and then standard input ends, too.
+/// Ignores errors: they mean that the parent has gone, and then standard input ends, too.
 fn tell(event: &Event) {
     let mut out = io::stdout().lock();
     let _ = serde_json::to_writer(&mut out, event).map_err(io::Error::other).and_then(|()| {

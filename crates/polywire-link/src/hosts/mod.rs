@@ -1,15 +1,16 @@
-//! Two hosts and a link between them, on one Linux machine: two network namespaces that see nothing
-//! of the machine's network, nor it of theirs, joined by TUN interfaces whose packets go through
-//! our own [`Model`](polywire_core::netsim::Model), or by a pair of virtual Ethernet interfaces,
-//! with the kernel's netem or bare.
+//! Two hosts and a link between them, on one Linux machine.
 //!
-//! Whatever a TCP connection does on a network that loses, delays and reorders, it does here:
-//! packets are whole IP packets. Everything of a host belongs to a process namespace of its own,
-//! whose first process waits for its standard input to end: so all of it goes when the program that
-//! holds [`Hosts`] ends, however that happens.
+//! The hosts are two network namespaces, separate from each other and from the machine's network.
+//! They are joined by TUN interfaces whose packets go through a
+//! [`Model`](polywire_core::netsim::Model), or by a pair of virtual Ethernet interfaces, with the
+//! kernel's netem or without. The link carries whole IP packets, so TCP meets loss, delay and
+//! reordering as on a real network.
 //!
-//! Needs `unshare` (util-linux) and `ip` (iproute2), and `/dev/net/tun` for our model. Who is not
-//! root needs user namespaces.
+//! All processes of a host are in a process namespace of its own, whose first process waits for its
+//! standard input to end. So all of them end when the program that holds [`Hosts`] ends.
+//!
+//! Needs `unshare` (util-linux) and `ip` (iproute2), `/dev/net/tun` for the model, and user
+//! namespaces unless run by root.
 
 mod holder;
 mod netem;
@@ -26,49 +27,48 @@ use std::{
 use polywire_core::netsim::Stats;
 use tun_rs::DeviceBuilder;
 
-use crate::{Emulator, Plan};
+use crate::{Emulator, plan::Plan};
 use holder::{Request, done};
 
 pub use holder::{Event, serve};
 pub use netem::netem;
 
-/// The words with which this program is started as a host: it is to call [`serve`] when it is given
-/// them.
+/// The arguments with which this program starts itself as a host; with them it calls [`serve`].
 pub const WORDS: &[&str] = &["link-host"];
 
-/// Addresses of the two hosts: of a range that is for documentation (RFC 5737), and theirs alone.
+/// Addresses of the two hosts, of a range for documentation (RFC 5737).
 pub const ADDRESSES: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 
-/// Says that this process is in a namespace of its own.
+/// Environment variable that marks a process in a namespace of its own.
 const ISOLATED: &str = "POLYWIRE_ISOLATED";
 
-/// A host that does not answer for so long never will.
+/// The longest wait for an answer of a host.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What joins the hosts.
+/// The kind of link between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Between {
-    /// TUN interfaces, and our model between them.
+    /// TUN interfaces with the emulated model between them.
     Tun,
-    /// A pair of virtual Ethernet interfaces, as fast as the kernel is.
+    /// A pair of virtual Ethernet interfaces at the kernel's speed.
     Veth,
-    /// The same, with the kernel's netem at both ends, where the kernel has it. It takes no seed,
-    /// no script and no capture.
+    /// A pair of virtual Ethernet interfaces with the kernel's netem at both ends. Needs a kernel
+    /// with netem; supports no seed, no script and no capture.
     Netem,
 }
 
-/// Why there are no hosts.
+/// Why hosts cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostsError {
-    /// The machine does not let us, or lacks a program.
+    /// The machine does not permit it, or lacks a program.
     #[error("no hosts here: {0}")]
     NotHere(String),
     /// Setting up failed.
     #[error("{0}")]
     Setup(String),
-    /// The kernel has no netem, or the model needs what netem has not.
+    /// The kernel has no netem, or netem does not support the model.
     #[error("{0}; without netem, the link goes through Polywire's own model")]
     Netem(String),
     /// A process or a pipe failed.
@@ -76,11 +76,11 @@ pub enum HostsError {
     Io(#[from] io::Error),
 }
 
-/// How to start this program again in network and user namespaces of its own; none if it is there
-/// already.
+/// The command that starts this program again in network and user namespaces of its own; `None` if
+/// this process is in them.
 ///
 /// # Errors
-/// [`HostsError::NotHere`] where that is not permitted, which is tried first.
+/// [`HostsError::NotHere`] if a trial shows that this is not permitted.
 pub fn isolated() -> Result<Option<Command>, HostsError> {
     if env::var_os(ISOLATED).is_some() {
         return Ok(None);
@@ -97,7 +97,7 @@ pub fn isolated() -> Result<Option<Command>, HostsError> {
     Ok(Some(again))
 }
 
-/// Two hosts and their link. Dropping it ends all that runs on them.
+/// Two hosts and their link. Dropping it ends all their processes.
 pub struct Hosts {
     hosts: [Host; 2],
     emulator: Option<Emulator>,
@@ -110,11 +110,11 @@ struct Host {
 }
 
 impl Hosts {
-    /// Makes them, in a process that [`isolated`] has started. `plan` is what the link does; of
-    /// [`Between::Veth`] it does nothing.
+    /// Makes two hosts, in a process that [`isolated`] has started. [`Between::Veth`] ignores
+    /// `plan`.
     ///
     /// # Errors
-    /// If the machine does not let us, or lacks something.
+    /// Fails if the machine does not permit it, or lacks a program or device.
     pub fn open(between: Between, plan: Plan) -> Result<Hosts, HostsError> {
         let (send, events) = mpsc::channel();
         let hosts = [Host::start(0, send.clone())?, Host::start(1, send)?];
@@ -126,11 +126,11 @@ impl Hosts {
         Ok(own)
     }
 
-    /// Starts a command of the shell on a host, 0 or 1; it finds the addresses of both in `A` and
-    /// `B`. What it writes, and its end, are events.
+    /// Starts a shell command on host 0 or 1. The command finds the addresses of both hosts in the
+    /// variables `A` and `B`. Its output and its end are events.
     ///
     /// # Errors
-    /// If the host has gone.
+    /// Fails if the host has ended.
     pub fn run(&mut self, host: usize, command: &str) -> io::Result<()> {
         let variables = ["A", "B"].iter().zip(ADDRESSES).map(|(name, address)| ((*name).into(), address.into()));
         let request = Request::Run { command: command.into(), variables: variables.collect() };
@@ -140,7 +140,7 @@ impl Hosts {
     /// The next thing that a host tells, and which; none if nothing happens in that time.
     ///
     /// # Errors
-    /// If both hosts have gone.
+    /// Fails if both hosts have ended.
     pub fn event(&self, patience: Duration) -> io::Result<Option<(usize, Event)>> {
         match self.events.recv_timeout(patience) {
             Ok(event) => Ok(Some(event)),
@@ -149,8 +149,8 @@ impl Hosts {
         }
     }
 
-    /// What became of the packets, from the first host to the second and back, where they go
-    /// through our model.
+    /// Counts of packets from the first host to the second and back; `None` if they do not go
+    /// through the emulated model.
     pub fn stats(&self) -> Option<(Stats, Stats)> {
         self.emulator.as_ref().map(Emulator::stats)
     }
@@ -255,7 +255,7 @@ impl Drop for Host {
         let until = Instant::now() + Duration::from_secs(2);
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
-                // The kernel then kills what it started, and that kills all others of the host.
+                // The kernel then kills all processes of the host.
                 let _ = self.child.kill();
             }
             thread::sleep(Duration::from_millis(5));
@@ -270,7 +270,7 @@ fn tun(name: &str) -> Result<tun_rs::SyncDevice, HostsError> {
     Ok(device)
 }
 
-/// In the namespace of this process.
+/// Runs in the namespace of this process.
 fn own(step: &[&str]) -> Result<(), HostsError> {
     let step: Vec<String> = step.iter().map(|word| (*word).to_owned()).collect();
     done(&step).map_err(HostsError::Setup)

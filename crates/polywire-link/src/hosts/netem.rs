@@ -1,12 +1,12 @@
-//! A model in the words of `tc netem`, as far as that has them.
+//! Translates a model to arguments of `tc netem`, as far as netem supports it.
 
 use polywire_core::netsim::{Jitter, Loss, Model};
 
-/// Bytes of a packet, where a queue is counted in packets.
+/// Bytes of a packet, to convert a queue from bytes to packets.
 const PACKET: usize = 1500;
 
-/// The words behind `tc qdisc add dev .. root netem`. The kernel draws its own chances: no seed of
-/// ours decides them.
+/// The arguments behind `tc qdisc add dev .. root netem`. The kernel makes its own random choices;
+/// no seed decides them.
 ///
 /// ```
 /// use polywire_link::hosts::netem;

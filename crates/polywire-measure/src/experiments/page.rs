@@ -38,7 +38,8 @@ impl Experiment {
         let raw: Vec<String> =
             self.scenarios.iter().map(|name| format!("[{name}.json]({}{name}.json)", self.data)).collect();
         page.say(&format!(
-            "Every figure, with its interval and each repeat: {}. Times are of whatever else the machine did, too; ratios travel further.",
+            "Every figure, with its interval and each repeat: {}. Times include the effect of other load on the \
+             machine; ratios carry over to other machines better.",
             raw.join(", ")
         ));
         (self.page)(&mut page, results);

@@ -9,9 +9,12 @@ use std::{
 use polywire::Record;
 
 use super::{
-    Carrier, PATIENCE, Setup,
+    carrier::Carrier,
+    clock::PATIENCE,
     frame::{Receiver, Sender},
-    peer::{Peer, Receivers},
+    peer::{Peer, Receive},
+    receivers::Receivers,
+    setup::Setup,
 };
 use crate::{scenario::Place, subject::Subject};
 
@@ -40,8 +43,9 @@ pub fn connect(
     ends: impl Ends + 'static,
     subject: &Subject,
     place: Place,
+    receive: Receive,
 ) -> Result<(Box<dyn Carrier>, Peer), String> {
-    let peer = Peer::start(&setup, place)?;
+    let peer = Peer::start(&setup, place, receive)?;
     let sender = Sender::new(&setup, subject)?;
     let mut bus = Bus { ends, sender, subscribers: setup.subscribers };
     bus.greet()?;

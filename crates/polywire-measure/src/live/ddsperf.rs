@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::subject_of;
+use super::setup::subject_of;
 use crate::{
     Case, Error, Scenario,
     coding::{Coding, Wire},

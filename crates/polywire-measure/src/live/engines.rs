@@ -1,14 +1,16 @@
 //! Engines that are not Polywire's own, and what the bench makes of each.
 
 use super::{
-    Carrier, Setup, ddsperf, ours,
-    peer::{Peer, Receivers},
+    carrier::Carrier,
+    ddsperf, ours,
+    peer::{Peer, Receive},
     raw,
+    receivers::Receivers,
+    setup::Setup,
 };
 use crate::{scenario::Place, subject::Subject};
 
 type Connect = fn(Setup, &Subject, Place) -> Result<(Box<dyn Carrier>, Peer), String>;
-type Receive = fn(&Setup) -> Result<Receivers, String>;
 
 /// An engine that messages can be measured on.
 pub struct Engine {

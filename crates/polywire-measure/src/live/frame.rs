@@ -12,8 +12,8 @@ use std::{
 use polywire::{Record, Shape};
 
 use super::{
-    Setup,
-    peer::{Arrivals, Ended, Receivers, Traffic, note, shapes},
+    receivers::{Arrivals, Ended, Receivers, Traffic, note},
+    setup::{Setup, shapes},
 };
 use crate::{
     coding::{Coding, Reading, Wire, Writing},

@@ -13,9 +13,11 @@ use iceoryx2::{
 };
 
 use super::{
-    Carrier, Setup,
     bus::{self, Ends},
-    peer::{Peer, Receivers},
+    carrier::Carrier,
+    peer::Peer,
+    receivers::Receivers,
+    setup::Setup,
     waiting,
 };
 use crate::{scenario::Place, subject::Subject};
@@ -42,7 +44,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
     static COUNT: AtomicU64 = AtomicU64::new(0);
     setup.address = format!("polywire-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let ends = open(&setup, "there", "back")?;
-    bus::connect(setup, ends, subject, place)
+    bus::connect(setup, ends, subject, place, receive)
 }
 
 /// Opens them for all subscribers.

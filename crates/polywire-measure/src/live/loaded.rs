@@ -12,7 +12,7 @@ use std::{
 
 use polywire::{DynPublisher, Record, envelope::Id128};
 
-use super::{PATIENCE, now_ns};
+use super::clock::{PATIENCE, now_ns};
 
 /// A turn sends for so long at most, in nanoseconds: where buffers are so small that TCP loses what
 /// it has sent, all messages would take minutes.

@@ -15,9 +15,12 @@ use std::{
 use polywire::{DynPublisher, Info, Node, Record, Subscription, coding::Dynamic, envelope::Id128};
 
 use super::{
-    Carrier, PATIENCE, Setup,
+    carrier::Carrier,
+    clock::PATIENCE,
     loaded::{self, Load},
-    peer::{Arrivals, Peer, Receivers, Traffic, note, shapes},
+    peer::Peer,
+    receivers::{Arrivals, Receivers, Traffic, note},
+    setup::{Setup, shapes},
 };
 use crate::{
     buffers::{Buffers, Side},
@@ -62,7 +65,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
             Some(subscribe.on_message_inline(move |_, info| back.came(info)))
         }
     };
-    let peer = Peer::start(&setup, place)?;
+    let peer = Peer::start(&setup, place, receive)?;
     for publisher in &*publishers {
         let there = publisher.wait_for_subscribers(setup.subscribers, PATIENCE);
         if there != setup.subscribers {

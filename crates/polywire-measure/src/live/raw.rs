@@ -14,9 +14,12 @@ use std::{
 use polywire::Record;
 
 use super::{
-    Carrier, PATIENCE, Setup,
+    carrier::Carrier,
+    clock::PATIENCE,
     frame::{HEAD, Receiver, Sender, payload_length},
-    peer::{Peer, Receivers},
+    peer::Peer,
+    receivers::Receivers,
+    setup::Setup,
 };
 use crate::{scenario::Place, subject::Subject};
 
@@ -35,7 +38,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
     // In this process the other end connects while we accept.
     let (peer, links) = thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(setup.subscribers));
-        let peer = Peer::start(&setup, place);
+        let peer = Peer::start(&setup, place, receive);
         (peer, accepting.join())
     });
     let links = links.map_err(|_| "accepting panicked".to_owned())?.map_err(text)?;

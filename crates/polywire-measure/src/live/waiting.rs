@@ -3,9 +3,9 @@
 use std::{thread, time::Duration};
 
 use super::{
-    Setup,
     bus::{Ends, Subscriber},
-    peer::Receivers,
+    receivers::Receivers,
+    setup::Setup,
 };
 
 /// A receiver looks so often whether the case is over.

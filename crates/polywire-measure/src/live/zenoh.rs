@@ -15,9 +15,11 @@ use zenoh::{
 };
 
 use super::{
-    Carrier, Setup,
     bus::{self, Ends},
-    peer::{Peer, Receivers},
+    carrier::Carrier,
+    peer::Peer,
+    receivers::Receivers,
+    setup::Setup,
 };
 use crate::{scenario::Place, subject::Subject};
 
@@ -35,7 +37,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
     let session = session(&setup, "listen/endpoints")?;
     let into = session.declare_subscriber(BACK).wait().map_err(told)?;
     let ends = Ways { out: publisher(&setup, &session, THERE)?, into, _session: session };
-    bus::connect(setup, ends, subject, place)
+    bus::connect(setup, ends, subject, place, receive)
 }
 
 /// Connects all subscribers, a session each.

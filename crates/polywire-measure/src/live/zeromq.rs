@@ -5,9 +5,11 @@ use std::time::Duration;
 use zmq::{Context, PUB, PULL, PUSH, SUB, Socket, SocketType};
 
 use super::{
-    Carrier, Setup,
     bus::{self, Ends},
-    peer::{Peer, Receivers},
+    carrier::Carrier,
+    peer::Peer,
+    receivers::Receivers,
+    setup::Setup,
     waiting,
 };
 use crate::{scenario::Place, subject::Subject};
@@ -21,7 +23,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
     let ends = Zeromq { out: bound(&context, PUB)?, into: bound(&context, PULL)?, frame: zmq::Message::new() };
     let address = |socket: &Socket| socket.get_last_endpoint().map_err(told)?.map_err(|_| "no text".to_owned());
     setup.address = format!("{} {}", address(&ends.out)?, address(&ends.into)?);
-    bus::connect(setup, ends, subject, place)
+    bus::connect(setup, ends, subject, place, receive)
 }
 
 /// Connects all subscribers.

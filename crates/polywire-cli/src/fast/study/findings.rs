@@ -56,7 +56,7 @@ impl Findings {
         let sent = self.links.first().map_or(0, |link| link.sent);
         let sent = count(sent, "message");
         text += &format!(
-            "\nOver links that lose: {sent} on each of four topics, turn by turn from one node to another, {} a second.\n",
+            "\nOver lossy links: {sent} on each of four topics, in turn, from one node to another, {} per second.\n",
             self.rate_hz
         );
         for (link, figures) in self.by_link() {

@@ -32,20 +32,26 @@ use crate::{
     outcome::{self, Outcome},
     seconds::Seconds,
     terminal::Terminal,
+    verb::{Action, Verb},
 };
 
 /// Messages that are studied at most.
 const MAX_MESSAGES: usize = 100_000;
 
-/// Says what a recording's messages take in every format and over a bad link
-///
-/// Reads the recording, writes it again and compares; measures its messages in all formats, as
-/// bytes and times; and publishes them from one node to another over emulated links, in real
-/// time, turn by turn on four topics of the same link: as FAST that is chained, as FAST with
-/// anchors, as plain CDR and as JSON. Messages without any field, which only reset dictionaries,
-/// are not published. With --output the tables become a page in Markdown, with a picture of each
-/// recording beside it. The exit code is 1 if a message does not come back as the same bytes, or as
-/// another value.
+pub const VERB: Verb = Verb::new::<Study>(
+    "study",
+    "Measures a recording's messages in every format and over lossy links",
+)
+.details(
+    "Reads the recording, writes it again and compares. Measures its messages in all formats, in bytes and time. \
+         Publishes them from one node to another over emulated links, in real time, in turns on four topics of the \
+         same link: as chained FAST, as FAST with anchors, as CDR and as JSON. Messages without any field, which only \
+         reset dictionaries, are not published. With --output, the tables become a page in Markdown, with a picture \
+         of each recording beside it. The exit code is 1 if a message does not come back as the same bytes, or as \
+         another value.",
+)
+.example("polywire fast study quotes.fast --template feed.xml --framing len2be --link lossy-30 --rate 10");
+
 #[derive(Args)]
 pub struct Study {
     /// Recordings to read, of the same feed
@@ -91,8 +97,8 @@ struct Recording {
     templates: BTreeMap<String, usize>,
 }
 
-impl Study {
-    pub fn run(self, terminal: &Terminal) -> outcome::Result {
+impl Action for Study {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
         let mut page = Page::new(self.recorded.feed.output.as_deref());
         let mut are_fine = true;
         for input in &self.inputs {
@@ -107,7 +113,9 @@ impl Study {
         page.finish()?;
         Ok(if are_fine { Outcome::Fine } else { Outcome::Missed })
     }
+}
 
+impl Study {
     fn study(&self, input: &Path) -> anyhow::Result<Findings> {
         let bar = self.bar()?;
         bar.set_message("reads the recording");

@@ -34,7 +34,7 @@ static PROPERTIES: Properties = Properties {
     text: false,
     self_describing: true,
     stateful: false,
-    typical_use: "peers without a schema, small devices, and what is signed (deterministic)",
+    typical_use: "peers without a schema, small devices, and signed data (deterministic)",
     specification: "RFC 8949",
 };
 
@@ -47,17 +47,17 @@ static OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "enum",
         values: &["number", "name"],
-        help: "enum literals as numbers, or as their names; both are read",
+        help: "enum literals as numbers, or as their names; both are accepted",
     },
     OptionSpec {
         name: "null",
         values: &["omit", "write"],
-        help: "absent members are left out of maps, or written as null; both are read",
+        help: "absent members are omitted from maps, or written as null; both are accepted",
     },
     OptionSpec {
         name: "deterministic",
         values: &[],
-        help: "members and map entries in the order of their keys' bytes, floats as short as may be (section 4.2.1)",
+        help: "members and map entries sorted by the bytes of their keys, floats as short as possible (section 4.2.1)",
     },
 ];
 

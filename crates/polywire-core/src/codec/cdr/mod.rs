@@ -70,14 +70,14 @@ static OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "header",
         values: &[],
-        help: "without it just the value (default); with it the 4-byte encapsulation header of DDS, and padding to a multiple of 4; \
-               when decoding, the header says the order of the bytes",
+        help: "adds the 4-byte encapsulation header of DDS, and padding to a multiple of 4 bytes; \
+               when decoding, the header determines the byte order",
     },
     OptionSpec {
         name: "older",
         values: &[],
-        help: "decoding refuses what lacks a part (default); with it a value of an older, shorter version of an appendable type is read, \
-               and what it lacks has its default",
+        help: "decoding accepts values of older, shorter versions of appendable types; \
+               missing members get their defaults",
     },
 ];
 
@@ -152,7 +152,7 @@ impl Codec for Cdr {
 impl Cdr {
     fn dialect(&self, options: &Options) -> Result<Dialect, LowerError> {
         let order = match (options.has("le"), options.has("be")) {
-            (true, true) => return Err(LowerError::Option("bytes come in one order, 'le' or 'be'".to_string())),
+            (true, true) => return Err(LowerError::Option("choose one byte order, 'le' or 'be'".to_string())),
             (_, false) => Order::Little,
             (false, true) => Order::Big,
         };

@@ -175,7 +175,7 @@ impl<'a> Binder<'a> {
                     items.push(Item { member: Some(member.name.clone()), presence, plan });
                     at += usize::from(took);
                 }
-                None => items.push(self.nobody(field)?),
+                None => items.push(self.unmapped(field)?),
             }
             self.path.pop();
             at += 1;
@@ -187,7 +187,7 @@ impl<'a> Binder<'a> {
     }
 
     /// Binds a field for which the type has no member. Writers omit it.
-    fn nobody(&mut self, field: &Flat<'a>) -> Bound<Item> {
+    fn unmapped(&mut self, field: &Flat<'a>) -> Bound<Item> {
         let Instruction::Field(field_of) = field.instruction else {
             return Err(self.wrong("[D1] the type has no member for it"));
         };

@@ -219,7 +219,7 @@ impl Lowering<'_> {
         let by_name: BTreeMap<&str, &MemberIn<'_>> = members.iter().map(|m| (&*m.writer.name, m)).collect();
         for item in &group.items {
             let Some(name) = &item.member else {
-                self.nobody(walk, item);
+                self.unmapped(walk, item);
                 continue;
             };
             let member = by_name.get(name.as_str());
@@ -230,7 +230,7 @@ impl Lowering<'_> {
     }
 
     /// Reads a field that the type lacks. It must be read because it changes later fields.
-    fn nobody(&self, walk: &mut DecodeWalk<'_>, item: &Item) {
+    fn unmapped(&self, walk: &mut DecodeWalk<'_>, item: &Item) {
         let nothing = |field: &Field| field.operator == Operator::Constant && !field.optional;
         if let Presence::Field(field) = &item.presence
             && !nothing(field)

@@ -71,36 +71,36 @@ static OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "deviations",
         values: &["reject", "report", "ignore"],
-        help: "what happens to deviations that the specification calls reportable, R1 to R9: refused (default), noted, or let pass",
+        help: "what to do with the specification's reportable errors R1 to R9: refuse the message (default), report it, or ignore it",
     },
     OptionSpec {
         name: "mode",
         values: &["chained", "anchored"],
-        help: "what a topic's messages refer to: the one before (default where nothing gets lost), or the last key frame (default elsewhere)",
+        help: "what a message refers to: the previous message (default on links without loss), or the last key frame (default elsewhere)",
     },
     OptionSpec {
         name: "key_interval",
         values: &["N"],
-        help: "a topic's messages from one key frame to the next: 100 (default); 0 for key frames on request alone",
+        help: "number of messages from one key frame to the next: 100 (default); 0 for key frames only on request",
     },
     OptionSpec {
         name: "template",
         values: &["FILE"],
-        help: "templates in XML instead of those derived from the type (default); a topic's subscribers fetch them",
+        help: "templates in XML, instead of those derived from the type (default); subscribers fetch them",
     },
     OptionSpec {
         name: "id",
         values: &["N"],
-        help: "the template of messages before any that names one: none (default), for a first message has to; or the one with this id",
+        help: "the template id that applies until a message states one; by default the first message must state it",
     },
 ];
 
 static PROPERTIES: Properties = Properties {
-    summary: "what changes, and nothing else: market data's format for thin links",
+    summary: "FAST: only changes are sent; the format of market data feeds",
     text: false,
     self_describing: false,
     stateful: true,
-    typical_use: "streams of like messages over links where bytes count",
+    typical_use: "many similar messages over links with little bandwidth",
     specification: "FIX Protocol, FAST Specification 1.1",
 };
 
@@ -153,7 +153,7 @@ impl TemplateSet {
     /// # let schema = types.finish(Type::Def(tick))?;
     /// // `schema` is of struct Tick { uint32 count; };
     /// assert!(TemplateSet::for_schema(&schema)?.to_xml().contains(r#"<uInt32 name="count""#));
-    /// // With an operator chosen by hand.
+    /// // With a chosen operator.
     /// let chosen = TemplateSet::for_schema_with(&schema, |_path, field| {
     ///     if field.name.local == "count" {
     ///         *field = field.clone().with(OperatorKind::Increment).starting(Initial::Int(1));

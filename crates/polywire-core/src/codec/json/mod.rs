@@ -1,5 +1,5 @@
 //! JSON (RFC 8259), read and written directly from and to values, without a tree. `spec/json.md`
-//! defines the mapping. The dialects are in [`lower::json`](super::lower::json), which `yaml` uses
+//! defines the mapping. The dialects are in `lower/json`, which `yaml` uses
 //! too.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
@@ -27,11 +27,11 @@ impl Codec for Json {
 
     fn properties(&self) -> &'static Properties {
         &Properties {
-            summary: "JSON text by the type's names",
+            summary: "JSON text with the names of members",
             text: true,
             self_describing: true,
             stateful: false,
-            typical_use: "browsers, scripts, logs, and peers that share no schema",
+            typical_use: "browsers, scripts, logs, and peers without a schema",
             specification: "RFC 8259; spec/json.md",
         }
     }
@@ -58,13 +58,9 @@ impl Codec for Json {
                 OptionSpec {
                     name: "null",
                     values: &["omit", "write"],
-                    help: "absent members left out (default) or written as null",
+                    help: "absent members omitted (default) or written as null",
                 },
-                OptionSpec {
-                    name: "pretty",
-                    values: &[],
-                    help: "one line (default) or, if there, several with indentation",
-                },
+                OptionSpec { name: "pretty", values: &[], help: "several indented lines instead of one" },
             ]
         }
     }

@@ -1,11 +1,12 @@
-//! The lowering that codecs share: it turns a type into a [`Program`].
+//! The lowering that codecs share: it turns a type into a
+//! [`Program`](crate::program::Program).
 //!
 //! [`encode`] walks one type. [`decode`] walks the writer's type and the reader's type side by side
 //! and resolves all their differences once: members that were moved, added or removed, wider
 //! scalars, other bounds, literals and cases, and default values. A codec supplies a *dialect*,
 //! which emits the operations for each kind of type. A dialect deals only with the wire, so
-//! evolution works the same in every format. [`kinds`] has the dialects of MessagePack, CBOR and
-//! UBJSON, [`json`] those of the text formats.
+//! evolution works the same in every format. The folder `kinds` has the dialects of MessagePack,
+//! CBOR and UBJSON, and `json` those of JSON notation, which YAML uses too.
 //!
 //! ```
 //! use polywire_core::codec::lower::{bits_scalar, enum_scalar, scalar_of, widens};
@@ -35,9 +36,9 @@ use crate::{
 
 pub mod decode;
 pub mod encode;
-pub mod json;
-pub mod kinds;
-pub mod symbols;
+pub(crate) mod json;
+pub(crate) mod kinds;
+pub(crate) mod symbols;
 
 pub use decode::{CaseIn, DecodeDialect, DecodeWalk, MemberIn, Slot, UnionIn};
 pub use encode::{EncodeDialect, EncodeWalk, MemberOut, UnionOut};

@@ -58,7 +58,7 @@ impl DecodeDialect for Decode<'_> {
             Form::Quad => &get::QUAD,
             _ => &get::UNSIGNED,
         };
-        unless_sunk(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
+        unless_skipped(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
     }
 
     fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, wire: Scalar, slot: &Slot<'_>) -> Lowered {
@@ -66,7 +66,7 @@ impl DecodeDialect for Decode<'_> {
             walk.emit(OpKind::Const(wire, 0));
             return walk.store(&Type::Def(id), wire, slot);
         }
-        unless_sunk(walk, slot, |walk| walk.get(&Type::Def(id), Wire::Kernel(&get::ENUM), slot))
+        unless_skipped(walk, slot, |walk| walk.get(&Type::Def(id), Wire::Kernel(&get::ENUM), slot))
     }
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
@@ -74,7 +74,7 @@ impl DecodeDialect for Decode<'_> {
             walk.emit(OpKind::Clear(slot.place));
             return Ok(());
         }
-        unless_sunk(walk, slot, |walk| walk.text(TextForm::Kernel(&get::TEXT), slot))
+        unless_skipped(walk, slot, |walk| walk.text(TextForm::Kernel(&get::TEXT), slot))
     }
 
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
@@ -83,11 +83,11 @@ impl DecodeDialect for Decode<'_> {
             walk.emit(OpKind::Clear(slot.place));
             return Ok(());
         }
-        unless_sunk(walk, slot, |walk| self.elements(walk, element, slot, hold))
+        unless_skipped(walk, slot, |walk| self.elements(walk, element, slot, hold))
     }
 
     fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, _: &[u32], slot: &Slot<'_>) -> Lowered {
-        unless_sunk(walk, slot, |walk| self.elements(walk, element, slot, (0, Overflow::Refuse)))
+        unless_skipped(walk, slot, |walk| self.elements(walk, element, slot, (0, Overflow::Refuse)))
     }
 
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
@@ -99,7 +99,7 @@ impl DecodeDialect for Decode<'_> {
                 walk.emit(OpKind::Clear(slot.place));
                 Ok(())
             }
-            from => unless_sunk(walk, slot, |walk| match from {
+            from => unless_skipped(walk, slot, |walk| match from {
                 From::Field => self.wrapped(walk, slot.place, |dialect, walk| dialect.entries(walk, key, value, slot)),
                 _ => self.entries(walk, key, value, slot),
             }),
@@ -246,14 +246,14 @@ impl<'a> Decode<'a> {
         walk: &mut DecodeWalk<'_>,
         form: Form,
         from: From,
-        sunk: bool,
+        skipped_by_reader: bool,
         value: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
     ) -> Lowered {
         self.next.set(from);
         if form != Form::Message {
             return value(walk);
         }
-        if sunk {
+        if skipped_by_reader {
             let skipped = walk.block(value)?;
             // A mandatory member that must be understood fails. Everything else is skipped at once.
             match skipped.0.first() {
@@ -390,7 +390,7 @@ fn slice(walk: &DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>, form: Form) -> Optio
 }
 
 /// Emits `read`, or a skip of the value if the reader does not have it.
-fn unless_sunk(
+fn unless_skipped(
     walk: &mut DecodeWalk<'_>,
     slot: &Slot<'_>,
     read: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,

@@ -106,7 +106,7 @@ fn long_varint(input: &mut Input<'_>) -> Read<u64> {
 pub(super) fn expect(input: &mut Input<'_>, wire_type: u32) -> Read {
     match input.tag & 7 == wire_type {
         true => Ok(()),
-        false => Err(input.fail(FaultKind::WrongKind, wire_type.into(), u64::from(input.tag & 7))),
+        false => Err(input.fail(FaultKind::WireType, wire_type.into(), u64::from(input.tag & 7))),
     }
 }
 

@@ -77,12 +77,12 @@ extern "C" fn next_field(input: &mut Input<'_>, cursor: &mut Cursor, table: &Mem
     *arm = table.by_id(input.tag >> 3, *arm);
     match table.keys().get(*arm as usize).map(|key| &*key.name) {
         None | Some([]) => Status::Ok,
-        Some(note) => come_again(input, cursor, note, arm),
+        Some(note) => on_repeat(input, cursor, note, arm),
     }
 }
 
 /// Records that a field occurred. If it occurred before, applies its [`Again`].
-fn come_again(input: &mut Input<'_>, cursor: &mut Cursor, note: &[u8], arm: &mut u64) -> Status {
+fn on_repeat(input: &mut Input<'_>, cursor: &mut Cursor, note: &[u8], arm: &mut u64) -> Status {
     let [rank, a, b, c, d] = note else { return Status::Ok };
     let Some(word) = cursor.0.get_mut(usize::from(rank / 64)) else { return Status::Ok };
     let bit = 1 << (rank % 64);

@@ -28,11 +28,11 @@ pub static PROTOBUF: Protobuf = Protobuf;
 pub struct Protobuf;
 
 static PROPERTIES: Properties = Properties {
-    summary: "Protobuf: numbered fields, as proto3 messages have them",
+    summary: "Protobuf: numbered fields, as in proto3 messages",
     text: false,
     self_describing: false,
     stateful: false,
-    typical_use: "peers that have proto files, and types that grow",
+    typical_use: "peers with proto files, and types that grow",
     specification: "protobuf.dev, encoding and proto3",
 };
 

@@ -106,7 +106,7 @@ fn read<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result
                 input.restore_end(outer);
             }
             other if other == wire_type::<T>() => one::<T>(input, elements)?,
-            other => return Err(input.fail(FaultKind::WrongKind, wire_type::<T>().into(), other.into())),
+            other => return Err(input.fail(FaultKind::WireType, wire_type::<T>().into(), other.into())),
         }
         if !same_field(input, field)? {
             return Ok(());

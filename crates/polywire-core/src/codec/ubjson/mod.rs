@@ -39,12 +39,12 @@ static OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "enum",
         values: &["number", "name"],
-        help: "enum literals as numbers, or as their names; both are read",
+        help: "enum literals as numbers, or as their names; both are accepted",
     },
     OptionSpec {
         name: "null",
         values: &["omit", "write"],
-        help: "absent members are left out, or written as null; both are read",
+        help: "absent members are omitted, or written as null; both are accepted",
     },
 ];
 

@@ -28,11 +28,11 @@ impl Codec for XmlDom {
 
     fn properties(&self) -> &'static Properties {
         &Properties {
-            summary: "XML as the codec xml writes it, read into a tree first",
+            summary: "the XML of codec xml, read into a tree first",
             text: true,
             self_describing: true,
             stateful: false,
-            typical_use: "comparing the two ways to read XML",
+            typical_use: "comparison of the two ways to read XML",
             specification: "XML 1.0, fifth edition; spec/xml.md",
         }
     }

@@ -34,7 +34,7 @@ impl Codec for Xml {
 
     fn properties(&self) -> &'static Properties {
         &Properties {
-            summary: "XML by the type's names, read as it comes",
+            summary: "XML with the names of members, read without a tree",
             text: true,
             self_describing: true,
             stateful: false,
@@ -66,7 +66,7 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "members",
         values: &["elements", "attributes"],
-        help: "members as elements (default), or those of one value as attributes",
+        help: "members as elements (default), or members with a single value as attributes",
     },
     OptionSpec { name: "enum", values: &["name", "number"], help: "enums by name (default) or as numbers" },
     OptionSpec {
@@ -74,12 +74,8 @@ const OPTIONS: &[OptionSpec] = &[
         values: &["number", "names"],
         help: "bitmasks as a number (default) or a list of names",
     },
-    OptionSpec {
-        name: "declaration",
-        values: &[],
-        help: "without (default) or, if there, with <?xml version=\"1.0\" encoding=\"UTF-8\"?> in front",
-    },
-    OptionSpec { name: "pretty", values: &[], help: "one line (default) or, if there, several with indentation" },
+    OptionSpec { name: "declaration", values: &[], help: "begin with <?xml version=\"1.0\" encoding=\"UTF-8\"?>" },
+    OptionSpec { name: "pretty", values: &[], help: "several indented lines instead of one" },
 ];
 
 /// Options of the format. They matter for writing only, because reading accepts every form.

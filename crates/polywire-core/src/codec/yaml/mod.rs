@@ -18,11 +18,12 @@ use crate::{
 mod events;
 
 /// The codec `yaml`, which writes block style.
-pub static YAML: Yaml = Yaml { name: "yaml", summary: "YAML in lines, by the type's names", region: &BLOCK };
+pub static YAML: Yaml =
+    Yaml { name: "yaml", summary: "YAML in block style, with the names of members", region: &BLOCK };
 
 /// The codec `yaml-flow`, which writes flow style in one line.
 pub static YAML_FLOW: Yaml =
-    Yaml { name: "yaml-flow", summary: "YAML in one line, by the type's names", region: &FLOW };
+    Yaml { name: "yaml-flow", summary: "YAML in flow style (one line), with the names of members", region: &FLOW };
 
 /// See [`YAML`] and [`YAML_FLOW`].
 pub struct Yaml {
@@ -64,7 +65,7 @@ impl Codec for Yaml {
                 OptionSpec {
                     name: "null",
                     values: &["omit", "write"],
-                    help: "absent members left out (default) or written as null",
+                    help: "absent members omitted (default) or written as null",
                 },
             ]
         }

@@ -89,7 +89,7 @@ unsafe impl UnionAccess for Access {
 
     unsafe fn release(&self, union: *mut u8) {
         // SAFETY: the access rules give a live union of this place that nothing else uses.
-        unsafe { self.plan.let_go(self.node, union) }
+        unsafe { self.plan.drop_held(self.node, union) }
     }
 }
 
@@ -340,7 +340,7 @@ impl Plan {
     ///
     /// # Safety
     /// `union` holds a union of place `id`, which nothing else uses.
-    unsafe fn let_go(&self, id: NodeId, union: *mut u8) {
+    unsafe fn drop_held(&self, id: NodeId, union: *mut u8) {
         let What::Union { cases, payload, .. } = &self.place(id).what else { return };
         // SAFETY: `union` is a union of place `id`: the caller's contract. The front is cleared
         // before the held value is dropped.

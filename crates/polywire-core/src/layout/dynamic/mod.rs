@@ -144,7 +144,9 @@ impl Plan {
                 let flag = Some(FlagWords { flag: 0, payload: *payload as u32 });
                 Kind::Optional(OptionalNode { inner: *inner, flag, access: access() })
             }
-            What::Union { cases, .. } => Kind::Union(UnionNode { cases: cases.clone(), access: access() }),
+            What::Union { cases, fresh: (_, default_case), .. } => {
+                Kind::Union(UnionNode { cases: cases.clone(), default_case: *default_case, access: access() })
+            }
             What::Map { key, value, .. } => Kind::Map(MapNode { key: *key, value: *value, access: access() }),
             What::Boxed { inner } => Kind::Boxed(BoxedNode { inner: *inner, access: access() }),
         };

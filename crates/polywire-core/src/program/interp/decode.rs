@@ -18,7 +18,7 @@ use crate::{
 /// # Safety
 /// `program` is a verified decode program, and `value` points to a live value of its layout's root
 /// that nothing else refers to.
-pub unsafe fn decode(program: &Program, input: &mut Input<'_>, value: *mut u8) -> Status {
+pub(crate) unsafe fn decode(program: &Program, input: &mut Input<'_>, value: *mut u8) -> Status {
     Run { program, input, accumulator: 0, scalar: Scalar::U64 }.block(&program.root, value).into()
 }
 

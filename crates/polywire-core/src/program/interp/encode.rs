@@ -14,7 +14,7 @@ use crate::{
 /// # Safety
 /// `program` is a verified encode program, and `value` points to a live value of its layout's root
 /// that nobody changes meanwhile.
-pub unsafe fn encode(program: &Program, output: &mut Output<'_>, value: *const u8) -> Status {
+pub(crate) unsafe fn encode(program: &Program, output: &mut Output<'_>, value: *const u8) -> Status {
     Run { program, output, accumulator: 0, scalar: Scalar::U64, index: 0 }.block(&program.root, value).into()
 }
 

@@ -15,8 +15,8 @@ pub(crate) mod fields;
 pub(crate) mod op;
 mod texts;
 
-pub use decode::decode;
-pub use encode::encode;
+pub(crate) use decode::decode;
+pub(crate) use encode::encode;
 
 /// Words for the `seen` set of a `Members` operation that need no allocation.
 const INLINE_SEEN: usize = 16;
@@ -78,7 +78,7 @@ fn reorder(value: i128, scalar: Scalar, order: Order) -> i128 {
 }
 
 /// The host's byte order.
-pub const HOST: Order = if cfg!(target_endian = "little") { Order::Little } else { Order::Big };
+pub(crate) const HOST: Order = if cfg!(target_endian = "little") { Order::Little } else { Order::Big };
 
 /// Sign- or zero-extends the 64 bits of a kernel's word.
 pub(crate) fn from_word(word: u64, scalar: Scalar) -> i128 {

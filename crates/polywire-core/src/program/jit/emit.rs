@@ -185,23 +185,23 @@ fn define(module: &mut JITModule, function: FuncId, context: &mut Context) -> Re
 }
 
 impl<'e> Emit<'e, '_> {
-    pub fn layout(&self) -> &'e Layout {
+    pub(super) fn layout(&self) -> &'e Layout {
         &self.program.layout
     }
 
-    pub fn constant(&mut self, value: i64) -> Value {
+    pub(super) fn constant(&mut self, value: i64) -> Value {
         self.code.ins().iconst(types::I64, value)
     }
 
-    pub fn address<T: ?Sized>(&mut self, of: &T) -> Value {
+    pub(super) fn address<T: ?Sized>(&mut self, of: &T) -> Value {
         self.constant(core::ptr::from_ref(of).cast::<()>() as i64)
     }
 
-    pub fn load(&mut self, ty: Type, base: Value, offset: i32) -> Value {
+    pub(super) fn load(&mut self, ty: Type, base: Value, offset: i32) -> Value {
         self.code.ins().load(ty, flags(), base, offset)
     }
 
-    pub fn store(&mut self, value: Value, base: Value, offset: i32) {
+    pub(super) fn store(&mut self, value: Value, base: Value, offset: i32) {
         self.code.ins().store(flags(), value, base, offset);
     }
 
@@ -239,7 +239,7 @@ impl<'e> Emit<'e, '_> {
 
     /// Takes position and end, and a base that moves, from the context: after whatever may have
     /// changed them.
-    pub fn reload(&mut self) {
+    pub(super) fn reload(&mut self) {
         if self.fields.moves {
             self.load_base();
         }
@@ -254,7 +254,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Puts the position into the context, before whatever looks at it there.
-    pub fn spill(&mut self) {
+    pub(super) fn spill(&mut self) {
         if self.direct {
             return;
         }
@@ -272,17 +272,17 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().isub(here, first)
     }
 
-    pub fn position(&mut self) -> Value {
+    pub(super) fn position(&mut self) -> Value {
         self.code.use_var(self.position)
     }
 
     /// Address of the byte at the position.
-    pub fn here(&mut self) -> Value {
+    pub(super) fn here(&mut self) -> Value {
         let (base, position) = (self.code.use_var(self.base), self.position());
         self.code.ins().iadd(base, position)
     }
 
-    pub fn advance(&mut self, n: i64) {
+    pub(super) fn advance(&mut self, n: i64) {
         if n != 0 {
             let position = self.position();
             let position = self.code.ins().iadd_imm_s(position, n);
@@ -291,7 +291,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Moves the position to the next multiple of `n` from the origin.
-    pub fn align(&mut self, n: u8) {
+    pub(super) fn align(&mut self, n: u8) {
         let position = self.position();
         let mask = !(i64::from(n) - 1);
         let aligned = if self.fields.origin_moves {
@@ -308,7 +308,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Calls a Rust function: arguments are words; the result is of type `returns`.
-    pub fn call(&mut self, function: *const u8, arguments: &[Value], returns: Option<Type>) -> Option<Value> {
+    pub(super) fn call(&mut self, function: *const u8, arguments: &[Value], returns: Option<Type>) -> Option<Value> {
         let signature = self.signature(arguments.len(), returns);
         let callee = self.constant(function as i64);
         let call = self.code.ins().call_indirect(signature, callee, arguments);
@@ -316,7 +316,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Without a context: calls a function that gives a word, and leaves if that is zero.
-    pub fn call_or_leave(&mut self, function: *const u8, arguments: &[Value]) -> Value {
+    pub(super) fn call_or_leave(&mut self, function: *const u8, arguments: &[Value]) -> Value {
         let word = self.call(function, arguments, Some(types::I64)).expect("it returns a word");
         let (none, unwind) = (self.code.ins().icmp_imm_s(IntCC::Equal, word, 0), self.unwind);
         self.or_else(none, unwind);
@@ -324,7 +324,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// The same of a function that gives zero if all is well.
-    pub fn call_well(&mut self, function: *const u8, arguments: &[Value]) {
+    pub(super) fn call_well(&mut self, function: *const u8, arguments: &[Value]) {
         let failed = self.call(function, arguments, Some(types::I64)).expect("it returns a word");
         let unwind = self.unwind;
         self.or_else(failed, unwind);
@@ -339,14 +339,14 @@ impl<'e> Emit<'e, '_> {
 
     /// Calls a function that answers with a status and looks at the context; a failure has its
     /// fault set, and is blamed on `op`.
-    pub fn call_status(&mut self, op: &Op, function: *const u8, arguments: &[Value]) {
+    pub(super) fn call_status(&mut self, op: &Op, function: *const u8, arguments: &[Value]) {
         self.spill();
         self.call_in_place(op, function, arguments);
         self.reload();
     }
 
     /// The same for a function that neither reads nor changes the context but to fail.
-    pub fn call_in_place(&mut self, op: &Op, function: *const u8, arguments: &[Value]) {
+    pub(super) fn call_in_place(&mut self, op: &Op, function: *const u8, arguments: &[Value]) {
         let status = self.call(function, arguments, Some(types::I32)).expect("it returns a status");
         let failed = self.cold();
         let go_on = self.code.create_block();
@@ -357,7 +357,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Ends a cold block: names the field in the fault and unwinds.
-    pub fn name(&mut self, op: &Op) {
+    pub(super) fn name(&mut self, op: &Op) {
         let path = self.constant(i64::from(op.path.0));
         let name = if self.fields.moves {
             super::shims::name_output as *const u8
@@ -370,21 +370,21 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Without a context: leaves, whatever comes next.
-    pub fn give_up(&mut self) {
+    pub(super) fn give_up(&mut self) {
         let unwind = self.unwind;
         self.code.ins().jump(unwind, &[]);
         let nowhere = self.cold();
         self.code.switch_to_block(nowhere);
     }
 
-    pub fn cold(&mut self) -> CodeBlock {
+    pub(super) fn cold(&mut self) -> CodeBlock {
         let block = self.code.create_block();
         self.code.set_cold_block(block);
         block
     }
 
     /// Goes on if `condition` is zero, else to a cold block that `otherwise` fills and ends.
-    pub fn unless(&mut self, condition: Value, otherwise: impl FnOnce(&mut Self)) {
+    pub(super) fn unless(&mut self, condition: Value, otherwise: impl FnOnce(&mut Self)) {
         let (cold, go_on) = (self.cold(), self.code.create_block());
         self.code.ins().brif(condition, cold, &[], go_on, &[]);
         self.code.switch_to_block(cold);
@@ -393,7 +393,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Goes to a cold block if `condition` holds, which `rare` fills, and comes back.
-    pub fn rarely(&mut self, condition: Value, rare: impl FnOnce(&mut Self)) {
+    pub(super) fn rarely(&mut self, condition: Value, rare: impl FnOnce(&mut Self)) {
         let join = self.code.create_block();
         self.unless(condition, |emit| {
             rare(emit);
@@ -404,41 +404,41 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Goes on if `condition` is zero, else to `block`.
-    pub fn or_else(&mut self, condition: Value, block: CodeBlock) {
+    pub(super) fn or_else(&mut self, condition: Value, block: CodeBlock) {
         let go_on = if self.rare { self.cold() } else { self.code.create_block() };
         self.code.ins().brif(condition, block, &[], go_on, &[]);
         self.code.switch_to_block(go_on);
     }
 
     /// The sequence at a place, if there is one.
-    pub fn sequence_node(&self, place: Place) -> Option<&'e SequenceNode> {
+    pub(super) fn sequence_node(&self, place: Place) -> Option<&'e SequenceNode> {
         match &self.layout().node(place.node()?).kind {
             Kind::Sequence(sequence) => Some(sequence),
             _ => None,
         }
     }
 
-    pub fn jump(&mut self, block: CodeBlock, arguments: &[Value]) {
+    pub(super) fn jump(&mut self, block: CodeBlock, arguments: &[Value]) {
         let arguments: Vec<BlockArg> = arguments.iter().map(|a| BlockArg::Value(*a)).collect();
         self.code.ins().jump(block, &arguments);
     }
 
     /// Address of the word that kernels write to.
-    pub fn word(&mut self) -> Value {
+    pub(super) fn word(&mut self) -> Value {
         self.code.ins().stack_addr(types::I64, self.word, 0)
     }
 
-    pub fn load_word(&mut self, offset: i32) -> Value {
+    pub(super) fn load_word(&mut self, offset: i32) -> Value {
         self.code.ins().stack_load(types::I64, types::I64, self.word, offset)
     }
 
-    pub fn store_word(&mut self, value: Value) {
+    pub(super) fn store_word(&mut self, value: Value) {
         self.code.ins().stack_store(types::I64, value, self.word, 0);
     }
 
     /// Zeroed memory for a kernel's cursor or for a set, until it is [released](Emit::release): a
     /// frame is as large as what is in use at a time.
-    pub fn slot(&mut self, words: u32) -> StackSlot {
+    pub(super) fn slot(&mut self, words: u32) -> StackSlot {
         let slot = match self.free_slots.iter().position(|(free, _)| *free == words) {
             Some(at) => self.free_slots.swap_remove(at).1,
             None => {
@@ -454,25 +454,25 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Gives a slot back.
-    pub fn release(&mut self, slot: StackSlot) {
+    pub(super) fn release(&mut self, slot: StackSlot) {
         let bytes = self.code.func.sized_stack_slots[slot].size;
         self.free_slots.push((bytes / 8, slot));
     }
 
-    pub fn slot_address(&mut self, slot: StackSlot) -> Value {
+    pub(super) fn slot_address(&mut self, slot: StackSlot) -> Value {
         self.code.ins().stack_addr(types::I64, slot, 0)
     }
 
-    pub fn set(&mut self, value: Value, scalar: Scalar) {
+    pub(super) fn set(&mut self, value: Value, scalar: Scalar) {
         self.accumulator = Some(Accumulator { value, scalar, from: scalar });
     }
 
-    pub fn accumulator(&self) -> Accumulator {
+    pub(super) fn accumulator(&self) -> Accumulator {
         self.accumulator.expect("the verifier has seen it set")
     }
 
     /// A place's address as base and offset.
-    pub fn place(&self, place: Place, frame: Value) -> Option<(Value, i32, NodeId)> {
+    pub(super) fn place(&self, place: Place, frame: Value) -> Option<(Value, i32, NodeId)> {
         match place {
             Place::Sink => None,
             Place::At { offset, node } => Some((frame, offset as i32, node)),
@@ -480,11 +480,11 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// True for a string that may be a part of a message.
-    pub fn is_shared(&self, place: Place) -> bool {
+    pub(super) fn is_shared(&self, place: Place) -> bool {
         place.node().is_some_and(|node| matches!(self.layout().node(node).kind, Kind::String { shared: true, .. }))
     }
 
-    pub fn place_address(&mut self, place: Place, frame: Value) -> Value {
+    pub(super) fn place_address(&mut self, place: Place, frame: Value) -> Value {
         match place {
             Place::Sink => frame,
             Place::At { offset, .. } => self.code.ins().iadd_imm_s(frame, i64::from(offset)),
@@ -492,7 +492,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// The scalar in memory at a node.
-    pub fn memory_scalar(&self, node: NodeId) -> Scalar {
+    pub(super) fn memory_scalar(&self, node: NodeId) -> Scalar {
         match &self.layout().node(node).kind {
             Kind::Scalar(scalar) => *scalar,
             Kind::Enum(node) => node.repr,
@@ -501,7 +501,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Loads a scalar in the host's order, extended as the accumulator has it.
-    pub fn load_scalar(&mut self, scalar: Scalar, base: Value, offset: i32) -> Value {
+    pub(super) fn load_scalar(&mut self, scalar: Scalar, base: Value, offset: i32) -> Value {
         let ins = self.code.ins();
         match (scalar.size(), scalar.is_signed()) {
             (1, false) => ins.uload8(types::I64, flags(), base, offset),
@@ -516,7 +516,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Stores the low bytes of a scalar in the host's order.
-    pub fn store_scalar(&mut self, scalar: Scalar, value: Value, base: Value, offset: i32) {
+    pub(super) fn store_scalar(&mut self, scalar: Scalar, value: Value, base: Value, offset: i32) {
         match scalar.size() {
             1 => self.code.ins().istore8(flags(), value, base, offset),
             2 => self.code.ins().istore16(flags(), value, base, offset),
@@ -526,7 +526,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Reverses the bytes of an extended scalar if `order` is not the host's.
-    pub fn reorder(&mut self, value: Value, scalar: Scalar, order: Order) -> Value {
+    pub(super) fn reorder(&mut self, value: Value, scalar: Scalar, order: Order) -> Value {
         if order == HOST || scalar.size() == 1 {
             return value;
         }
@@ -550,7 +550,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Widens what is in a run: the verifier has seen that nothing is lost.
-    pub fn widen(&mut self, value: Value, from: Scalar, to: Scalar) -> Value {
+    pub(super) fn widen(&mut self, value: Value, from: Scalar, to: Scalar) -> Value {
         match (from, to) {
             (Scalar::F32, Scalar::F64) => {
                 let bits = self.code.ins().ireduce(types::I32, value);
@@ -563,13 +563,13 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// 1 if the extended integer is outside `min..=max`, else 0.
-    pub fn outside(&mut self, value: Value, min: i64, max: i64) -> Value {
+    pub(super) fn outside(&mut self, value: Value, min: i64, max: i64) -> Value {
         let distance = self.code.ins().iadd_imm_s(value, min.wrapping_neg());
         self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, distance, max.wrapping_sub(min))
     }
 
     /// 1 if the extended integer is no literal of the enum, else 0.
-    pub fn no_literal(&mut self, value: Value, node: &EnumNode) -> Value {
+    pub(super) fn no_literal(&mut self, value: Value, node: &EnumNode) -> Value {
         let (Some(first), Some(last)) = (node.literals.first(), node.literals.last()) else {
             return self.code.ins().iconst(types::I8, 1);
         };
@@ -594,7 +594,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Copies `len` bytes between places that do not overlap.
-    pub fn copy(&mut self, from: (Value, i32), to: (Value, i32), len: u32) {
+    pub(super) fn copy(&mut self, from: (Value, i32), to: (Value, i32), len: u32) {
         let mut at = 0;
         let chunk = |size| match size {
             16.. => types::I8X16,
@@ -622,7 +622,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// A loop over `count` elements: `body` gets the index.
-    pub fn repeat(&mut self, count: Value, body: impl FnOnce(&mut Self, Value)) {
+    pub(super) fn repeat(&mut self, count: Value, body: impl FnOnce(&mut Self, Value)) {
         let (head, inside, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
         let index = self.code.append_block_param(head, types::I64);
         let zero = self.constant(0);
@@ -638,7 +638,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Emits an element: what fails inside is given the index on its way out.
-    pub fn element(&mut self, index: Value, body: impl FnOnce(&mut Self)) {
+    pub(super) fn element(&mut self, index: Value, body: impl FnOnce(&mut Self)) {
         if self.direct {
             return body(self);
         }
@@ -662,7 +662,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Calls another routine of the program, as many levels deeper as it costs.
-    pub fn call_routine(&mut self, op: &Op, routine: u32, frame: Value, too_deep: *const u8) {
+    pub(super) fn call_routine(&mut self, op: &Op, routine: u32, frame: Value, too_deep: *const u8) {
         let depth = self.load(types::I32, self.context, self.fields.depth);
         let levels = i64::from(self.program.routines[routine as usize].levels);
         let too_few_left = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, depth, levels);

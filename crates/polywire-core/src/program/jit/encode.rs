@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Room behind what a `Need` asks for, so that a wide store may write more than it means to.
-pub const SLACK: usize = 16;
+pub(crate) const SLACK: usize = 16;
 
 /// The longest string that is copied inline.
 const SHORT: i64 = 16;

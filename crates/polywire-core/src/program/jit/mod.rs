@@ -38,7 +38,7 @@ mod scalars;
 mod shims;
 mod stream;
 
-pub use encode::SLACK;
+pub(crate) use encode::SLACK;
 
 /// Operations and checked scalars up to which machine code is made; beyond, compiling takes longer
 /// than it is worth.
@@ -48,12 +48,12 @@ const MAX_PARTS: usize = 1 << 14;
 const MAX_CODE: usize = 8 << 20;
 
 /// False if `POLYWIRE_JIT=off` is in the environment.
-pub fn allowed() -> bool {
+pub(crate) fn allowed() -> bool {
     std::env::var_os("POLYWIRE_JIT").is_none_or(|value| value != "off" && value != "0")
 }
 
 /// A program's machine code, and the program, which it refers to.
-pub struct Code {
+pub(crate) struct Code {
     // Before the program: dropped first.
     module: Option<JITModule>,
     root: *const u8,
@@ -79,13 +79,13 @@ type StreamEncodeFn = unsafe extern "C" fn(*mut u8, *const u8, *mut u8, *mut Sta
 
 impl Code {
     /// Its first instruction, for [`encode`] and [`decode`].
-    pub fn entry(&self) -> *const u8 {
+    pub(crate) fn entry(&self) -> *const u8 {
         self.root
     }
 
     /// The first instruction of the function without a context, for [`encode_direct`] and
     /// [`decode_direct`]: null if there is none.
-    pub fn direct(&self) -> *const u8 {
+    pub(crate) fn direct(&self) -> *const u8 {
         self.direct
     }
 }
@@ -96,7 +96,7 @@ impl Code {
 /// `entry` is that of a decode program's code, which lives, and `value` is as for
 /// [`interp::decode`](super::interp::decode).
 #[inline]
-pub unsafe fn decode(entry: NonNull<u8>, input: &mut Input<'_>, value: *mut u8) -> Status {
+pub(crate) unsafe fn decode(entry: NonNull<u8>, input: &mut Input<'_>, value: *mut u8) -> Status {
     // SAFETY: the code was compiled with this signature, for a verified program.
     let status = unsafe { core::mem::transmute::<NonNull<u8>, DecodeFn>(entry)(input, value) };
     if status == 0 { Status::Ok } else { Status::Failed }
@@ -108,7 +108,7 @@ pub unsafe fn decode(entry: NonNull<u8>, input: &mut Input<'_>, value: *mut u8) 
 /// `entry` is that of an encode program's code, which lives, and `value` is as for
 /// [`interp::encode`](super::interp::encode).
 #[inline]
-pub unsafe fn encode(entry: NonNull<u8>, output: &mut Output<'_>, value: *const u8) -> Status {
+pub(crate) unsafe fn encode(entry: NonNull<u8>, output: &mut Output<'_>, value: *const u8) -> Status {
     // SAFETY: the code was compiled with this signature, for a verified program.
     let status = unsafe { core::mem::transmute::<NonNull<u8>, EncodeFn>(entry)(output, value) };
     if status == 0 { Status::Ok } else { Status::Failed }
@@ -121,7 +121,7 @@ pub unsafe fn encode(entry: NonNull<u8>, output: &mut Output<'_>, value: *const 
 /// `entry` is the direct one of a decode program's code, which lives; `bytes` are at least
 /// [`direct_size`], and `value` is as for [`decode`].
 #[inline]
-pub unsafe fn decode_direct(entry: NonNull<u8>, bytes: &[u8], value: *mut u8) -> usize {
+pub(crate) unsafe fn decode_direct(entry: NonNull<u8>, bytes: &[u8], value: *mut u8) -> usize {
     // SAFETY: the code was compiled with this signature, for a verified program.
     unsafe { core::mem::transmute::<NonNull<u8>, DirectDecodeFn>(entry)(bytes.as_ptr(), value, bytes.len()) }
 }
@@ -133,7 +133,7 @@ pub unsafe fn decode_direct(entry: NonNull<u8>, bytes: &[u8], value: *mut u8) ->
 /// `entry` is the direct one of an encode program's code, which lives; at `bytes` is `room`, at
 /// least [`direct_size`], and `value` is as for [`encode`].
 #[inline]
-pub unsafe fn encode_direct(entry: NonNull<u8>, bytes: *mut u8, room: usize, value: *const u8) -> usize {
+pub(crate) unsafe fn encode_direct(entry: NonNull<u8>, bytes: *mut u8, room: usize, value: *const u8) -> usize {
     // SAFETY: the code was compiled with this signature, for a verified program.
     unsafe { core::mem::transmute::<NonNull<u8>, DirectEncodeFn>(entry)(bytes, value, room) }
 }
@@ -144,7 +144,7 @@ pub unsafe fn encode_direct(entry: NonNull<u8>, bytes: *mut u8, room: usize, val
 /// # Safety
 /// As there; the state is warm for the program.
 #[inline]
-pub unsafe fn decode_stream(entry: NonNull<u8>, bytes: &[u8], value: *mut u8, state: &mut State) -> usize {
+pub(crate) unsafe fn decode_stream(entry: NonNull<u8>, bytes: &[u8], value: *mut u8, state: &mut State) -> usize {
     let ends = bytes.as_ptr_range();
     // SAFETY: the code was compiled with this signature, for a verified program.
     unsafe { core::mem::transmute::<NonNull<u8>, StreamDecodeFn>(entry)(ends.start, value, ends.end, state) }
@@ -155,7 +155,7 @@ pub unsafe fn decode_stream(entry: NonNull<u8>, bytes: &[u8], value: *mut u8, st
 /// # Safety
 /// As there; the state is warm for the program.
 #[inline]
-pub unsafe fn encode_stream(
+pub(crate) unsafe fn encode_stream(
     entry: NonNull<u8>,
     bytes: *mut u8,
     room: usize,
@@ -176,7 +176,7 @@ impl Drop for Code {
 }
 
 /// Makes machine code of a verified program.
-pub fn compile(program: &Arc<Program>) -> Result<Code, String> {
+pub(crate) fn compile(program: &Arc<Program>) -> Result<Code, String> {
     if size_of::<usize>() != 8 {
         return Err("machine code is made for 64-bit hosts only".into());
     }
@@ -220,7 +220,7 @@ fn builder() -> Result<JITBuilder, String> {
 
 /// Bytes that a message must have for a program's function without a context, or that there must be
 /// room for; none if it has no such function.
-pub fn direct_size(program: &Program) -> Option<usize> {
+pub(crate) fn direct_size(program: &Program) -> Option<usize> {
     match program.direction {
         Direction::Decode => direct::decode_size(program),
         Direction::Encode => direct::encode_room(program),

@@ -1,14 +1,4 @@
 //! Bytes as base64 (RFC 4648, section 4: the standard alphabet, padded).
-//!
-//! ```
-//! use polywire_core::program::kernels::base64;
-//! let mut letters = vec![0; base64::encoded_len(4)];
-//! base64::encode(b"pump", &mut letters);
-//! assert_eq!(letters, b"cHVtcA==");
-//! let mut bytes = vec![0; base64::decoded_len(&letters).unwrap()];
-//! assert_eq!((base64::decode(&letters, &mut bytes), &bytes[..]), (Ok(()), &b"pump"[..]));
-//! assert_eq!(base64::decode(b"c!VtcA==", &mut bytes), Err(1));
-//! ```
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -37,12 +27,12 @@ const PAIRS: [[u8; 2]; 4096] = {
 };
 
 /// Letters that `bytes` bytes take.
-pub const fn encoded_len(bytes: usize) -> usize {
+pub(crate) const fn encoded_len(bytes: usize) -> usize {
     bytes.div_ceil(3) * 4
 }
 
 /// Writes all of `bytes` to the front of `letters`, which has [`encoded_len`] of room.
-pub fn encode(bytes: &[u8], letters: &mut [u8]) {
+pub(crate) fn encode(bytes: &[u8], letters: &mut [u8]) {
     let mut groups = bytes.chunks_exact(3);
     let mut fours = letters.chunks_exact_mut(4);
     for (group, four) in groups.by_ref().zip(fours.by_ref()) {
@@ -64,7 +54,7 @@ pub fn encode(bytes: &[u8], letters: &mut [u8]) {
 }
 
 /// Bytes that the letters stand for, if their number can be; the padding may be left out.
-pub fn decoded_len(letters: &[u8]) -> Option<usize> {
+pub(crate) fn decoded_len(letters: &[u8]) -> Option<usize> {
     let padding = letters.iter().rev().take(2).take_while(|l| **l == b'=').count();
     let len = letters.len() - padding;
     match (len % 4, padding) {
@@ -76,7 +66,7 @@ pub fn decoded_len(letters: &[u8]) -> Option<usize> {
 
 /// Writes what the letters stand for to `bytes`, which is [`decoded_len`] long. The error is the
 /// index of the letter that is none.
-pub fn decode(letters: &[u8], bytes: &mut [u8]) -> Result<(), usize> {
+pub(crate) fn decode(letters: &[u8], bytes: &mut [u8]) -> Result<(), usize> {
     let whole = bytes.len() / 3;
     let (head, tail) = bytes.split_at_mut(3 * whole);
     let fours = letters.chunks_exact(4);
@@ -161,5 +151,16 @@ mod tests {
             assert_eq!(bytes(letters.as_bytes()), None, "{letters}");
         }
         assert_eq!(bytes(b"-_-_").unwrap(), bytes(b"+/+/").unwrap());
+    }
+
+    #[test]
+    fn four_bytes_there_and_back() {
+        use crate::program::kernels::base64;
+        let mut letters = alloc::vec![0; base64::encoded_len(4)];
+        base64::encode(b"pump", &mut letters);
+        assert_eq!(letters, b"cHVtcA==");
+        let mut bytes = alloc::vec![0; base64::decoded_len(&letters).unwrap()];
+        assert_eq!((base64::decode(&letters, &mut bytes), &bytes[..]), (Ok(()), &b"pump"[..]));
+        assert_eq!(base64::decode(b"c!VtcA==", &mut bytes), Err(1));
     }
 }

@@ -1,19 +1,4 @@
 //! Floats as the shortest decimal text that reads back as the same value.
-//!
-//! ```
-//! use polywire_core::program::{kernels::float::{self, Decimal, NotANumber}, Limits, Output};
-//! let (limits, mut bytes) = (Limits::default(), Vec::new());
-//! Output::lend(&mut bytes, &limits, |output| {
-//!     float::put_f64(output, 0.1);
-//!     float::put_f32(output, 0.1)
-//! });
-//! assert_eq!(bytes, b"0.10.1");
-//! let text = b"-2.5e2,";
-//! let number: Decimal = float::decimal(text).unwrap_or_else(|_: NotANumber| panic!("it is a number"));
-//! assert_eq!((number.to_f64(text), number.to_f32(text), number.to_integer(text)), (-250.0, -250.0, Some(-250)));
-//! assert_eq!(number.to_exact_f64(text), Some(-250.0));
-//! assert!(float::decimal(b"x").is_err());
-//! ```
 
 use core::mem::MaybeUninit;
 
@@ -24,13 +9,13 @@ use super::{
 
 /// Writes a finite `f64`.
 #[inline]
-pub fn put_f64(output: &mut Output<'_>, value: f64) -> Status {
+pub(crate) fn put_f64(output: &mut Output<'_>, value: f64) -> Status {
     put_text(output, value)
 }
 
 /// Writes a finite `f32`.
 #[inline]
-pub fn put_f32(output: &mut Output<'_>, value: f32) -> Status {
+pub(crate) fn put_f32(output: &mut Output<'_>, value: f32) -> Status {
     put_text(output, value)
 }
 
@@ -64,7 +49,7 @@ fn put_text(output: &mut Output<'_>, value: impl zmij::Float) -> Status {
 
 /// A number's text, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decimal {
+pub(crate) struct Decimal {
     /// Bytes of text.
     pub len: usize,
     /// There is a minus sign.
@@ -81,7 +66,7 @@ pub struct Decimal {
 
 /// Where a number's text breaks the grammar of RFC 8259: bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotANumber(pub usize);
+pub(crate) struct NotANumber(pub usize);
 
 /// The commonest kind of number, at the start of sixteen bytes: up to six digits, a point, up to
 /// eight more. Its value, which is exact but for the rounding of one division, and its length; none
@@ -90,7 +75,7 @@ pub struct NotANumber(pub usize);
 /// The lengths of numbers cannot be foretold, and a branch taken wrongly costs as much as all this:
 /// nothing here branches on them.
 #[inline]
-pub fn point(text: &[u8]) -> Option<(f64, usize)> {
+pub(crate) fn point(text: &[u8]) -> Option<(f64, usize)> {
     let negative = text.first() == Some(&b'-');
     let text = if negative { text.get(1..)? } else { text };
     let bytes = u128::from_le_bytes(*text.first_chunk::<16>()?);
@@ -114,7 +99,7 @@ const SAFE_DIGITS: usize = 19;
 
 /// Takes a number apart by the grammar of RFC 8259, section 6.
 #[inline]
-pub fn decimal(bytes: &[u8]) -> Result<Decimal, NotANumber> {
+pub(crate) fn decimal(bytes: &[u8]) -> Result<Decimal, NotANumber> {
     let negative = bytes.first() == Some(&b'-');
     let start = usize::from(negative);
     let mut digits = 0;
@@ -132,7 +117,7 @@ pub fn decimal(bytes: &[u8]) -> Result<Decimal, NotANumber> {
 
 /// The same number as [`decimal`] reads it, if it is one at all: without a plus sign, zeros in
 /// front, and a point that has digits on one side only.
-pub fn plain_number<'a>(text: &'a [u8], buffer: &'a mut [u8; 512]) -> &'a [u8] {
+pub(crate) fn plain_number<'a>(text: &'a [u8], buffer: &'a mut [u8; 512]) -> &'a [u8] {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] if digits.first() != Some(&b'-') => (false, digits),
@@ -229,7 +214,7 @@ impl Decimal {
     /// The nearest `f64`, ties to even; `text` is what it was taken from. Too large becomes
     /// infinite.
     #[inline]
-    pub fn to_f64(&self, text: &[u8]) -> f64 {
+    pub(crate) fn to_f64(&self, text: &[u8]) -> f64 {
         match self.quick() {
             Some(value) => value,
             None => slow::<f64>(text, self.len),
@@ -238,7 +223,7 @@ impl Decimal {
 
     /// The nearest `f32`, ties to even.
     #[inline]
-    pub fn to_f32(&self, text: &[u8]) -> f32 {
+    pub(crate) fn to_f32(&self, text: &[u8]) -> f32 {
         self.quick().and_then(narrowed).unwrap_or_else(|| slow::<f32>(text, self.len))
     }
 
@@ -260,7 +245,7 @@ impl Decimal {
 
     /// The number as an integer, if it is one: 1.0 and 1e2 are. None also if it takes more than 64
     /// bits and a sign.
-    pub fn to_integer(&self, text: &[u8]) -> Option<i128> {
+    pub(crate) fn to_integer(&self, text: &[u8]) -> Option<i128> {
         let (digits, exponent) = if self.exact { (self.digits, self.exponent) } else { self.significant(text)? };
         let power = |e: i64| usize::try_from(e).ok().and_then(|e| POWERS.get(e)).copied();
         let magnitude = match exponent {
@@ -296,7 +281,7 @@ impl Decimal {
     }
 
     /// The value as a double, if it is exactly that.
-    pub fn to_exact_f64(&self, text: &[u8]) -> Option<f64> {
+    pub(crate) fn to_exact_f64(&self, text: &[u8]) -> Option<f64> {
         let (mut digits, exponent) = if self.exact { (self.digits, self.exponent) } else { self.significant(text)? };
         if digits == 0 {
             return Some(if self.negative { -0.0 } else { 0.0 });
@@ -316,7 +301,7 @@ impl Decimal {
 /// A double that was rounded once, rounded to a float, if that is what rounding the number itself
 /// gives: it may not be where the double lies exactly between two floats, and for subnormals.
 #[inline]
-pub fn narrowed(value: f64) -> Option<f32> {
+pub(crate) fn narrowed(value: f64) -> Option<f32> {
     let between = value.to_bits() & 0x1FFF_FFFF == 0x1000_0000;
     let normal = f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX);
     (value == 0.0 || (!between && normal.contains(&value.abs()))).then_some(value as f32)
@@ -467,5 +452,21 @@ mod tests {
         for text in ["0.1", "9007199254740993", "1e-1", "1e400"] {
             assert_eq!(exact(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_each_type() {
+        use crate::program::{Limits, Output, kernels::float};
+        let (limits, mut bytes) = (Limits::default(), Vec::new());
+        let _ = Output::lend(&mut bytes, &limits, |output| {
+            assert_eq!(float::put_f64(output, 0.1), Status::Ok);
+            float::put_f32(output, 0.1)
+        });
+        assert_eq!(bytes, b"0.10.1");
+        let text = b"-2.5e2,";
+        let number: Decimal = float::decimal(text).unwrap_or_else(|_: NotANumber| panic!("it is a number"));
+        assert_eq!((number.to_f64(text), number.to_f32(text), number.to_integer(text)), (-250.0, -250.0, Some(-250)));
+        assert_eq!(number.to_exact_f64(text), Some(-250.0));
+        assert!(float::decimal(b"x").is_err());
     }
 }

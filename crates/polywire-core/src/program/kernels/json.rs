@@ -3,41 +3,6 @@
 //!
 //! Each function that reads passes over white space *in front of* what it reads and stops right
 //! behind it.
-//!
-//! ```
-//! use polywire_core::program::{kernels::json::{self, Raw}, FaultKind, Input, Limits, Output, Status};
-//! let limits = Limits::default();
-//! Input::lend(br#" {"a\u0062": [1, true], "n": 2.5e0} "#, &limits, |input| {
-//!     assert_eq!((json::expect(input, b'{'), json::peek(input)), (Status::Ok, Some(b'"')));
-//!     let name: Raw = json::member_name(input).unwrap();
-//!     assert!(name.is_escaped() && name.chars().eq("ab".chars()) && name.bytes().len() == 7);
-//!     assert_eq!(name.plain(&mut [0; 8]), Some(&b"ab"[..]));
-//!     assert_eq!(json::skip(input), Status::Ok);
-//!     assert!(json::accept(input, b','));
-//!     let n = json::member_name(input).unwrap();
-//!     let mut text = String::new();
-//!     assert_eq!((n.copy_to(input, &mut text), text.as_str()), (Status::Ok, "n"));
-//!     let (number, digits) = json::number(input).unwrap();
-//!     assert_eq!(number.to_f64(digits), 2.5);
-//!     assert_eq!((json::expect(input, b'}'), json::end(input)), (Status::Ok, Status::Ok));
-//! });
-//! Input::lend(b"null x", &limits, |input| {
-//!     assert!(json::accept_word(input, b"null") && json::string(input).is_err());
-//!     assert_eq!(json::unexpected(input, b','), Status::Failed);
-//!     assert_eq!(json::wrong_kind(input), Status::Failed);
-//!     assert_eq!(json::fail_at(input, 1, FaultKind::Syntax, 0, 0), Status::Failed);
-//! });
-//!
-//! let mut bytes = Vec::new();
-//! Output::lend(&mut bytes, &limits, |output| {
-//!     json::put_string(output, "a\"b");
-//!     assert_eq!(output.written(), br#""a\"b""#);
-//!     output.truncate(0);
-//!     output.put(b"[1]");
-//!     json::indent(output, 0)
-//! });
-//! assert_eq!(bytes, b"[\n  1\n]");
-//! ```
 
 use alloc::string::String;
 
@@ -50,18 +15,18 @@ use super::{
 
 /// Brackets inside each other that are passed over, whatever the [`Limits`](crate::program::Limits)
 /// allow.
-pub const MAX_DEPTH: u32 = 1024;
+pub(crate) const MAX_DEPTH: u32 = 1024;
 
 /// Fails `ahead` bytes from here.
 #[cold]
-pub fn fail_at(input: &mut Input<'_>, ahead: usize, kind: FaultKind, expected: u64, got: u64) -> Status {
+pub(crate) fn fail_at(input: &mut Input<'_>, ahead: usize, kind: FaultKind, expected: u64, got: u64) -> Status {
     input.pos = input.pos.saturating_add(ahead).min(input.end);
     input.fail(kind, expected, got)
 }
 
 /// Something else comes than `expected`, or nothing.
 #[cold]
-pub fn unexpected(input: &mut Input<'_>, expected: u8) -> Status {
+pub(crate) fn unexpected(input: &mut Input<'_>, expected: u8) -> Status {
     match input.rest().first() {
         Some(got) => input.fail(FaultKind::Syntax, expected.into(), (*got).into()),
         None => input.fail(FaultKind::Truncated, 1, 0),
@@ -70,7 +35,7 @@ pub fn unexpected(input: &mut Input<'_>, expected: u8) -> Status {
 
 /// A value of another kind comes than the type has, or none.
 #[cold]
-pub fn wrong_kind(input: &mut Input<'_>) -> Status {
+pub(crate) fn wrong_kind(input: &mut Input<'_>) -> Status {
     match input.rest().first() {
         Some(got @ (b'"' | b'{' | b'[' | b't' | b'f' | b'n' | b'-' | b'0'..=b'9')) => {
             input.fail(FaultKind::WrongKind, 0, (*got).into())
@@ -81,7 +46,7 @@ pub fn wrong_kind(input: &mut Input<'_>) -> Status {
 
 /// The next byte that is no white space.
 #[inline]
-pub fn peek(input: &mut Input<'_>) -> Option<u8> {
+pub(crate) fn peek(input: &mut Input<'_>) -> Option<u8> {
     match input.rest().first() {
         Some(byte) if *byte > b' ' => Some(*byte),
         _ => behind_space(input),
@@ -97,7 +62,7 @@ fn behind_space(input: &mut Input<'_>) -> Option<u8> {
 
 /// Passes over a byte that must come.
 #[inline]
-pub fn expect(input: &mut Input<'_>, byte: u8) -> Status {
+pub(crate) fn expect(input: &mut Input<'_>, byte: u8) -> Status {
     if peek(input) != Some(byte) {
         return unexpected(input, byte);
     }
@@ -107,7 +72,7 @@ pub fn expect(input: &mut Input<'_>, byte: u8) -> Status {
 
 /// Passes over a byte if it comes.
 #[inline]
-pub fn accept(input: &mut Input<'_>, byte: u8) -> bool {
+pub(crate) fn accept(input: &mut Input<'_>, byte: u8) -> bool {
     let comes = peek(input) == Some(byte);
     input.pos += usize::from(comes);
     comes
@@ -115,7 +80,7 @@ pub fn accept(input: &mut Input<'_>, byte: u8) -> bool {
 
 /// Passes over `null`, `true` or `false` if it comes.
 #[inline]
-pub fn accept_word(input: &mut Input<'_>, word: &[u8]) -> bool {
+pub(crate) fn accept_word(input: &mut Input<'_>, word: &[u8]) -> bool {
     if peek(input) != word.first().copied() || !input.rest().starts_with(word) {
         return false;
     }
@@ -126,7 +91,7 @@ pub fn accept_word(input: &mut Input<'_>, word: &[u8]) -> bool {
 
 /// A number.
 #[inline]
-pub fn number<'a>(input: &mut Input<'a>) -> Result<(Decimal, &'a [u8]), Status> {
+pub(crate) fn number<'a>(input: &mut Input<'a>) -> Result<(Decimal, &'a [u8]), Status> {
     match peek(input) {
         Some(b'-' | b'0'..=b'9') => {}
         _ => return Err(wrong_kind(input)),
@@ -146,7 +111,7 @@ pub fn number<'a>(input: &mut Input<'a>) -> Result<(Decimal, &'a [u8]), Status> 
 
 /// A string as it stands between its quotes.
 #[derive(Clone, Copy, Debug)]
-pub struct Raw<'a> {
+pub(crate) struct Raw<'a> {
     /// Valid UTF-8 with valid escapes: copying relies on it, so that only this module makes one.
     bytes: &'a [u8],
     escaped: bool,
@@ -154,7 +119,7 @@ pub struct Raw<'a> {
 
 /// A string, checked.
 #[inline]
-pub fn string<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
+pub(crate) fn string<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
     if peek(input) != Some(b'"') {
         return Err(wrong_kind(input));
     }
@@ -246,17 +211,17 @@ fn hex4(bytes: &[u8], at: usize) -> Result<u32, (usize, FaultKind)> {
 
 impl<'a> Raw<'a> {
     /// The bytes, escapes as they are.
-    pub fn bytes(self) -> &'a [u8] {
+    pub(crate) fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
     /// There are escapes among the bytes.
-    pub fn is_escaped(self) -> bool {
+    pub(crate) fn is_escaped(self) -> bool {
         self.escaped
     }
 
     /// The characters.
-    pub fn chars(self) -> impl Iterator<Item = char> + 'a {
+    pub(crate) fn chars(self) -> impl Iterator<Item = char> + 'a {
         let mut rest = self.bytes;
         core::iter::from_fn(move || {
             let (c, len) = match rest.first()? {
@@ -277,7 +242,7 @@ impl<'a> Raw<'a> {
     }
 
     /// The string without escapes: as it stands, or written to `buffer`. None if that is too short.
-    pub fn plain<'b>(self, buffer: &'b mut [u8]) -> Option<&'b [u8]>
+    pub(crate) fn plain<'b>(self, buffer: &'b mut [u8]) -> Option<&'b [u8]>
     where
         'a: 'b,
     {
@@ -294,7 +259,7 @@ impl<'a> Raw<'a> {
 
     /// Replaces `target`'s content, charging for what it grows by.
     #[inline]
-    pub fn copy_to(self, input: &mut Input<'_>, target: &mut String) -> Status {
+    pub(crate) fn copy_to(self, input: &mut Input<'_>, target: &mut String) -> Status {
         target.clear();
         // Escapes only ever shrink.
         if self.bytes.len() > target.capacity() && grow(input, target, self.bytes.len()) == Status::Failed {
@@ -344,7 +309,7 @@ fn grow(input: &mut Input<'_>, target: &mut String, len: usize) -> Status {
 
 /// Writes a string with its quotes and escapes.
 #[inline]
-pub fn put_string(output: &mut Output<'_>, text: &str) -> Status {
+pub(crate) fn put_string(output: &mut Output<'_>, text: &str) -> Status {
     let bytes = text.as_bytes();
     if output.reserve(bytes.len() + 2) == Status::Failed {
         return Status::Failed;
@@ -420,7 +385,7 @@ fn put_escape(output: &mut Output<'_>, byte: u8) -> Status {
 }
 
 /// Passes over a value of any kind, checking all of it: RFC 8259, UTF-8, escapes in pairs.
-pub fn skip(input: &mut Input<'_>) -> Status {
+pub(crate) fn skip(input: &mut Input<'_>) -> Status {
     let deepest = input.depth_left.min(MAX_DEPTH);
     let mut open = Brackets::default();
     loop {
@@ -487,7 +452,7 @@ fn skip_scalar(input: &mut Input<'_>) -> Result<(), Status> {
 
 /// A member's name and the colon behind it.
 #[inline]
-pub fn member_name<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
+pub(crate) fn member_name<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
     if peek(input) != Some(b'"') {
         return Err(unexpected(input, b'"'));
     }
@@ -519,7 +484,7 @@ impl Brackets {
 }
 
 /// Nothing but white space may follow.
-pub fn end(input: &mut Input<'_>) -> Status {
+pub(crate) fn end(input: &mut Input<'_>) -> Status {
     match peek(input) {
         None => Status::Ok,
         Some(_) => {
@@ -531,7 +496,7 @@ pub fn end(input: &mut Input<'_>) -> Status {
 
 /// Writes again, with line breaks and two blanks of indentation a level, what was written without
 /// blanks from `start` on.
-pub fn indent(output: &mut Output<'_>, start: usize) -> Status {
+pub(crate) fn indent(output: &mut Output<'_>, start: usize) -> Status {
     let end = output.position();
     let (mut depth, mut in_string, mut at) = (0usize, false, start);
     while at < end {
@@ -584,4 +549,47 @@ fn put_line(output: &mut Output<'_>, before: &[u8], depth: usize, after: &[u8]) 
         }
     }
     if status == Status::Ok { output.put(after) } else { status }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{string::String, vec::Vec};
+
+    use super::*;
+
+    #[test]
+    fn each_token_is_read_and_written() {
+        use crate::program::{Limits, kernels::json};
+        let limits = Limits::default();
+        Input::lend(br#" {"a\u0062": [1, true], "n": 2.5e0} "#, &limits, |input| {
+            assert_eq!((json::expect(input, b'{'), json::peek(input)), (Status::Ok, Some(b'"')));
+            let name: Raw = json::member_name(input).unwrap();
+            assert!(name.is_escaped() && name.chars().eq("ab".chars()) && name.bytes().len() == 7);
+            assert_eq!(name.plain(&mut [0; 8]), Some(&b"ab"[..]));
+            assert_eq!(json::skip(input), Status::Ok);
+            assert!(json::accept(input, b','));
+            let n = json::member_name(input).unwrap();
+            let mut text = String::new();
+            assert_eq!((n.copy_to(input, &mut text), text.as_str()), (Status::Ok, "n"));
+            let (number, digits) = json::number(input).unwrap();
+            assert_eq!(number.to_f64(digits), 2.5);
+            assert_eq!((json::expect(input, b'}'), json::end(input)), (Status::Ok, Status::Ok));
+        });
+        Input::lend(b"null x", &limits, |input| {
+            assert!(json::accept_word(input, b"null") && json::string(input).is_err());
+            assert_eq!(json::unexpected(input, b','), Status::Failed);
+            assert_eq!(json::wrong_kind(input), Status::Failed);
+            assert_eq!(json::fail_at(input, 1, FaultKind::Syntax, 0, 0), Status::Failed);
+        });
+
+        let mut bytes = Vec::new();
+        let _ = Output::lend(&mut bytes, &limits, |output| {
+            assert_eq!(json::put_string(output, "a\"b"), Status::Ok);
+            assert_eq!(output.written(), br#""a\"b""#);
+            output.truncate(0);
+            assert_eq!(output.put(b"[1]"), Status::Ok);
+            json::indent(output, 0)
+        });
+        assert_eq!(bytes, b"[\n  1\n]");
+    }
 }

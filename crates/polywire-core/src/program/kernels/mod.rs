@@ -4,14 +4,14 @@
 //! They work on [`Input`](super::Input) and [`Output`](super::Output), whose bytes they may touch
 //! without bounds checks where the code says why that is safe. None panics on any bytes.
 
-pub mod base64;
-pub mod float;
-pub mod json;
-pub mod number;
-pub mod scalar;
-pub mod scan;
-pub mod xml;
-pub mod yaml;
+pub(crate) mod base64;
+pub(crate) mod float;
+pub(crate) mod json;
+pub(crate) mod number;
+pub(crate) mod scalar;
+pub(crate) mod scan;
+pub(crate) mod xml;
+pub(crate) mod yaml;
 
 /// Copies to `to`, without a call for what is short.
 ///

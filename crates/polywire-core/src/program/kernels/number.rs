@@ -1,19 +1,9 @@
 //! Integers as decimal text.
-//!
-//! ```
-//! use polywire_core::program::{kernels::number, Limits, Output};
-//! let (limits, mut bytes) = (Limits::default(), Vec::new());
-//! Output::lend(&mut bytes, &limits, |output| {
-//!     number::put_u64(output, 1234567);
-//!     number::put_i64(output, -8)
-//! });
-//! assert_eq!(bytes, b"1234567-8");
-//! ```
 
 use super::super::{Output, Status};
 
 /// Bytes that the longest integer of 64 bits takes, its sign included.
-pub const MAX_LEN: usize = 20;
+pub(crate) const MAX_LEN: usize = 20;
 
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
@@ -26,7 +16,7 @@ const PAIRS: [[u8; 2]; 100] = {
 };
 
 /// The powers of ten that 64 bits hold.
-pub const POWERS: [u64; 20] = {
+pub(crate) const POWERS: [u64; 20] = {
     let mut powers = [1; 20];
     let mut i = 1;
     while i < 20 {
@@ -47,7 +37,7 @@ fn digits(value: u64) -> usize {
 
 /// Writes an integer without a sign.
 #[inline]
-pub fn put_u64(output: &mut Output<'_>, value: u64) -> Status {
+pub(crate) fn put_u64(output: &mut Output<'_>, value: u64) -> Status {
     if output.reserve(MAX_LEN) == Status::Failed {
         return Status::Failed;
     }
@@ -58,7 +48,7 @@ pub fn put_u64(output: &mut Output<'_>, value: u64) -> Status {
 
 /// Writes an integer with a sign if it is negative.
 #[inline]
-pub fn put_i64(output: &mut Output<'_>, value: i64) -> Status {
+pub(crate) fn put_i64(output: &mut Output<'_>, value: i64) -> Status {
     if output.reserve(MAX_LEN) == Status::Failed {
         return Status::Failed;
     }
@@ -75,7 +65,7 @@ pub fn put_i64(output: &mut Output<'_>, value: i64) -> Status {
 }
 
 /// Writes all bits as `0x` and 32 hexadecimal digits.
-pub fn put_hex128(output: &mut Output<'_>, bits: u128) -> Status {
+pub(crate) fn put_hex128(output: &mut Output<'_>, bits: u128) -> Status {
     let mut text = *b"0x00000000000000000000000000000000";
     for (i, digit) in text[2..].iter_mut().enumerate() {
         *digit = b"0123456789abcdef"[(bits >> (124 - 4 * i)) as usize & 15];
@@ -116,7 +106,7 @@ unsafe fn append(output: &mut Output<'_>, mut value: u64) {
 /// Decimal digits from the start of `bytes`, appended to `value`: how many they are. The value
 /// wraps when they are too many.
 #[inline]
-pub fn read_digits(bytes: &[u8], value: &mut u64) -> usize {
+pub(crate) fn read_digits(bytes: &[u8], value: &mut u64) -> usize {
     let mut at = 0;
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         let word = u64::from_le_bytes(*chunk);
@@ -225,5 +215,16 @@ mod tests {
                 assert_eq!(read_digits(&text, &mut read), expected, "{byte:#x} at {at}");
             }
         }
+    }
+
+    #[test]
+    fn integers_of_both_signs_are_decimal_text() {
+        use crate::program::{Limits, Output, kernels::number};
+        let (limits, mut bytes) = (Limits::default(), Vec::new());
+        let _ = Output::lend(&mut bytes, &limits, |output| {
+            assert_eq!(number::put_u64(output, 1234567), Status::Ok);
+            number::put_i64(output, -8)
+        });
+        assert_eq!(bytes, b"1234567-8");
     }
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::layout::Scalar;
 
 /// A Rust integer or float.
-pub trait Number: Copy {
+pub(crate) trait Number: Copy {
     /// The scalar that it is.
     const SCALAR: Scalar;
     /// Its bytes in memory.

@@ -2,7 +2,7 @@
 
 /// What stands before the first byte that cannot stand in a JSON string as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clean {
+pub(crate) struct Clean {
     /// Bytes up to a quote, backslash or control character, or to the end.
     pub len: usize,
     /// They are all ASCII.
@@ -11,7 +11,7 @@ pub struct Clean {
 
 /// Looks for a quote, a backslash or a control character.
 #[inline]
-pub fn clean(bytes: &[u8]) -> Clean {
+pub(crate) fn clean(bytes: &[u8]) -> Clean {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     return sse2::clean(bytes);
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
@@ -21,7 +21,7 @@ pub fn clean(bytes: &[u8]) -> Clean {
 /// Looks for what may need attention in XML: `<`, `>`, `&`, `]`, a quote, a control character, an
 /// underscore in front of an `x`. Some underscores are found in vain.
 #[inline]
-pub fn markup(bytes: &[u8]) -> Clean {
+pub(crate) fn markup(bytes: &[u8]) -> Clean {
     let (mut at, mut ascii) = (0, true);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     while bytes.len() - at >= 16 {
@@ -62,7 +62,7 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 /// A word whose lowest set high bit marks the first byte that cannot stand in a string; higher ones
 /// may be wrong.
 #[inline]
-pub fn stops(word: u64) -> u64 {
+pub(crate) fn stops(word: u64) -> u64 {
     let quote = word ^ (ONES * b'"' as u64);
     let backslash = word ^ (ONES * b'\\' as u64);
     let zero_in = |w: u64| w.wrapping_sub(ONES) & !w;
@@ -107,7 +107,7 @@ mod sse2 {
     /// # Safety
     /// Sixteen bytes are readable at `at`.
     #[inline]
-    pub unsafe fn markup(at: *const u8) -> (u32, u32) {
+    pub(super) unsafe fn markup(at: *const u8) -> (u32, u32) {
         // SAFETY: as the caller promises.
         unsafe {
             let chunk = _mm_loadu_si128(at.cast::<__m128i>());
@@ -123,7 +123,7 @@ mod sse2 {
     }
 
     #[inline]
-    pub fn clean(bytes: &[u8]) -> Clean {
+    pub(super) fn clean(bytes: &[u8]) -> Clean {
         let (mut at, mut ascii) = (0, true);
         while bytes.len() - at >= 16 {
             // SAFETY: sixteen bytes are there, and SSE2 is part of every x86-64.
@@ -158,7 +158,7 @@ mod sse2 {
 
 /// True if `bytes` begins with `prefix`: for short prefixes faster than a call to compare memory.
 #[inline(always)]
-pub fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
+pub(crate) fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
     let len = prefix.len();
     if bytes.len() < len {
         return false;

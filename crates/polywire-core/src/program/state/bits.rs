@@ -28,11 +28,11 @@ const WORD: u32 = 56;
 pub(crate) const MARK: u64 = 1 << 63;
 
 /// A segment: a presence map, and what it is for. The argument is made by [`segment`].
-pub static SEGMENT: RegionDialect =
+pub(crate) static SEGMENT: RegionDialect =
     RegionDialect { name: "fast.segment", restarts_origin: false, get_begin, get_end, put_begin, put_end, form: None };
 
 /// The argument of a [`SEGMENT`]: bits that are written at most, and what happens to deviations.
-pub fn segment(bits: u32, policy: Policy) -> u64 {
+pub(crate) fn segment(bits: u32, policy: Policy) -> u64 {
     u64::from(bits) | (policy as u64) << 32
 }
 
@@ -45,14 +45,14 @@ fn policy(argument: u64) -> Policy {
 }
 
 /// Takes a bit of the presence map.
-pub static TAKE_BIT: TestKernel = TestKernel { name: "fast.bit", test: take_bit };
+pub(crate) static TAKE_BIT: TestKernel = TestKernel { name: "fast.bit", test: take_bit };
 
 /// Bits of the presence map that are known: as many zeros as the argument's low half says, and a
 /// one behind them if its bit 32 is set.
-pub static BITS: ActionKernel = ActionKernel { name: "fast.bits", get: get_bits, put: put_bits };
+pub(crate) static BITS: ActionKernel = ActionKernel { name: "fast.bits", get: get_bits, put: put_bits };
 
 /// Forgets all previous values but that of the slot that the argument names.
-pub static RESET: ActionKernel = ActionKernel { name: "fast.reset", get: reset_input, put: reset_output };
+pub(crate) static RESET: ActionKernel = ActionKernel { name: "fast.reset", get: reset_input, put: reset_output };
 
 impl Map {
     fn to_cursor(self) -> Cursor {

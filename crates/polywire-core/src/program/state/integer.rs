@@ -227,7 +227,7 @@ pub(crate) struct Functions {
 
 #[cfg(feature = "jit")]
 impl Functions {
-    pub fn of_machine() -> Functions {
+    pub(crate) fn of_machine() -> Functions {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::is_x86_feature_detected as has;

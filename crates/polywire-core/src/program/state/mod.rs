@@ -24,11 +24,11 @@ pub(crate) mod warm;
 
 #[cfg(feature = "jit")]
 pub(crate) use bits::Map;
-pub use bits::{BITS, RESET, SEGMENT, TAKE_BIT, segment};
+pub(crate) use bits::{BITS, RESET, SEGMENT, TAKE_BIT, segment};
 pub use field::{Field, FieldKind, Initial, Operator, Policy};
 pub(crate) use float::decompose;
 pub(crate) use get::{get, get_int};
-pub use octets::{OCTET, OCTETS};
+pub(crate) use octets::{OCTET, OCTETS};
 pub(crate) use put::{Out, put, put_int};
 #[cfg(feature = "jit")]
 pub(crate) use put::{differing_end, replaced};

@@ -4,10 +4,10 @@ use super::super::{Cursor, FaultKind, Input, Output, ScalarKernel, SequenceDiale
 use crate::layout::Scalar;
 
 /// The pending bytes as a sequence of [`OCTET`]s.
-pub static OCTETS: SequenceDialect = SequenceDialect { name: "fast.octets", begin, next };
+pub(crate) static OCTETS: SequenceDialect = SequenceDialect { name: "fast.octets", begin, next };
 
 /// The next of the pending bytes.
-pub static OCTET: ScalarKernel =
+pub(crate) static OCTET: ScalarKernel =
     ScalarKernel { name: "fast.octet", scalar: Scalar::U8, get, put, wide: None, form: None };
 
 extern "C" fn begin(input: &mut Input<'_>, _: &mut Cursor) -> Status {

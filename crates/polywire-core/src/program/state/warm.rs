@@ -28,7 +28,7 @@ impl Default for Warmth {
 
 impl Warmth {
     /// All tags are gone.
-    pub fn note_fresh(&mut self) {
+    pub(super) fn note_fresh(&mut self) {
         (self.is_warm, self.is_fresh) = (false, true);
     }
 }
@@ -230,7 +230,7 @@ pub(crate) struct WarmSlot {
 
 impl Warm {
     /// With what is asked before messages, when all slots are known.
-    pub fn settled(mut self) -> Warm {
+    pub(crate) fn settled(mut self) -> Warm {
         self.texts = (0..).zip(&self.slots).filter(|(_, slot)| slot.initial.is_some()).map(|(at, _)| at).collect();
         self.may_be_fresh = self.can_be_forgotten();
         self
@@ -243,7 +243,7 @@ impl Warm {
     }
 
     /// True if no slot needs a value, so that all of them can be forgotten between two fields.
-    pub fn can_be_forgotten(&self) -> bool {
+    pub(crate) fn can_be_forgotten(&self) -> bool {
         self.slots.iter().all(|slot| slot.may_be_fresh || slot.tag == UNDEFINED)
     }
 }

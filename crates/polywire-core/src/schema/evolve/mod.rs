@@ -20,30 +20,30 @@
 //! }
 //! let zero = DefId(0);
 //!
-//! // A member widened is fine for us, and not for a reader that has no schema of the writer's.
+//! // A wider member is compatible, but not for a reader without the writer's schema.
 //! let old = of(Def::structure("S", vec![Member::new("a", Type::Int16), Member::new("b", Type::string())]));
 //! let new = of(Def::structure("S", vec![Member::new("a", Type::Int32), Member::new("b", Type::string())]));
 //! assert_eq!(evolve::assess(&old, &new), Verdict::Always);
 //! assert!(!evolve::assess_with(&old, &new, Rules { strict_xtypes: true }).is_compatible());
 //! assert_eq!(ScalarStep::of(&Type::Int16, &Type::Int32), ScalarStep::SignExtend);
 //!
-//! // The other way it is refused, with the smallest fix.
+//! // In the other direction it is refused. The verdict has the smallest fix.
 //! let Verdict::Refused(reasons) = evolve::assess(&new, &old) else { panic!("it is narrower") };
 //! assert_eq!((reasons[0].path.as_str(), reasons[0].fix.as_str()), ("a", "make the reader's type int32"));
 //!
-//! // A bound is met value by value.
+//! // A smaller bound is decided for each value.
 //! let short = Member { try_construct: TryConstruct::Trim, ..Member::new("b", Type::String { bound: 4 }) };
 //! let short = of(Def::structure("S", vec![Member::new("a", Type::Int16), short]));
 //! let Verdict::PerValue(conditions) = evolve::assess(&old, &short) else { panic!("it is shorter") };
 //! assert_eq!((conditions[0].path.as_str(), conditions[0].policy), ("b", Policy::Trim));
 //!
-//! // Values that no writer sent.
+//! // Values that the reader uses in place of missing ones.
 //! let member = &old.members(zero)[1];
 //! assert_eq!(evolve::value_default(&old, member), DefaultValue::Text(""));
 //! assert_eq!(evolve::absent_value(&old, member), None, "absent is no empty text unless the reader says so");
 //! assert_eq!(evolve::zero_of(&old, &Type::Float64), DefaultValue::Float(0.0));
 //!
-//! // Literals by number, flags by position, fields by place, cases by label.
+//! // Literals pair by number, flags by position, fields by their bits, cases by label.
 //! let small = of(Def::enumeration("E", ["OFF", "ON"]));
 //! let large = of(Def::enumeration("E", ["OFF", "ON", "AUTO"]));
 //! let pairs: Vec<LiteralPair> = evolve::pair_literals(&large, zero, &small, zero)?;

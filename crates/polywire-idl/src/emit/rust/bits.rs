@@ -1,4 +1,4 @@
-//! Bitmasks and bitsets: an integer with names for its bits.
+//! Emits bitmasks and bitsets: structures around an integer, with a method for each flag or field.
 
 use polywire_core::schema::{BitField, Def, DefId, DefKind, Flag, Type};
 
@@ -68,7 +68,7 @@ impl Writer<'_> {
         Ok(lines)
     }
 
-    /// `name(width)`, with the type if it is not the one that the width means.
+    /// `name(width)`, followed by the type if it is not the default for the width.
     fn bitset_part(&self, field: &BitField) -> Result<String, EmitError> {
         let name = field.name.as_deref().unwrap_or("_");
         if field.name.is_some() {
@@ -94,7 +94,7 @@ fn accessors(field: &BitField, idl_name: &str, scope: &mut Scope) -> Vec<String>
         (64, 'u') => ("u64".to_string(), text),
         _ => (format!("{letter}{bits}"), format!("({text}) as {letter}{bits}")),
     };
-    // Shifted up until the sign is the topmost bit, and down again.
+    // Shifting left until the sign is the topmost bit, and right again, extends the sign.
     let signed = |bits: u32| {
         let (up, back) = (64 - position - width, 64 - width);
         let raised = if up == 0 { "self.0".to_string() } else { format!("(self.0 << {up})") };

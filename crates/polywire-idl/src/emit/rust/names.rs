@@ -1,4 +1,4 @@
-//! Names in Rust's manner, different where they must be.
+//! Names by Rust's conventions, made unique where two would collide.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +6,7 @@ use polywire_core::schema::{DefId, Schema};
 
 use super::super::{EmitError, is_identifier};
 
-/// Words that can be names only behind `r#`.
+/// Keywords that can be names only as `r#keyword`.
 const KEYWORDS: &[&str] = &[
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else", "enum",
     "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod", "move",
@@ -14,15 +14,15 @@ const KEYWORDS: &[&str] = &[
     "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// Words that can be no names at all, and the crates that what is written refers to.
+/// Keywords that can never be names, and the crates that the emitted code refers to.
 const TAKEN: &[&str] = &["self", "Self", "super", "crate", "_", "polywire", "std"];
 
-/// `name` as it stands in source text.
+/// The name as it is written in source text.
 pub(super) fn raw(name: &str) -> String {
     if KEYWORDS.contains(&name) { format!("r#{name}") } else { name.into() }
 }
 
-/// `isEcho`, `IsEcho`, `IS_ECHO` and `is_echo` are two words.
+/// Splits a name into words: `isEcho`, `IsEcho`, `IS_ECHO` and `is_echo` all have two.
 fn words(name: &str) -> Vec<String> {
     let letters: Vec<char> = name.chars().collect();
     let mut words = vec![String::new()];
@@ -57,7 +57,8 @@ pub(super) fn screaming(name: &str) -> String {
 pub(super) fn camel(name: &str) -> String {
     let mut text = String::new();
     for word in words(name) {
-        // `A_1` and `A1` would be the same otherwise; digits keep their underscore behind digits.
+        // An underscore between digits is kept. Otherwise `A1_1` and `A11` would become the same
+        // name.
         if text.ends_with(|c: char| c.is_ascii_digit()) && word.starts_with(|c: char| c.is_ascii_digit()) {
             text.push('_');
         }
@@ -72,7 +73,7 @@ pub(super) fn camel(name: &str) -> String {
 pub(super) struct Scope(HashSet<String>);
 
 impl Scope {
-    /// A name like `wanted` that is not taken: itself, or with a number behind it.
+    /// The name `wanted`, followed by a number if it is already in use.
     pub fn give(&mut self, wanted: String) -> String {
         let begins_well = wanted.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         let wanted = if begins_well { wanted } else { format!("_{wanted}") };
@@ -92,9 +93,9 @@ impl Scope {
 pub(super) struct Names {
     /// Scopes by module, as IDL names it.
     scopes: HashMap<String, Scope>,
-    /// Rust's name of a module by IDL's scoped one.
+    /// The Rust name of a module by its scoped IDL name.
     modules: HashMap<String, String>,
-    /// Module and name of each definition.
+    /// The module and the Rust name of each definition.
     types: Vec<(Vec<String>, String)>,
 }
 
@@ -110,8 +111,7 @@ impl Names {
         Ok(names)
     }
 
-    /// The modules of a scoped name as IDL has them, each with a name in Rust from now on, and the
-    /// last part.
+    /// Splits a scoped name into its module and its last part, and names each module in Rust.
     pub fn split(&mut self, full: &str) -> Result<(Vec<String>, String), EmitError> {
         let mut parts: Vec<String> = full.split("::").map(str::to_string).collect();
         if let Some(wrong) = parts.iter().find(|p| !is_identifier(p)) {
@@ -146,12 +146,12 @@ impl Names {
         self.types.get(id.0 as usize).map_or(&[], |(module, _)| module)
     }
 
-    /// Some type or module has a name of Rust's prelude.
+    /// Whether a type or module has the name of an item of Rust's prelude.
     pub fn hides(&self, name: &str) -> bool {
         self.types.iter().any(|(_, own)| own == name)
     }
 
-    /// The path of a definition as written in a module.
+    /// The path of a definition, relative to a module.
     pub fn path(&self, from: &[String], id: DefId) -> String {
         let module = self.module_of(id);
         let common = from.iter().zip(module).take_while(|(a, b)| a == b).count();

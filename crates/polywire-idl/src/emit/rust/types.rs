@@ -1,4 +1,4 @@
-//! Types, constants and initial values in Rust.
+//! Types, constants and default values in Rust.
 
 use polywire_core::schema::{DefKind, Literal, Type};
 
@@ -7,7 +7,7 @@ use super::Writer;
 use super::names::{camel, raw};
 use crate::document::Constant;
 
-/// Arrays up to this length have a `Default` in the standard library.
+/// The standard library implements `Default` for arrays up to this length.
 const LONGEST_DEFAULT_ARRAY: u32 = 32;
 
 impl Writer<'_> {
@@ -40,12 +40,13 @@ impl Writer<'_> {
         }
     }
 
-    /// A name of the prelude, unless one of the types is called so.
+    /// A name of the prelude. It is written with its full path if one of the types has the same
+    /// name.
     pub(super) fn std(&self, name: &'static str, module: &'static str) -> String {
         if self.names.hides(name) { format!("std::{module}::{name}") } else { name.into() }
     }
 
-    /// The type as IDL says it, where Rust's type does not say it all.
+    /// The IDL type for the attribute `idl`, if the Rust type does not determine it.
     pub(super) fn idl_text(&self, ty: &Type) -> Option<String> {
         self.says_more(ty).then(|| self.full_text(ty))
     }
@@ -61,8 +62,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The type in words of IDL, typedefs replaced; the dimensions of an array stand behind its
-    /// element.
+    /// The type in IDL, with typedefs replaced. The dimensions of an array follow its element type.
     pub(super) fn full_text(&self, ty: &Type) -> String {
         let tail = |bound: u32| if bound == 0 { ">".to_string() } else { format!(", {bound}>") };
         match self.schema.resolve(ty) {
@@ -80,7 +80,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The dimensions of an array of arrays stand in one row, the outermost first.
+    /// All dimensions of an array of arrays, the outermost first.
     fn array_text(&self, array: &Type) -> String {
         let (mut at, mut text) = (array, String::new());
         while let Type::Array { element, dims } = at {
@@ -90,7 +90,7 @@ impl Writer<'_> {
         self.full_text(at) + &text
     }
 
-    /// There is no `Default` for the type in the standard library.
+    /// Whether the standard library has no `Default` for the type.
     pub(super) fn needs_own_default(&self, ty: &Type) -> bool {
         match self.schema.resolve(ty) {
             Type::Array { element, dims } => {
@@ -100,7 +100,8 @@ impl Writer<'_> {
         }
     }
 
-    /// A literal as the derive's attributes take it: enum literals are their names.
+    /// A literal in the syntax of the derive's attributes. Enum literals are written as their
+    /// names.
     pub(super) fn attribute_value(&self, literal: &Literal, ty: &Type) -> Result<String, EmitError> {
         Ok(match literal {
             Literal::Bool(value) => value.to_string(),
@@ -118,7 +119,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Type and value of a constant.
+    /// The Rust type and value of a constant.
     pub(super) fn constant_text(&self, constant: &Constant, from: &[String]) -> Result<(String, String), EmitError> {
         let ty = self.schema.resolve(&constant.ty);
         let no_value = || EmitError::Value { def: constant.name.clone(), what: "its value is not of its type".into() };

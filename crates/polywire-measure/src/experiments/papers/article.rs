@@ -10,9 +10,13 @@ const PRINTED: [(&str, [&str; 3]); 2] =
 pub fn page(page: &mut Page, results: &[Results]) {
     let Some(results) = results.first() else { return };
     page.say(
-        "A publisher sends, every subscriber reads the message into a value, writes the value again and sends it back; the next message goes when all echoes are there. Half of that time, \
-         p50. All values are dynamic records, of types known at run time alone, as the article's \"run-time objects\". On the bare sockets (`raw-..`, a blocking thread a connection) the same codec \
-         writes and reads, and nothing else is done. Each echo is told from a message, and must be the next of its subscriber (Polywire's engines) or carry the number of its message (all others but `cyclonedds`, whose program has messages of its own): one that does not fails the run. `mix` is nine parts of market data to one of quote requests.",
+        "A publisher sends a message. Every subscriber decodes it into a value, encodes the value again and sends it \
+         back. The next message follows when all echoes have arrived. The tables have half of that time, p50. All \
+         values are dynamic records, of types that are known only at run time, like the article's \"run-time objects\". \
+         On the bare sockets (`raw-..`, one blocking thread per connection) the same codec encodes and decodes, and \
+         nothing else is done. Each echo must be the next of its subscriber (Polywire's engines) or carry the number of \
+         its message (all others except `cyclonedds`, whose program has messages of its own); otherwise the run fails. \
+         `mix` is nine parts of market data and one of quote requests.",
     );
     let engines = &results.scenario.axes.engine;
     for subscribers in &results.scenario.axes.subscribers {
@@ -44,13 +48,16 @@ pub fn page(page: &mut Page, results: &[Results]) {
         told.dedup();
         told.iter().for_each(|problem| page.say(&format!("Left out: {problem}.")));
     }
-    page.heading("How the engines are set");
+    page.heading("Settings of the engines");
     let settings: Vec<String> =
         results.engines.iter().map(|(name, settings)| format!("`{name}`: {settings}.")).collect();
     page.list(&settings);
-    page.heading("Beside the article");
+    page.heading("Comparison with the article");
     let row = |(name, [dds, zeromq, sockets]): &(&str, [&str; 3])| texts([name, dds, zeromq, sockets]);
-    page.say("One-way latency in microseconds as printed, on an old laptop; only ratios mean anything:");
+    page.say(
+        "One-way latency in microseconds as printed in the article, measured on an old laptop. Only ratios can be \
+         compared:",
+    );
     let rows: Vec<Vec<String>> = PRINTED.iter().map(row).collect();
     page.table(&texts(["", "OpenDDS", "ZeroMQ", "bare sockets"]), &rows);
     let ratio = |engine: &str, raw: &str| {
@@ -61,8 +68,9 @@ pub fn page(page: &mut Page, results: &[Results]) {
     };
     if let Some((tcp, unix)) = ratio("tcp", "raw-tcp").zip(ratio("unix", "raw-unix")) {
         page.say(&format!(
-            "Typed DDS took 2.7 times bare sockets there (205 to 75 us, which write no type). Here typed publish and subscribe takes {tcp:.2} times bare TCP and {unix:.2} times bare Unix sockets, \
-             which write the same type by the same codec."
+            "In the article, typed DDS took 2.7 times as long as bare sockets that carry no type (205 and 75 us). Here, \
+             typed publish and subscribe takes {tcp:.2} times bare TCP and {unix:.2} times bare Unix sockets, which \
+             carry the same type in the same codec."
         ));
         let interval = |engine: &str| {
             let result =
@@ -70,7 +78,10 @@ pub fn page(page: &mut Page, results: &[Results]) {
             Some(result.metrics.get("latency_p50_ns")?.interval())
         };
         if interval("tcp").zip(interval("raw-tcp")).is_some_and(|(own, raw)| own.overlaps(&raw)) {
-            page.say("Their intervals overlap, over TCP with market data: which of the two is faster is not known from this run.");
+            page.say(
+                "Their intervals overlap for TCP with market data, so this run does not show which of the two is \
+                 faster.",
+            );
         }
     }
 }

@@ -20,17 +20,21 @@ const WAN_HIGH: &str = "wan-high,queue=8MB";
 pub fn page(page: &mut Page, results: &[Results]) {
     let [large, small, evolved] = results else { return };
     page.say(
-        "Flight data of almost 100 KB of content (`FlightData` of `workloads/avenue.idl`), parser before compressor, over the emulated networks `lan`, `wan-low` and `wan-high` (Gilbert \
-         losses with the paper's PLR and ABL; an ABL of 0.59 counts as 1, since no burst is shorter than a packet). A message is cut into packets of 1500 bytes and lost with any one \
-         of them; nothing is sent again.",
+        "Flight data with almost 100 KB of content (`FlightData` of `workloads/avenue.idl`), encoded and then \
+         compressed, over the emulated networks `lan`, `wan-low` and `wan-high` (Gilbert losses with the paper's PLR \
+         and ABL; an ABL of 0.59 counts as 1, since no burst is shorter than a packet). A message is cut into packets \
+         of 1500 bytes and is lost with any one of them. Nothing is retransmitted.",
     );
     parsers(page, large, evolved);
     efficiency(page, large);
     compressors(page, large);
     page.heading("Round trips and losses, almost 100 KB");
     networks(page, large);
-    page.heading("Round trips and losses, a twentieth of that");
-    page.say("At almost 100 KB hardly a message of a tree format comes through a lossy network whole, and what is lost has no round trip. The same type with shorter sequences shows more.");
+    page.heading("Round trips and losses, a twentieth of the size");
+    page.say(
+        "At almost 100 KB, hardly any message in a tree format passes a lossy network completely, and a lost message \
+         has no round trip. The same type with shorter sequences shows more.",
+    );
     networks(page, small);
     page.plot(small, "Messages lost against loss of packets", |case| {
         matches!(&*case.codec, "cdr" | "json" | "xml") && matches!(&*case.compressor, "none" | "zlib")
@@ -49,8 +53,9 @@ fn value(results: &Results, codec: &str, compressor: &str, network: &str, metric
 fn parsers(page: &mut Page, large: &Results, evolved: &Results) {
     page.heading("Parsers");
     page.say(
-        "Efficiency (eta) is bytes of content to bytes on the wire. The last line is what the paper lacks: CDR, whose reader has a later version of the type (members moved, added, removed \
-         and widened, in the parts that come by the thousand, too), measured in interleaved turns with the line above it.",
+        "Efficiency (eta) is the number of bytes of content divided by the number of bytes on the wire. The last line \
+         is missing in the paper: CDR with a reader that has a later version of the type (members moved, added, removed \
+         and widened, also in the parts that occur by the thousand), measured in turns with the line above it.",
     );
     let mut rows = Vec::new();
     for (codec, name, printed) in PARSERS {
@@ -70,12 +75,15 @@ fn parsers(page: &mut Page, large: &Results, evolved: &Results) {
     page.table(&texts(["parser", "bytes", "eta, paper", "eta", "serialise", "deserialise"]), &rows);
     let time = |label: &str| evolved.figure("deserialise_ns", |case| case.ty == label && case.codec == "cdr");
     if let Some((newer, same)) = time("newer reader").zip(time("same version")) {
-        page.say(&format!("Flexibility costs {:.2} times the reading of plain CDR, and no byte.", newer / same));
+        page.say(&format!(
+            "Reading another version takes {:.2} times as long as plain CDR, and no additional bytes.",
+            newer / same
+        ));
     }
 }
 
 fn efficiency(page: &mut Page, large: &Results) {
-    page.heading("Efficiency behind compressors");
+    page.heading("Efficiency after compression");
     let compressors = &large.scenario.axes.compressor;
     let mut head = texts(["parser"]);
     head.extend(compressors.iter().cloned());
@@ -88,7 +96,10 @@ fn efficiency(page: &mut Page, large: &Results) {
 
 fn compressors(page: &mut Page, large: &Results) {
     page.heading("Compressors");
-    page.say("Of the tree formats, on average: compression ratio (chi: bytes behind to bytes before), and CPU time of a message.");
+    page.say(
+        "Averages over the tree formats: compression ratio (chi: bytes after compression divided by bytes before), and \
+         CPU time of a message.",
+    );
     let row = |compressor: &String| {
         let metric = |metric: &'static str| mean_of_trees(large, compressor, metric);
         let text = |name: &'static str| metric(name).map_or("-".into(), |value| crate::table::figure(name, value));
@@ -121,13 +132,13 @@ fn networks(page: &mut Page, results: &Results) {
 
 /// What the paper finds, asked of these figures.
 fn findings(page: &mut Page, large: &Results, small: &Results) {
-    page.heading("The paper's findings, asked again");
+    page.heading("The paper's findings, checked");
     let mut items = Vec::new();
     let mut ask = |finding: &str, holds: Option<bool>, figures: String| {
         let word = match holds {
-            Some(true) => "so here, too",
-            Some(false) => "not here",
-            None => "cannot be said",
+            Some(true) => "confirmed",
+            Some(false) => "not confirmed",
+            None => "cannot be decided",
         };
         items.push(format!("\"{finding}\": {word}. {figures}"));
     };
@@ -138,7 +149,7 @@ fn findings(page: &mut Page, large: &Results, small: &Results) {
         "CDR's efficiency is highest",
         Some(eta("cdr", "none") > best),
         format!(
-            "CDR {:.3}, the best of the others {best:.3}; the tree formats average {:.3} (paper: 0.085).",
+            "CDR {:.3}, best of the others {best:.3}; average of the tree formats {:.3} (paper: 0.085).",
             eta("cdr", "none"),
             mean(trees().map(|codec| eta(codec, "none"))).unwrap_or(0.0)
         ),
@@ -149,8 +160,11 @@ fn findings(page: &mut Page, large: &Results, small: &Results) {
         .filter(|(codec, compressor)| eta(codec, compressor) <= eta("cdr", "none"))
         .map(|(codec, compressor)| format!("{codec}+{compressor} {:.3}", eta(codec, compressor)))
         .collect();
-    let told =
-        if below.is_empty() { "None stays below it.".into() } else { format!("Below it stay {}.", below.join(", ")) };
+    let told = if below.is_empty() {
+        "None stays below CDR.".into()
+    } else {
+        format!("These stay below CDR: {}.", below.join(", "))
+    };
     ask("every hybrid compressor lifts the tree formats above plain CDR", Some(below.is_empty()), told);
     let extreme = |metric: &str, least: bool| -> Option<&str> {
         let figure = |name: &&str| mean_of_trees(large, name, metric).unwrap_or(if least { f64::MAX } else { 0.0 });
@@ -176,7 +190,7 @@ fn findings(page: &mut Page, large: &Results, small: &Results) {
         rtt("lzo").map_or(String::new(), |lzo| format!(", with LZO {}", crate::table::figure("rtt_mean_ns", lzo)));
     let told = |(plain, packed)| {
         format!(
-            "JSON's round trip is {} alone and {} with zlib{lzo}.",
+            "JSON's round trip is {} without compression and {} with zlib{lzo}.",
             crate::table::figure("rtt_mean_ns", plain),
             crate::table::figure("rtt_mean_ns", packed)
         )
@@ -190,7 +204,8 @@ fn findings(page: &mut Page, large: &Results, small: &Results) {
     let cut = lost("none").zip(lost("zlib"));
     let told = |(plain, packed)| {
         format!(
-            "Of small flight data in JSON {plain:.1} % are lost alone and {packed:.1} % with zlib on `wan-high`: fewer packets are at risk."
+            "Of small flight data in JSON, {plain:.1} % are lost without compression and {packed:.1} % with zlib on \
+             `wan-high`: fewer packets are at risk."
         )
     };
     ask(
@@ -210,7 +225,8 @@ fn factors(page: &mut Page, large: &Results) {
     };
     let factors: Vec<String> = PARSERS.iter().filter_map(factor).collect();
     page.say(&format!(
-        "Efficiencies without a compressor are higher than the paper's by nearly one factor ({}): the difference lies in the type and its values, which the paper does not print, and not in a format.",
+        "Without a compressor, efficiencies are higher than the paper's by almost the same factor in all formats ({}). \
+         The difference is therefore in the type and its values, which the paper does not print, and not in a format.",
         factors.join(", ")
     ));
 }

@@ -44,24 +44,29 @@ const PLOTTED: [&str; 7] = ["cdr", "bson", GIVEN, LEARNED, "protobuf", "json", "
 pub fn page(page: &mut Page, results: &[Results]) {
     let Some(results) = results.first() else { return };
     page.say(
-        "The probe `CodecsTest` with 10 to 500 fields of ten kinds, over an emulated line of 8 Mbit/s. `fast@chained` is FAST as the thesis uses it: each message refers \
-         to the one before; by the operators of the thesis's own template (`workloads/codecs_test.fast.xml`, its ten fields again for every ten), by operators learned from 500 other messages, and by those that \
-         the type alone gives; `fast` are messages that stand alone. Strings are `Hello_World!`, which is a constant of that template. Other values *walk* (each field moves a little) or are *random* (each anew from all that its type holds).",
+        "The probe `CodecsTest` with 10 to 500 fields of ten kinds, over an emulated line of 8 Mbit/s. `fast@chained` \
+         is FAST as in the thesis: each message refers to the one before. Its operators are those of the thesis's own \
+         template (`workloads/codecs_test.fast.xml`, with its ten fields repeated for every ten), learned from 500 \
+         other messages, or derived from the type alone. `fast` stands for messages that refer to no other. Strings are \
+         `Hello_World!`, which is a constant in the thesis's template. Other values are *walking* (each field changes a \
+         little) or *random* (each is drawn anew from the whole range of its type).",
     );
     for (metric, title, note) in [
         ("bytes", "Size of a message", "Bytes on the wire."),
         (
             "bottleneck_hz",
             "Throughput over 8 Mbit/s",
-            "Messages a second that the slowest of sender, line and receiver lets through; the thesis counts its TCP client's.",
+            "Messages per second that the slowest of sender, line and receiver can handle. The thesis counts those of \
+             its TCP client.",
         ),
         (
             "latency_p50_ns",
             "Latency over 8 Mbit/s",
-            "Twenty messages a second; from when a message was due until it had been read; 0.5 ms of it is the way.",
+            "Twenty messages per second. The time runs from when a message was due until it was decoded; 0.5 ms of it \
+             is the delay of the line.",
         ),
-        ("serialise_ns", "Packaging", "CPU time to write a message."),
-        ("deserialise_ns", "Un-packaging", "CPU time to read it."),
+        ("serialise_ns", "Packaging", "CPU time to encode a message."),
+        ("deserialise_ns", "Un-packaging", "CPU time to decode a message."),
     ] {
         page.heading(title);
         page.say(note);
@@ -140,7 +145,10 @@ const THROUGHPUT: [(&str, &str, f64, f64); 4] = [
 
 /// The other percentages of the abstract.
 fn throughput(page: &mut Page, results: &Results) {
-    page.say("How much the throughput of 500 fields is below that of 10, and how much longer a message of 500 takes: the thesis measures the first and has the second as its inverse.");
+    page.say(
+        "How much lower the throughput is with 500 fields than with 10, and how much longer a message with 500 fields \
+         takes. The thesis measured the first, and took the second as its inverse.",
+    );
     let part = |values: &str, codec: &str, metric: &str| {
         let (few, many) = (value(results, values, codec, 10, metric), value(results, values, codec, 500, metric));
         few.zip(many).map(|(few, many)| (many / few - 1.0) * 100.0)
@@ -165,8 +173,8 @@ fn throughput(page: &mut Page, results: &Results) {
 fn extrapolation(page: &mut Page, results: &Results) {
     page.heading("Does FAST become cheaper than CDR?");
     page.say(
-        "The thesis finds packaging by FAST 3.1 times as dear as by CDR at 10 fields and 2.1 times at 500, and extrapolates that it becomes cheaper. FAST's time as a multiple \
-         of CDR's here:",
+        "In the thesis, packaging with FAST took 3.1 times as long as with CDR at 10 fields and 2.1 times at 500. The \
+         thesis extrapolates that FAST becomes cheaper. The time of FAST as a multiple of CDR's here:",
     );
     let mut rows = Vec::new();
     let mut verdicts = Vec::new();
@@ -183,7 +191,7 @@ fn extrapolation(page: &mut Page, results: &Results) {
                 rows.push(row);
                 if let Some((Some(few), Some(many))) = ratios.first().zip(ratios.last()) {
                     let way = if many < few { "falls" } else { "does not fall" };
-                    let verdict = if *many < 1.0 { "FAST is cheaper" } else { "FAST stays dearer" };
+                    let verdict = if *many < 1.0 { "FAST is faster" } else { "FAST remains slower" };
                     verdicts.push(format!(
                         "{name}, {values} values, {work}: the multiple {way} ({few:.1} to {many:.1}), and at 500 fields {verdict}."
                     ));
@@ -206,8 +214,10 @@ fn differences(page: &mut Page, results: &Results) {
         let (cdr_there, bson_there, fast_there) =
             ((4800.0 - 96.0) / 490.0, (10_915.0 - 215.0) / 490.0, (279.0 - 10.0) / 490.0);
         items.push(format!(
-            "Bytes that a further field takes: CDR {cdr:.1} here and {cdr_there:.1} in the thesis, BSON {bson:.1} and {bson_there:.1}, FAST {fast:.2} and {fast_there:.2}. BSON holds values and the PDL's names, and takes the same: \
-             the values are as long. So what CDR takes more in the thesis, {:.1} bytes a field, is no part of the values. FAST is by the thesis's operators.",
+            "Bytes of an additional field: CDR {cdr:.1} here and {cdr_there:.1} in the thesis, BSON {bson:.1} and \
+             {bson_there:.1}, FAST {fast:.2} and {fast_there:.2}. BSON contains the values and the PDL's names, and \
+             takes the same in both, so the values have the same size. The additional {:.1} bytes of CDR per field in \
+             the thesis are therefore no part of the values. FAST uses the thesis's operators.",
             cdr_there - cdr
         ));
     }
@@ -219,8 +229,9 @@ fn differences(page: &mut Page, results: &Results) {
     };
     let least = |codec: &str| FIELDS.iter().filter_map(|fields| line(codec, *fields)).fold(f64::INFINITY, f64::min);
     items.push(format!(
-        "Throughput: here CDR fills at least {:.0} % of the line and FAST {:.0} %, at every number of fields. The thesis's messages fill {:.0} % of it (CDR, 10 fields), {:.0} % (CDR, 500) and {:.0} % \
-         (FAST, 500): but for large messages of CDR, its limit was not the line.",
+        "Throughput: here CDR uses at least {:.0} % of the line and FAST {:.0} %, with every number of fields. The \
+         thesis's messages use {:.0} % of it (CDR, 10 fields), {:.0} % (CDR, 500) and {:.0} % (FAST, 500). Except for \
+         large messages in CDR, the line was not its limit.",
         least("cdr"),
         least(GIVEN),
         4959.0 * 96.0 * 8.0 / 8e4,
@@ -228,8 +239,8 @@ fn differences(page: &mut Page, results: &Results) {
         1206.0 * 279.0 * 8.0 / 8e4
     ));
     items.push(
-        "\"Latency is the inverse of throughput\" holds with one message in flight alone; here both are measured, and a message's latency has the way (0.5 ms) in it, which its \
-         throughput has not."
+        "\"Latency is the inverse of throughput\" holds only with one message in flight. Here both are measured. The \
+         latency of a message contains the delay of the line (0.5 ms); the throughput does not."
             .into(),
     );
     page.list(&items);
@@ -248,8 +259,11 @@ fn least_of_the_template() -> String {
     // Seven bits of the presence map go into a byte, and the template's id has one.
     let least = |fields: usize| fields / 10 * ALWAYS + (fields / 10 * BITS + 1).div_ceil(7);
     format!(
-        "The template that the thesis prints for 10 fields takes at least {} bytes a message whatever the values: {ALWAYS} of its ten fields have no operator or are deltas, which take a byte each, and {BITS} take a bit. \
-         The thesis's 10 bytes go with that. Its 279 bytes of 500 fields do not: fifty times the same ten take at least {} bytes. So its templates for more fields have other operators, which it does not print.",
+        "The template that the thesis prints for 10 fields takes at least {} bytes a message, whatever the values are: \
+         {ALWAYS} of its ten fields have no operator or are deltas and take a byte each, and {BITS} take a bit. The \
+         thesis's 10 bytes are consistent with that. Its 279 bytes for 500 fields are not: fifty times the same ten \
+         fields take at least {} bytes. Its templates for more fields must therefore have other operators, which it \
+         does not print.",
         least(10),
         least(500)
     )
@@ -262,7 +276,9 @@ fn learned(results: &Results) -> Option<String> {
         Some(bytes(LEARNED)? / bytes(GIVEN)?)
     };
     Some(format!(
-        "Learned operators take {:.2} times the bytes of the thesis's at 10 fields and {:.2} at 500 where values walk, {:.2} and {:.2} where they are random. They allow any string, which a constant forbids, and are for each field what was shortest in 500 other messages.",
+        "Learned operators take {:.2} times the bytes of the thesis's operators at 10 fields and {:.2} at 500 with \
+         walking values, and {:.2} and {:.2} with random values. They allow any string, which a constant forbids. For \
+         each field, they are the shortest choice for 500 other messages.",
         times("walking", 10)?,
         times("walking", 500)?,
         times("random", 10)?,

@@ -54,9 +54,12 @@ pub fn page(page: &mut Page, results: &[Results]) {
     let [loaded, calm] = results else { return };
     let effort = &loaded.scenario.effort;
     page.say(&format!(
-        "Packets of 512 bytes over TCP between two processes, sent as fast as they are taken and each sent back by the receiver: in {} interleaved turns of {} packets, or of as many as are taken in 2 s. Buffers are \
-         written transmit buffer/SSB/RSB, first the sender's and then the receiver's: the transmit buffer is what may wait in the process and the most that is gathered for one write (`queue_bytes` \
-         and `write_bytes` of `EngineOptions`), SSB and RSB are the socket's send and receive buffers (`send_buffer`, `receive_buffer`), `-` is our default. The engine is polywire's `tcp`.",
+        "Packets of 512 bytes over TCP between two processes, sent as fast as the receiver takes them, and each sent \
+         back: in {} interleaved turns of {} packets, or of as many as are taken in 2 s. Buffers are written as \
+         transmit buffer/SSB/RSB, first the sender's, then the receiver's. The transmit buffer is what may wait in the \
+         process, and the most that is gathered for one write (`queue_bytes` and `write_bytes` of `EngineOptions`). SSB \
+         and RSB are the socket's send and receive buffers (`send_buffer`, `receive_buffer`). `-` is Polywire's \
+         default. The engine is Polywire's `tcp`.",
         effort.repeats, effort.messages
     ));
     runs(page, loaded);
@@ -99,9 +102,11 @@ fn runs(page: &mut Page, results: &Results) {
             ));
         }
     }
-    page.heading("What is under way");
+    page.heading("Bytes in flight");
     page.say(
-        "Messages a second times the average round trip is how many are under way (Little's law): in bytes, beside the transmit buffer and SSB of the sender together, and beside all six buffers there and back.",
+        "The rate of messages times the average round trip is the number of messages in flight (Little's law). The \
+         table has this number in bytes, compared with the sender's transmit buffer and SSB together, and with all six \
+         buffers of both directions.",
     );
     let mut rows = Vec::new();
     for (number, Run { buffers, rtt_ms, khz }) in PRINTED.iter().enumerate() {
@@ -115,7 +120,7 @@ fn runs(page: &mut Page, results: &Results) {
             ours,
         ]);
     }
-    page.table(&texts(["run", "sender's transmit buffer and SSB", "all six", "under way, paper", "here"]), &rows);
+    page.table(&texts(["run", "sender's transmit buffer and SSB", "all six", "in flight, paper", "here"]), &rows);
 }
 
 fn under_way(results: &Results, buffers: &str) -> Option<f64> {
@@ -134,7 +139,7 @@ fn kilo(bytes: f64) -> String {
 
 fn rule(page: &mut Page, results: &Results) {
     page.heading("The rule: the receiver's RSB at least the sender's SSB");
-    page.say("The sender's SSB is 16K, and the receiver's RSB grows past it.");
+    page.say("The sender's SSB is 16K. The receiver's RSB grows from below to above that.");
     let row = |buffers: &&str| [vec![format!("`{buffers}`")], cells(results, buffers)].concat();
     page.table(&texts(HEAD), &RULE.iter().map(row).collect::<Vec<_>>());
     let equal = RULE[EQUAL];
@@ -146,11 +151,7 @@ fn rule(page: &mut Page, results: &Results) {
             let compare = |metric: &str| {
                 let (own, base) = (own.metrics.get(metric)?, base.metrics.get(metric)?);
                 let times = own.value / base.value;
-                let sure = if own.interval().overlaps(&base.interval()) {
-                    ", which is not known from this run to differ"
-                } else {
-                    ""
-                };
+                let sure = if own.interval().overlaps(&base.interval()) { " (no significant difference)" } else { "" };
                 Some(format!("{times:.2} times{sure}"))
             };
             let rsb = buffers.rsplit('/').next()?;
@@ -173,22 +174,27 @@ fn verdict(results: &Results) -> String {
     let (below, above) = (&RULE[..EQUAL], &RULE[EQUAL + 1..]);
     let (worse, worse_above) = (below.iter().filter(slower).count(), above.iter().filter(slower).count());
     match (worse == below.len(), worse_above) {
-        (true, 0) => "**The rule holds here**: every receive buffer below the sender's send buffer costs throughput beyond doubt, and none above it does.".into(),
+        (true, 0) => "**The rule holds here**: every receive buffer below the sender's send buffer reduces throughput \
+             significantly, and none above it does."
+            .into(),
         (false, 0) => format!(
-            "**The rule does no harm here, and is not sharp**: of {} receive buffers below the sender's send buffer {worse} cost throughput beyond doubt, and none above it does.",
+            "**The rule does no harm here, but is not sharp**: of {} receive buffers below the sender's send buffer, \
+             {worse} reduce throughput significantly, and none above it does.",
             below.len()
         ),
         (_, more) => format!(
-            "**The rule does not hold here as it stands**: {worse} of {} receive buffers below the sender's send buffer cost throughput beyond doubt, but so do {more} above it.",
+            "**The rule does not hold here**: {worse} of {} receive buffers below the sender's send buffer reduce \
+             throughput significantly, but so do {more} above it.",
             below.len()
         ),
     }
 }
 
 fn defaults(page: &mut Page, loaded: &Results, calm: &Results) {
-    page.heading("Our defaults");
+    page.heading("Polywire's defaults");
     page.say(
-        "SSB and RSB as the system chooses them, and transmit buffers from one packet to 4 MB, our default; beside the load, half the time there and back (p50, p99) with one packet under way.",
+        "SSB and RSB as the system chooses them, with transmit buffers from one packet to 4 MB, Polywire's default. The \
+         last columns have half of the round-trip time (p50, p99) with one packet in flight.",
     );
     let mut rows = Vec::new();
     for buffers in TRANSMIT.iter().copied().chain(PRINTED.iter().map(|run| run.buffers)) {
@@ -198,24 +204,31 @@ fn defaults(page: &mut Page, loaded: &Results, calm: &Results) {
         rows.push(row);
     }
     let mut head = texts(HEAD);
-    head.extend(texts(["under way", "one under way, p50", "p99"]));
+    head.extend(texts(["in flight", "one in flight, p50", "p99"]));
     page.table(&head, &rows);
     let mut items = vec![calm_item(calm)];
     let times = |metric: &str, buffers: &str| Some(value(loaded, buffers, metric)? / value(loaded, "default", metric)?);
     if let (Some(rate), Some(rtt)) = (times("throughput_hz", SHORT), times("rtt_mean_ns", SHORT)) {
         items.push(format!(
-            "Under load, `{SHORT}` sends {rate:.2} times as many messages as the default and each is away {rtt:.2} times as long: who publishes without ever waiting fills whatever there is to fill, and what is under way, above, is what there is. \
-             Who wants short round trips under load sets `send_buffer` and `queue_bytes`, or a policy that drops."
+            "Under load, `{SHORT}` sends {rate:.2} times as many messages as the default, with {rtt:.2} times the \
+             round-trip time. A publisher that never waits fills every buffer, and then the bytes in flight (see above) \
+             are the size of the buffers. For short round trips under load, set `send_buffer` and `queue_bytes`, or a \
+             policy that drops messages."
         ));
     }
     if let (Some(rate), Some(rtt)) = (times("throughput_hz", "512/-/-"), times("rtt_mean_ns", "512/-/-")) {
         items.push(format!(
-            "The transmit buffer alone does not do it: one of 512 bytes with the system's SSB and RSB sends {rate:.2} times as many as the default, away {rtt:.2} times as long, for the system's buffers fill instead."
+            "A small transmit buffer alone is not enough: one of 512 bytes with the system's SSB and RSB sends \
+             {rate:.2} times as many messages as the default, with {rtt:.2} times the round-trip time, because the \
+             system's buffers fill instead."
         ));
     }
     items.push(
-        "The defaults stay as they are for two reasons. A fixed SSB limits what a line with a long way carries: over 20 ms there and back (`polywire link hosts --model delay=10ms`, a bare socket that sends what it can for 3 s) an SSB of 8K \
-         carried 1.7 MB/s, one of 64K 4.9 MB/s, and the system's own, which grows, 66 MB/s. And a queue of 4 MB takes bursts without making the publisher wait. SSB and RSB are left to the system, which keeps the rule by itself."
+        "There are two reasons for the defaults. First, a fixed SSB limits the rate of a line with a long delay: over a \
+         round trip of 20 ms (`polywire link hosts --model delay=10ms`, a bare socket that sends as fast as possible \
+         for 3 s), an SSB of 8K carried 1.7 MB/s, one of 64K 4.9 MB/s, and the system's own, which grows, 66 MB/s. \
+         Second, a queue of 4 MB takes bursts without making the publisher wait. SSB and RSB are left to the system, \
+         which follows the rule by itself."
             .into(),
     );
     page.list(&items);
@@ -228,7 +241,8 @@ fn calm_item(calm: &Results) -> String {
     let others: Vec<_> = calm.cases.iter().filter(|result| result.case.buffers != "default").filter_map(p50).collect();
     let same = others.iter().filter(|other| usual.is_some_and(|usual| !other.is_below(&usual))).count();
     format!(
-        "With one packet under way, {same} of {} other settings are not surely faster than the default: who sends less than goes pays next to nothing for large buffers, for they are empty.",
+        "With one packet in flight, {same} of {} other settings are not significantly faster than the default. A sender \
+         below the possible rate pays almost nothing for large buffers, because they are empty.",
         others.len()
     )
 }
@@ -252,23 +266,27 @@ fn plot(page: &mut Page, results: &Results) {
             Series { label: "the paper's runs, as printed".into(), points: printed },
             measured("the same here", &six),
             measured("RSB below and above SSB", &RULE),
-            measured("transmit buffers, ours", &TRANSMIT),
+            measured("transmit buffers, Polywire's", &TRANSMIT),
         ],
         x: Scale::Logarithmic,
         y: Scale::Linear,
         x_text: Box::new(|us| format!("{us} us")),
         y_text: Box::new(|khz| format!("{khz} k/s")),
     };
-    page.draw("Messages a second against the average round trip", lines.draw());
+    page.draw("Messages per second against the average round trip", lines.draw());
 }
 
 fn differences(page: &mut Page, results: &Results) {
     page.heading("Where this differs from the paper, and why");
     let mut items = vec![
-        "Linux books twice what is asked for as SSB and RSB, for its own records (`getsockopt` says so): 8K are 16 KB here. What the paper's system does, it does not say.".to_owned(),
-        "Between bare sockets with the buffers of run 4, Linux stalls now and then: in 5 of 24 runs of 2 to 4 s what had been sent came back in steps of 200 ms or more. Its segments to a receiver are as large as the largest window that it has seen there \
-         (7266 bytes, as `ss` shows it), an empty buffer of 8K later offers less (7206), and of a segment that does not fit as a whole nothing leaves but by the timer that asks for room (`timer:(persist`). With segments of at most a quarter of the buffer \
-         (`TCP_MAXSEG`) none of 24 runs stalled: `tcp` asks its peers for such where `receive_buffer` is set."
+        "Linux reserves twice the requested SSB and RSB, for its own records (as `getsockopt` shows): 8K are 16 KB \
+         here. The paper does not say what its system does.".to_owned(),
+        "Between bare sockets with the buffers of run 4, Linux sometimes stalls: in 5 of 24 runs of 2 to 4 s, data came \
+         back in steps of 200 ms or more. Its segments to a receiver are as large as the largest window that it has \
+         seen there (7266 bytes, as `ss` shows it). An empty buffer of 8K later offers less (7206). Of a segment that \
+         does not fit completely, nothing leaves until the timer that asks for room fires (`timer:(persist`). With \
+         segments of at most a quarter of the buffer (`TCP_MAXSEG`), none of 24 runs stalled. `tcp` asks its peers for \
+         such segments if `receive_buffer` is set."
             .to_owned(),
     ];
     let ratios = |of: &dyn Fn(&Run) -> Option<f64>| -> Option<(f64, f64)> {
@@ -281,12 +299,15 @@ fn differences(page: &mut Page, results: &Results) {
     let here = ratios(&|run| Some(under_way(results, run.buffers)? / outgoing(run)?));
     if let (Some((least, most)), Some((least_here, most_here))) = (there, here) {
         items.push(format!(
-            "In the paper's runs 1 to 5 what is under way is {least:.1} to {most:.1} times the sender's transmit buffer and SSB: its receiver empties them as fast as they fill, and its round trip is the time in the \
-             sender's buffers. Here it is {least_here:.1} to {most_here:.1} times: it is more than the sender holds, so that the buffers of the receiver and of the way back fill, too."
+            "In the paper's runs 1 to 5, the bytes in flight are {least:.1} to {most:.1} times the sender's transmit \
+             buffer and SSB: its receiver empties the buffers as fast as they fill, and its round trip is the time in \
+             the sender's buffers. Here the factor is {least_here:.1} to {most_here:.1}: more than the sender holds, so \
+             the buffers of the receiver and of the way back fill, too."
         ));
     }
     items.push(format!(
-        "The paper's run 6 prints an average (5.823 ms) above its 90 % (0.646 ms): few packets took very long, as its 99 % (173.5 ms) says. Here the average is {} and the 99 % is {}.",
+        "The paper prints an average for run 6 (5.823 ms) above its 90 % value (0.646 ms): a few packets took very \
+         long, as its 99 % value (173.5 ms) shows. Here the average is {} and the 99 % value is {}.",
         cell(at(results, PRINTED[5].buffers), "rtt_mean_ns"),
         cell(at(results, PRINTED[5].buffers), "rtt_p99_ns")
     ));

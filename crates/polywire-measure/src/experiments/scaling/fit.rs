@@ -22,7 +22,7 @@ pub struct Part {
 
 /// What subscribers cost each other on one machine, whose processors and caches they share: it is
 /// no part of systems whose subscribers have hosts of their own.
-pub const SHARED: &str = "crowding on one machine, by the square of the subscribers beyond four";
+pub const SHARED: &str = "competition on one machine, by the square of the subscribers beyond four";
 
 fn shared(load: &Load) -> f64 {
     (load.subscribers - 4.0).max(0.0).powi(2)
@@ -35,7 +35,7 @@ pub const SEND: &[Part] = &[
     Part { name: "a KB", times: |load| load.bytes / 1024.0 },
     Part { name: "a KB and subscriber", times: |load| load.bytes / 1024.0 * load.subscribers },
     Part { name: "a field", times: |load| load.fields },
-    Part { name: "a topic that takes its turn", times: |load| load.topics - 1.0 },
+    Part { name: "each further topic", times: |load| load.topics - 1.0 },
     Part { name: SHARED, times: shared },
 ];
 
@@ -44,7 +44,7 @@ pub const RECEIVE: &[Part] = &[
     Part { name: "a message and subscriber", times: |load| load.subscribers },
     Part { name: "a KB and subscriber", times: |load| load.bytes / 1024.0 * load.subscribers },
     Part { name: "a field and subscriber", times: |load| load.fields * load.subscribers },
-    Part { name: "a topic that takes its turn, and subscriber", times: |load| (load.topics - 1.0) * load.subscribers },
+    Part { name: "each further topic, and subscriber", times: |load| (load.topics - 1.0) * load.subscribers },
     Part { name: SHARED, times: shared },
 ];
 

@@ -36,8 +36,9 @@ fn crowding_of(measured: &[Point], ty: &str) -> Option<String> {
         None => format!("**there is no knee up to {most}**"),
     };
     Some(format!(
-        "On this machine, whose cores the subscribers share with the publisher, a subscriber of messages of {ty} costs the sender {} where there is one and {} where there are {most}; past the knee is what costs more than {PAST} times \
-         the least: {said}.",
+        "On this machine, whose cores the subscribers share with the publisher, a subscriber of messages of {ty} costs \
+         the sender {} if it is the only one, and {} if there are {most}. A cost of more than {PAST} times the least is \
+         past the knee: {said}.",
         figure("_ns", first),
         figure("_ns", last)
     ))
@@ -113,7 +114,8 @@ fn between_processes(results: &Results, ty: &str) -> Option<String> {
     };
     let list: Vec<String> = results.scenario.axes.subscribers.iter().filter_map(times).collect();
     let told = format!(
-        "Between processes of one machine TCP costs, in multiples of Unix sockets and by subscribers, {} with messages of {ty}.",
+        "Between processes of one machine, with messages of {ty}, TCP costs this multiple of Unix sockets, by number of \
+         subscribers: {}.",
         list.join(", ")
     );
     (!list.is_empty()).then_some(told)
@@ -127,7 +129,8 @@ fn within(results: &Results, ty: &str) -> Option<String> {
     };
     let list: Vec<String> = results.scenario.axes.subscribers.iter().filter_map(least).collect();
     let told = format!(
-        "Least of all, within a process or not, costs, by subscribers, {} with messages of {ty}.",
+        "The cheapest engine with messages of {ty}, within a process or between processes, by number of subscribers: \
+         {}.",
         list.join(", ")
     );
     (!list.is_empty()).then_some(told)

@@ -87,12 +87,15 @@ impl Costs {
 fn page(page: &mut Page, results: &[Results]) {
     let [_, _, _, engines] = results else { return };
     page.say(
-        "Messages are sent from one process to another, over loopback, as fast as all subscribers take them. A cost is CPU time of a message, of the sender's process or of that of all its receivers. \
-         First what was measured, beside a model fitted to a part of it and held against the rest; then systems of up to 1,000 publishers and 10,000 subscribers as that model and an emulated network have them.",
+        "Messages are sent from one process to another, over loopback, as fast as all subscribers take them. A cost is \
+         the CPU time of a message, of the sender's process or of the process of all receivers. The first part has \
+         measurements, compared with a model that was fitted to some of them and checked against the others. The second \
+         part has systems of up to 1,000 publishers and 10,000 subscribers, computed with that model and an emulated \
+         network.",
     );
     let all: Vec<Point> = results[..3].iter().flat_map(|results| points(results, "tcp")).collect();
     let (held_out, seen): (Vec<&Point>, Vec<&Point>) = all.iter().partition(|point| is_held_out(&point.case));
-    let Some(costs) = Costs::of(&seen) else { return page.say("Too little was measured to fit a model.") };
+    let Some(costs) = Costs::of(&seen) else { return page.say("There are too few measurements to fit a model.") };
     model(page, &costs, &seen, &held_out);
     measured(page, results, &costs);
     let others = others(engines);
@@ -104,7 +107,11 @@ fn page(page: &mut Page, results: &[Results]) {
 /// What each part costs, and how far the model is off.
 fn model(page: &mut Page, costs: &Costs, seen: &[&Point], held_out: &[&Point]) {
     page.heading("The model");
-    page.say("A cost is a sum of parts; what each part costs, in nanoseconds, is fitted by least squares of the relative errors. Subscribers that share the machine's two cores crowd each other, which costs more than in proportion; where they have hosts of their own, below, that part is left out.");
+    page.say(
+        "A cost is a sum of parts. The cost of each part, in nanoseconds, is fitted by least squares of the relative \
+         errors. Subscribers that share the machine's two cores compete with each other, which costs more than in \
+         proportion to their number. Below, where subscribers have hosts of their own, that part is omitted.",
+    );
     let rows = |end: &'static str, parts: &'static [Part], fit: &Fit| -> Vec<Vec<String>> {
         let row = |(part, cost): (&Part, &f64)| vec![end.to_owned(), part.name.to_owned(), format!("{cost:.1} ns")];
         parts.iter().zip(&fit.costs).map(row).collect()
@@ -120,7 +127,7 @@ fn model(page: &mut Page, costs: &Costs, seen: &[&Point], held_out: &[&Point]) {
             rows.push(vec![end.into(), name.into(), points.len().to_string(), percent(middle), percent(most)]);
         }
     }
-    page.say("How far the model is off, in the middle and at worst; `held out` are measured cases that it was not fitted to (those with * below):");
+    page.say("Errors of the model. `held out` are measured cases that it was not fitted to (those with * below):");
     page.table(&texts(["", "cases", "", "error, median", "at most"]), &rows);
 }
 
@@ -201,7 +208,10 @@ fn others(results: &Results) -> Option<Datagrams> {
 /// Both ends together, engine by engine.
 fn engine_costs(page: &mut Page, results: &Results, costs: &Costs, datagrams: Option<&Datagrams>) {
     page.heading("Engines");
-    page.say("CPU time of a message at both ends together; `inproc` is within one process, `raw-udp` a bare socket that sends a datagram to each and loses what is not taken in time.");
+    page.say(
+        "CPU time of a message at both ends together. `inproc` is within one process. `raw-udp` is a bare socket that \
+         sends a datagram to each subscriber, and loses what is not taken in time.",
+    );
     let axes = &results.scenario.axes;
     let mut types: Vec<&str> = results.cases.iter().map(|result| result.case.ty.as_str()).collect();
     types.dedup();
@@ -226,7 +236,8 @@ fn engine_costs(page: &mut Page, results: &Results, costs: &Costs, datagrams: Op
         let each = costs.send(2.0, bytes) - costs.send(1.0, bytes);
         let first = costs.send(1.0, bytes) - each;
         items.push(format!(
-            "A message of {bytes:.0} bytes over TCP costs its sender {} and {} for each subscriber: most of it is the subscribers' **from {:.0} on**.",
+            "A message of {bytes:.0} bytes over TCP costs its sender {}, and {} more for each subscriber. Most of the \
+             cost is that of the subscribers **if there are {:.0} or more**.",
             figure("_ns", first),
             figure("_ns", each),
             (first / each).max(1.0).ceil()
@@ -234,7 +245,8 @@ fn engine_costs(page: &mut Page, results: &Results, costs: &Costs, datagrams: Op
         if let Some((datagram, _)) = datagrams.and_then(|datagrams| datagrams.cost(bytes)) {
             let from = ((datagram - first) / each).max(0.0).floor() + 1.0;
             items.push(format!(
-                "One datagram of that size costs its sender {}: a multicast engine, which sends one for all, costs the sender less than TCP from {from:.0} subscribers on.",
+                "One datagram of that size costs its sender {}. A multicast engine, which sends one datagram for all \
+                 subscribers, would cost the sender less than TCP from {from:.0} subscribers on.",
                 figure("_ns", datagram)
             ));
         }
@@ -245,11 +257,13 @@ fn engine_costs(page: &mut Page, results: &Results, costs: &Costs, datagrams: Op
 /// Publishers and subscribers by the thousand.
 fn systems(page: &mut Page, costs: &Costs, measured: &[Point], engines: &Results, datagrams: Option<&Datagrams>) {
     let Ok(network) = NETWORK.parse::<Model>() else { return };
-    page.heading("Publishers and subscribers by the thousand");
+    page.heading("Thousands of publishers and subscribers");
     page.say(&format!(
-        "Modelled: every publisher and every subscriber has a host of its own, with one processor that does one thing at a time at the costs above and a line `{NETWORK}`; every subscriber gets every message of every \
-         publisher. The highest rate of a publisher is that at which 99 of a hundred messages take at most three times as long as in an idle system; behind it stands what is used up there. Multicast sends one datagram \
-         for all at the costs of a bare UDP socket; **no such engine is built yet**, and nothing of it is reliable.",
+        "This part is computed. Every publisher and every subscriber has a host of its own, with one processor, which \
+         does one thing at a time at the costs above, and a line `{NETWORK}`. Every subscriber gets every message of \
+         every publisher. The highest rate of a publisher is that at which 99 of 100 messages take at most three times \
+         as long as in an idle system; the table also says which resource is then used up. Multicast sends one datagram \
+         for all at the costs of a bare UDP socket. **No such engine exists yet**, and it would not be reliable.",
     ));
     let system = |publishers: usize, subscribers: usize, bytes: f64, multicast: bool| {
         let system = costs.system(publishers, subscribers, bytes);
@@ -289,7 +303,7 @@ fn systems(page: &mut Page, costs: &Costs, measured: &[Point], engines: &Results
         }
     }
     plot(page, &curves);
-    page.heading("Where the knee is, and what takes over");
+    page.heading("Where the knee is");
     page.list(
         &[
             knee::crowding(measured),
@@ -299,8 +313,10 @@ fn systems(page: &mut Page, costs: &Costs, measured: &[Point], engines: &Results
         .concat(),
     );
     page.say(
-        "Between machines, what is outgrown first is one publisher that sends each message once for every subscriber: beyond the numbers above a relay on each subscriber's machine (`tcp`, whose listener relays) divides the copies, \
-         and multicast takes over where subscribers may lose messages. With many publishers the subscribers are outgrown first, and no engine helps: only filters, or less to read.",
+        "Between machines, the first limit is a publisher that sends each message once for every subscriber. Beyond the \
+         numbers above, a relay on each subscriber's machine (`tcp`, whose listener relays) divides the copies. \
+         Multicast would help where subscribers may lose messages. With many publishers, the subscribers are the first \
+         limit. No engine helps then, only filters or smaller messages.",
     );
 }
 

@@ -60,7 +60,7 @@ impl<'a> DecodeWalk<'a> {
         let check = match self.writer.def_of(union.discriminator) {
             Some(Def { kind: DefKind::Enum { literals, .. }, .. }) => one_of(literals),
             _ => match union.wire.range() {
-                Some((min, max)) if !self.came_within(min, max) => Check::Range { min, max },
+                Some((min, max)) if !self.is_within(min, max) => Check::Range { min, max },
                 _ => return,
             },
         };
@@ -68,7 +68,7 @@ impl<'a> DecodeWalk<'a> {
     }
 
     /// True if the accumulator came from a scalar whose range lies within `min` to `max`.
-    fn came_within(&self, min: i128, max: i128) -> bool {
+    fn is_within(&self, min: i128, max: i128) -> bool {
         let scalar = self.ops.iter().rev().find_map(|op| match &op.kind {
             OpKind::Convert(_) => None,
             OpKind::Check(Check::Bool) => Some(Some(Scalar::Bool)),

@@ -38,31 +38,31 @@ impl<F: Format> DecodeDialect for Decode<F> {
             (_, wire) if wire.is_signed() => Kernels::<F>::SIGNED,
             _ => Kernels::<F>::UNSIGNED,
         };
-        unless_sunk::<F>(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
+        unless_skipped::<F>(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
     }
 
     fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Lowered {
         let literals = literals(walk.writer(), id, walk.default_literal(slot).map(i64::from));
         let wire = Wire::Symbol(Kernels::<F>::LITERAL, literals);
-        unless_sunk::<F>(walk, slot, |walk| walk.get(&Type::Def(id), wire, slot))
+        unless_skipped::<F>(walk, slot, |walk| walk.get(&Type::Def(id), wire, slot))
     }
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
-        unless_sunk::<F>(walk, slot, |walk| walk.text(TextForm::Kernel(Kernels::<F>::TEXT), slot))
+        unless_skipped::<F>(walk, slot, |walk| walk.text(TextForm::Kernel(Kernels::<F>::TEXT), slot))
     }
 
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
         let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-        unless_sunk::<F>(walk, slot, |walk| self.elements(walk, element, slot, false, (bound, overflow)))
+        unless_skipped::<F>(walk, slot, |walk| self.elements(walk, element, slot, false, (bound, overflow)))
     }
 
     fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, _: &[u32], slot: &Slot<'_>) -> Lowered {
         let hold = (0, Overflow::Refuse);
-        unless_sunk::<F>(walk, slot, |walk| self.elements(walk, element, slot, true, hold))
+        unless_skipped::<F>(walk, slot, |walk| self.elements(walk, element, slot, true, hold))
     }
 
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
-        unless_sunk::<F>(walk, slot, |walk| {
+        unless_skipped::<F>(walk, slot, |walk| {
             let (key, value) =
                 walk.entry(slot, |walk, slot| self.key(walk, key, slot), |walk, slot| walk.value(value, slot))?;
             let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
@@ -91,7 +91,7 @@ impl<F: Format> DecodeDialect for Decode<F> {
     }
 
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
-        unless_sunk::<F>(walk, &union.slot, |walk| match self.style.rows {
+        unless_skipped::<F>(walk, &union.slot, |walk| match self.style.rows {
             true => pair::<F>(walk, union),
             false => named_case::<F>(walk, union),
         })
@@ -163,7 +163,7 @@ impl<F: Format> Decode<F> {
 }
 
 /// Emits `read`, or a skip of the value if the reader does not have it.
-fn unless_sunk<F: Format>(
+fn unless_skipped<F: Format>(
     walk: &mut DecodeWalk<'_>,
     slot: &Slot<'_>,
     read: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,

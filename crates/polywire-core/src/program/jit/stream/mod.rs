@@ -77,7 +77,7 @@ pub(super) struct Survey<'p> {
 
 impl<'p> Survey<'p> {
     /// None for a program that needs a context.
-    pub fn of(program: &'p Program) -> Option<Survey<'p>> {
+    pub(super) fn of(program: &'p Program) -> Option<Survey<'p>> {
         let mut survey = Survey::new(program)?;
         let bits = survey.block(&program.root)?;
         let can_reset = survey.kept.is_empty() || survey.warm.can_be_forgotten() && survey.lent.is_empty();
@@ -85,7 +85,7 @@ impl<'p> Survey<'p> {
     }
 
     /// Bits that a block of such a program takes.
-    pub fn bits(program: &'p Program, block: &Block) -> u32 {
+    pub(super) fn bits(program: &'p Program, block: &Block) -> u32 {
         Survey::new(program).and_then(|mut survey| survey.block(block)).unwrap_or(0)
     }
 
@@ -106,7 +106,7 @@ impl<'p> Survey<'p> {
     }
 
     /// Bytes that there must be room for, for [`Direction::Encode`].
-    pub fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         match self.program.direction {
             Direction::Encode => self.room,
             Direction::Decode => 0,
@@ -114,7 +114,7 @@ impl<'p> Survey<'p> {
     }
 
     /// What it wants.
-    pub fn warm(self) -> Warm {
+    pub(super) fn warm(self) -> Warm {
         self.warm.settled()
     }
 

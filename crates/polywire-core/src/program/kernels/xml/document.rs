@@ -5,7 +5,7 @@ use crate::program::{Limits, io::CodecError};
 
 /// Passes over everything in front of the root element's name, and over the name. A document type
 /// declaration is refused.
-pub fn begin(input: &mut Input<'_>) -> Result<Name, Status> {
+pub(crate) fn begin(input: &mut Input<'_>) -> Result<Name, Status> {
     if input.rest().starts_with(b"\xEF\xBB\xBF") {
         input.pos += 3;
     }
@@ -99,7 +99,7 @@ fn is_version_or_encoding(value: &[u8]) -> bool {
 }
 
 /// Nothing but white space, comments and processing instructions may follow.
-pub fn end(input: &mut Input<'_>) -> Status {
+pub(crate) fn end(input: &mut Input<'_>) -> Status {
     let start = input.pos;
     match next_tag(input) {
         Ok(Markup::Nothing) => Status::Ok,
@@ -113,7 +113,7 @@ pub fn end(input: &mut Input<'_>) -> Status {
 
 /// Checks that `bytes` are one well-formed document without a type declaration, nested no deeper
 /// than the [`Limits`] allow.
-pub fn validate(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
+pub(crate) fn validate(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
     let mut input = Input::new(bytes, limits);
     let mut status = match bytes.len() > limits.message_bytes {
         true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
@@ -133,7 +133,7 @@ pub fn validate(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
 
 /// Writes again, with line breaks and two blanks of indentation a level between tags, what was
 /// written from `start` on. All `<` and `>` in it are those of tags.
-pub fn indent(output: &mut Output<'_>, start: usize) -> Status {
+pub(crate) fn indent(output: &mut Output<'_>, start: usize) -> Status {
     let end = output.position();
     let (mut at, mut depth) = (start, 0usize);
     while at < end {

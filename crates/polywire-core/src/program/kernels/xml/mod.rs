@@ -12,20 +12,20 @@ mod document;
 mod text;
 mod tree;
 
-pub use document::{begin, end, indent, validate};
-pub use text::{Raw, escape_code, put_attribute, put_text, text};
-pub use tree::{build, emit};
+pub(crate) use document::{begin, end, indent, validate};
+pub(crate) use text::{escape_code, put_attribute, put_text, text};
+pub(crate) use tree::{build, emit};
 
 /// Elements inside each other that are passed over, whatever the [`Limits`](crate::program::Limits)
 /// allow.
-pub const MAX_DEPTH: usize = 1024;
+pub(crate) const MAX_DEPTH: usize = 1024;
 
 /// Attributes of one element: each is held against all others.
-pub const MAX_ATTRIBUTES: usize = 256;
+pub(crate) const MAX_ATTRIBUTES: usize = 256;
 
 /// Where a name stands in the message, prefix included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Name {
+pub(crate) struct Name {
     /// Its first byte.
     pub start: usize,
     /// Behind its last.
@@ -34,32 +34,32 @@ pub struct Name {
 
 impl Name {
     /// Its bytes.
-    pub fn bytes<'a>(self, input: &Input<'a>) -> &'a [u8] {
+    pub(crate) fn bytes<'a>(self, input: &Input<'a>) -> &'a [u8] {
         input.message().get(self.start..self.end).unwrap_or_default()
     }
 
     /// The bytes behind the prefix.
-    pub fn local<'a>(self, input: &Input<'a>) -> &'a [u8] {
+    pub(crate) fn local<'a>(self, input: &Input<'a>) -> &'a [u8] {
         local(self.bytes(input))
     }
 }
 
 /// A name without its prefix.
-pub fn local(name: &[u8]) -> &[u8] {
+pub(crate) fn local(name: &[u8]) -> &[u8] {
     let colon = name.iter().rposition(|b| *b == b':');
     colon.and_then(|at| name.get(at + 1..)).unwrap_or(name)
 }
 
 /// Fails `ahead` bytes from here.
 #[cold]
-pub fn fail_at(input: &mut Input<'_>, ahead: usize, kind: FaultKind, expected: u64, got: u64) -> Status {
+pub(crate) fn fail_at(input: &mut Input<'_>, ahead: usize, kind: FaultKind, expected: u64, got: u64) -> Status {
     input.pos = input.pos.saturating_add(ahead).min(input.end);
     input.fail(kind, expected, got)
 }
 
 /// Something else comes than `expected`, or nothing.
 #[cold]
-pub fn unexpected(input: &mut Input<'_>, expected: u8) -> Status {
+pub(crate) fn unexpected(input: &mut Input<'_>, expected: u8) -> Status {
     match input.rest().first() {
         Some(got) => input.fail(FaultKind::Syntax, expected.into(), (*got).into()),
         None => input.fail(FaultKind::Truncated, 1, 0),
@@ -68,14 +68,14 @@ pub fn unexpected(input: &mut Input<'_>, expected: u8) -> Status {
 
 /// The value is of another kind than the type.
 #[cold]
-pub fn wrong_kind(input: &mut Input<'_>) -> Status {
+pub(crate) fn wrong_kind(input: &mut Input<'_>) -> Status {
     let got = input.rest().first().copied().unwrap_or(0);
     input.fail(FaultKind::WrongKind, 0, got.into())
 }
 
 /// The quote that the value which comes is in, if it is an attribute's.
 #[inline]
-pub fn quote(input: &Input<'_>) -> Option<u8> {
+pub(crate) fn quote(input: &Input<'_>) -> Option<u8> {
     match input.message().get(input.pos.wrapping_sub(1)) {
         Some(quote @ (b'"' | b'\'')) => Some(*quote),
         _ => None,
@@ -84,13 +84,13 @@ pub fn quote(input: &Input<'_>) -> Option<u8> {
 
 /// The name of the element whose value comes.
 #[inline]
-pub fn own_name(input: &Input<'_>) -> Name {
+pub(crate) fn own_name(input: &Input<'_>) -> Name {
     name_before(input, input.pos)
 }
 
 /// The name of the start tag that ends at a position.
 #[inline]
-pub fn name_before(input: &Input<'_>, end: usize) -> Name {
+pub(crate) fn name_before(input: &Input<'_>, end: usize) -> Name {
     let before = input.message().get(..end).unwrap_or_default();
     let start = before.iter().rposition(|b| *b == b'<').map_or(0, |at| at + 1);
     Name { start, end }
@@ -98,13 +98,13 @@ pub fn name_before(input: &Input<'_>, end: usize) -> Name {
 
 /// White space.
 #[inline]
-pub fn is_space(byte: u8) -> bool {
+pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\t' | b'\r')
 }
 
 /// Passes over white space, and says if there was any.
 #[inline]
-pub fn space(input: &mut Input<'_>) -> bool {
+pub(crate) fn space(input: &mut Input<'_>) -> bool {
     let rest = input.rest();
     match rest.first() {
         Some(byte) if is_space(*byte) => {
@@ -116,7 +116,7 @@ pub fn space(input: &mut Input<'_>) -> bool {
 }
 
 /// Passes over what must come.
-pub fn expect(input: &mut Input<'_>, bytes: &[u8]) -> Status {
+pub(crate) fn expect(input: &mut Input<'_>, bytes: &[u8]) -> Status {
     for byte in bytes {
         if input.rest().first() != Some(byte) {
             return unexpected(input, *byte);
@@ -127,7 +127,7 @@ pub fn expect(input: &mut Input<'_>, bytes: &[u8]) -> Status {
 }
 
 /// Passes over a name.
-pub fn name(input: &mut Input<'_>) -> Result<Name, Status> {
+pub(crate) fn name(input: &mut Input<'_>) -> Result<Name, Status> {
     let start = input.pos;
     let rest = input.rest();
     let mut at = 0;
@@ -164,7 +164,7 @@ fn other_in_name(bytes: &[u8], first: bool) -> usize {
 /// Passes over the rest of a start tag, attributes checked, and says if the element is empty, `/>`:
 /// then it has no end tag.
 #[inline]
-pub fn open(input: &mut Input<'_>) -> Result<bool, Status> {
+pub(crate) fn open(input: &mut Input<'_>) -> Result<bool, Status> {
     if input.rest().first() == Some(&b'>') {
         input.pos += 1;
         return Ok(false);
@@ -194,7 +194,7 @@ fn attributes(input: &mut Input<'_>) -> Result<bool, Status> {
 
 /// The name of the next attribute, up to the opening quote of its value; none at the end of the
 /// tag, which comes next then.
-pub fn attribute(input: &mut Input<'_>) -> Result<Option<Name>, Status> {
+pub(crate) fn attribute(input: &mut Input<'_>) -> Result<Option<Name>, Status> {
     let apart = space(input);
     match input.rest().first() {
         Some(b'>' | b'/') => return Ok(None),
@@ -216,7 +216,7 @@ pub fn attribute(input: &mut Input<'_>) -> Result<Option<Name>, Status> {
 }
 
 /// Passes over `>` or `/>`, and says if it was the latter.
-pub fn tag_end(input: &mut Input<'_>) -> Result<bool, Status> {
+pub(crate) fn tag_end(input: &mut Input<'_>) -> Result<bool, Status> {
     let empty = input.rest().first() == Some(&b'/');
     input.pos += usize::from(empty);
     match expect(input, b">") {
@@ -227,7 +227,7 @@ pub fn tag_end(input: &mut Input<'_>) -> Result<bool, Status> {
 
 /// Passes over the end tag of the element with a name.
 #[inline]
-pub fn close(input: &mut Input<'_>, name: Name) -> Status {
+pub(crate) fn close(input: &mut Input<'_>, name: Name) -> Status {
     let (bytes, rest) = (name.bytes(input), input.rest());
     let len = bytes.len();
     if rest.get(2 + len) == Some(&b'>') && rest.starts_with(b"</") && rest.get(2..2 + len) == Some(bytes) {
@@ -250,7 +250,7 @@ fn unusual_close(input: &mut Input<'_>, name: &[u8]) -> Status {
 
 /// What comes between elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Markup {
+pub(crate) enum Markup {
     /// A start tag: the position is behind its name.
     Start(Name),
     /// An end tag: the position is in front of it.
@@ -260,7 +260,7 @@ pub enum Markup {
 }
 
 /// Passes over white space, comments and processing instructions to the next tag. Text is refused.
-pub fn next_tag(input: &mut Input<'_>) -> Result<Markup, Status> {
+pub(crate) fn next_tag(input: &mut Input<'_>) -> Result<Markup, Status> {
     loop {
         space(input);
         match (input.rest().first(), input.rest().get(1)) {
@@ -277,7 +277,7 @@ pub fn next_tag(input: &mut Input<'_>) -> Result<Markup, Status> {
 }
 
 /// Passes over a value of any kind, all of it checked.
-pub fn skip(input: &mut Input<'_>) -> Status {
+pub(crate) fn skip(input: &mut Input<'_>) -> Status {
     let skipped = match quote(input) {
         Some(_) => text(input).map(|_| ()),
         None => skip_element(input),

@@ -13,7 +13,7 @@ use super::{
 
 /// The text of a value as it stands in the message.
 #[derive(Clone, Copy, Debug)]
-pub struct Raw<'a> {
+pub(crate) struct Raw<'a> {
     /// Valid UTF-8 and well-formed: copying relies on it, so that only this module makes one.
     bytes: &'a [u8],
     /// Byte of the message where it stands.
@@ -28,7 +28,7 @@ pub struct Raw<'a> {
 
 /// The text of an element without children, or of an attribute, checked.
 #[inline]
-pub fn text<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
+pub(crate) fn text<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
     match quote(input) {
         Some(quote) => attribute_text(input, quote),
         None => element_text(input),
@@ -276,7 +276,7 @@ pub(super) fn is_unspeakable(c: char) -> bool {
 }
 
 /// The code of `_xHHHH_`, seven bytes.
-pub fn escape_code(bytes: &[u8]) -> Option<u32> {
+pub(crate) fn escape_code(bytes: &[u8]) -> Option<u32> {
     let [b'_', b'x', a, b, c, d, b'_', ..] = bytes else { return None };
     [a, b, c, d].into_iter().try_fold(0, |code, digit| Some(code << 4 | char::from(*digit).to_digit(16)?))
 }
@@ -307,22 +307,22 @@ pub(super) fn first_char(bytes: &[u8]) -> Option<char> {
 
 impl<'a> Raw<'a> {
     /// The bytes as they stand in the message.
-    pub fn bytes(self) -> &'a [u8] {
+    pub(crate) fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
     /// Byte of the message where they stand.
-    pub fn start(self) -> usize {
+    pub(crate) fn start(self) -> usize {
         self.start
     }
 
     /// There are references, comments, processing instructions or CDATA sections among the bytes.
-    pub fn has_markup(self) -> bool {
+    pub(crate) fn has_markup(self) -> bool {
         self.markup
     }
 
     /// The text that is meant, piece by piece.
-    pub fn pieces(self, take: &mut dyn FnMut(&str)) {
+    pub(crate) fn pieces(self, take: &mut dyn FnMut(&str)) {
         let mut unescape = Unescape { held: [0; ESCAPE_LEN], len: 0, take };
         self.parsed(&mut |piece| unescape.push(piece));
         unescape.flush();
@@ -334,7 +334,7 @@ impl<'a> Raw<'a> {
     }
 
     /// The text that is meant: as it stands, or written to `buffer`. None if that is too short.
-    pub fn plain<'b>(self, buffer: &'b mut [u8]) -> Option<&'b [u8]>
+    pub(crate) fn plain<'b>(self, buffer: &'b mut [u8]) -> Option<&'b [u8]>
     where
         'a: 'b,
     {
@@ -352,7 +352,7 @@ impl<'a> Raw<'a> {
     }
 
     /// The same without white space around it.
-    pub fn token<'b>(self, buffer: &'b mut [u8]) -> Option<&'b [u8]>
+    pub(crate) fn token<'b>(self, buffer: &'b mut [u8]) -> Option<&'b [u8]>
     where
         'a: 'b,
     {
@@ -361,7 +361,7 @@ impl<'a> Raw<'a> {
 
     /// Replaces `target`'s content, charging for what it grows by.
     #[inline]
-    pub fn copy_to(self, input: &mut Input<'_>, target: &mut String) -> Status {
+    pub(crate) fn copy_to(self, input: &mut Input<'_>, target: &mut String) -> Status {
         target.clear();
         // What is meant is never longer than what stands there.
         if self.bytes.len() > target.capacity() && grow(input, target, self.bytes.len()) == Status::Failed {
@@ -507,13 +507,13 @@ fn pieces(bytes: &[u8], attribute: bool, literal: bool, take: &mut dyn FnMut(&st
 
 /// Writes character data.
 #[inline]
-pub fn put_text(output: &mut Output<'_>, text: &str) -> Status {
+pub(crate) fn put_text(output: &mut Output<'_>, text: &str) -> Status {
     put(output, text, false)
 }
 
 /// Writes an attribute's value, without its quotes.
 #[inline]
-pub fn put_attribute(output: &mut Output<'_>, text: &str) -> Status {
+pub(crate) fn put_attribute(output: &mut Output<'_>, text: &str) -> Status {
     put(output, text, true)
 }
 

@@ -18,7 +18,7 @@ const TEXT: u32 = 2;
 
 /// Reads the whole document into `nodes`, of which the first is the root element. Attributes come
 /// before other nodes inside an element.
-pub fn build(input: &mut Input<'_>, nodes: &mut Vec<Node>) -> Result<(), Status> {
+pub(crate) fn build(input: &mut Input<'_>, nodes: &mut Vec<Node>) -> Result<(), Status> {
     nodes.clear();
     let root = begin(input)?;
     let mut open = Open { elements: [0; MAX_DEPTH], last: [0; MAX_DEPTH], depth: 0 };
@@ -104,7 +104,7 @@ fn element(input: &mut Input<'_>, nodes: &mut Vec<Node>, open_elements: &mut Ope
 }
 
 /// Writes the tree.
-pub fn emit(input: &Input<'_>, nodes: &[Node], output: &mut Output<'_>, marks: &mut Marks<'_>) -> Status {
+pub(crate) fn emit(input: &Input<'_>, nodes: &[Node], output: &mut Output<'_>, marks: &mut Marks<'_>) -> Status {
     let (mut path, mut depth, mut at) = ([0u32; MAX_DEPTH], 0, 0);
     loop {
         let Some(node) = nodes.get(at as usize) else { return Status::Ok };

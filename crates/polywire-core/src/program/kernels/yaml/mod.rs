@@ -5,9 +5,9 @@ mod plain;
 mod rewrite;
 mod simple;
 
-pub use plain::{Either, is_plain, put_plain};
-pub use rewrite::{block, flow};
-pub use simple::read;
+pub(crate) use plain::{Either, is_plain, put_plain};
+pub(crate) use rewrite::{block, flow};
+pub(crate) use simple::read;
 
 /// Collections inside each other, whatever the [`Limits`](crate::program::Limits) allow.
-pub const MAX_DEPTH: usize = 1024;
+pub(crate) const MAX_DEPTH: usize = 1024;

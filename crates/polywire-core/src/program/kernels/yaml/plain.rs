@@ -9,7 +9,7 @@ use super::super::{
 /// True if a text can stand without quotes, in block and flow, and is a string for every reader of
 /// YAML 1.1 and 1.2: it begins with a letter or underscore, goes on with those, digits, single
 /// blanks and `-./+`, and is no word that some take for a boolean, null or number.
-pub fn is_plain(text: &[u8]) -> bool {
+pub(crate) fn is_plain(text: &[u8]) -> bool {
     let [first, .., last] = text else { return matches!(text, [b] if b.is_ascii_alphabetic() && !is_word(text)) };
     let inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'/' | b'+' | b' ');
     (first.is_ascii_alphabetic() || *first == b'_')
@@ -28,7 +28,7 @@ fn is_word(text: &[u8]) -> bool {
 
 /// What a scalar without quotes becomes that is a number to YAML 1.2 and a string to YAML 1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Either {
+pub(crate) enum Either {
     /// The number that it is to YAML 1.2.
     Number,
     /// A string of its text, for readers who know the type: they read a number from a string of
@@ -37,7 +37,7 @@ pub enum Either {
 }
 
 /// Writes, as JSON, what a scalar without quotes is: null, a boolean, a number, or a string.
-pub fn put_plain(output: &mut Output<'_>, text: &str, either: Either) -> Status {
+pub(crate) fn put_plain(output: &mut Output<'_>, text: &str, either: Either) -> Status {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => output.put(b"null"),
         "true" | "True" | "TRUE" => output.put(b"true"),

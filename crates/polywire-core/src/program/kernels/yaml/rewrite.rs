@@ -12,12 +12,12 @@ const LONGEST_KEY: usize = 1000;
 
 /// Writes again in block style, a line for each member and element, what was written from `start`
 /// on. Sequences of scalars stay on their line.
-pub fn block(output: &mut Output<'_>, start: usize) -> Status {
+pub(crate) fn block(output: &mut Output<'_>, start: usize) -> Status {
     rewrite(output, start, true)
 }
 
 /// Writes again in flow style, all on one line, what was written from `start` on.
-pub fn flow(output: &mut Output<'_>, start: usize) -> Status {
+pub(crate) fn flow(output: &mut Output<'_>, start: usize) -> Status {
     rewrite(output, start, false)
 }
 

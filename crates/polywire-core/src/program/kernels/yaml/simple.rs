@@ -10,7 +10,7 @@ use super::{
 
 /// Writes the message as JSON. None if something in it is unusual; what was written then is of no
 /// use. The text is printable UTF-8.
-pub fn read(text: &str, either: Either, output: &mut Output<'_>, marks: &mut Marks<'_>) -> Option<Status> {
+pub(crate) fn read(text: &str, either: Either, output: &mut Output<'_>, marks: &mut Marks<'_>) -> Option<Status> {
     let levels = [(0, Kind::Sequence); MAX_DEPTH];
     let mut reader = Reader { text: text.as_bytes(), either, at: 0, levels, depth: 0, output, marks };
     match reader.document() {

@@ -99,7 +99,7 @@ pub(super) struct Window {
 
 impl Chunk {
     /// Adds a lane for a part of a member.
-    pub fn set(&mut self, at: usize, part: &Part<'_>, lane: &Lane) {
+    pub(super) fn set(&mut self, at: usize, part: &Part<'_>, lane: &Lane) {
         let (field, bit) = (part.field, 1 << at);
         let initial = match &field.initial {
             Some(Initial::Int(value)) => Some(*value),
@@ -140,7 +140,7 @@ impl Chunk {
     }
 
     /// Nothing more is added; `slots` are those of its lanes, with the tags of what they must have.
-    pub fn complete(&mut self, slots: &[(usize, u32, u8)], lanes: Vec<Lane>, texts: Vec<Text>, encoded: bool) {
+    pub(super) fn complete(&mut self, slots: &[(usize, u32, u8)], lanes: Vec<Lane>, texts: Vec<Text>, encoded: bool) {
         let mut all = [0; WIDTH];
         for (lane, slot, tag) in slots {
             (self.tags[*lane], self.tagged[*lane], all[*lane]) = (*tag, 0xFF, *slot);
@@ -156,7 +156,7 @@ impl Chunk {
 }
 
 impl Text {
-    pub fn new(lane: u8, offset: u32, field: &Arc<Field>, path: PathId) -> Text {
+    pub(super) fn new(lane: u8, offset: u32, field: &Arc<Field>, path: PathId) -> Text {
         let initial = field.initial_bytes().filter(|_| field.operator != Operator::Copy);
         let short = initial.filter(|bytes| bytes.len() <= SHORT).map(|bytes| {
             let mut short = [0; SHORT];
@@ -167,7 +167,7 @@ impl Text {
     }
 
     /// Memory that the initial value takes at most.
-    pub fn cost(&self) -> usize {
+    pub(super) fn cost(&self) -> usize {
         self.field.initial_bytes().map_or(0, <[u8]>::len).max(SHORT_TEXT)
     }
 }

@@ -101,7 +101,7 @@ enum Role {
 
 impl Run {
     /// One without members yet, whose values come from memory or go there.
-    pub fn new(encoded: bool) -> Run {
+    pub(crate) fn new(encoded: bool) -> Run {
         Run {
             chunks: Vec::new(),
             slots: Vec::new(),
@@ -118,12 +118,12 @@ impl Run {
     }
 
     /// Number of lanes.
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         WIDTH * self.chunks.len()
     }
 
     /// Number of members.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count
     }
 
@@ -134,7 +134,7 @@ impl Run {
 
     /// Adds a member; gives its lane, where it is a number. None if its field is none of those that
     /// are done here.
-    pub fn push(&mut self, member: Member<'_>) -> Option<Option<usize>> {
+    pub(crate) fn push(&mut self, member: Member<'_>) -> Option<Option<usize>> {
         let parts = parts(member.field, &member, self.encoded)?;
         let is_new = self.chunks.is_empty() || self.filled + parts.len() > WIDTH;
         if is_new && self.chunks.len() == MAX_CHUNKS {
@@ -185,7 +185,7 @@ impl Run {
     }
 
     /// Nothing more is added, to the last chunk for now.
-    pub fn complete(&mut self) {
+    pub(crate) fn complete(&mut self) {
         let (slots, lanes) = (core::mem::take(&mut self.slotted), core::mem::take(&mut self.lanes));
         let texts = core::mem::take(&mut self.texts);
         self.filled = 0;

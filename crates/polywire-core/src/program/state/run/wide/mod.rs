@@ -22,7 +22,7 @@ pub(crate) enum Level {
 
 impl Level {
     /// For reports.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Level::Plain => "none",
             #[cfg(target_arch = "x86_64")]

@@ -19,7 +19,7 @@ use super::{
 };
 
 /// A register.
-pub struct Avx512;
+pub(crate) struct Avx512;
 
 impl Wide for Avx512 {
     type Words = __m512i;
@@ -196,7 +196,7 @@ unsafe fn powers(exponents: __m512i, mask: u8) -> (__m512d, u8) {
 }
 
 /// Two registers.
-pub struct Avx2;
+pub(crate) struct Avx2;
 
 #[inline(always)]
 unsafe fn lanes(mask: u8) -> [__m256i; 2] {

@@ -1,9 +1,7 @@
 //! `polywire transcode` and `polywire dict`: any format to any format and back, and what happens
 //! when the files are not what they should be.
 
-mod common;
-
-use common::{Folder, report};
+use crate::common::{Folder, report};
 
 /// Reports as JSON lines, as the JSON codec writes them.
 fn lines(count: u32) -> String {
@@ -19,7 +17,7 @@ fn folder() -> Folder {
 /// Of these types `weather::Report`.
 const WEATHER: [&str; 4] = ["--idl", "weather.idl", "--type", "Report"];
 
-fn transcode(folder: &Folder, arguments: &[&str]) -> common::Ended {
+fn transcode(folder: &Folder, arguments: &[&str]) -> crate::common::Ended {
     folder.run(&[&["transcode"], arguments].concat())
 }
 

@@ -1,10 +1,8 @@
 //! Looking around: `hz`, `bw`, `list`, `typeof`, `idl`, `codecs`, `completions`.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::{Folder, Running, WEATHER, report};
+use crate::common::{Folder, Running, WEATHER, report};
 use polywire::codec::CODECS;
 use polywire::engine::ENGINES;
 use polywire_idl::{Compiler, emit};
@@ -165,6 +163,12 @@ fn idl_rust_and_every_other_emitter_write_what_the_library_writes() {
     for emitter in emit::EMITTERS {
         let expected = (emitter.emit)(document.definitions(), document.constants()).expect("emitted");
         assert_eq!(folder.run(&["idl", "emit", emitter.name, "weather.idl"]).with(0).out, expected);
+        assert_eq!(folder.run(&["idl", emitter.name, "weather.idl"]).with(0).out, expected);
+        let help = folder.run(&["idl", "--help"]).with(0).out;
+        assert!(help.contains(emitter.description), "{help}");
+        let written = folder.run(&["idl", emitter.name, "weather.idl", "-o", "out", "--json"]).with(0).json();
+        assert_eq!((&written["target"], &written["file"]), (&json!(emitter.name), &json!("out")));
+        assert_eq!(folder.read("out"), expected);
     }
     let rust = folder.run(&["idl", "rust", "weather.idl", "-o", "weather.rs"]).with(0);
     assert_eq!(rust.out, "");

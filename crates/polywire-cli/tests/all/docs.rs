@@ -1,7 +1,5 @@
 //! Every command in docs/cli.md runs, and prints what stands there.
 
-mod common;
-
 use std::{
     fs,
     path::Path,
@@ -9,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{
+use crate::common::{
     Folder, SOON,
     markdown::{Fenced, blocks, fits},
 };
@@ -51,7 +49,7 @@ fn every_example_runs_and_prints_what_stands_there() {
         let file = ["idl ", "xml ", "toml "].iter().find_map(|kind| block.info.strip_prefix(kind));
         if let Some(name) = file {
             folder.write(name, &block.text);
-        } else if block.info == "console" || (block.info == "console hosts" && common::hosts_are_permitted()) {
+        } else if block.info == "console" || (block.info == "console hosts" && crate::common::hosts_are_permitted()) {
             let expected: Vec<&str> = block.text.lines().filter(|line| !line.starts_with("$ ")).collect();
             let output = run(&folder, &block);
             let lines: Vec<&str> = output.lines().collect();

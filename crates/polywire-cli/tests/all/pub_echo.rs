@@ -1,8 +1,6 @@
 //! `pub` and `echo`: two processes, over TCP and Unix-domain sockets, in every codec.
 
-mod common;
-
-use common::{Folder, report};
+use crate::common::{Folder, report};
 use polywire::codec::CODECS;
 use serde_json::{Value, json};
 

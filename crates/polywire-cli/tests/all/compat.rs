@@ -1,8 +1,6 @@
 //! `polywire compat`: verdicts, exit codes, and that the verdicts are true.
 
-mod common;
-
-use common::{Ended, Folder, WEATHER};
+use crate::common::{Ended, Folder, WEATHER};
 use serde_json::{Value, json};
 
 fn compare(folder: &Folder, arguments: &[&str]) -> Ended {

@@ -1,10 +1,8 @@
 //! `polywire bench`: scenarios, exit codes, files and comparisons. No time is judged.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::Folder;
+use crate::common::Folder;
 use polywire_measure::scenario::Mode;
 
 const SCENARIO: &str = "name = 'Two formats'
@@ -164,6 +162,8 @@ fn the_papers_experiments_become_pages() {
     folder.run(&["bench", "papers", "article", "--redraw", "-o", "out"]).with(0);
     assert_eq!(folder.read("out/article.md"), page);
     folder.run(&["bench", "papers", "nothing"]).with(3);
+    let missing = folder.run(&["bench", "papers", "article"]).with(3).errors;
+    assert!(missing.contains("scenarios/papers/article.toml") && missing.contains("--scenarios"), "{missing}");
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! `polywire fast`: recordings of each framing to JSON lines and back to the same bytes, and what
 //! happens when they are not what they should be.
 
-mod common;
-
 use std::fs;
 
-use common::{Ended, Folder};
+use crate::common::{Ended, Folder};
 
 const FEED: &str = r#"<templates xmlns="http://www.fixprotocol.org/ns/fast/td/1.1">
   <template name="Quote" id="1">
@@ -268,7 +266,7 @@ fn what_is_wrong_is_said_with_its_place() {
         &["a: byte 5: message 1, which begins at byte 0", "is this the feed's template"],
     );
     told(&["decode", "nowhere", "--framing", "none"], 2, &["cannot read nowhere"]);
-    told(&["decode", "a", "--framing", "pcap"], 2, &["a: at byte 0: no capture"]);
+    told(&["decode", "a", "--framing", "pcap"], 2, &["a: at byte 0: not a capture"]);
     told(&["decode", "a", "--framing", "len3"], 3, &["len4le"]);
     told(&["decode", "a"], 3, &["--framing"]);
     told(&["decode", "a", "--framing", "len4le", "--skip-bad"], 3, &["--reset packet or message"]);

@@ -1,10 +1,8 @@
 //! The demonstration: three processes, every codec, three versions of a type.
 
-mod common;
-
 use std::{thread, time::Duration};
 
-use common::Folder;
+use crate::common::Folder;
 use polywire::codec::CODECS;
 use serde_json::{Value, json};
 
@@ -72,6 +70,8 @@ fn show_types_prints_idl() {
     folder.write("all.idl", &folder.run(&["demo", "--show-types"]).with(0).out);
     let text = folder.read("all.idl");
     assert_eq!(text.matches("struct Machine {").count(), 3);
+    let files = folder.run(&["demo", "--show-types", "--json"]).with(0).json();
+    assert!(files["machine.idl"].as_str().is_some_and(|text| text.contains("struct Machine {")), "{files}");
 }
 
 /// Whether a process is there, as its parent's death leaves no zombie behind.

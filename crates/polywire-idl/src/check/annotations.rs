@@ -1,15 +1,15 @@
-//! Annotations: those with a meaning here are obeyed, all others kept.
+//! Annotations: known ones are applied, all others are kept in the schema.
 
 use polywire_core::schema::{self, AutoId, Extensibility, Literal, MAX_MEMBER_ID, TryConstruct, Type, hash_id};
 
 use super::names::Entity;
 use super::values::Value;
-use super::{Checker, ModuleMarks};
+use super::{Checker, ModuleAnnotations};
 use crate::ast::{Annotation, Expr, ExprKind, Item, ScopedName};
 use crate::diag::closest;
 
-/// What the annotations of a definition say.
-pub(super) struct TypeMarks {
+/// The annotations of a definition.
+pub(super) struct TypeAnnotations {
     pub extensibility: Extensibility,
     pub nested: bool,
     pub auto_id: AutoId,
@@ -18,9 +18,9 @@ pub(super) struct TypeMarks {
     pub kept: Vec<schema::Annotation>,
 }
 
-/// What the annotations of a member say.
+/// The annotations of a member.
 #[derive(Default)]
-pub(super) struct MemberMarks {
+pub(super) struct MemberAnnotations {
     pub explicit_id: Option<u32>,
     pub key: bool,
     pub optional: bool,
@@ -28,15 +28,15 @@ pub(super) struct MemberMarks {
     pub external: bool,
     pub default: Option<Literal>,
     pub try_construct: TryConstruct,
-    /// `@default` without a value, which some give to a case of a union.
+    /// Whether `@default` is there without a value, which some files use for a case of a union.
     pub default_case: bool,
     pub doc: Option<String>,
     pub kept: Vec<schema::Annotation>,
 }
 
-/// What the annotations of a literal or flag say.
+/// The annotations of a literal or flag.
 #[derive(Default)]
-pub(super) struct LiteralMarks {
+pub(super) struct LiteralAnnotations {
     pub value: Option<i128>,
     pub is_default: bool,
     pub kept: Vec<schema::Annotation>,
@@ -77,22 +77,22 @@ const KNOWN: &[&str] = &[
 ];
 
 impl Checker<'_> {
-    pub(super) fn module_marks(&mut self, annotations: &[Annotation]) -> ModuleMarks {
-        let mut marks = self.modules.last().copied().unwrap_or_default();
+    pub(super) fn module_annotations(&mut self, annotations: &[Annotation]) -> ModuleAnnotations {
+        let mut given = self.modules.last().copied().unwrap_or_default();
         for a in annotations {
             match a.name.as_str() {
-                "autoid" => marks.auto_id = self.auto_id(a).unwrap_or_default(),
-                "default_nested" => marks.nested = self.flag(a),
+                "autoid" => given.auto_id = self.auto_id(a).unwrap_or_default(),
+                "default_nested" => given.nested = self.flag(a),
                 "verbatim" | "uuid" | "version" => {}
                 _ => self.no_effect(a, "a module"),
             }
         }
-        marks
+        given
     }
 
-    pub(super) fn type_marks(&mut self, item: &Item, what: &str) -> TypeMarks {
+    pub(super) fn type_annotations(&mut self, item: &Item, what: &str) -> TypeAnnotations {
         let module = self.modules.last().copied().unwrap_or_default();
-        let mut marks = TypeMarks {
+        let mut given = TypeAnnotations {
             extensibility: self.default_extensibility,
             nested: module.nested,
             auto_id: module.auto_id,
@@ -103,72 +103,77 @@ impl Checker<'_> {
         let explicit_nested = item.annotations.iter().any(|a| a.name == "nested");
         for a in &item.annotations {
             match a.name.as_str() {
-                "final" => marks.extensibility = Extensibility::Final,
-                "appendable" => marks.extensibility = Extensibility::Appendable,
-                "mutable" => marks.extensibility = Extensibility::Mutable,
-                "extensibility" => marks.extensibility = self.extensibility(a).unwrap_or_default(),
-                "nested" => marks.nested = self.flag(a),
-                "autoid" => marks.auto_id = self.auto_id(a).unwrap_or_default(),
-                "bit_bound" => marks.bit_bound = self.number(a, 1, 64).map(|n| (n as u8, a.span)),
-                "verbatim" => marks.doc = self.verbatim(a).filter(|_| marks.doc.is_empty()).unwrap_or(marks.doc),
+                "final" => given.extensibility = Extensibility::Final,
+                "appendable" => given.extensibility = Extensibility::Appendable,
+                "mutable" => given.extensibility = Extensibility::Mutable,
+                "extensibility" => given.extensibility = self.extensibility(a).unwrap_or_default(),
+                "nested" => given.nested = self.flag(a),
+                "autoid" => given.auto_id = self.auto_id(a).unwrap_or_default(),
+                "bit_bound" => given.bit_bound = self.number(a, 1, 64).map(|n| (n as u8, a.span)),
+                "verbatim" => given.doc = self.verbatim(a).filter(|_| given.doc.is_empty()).unwrap_or(given.doc),
                 "topic" => {
-                    marks.nested &= explicit_nested;
-                    self.keep(a, None, &mut marks.kept);
+                    given.nested &= explicit_nested;
+                    self.keep(a, None, &mut given.kept);
                 }
                 "key" | "id" | "optional" | "must_understand" | "external" | "position" | "value" | "hashid"
                 | "default_literal" | "try_construct" => self.no_effect(a, what),
-                _ => self.keep(a, None, &mut marks.kept),
+                _ => self.keep(a, None, &mut given.kept),
             }
         }
-        self.spend(marks.doc.len());
-        marks
+        self.spend(given.doc.len());
+        given
     }
 
-    /// The annotations in front of a member, for the declarator `name`.
-    pub(super) fn member_marks(&mut self, annotations: &[Annotation], name: &str, ty: &Type) -> MemberMarks {
-        let mut marks = MemberMarks::default();
+    /// Reads the annotations of a member, for the declarator `name`.
+    pub(super) fn member_annotations(
+        &mut self,
+        annotations: &[Annotation],
+        name: &str,
+        ty: &Type,
+    ) -> MemberAnnotations {
+        let mut given = MemberAnnotations::default();
         for a in annotations {
             match a.name.as_str() {
-                "id" => marks.explicit_id = self.number(a, 0, i128::from(MAX_MEMBER_ID)).map(|n| n as u32),
-                "hashid" => marks.explicit_id = self.hashed_id(a, name),
-                "key" | "Key" => marks.key = self.flag(a),
-                "optional" => marks.optional = self.flag(a),
-                "must_understand" => marks.must_understand = self.flag(a),
-                "external" => marks.external = self.flag(a),
-                "default" if a.args.is_empty() => marks.default_case = true,
-                "default" => marks.default = self.argument(a).and_then(|e| self.literal(&e, ty)),
-                "try_construct" => marks.try_construct = self.try_construct(a).unwrap_or_default(),
-                "verbatim" => marks.doc = self.verbatim(a),
-                "min" | "max" | "range" => self.keep(a, Some(ty), &mut marks.kept),
+                "id" => given.explicit_id = self.number(a, 0, i128::from(MAX_MEMBER_ID)).map(|n| n as u32),
+                "hashid" => given.explicit_id = self.hashed_id(a, name),
+                "key" | "Key" => given.key = self.flag(a),
+                "optional" => given.optional = self.flag(a),
+                "must_understand" => given.must_understand = self.flag(a),
+                "external" => given.external = self.flag(a),
+                "default" if a.args.is_empty() => given.default_case = true,
+                "default" => given.default = self.argument(a).and_then(|e| self.literal(&e, ty)),
+                "try_construct" => given.try_construct = self.try_construct(a).unwrap_or_default(),
+                "verbatim" => given.doc = self.verbatim(a),
+                "min" | "max" | "range" => self.keep(a, Some(ty), &mut given.kept),
                 "bit_bound" | "position" | "value" | "default_literal" | "nested" | "autoid" | "final"
                 | "appendable" | "mutable" | "extensibility" | "default_nested" => self.no_effect(a, "a member"),
-                _ => self.keep(a, None, &mut marks.kept),
+                _ => self.keep(a, None, &mut given.kept),
             }
         }
-        marks
+        given
     }
 
-    /// The annotations of a literal (`@value`) or flag (`@position`).
-    pub(super) fn literal_marks(
+    /// Reads the annotations of a literal (`@value`) or flag (`@position`).
+    pub(super) fn literal_annotations(
         &mut self,
         annotations: &[Annotation],
         value: &str,
         min: i128,
         max: i128,
-    ) -> LiteralMarks {
-        let mut marks = LiteralMarks::default();
+    ) -> LiteralAnnotations {
+        let mut given = LiteralAnnotations::default();
         for a in annotations {
             match a.name.as_str() {
-                "value" | "position" if a.name == value => marks.value = self.number(a, min, max),
-                "default_literal" if value == "value" => marks.is_default = self.flag(a),
+                "value" | "position" if a.name == value => given.value = self.number(a, min, max),
+                "default_literal" if value == "value" => given.is_default = self.flag(a),
                 "verbatim" => {}
                 "value" | "position" | "key" | "id" | "optional" | "default" | "default_literal" => {
                     self.no_effect(a, if value == "value" { "a literal" } else { "a flag" })
                 }
-                _ => self.keep(a, None, &mut marks.kept),
+                _ => self.keep(a, None, &mut given.kept),
             }
         }
-        marks
+        given
     }
 
     pub(super) fn switch_key(&mut self, annotations: &[Annotation]) -> bool {
@@ -191,7 +196,7 @@ impl Checker<'_> {
         annotations.iter().filter(|a| a.name != "verbatim").for_each(|a| self.no_effect(a, what));
     }
 
-    /// The argument of an annotation that takes one.
+    /// The argument of an annotation that takes exactly one.
     fn argument(&mut self, a: &Annotation) -> Option<Expr> {
         match a.args.as_slice() {
             [(name, expr)] if name.as_ref().is_none_or(|n| &*n.text == "value") => Some(expr.clone()),
@@ -202,7 +207,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `@key` and `@key(TRUE)` are the same.
+    /// The value of a boolean annotation: `@key` means `@key(TRUE)`.
     fn flag(&mut self, a: &Annotation) -> bool {
         if a.args.is_empty() {
             return true;
@@ -216,7 +221,7 @@ impl Checker<'_> {
         self.integer(&expr, &format!("@{}", a.name), min, max)
     }
 
-    /// One of a list of words.
+    /// The value of an annotation whose argument is one of a list of words.
     fn word<T: Copy>(&mut self, a: &Annotation, words: &[(&str, T)]) -> Option<T> {
         let expr = self.argument(a)?;
         let text = match &expr.kind {
@@ -261,7 +266,7 @@ impl Checker<'_> {
         self.word(a, &words)
     }
 
-    /// `@hashid` hashes the member's name, `@hashid("other")` another.
+    /// The id of `@hashid`, which hashes the name of the member, or of `@hashid("other")`.
     fn hashed_id(&mut self, a: &Annotation, name: &str) -> Option<u32> {
         if a.args.is_empty() {
             return Some(hash_id(name));
@@ -273,7 +278,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The text of a comment that a generator put into an annotation, as those of ROS 2 do.
+    /// The text of a comment that a generator, such as that of ROS 2, has put into an annotation.
     fn verbatim(&mut self, a: &Annotation) -> Option<String> {
         let argument = |name: &str| {
             let (_, expr) = a.args.iter().find(|(n, _)| n.as_ref().is_some_and(|n| &*n.text == name))?;
@@ -287,7 +292,7 @@ impl Checker<'_> {
         (argument("language")? == "comment").then(|| text.trim_end().to_string())
     }
 
-    /// Keeps an annotation as it is written; its arguments are of type `ty` where that is known.
+    /// Keeps an annotation in the schema. `ty` is the type of its arguments, if known.
     fn keep(&mut self, a: &Annotation, ty: Option<&Type>, kept: &mut Vec<schema::Annotation>) {
         if !KNOWN.contains(&a.name.as_str())
             && let Some(meant) = closest(&a.name, KNOWN.iter().copied())
@@ -310,8 +315,8 @@ impl Checker<'_> {
             && words.iter().any(|word| matches!(word, Word::Name(_)))
             && !words.iter().any(|word| matches!(word, Word::Name(name) if self.is_constant(name, ty)))
         {
-            // The words may be those that only the annotation knows, as in
-            // `@data_representation(XCDR1 | XCDR2)`.
+            // Only the annotation may define these words, as in `@data_representation(XCDR1 |
+            // XCDR2)`.
             let text = words.iter().map(Word::text).collect::<Vec<_>>().join(" | ");
             if ty.is_some() {
                 self.reporter.warning(expr.span, format!("there is no constant '{text}' here"));
@@ -324,9 +329,9 @@ impl Checker<'_> {
         if self.could_be(&value, ty) {
             return self.convert(value, ty, expr.span);
         }
-        // Nothing is computed from it, so it need not stop anybody.
+        // This is a warning, because nothing is computed from the argument.
         let name = self.type_name(ty);
-        self.reporter.warning(expr.span, format!("this is no value of type {name}"));
+        self.reporter.warning(expr.span, format!("expected a value of type {name}"));
         Some(self.as_written(value))
     }
 
@@ -369,7 +374,7 @@ impl Checker<'_> {
     }
 }
 
-/// A part of an annotation's argument.
+/// A part of the argument of an annotation.
 enum Word<'a> {
     Name(&'a ScopedName),
     Number(i128),
@@ -384,7 +389,7 @@ impl Word<'_> {
     }
 }
 
-/// The parts of an expression that is nothing but names and numbers with `|` between.
+/// The parts of an expression that consists of names and numbers joined by `|`, else `None`.
 fn words(expr: &Expr) -> Option<Vec<Word<'_>>> {
     match &expr.kind {
         ExprKind::Name(name) => Some(vec![Word::Name(name)]),

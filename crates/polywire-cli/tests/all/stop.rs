@@ -1,11 +1,9 @@
 //! SIGTERM and SIGINT: every verb cleans up, and ends by the signal, as shells and service managers
 //! expect it.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Ended, Folder, Running, report};
+use crate::common::{Ended, Folder, Running, report};
 
 const WIRE: [&str; 2] = ["--wire", "json@unix/t.sock"];
 

@@ -1,13 +1,11 @@
 //! A stranger whose names have control characters in them: they reach no terminal.
 
-mod common;
-
 use std::{
     io::Write as _,
     net::{TcpListener, TcpStream},
 };
 
-use common::Folder;
+use crate::common::Folder;
 use polywire::{
     envelope::{Announcement, Id128},
     frame::{Hello, Start, StreamEncoder},

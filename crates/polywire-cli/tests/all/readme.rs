@@ -1,19 +1,17 @@
 //! What README.md shows is true: its commands run and print what stands there.
 
-mod common;
-
 use std::{
     net::TcpListener,
     path::Path,
     process::{Command, Stdio},
 };
 
-use common::{
+use crate::common::{
     Folder,
     markdown::{Fenced, blocks, fits},
 };
 
-const README: &str = include_str!("../../../README.md");
+const README: &str = include_str!("../../../../README.md");
 
 /// The one block that holds these words.
 fn block(words: &str) -> Fenced {

@@ -1,8 +1,6 @@
 //! The ends of instances: `pub --dispose` and `--unregister`, and how `echo` shows them.
 
-mod common;
-
-use common::Folder;
+use crate::common::Folder;
 use serde_json::{Value, json};
 
 const IDL: &str = "struct Track { @key long number; double speed; };";

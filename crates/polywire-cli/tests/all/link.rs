@@ -1,10 +1,8 @@
 //! `polywire link`: between real processes.
 
-mod common;
-
 use std::{net::UdpSocket, time::Duration};
 
-use common::Folder;
+use crate::common::Folder;
 
 #[test]
 fn datagrams_are_lost_as_the_model_says_and_the_statistics_tell() {
@@ -79,7 +77,7 @@ fn a_topic_goes_through_a_slow_link() {
     let publish = [
         "pub",
         "weather",
-        &common::report(1),
+        &crate::common::report(1),
         "--idl",
         "weather.idl",
         "--type",

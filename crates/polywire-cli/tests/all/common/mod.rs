@@ -1,5 +1,5 @@
 //! Running the program, in a folder of its own.
-#![allow(dead_code)] // Each test file uses a part.
+#![allow(dead_code)] // `tools` is shared with tests of other crates.
 
 pub mod markdown;
 pub use polywire_testing::tools;

@@ -1,9 +1,5 @@
 //! `polywire link hosts`: real processes on two hosts. Where namespaces are not permitted, that is
 //! said and nothing is tested; with `POLYWIRE_TEST_REQUIRE=all` in the environment it is a failure.
-#![cfg(all(feature = "hosts", target_os = "linux"))]
-
-mod common;
-
 use std::{
     fs,
     path::Path,
@@ -11,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Folder, SOON, hosts_are_permitted};
+use crate::common::{Folder, SOON, hosts_are_permitted};
 
 /// Processes, of any namespace, with this among their arguments.
 fn running(argument: &str) -> usize {
@@ -40,7 +36,7 @@ fn a_topic_crosses_a_lossy_link_between_two_hosts() {
     );
     let calls = format!(
         "{program} pub weather '{}' --idl weather.idl --type Report --wire json@tcp-connect/$A:7000 && while ! test -e heard.txt; do sleep 0.05; done",
-        common::report(7)
+        crate::common::report(7)
     );
     let model = "loss=10%,delay=10ms,jitter=uniform:2ms";
     let arguments =
@@ -97,7 +93,7 @@ fn what_cannot_be_done_is_told() {
     let netem = folder.run(&["link", "hosts", "--by", "netem", "--model", "wan-low", "-b", "true"]);
     assert!(netem.code == Some(0) || netem.errors.contains("without netem"), "{netem:?}");
     if netem.code != Some(0) {
-        common::tools::skipped("the kernel has no netem, which was tested instead");
+        crate::common::tools::skipped("the kernel has no netem, which was tested instead");
     }
     let never = folder.run(&["link", "hosts", "--by", "netem", "--model", "loss=pattern:01", "-b", "true"]).with(2);
     assert!(never.errors.contains("no patterns"), "{never:?}");

@@ -1,0 +1,20 @@
+//! All tests of the command line, in one program: that links once, and tests that wait run beside
+//! others.
+
+mod common;
+
+mod bench;
+mod compat;
+mod demo;
+mod docs;
+mod fast;
+mod hostile;
+#[cfg(all(feature = "hosts", target_os = "linux"))]
+mod hosts;
+mod instances;
+mod link;
+mod pub_echo;
+mod readme;
+mod stop;
+mod tools;
+mod transcode;

@@ -1,0 +1,87 @@
+//! The state of a running link, which its threads share.
+
+use std::{
+    cmp::Reverse,
+    io,
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use polywire_core::netsim::{Duplex, Model};
+
+use crate::{
+    capture::Capture,
+    plan::{Change, Plan, Way},
+};
+
+/// What the threads of a link share.
+pub struct Shared {
+    start: Instant,
+    pub state: Mutex<State>,
+    ended: AtomicBool,
+}
+
+pub struct State {
+    pub links: Duplex,
+    changes: Vec<Change>,
+    pub capture: Option<Capture>,
+}
+
+impl Shared {
+    pub fn new(plan: Plan) -> io::Result<Shared> {
+        let mut changes = plan.changes;
+        // The next change is the last element.
+        changes.sort_by_key(|change| Reverse(change.at));
+        let links = Duplex::asymmetric(&plan.there, &plan.back, plan.seed);
+        let capture = plan.capture.map(Capture::new).transpose()?;
+        Ok(Shared {
+            start: Instant::now(),
+            state: Mutex::new(State { links, changes, capture }),
+            ended: AtomicBool::new(false),
+        })
+    }
+
+    /// Nanoseconds since the link began.
+    pub fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The state after the changes that are due at `now`.
+    pub fn at(&self, now: u64) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        while state.changes.last().is_some_and(|next| next.at.as_nanos() as u64 <= now) {
+            if let Some(Change { way, model, .. }) = state.changes.pop() {
+                state.set(way, &model);
+            }
+        }
+        state
+    }
+
+    /// Tells all threads of the link to end.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// True once [`Shared::end`] was called.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+}
+
+impl State {
+    pub fn set(&mut self, way: Way, model: &Model) {
+        if way != Way::Back {
+            self.links.there.set_model(model);
+        }
+        if way != Way::There {
+            self.links.back.set_model(model);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The other end in a process of its own.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::{engines, peer::Request, setup::Setup};
+use crate::Error;
+
+/// Is the other end of a real engine: a program that measures in
+/// [`Mode::Closed`](crate::scenario::Mode::Closed) and the like is started again with the one
+/// argument `bench-peer`, and is to call this then. It ends with its input.
+///
+/// # Errors
+/// [`Error::Engine`] if standard input is empty or does not hold the commands of `bench`.
+pub fn serve() -> Result<(), Error> {
+    let wrong = |problem: String| Error::Engine { engine: "bench-peer".into(), problem };
+    let mut lines = io::stdin().lines().map_while(Result::ok);
+    let setup = lines.next().ok_or_else(|| wrong("it is started by `bench`, not by hand".into()))?;
+    let setup: Setup = serde_json::from_str(&setup).map_err(|error| wrong(error.to_string()))?;
+    let receivers = engines::receive(&setup);
+    let ready = receivers.as_ref().map(|_| ()).map_err(String::clone);
+    answer(&ready).map_err(wrong)?;
+    let Ok(receivers) = receivers else { return Ok(()) };
+    for line in lines {
+        match serde_json::from_str(&line).map_err(|error| wrong(error.to_string()))? {
+            Request::Report(expected) => answer(&receivers.report(expected)),
+            Request::Vitals => answer(&receivers.vitals(true)),
+        }
+        .map_err(wrong)?;
+    }
+    Ok(())
+}
+
+fn answer(value: &impl Serialize) -> Result<(), String> {
+    let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| error.to_string())
+}

@@ -1,0 +1,66 @@
+//! What both ends of a case must know. The sender hands it to the other end as JSON.
+
+use std::sync::Arc;
+
+use polywire::{Record, Schema, Shape, schema::SchemaLimits};
+use serde::{Deserialize, Serialize};
+
+use crate::{Case, Error, Scenario, scenario::Mode, subject::Subject, templates, values::ValueModel};
+
+/// What the other end needs to know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Setup {
+    pub engine: String,
+    pub codec: String,
+    /// In XML, where the codec is given some.
+    pub templates: Option<String>,
+    pub compressor: String,
+    /// Schemas of both versions, as bytes.
+    pub writer: Vec<u8>,
+    pub reader: Vec<u8>,
+    /// Where the sender listens.
+    pub address: String,
+    pub subscribers: usize,
+    pub topics: usize,
+    pub buffers: String,
+    /// Messages are sent back, not counted.
+    pub echo: bool,
+}
+
+impl Setup {
+    /// Where the sender listens is not known yet.
+    pub fn of(scenario: &Scenario, case: &Case, subject: &Subject) -> Result<Setup, Error> {
+        Ok(Setup {
+            engine: case.engine.clone(),
+            codec: case.codec.clone(),
+            templates: templates::of(scenario, case, subject)?,
+            compressor: case.compressor.clone(),
+            writer: subject.shape.schema().to_bytes(),
+            reader: subject.reader.schema().to_bytes(),
+            address: String::new(),
+            subscribers: case.subscribers,
+            topics: case.topics,
+            buffers: case.buffers.clone(),
+            echo: matches!(scenario.mode, Mode::Closed | Mode::Loaded),
+        })
+    }
+}
+
+/// The shapes of both versions.
+pub fn shapes(setup: &Setup) -> Result<(Arc<Shape>, Arc<Shape>), String> {
+    let shape = |bytes: &[u8]| {
+        let schema = Schema::from_bytes(bytes, &SchemaLimits::default()).map_err(|error| error.to_string())?;
+        Shape::of(&schema).map_err(|error| error.to_string())
+    };
+    Ok((shape(&setup.writer)?, shape(&setup.reader)?))
+}
+
+/// The type of a case and its values.
+pub fn subject_of(scenario: &Scenario, case: &Case) -> Result<(Subject, Vec<Record>), Error> {
+    let subject = Subject::of(scenario, case)?;
+    let spec = &scenario.types[case.type_index];
+    let count = scenario.effort.messages.min(256);
+    let model = ValueModel::parse(&case.values)?;
+    let records = model.records(&subject.shape, count, scenario.seed, spec, &scenario.folder)?;
+    Ok((subject, records))
+}
