@@ -64,8 +64,8 @@ impl Outgoing {
         Ok(anchor)
     }
 
-    /// The last message was not sent. The next message is a key frame, so that nothing refers to the
-    /// lost one; it has the same sequence number.
+    /// The last message was not sent. The next message is a key frame, so that nothing refers to
+    /// the lost one; it has the same sequence number.
     pub(crate) fn failed(&mut self) {
         self.writer.ask_for_key();
     }

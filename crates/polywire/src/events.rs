@@ -47,8 +47,8 @@ pub enum NodeEvent {
         /// Why the subscriber cannot read the messages.
         reason: String,
     },
-    /// Messages for a subscriber here were dropped, by the sender or by the subscriber's queue. Told
-    /// when the total reaches or passes a power of two.
+    /// Messages for a subscriber here were dropped, by the sender or by the subscriber's queue.
+    /// Told when the total reaches or passes a power of two.
     Lost {
         /// The topic.
         topic: String,

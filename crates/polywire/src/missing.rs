@@ -77,8 +77,8 @@ impl Follow {
         self.jumped(last, sequence, sequence, lost)
     }
 
-    /// The channel moves from `last` to `now`, and no message from there up to `missing` came. `told`
-    /// is the sender's count, which is used if no earlier message of the writer is known.
+    /// The channel moves from `last` to `now`, and no message from there up to `missing` came.
+    /// `told` is the sender's count, which is used if no earlier message of the writer is known.
     #[cold]
     fn jumped(&self, last: u64, now: u64, missing: u64, told: u64) -> u64 {
         // Both numbers change under the lock: a channel that ends meanwhile sees both or neither.

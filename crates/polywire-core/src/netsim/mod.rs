@@ -27,10 +27,10 @@
 //! ```
 //!
 //! A packet passes, in this order: blackouts, the queue's limit, the line's rate, loss of each
-//! fragment, duplication, corruption, and delay with jitter, unless the packet is chosen to overtake
-//! others. Loss comes after the queue, so that a lost packet has taken its time on the line, as on a
-//! real link. Each kind of chance has its own sequence of random numbers: adding jitter to a model
-//! does not change which packets are lost.
+//! fragment, duplication, corruption, and delay with jitter, unless the packet is chosen to
+//! overtake others. Loss comes after the queue, so that a lost packet has taken its time on the
+//! line, as on a real link. Each kind of chance has its own sequence of random numbers: adding
+//! jitter to a model does not change which packets are lost.
 
 use std::{
     cmp::Reverse,

@@ -182,9 +182,9 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// The model as a chain of two states: the probabilities of entering the bad state and of leaving
-    /// it, and the probabilities of loss in the good and in the bad state. A model that is no chain
-    /// never enters the bad state.
+    /// The model as a chain of two states: the probabilities of entering the bad state and of
+    /// leaving it, and the probabilities of loss in the good and in the bad state. A model that is
+    /// no chain never enters the bad state.
     ///
     /// ```
     /// use polywire_core::netsim::Loss;
@@ -260,9 +260,10 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
-/// A text that is not a model.
+/// A text that describes no link: see [`Model`] for the syntax.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("link model: '{part}': {problem}")]
+#[non_exhaustive]
 pub struct BadModel {
     /// The part that is wrong.
     pub part: String,

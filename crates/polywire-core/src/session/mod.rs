@@ -13,8 +13,8 @@
 //! may go to.
 //!
 //! [`Carrier::Reliable`] is for byte streams: nothing is sent twice. [`Carrier::Lossy`] is for
-//! datagrams: what has no effect yet is repeated with growing pauses. [`Limits`] and [`Repeat`] have
-//! every limit and pause.
+//! datagrams: what has no effect yet is repeated with growing pauses. [`Limits`] and [`Repeat`]
+//! have every limit and pause.
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};

@@ -74,6 +74,7 @@ pub(super) struct Message {
 }
 
 impl Message {
+    #[inline]
     pub(super) fn new(envelope: &Envelope<'_>, loan: Loan) -> Arc<Message> {
         let extensions = envelope.extensions.bytes().to_vec();
         let envelope = Envelope { extensions: Extensions::default(), ..*envelope };

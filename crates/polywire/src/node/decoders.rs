@@ -12,8 +12,8 @@ use polywire_core::envelope::Id128;
 use super::limits::{Exceeded, NodeLimits};
 use crate::engine::LinkId;
 
-/// Members of types whose decoders are kept while no channel uses them: publishers go back and forth
-/// between formats.
+/// Members of types whose decoders are kept while no channel uses them: publishers go back and
+/// forth between formats.
 const IDLE_MEMBERS: u64 = 1 << 14;
 /// Bytes of the reasons kept for decoders that cannot be made.
 const REFUSED_BYTES: usize = 1 << 20;

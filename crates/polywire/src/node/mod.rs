@@ -241,8 +241,8 @@ impl Node {
         sources
     }
 
-    /// Closes all ports. Publishing is an error after that, and subscribers end after what they have
-    /// received.
+    /// Closes all ports. Publishing is an error after that, and subscribers end after what they
+    /// have received.
     pub fn close(&self) {
         self.0.ports.close();
     }
