@@ -1,4 +1,4 @@
-//! Compressed payloads.
+//! Targets for compressed payloads, settings and dictionaries.
 
 use crate::seed;
 use polywire_core::{
@@ -9,7 +9,7 @@ use polywire_testing::mutated;
 
 const LIMITS: Limits = Limits { message_bytes: 1 << 20, expansion: 1024, free_bytes: 1 << 16 };
 
-/// What compressors like, in pieces: runs, periods, words, noise.
+/// A payload of compressible and random pieces: runs, periods, words, noise.
 fn payload(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..random.below(12) {
@@ -25,8 +25,8 @@ fn payload(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// A compressor by number, and whether it has a dictionary, in the first byte; a level in the
-/// second.
+/// Reads the choice of a compressor: its number and whether it has a dictionary from the first
+/// byte, a level from the second.
 fn chosen(input: &[u8]) -> (&'static dyn Compressor, Vec<u8>, Settings) {
     let (which, level) = (input.first().copied().unwrap_or(0), input.get(1).copied().unwrap_or(0));
     let compressor = COMPRESSORS[usize::from(which & 0x7F) % COMPRESSORS.len()];
@@ -37,7 +37,7 @@ fn chosen(input: &[u8]) -> (&'static dyn Compressor, Vec<u8>, Settings) {
     (compressor, dictionary, Settings { level, min_bytes: Some(1), ratio_percent: 100, ..Settings::default() })
 }
 
-/// A packed payload behind the choice of a compressor, with something wrong in it.
+/// The choice of a compressor, then a packed payload with defects.
 pub fn packed_bytes(random: &mut Random) -> Vec<u8> {
     let mut input = vec![random.bits() as u8, random.bits() as u8];
     let (compressor, dictionary, settings) = chosen(&input);
@@ -50,8 +50,8 @@ pub fn packed_bytes(random: &mut Random) -> Vec<u8> {
     input
 }
 
-/// Refused, or unpacked within the limits, and the same when it is unpacked again by the same and
-/// by new state.
+/// Unpacks a payload. It is refused or stays within the limits, and unpacking it again gives the
+/// same, with the same state and with new state.
 pub fn unpack(input: &[u8]) {
     let (compressor, dictionary, _) = chosen(input);
     let packed = input.get(2..).unwrap_or_default();
@@ -62,19 +62,20 @@ pub fn unpack(input: &[u8]) {
         let raw = packed.len();
         assert!(bytes.len() <= LIMITS.free_bytes.max(raw.saturating_mul(LIMITS.expansion)), "more than is allowed");
     }
-    // Which error it is may depend on what a library's state saw before, but not whether it is one.
+    // The kind of error may depend on the earlier payloads of a library's state; whether there is
+    // one may not.
     let again = [first.unpack(packed).map(<[u8]>::to_vec), second.unpack(packed).map(<[u8]>::to_vec)];
     assert!(again.iter().all(|again| again.as_ref().ok() == once.as_ref().ok()), "{}: state shows", compressor.name());
 }
 
-/// Any payload behind the choice of a compressor.
+/// The choice of a compressor, then any payload.
 pub fn payload_bytes(random: &mut Random) -> Vec<u8> {
     let mut input = vec![random.bits() as u8, random.bits() as u8];
     input.extend(payload(random));
     input
 }
 
-/// What is packed is unpacked to the same, by state that has seen others.
+/// Packs and unpacks a payload, with state that has seen other payloads.
 pub fn pack(input: &[u8]) {
     let (compressor, dictionary, settings) = chosen(input);
     let payload = input.get(2..).unwrap_or_default();
@@ -88,7 +89,7 @@ pub fn pack(input: &[u8]) {
     }
 }
 
-/// Options and dictionaries from strangers are refused, or what they make packs and unpacks.
+/// Reads untrusted settings and dictionaries. They are refused, or the result packs and unpacks.
 pub fn configure(input: &[u8]) {
     let compressor = COMPRESSORS[seed(input) as usize % COMPRESSORS.len()];
     let text = String::from_utf8_lossy(input.get(8..).unwrap_or_default());
@@ -108,10 +109,10 @@ pub fn configure(input: &[u8]) {
     }
 }
 
-/// Options with slips in them, or a damaged dictionary, behind a number.
+/// A number, then settings with typing errors or a damaged dictionary.
 pub fn settings_bytes(random: &mut Random) -> Vec<u8> {
     let mut input = random.bits().to_le_bytes().to_vec();
-    // The head of a Zstandard dictionary, so that what follows is taken for its tables.
+    // The header of a Zstandard dictionary, so that the rest is read as its tables.
     let parts: [&[u8]; 8] = [b"3,", b"-7", b"dict=", b"min=64", b",", b"ratio=90", b"\x37\xa4\x30\xec", b"99"];
     for _ in 0..random.below(6) {
         let part: &[u8] = random.choose::<&[u8]>(&parts);

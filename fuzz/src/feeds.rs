@@ -1,4 +1,4 @@
-//! FAST: templates from strangers, their messages, files of them, and streams of deltas over bad
+//! Targets for FAST: untrusted templates, their messages, files of messages, and deltas over lossy
 //! links.
 
 use crate::{reused::was_written, seed};
@@ -33,7 +33,7 @@ const LIMITS: Limits = Limits {
     depth: 32,
 };
 
-/// Documents that have, all together, every type with every operator that goes with it.
+/// Documents that together have every type with every operator that it allows.
 const DOCUMENTS: &[&str] = &[
     "<templates xmlns='http://www.fixprotocol.org/ns/fast/td/1.1' dictionary='global'>
 <template name='A' id='1'><uInt32 name='a'><copy value='7'/></uInt32><int64 name='b' presence='optional'><delta/></int64>
@@ -53,7 +53,7 @@ const DOCUMENTS: &[&str] = &[
 <uInt64 name='z' presence='optional'><constant value='18446744073709551615'/></uInt64><string name='t' presence='optional'/></template>",
 ];
 
-/// Words that mean something, to be put where they make no sense.
+/// Words with a meaning, which are inserted at random places.
 const WORDS: &[&str] = &[
     "<group name='g'>",
     "</group>",
@@ -91,8 +91,8 @@ pub fn template_text(random: &mut Random) -> Vec<u8> {
     if random.one_in(2) { mutated(random, &text) } else { text }
 }
 
-/// A document is refused, or is written as one of the same templates; and these make a type and its
-/// codec, or say why not.
+/// Reads a document. It is refused, or it round-trips. Its templates give a type and a codec, or an
+/// error.
 pub fn read_template(input: &[u8]) {
     let limits = TemplateLimits { bytes: 1 << 16, templates: 64, instructions: 512, depth: 16, initial_bytes: 1 << 12 };
     let set = match TemplateSet::parse_within(&String::from_utf8_lossy(input), &limits) {
@@ -109,8 +109,8 @@ pub fn read_template(input: &[u8]) {
     let (Ok(encoder), Ok(decoder)) = (encoder, decoder) else { return };
     let (record, mut bytes, mut read) = (Record::new(&shape), Vec::new(), Record::new(&shape));
     if encoder.encode(&record, &mut bytes).is_ok() {
-        // What is constant on the wire may be something else in a fresh record, but what came is
-        // what goes.
+        // A constant on the wire may differ from the default in a record, but a decoded value must
+        // encode to the same message.
         assert_eq!(decoder.decode(&bytes, &mut read), Ok(bytes.len()), "{xml}");
         let mut again = Vec::new();
         encoder.encode(&read, &mut again).expect("what was decoded can be encoded");
@@ -118,7 +118,7 @@ pub fn read_template(input: &[u8]) {
     }
 }
 
-/// Types that contain themselves: by sequences, by optionals, by unions, and one through the other.
+/// Recursive types: through sequences, optionals, unions, and each other.
 fn recursive_types() -> &'static [Schema] {
     static TYPES: OnceLock<Vec<Schema>> = OnceLock::new();
     TYPES.get_or_init(|| {
@@ -148,8 +148,7 @@ fn recursive_types() -> &'static [Schema] {
     })
 }
 
-/// The number of a type that contains itself, and templates for it with references where there were
-/// none.
+/// The number of a recursive type, and templates for it with additional references.
 pub fn recursive_text(random: &mut Random) -> Vec<u8> {
     let number = random.below(recursive_types().len());
     let set = TemplateSet::for_schema(&recursive_types()[number]).expect("it has templates");
@@ -172,8 +171,8 @@ pub fn recursive_text(random: &mut Random) -> Vec<u8> {
     [vec![number as u8], text].concat()
 }
 
-/// Templates that lead back are refused, or are those of a type that contains itself, on the stack
-/// of an ordinary thread.
+/// Binds templates with cyclic references. They are refused, or belong to a recursive type; neither
+/// needs more than the stack of an ordinary thread.
 pub fn bind_recursive(input: &[u8]) {
     let Some((number, text)) = input.split_first() else { return };
     let Ok(set) = TemplateSet::parse(&String::from_utf8_lossy(text)) else { return };
@@ -196,7 +195,7 @@ pub fn bind_recursive(input: &[u8]) {
 
 struct Feed {
     decoders: Vec<Decoder<Record>>,
-    /// One a template, each for a type of its own.
+    /// One encoder for each template, each with its own type.
     encoders: Vec<Encoder<Record>>,
 }
 
@@ -216,8 +215,8 @@ impl Feed {
     }
 }
 
-/// Of one of the templates: as the only one with an id it makes a structure, unless it holds
-/// messages of all.
+/// The encoder of one template. As the only one with an id it makes a structure, unless it contains
+/// messages of all templates.
 fn encoder_of(set: &TemplateSet, index: usize) -> Option<Encoder<Record>> {
     let mut set = set.clone();
     let others = set.templates.iter_mut().enumerate().filter(|(other, _)| *other != index);
@@ -228,7 +227,7 @@ fn encoder_of(set: &TemplateSet, index: usize) -> Option<Encoder<Record>> {
     Encoder::for_shape_with_backend(&codec, &Options::default(), &shape, Backend::Interpreter).ok()
 }
 
-/// The number of a document, and messages of it, each with its length before it.
+/// The number of a document, and messages of it with their lengths in front.
 pub fn feed_bytes(random: &mut Random) -> Vec<u8> {
     let mut input = vec![random.below(DOCUMENTS.len()) as u8];
     let feed = &feeds()[usize::from(input[0])];
@@ -251,8 +250,8 @@ pub fn feed_bytes(random: &mut Random) -> Vec<u8> {
     input
 }
 
-/// Both back ends read the same from each message, or refuse it for the same reason; what was
-/// refused leaves no trace.
+/// Decodes a sequence of messages. Both back ends must give the same value or the same error, and a
+/// refused message must not change the state.
 pub fn decode_feed(input: &[u8]) {
     let Some((number, mut rest)) = input.split_first() else { return };
     let feed = &feeds()[usize::from(*number) % DOCUMENTS.len()];
@@ -270,7 +269,7 @@ pub fn decode_feed(input: &[u8]) {
         let outcomes: Vec<_> = ends
             .iter_mut()
             .map(|(decoder, state, record)| {
-                // Over what the messages before left: that makes no difference.
+                // The value still has what earlier messages left, which must not matter.
                 let (mut fresh, mut other) = (Record::new(decoder.shape()), state.clone());
                 let expected = decoder.decode_with(&mut other, true, message, &mut fresh);
                 let outcome = decoder.decode_with(state, true, message, record);
@@ -294,12 +293,13 @@ pub fn decode_feed(input: &[u8]) {
     }
 }
 
-/// The number of a framing, and a file that nearly has it.
+/// The number of a framing, and a file with nearly that framing.
 pub fn framed_bytes(random: &mut Random) -> Vec<u8> {
     let number = random.below(Framing::ALL.len());
     let mut input = vec![number as u8];
     if Framing::ALL[number] == Framing::Pcap {
-        // Magic, versions, time zone, accuracy, bytes kept, Ethernet; and records.
+        // The header of a capture file: magic number, versions, time zone, accuracy, snapshot
+        // length, Ethernet. Records follow.
         let magic: u32 = *random.choose(&[0xa1b2_c3d4, 0xa1b2_3c4d, 0xd4c3_b2a1]);
         input.extend(magic.to_le_bytes());
         input.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, *random.choose(&[0, 1, 101, 113]), 0, 0, 0]);
@@ -350,7 +350,8 @@ pub fn framed_bytes(random: &mut Random) -> Vec<u8> {
     input
 }
 
-/// The same pieces at once and byte by byte; all together they are the file.
+/// Splits a file at once and byte by byte. Both give the same pieces, and together they are the
+/// file.
 pub fn split(input: &[u8]) {
     let Some((number, file)) = input.split_first() else { return };
     let framing = Framing::ALL[usize::from(*number) % Framing::ALL.len()];
@@ -393,17 +394,17 @@ fn pieces(framing: Framing, file: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
     }
 }
 
-/// A seed, and what becomes of each message.
+/// A seed, and the fate of each message.
 pub fn link_bytes(random: &mut Random) -> Vec<u8> {
     let mut input = (random.bits() % 2000).to_le_bytes().to_vec();
-    // Each input has a liking of its own.
+    // Each input prefers one fate.
     let often = random.below(16) as u8;
     input.extend((0..60).map(|_| if random.one_in(2) { often } else { random.bits() as u8 }));
     input
 }
 
-/// Whatever a link does to the datagrams of a stream of deltas: a value that comes is the one that
-/// was sent.
+/// Sends deltas over a link that loses, repeats, reorders and damages datagrams. A value that
+/// arrives must be the one that was sent.
 pub fn deltas_over_a_link(input: &[u8]) {
     let seed = seed(input);
     let Ok(shape) = Shape::of(&random_schema(seed, 1 + seed as usize % 6)) else { return };
@@ -424,7 +425,7 @@ pub fn deltas_over_a_link(input: &[u8]) {
             record = random_record(&mut random, &shape);
         }
         if step % 16 == 7 {
-            // A restart: numbers begin anew.
+            // A restart: sequence numbers start again.
             (incarnation, sequence) = (incarnation + 1, 0);
             writer = StreamWriter::new(state(), mode, 8);
         }
@@ -449,7 +450,7 @@ pub fn deltas_over_a_link(input: &[u8]) {
                 under_way.push(datagram);
             }
             6 => {
-                // Held back: it comes after the next ones.
+                // The datagram is delayed until after the next ones.
                 under_way.push(datagram);
                 continue;
             }
@@ -467,7 +468,7 @@ pub fn deltas_over_a_link(input: &[u8]) {
                 match reader.read(envelope.sequence, envelope.anchor, decode) {
                     Ok(_) => {
                         let expected = &sent[&(incarnation, envelope.sequence)];
-                        // A NaN is not equal to itself.
+                        // Values are compared as text, because NaN is not equal to itself.
                         assert_eq!(format!("{read:?}"), format!("{expected:?}"), "message {}", envelope.sequence);
                     }
                     Err(StreamError::Decode(error)) => panic!("message {} came whole: {error}", envelope.sequence),

@@ -1,4 +1,4 @@
-//! Schemas as documents, and the memory of their values.
+//! Targets for encoded schemas, and for records of their types.
 
 use crate::seed;
 use polywire_core::{
@@ -18,8 +18,8 @@ pub fn schema_bytes(random: &mut Random) -> Vec<u8> {
     if random.one_in(10) { bytes } else { mutated(random, &bytes) }
 }
 
-/// A schema from bytes is refused, or is canonical; its layout and its codecs are refused, or are
-/// there.
+/// Reads a schema. It is refused, or it is canonical and its layout and codecs can be built or are
+/// refused.
 pub fn read_schema(input: &[u8]) {
     let Ok(schema) = Schema::from_bytes(input, &SchemaLimits::default()) else { return };
     let encodings = [schema.to_bytes(), schema.to_bytes_with_docs()];
@@ -34,7 +34,7 @@ pub fn read_schema(input: &[u8]) {
     }
 }
 
-/// The seed of a type, then paths and values, a line each.
+/// The seed of a type, then lines with paths and values.
 pub fn record_bytes(random: &mut Random) -> Vec<u8> {
     const PATHS: &[&str] =
         &["", "a", "a.b", "m0", "m0[0]", "m1[1].m0", "m2[\"x\"]", "m0[18446744073709551616]", "$", "[", "."];
@@ -59,7 +59,8 @@ fn schema_of(seed: u64) -> Schema {
     random_schema(seed, 1 + seed as usize % 9)
 }
 
-/// Whatever is stored where, the record stays a value: it compares, copies, prints and clears.
+/// Stores values at paths. The record must stay valid: it can be compared, copied, printed and
+/// cleared.
 pub fn use_record(input: &[u8]) {
     let seed = seed(input);
     let Ok(shape) = Shape::of(&schema_of(seed)) else { return };

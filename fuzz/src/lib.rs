@@ -1,5 +1,5 @@
-//! Hostile inputs for every parser and decoder: what is fuzzed, as [`TARGETS`]. README.md has the
-//! list; the driver is the binary of this crate.
+//! Fuzz targets for every parser and decoder: [`TARGETS`]. README.md describes them; the binary of
+//! this crate drives them.
 
 mod compressors;
 mod feeds;
@@ -10,17 +10,17 @@ mod sources;
 
 use polywire_core::schema::arbitrary::Random;
 
-/// Something that takes bytes from strangers.
+/// A fuzz target: code that takes untrusted bytes.
 pub struct Target {
-    /// As in findings and in `regressions/`.
+    /// The name, also in the names of findings in `regressions/`.
     pub name: &'static str,
-    /// An input, mostly a good one with something wrong in it.
+    /// Generates an input, mostly a valid one with defects.
     pub generate: fn(&mut Random) -> Vec<u8>,
-    /// Panics if something is wrong with the code, never because of the input.
+    /// Runs the code on an input. It panics only if the code has a defect.
     pub run: fn(&[u8]),
 }
 
-/// All of them. Those that know codecs or compressors take them from their tables.
+/// All targets. Those for codecs and compressors loop over the tables of core.
 pub static TARGETS: &[Target] = &[
     Target { name: "idl", generate: sources::idl_text, run: sources::compile_idl },
     Target { name: "pdl", generate: sources::pdl_text, run: sources::compile_pdl },
@@ -47,17 +47,17 @@ pub static TARGETS: &[Target] = &[
     Target { name: "program", generate: messages::seed_bytes, run: messages::run_program },
 ];
 
-/// The target of that name.
+/// The target with this name.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// The target of a file in `regressions/`: what stands before the last hyphen.
+/// The target of a file in `regressions/`: its name is the text before the last hyphen.
 pub fn target_of_file(name: &str) -> Option<&'static Target> {
     target(name.strip_suffix(".bin")?.rsplit_once('-')?.0)
 }
 
-/// A number that an input begins with; what is missing is zero.
+/// The number in the first eight bytes of an input. Missing bytes are zero.
 fn seed(input: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     bytes.iter_mut().zip(input).for_each(|(to, from)| *to = *from);

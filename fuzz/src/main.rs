@@ -1,4 +1,4 @@
-//! `polywire-fuzz [SECONDS [SEED [TARGET..]]]`: see README.md.
+//! The fuzzer, `polywire-fuzz [SECONDS [SEED [TARGET..]]]`. README.md describes it.
 
 use std::{
     env, fs,
@@ -11,9 +11,9 @@ use std::{
 use polywire_core::schema::arbitrary::Random;
 use polywire_fuzz::{TARGETS, Target, target, target_of_file};
 
-/// A single input takes at most this long.
+/// The longest that a single input may take.
 const HANG: Duration = Duration::from_secs(20);
-/// Findings of one target in one run; more are mostly the same.
+/// The most findings of a target in one run. Further ones are mostly the same defect.
 const ENOUGH: usize = 3;
 
 fn main() -> ExitCode {
@@ -29,7 +29,7 @@ fn number(text: &str) -> u64 {
     text.parse().unwrap_or_else(|_| panic!("'{text}' is no number"))
 }
 
-/// Runs all, or those that are named, in processes of their own.
+/// Runs all targets or the named ones, each in its own process.
 fn run(arguments: &[String]) -> ExitCode {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     let seconds = arguments.first().map_or(60, |text| number(text));
@@ -51,7 +51,7 @@ fn regressions() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions")
 }
 
-/// Runs a target until its time is over. Gives the number of findings.
+/// Runs a target until its time is over, and returns the number of findings.
 fn fuzz(target: &Target, seed: u64, share: Duration) -> usize {
     let (start, mut found, mut round) = (Instant::now(), 0, 0);
     let current = env::temp_dir().join(format!("polywire-fuzz-{}-{}", std::process::id(), target.name));
@@ -76,13 +76,14 @@ fn keep(target: &Target, current: &Path) {
     println!("{}: found {} (kept: {kept})", target.name, file.display());
 }
 
-/// This program again; it keeps the input that it is at in `current`.
+/// Starts this program as a child, which writes each input to `current` before it uses it.
 fn spawn(arguments: &[&str], current: &Path) -> Child {
     let program = env::current_exe().expect("a program knows where it is");
     Command::new(program).args(arguments).env("POLYWIRE_FUZZ_CURRENT", current).spawn().expect("it starts itself")
 }
 
-/// True if it ended well, in time. A child that is at one input for too long is ended.
+/// Waits for a child. Returns whether it ended with success and in time; a child that takes too
+/// long for one input is killed.
 fn wait(mut child: Child, time: Duration, current: &Path) -> bool {
     let start = Instant::now();
     loop {
@@ -107,7 +108,7 @@ fn child(name: &str, seed: u64, time: Duration) -> ExitCode {
     let (start, mut random, mut runs) = (Instant::now(), Random::new(seed), 0u64);
     while runs == 0 || start.elapsed() < time {
         let input = (target.generate)(&mut random);
-        // A crash leaves no time for this later.
+        // The input is written first, because it could not be written after a crash.
         fs::write(&file, &input).expect("the input can be kept");
         (target.run)(&input);
         runs += 1;
@@ -116,7 +117,7 @@ fn child(name: &str, seed: u64, time: Duration) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Replays all that was ever found. Gives how many still hurt.
+/// Replays all earlier findings, and returns how many fail again.
 fn replay_all() -> usize {
     let files = fs::read_dir(regressions()).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
     let hurts = files.filter(|path| path.extension().is_some_and(|e| e == "bin")).filter(|path| {

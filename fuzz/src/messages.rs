@@ -1,4 +1,4 @@
-//! Frames, messages of every codec, and programs.
+//! Targets for frames, for messages of every codec, and for programs.
 
 use crate::seed;
 use polywire_core::{
@@ -44,13 +44,14 @@ pub fn stream_bytes(random: &mut Random) -> Vec<u8> {
     mutated(random, &bytes)
 }
 
-/// The same bytes at once and in pieces: as many frames, and the same end.
+/// Reads the same bytes at once and in pieces. Both give as many frames, and both end with an error
+/// or without.
 pub fn read_stream(input: &[u8]) {
     let piece = 1 + input.len() % 9;
     assert_eq!(frames(input, usize::MAX), frames(input, piece), "pieces make a difference");
 }
 
-/// How many frames there are, and whether an error ends them.
+/// The number of frames, and whether an error ends them.
 fn frames(input: &[u8], piece: usize) -> (usize, bool) {
     let mut decoder = StreamDecoder::new(frame::Limits { frame_bytes: 1 << 16, ..frame::Limits::default() });
     let (mut frames, mut start, mut end) = (0, 0, 0);
@@ -68,7 +69,7 @@ fn frames(input: &[u8], piece: usize) -> (usize, bool) {
     }
 }
 
-/// Mostly with a checksum that is right, so that what is behind it is met.
+/// The checksum is mostly correct, so that the code behind its check runs.
 pub fn datagram_bytes(random: &mut Random) -> Vec<u8> {
     let mut encoder = DatagramEncoder::new(Default::default(), random.bits(), frame::Limits::default());
     let (channel, mut bytes) = (encoder.open().expect("it is the first"), Vec::new());
@@ -95,10 +96,10 @@ pub fn read_datagram(input: &[u8]) {
     }
 }
 
-/// Messages in one input: what is compiled for the first serves all.
+/// The most messages in one input. The programs that are compiled for the first serve all.
 const MESSAGES: usize = 16;
 
-/// A schema's seed, the number of a wire, and messages, each with its length before it.
+/// The seed of a schema, the number of a wire, and messages with their lengths in front.
 pub fn message_bytes(random: &mut Random) -> Vec<u8> {
     let mut input = (random.bits() % 5000).to_le_bytes().to_vec();
     input.push(random.below(all_wires().len()) as u8);
@@ -135,7 +136,8 @@ pub fn messages(input: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The back ends agree on any message, and what is read can be written and read again.
+/// Decodes messages on all back ends, which must agree. A decoded value must encode and decode
+/// again.
 pub fn decode(input: &[u8]) {
     let Some((wire, shape)) = type_of(input) else { return };
     let coders = backends().into_iter().filter_map(|backend| Coder::new(wire, &shape, backend).ok());
@@ -153,7 +155,7 @@ pub fn decode(input: &[u8]) {
     }
 }
 
-/// By what it prints: a NaN is not equal to itself.
+/// Compares values as text, because NaN is not equal to itself.
 fn printed<E>(outcome: Result<(Record, usize), E>) -> Result<(String, usize), E> {
     outcome.map(|(record, taken)| (format!("{record:?}"), taken))
 }
@@ -162,7 +164,7 @@ pub fn agree<T: PartialEq + Debug>(outcomes: &[T]) {
     assert!(outcomes.windows(2).all(|pair| pair[0] == pair[1]), "the outcomes differ: {outcomes:#?}");
 }
 
-/// A value goes through a codec, or is one that the format has no form for.
+/// Encodes and decodes a value. `None` if the format cannot represent it.
 fn again(wire: &Wire, coder: &Coder, record: &Record) {
     match coder.encode(record) {
         Ok(message) => match coder.decode(&message, &Record::new(record.shape())) {
@@ -173,7 +175,7 @@ fn again(wire: &Wire, coder: &Coder, record: &Record) {
     }
 }
 
-/// Equal but for what NaNs hold, and then for the order of a map's entries.
+/// Compares values, except for the payloads of NaNs and then the order of map entries.
 fn same(a: &Record, b: &Record) -> bool {
     let [(x, mut p), (y, mut q)] = [a, b].map(|record| (record, format!("{record:?}").into_bytes()));
     p.sort_unstable();
@@ -181,7 +183,7 @@ fn same(a: &Record, b: &Record) -> bool {
     x == y || p == q
 }
 
-/// The back ends agree on any message of a writer with another version of the type, too.
+/// Decodes messages of a writer with another version of the type. All back ends must agree.
 pub fn decode_evolved(input: &[u8]) {
     let Some((wire, shape)) = type_of(input) else { return };
     let reader = random_evolution(seed(input) >> 3, shape.schema());
@@ -199,7 +201,7 @@ pub fn decode_evolved(input: &[u8]) {
     }
 }
 
-/// A value goes through all codecs.
+/// Transcodes a value through all codecs.
 pub fn transcode(input: &[u8]) {
     let seed = seed(input);
     let Ok(shape) = Shape::of(&random_schema(seed, 1 + seed as usize % 9)) else { return };
@@ -211,7 +213,8 @@ pub fn transcode(input: &[u8]) {
     }
 }
 
-/// A reader of another version: every codec gives the value that the rules give, or none does.
+/// Decodes for a reader with another version. Every codec must give the value of the evolution
+/// rules, or every codec must refuse.
 pub fn evolve(input: &[u8]) {
     let seed = seed(input);
     let writer = random_schema(seed, 1 + seed as usize % 9);
@@ -230,7 +233,7 @@ pub fn evolve(input: &[u8]) {
     agree(&values.collect::<Vec<_>>());
 }
 
-/// A changed program that the verifier passes, on both back ends.
+/// Runs a modified program that the verifier accepts, on both back ends.
 pub fn run_program(input: &[u8]) {
     let seed = seed(input);
     let mut random = Random::new(seed);
@@ -248,7 +251,7 @@ pub fn run_program(input: &[u8]) {
         let bytes = mutated(&mut random, &message);
         let outcomes = [&interpreted, &compiled].map(|executable| {
             let mut value = over.clone();
-            // SAFETY: the program is one for the record's layout.
+            // SAFETY: the program was verified against the layout of the record.
             let outcome = unsafe { executable.decode(Payload::Bytes(&bytes), value.as_mut_ptr(), &LIMITS) };
             printed(outcome.map(|taken| (value, taken)))
         });

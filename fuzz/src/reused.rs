@@ -1,4 +1,5 @@
-//! Values that are decoded into again and again, over whatever the messages before them left.
+//! The target for values that are decoded into repeatedly, over the state that earlier messages
+//! left.
 
 use crate::{
     messages::{LIMITS, agree, messages, type_of},
@@ -35,7 +36,7 @@ pub fn was_written(printed: &str, message: &[u8]) {
     assert!(found.is_none(), "{found:?} was never written: {printed} of {message:02x?}");
 }
 
-/// One of the back ends, and the value that it decodes into.
+/// A decoder on one back end, and the value that it decodes into.
 struct End {
     decoder: Decoder<Record>,
     kept: Record,
@@ -50,8 +51,8 @@ fn decode(decoder: &Decoder<Record>, message: &[u8], record: &mut Record) -> Out
     outcome.map(|taken| (taken, printed)).map_err(|error: CodecError| (error.kind, error.to_string()))
 }
 
-/// What a value was before makes no difference to what it becomes, on any back end, nor to what
-/// comes when it grows.
+/// Decodes over values with different histories. On every back end the result must be the same, and
+/// so must elements that are added later.
 pub fn decode_again(input: &[u8]) {
     let Some((wire, shape)) = type_of(input) else { return };
     let (mut random, mut clean) = (Random::new(seed(input)), true);
@@ -62,14 +63,15 @@ pub fn decode_again(input: &[u8]) {
             let reused = decode(decoder, message, kept);
             match (&fresh, &reused) {
                 (Ok(fresh), Ok(reused)) => assert_eq!(fresh, reused, "{wire:?}: what was there before shows"),
-                // A value that has its memory needs none.
+                // A value that has its memory already does not count against the limit.
                 (Err((FaultKind::Limit, _)), _) | (_, Err((FaultKind::Limit, _))) => {}
                 (fresh, reused) => assert_eq!(fresh, reused, "{wire:?}: what was there before counts"),
             }
             reused
         });
         let outcomes: Vec<Outcome> = outcomes.collect();
-        // How far a message got that was refused is not the same, nor what it left of memory.
+        // After a refused message, back ends may have decoded a different number of members and
+        // kept different memory.
         clean &= outcomes.iter().all(Result::is_ok);
         if clean || !outcomes.iter().any(|outcome| matches!(outcome, Err((FaultKind::Limit, _)))) {
             agree(&outcomes);
@@ -94,7 +96,7 @@ fn ends(wire: &Wire, shape: &Arc<Shape>, random: &mut Random) -> Vec<End> {
     ends.collect()
 }
 
-/// The value with two more elements in each of its sequences, which are fresh.
+/// Adds two default elements to each sequence of the value.
 fn grown(record: &mut Record) -> String {
     let lists: Vec<(String, usize)> = record
         .fields()
@@ -105,7 +107,7 @@ fn grown(record: &mut Record) -> String {
         })
         .collect();
     for (name, len) in lists {
-        // Arrays do not grow, nor do bounded sequences that are full.
+        // Arrays and full bounded sequences cannot grow.
         let _ = record.resize(&name, len + 2);
     }
     format!("{record:?}")

@@ -1,4 +1,4 @@
-//! What people and files bring: IDL, PDL, definitions of ROS 2, wires, configurations.
+//! Targets for text from people and files: IDL, PDL, ROS 2 definitions, wires, configurations.
 
 use polywire::{Config, Wire};
 use polywire_core::schema::{Schema, arbitrary::Random};
@@ -18,7 +18,7 @@ const FOLDERS: [&str; 6] = [
     "crates/polywire-idl/tests/golden",
 ];
 
-/// Words that mean something, to be put where they make no sense.
+/// Words with a meaning, which are inserted at random places.
 const WORDS: &[&str] = &[
     "struct S {",
     "};",
@@ -72,7 +72,7 @@ pub fn pdl_text(random: &mut Random) -> Vec<u8> {
     text(random, "pdl")
 }
 
-/// Lines of a definition of ROS 2.
+/// Lines of ROS 2 definitions.
 pub fn ros_text(random: &mut Random) -> Vec<u8> {
     const LINES: [&str; 12] = [
         "# A comment",
@@ -105,7 +105,7 @@ pub fn compile_pdl(input: &[u8]) {
     compile("fuzz.pdl", input);
 }
 
-/// A file of the project or a part of one, with something wrong in it.
+/// A file of the project, or a part of one, with defects.
 fn text(random: &mut Random, ending: &str) -> Vec<u8> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let entries = FOLDERS.iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten();
@@ -123,8 +123,7 @@ fn text(random: &mut Random, ending: &str) -> Vec<u8> {
     if random.one_in(2) { mutated(random, &text) } else { text }
 }
 
-/// The front end answers with diagnostics, or with schemas that are written as IDL of the same
-/// type.
+/// Compiles a text. The result is diagnostics, or schemas that round-trip through IDL.
 fn compile(name: &str, input: &[u8]) {
     let compiler = Compiler::new().loader(|_: &str| Ok(None));
     match compiler.parse_str(name, &String::from_utf8_lossy(input)) {
@@ -160,7 +159,7 @@ pub fn wire_text(random: &mut Random) -> Vec<u8> {
     mutated(random, wire.as_bytes())
 }
 
-/// A wire is refused, or prints as text that means the same.
+/// Parses a wire. It is refused, or its text form parses to the same wire.
 pub fn read_wire(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     match text.parse::<Wire>() {

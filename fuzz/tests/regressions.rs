@@ -1,4 +1,5 @@
-//! What fuzzing ever found, again, and a few inputs for each target, so that none of them rots.
+//! Replays all earlier findings, and runs a few inputs of each target so that every target stays
+//! usable.
 
 use polywire_core::schema::arbitrary::Random;
 use polywire_fuzz::{TARGETS, target_of_file};

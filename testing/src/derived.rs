@@ -112,7 +112,6 @@ pub struct Everything {
     pub entries: Vec<Scalars>,
     pub maybe: Option<i32>,
     pub boxed: Box<Scalars>,
-    #[expect(clippy::box_collection, reason = "an external string is held so")]
     pub both: Option<Box<String>>,
     pub sorted: BTreeMap<String, i32>,
     pub by_literal: BTreeMap<Small, Vec<u16>>,

@@ -57,8 +57,9 @@ impl Wire {
         agreed(encoded)
     }
 
-    /// Decodes a message of `writer` on every back end, over the value that `initial` gives. Returns
-    /// the value and the number of bytes taken. All back ends must agree on both, or on the error.
+    /// Decodes a message of `writer` on every back end, over the value that `initial` gives.
+    /// Returns the value and the number of bytes taken. All back ends must agree on both, or on the
+    /// error.
     pub fn decode<T: Message + Debug>(
         &self,
         writer: &Schema,

@@ -43,22 +43,22 @@ pub const VERB: Verb =
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = HELP)]
 pub struct Bench {
-    /// The scenario
+    /// The scenario's TOML file
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
-    /// Writes all results there, as JSON
+    /// Writes all results to this file, as JSON
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Writes a page with plots there: one HTML file
+    /// Writes a page with plots to this file, as HTML
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Writes the table there, as Markdown
+    /// Writes the table to this file, as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Instead of the scenario's seed
+    /// Seed of all random choices [default: the scenario's]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Instead of the scenario's number of repeats
+    /// Number of repeats [default: the scenario's]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     repeats: Option<u16>,
 }
@@ -75,7 +75,7 @@ const PAPERS_VERB: Verb = Verb::new::<Papers>(
 
 #[derive(Args)]
 struct Papers {
-    /// Only these
+    /// Experiments to repeat [default: all]
     #[arg(value_name = "EXPERIMENT", value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     names: Vec<String>,
     /// Folder to write to
@@ -112,16 +112,16 @@ struct Scaling {
     effort: Effort,
 }
 
-/// How hard pages are worked on.
+/// How much is measured for a page.
 #[derive(Args)]
 struct Effort {
-    /// Instead of the scenarios' number of repeats
+    /// Number of repeats [default: the scenarios']
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     repeats: Option<u16>,
-    /// Instead of what the scenarios say: a few messages, to see that it works
+    /// Measures a few messages only, as a trial run
     #[arg(long)]
     quick: bool,
-    /// Measures nothing: writes the pages again from the results that lie beside them
+    /// Measures nothing: writes the pages again from the results beside them
     #[arg(long, conflicts_with_all = ["quick", "repeats"])]
     redraw: bool,
 }
@@ -136,13 +136,13 @@ const COMPARE_VERB: Verb =
 
 #[derive(Args)]
 struct Compare {
-    /// JSON that `bench --output` wrote: before
+    /// The earlier results, as `bench --output` wrote them
     #[arg(value_name = "A.json")]
     before: PathBuf,
-    /// And after
+    /// The later results
     #[arg(value_name = "B.json")]
     after: PathBuf,
-    /// Compares times of machines that are not alike, too
+    /// Compares times even if the machines differ
     #[arg(long)]
     force: bool,
 }
@@ -200,7 +200,7 @@ impl Bench {
     }
 }
 
-/// What is wrong with a scenario is the user's to mend.
+/// A wrong scenario is a wrong argument.
 fn misuse(error: Error) -> anyhow::Error {
     match error {
         Error::Scenario(text) => Misuse(text).into(),

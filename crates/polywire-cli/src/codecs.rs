@@ -18,7 +18,7 @@ pub const VERB: Verb =
 
 #[derive(Args)]
 pub struct Codecs {
-    /// Only these codecs and compressors
+    /// Codecs and compressors to list [default: all]
     #[arg(value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(names()))]
     names: Vec<String>,
 }

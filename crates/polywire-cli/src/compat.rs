@@ -35,10 +35,10 @@ pub struct Compat {
     /// File with the newer types
     #[arg(value_name = "NEW")]
     new: PathBuf,
-    /// Only this type; else all that the files themselves define
+    /// Compares only this type [default: all types that the files themselves define]
     #[arg(long = "type", value_name = "NAME")]
     name: Option<String>,
-    /// Only these formats, with commas between
+    /// Formats to check, separated by commas [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = PossibleValuesParser::new(names()))]
     format: Vec<String>,
     /// Who must understand whom
@@ -48,7 +48,7 @@ pub struct Compat {
     /// writer's
     #[arg(long)]
     without_schema: bool,
-    /// Takes types that agree only in some values for not compatible
+    /// Counts types that agree only for some values as not compatible
     #[arg(long)]
     strict: bool,
     #[command(flatten)]

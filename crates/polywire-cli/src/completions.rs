@@ -18,7 +18,7 @@ pub const VERB: Verb = Verb::new::<Completions>("completions", "Prints completio
 
 #[derive(Args)]
 pub struct Completions {
-    /// The shell
+    /// Shell to print completions for
     shell: Shell,
 }
 

@@ -46,14 +46,14 @@ const TRAIN: Verb = Verb::new::<Train>(
 
 #[derive(Args)]
 struct Train {
-    /// File with messages; standard input without
+    /// File with messages [default: standard input]
     input: Option<PathBuf>,
     #[command(flatten)]
     ty: TypeArgs,
     /// Codec that will write the messages, CODEC[:OPTIONS]
     #[arg(long, value_name = "CODEC", default_value = CODECS[0].name(), value_parser = wire_without_endpoint)]
     codec: Wire,
-    /// Bytes of the dictionary, at most
+    /// Maximum size of the dictionary in bytes
     #[arg(long, value_name = "BYTES", default_value_t = dictionary::USUAL_BYTES, value_parser = size)]
     size: usize,
     /// File to write

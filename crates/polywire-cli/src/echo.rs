@@ -45,19 +45,19 @@ pub struct Echo {
     ty: TypeArgs,
     #[command(flatten)]
     wire: WireArgs,
-    /// One JSON text a line, or a form for people
+    /// Output format: one JSON text a line, or indented text for people
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
-    /// Ends after so many messages
+    /// Ends after this many messages
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
-    /// Gives up when no message comes for so long
+    /// Ends with exit code 1 if no message arrives for this long
     #[arg(short, long, value_name = "SECONDS")]
     timeout: Option<Seconds>,
-    /// Prints this part of the messages alone, as entries[0].price
+    /// Prints only this part of each message, for example entries[0].price
     #[arg(long, value_name = "PATH")]
     field: Option<String>,
-    /// Prints with each message when, in which format and by whom it was sent
+    /// Prints the time, format and writer with each message
     #[arg(long)]
     info: bool,
     /// Ends with exit code 2 at the first writer whose type does not agree

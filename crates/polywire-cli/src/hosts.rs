@@ -30,18 +30,18 @@ pub const VERB: Verb =
 #[derive(Args)]
 #[command(after_help = models())]
 pub struct LinkHosts {
-    /// Command on host A, at 192.0.2.1: who waits for the other
+    /// Command on host A, at 192.0.2.1, for example a server
     #[arg(short, long, value_name = "COMMAND")]
     a: Option<String>,
-    /// Command on host B, at 192.0.2.2: who calls
+    /// Command on host B, at 192.0.2.2, for example a client
     #[arg(short, long, value_name = "COMMAND", required_unless_present = "a")]
     b: Option<String>,
-    /// What joins them
+    /// The kind of link between the hosts
     #[arg(long, value_enum, default_value = "model")]
     by: By,
     #[command(flatten)]
     network: Network,
-    /// Ends after so many seconds, whatever still runs
+    /// Ends with exit code 1 after this many seconds
     #[arg(long = "for", value_name = "SECONDS", default_value = "60")]
     duration: Seconds,
 }

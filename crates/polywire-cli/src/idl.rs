@@ -33,12 +33,12 @@ const CHECK: Verb = Verb::new::<Check>("check", "Reports what is wrong with IDL,
 
 #[derive(Args)]
 struct Check {
-    /// The files
+    /// Files to check
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     compiler: CompilerArgs,
-    /// Takes warnings for errors
+    /// Counts warnings as errors
     #[arg(long)]
     strict: bool,
 }
@@ -48,7 +48,7 @@ const EMIT: Verb = Verb::new::<Emit>("emit", "Translates to the target that its 
 
 #[derive(Args)]
 struct Emit {
-    /// The language
+    /// Target to translate to
     #[arg(value_name = "TARGET", value_parser = target())]
     target: &'static Emitter,
     #[command(flatten)]
@@ -60,10 +60,10 @@ struct Translate {
     /// IDL or PDL file, or .msg, .srv or .action of ROS 2
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Only this type and those it needs
+    /// Translates only this type and the types that it needs
     #[arg(long = "type", value_name = "NAME")]
     name: Option<String>,
-    /// Writes to this file
+    /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]

@@ -27,7 +27,7 @@ pub const VERB: Verb = Verb::new::<List>("list", "Lists the topics that are publ
 pub struct List {
     #[command(flatten)]
     wire: WireArgs,
-    /// Waits so long for the first publisher
+    /// How long to wait for the first publisher
     #[arg(short, long, value_name = "SECONDS", default_value = "2")]
     timeout: Seconds,
 }

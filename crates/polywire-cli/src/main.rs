@@ -108,7 +108,9 @@ fn main() -> ExitCode {
     terminal::log_from(cli.verbose);
     let terminal = Terminal::new(cli.json);
     let unknown = || Err(Misuse("a verb is missing: --help lists them".into()).into());
-    let outcome = verb::dispatch(VERBS, &matches, &terminal).unwrap_or_else(unknown).unwrap_or_else(|error| {
+    let result = verb::dispatch(VERBS, &matches, &terminal).unwrap_or_else(unknown);
+    stop::give_way();
+    let outcome = result.unwrap_or_else(|error| {
         let outcome = Outcome::of(&error);
         if outcome != Outcome::Fine {
             terminal.error(&outcome::chain(&error));

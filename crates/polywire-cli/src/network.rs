@@ -26,10 +26,10 @@ use crate::{
 /// The options of an emulated network.
 #[derive(Args)]
 pub struct Network {
-    /// What the network does
+    /// Model of the network
     #[arg(short, long, value_name = "MODEL", default_value = "")]
     model: Model,
-    /// What the network does on the way back [default: --model]
+    /// Model of the way back [default: --model]
     #[arg(long, value_name = "MODEL")]
     back: Option<Model>,
     /// Seed of all random choices [default: a random seed, which is printed]
@@ -38,7 +38,7 @@ pub struct Network {
     /// File with changes, one a line: SECONDS there|back|both MODEL
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
-    /// Writes what went in and what came out at both ends: pcapng, for Wireshark
+    /// Writes the packets of both ends of the link to this file, as pcapng for Wireshark
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
     /// Seconds between two lines of statistics

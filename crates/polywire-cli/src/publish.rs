@@ -63,31 +63,32 @@ pub struct Pub {
     ty: TypeArgs,
     #[command(flatten)]
     wire: WireArgs,
-    /// File with a message a line
+    /// File with one message a line
     #[arg(short, long, value_name = "FILE", conflicts_with = "value")]
     file: Option<PathBuf>,
-    /// Messages per second. Without it each value is published as soon as it is read
+    /// Messages per second [default: as fast as they are read]
     #[arg(short, long, value_name = "HZ", value_parser = seconds::rate)]
     rate: Option<f64>,
-    /// Ends after so many messages
+    /// Ends after this many messages
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
     /// Subscribers to wait for before the first message
     #[arg(long, value_name = "N", default_value_t = 1)]
     wait: usize,
-    /// How long to wait for them
+    /// How long to wait for the subscribers of --wait
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     wait_timeout: Seconds,
-    /// Says that the instances with the keys of these lines are no more
+    /// Disposes the instances with the keys of these lines
     #[arg(long, conflicts_with = "unregister")]
     dispose: bool,
-    /// Says that this publisher will not write the instances with the keys of these lines again
+    /// Unregisters the instances with the keys of these lines: this publisher will not write them
+    /// again
     #[arg(long)]
     unregister: bool,
-    /// Takes lines with members that the type does not have, and leaves those out
+    /// Ignores members that the type does not have
     #[arg(long)]
     lenient: bool,
-    /// Ends at the first line that does not fit
+    /// Ends with exit code 2 at the first line that does not fit the type
     #[arg(long)]
     strict: bool,
     /// Prints no summary

@@ -28,19 +28,19 @@ pub struct RateArgs {
     topic: String,
     #[command(flatten)]
     wire: WireArgs,
-    /// Messages that the figures are about: the latest ones
+    /// Number of latest messages that the figures are computed from
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     window: u32,
     /// Time between two lines of figures
     #[arg(long, value_name = "SECONDS", default_value = "1")]
     every: Seconds,
-    /// Ends after so many messages
+    /// Ends after this many messages
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
     /// Ends after this time
     #[arg(short, long, value_name = "SECONDS")]
     seconds: Option<Seconds>,
-    /// Gives up when no message comes for so long
+    /// Ends with exit code 1 if no message arrives for this long
     #[arg(short, long, value_name = "SECONDS")]
     timeout: Option<Seconds>,
 }

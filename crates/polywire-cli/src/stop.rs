@@ -11,7 +11,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicI32, Ordering},
+        atomic::{AtomicBool, AtomicI32, Ordering},
     },
     thread,
 };
@@ -27,12 +27,25 @@ pub fn hold() -> anyhow::Result<()> {
     signals().thread_block().context("cannot hold back signals")
 }
 
-/// When a signal comes, cleans up and ends. [`hold`] was called.
+/// Set once [`after`] has a signal: from then on its thread decides how the process ends.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Waits for a signal in a thread of its own, then cleans up and ends the process by the signal.
+/// [`hold`] was called.
 pub fn after(clean_up: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     wait(|signal| {
+        ENDING.store(true, Ordering::SeqCst);
         clean_up();
         end_by(signal)
     })
+}
+
+/// Does not return if a signal has come that ends the process. A verb may fail only because its
+/// node was closed for that; such an error must not decide the exit code.
+pub fn give_way() {
+    while ENDING.load(Ordering::SeqCst) {
+        thread::park();
+    }
 }
 
 /// Whether a signal has come, for verbs that look at it themselves. [`hold`] was called.

@@ -38,20 +38,20 @@ pub const VERB: Verb = Verb::new::<Typeof>("typeof", "Prints a type as IDL that 
 
 #[derive(Args)]
 pub struct Typeof {
-    /// Topic whose writer is asked
+    /// Topic whose writer is asked for its type
     #[arg(conflicts_with = "idl")]
     topic: Option<String>,
     #[command(flatten)]
     ty: TypeArgs,
     #[command(flatten)]
     wire: WireArgs,
-    /// Waits so long for a writer
+    /// How long to wait for a writer
     #[arg(short, long, value_name = "SECONDS", default_value = "5")]
     timeout: Seconds,
-    /// Prints the two hashes instead
+    /// Prints the two hashes instead of the type
     #[arg(long)]
     hash: bool,
-    /// Saves the schema, too, for --idl FILE.schema
+    /// Also saves the schema to this file, for --idl FILE.schema
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }

@@ -20,17 +20,17 @@ pub struct TypeArgs {
     /// File with the type: IDL, PDL, .msg or .srv of ROS 2, or a schema that `typeof --save` wrote
     #[arg(long, value_name = "FILE")]
     pub idl: Option<PathBuf>,
-    /// Name of the type, or as much of its end as is unique; needed where the file has several
+    /// Name of the type, or a unique end of it; required if the file has several types
     #[arg(long = "type", value_name = "NAME", requires = "idl")]
     pub name: Option<String>,
     #[command(flatten)]
     pub compiler: CompilerArgs,
 }
 
-/// What C compilers take, too.
+/// Options that C compilers have, too.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CompilerArgs {
-    /// Looks for included files there, too
+    /// Also searches this folder for included files
     #[arg(short = 'I', value_name = "DIR")]
     pub include: Vec<String>,
     /// Defines a macro

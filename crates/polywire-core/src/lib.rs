@@ -46,3 +46,4 @@ pub mod layout;
 pub mod netsim;
 pub mod program;
 pub mod schema;
+pub mod session;

@@ -1,8 +1,8 @@
-//! A little of everything for Miri, which finds what tests cannot see: each codec with a type that
-//! has all kinds, with random ones, and with bad messages. `cargo +nightly miri test -p
-//! polywire-core --no-default-features --features std --test conformance_memory`, with
-//! `--target i686-unknown-linux-gnu` for 32 bits and `--target s390x-unknown-linux-gnu` for most
-//! significant bytes first.
+//! A short run of every codec for Miri, which detects undefined behaviour: a type with members of
+//! all kinds, random types, and malformed messages. `cargo +nightly miri test -p polywire-core
+//! --no-default-features --features std --test conformance_memory`, with `--target
+//! i686-unknown-linux-gnu` for 32 bits and `--target s390x-unknown-linux-gnu` for most significant
+//! bytes first.
 
 use polywire_core::{
     codec::{Decoder, Encoder},

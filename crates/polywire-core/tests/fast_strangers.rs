@@ -1,5 +1,5 @@
-//! Templates from strangers, who need no more than a topic's name to have us read them: whatever
-//! they say, reading and binding them takes bounded time, memory and stack.
+//! Untrusted templates. A peer needs only the name of a topic to send one, so parsing and binding
+//! it must take bounded time, memory and stack.
 
 use polywire_core::{
     codec::{
@@ -64,7 +64,7 @@ fn documents_with_many_namespaces() {
 }
 
 #[test]
-fn elements_nested_behind_what_looks_like_an_end() {
+fn elements_nested_behind_an_apparent_end() {
     for open in ["<group name='/>'>", "<group name='g' x=\"</group>\">", "<group><!-- /> --></x><x>"] {
         let xml = format!("<template name='T'>{}", open.repeat(100_000));
         let error = refused(xml);
@@ -135,7 +135,7 @@ fn a_type_may_still_contain_itself() {
 
 /// What no document can say, a set that was made in code can.
 #[test]
-fn sets_that_were_never_parsed_end_as_well() {
+fn template_sets_that_were_never_parsed_are_bounded_as_well() {
     let refer = || Instruction::Static(Name::local("T"));
     let count = || Instruction::Field(Field::new("c", FieldType::U32));
     let next = Sequence {

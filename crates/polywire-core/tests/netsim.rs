@@ -1,5 +1,5 @@
-//! The emulated link does what its model says: statistics of long runs, order, limits, the same run
-//! for the same seed.
+//! The emulated link behaves like its model: statistics of long runs, order, limits, and the same
+//! run for the same seed.
 #![cfg(feature = "std")]
 
 use polywire_core::netsim::{Duplex, Fate, Link, Loss, Model, PROFILES};
@@ -184,7 +184,7 @@ fn both_directions_have_losses_of_their_own() {
 }
 
 #[test]
-fn models_are_said_as_text_and_mistakes_are_explained() {
+fn models_have_a_text_form_and_errors_explain_it() {
     for profile in PROFILES {
         let found = Model::profile(profile.name).unwrap();
         assert_eq!(model(&found.to_string()), found, "{}", profile.name);

@@ -1,5 +1,5 @@
-//! Schemas from strangers: whatever they declare, lowering and compiling them takes bounded time
-//! and memory, and what is made of them runs within the stack of an ordinary thread.
+//! Untrusted schemas. Lowering and compiling them takes bounded time and memory, and their programs
+//! run within the stack of an ordinary thread.
 
 use polywire_core::{
     codec::{BuildError, LowerError},
@@ -66,7 +66,7 @@ fn try_it(what: &str, schema: &Schema) {
 }
 
 #[test]
-fn what_doubles_is_refused_in_time() {
+fn doubling_schemas_are_refused_in_time() {
     try_it("doubled octets", &doubling(13, vec![m("x", Type::Octet)]));
     let limits = SchemaLimits { fixed_bytes: u64::MAX, ..SchemaLimits::default() };
     for levels in [20, 40, 60] {

@@ -1,5 +1,4 @@
-//! Records: fresh values, paths, assignment, equality, copies, and what the access functions do to
-//! them.
+//! Records: default values, paths, assignment, equality, copies, and the access functions.
 
 use polywire_core::layout::{
     FlagWords, Inserted, Kind, Layout, Message, Node, NodeId, PathError, Record, RecordError, Shape, ShapeError, Value,
@@ -96,7 +95,7 @@ fn everything() -> Arc<Shape> {
 }
 
 #[test]
-fn fresh_records_hold_what_absent_values_mean() {
+fn new_records_hold_default_values() {
     let record = Record::new(&everything());
     assert_eq!(record.i64("i8"), Ok(-3));
     assert_eq!(record.str("text"), Ok("default"));
@@ -466,7 +465,7 @@ fn long_chains_behind_pointers_do_not_go_deep() {
 
 #[cfg_attr(miri, ignore = "takes too long")]
 #[test]
-fn strangers_cannot_ask_for_too_much() {
+fn untrusted_schemas_cannot_allocate_much() {
     let mut types = SchemaBuilder::with_limits(SchemaLimits { fixed_bytes: u64::MAX, ..SchemaLimits::default() });
     let large = types.add(Def::structure("L", vec![Member::new("a", Type::array(Type::Uint64, [1 << 13, 1 << 13]))]));
     assert!(matches!(Shape::of(&finish(types, large)), Err(ShapeError::TooLarge { .. })));

@@ -1,5 +1,5 @@
-//! Values that are decoded into again and again: what earlier messages left behind is never seen,
-//! both back ends leave the same, and memory is given back.
+//! Values that are decoded into repeatedly: the content of earlier messages is never visible, both
+//! back ends leave the same, and memory is released.
 
 use polywire_core::{
     codec::{self, Decoder, Encoder, Options},
@@ -102,7 +102,7 @@ fn an_error_leaves_the_same_on_both_back_ends() {
 }
 
 #[test]
-fn elements_that_messages_have_written_are_not_taken_for_fresh_ones() {
+fn written_elements_are_not_mistaken_for_default_ones() {
     let shape = Shape::of(&struct_of(vec![Member::new("v", Type::sequence(Type::Int32))])).unwrap();
     for backend in backends() {
         let (encoder, decoder) = coder("cdr", &shape, backend);
@@ -130,7 +130,7 @@ fn elements_that_messages_have_written_are_not_taken_for_fresh_ones() {
 }
 
 #[test]
-fn elements_without_a_byte_are_paid_for_every_time() {
+fn elements_of_no_bytes_count_against_the_limit_each_time() {
     let empty = Type::Def(DefId(0));
     let lists = Member::new("v", Type::sequence(Type::sequence(empty)));
     let schema = final_types(vec![Def::structure("Empty", vec![]), Def::structure("Lists", vec![lists])]);
@@ -162,7 +162,7 @@ fn elements_without_a_byte_are_paid_for_every_time() {
 /// A member that the reader does not have: its elements are passed over, each of them an array of
 /// what has no byte.
 #[test]
-fn what_has_no_byte_takes_no_time() {
+fn elements_of_no_bytes_take_no_time() {
     let many = Type::Array { element: Box::new(Type::Def(DefId(0))), dims: [1 << 20].into() };
     let inside = Def::structure("Inside", vec![Member::new("a", many)]);
     let unknown = Member::new("v", Type::sequence(Type::Def(DefId(1))));
@@ -190,7 +190,7 @@ fn what_has_no_byte_takes_no_time() {
 }
 
 #[test]
-fn a_few_bytes_do_not_become_many() {
+fn a_small_message_cannot_allocate_much() {
     let plain = |members| {
         final_types(vec![
             Def::structure("E", members),
@@ -312,7 +312,7 @@ fn values_give_back_what_many_messages_left() {
 }
 
 #[test]
-fn a_stream_gives_memory_back_and_goes_on() {
+fn a_message_sequence_releases_memory_and_continues() {
     let texts = Member::new("v", Type::sequence(Type::string()));
     let shape = Shape::of(&struct_of(vec![Member::new("n", Type::Uint32), texts])).unwrap();
     for backend in backends() {

@@ -1,5 +1,5 @@
-//! Texts and octets that stay in the message: not copied where wire and memory agree, their own
-//! elsewhere, and the same values always.
+//! Shared strings and octets, which refer to the message. They are not copied where wire and memory
+//! agree, and the values are the same in all cases.
 
 use polywire_core::{
     codec::{Decoder, Encoder},
@@ -182,7 +182,7 @@ fn bounds_defaults_and_limits_hold() {
 }
 
 #[test]
-fn text_that_is_none_is_refused() {
+fn invalid_utf_8_is_refused() {
     let wire = plain_wires().remove(0);
     #[derive(Message, Default)]
     struct Text {

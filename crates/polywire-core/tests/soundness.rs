@@ -1,5 +1,4 @@
-//! Small values through all that is unsafe, so that a checker of memory can follow every step:
-//! `.ci/miri` runs this on three targets.
+//! Small values through all unsafe code, for Miri: `.ci/miri` runs these tests on three targets.
 
 use polywire_core::{
     codec::{CODECS, Codec, Decoder, Encoder, Options},

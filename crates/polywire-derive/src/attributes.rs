@@ -1,4 +1,4 @@
-//! Reading `#[polywire(..)]`, with errors that point at what is wrong.
+//! Parses `#[polywire(..)]`. Errors point at the wrong entry.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -10,15 +10,16 @@ use syn::{
     punctuated::Punctuated,
 };
 
-/// The entries of all `#[polywire(..)]` in front of one thing. What is known there is checked when
-/// they are read.
+/// The entries of all `#[polywire(..)]` of one type, field or variant. Unknown entries are refused
+/// when they are read.
 pub struct Attributes {
     entries: Vec<Entry>,
 }
 
 struct Entry {
     key: Ident,
-    /// What it is looked up by.
+    /// The name by which it is looked up: the key, or `key=` for a key with a value where both
+    /// exist.
     name: String,
     value: Value,
 }
@@ -29,7 +30,7 @@ enum Value {
     List(TokenStream),
 }
 
-/// A literal, possibly with a minus in front.
+/// A literal, possibly with a minus sign.
 #[derive(Clone)]
 pub struct Constant {
     minus: Option<Token![-]>,
@@ -37,12 +38,13 @@ pub struct Constant {
 }
 
 impl Attributes {
-    /// Reads what stands in front of `place` (as in "a member"), which may be any of `known`.
+    /// Reads the attributes of `place`, such as "a member". Only the entries in `known` are
+    /// allowed.
     pub fn read(attributes: &[Attribute], place: &str, known: &[&str]) -> syn::Result<Attributes> {
         let mut entries: Vec<Entry> = Vec::new();
         for attribute in attributes.iter().filter(|a| a.path().is_ident("polywire")) {
             for mut entry in attribute.parse_args_with(Punctuated::<Entry, Token![,]>::parse_terminated)? {
-                // Where both are known, `default` and `default = 5` are two things.
+                // If both are known, `default` and `default = 5` are different entries.
                 let with_value = format!("{}=", entry.key);
                 entry.name = match entry.value {
                     Value::Is(_) if known.contains(&with_value.as_str()) => with_value,
@@ -53,7 +55,7 @@ impl Attributes {
                     return Err(unknown(&entry.key, place, known));
                 }
                 if entries.iter().any(|e| e.name == *key) {
-                    return Err(Error::new(entry.key.span(), format!("'{key}' is there twice")));
+                    return Err(Error::new(entry.key.span(), format!("duplicate attribute '{key}'")));
                 }
                 entries.push(entry);
             }
@@ -61,7 +63,7 @@ impl Attributes {
         Ok(Attributes { entries })
     }
 
-    /// True if `key` is there, alone.
+    /// Whether `key` is there, without a value.
     pub fn flag(&self, key: &str) -> syn::Result<bool> {
         match self.find(key) {
             None => Ok(false),
@@ -70,7 +72,7 @@ impl Attributes {
         }
     }
 
-    /// `key = "text"`
+    /// The value of `key = "text"`.
     pub fn text(&self, key: &str) -> syn::Result<Option<LitStr>> {
         match self.find(key) {
             None => Ok(None),
@@ -81,7 +83,7 @@ impl Attributes {
         }
     }
 
-    /// `key = 5`
+    /// The value of `key = 5`.
     pub fn number(&self, key: &str) -> syn::Result<Option<LitInt>> {
         match self.find(key) {
             None => Ok(None),
@@ -92,7 +94,7 @@ impl Attributes {
         }
     }
 
-    /// `key = -1.5` or any other literal
+    /// The value of `key = -1.5` or any other literal.
     pub fn constant(&self, key: &str) -> syn::Result<Option<Constant>> {
         match self.find(key) {
             None => Ok(None),
@@ -101,7 +103,7 @@ impl Attributes {
         }
     }
 
-    /// `key(..)`
+    /// The tokens of `key(..)`.
     pub fn list(&self, key: &str) -> syn::Result<Option<TokenStream>> {
         match self.find(key) {
             None => Ok(None),
@@ -110,12 +112,12 @@ impl Attributes {
         }
     }
 
-    /// Where `key` is, if it is there.
+    /// The location of `key`, if it is there.
     pub fn span(&self, key: &str) -> Option<Span> {
         self.find(key).map(|e| e.key.span())
     }
 
-    /// Refuses `key`, which contradicts something else.
+    /// Returns an error at `key`, if it is there.
     pub fn refuse(&self, key: &str, what: &str) -> syn::Result<()> {
         self.span(key).map_or(Ok(()), |span| Err(Error::new(span, what)))
     }
@@ -133,7 +135,7 @@ impl Entry {
 
 impl Parse for Entry {
     fn parse(input: ParseStream<'_>) -> syn::Result<Entry> {
-        // Some of the words are Rust's own: `final`, `default`, `crate`.
+        // Some keys are keywords of Rust: `final`, `default`, `crate`.
         let key = Ident::parse_any(input)?;
         let value = if input.peek(Token![=]) {
             input.parse::<Token![=]>()?;
@@ -161,7 +163,7 @@ impl Parse for Constant {
 }
 
 impl Constant {
-    /// As an expression of type `support::Lit`.
+    /// The literal as an expression of type `support::Lit`.
     pub fn to_lit(&self, support: &TokenStream) -> syn::Result<TokenStream> {
         let minus = &self.minus;
         Ok(match &self.lit {
@@ -194,8 +196,7 @@ impl ToTokens for Constant {
     }
 }
 
-/// The attributes that all definitions have, as an expression of type `support::Definition`, and
-/// where Polywire is.
+/// The attributes that all definitions have, as an expression of type `support::Definition`.
 pub fn definition(attributes: &Attributes, ident: &Ident, support: &TokenStream) -> syn::Result<TokenStream> {
     let name = match attributes.text("name")? {
         Some(name) => {
@@ -209,7 +210,7 @@ pub fn definition(attributes: &Attributes, ident: &Ident, support: &TokenStream)
     for (key, variant) in [("final", quote!(Final)), ("appendable", quote!(Appendable)), ("mutable", quote!(Mutable))] {
         if attributes.flag(key)? {
             if let Some(other) = given {
-                attributes.refuse(key, &format!("it is '{other}' already"))?;
+                attributes.refuse(key, &format!("the extensibility is '{other}' already; remove one of the two"))?;
             }
             given = Some(key);
             extensibility = variant;
@@ -234,7 +235,7 @@ pub fn definition(attributes: &Attributes, ident: &Ident, support: &TokenStream)
     })
 }
 
-/// Refuses names that IDL cannot have.
+/// Refuses names that are not IDL identifiers.
 pub fn check_name(name: &LitStr, scoped: bool) -> syn::Result<()> {
     let text = name.value();
     let is_identifier = |part: &str| {
@@ -259,7 +260,8 @@ fn unknown(key: &Ident, place: &str, known: &[&str]) -> Error {
     Error::new(key.span(), format!("{place} has no attribute '{name}'; {advice}"))
 }
 
-/// Edits from `a` to `b`: letters put in, taken out, exchanged for another or for the neighbour.
+/// The number of edits between two words: insertions, deletions, replacements and swaps of
+/// neighbours.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
@@ -278,7 +280,7 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// The first token of a stream, to point at.
+/// The location of the first token, for errors.
 pub fn span_of(tokens: &TokenStream) -> Span {
     tokens.clone().into_iter().next().map_or_else(Span::call_site, |t: TokenTree| t.span())
 }

@@ -18,14 +18,14 @@ use crate::{
 const CONTAINER: [&str; 9] =
     ["name", "crate", "final", "appendable", "mutable", "nested", "autoid", "bitmask", "bitset"];
 
-/// True if `#[polywire(bitmask(..))]` or `#[polywire(bitset(..))]` is there.
+/// Whether the type has `#[polywire(bitmask(..))]` or `#[polywire(bitset(..))]`.
 pub fn is_bits(input: &DeriveInput) -> bool {
     let polywire = input.attrs.iter().filter(|a| a.path().is_ident("polywire"));
     polywire.filter_map(|a| a.meta.require_list().ok()).any(|list| has_bits(list.tokens.clone()))
 }
 
-/// The word, and its list in parentheses, must begin an attribute of its own: a name or a default
-/// may hold the word, too.
+/// Whether an entry of the attribute begins with the word and a list in parentheses. A name or a
+/// default may contain the word as well.
 fn has_bits(tokens: TokenStream) -> bool {
     let mut begins = true;
     let mut tokens = tokens.into_iter().peekable();
@@ -56,7 +56,7 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> syn::Result<TokenStream
     let call = match (attributes.list("bitmask")?, attributes.list("bitset")?) {
         (Some(list), None) => bitmask(&list, &def, inner)?,
         (None, Some(list)) => bitset(&list, &def, inner, &support)?,
-        _ => return Err(Error::new_spanned(ident, "it is either a bitmask or a bitset")),
+        _ => return Err(Error::new_spanned(ident, "write either bitmask(..) or bitset(..), not both")),
     };
     let message = structure::message(ident, &support);
     Ok(quote! {
@@ -140,7 +140,7 @@ fn bitset(list: &TokenStream, def: &TokenStream, inner: &syn::Type, support: &To
     }})
 }
 
-/// `base = "path"`, or a field.
+/// An entry of a bitset: `base = "path"`, or a field.
 enum BitEntry {
     Base(LitStr),
     Field(BitField),
@@ -148,7 +148,7 @@ enum BitEntry {
 
 impl Parse for BitEntry {
     fn parse(input: ParseStream<'_>) -> syn::Result<BitEntry> {
-        // A field may be called `base` as well.
+        // A field may also have the name `base`.
         if input.peek2(Token![=]) {
             let key = Ident::parse_any(input)?;
             if key != "base" {

@@ -1,4 +1,4 @@
-//! Fieldless enums.
+//! The derive for enums without fields.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -45,14 +45,14 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> 
     let message = structure::message(ident, &support);
     Ok(quote! {
         const _: () = {
-            // SAFETY: the integer in memory is looked at before it is relied on.
+            // SAFETY: the representation of the enum is checked before it is used.
             unsafe impl #support::MessageField for #ident {
                 fn fresh() -> Self {
                     #ident::#fresh
                 }
 
                 fn describe(describe: &mut #support::Describe) -> #support::Described {
-                    // SAFETY: all variants are there, and none has fields.
+                    // SAFETY: all variants are listed, and none has fields.
                     unsafe { describe.enumeration::<Self>(#def, #bit_bound, &[#variants]) }
                 }
 

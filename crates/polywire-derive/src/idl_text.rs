@@ -1,11 +1,11 @@
-//! The IDL type text of `idl = ".."`: primitives, `string<4>`, `sequence<.., 4>`, `map<.., ..>`,
-//! names, and dimensions behind.
+//! Parses the IDL type of `idl = ".."`: primitives, `string<4>`, `sequence<.., 4>`, `map<.., ..>`
+//! and names, each with optional array dimensions.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Error, LitStr};
 
-/// The text as an expression of type `support::TypeText`.
+/// The type as an expression of type `support::TypeText`.
 pub fn parse(text: &LitStr, support: &TokenStream) -> syn::Result<TokenStream> {
     let whole = text.value();
     let mut parser = Parser { tokens: tokens(&whole), support };
@@ -16,7 +16,7 @@ pub fn parse(text: &LitStr, support: &TokenStream) -> syn::Result<TokenStream> {
     parsed.map_err(|what| Error::new(text.span(), format!("{what} in the IDL type '{whole}'")))
 }
 
-/// The text of a discriminator as an expression of type `support::Type`.
+/// The type of a discriminator as an expression of type `support::Type`.
 pub fn parse_primitive(text: &LitStr, support: &TokenStream) -> syn::Result<TokenStream> {
     let whole = text.value();
     let mut parser = Parser { tokens: tokens(&whole), support };
@@ -29,7 +29,7 @@ pub fn parse_primitive(text: &LitStr, support: &TokenStream) -> syn::Result<Toke
     }
 }
 
-/// Sequences inside each other: enough for all that is meant, and little enough for the stack.
+/// The most nested sequences. The parser is recursive, so this bounds its stack.
 const MAX_DEPTH: usize = 16;
 
 struct Parser<'a> {
@@ -182,7 +182,7 @@ impl Parser<'_> {
     }
 }
 
-/// Words (with their `::`), numbers and single signs.
+/// Splits the text into words (including `::`), numbers and single characters.
 fn tokens(text: &str) -> Vec<&str> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let mut tokens = Vec::new();

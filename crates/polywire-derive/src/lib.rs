@@ -20,7 +20,7 @@
 //! ```
 //!
 //! # Attributes
-//! All stand in `#[polywire(..)]`.
+//! All attributes are entries of `#[polywire(..)]`.
 //!
 //! | on | attribute | meaning |
 //! |---|---|---|
@@ -121,7 +121,7 @@ fn derive(input: &DeriveInput) -> syn::Result<proc_macro2::TokenStream> {
         return Err(Error::new_spanned(parameter, what));
     }
     for repr in input.attrs.iter().filter(|a| a.path().is_ident("repr")) {
-        // Programs hand out references to members, which must be aligned.
+        // Programs make references to members, which must be aligned.
         if repr.meta.require_list()?.tokens.clone().into_iter().any(|t| t.to_string() == "packed") {
             return Err(Error::new_spanned(repr, "a message cannot be packed: its members must be aligned"));
         }

@@ -1,18 +1,18 @@
-//! Where generated code finds Polywire, and what it points at.
+//! The paths of Polywire in generated code, and the locations that errors in it point at.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
 use std::{env, fs, path::Path};
 use syn::{LitStr, Type, spanned::Spanned};
 
-/// Path of the module that generated code calls: as the attribute says, or through the crate that
-/// the user depends on.
+/// The path of the support module that generated code calls: the one of the attribute `crate`, or
+/// through the crate that the user depends on.
 pub fn support(given: Option<LitStr>) -> syn::Result<TokenStream> {
     if let Some(text) = given {
         let path: syn::Path = text.parse()?;
         return Ok(quote!(#path::layout::support));
     }
-    // The core's and the facade's own tests know the core by name, too.
+    // The tests of the core and of the facade can also name the core.
     let package = env::var("CARGO_PKG_NAME").unwrap_or_default();
     let through_core = matches!(package.as_str(), "polywire" | "polywire-core" | "polywire-derive")
         || env::var_os("CARGO_MANIFEST_DIR").is_some_and(|folder| names_only_core(Path::new(&folder)));
@@ -22,21 +22,21 @@ pub fn support(given: Option<LitStr>) -> syn::Result<TokenStream> {
     })
 }
 
-/// Where a member's type stands, for generated code that the compiler finds fault with if the type
-/// does not do. Its names are still our own: a type that was handed to a `macro_rules!` is of
-/// another place than the structure, and would not see our variables.
+/// The span for generated code that does not compile if a member's type is unsuitable: errors then
+/// point at the type. Names resolve at the derive, because a type that was passed to a
+/// `macro_rules!` has another context than the structure and would not see our variables.
 pub fn at(ty: &Type) -> Span {
     Span::call_site().located_at(ty.span())
 }
 
-/// True if a manifest depends on `polywire-core` and not on `polywire`.
+/// Whether a manifest depends on `polywire-core` and not on `polywire`.
 fn names_only_core(folder: &Path) -> bool {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
     depends_on(&manifest, "polywire-core") && !depends_on(&manifest, "polywire")
 }
 
-/// Looks for `name = ..`, `name.workspace = ..` and `[dependencies.name]`. A line is enough:
-/// whoever renames the crate gives `crate = ".."`.
+/// Searches for a line with `name = ..`, `name.workspace = ..` or `[dependencies.name]`. Users who
+/// rename the crate must write `crate = ".."`.
 fn depends_on(manifest: &str, name: &str) -> bool {
     let mut in_dependencies = false;
     manifest.lines().map(str::trim).any(|line| {

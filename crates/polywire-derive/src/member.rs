@@ -1,4 +1,4 @@
-//! What members of structures and cases of unions have in common.
+//! The parts that members of structures and cases of unions have in common.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -6,10 +6,10 @@ use syn::{Error, Ident, LitStr, Type, ext::IdentExt};
 
 use crate::{attributes::Attributes, attributes::check_name, idl_text, location};
 
-/// Attributes that [`builder_calls`] understands.
+/// The attributes that [`builder_calls`] handles.
 pub const COMMON: [&str; 9] = ["name", "id", "hashid", "idl", "must_understand", "try_construct", "unit", "min", "max"];
 
-/// The IDL name: the attribute's, or Rust's without `r#`.
+/// The IDL name: that of the attribute, or the Rust name without `r#`.
 pub fn name(attributes: &Attributes, ident: &Ident) -> syn::Result<LitStr> {
     match attributes.text("name")? {
         Some(name) => check_name(&name, false).map(|()| name),
@@ -17,7 +17,7 @@ pub fn name(attributes: &Attributes, ident: &Ident) -> syn::Result<LitStr> {
     }
 }
 
-/// The value of a fresh member, as an expression: the default that `key` gives, or its type's.
+/// The default value of a member as an expression: that of `key`, or else that of its type.
 pub fn fresh(attributes: &Attributes, key: &str, ty: &Type, support: &TokenStream) -> syn::Result<TokenStream> {
     Ok(match attributes.constant(key)? {
         Some(default) => {
@@ -28,20 +28,20 @@ pub fn fresh(attributes: &Attributes, key: &str, ty: &Type, support: &TokenStrea
     })
 }
 
-/// The call of a builder for the default that `key` gives.
+/// The builder call for the default in `key`, if there is one.
 pub fn default_call(attributes: &Attributes, key: &str, support: &TokenStream) -> syn::Result<TokenStream> {
     let default = attributes.constant(key)?.map(|default| default.to_lit(support)).transpose()?;
     Ok(default.map(|default| quote!(.default(#default))).unwrap_or_default())
 }
 
-/// Calls of a `support::MemberBuilder` for the attributes of a member or case.
+/// The calls of a `support::MemberBuilder` for the attributes of a member or case.
 pub fn builder_calls(attributes: &Attributes, name: &LitStr, support: &TokenStream) -> syn::Result<TokenStream> {
     let mut calls = TokenStream::new();
     if let Some(id) = attributes.number("id")? {
-        attributes.refuse("hashid", "it has an id already")?;
+        attributes.refuse("hashid", "a member cannot have both 'id' and 'hashid'")?;
         let value: u32 = id.base10_parse()?;
         if value > 0x0FFF_FFFF {
-            return Err(Error::new(id.span(), "a member id has 28 bits"));
+            return Err(Error::new(id.span(), "a member id must be below 2^28"));
         }
         calls.extend(quote!(.id(#value)));
     }

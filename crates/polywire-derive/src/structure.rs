@@ -1,4 +1,4 @@
-//! Structures.
+//! The derive for structures.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -57,13 +57,13 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> syn::Result<TokenStream
     })
 }
 
-/// The implementations that all kinds of message share.
+/// The implementations that are the same for all kinds of messages.
 pub fn message(ident: &Ident, support: &TokenStream) -> TokenStream {
     quote! {
         const _: () = {
             impl #support::MessageElement for #ident {}
 
-            // SAFETY: the cell computes the shape of this very type.
+            // SAFETY: the cell computes the shape of this type.
             unsafe impl #support::Message for #ident {
                 fn shape() -> &'static #support::Shape {
                     static SHAPE: #support::ShapeCell = #support::ShapeCell::new();
@@ -74,7 +74,7 @@ pub fn message(ident: &Ident, support: &TokenStream) -> TokenStream {
     }
 }
 
-/// What a field adds to `describe` and to `fresh`.
+/// The code of one field in `describe` and in `fresh`.
 struct Part {
     describe: TokenStream,
     fresh: TokenStream,
@@ -98,7 +98,7 @@ fn part(field: &Field, index: usize, owner: &Ident, support: &TokenStream) -> sy
     }
     let name = member::name(&attributes, ident)?;
     let calls = calls(&attributes, &name, support)?;
-    // What a builder gives back is of no use after the last call.
+    // The builder that the last call returns is not needed.
     let describe = quote_spanned! {location::at(ty)=>
         let _ = members.member::<#ty>(#name, ::core::mem::offset_of!(#owner, #ident)) #calls;
     };

@@ -1,4 +1,4 @@
-//! Enums with data: IDL unions.
+//! The derive for enums with data, which are IDL unions.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -11,7 +11,7 @@ use crate::{
 
 const CONTAINER: [&str; 10] =
     ["name", "crate", "final", "appendable", "mutable", "nested", "autoid", "switch", "switch_type", "key"];
-/// `default` is the label, `default = 5` the value of a fresh case.
+/// `default` is the label, `default = 5` the default value of the case.
 const CASE: [&str; 3] = ["case", "default", "default="];
 
 pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> {
@@ -123,7 +123,9 @@ fn switch(attributes: &Attributes, ident: &Ident, support: &TokenStream) -> syn:
             let path: Path = path.parse()?;
             Ok(quote!(describe.switch_type::<#path>()))
         }
-        (Some(_), Some(second)) => Err(Error::new(second.span(), "there is a switch already")),
+        (Some(_), Some(second)) => {
+            Err(Error::new(second.span(), "an enum cannot have both 'switch' and 'switch_type'"))
+        }
         (None, None) => {
             let what =
                 "an enum with data needs #[polywire(switch = \"int32\")] or #[polywire(switch_type = \"path::Enum\")]";
@@ -132,8 +134,8 @@ fn switch(attributes: &Attributes, ident: &Ident, support: &TokenStream) -> syn:
     }
 }
 
-/// The number of the case that a fresh discriminator chooses, as an expression; else the default
-/// case, else the first.
+/// The number of the case that the default value of the discriminator selects, as an expression.
+/// Otherwise it is the default case, else the first.
 fn fresh_case(attributes: &Attributes, cases: &[Case<'_>], support: &TokenStream) -> syn::Result<TokenStream> {
     let otherwise = cases.iter().position(|c| c.is_default).unwrap_or(0) as u32;
     let labels = cases.iter().map(|c| &c.labels).map(|labels| quote!(&[#(#labels),*]));

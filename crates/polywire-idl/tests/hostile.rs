@@ -1,4 +1,4 @@
-//! No file, however wrong, makes the compiler panic, hang or grow without bound.
+//! Hostile files: none makes the compiler panic, hang or use unbounded memory.
 
 use std::time::{Duration, Instant};
 
@@ -190,7 +190,7 @@ fn macros_cannot_explode() {
 }
 
 #[test]
-fn includes_end() {
+fn includes_terminate() {
     // Each file includes itself twice inside braces, where files are text and not read just once.
     let loader = |path: &str| Ok((path == "a.idl").then(|| b"#include \"a.idl\"\n#include \"a.idl\"\n".to_vec()));
     let compiler = Compiler::new().loader(loader);
@@ -215,7 +215,7 @@ fn size_is_limited() {
 }
 
 #[test]
-fn copies_are_counted() {
+fn copied_texts_and_types_count_against_the_limit() {
     let text = "x".repeat(1 << 20);
     let names: Vec<String> = (0..60).map(|i| format!("m{i}")).collect();
     let unit = format!("struct S {{ @unit(\"{text}\") long {}; }};", names.join(", "));
@@ -297,7 +297,7 @@ fn definitions_of_ros_are_limited() {
 }
 
 #[test]
-fn packages_without_end_end() {
+fn chains_of_packages_are_limited() {
     let loader = |path: &str| {
         let number: u32 = path
             .trim_matches(|c: char| !c.is_ascii_digit())

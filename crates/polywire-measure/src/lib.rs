@@ -1,10 +1,10 @@
 //! Measures typed messages: what codecs cost, how fast engines are, what large systems need.
 //!
-//! A [`Scenario`] says what is to be measured: a cross product of types, value models, codecs,
-//! compressors, engines, networks, rates and subscribers. [`run`] measures it, case beside case in
-//! interleaved turns, and gives [`Results`]: figures with the interval that they lie in,
-//! distributions, the host, the seed. Results are JSON, a table ([`table`]), a page with plots
-//! ([`report`]), and can be compared with others ([`compare`]).
+//! A [`Scenario`] is the input: a cross product of types, value models, codecs, compressors,
+//! engines, networks, rates and subscribers. [`run`] measures all cases in interleaved turns and
+//! returns [`Results`]: figures with confidence intervals, distributions, the host, the seed.
+//! Results are written as JSON, as a table ([`table`]) or as a page with plots ([`report`]), and
+//! compared with other results ([`compare`]).
 //!
 //! ```
 //! use polywire_measure::{Scenario, run, table};
@@ -62,13 +62,13 @@ pub use scenario::{Case, Scenario};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The scenario is wrong.
+    /// The scenario is invalid.
     #[error("scenario: {0}")]
     Scenario(String),
-    /// A type cannot be had.
+    /// A type cannot be read or does not exist.
     #[error("type: {0}")]
     Type(String),
-    /// Values cannot be had.
+    /// Values cannot be made or read.
     #[error("values: {0}")]
     Values(String),
     /// A codec or compressor cannot carry the type.
@@ -79,7 +79,7 @@ pub enum Error {
         /// Why not.
         problem: String,
     },
-    /// A value came out otherwise than it went in: nothing is timed that is wrong.
+    /// A decoded value differs from the encoded one. Nothing is timed then.
     #[error("{0}: what is read is not what was written")]
     Differs(String),
     /// The other end of a real engine failed.
@@ -87,10 +87,10 @@ pub enum Error {
     Engine {
         /// Which engine.
         engine: String,
-        /// What happened.
+        /// What failed.
         problem: String,
     },
-    /// Results cannot be read or do not go together.
+    /// Results cannot be read, or results of different scenarios are compared.
     #[error("results: {0}")]
     Results(String),
 }

@@ -15,7 +15,7 @@ use crate::{
     stages::{Stages, Turn},
 };
 
-/// Percentiles of a distribution that results keep.
+/// Percentiles of a distribution that results contain.
 const PERCENTILES: &[f64] =
     &[0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0];
 
@@ -28,14 +28,13 @@ const QUANTILES: &[(&str, f64)] = &[
     ("latency_max_ns", 1.0),
 ];
 
-/// Measures all cases of a scenario, which take turns: what else the machine does hits all of them
-/// alike. `progress` is told, of 1, how much is done.
+/// Measures all cases of a scenario. The cases take turns, so that other load on the machine
+/// affects all of them alike. Calls `progress` with the part that is done, from 0 to 1.
 ///
-/// Cases that cannot be measured say why in their result; what is wrong with the scenario itself is
-/// an error.
+/// The result of a case that cannot be measured says why; an invalid scenario is an error.
 ///
 /// # Errors
-/// [`Error::Scenario`].
+/// [`Error::Scenario`] if the scenario is invalid.
 pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Results, Error> {
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let start = Instant::now();
@@ -67,7 +66,7 @@ pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Results
     Ok(Results::new(scenario, cases, began, start.elapsed().as_secs_f64()))
 }
 
-/// No case always comes right behind the same other one.
+/// A random order of the cases, so that no case always follows the same other one.
 fn shuffled(count: usize, random: &mut Random) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     for i in (1..count).rev() {
@@ -76,7 +75,7 @@ fn shuffled(count: usize, random: &mut Random) -> Vec<usize> {
     order
 }
 
-/// A case that turns can be taken of.
+/// A case that is ready to be measured.
 enum Ready {
     Stages(Box<Stages>),
     Live(Box<Live>),
@@ -101,7 +100,7 @@ impl Ready {
     }
 }
 
-/// A case and what it has given so far.
+/// A case and its figures so far.
 struct Entry {
     case: Case,
     ready: Result<Ready, String>,

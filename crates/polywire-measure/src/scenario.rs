@@ -1,4 +1,4 @@
-//! What is to be measured, as data.
+//! Scenarios: what is to be measured, as data.
 
 use std::{
     collections::BTreeMap,
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, buffers::Buffers, check};
 
-/// Cases that one scenario may have: a slip in a list must not run for days.
+/// Maximum number of cases of a scenario, so that a slip in a list does not run for days.
 const MOST_CASES: usize = 5000;
 
-/// An experiment: a cross product, and how hard to look.
+/// An experiment: a cross product of axes, and the effort for each case.
 ///
 /// ```
 /// use polywire_measure::Scenario;
@@ -36,18 +36,18 @@ const MOST_CASES: usize = 5000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Its heading.
+    /// Heading of tables and pages.
     pub name: String,
-    /// What it is to show.
+    /// What the experiment is to show, in a sentence.
     #[serde(default)]
     pub summary: String,
-    /// What is done with each case.
+    /// How each case is measured.
     #[serde(default)]
     pub mode: Mode,
-    /// Values, networks and the order of turns hang on it.
+    /// Seed of values, networks and the order of turns.
     #[serde(default = "one")]
     pub seed: u64,
-    /// How hard to look.
+    /// How much is measured.
     #[serde(default)]
     pub effort: Effort,
     /// The types of the messages.
@@ -56,15 +56,15 @@ pub struct Scenario {
     /// The other axes.
     #[serde(default)]
     pub axes: Axes,
-    /// What must hold.
+    /// Limits that figures must meet.
     #[serde(default)]
     pub criteria: Vec<Criterion>,
-    /// Where the files lie that it names.
+    /// Folder of the files that the scenario names.
     #[serde(skip)]
     pub folder: PathBuf,
 }
 
-/// What is done with each case.
+/// How each case is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -75,18 +75,18 @@ pub enum Mode {
     Closed,
     /// Sends at a fixed rate whatever comes back; latency counts from when a message was due.
     Open,
-    /// Sends as fast as messages are taken, and has each sent back: round trips under load, and
-    /// messages a second.
+    /// Sends as fast as the engine accepts messages; each is sent back. Measures round trips under
+    /// load and messages per second.
     Loaded,
-    /// Looks for the highest rate at which nothing is lost and nothing piles up.
+    /// Searches the highest rate at which nothing is lost and no backlog grows.
     Throughput,
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Mode; 5] = [Mode::Stages, Mode::Closed, Mode::Open, Mode::Loaded, Mode::Throughput];
 
-    /// As scenarios have it.
+    /// The name in scenarios.
     ///
     /// ```
     /// use polywire_measure::scenario::Mode;
@@ -103,25 +103,23 @@ impl Mode {
     }
 }
 
-/// How hard to look.
+/// How much is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Effort {
-    /// Turns of each case, interleaved with those of the others.
+    /// Turns of each case; the cases take turns.
     pub repeats: usize,
-    /// Messages a turn.
+    /// Messages per turn.
     pub messages: usize,
-    /// Messages before the first turn that do not count.
+    /// Messages before the first turn, which are not measured.
     pub warm_up: usize,
-    /// A turn of a stage goes through its messages again until so much time has passed, in
-    /// milliseconds.
+    /// Minimum time of a turn of a stage, in milliseconds: it repeats its messages until then.
     pub turn_ms: f64,
-    /// Messages that go through an emulated network a turn.
+    /// Messages per turn through an emulated network.
     pub emulated: usize,
-    /// Megabytes of messages that each case holds at most: there are fewer messages where they are
-    /// large.
+    /// Maximum megabytes of messages that a case holds; large messages are fewer.
     pub megabytes: usize,
-    /// Where the other end of a real engine is.
+    /// Where the other end of a real engine runs.
     pub peer: Place,
 }
 
@@ -139,13 +137,13 @@ impl Default for Effort {
     }
 }
 
-/// Where the other end is.
+/// Where the other end of a real engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
     /// In a process of its own.
     Process,
-    /// In this process, as with the engine `inproc` it always is.
+    /// In this process. The engine `inproc` always does so.
     Thread,
 }
 
@@ -156,32 +154,31 @@ pub struct TypeSpec {
     /// IDL, PDL or a saved schema, relative to the scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idl: Option<PathBuf>,
-    /// IDL, where no file is wanted.
+    /// IDL text, instead of a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Name of the type in the file, where it has several.
+    /// Name of the type; required if the file has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Readers have this version of it, by the same file or text or another.
+    /// The readers' version of the type, from the same file or text or another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reader: Option<Box<TypeSpec>>,
-    /// The thesis's probe, with so many fields.
+    /// Field counts of the thesis's test type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub codecs_test: Vec<usize>,
     /// Elements of sequences and maps by the name of the member; four where nothing is said and the
     /// bound allows it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub lengths: BTreeMap<String, usize>,
-    /// Texts that never change, by the name of the member; a `*` at the end stands for whatever
-    /// follows.
+    /// Constant texts by the name of the member; a `*` at the end matches any rest.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub texts: BTreeMap<String, String>,
-    /// What tables call it, where the type's own name does not tell it from others.
+    /// Label in tables, if the type's name is ambiguous.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
 
-/// What is crossed with the types.
+/// The axes that are crossed with the types.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Axes {
@@ -199,7 +196,7 @@ pub struct Axes {
     pub engine: Vec<String>,
     /// `none`, or a model of the emulated link: a profile's name, or `key=value,..`.
     pub network: Vec<String>,
-    /// Messages a second where a rate is set: in open loops and on emulated networks.
+    /// Messages per second, in open loops and on emulated networks.
     pub rate_hz: Vec<f64>,
     /// Receivers of each message.
     pub subscribers: Vec<usize>,
@@ -228,11 +225,11 @@ impl Default for Axes {
     }
 }
 
-/// What must hold of every case that it is for.
+/// A limit for every case that it selects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Criterion {
-    /// A metric's name.
+    /// Name of the metric.
     pub metric: String,
     /// Axes and the values that they must have: `codec = "cdr"`.
     #[serde(rename = "where", skip_serializing_if = "BTreeMap::is_empty")]
@@ -240,10 +237,10 @@ pub struct Criterion {
     /// The case that differs in these axes alone: limits are multiples of its figure.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub relative_to: BTreeMap<String, String>,
-    /// The figure is at most this.
+    /// Upper limit of the figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
-    /// The figure is at least this.
+    /// Lower limit of the figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
 }
@@ -251,14 +248,14 @@ pub struct Criterion {
 /// One point of the cross product.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
-    /// What the type is called.
+    /// Label of the type.
     #[serde(rename = "type")]
     pub ty: String,
-    /// Which of the scenario's types it is.
+    /// Index of the type in the scenario.
     pub type_index: usize,
-    /// Fields that were asked for, in a family of types; otherwise 0.
+    /// Number of fields, for a type of a family; otherwise 0.
     pub fields: usize,
-    /// How values come about.
+    /// Value model.
     pub values: String,
     /// Codec with options.
     pub codec: String,
@@ -268,7 +265,7 @@ pub struct Case {
     pub engine: String,
     /// Emulated network.
     pub network: String,
-    /// Messages a second.
+    /// Messages per second.
     pub rate_hz: f64,
     /// Receivers.
     pub subscribers: usize,
@@ -285,7 +282,7 @@ pub const AXES: &[&str] =
     &["type", "values", "codec", "compressor", "engine", "network", "rate_hz", "subscribers", "topics", "buffers"];
 
 impl Case {
-    /// Its place on an axis, as text.
+    /// The value on an axis, as text.
     pub fn at(&self, axis: &str) -> Option<String> {
         Some(match axis {
             "type" => self.ty.clone(),
@@ -303,7 +300,7 @@ impl Case {
         })
     }
 
-    /// True if it has these values on these axes.
+    /// True if the case has these values on these axes.
     pub fn matches(&self, wanted: &BTreeMap<String, String>) -> bool {
         wanted.iter().all(|(axis, value)| self.at(axis).as_ref() == Some(value))
     }
@@ -317,7 +314,7 @@ impl Case {
     }
 }
 
-/// All axes: what two results are matched by.
+/// The values on all axes, by which cases of two results are matched.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = AXES.iter().filter_map(|axis| Some(format!("{axis}={}", self.at(axis)?)));
@@ -341,7 +338,7 @@ impl Scenario {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`Error::Scenario`] if it cannot be read or is no scenario.
+    /// [`Error::Scenario`] if the file cannot be read or is no scenario.
     pub fn open(path: &Path) -> Result<Scenario, Error> {
         let wrong = |problem: String| Error::Scenario(format!("{}: {problem}", path.display()));
         let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
@@ -350,10 +347,10 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Reads a text; files that it names are looked for where the process is.
+    /// Reads a text. Files that it names are relative to the working directory.
     ///
     /// # Errors
-    /// [`Error::Scenario`] if it is none.
+    /// [`Error::Scenario`] if the text is no scenario.
     pub fn from_toml(text: &str) -> Result<Scenario, Error> {
         let wrong = |error: toml::de::Error| {
             let hint = suggest::unknown_name(error.message());
@@ -401,7 +398,7 @@ impl Scenario {
         self.criteria.iter().try_for_each(|criterion| check::criterion(self, criterion))
     }
 
-    /// What there is on an axis, as text; none where there is no such axis.
+    /// The values of an axis, as text; `None` if there is no such axis.
     pub(crate) fn places(&self, axis: &str) -> Option<Vec<String>> {
         let texts = |numbers: &[usize]| numbers.iter().map(ToString::to_string).collect();
         let axes = &self.axes;

@@ -15,7 +15,7 @@ use crate::{
     values::{ValueModel, content_bytes},
 };
 
-/// A turn goes through its messages at most so often.
+/// Maximum number of rounds of a turn.
 const MOST_ROUNDS: usize = 1 << 16;
 
 /// A case that is ready to be timed.
@@ -41,15 +41,15 @@ struct Message {
     packed: Vec<u8>,
 }
 
-/// What one turn gave: figures by metric, and latencies.
+/// The result of one turn: figures by metric, and latencies.
 pub struct Turn {
     pub figures: BTreeMap<&'static str, f64>,
     pub latency: Vec<u64>,
 }
 
 impl Stages {
-    /// Makes values and programs, checks that they come back as they went, and finds out how often
-    /// a turn goes through them.
+    /// Makes values and programs, checks that values survive a round trip, and finds out how many
+    /// rounds a turn has.
     pub fn new(scenario: &Scenario, case: &Case) -> Result<Stages, Error> {
         let subject = Subject::of(scenario, case)?;
         let model = match case.network.as_str() {
@@ -87,7 +87,8 @@ impl Stages {
         Ok(())
     }
 
-    /// What is read is what was written; a reader of another version is only to understand it.
+    /// Checks that the value read equals the value written. A reader of another version only has to
+    /// succeed.
     fn check(&mut self, same: bool) -> Result<(), Error> {
         let mut reading = self.coding.reading();
         for (i, record) in self.records.iter().enumerate() {
@@ -123,7 +124,7 @@ impl Stages {
         Ok(())
     }
 
-    /// One turn.
+    /// Measures one turn.
     pub fn turn(&mut self) -> Result<Turn, Error> {
         let mut times = [0.0; 4];
         for (stage, time) in times.iter_mut().enumerate() {
@@ -147,7 +148,7 @@ impl Stages {
             figures.extend([("ratio", packed / plain), ("compress_ns", compress), ("decompress_ns", decompress)]);
         }
         if self.turns == 0 {
-            // They are the same every time.
+            // They are the same in every round.
             self.count_allocations(&mut figures)?;
         }
         self.turns += 1;
@@ -190,7 +191,7 @@ impl Stages {
         Ok(outcome.latency)
     }
 
-    /// One message after the other through all stages.
+    /// Takes each message through all stages.
     fn pass(&mut self) -> Result<(), Error> {
         (0..4).try_for_each(|stage| self.run(stage))
     }
@@ -212,8 +213,7 @@ impl Stages {
             }
             2 if self.coding.compresses() => self.decompress(),
             3 => self.deserialise(),
-            // Without a compressor there is nothing to do, and nothing is copied for the sake of
-            // it.
+            // Without a compressor nothing is done or copied.
             _ => Ok(()),
         }
     }
@@ -253,7 +253,7 @@ impl Stages {
     #[cfg(feature = "allocations")]
     fn count_allocations(&mut self, figures: &mut BTreeMap<&'static str, f64>) -> Result<(), Error> {
         let mut outcome = Ok(());
-        // The first pass makes room, so that the second shows what every further message costs.
+        // The first pass allocates buffers; the second counts what a further message costs.
         self.pass()?;
         let counted = allocation_counter::measure(|| outcome = self.pass());
         figures.insert("allocations", counted.count_total as f64 / self.messages.len() as f64);
@@ -269,7 +269,7 @@ impl Stages {
         Ok(())
     }
 
-    /// The first message through all stages, into buffers that are empty.
+    /// Takes the first message through all stages, with empty buffers.
     #[cfg(feature = "allocations")]
     fn cold(&mut self) -> Result<(), Error> {
         let (mut bytes, mut packed) = (Vec::new(), Vec::new());
@@ -281,7 +281,7 @@ impl Stages {
     }
 }
 
-/// As many values as are asked for, or as fit.
+/// The number of values asked for, or fewer if they do not fit.
 fn records(scenario: &Scenario, case: &Case, subject: &Subject, coding: &Coding) -> Result<Vec<Record>, Error> {
     let effort = &scenario.effort;
     let made = |count: usize| {
@@ -294,7 +294,7 @@ fn records(scenario: &Scenario, case: &Case, subject: &Subject, coding: &Coding)
     made(effort.messages.min((effort.megabytes << 20) / first.len().max(1)).max(1))
 }
 
-/// The time that this thread had a core: others on the machine count little.
+/// CPU time of this thread, which other load on the machine affects little.
 fn thread_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

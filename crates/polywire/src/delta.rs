@@ -1,28 +1,23 @@
-//! Streams of deltas on topics: a stateful codec's two ends, and the requests for key frames
-//! between them.
+//! The two ends of a channel in a stateful format: a publisher that writes key frames and messages
+//! that refer to them, and a subscriber that reads them. Requests for key frames are limited by
+//! [`polywire_core::session`].
 
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
 };
 
 use polywire_core::{
     codec::stream::{Mode, StreamError, StreamReader, StreamWriter},
     envelope::Envelope,
     program::State,
+    session::{KeyRequests, Limits},
 };
 
-/// Key frames that requests may bring about in a row.
-const BURST: u32 = 8;
-/// From one key frame on request to the next, in the long run.
-const KEY_PERIOD: Duration = Duration::from_millis(50);
-/// How long a reader waits before it asks again: at first, and at most.
-const ASK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+use crate::clock;
 
-/// Receivers of a channel have asked for a key frame. Any number of requests are one.
+/// Whether a reader of a channel has requested a key frame since the publisher looked last. The
+/// publisher looks with each message, without a lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Requests(Arc<AtomicBool>);
 
@@ -40,56 +35,39 @@ impl Requests {
 /// A publisher's end.
 pub(crate) struct Outgoing {
     writer: StreamWriter,
-    requests: Requests,
-    /// Asked for, and not sent yet.
-    pending: bool,
-    allowance: Allowance,
+    came: Requests,
+    requests: KeyRequests,
 }
 
 impl Outgoing {
     pub(crate) fn new(state: State, mode: Mode, key_interval: u64, requests: Requests) -> Outgoing {
         let writer = StreamWriter::new(state, mode, key_interval);
-        Outgoing { writer, requests, pending: false, allowance: Allowance::default() }
+        Outgoing { writer, came: requests, requests: KeyRequests::new(&Limits::default()) }
     }
 
-    /// Encodes a message and gives its anchor.
+    /// Encodes a message, and gives its anchor.
     pub(crate) fn write<E>(
         &mut self,
         sequence: u64,
         encode: impl FnOnce(&mut State, bool) -> Result<(), E>,
     ) -> Result<Option<u64>, E> {
-        self.pending |= self.requests.take();
-        if self.pending && self.allowance.take(Instant::now()) {
+        if self.came.take() {
+            self.requests.ask();
+        }
+        if self.requests.is_open() && self.requests.take(clock::now()) {
             self.writer.ask_for_key();
-            self.pending = false;
         }
         let anchor = self.writer.write(sequence, encode)?;
-        // Whoever asked before gets this one.
-        self.pending &= anchor != Some(sequence);
+        if anchor == Some(sequence) {
+            self.requests.served();
+        }
         Ok(anchor)
     }
 
-    /// What was written last did not leave: nothing may refer to it, least of all under its number.
+    /// The last message was not sent. The next message is a key frame, so that nothing refers to the
+    /// lost one; it has the same sequence number.
     pub(crate) fn failed(&mut self) {
         self.writer.ask_for_key();
-    }
-}
-
-/// How many key frames may be sent on request: so many in a row, and then one a period.
-#[derive(Default)]
-struct Allowance {
-    /// When all of it is there again.
-    whole_at: Option<Instant>,
-}
-
-impl Allowance {
-    fn take(&mut self, now: Instant) -> bool {
-        let used_until = self.whole_at.map_or(now, |at| at.max(now));
-        if used_until - now > KEY_PERIOD * (BURST - 1) {
-            return false;
-        }
-        self.whole_at = Some(used_until + KEY_PERIOD);
-        true
     }
 }
 
@@ -98,7 +76,7 @@ pub(crate) struct Arriving(Mutex<Arrived>);
 
 struct Arrived {
     reader: StreamReader,
-    /// A key frame has been read.
+    /// Whether a key frame has been read.
     begun: bool,
 }
 
@@ -107,7 +85,7 @@ impl Arriving {
         Arriving(Mutex::new(Arrived { reader: StreamReader::new(state), begun: false }))
     }
 
-    /// Decodes a message, if what it refers to is here.
+    /// Decodes a message if everything that it refers to was read before.
     pub(crate) fn read<E>(
         &self,
         envelope: &Envelope<'_>,
@@ -119,7 +97,7 @@ impl Arriving {
         Ok(())
     }
 
-    /// It is time to ask for a key frame.
+    /// Whether the next messages cannot be read without a key frame.
     pub(crate) fn wants_key(&self) -> bool {
         let arrived = self.lock();
         !arrived.begun || arrived.reader.wants_key()
@@ -130,32 +108,6 @@ impl Arriving {
     }
 }
 
-/// When a receiver may ask for a key frame again: its request, or what answers it, may be under
-/// way, or lost.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asking {
-    /// Asked, and not before then again; and how long the pause was.
-    until: Option<(Instant, Duration)>,
-}
-
-impl Asking {
-    /// True if it is time. Takes it that the caller asks then.
-    pub(crate) fn take(&mut self, now: Instant) -> bool {
-        let [first, longest] = ASK_AGAIN;
-        let pause = match self.until {
-            None => first,
-            Some((until, _)) if now < until => return false,
-            Some((_, pause)) => (pause * 2).min(longest),
-        };
-        self.until = Some((now + pause, pause));
-        true
-    }
-
-    pub(crate) fn is_open(&self) -> bool {
-        self.until.is_some()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -163,23 +115,6 @@ mod tests {
     use polywire_core::program::Bank;
 
     use super::*;
-
-    #[test]
-    fn key_frames_on_request_are_limited() {
-        let (mut allowance, start) = (Allowance::default(), Instant::now());
-        let at_once = (0..100).filter(|_| allowance.take(start)).count();
-        assert_eq!(at_once, BURST as usize);
-        let later = (0..1000).filter(|i| allowance.take(start + Duration::from_millis(*i))).count();
-        assert_eq!(later, 19);
-        assert_eq!((0..100).filter(|_| allowance.take(start + Duration::from_secs(60))).count(), BURST as usize);
-    }
-
-    #[test]
-    fn requests_are_repeated_ever_more_rarely() {
-        let (mut asking, start) = (Asking::default(), Instant::now());
-        let asked: Vec<u64> = (0..10_000).filter(|i| asking.take(start + Duration::from_millis(*i))).collect();
-        assert_eq!(asked, [0, 20, 60, 140, 300, 620, 1260, 2260, 3260, 4260, 5260, 6260, 7260, 8260, 9260]);
-    }
 
     #[test]
     fn many_requests_are_one_key_frame() {
@@ -205,7 +140,7 @@ mod tests {
         let mut outgoing = Outgoing::new(state, Mode::Anchored, 0, Requests::default());
         let mut keep = false;
         for _ in 0..2 {
-            // Both attempts have the number 1; the second is a key frame, too.
+            // Both attempts have the number 1, and both are key frames.
             let anchor = outgoing.write(1, |_, kept| {
                 keep = kept;
                 Ok::<(), Infallible>(())

@@ -5,7 +5,7 @@ use polywire_core::{codec::BuildError, compress::SettingsError};
 
 use crate::{engine::EngineError, topic::TopicError, wire::WireError};
 
-/// Why a node cannot open an endpoint, a publisher or a subscriber, or change a wire.
+/// Why a publisher or a subscriber cannot be opened, or a publisher cannot change its wire.
 ///
 /// ```
 /// use polywire::{Node, NodeError};
@@ -23,24 +23,27 @@ use crate::{engine::EngineError, topic::TopicError, wire::WireError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// The topic's name is invalid.
+    /// The topic's name breaks the rules of [`topic`](crate::topic). Choose another name.
     #[error(transparent)]
     Topic(#[from] TopicError),
-    /// No wire was given, neither in code nor in the configuration.
+    /// The topic has no wire. Name one in code, or in the configuration under the topic or as the
+    /// node's default.
     #[error("topic '{0}' has no wire: give one in code, or in the configuration")]
     NoWire(String),
-    /// A publisher cannot move to another endpoint.
+    /// A publisher was given a wire with another endpoint. The format can change while it runs, the
+    /// endpoint cannot: open another publisher.
     #[error("a publisher keeps its endpoint, '{present}': make another one for '{given}'")]
     OtherEndpoint {
         /// The publisher's endpoint.
         present: String,
-        /// The endpoint given.
+        /// The endpoint of the new wire.
         given: String,
     },
-    /// The wire is malformed, or names an unknown codec, compressor or engine.
+    /// The wire string does not parse, or names an unknown codec, compressor, engine or option. The
+    /// message suggests the nearest known name.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// The port cannot be opened or used.
+    /// The engine cannot open or use the port: see [`EngineError`].
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The codec cannot carry the type, does not know an option, or lacks a document that
@@ -55,36 +58,36 @@ pub enum NodeError {
     /// ```
     #[error("{}", about_codec(codec, cause))]
     Codec {
-        /// Name of the codec.
+        /// The codec's name.
         codec: String,
-        /// The reason.
+        /// What it refuses.
         cause: BuildError,
     },
-    /// The compressor does not have the options that the wire gives.
+    /// The compressor does not take the level, the dictionary or an option of the wire.
     #[error(transparent)]
     Compressor(#[from] SettingsError),
-    /// The file of a dictionary cannot be read.
+    /// The file of a dictionary that the wire names cannot be read.
     #[error("dictionary '{path}': {cause}")]
     Dictionary {
         /// The file.
         path: String,
-        /// The system's error, or what is wrong with the content.
+        /// What the system reports, or what is wrong with the file's content.
         cause: std::io::Error,
     },
-    /// The file of a template document cannot be read.
+    /// The file of a template document that the wire names cannot be read.
     #[error("template document '{path}': {cause}")]
     Template {
         /// The file.
         path: String,
-        /// The system's error, or what is wrong with the content.
+        /// What the system reports, or what is wrong with the file's content.
         cause: std::io::Error,
     },
-    /// A thread cannot be started.
+    /// The system refuses another thread.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
 }
 
-/// Describes what is wrong with a codec, and names the codec once: some causes name it themselves.
+/// A codec's error with the codec's name in front, unless the cause begins with it.
 fn about_codec(codec: &str, cause: &BuildError) -> String {
     let (name, cause) = (format!("codec '{codec}'"), cause.to_string());
     if cause.starts_with(&name) { cause } else { format!("{name}: {cause}") }

@@ -1,4 +1,5 @@
-//! What a node tells: connections, drops, mismatches. Every event is also a line in the log.
+//! A node's events: connections, lost messages, incompatible types. Every event is also a line in
+//! the log.
 
 use std::{
     collections::VecDeque,
@@ -11,14 +12,14 @@ use polywire_core::envelope::Id128;
 
 use crate::engine;
 
-/// Events that wait for a listener; older ones make room.
+/// The number of events that wait for a listener. The oldest are dropped to make room.
 const WAITING: usize = 1024;
 
 /// Something that happened on a node.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum NodeEvent {
-    /// A port tells of its links.
+    /// Something happened on a port.
     Engine {
         /// The port's endpoint.
         endpoint: String,
@@ -29,37 +30,38 @@ pub enum NodeEvent {
     Mismatch {
         /// The topic.
         topic: String,
-        /// Who writes.
+        /// The writer.
         writer: Id128,
         /// The writer's type.
         type_name: String,
-        /// Path and smallest fix, if it is the types that do not agree.
+        /// Why. If the types are incompatible: the path of the member, and the smallest change that
+        /// helps.
         reason: String,
     },
     /// A subscriber elsewhere cannot use what a publisher here publishes.
     Refused {
         /// The topic.
         topic: String,
-        /// Where the subscriber is.
+        /// The subscriber's address.
         peer: String,
-        /// What it says.
+        /// Why the subscriber cannot read the messages.
         reason: String,
     },
-    /// Messages for a subscriber here were dropped, by the sender or by its own queue. Given at the
-    /// first and then ever more rarely.
+    /// Messages for a subscriber here were dropped, by the sender or by the subscriber's queue. Told
+    /// when the total reaches or passes a power of two.
     Lost {
         /// The topic.
         topic: String,
-        /// How many so far.
+        /// The number of messages so far.
         total: u64,
     },
-    /// Messages could not be decoded. Given at the first and then ever more rarely.
+    /// Messages could not be decoded. Told when the total is a power of two.
     Undecodable {
         /// The topic.
         topic: String,
-        /// How many so far.
+        /// The number of messages so far.
         total: u64,
-        /// What was wrong with the last one.
+        /// What was wrong with the latest one.
         reason: String,
     },
 }
@@ -150,20 +152,20 @@ struct Listener {
 }
 
 impl Events {
-    /// The next event, or none if none comes in time.
+    /// The next event. `None` if none comes within `timeout`.
     pub fn recv_timeout(&self, timeout: Duration) -> Option<NodeEvent> {
         let waiting = lock(&self.0.waiting);
         let waited = self.0.came.wait_timeout_while(waiting, timeout, |waiting| waiting.is_empty());
         waited.unwrap_or_else(PoisonError::into_inner).0.pop_front()
     }
 
-    /// The next event, if one is there.
+    /// The next event, if one waits.
     pub fn try_recv(&self) -> Option<NodeEvent> {
         lock(&self.0.waiting).pop_front()
     }
 }
 
-/// Hands events to whoever listens.
+/// Hands events to all listeners.
 #[derive(Debug, Default)]
 pub(crate) struct Hub(Mutex<Vec<Weak<Listener>>>);
 

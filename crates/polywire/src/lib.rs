@@ -54,6 +54,7 @@
 //! out.
 
 mod chosen;
+mod clock;
 pub mod coding;
 mod compile;
 pub mod config;

@@ -1,5 +1,5 @@
-//! Messages that a subscriber misses, by the numbers that their writers give them: also from one
-//! link to the next.
+//! Counts the messages that a subscriber misses, by the sequence numbers of their writers. A writer
+//! is followed across its channels and links, so messages lost while a link breaks are counted.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,26 +17,27 @@ const REMEMBERED: usize = 1024;
 /// A writer in one incarnation.
 type Writer = (Id128, u64);
 
-/// The writers that a subscriber has heard of.
+/// The writers that a subscriber knows.
 #[derive(Debug, Default)]
 pub(crate) struct Writers(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// What comes of each, by its channels.
+    /// The progress on each open channel, by writer.
     live: BTreeMap<Writer, Vec<Arc<Progress>>>,
-    /// The last message that came of writers without a channel, the oldest first.
+    /// Writers without an open channel, with their last message, in the order in which their last
+    /// channels ended.
     left: VecDeque<(Writer, u64)>,
 }
 
-/// What came over one channel: numbers of messages, 0 before the first.
+/// The first and last sequence numbers that came on one channel. 0 before the first message.
 #[derive(Debug, Default)]
 struct Progress {
     first: AtomicU64,
     last: AtomicU64,
 }
 
-/// Follows one channel of a writer, until [`Follow::end`].
+/// Follows one channel of a writer until [`Follow::end`].
 #[derive(Debug)]
 pub(crate) struct Follow {
     writers: Arc<Writers>,
@@ -45,7 +46,8 @@ pub(crate) struct Follow {
 }
 
 impl Follow {
-    /// A writer without a name is followed on this channel alone: others may have none either.
+    /// A writer with the zero id is followed on this channel alone, as other writers may have that
+    /// id too.
     pub(crate) fn new(writers: &Arc<Writers>, announced: &Announcement) -> Follow {
         let writer = (announced.writer, announced.incarnation);
         let writers = if writer.0.is_zero() { Arc::default() } else { writers.clone() };
@@ -54,7 +56,7 @@ impl Follow {
         Follow { writers, writer, progress }
     }
 
-    /// A message came. Gives how many are missing before it. Calls do not overlap.
+    /// A message came. Gives the number of messages missing before it. Calls do not overlap.
     #[inline]
     pub(crate) fn came(&self, sequence: u64) -> u64 {
         let last = self.progress.last.load(Ordering::Relaxed);
@@ -65,8 +67,8 @@ impl Follow {
         self.jumped(last, sequence, sequence.saturating_sub(1), 0)
     }
 
-    /// The sender told that `lost` messages up to this one are missing; 0 says that it begins
-    /// behind it. Gives how many were not counted yet.
+    /// The sender dropped `lost` messages up to and including this one. A `lost` of 0 says that it
+    /// begins after this one. Gives the number of missing messages that were not counted before.
     pub(crate) fn told(&self, sequence: u64, lost: u64) -> u64 {
         let last = self.progress.last.load(Ordering::Relaxed);
         if last == 0 && lost == 0 {
@@ -75,11 +77,11 @@ impl Follow {
         self.jumped(last, sequence, sequence, lost)
     }
 
-    /// The channel stands at `now`; nothing up to `missing` came after `last`. `told` counts where
-    /// nothing came before.
+    /// The channel moves from `last` to `now`, and no message from there up to `missing` came. `told`
+    /// is the sender's count, which is used if no earlier message of the writer is known.
     #[cold]
     fn jumped(&self, last: u64, now: u64, missing: u64, told: u64) -> u64 {
-        // Under the lock, so that a channel that ends meanwhile sees both numbers or none.
+        // Both numbers change under the lock: a channel that ends meanwhile sees both or neither.
         let mut state = self.writers.lock();
         let before = match last {
             0 => state.take_left(self.writer),
@@ -94,8 +96,8 @@ impl Follow {
         before.map_or(told.min(missing), |before| missing.saturating_sub(before))
     }
 
-    /// The channel ends. Gives how many messages are missing between it and another channel of the
-    /// writer, if there is one already.
+    /// The channel ends. Gives the number of messages missing between it and the writer's next
+    /// channel, if that one has begun.
     pub(crate) fn end(&self) -> u64 {
         let mut state = self.writers.lock();
         let Some(live) = state.live.get_mut(&self.writer) else { return 0 };

@@ -159,16 +159,18 @@ fn pack(
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// The format cannot represent the value.
+    /// The topic's format cannot represent the value, or the value exceeds a bound or limit: the
+    /// error names the field. Nothing was sent.
     #[error("cannot encode: {0}")]
     Encode(CodecError),
-    /// The node or the port is closed, or the message is too large.
+    /// The node or the port is closed, or the message is too large for a frame.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The topic's type has no key, so it has no instances to dispose of or unregister.
+    /// An instance was disposed of or unregistered, and the topic's type has no key. Mark a member
+    /// with `@key`.
     #[error("the type of topic '{0}' has no key, so it has no instances: mark a member with `@key`")]
     NoKey(String),
-    /// The key cannot be hashed.
+    /// The key hash of the type cannot be computed: CDR cannot carry the key.
     #[error("no key hash: {0}")]
     Key(BuildError),
 }

@@ -1,5 +1,5 @@
-//! Who is matched with whom, and who is not and why: what publishers and subscribers say when they
-//! are asked.
+//! The status of publishers and subscribers: who is matched with whom, and who is incompatible and
+//! why.
 
 use std::{
     collections::VecDeque,
@@ -11,11 +11,11 @@ use std::{
 
 use polywire_core::envelope::Id128;
 
-/// Refusals and mismatches that a status lists; older ones are counted only.
+/// The number of refusals and mismatches that a status lists. Older ones are only counted.
 const LISTED: usize = 8;
 
-/// Who reads what a publisher writes, and who cannot. In DDS, `PUBLICATION_MATCHED`,
-/// `OFFERED_INCOMPATIBLE_QOS` and `INCONSISTENT_TOPIC` say it.
+/// Who reads what a publisher writes, and who cannot. DDS has the statuses `PUBLICATION_MATCHED`,
+/// `OFFERED_INCOMPATIBLE_QOS` and `INCONSISTENT_TOPIC` for this.
 ///
 /// ```
 /// use polywire::{Node, PublisherStatus, Refusal, SubscriberStatus};
@@ -44,15 +44,15 @@ const LISTED: usize = 8;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PublisherStatus {
-    /// Peers that take the messages now. Several subscribers on one node, or behind a relay, may be
-    /// one peer.
+    /// Peers that accept the messages now. Several subscribers on one node, or behind a relay, may
+    /// be one peer.
     pub accepting: usize,
-    /// Peers with a subscriber now that cannot read the messages. One with another subscriber that
+    /// Peers that now have a subscriber that cannot read the messages. A peer that also has one that
     /// can is counted in both.
     pub refusing: usize,
-    /// Refusals since the publisher has its present format.
+    /// Refusals since the publisher began to use its present format.
     pub refused_total: u64,
-    /// The last of them, newest last.
+    /// The latest refusals, newest last.
     pub refusals: Vec<Refusal>,
 }
 
@@ -60,25 +60,25 @@ pub struct PublisherStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// Where it is.
+    /// The peer's address.
     pub peer: String,
-    /// What it says.
+    /// Why the subscriber cannot read the messages.
     pub reason: String,
 }
 
-/// Whom a subscriber reads, whom it cannot read, and what it missed. In DDS,
-/// `SUBSCRIPTION_MATCHED`, `REQUESTED_INCOMPATIBLE_QOS`, `INCONSISTENT_TOPIC` and `SAMPLE_LOST` say
-/// it. There is an example at [`PublisherStatus`].
+/// Which writers a subscriber reads, which it cannot read, and what it missed. DDS has the statuses
+/// `SUBSCRIPTION_MATCHED`, `REQUESTED_INCOMPATIBLE_QOS`, `INCONSISTENT_TOPIC` and `SAMPLE_LOST` for
+/// this. There is an example at [`PublisherStatus`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SubscriberStatus {
-    /// Writers that it reads now. One that has just changed its format may count twice.
+    /// Writers that it reads now. A writer that has just changed its format may count twice.
     pub writers: usize,
-    /// Writers now that it cannot read.
+    /// Present writers that it cannot read.
     pub unreadable: usize,
-    /// Writers that it could not read so far.
+    /// Writers that it could not read, since it was opened.
     pub mismatches_total: u64,
-    /// The last of them, newest last.
+    /// The latest mismatches, newest last.
     pub mismatches: Vec<Mismatch>,
     /// Messages that were lost on the way here or dropped by the queue.
     pub lost: u64,
@@ -90,15 +90,16 @@ pub struct SubscriberStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mismatch {
-    /// Who writes.
+    /// The writer.
     pub writer: Id128,
     /// The writer's type.
     pub type_name: String,
-    /// Path and smallest fix, if it is the types that do not agree.
+    /// Why. If the types are incompatible: the path of the member, and the smallest change that
+    /// helps.
     pub reason: String,
 }
 
-/// The last of some events, and how many there were.
+/// The latest events of a kind, and the number of all of them.
 #[derive(Debug)]
 pub(crate) struct Recent<T> {
     last: VecDeque<T>,
@@ -129,7 +130,7 @@ impl<T: Clone> Recent<T> {
     }
 }
 
-/// How many peers refuse a channel: publishers look at it with each message.
+/// The number of peers that refuse a channel. Publishers read it with each message.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Refusing(Arc<AtomicUsize>);
 

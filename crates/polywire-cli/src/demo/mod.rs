@@ -59,25 +59,26 @@ pub const VERB: Verb =
 
 #[derive(Args)]
 pub struct Demo {
-    /// Format to publish in, as json or cdr:be; several times for several [default: every codec]
+    /// Format to publish in, for example json or cdr:be; may be given several times [default: all
+    /// codecs]
     #[arg(short, long = "wire", value_name = "CODEC", value_parser = wire_without_endpoint)]
     wires: Vec<Wire>,
-    /// Where the publisher is
+    /// Endpoint that the publisher opens
     #[arg(long, value_name = "ENGINE/ADDRESS", default_value = "tcp-listen/127.0.0.1:0")]
     at: String,
-    /// How long it publishes, all formats together
+    /// How long it publishes, in all formats together
     #[arg(short, long, value_name = "SECONDS", default_value = "10")]
     seconds: Seconds,
     /// Messages per second
     #[arg(short, long, value_name = "HZ", default_value = "100", value_parser = seconds::rate)]
     rate: f64,
-    /// Prints the three versions of the type, and ends
+    /// Prints the three versions of the type and ends
     #[arg(long)]
     show_types: bool,
-    /// Draws the summary
+    /// Writes a picture of the summary to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Draws the summary in a page of its own
+    /// Writes an HTML page with the summary to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -127,7 +128,7 @@ impl Demo {
     }
 }
 
-/// Prints the versions of the type: IDL for people, for programs an object with the text of each file.
+/// Prints the versions of the type: as IDL, or as a JSON object with the text of each file.
 fn show_types(terminal: &Terminal) -> outcome::Result {
     if terminal.json {
         let files = [Version::Published, Version::Older, Version::Newer].map(Version::file);

@@ -35,14 +35,14 @@ pub const VERB: Verb = Verb::new::<Decode>("decode", "Writes a recording as JSON
 
 #[derive(Args)]
 pub struct Decode {
-    /// File to read; standard input without
+    /// File to read [default: standard input]
     input: Option<PathBuf>,
     #[command(flatten)]
     recorded: Recorded,
-    /// Only the messages, without what makes them the same bytes again
+    /// Prints the messages only, without what `fast encode` needs to write the same bytes
     #[arg(long)]
     messages: bool,
-    /// Goes on with the next frame where one cannot be read; with --reset packet or message
+    /// Continues with the next frame if a frame cannot be read; needs --reset packet or message
     #[arg(long)]
     skip_bad: bool,
 }

@@ -37,7 +37,7 @@ pub const VERB: Verb = Verb::new::<Encode>("encode", "Writes JSON lines as the r
 
 #[derive(Args)]
 pub struct Encode {
-    /// File of JSON lines; standard input without
+    /// File of JSON lines [default: standard input]
     input: Option<PathBuf>,
     #[command(flatten)]
     feed: Feed,

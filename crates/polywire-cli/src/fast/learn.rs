@@ -42,7 +42,7 @@ pub const VERB: Verb = Verb::new::<Learn>("learn", "Learns a template of your ow
 
 #[derive(Args)]
 pub struct Learn {
-    /// File of messages, in the order in which they were sent; standard input without
+    /// File of messages in the order in which they were sent [default: standard input]
     input: Option<PathBuf>,
     #[command(flatten)]
     ty: TypeArgs,
@@ -53,10 +53,10 @@ pub struct Learn {
     /// in which they are others are refused
     #[arg(long)]
     constants: bool,
-    /// File to write; standard output without
+    /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Shows no progress and no summary
+    /// Prints no progress and no summary
     #[arg(short, long)]
     quiet: bool,
 }

@@ -30,7 +30,7 @@ const NO_BYTES: &str = "a template without any field makes messages of no bytes"
 pub struct Recorded {
     #[command(flatten)]
     pub feed: Feed,
-    /// Of a capture, takes datagrams to this UDP port alone
+    /// Reads only datagrams to this UDP port of a capture
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
 }

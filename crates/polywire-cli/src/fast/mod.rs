@@ -40,7 +40,7 @@ pub const VERB: Verb = Verb::group(
 /// What both directions have to be told.
 #[derive(Args)]
 struct Feed {
-    /// Templates in XML, as the feed's operator publishes them
+    /// XML file with the feed's templates, as its operator publishes them
     #[arg(long, value_name = "FILE")]
     template: PathBuf,
     /// Where messages begin and end: behind a length of 1 to 8 bytes (le, be: least, most
@@ -48,7 +48,7 @@ struct Feed {
     /// of a capture (pcap, pcapng), or one behind the other (none)
     #[arg(long, value_name = "FRAMING", value_parser = PossibleValuesParser::new(framings()))]
     framing: String,
-    /// When all dictionaries are forgotten, beside templates that say so themselves
+    /// When all dictionaries are reset, in addition to templates that reset them
     #[arg(long, value_name = "WHEN", default_value = "template")]
     reset: Reset,
     /// Deviations from the specification, R1 to R9: `reject` ends there, `ignore` reads what can be
@@ -63,10 +63,10 @@ struct Feed {
     /// not FAST: a sequence number, a channel
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     preamble: usize,
-    /// File to write; standard output without
+    /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Shows no progress and no summary
+    /// Prints no progress and no summary
     #[arg(short, long)]
     quiet: bool,
 }

@@ -47,7 +47,7 @@ pub const VERB: Verb = Verb::new::<Transcode>("transcode", "Writes a file of mes
 
 #[derive(Args)]
 pub struct Transcode {
-    /// File to read; standard input without
+    /// File to read [default: standard input]
     input: Option<PathBuf>,
     #[command(flatten)]
     ty: TypeArgs,
@@ -60,28 +60,28 @@ pub struct Transcode {
     /// (none); none for a format whose messages do not say where they end is one message a file
     #[arg(long, value_name = "FRAMING", requires = "from", default_value_if("from", clap::builder::ArgPredicate::IsPresent, "none"), value_parser = framings())]
     framing: Option<String>,
-    /// Of a capture, takes datagrams to this UDP port alone
+    /// Reads only datagrams to this UDP port of a capture
     #[arg(long, value_name = "PORT", requires = "framing")]
     port: Option<u16>,
-    /// Writes frames in this format, CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]]; JSON lines without
+    /// Writes frames in this format, CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]] [default: JSON lines]
     #[arg(long, value_name = "FORMAT", value_parser = wire_without_endpoint)]
     to: Option<Wire>,
-    /// Writes bare payloads instead of frames, with this around them
+    /// Writes bare payloads with this framing instead of frames
     #[arg(long, value_name = "FRAMING", requires = "to", value_parser = framings())]
     to_framing: Option<String>,
-    /// File to write; standard output without
+    /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only messages of this topic; for JSON lines, the topic that frames are of
+    /// Reads only messages of this topic; for JSON lines, the topic of the frames that are written
     #[arg(long)]
     topic: Option<String>,
-    /// Takes lines with members that the type does not have, and leaves those out
+    /// Ignores members that the type does not have
     #[arg(long)]
     lenient: bool,
-    /// Ends at the first message that cannot be read
+    /// Ends with exit code 2 at the first message that cannot be read
     #[arg(long)]
     strict: bool,
-    /// Shows no progress and no summary
+    /// Prints no progress and no summary
     #[arg(short, long)]
     quiet: bool,
 }

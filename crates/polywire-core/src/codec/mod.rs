@@ -326,7 +326,10 @@ pub enum BuildError {
     /// The codec does not support the type, or the reader's type cannot understand the writer's.
     #[error(transparent)]
     Lower(#[from] LowerError),
-    /// The program cannot be verified or compiled.
+    /// The program cannot be verified or compiled: a bug in the codec, or [`Backend::Jit`] was
+    /// asked for where there is no machine code.
+    ///
+    /// [`Backend::Jit`]: crate::program::Backend::Jit
     #[error(transparent)]
     Exec(#[from] ExecError),
     /// The codec made a program for another type or for the other direction. This is a bug in the

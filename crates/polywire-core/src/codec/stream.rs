@@ -39,7 +39,7 @@ pub enum Mode {
 ///
 /// ```
 /// use polywire_core::codec::stream::{Mode, StreamError, StreamReader, StreamWriter};
-/// # use polywire_core::program::{State, state::Bank};
+/// # use polywire_core::program::{Bank, State};
 /// # use std::sync::Arc;
 /// # let new_state = || State::new(&Arc::new(Bank::default()));
 ///

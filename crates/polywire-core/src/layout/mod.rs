@@ -7,11 +7,22 @@
 //! the optional outside. Codec programs address values only through a layout, so they work alike
 //! for derived types and for records.
 //!
-//! Programs read and write plain bytes in place. Everything else goes through the traits in
-//! `access`, whose functions never leave a value uninitialised or invalid: after any error the
-//! value can still be dropped, compared and decoded into again. Programs also read the pointer,
-//! capacity and length of a `String` or `Vec` in place, but only if a probe at start-up found their
-//! offsets ([`Words`]).
+//! Programs read and write plain bytes in place. Everything else goes through the access traits
+//! ([`SequenceAccess`] and others), whose functions never leave a value uninitialised or invalid:
+//! after any error the value can still be dropped, compared and decoded into again. Programs also
+//! read the pointer, capacity and length of a `String` or `Vec` in place, but only if a probe at
+//! start-up found their offsets ([`Words`]).
+//!
+//! ```
+//! use polywire_core::layout::{Kind, Message};
+//!
+//! #[derive(polywire_derive::Message)]
+//! struct Pump { id: u32, pressure_bar: f64 }
+//!
+//! let layout = Pump::shape().layout();
+//! let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
+//! assert_eq!(fields[1].offset as usize, std::mem::offset_of!(Pump, pressure_bar));
+//! ```
 
 use alloc::{sync::Arc, vec::Vec};
 use core::fmt;

@@ -1,10 +1,10 @@
-//! A link in virtual time: what leaves one end of a lossy, slow or jittery network, and when, as a
-//! function of a seed and of what went in.
+//! A network link in virtual time. Which packets arrive, and when, is a function of a [`Model`], a
+//! seed and the packets sent. Tests, the instrument's emulated link and its models use it.
 //!
-//! Nothing here reads a clock or waits. [`Link::push`] is told what time it is and decides at once
-//! what becomes of a packet; [`Link::pop`] gives the packets whose time has come. A test runs hours
-//! of traffic in milliseconds, and the same seed, model and packets give the same run on every
-//! machine. Times are nanoseconds since any one moment.
+//! Nothing here reads a clock or waits. [`Link::push`] takes the time and decides at once what
+//! becomes of a packet; [`Link::pop`] gives the packets that have arrived. A test runs hours of
+//! traffic in milliseconds, and the same seed, model and packets give the same run on every
+//! machine. Times are nanoseconds since any one moment, the same for all calls.
 //!
 //! ```
 //! use polywire_core::netsim::{Fate, Link, Model};
@@ -26,11 +26,11 @@
 //! # Ok::<(), polywire_core::netsim::BadModel>(())
 //! ```
 //!
-//! The order in which a packet meets what can happen to it: a blackout, the queue's limit, the line
-//! (its rate), loss of each fragment, duplication, corruption, and then delay with jitter, unless
-//! it is chosen to overtake. Loss comes behind the queue, so that what is lost has taken its time
-//! on the line, as on a real link. Each kind of chance has a stream of random numbers of its own:
-//! switching jitter on changes no loss.
+//! A packet passes, in this order: blackouts, the queue's limit, the line's rate, loss of each
+//! fragment, duplication, corruption, and delay with jitter, unless the packet is chosen to overtake
+//! others. Loss comes after the queue, so that a lost packet has taken its time on the line, as on a
+//! real link. Each kind of chance has its own sequence of random numbers: adding jitter to a model
+//! does not change which packets are lost.
 
 use std::{
     cmp::Reverse,
@@ -52,18 +52,18 @@ pub struct Link {
     copies: Stream,
     damage: Stream,
     overtaking: Stream,
-    /// When the line is free again.
+    /// The time at which the line is free again.
     free_at: u64,
-    /// Bytes that may go at once, and when that was so.
+    /// Bytes in the token bucket, and the time of that count.
     tokens: (f64, u64),
-    /// What waits for the line: when each packet leaves the queue, and its bytes.
+    /// Packets that wait for the line: the time at which each leaves the queue, and its bytes.
     queue: VecDeque<(u64, usize)>,
     queued: usize,
     under_way: BinaryHeap<Reverse<UnderWay>>,
     under_way_bytes: usize,
-    /// The latest arrival so far, where order is kept.
+    /// The latest arrival so far. Used where order is kept.
     latest: u64,
-    /// The packet that went in last of those that came out.
+    /// The highest number of a packet that has come out.
     newest: u64,
     pushed: u64,
     stats: Stats,
@@ -75,11 +75,11 @@ pub struct Link {
 pub struct Stats {
     /// Packets that went in.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes of the packets that went in.
     pub sent_bytes: u64,
     /// Packets that came out, copies included.
     pub delivered: u64,
-    /// Their bytes.
+    /// Bytes of the packets that came out.
     pub delivered_bytes: u64,
     /// Packets that the loss model took.
     pub lost: u64,
@@ -93,9 +93,9 @@ pub struct Stats {
     pub duplicated: u64,
     /// Packets with a bit flipped.
     pub corrupted: u64,
-    /// Packets that came out behind one that went in later.
+    /// Packets that came out after one that went in later.
     pub reordered: u64,
-    /// Sum of the times between in and out of what came out, in nanoseconds.
+    /// Sum of the travel times of all packets that came out, in nanoseconds.
     pub delay_ns: u128,
 }
 
@@ -103,7 +103,7 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fate {
-    /// It arrives at this time; a copy of it perhaps as well.
+    /// It arrives at this time. A copy of it may arrive too.
     Arrives(u64),
     /// The loss model took it, or one of its fragments.
     Lost,
@@ -111,7 +111,7 @@ pub enum Fate {
     Dropped,
     /// The link was down.
     BlackedOut,
-    /// It is longer than the link carries.
+    /// It is longer than the longest packet that the link carries.
     TooLong,
 }
 
@@ -132,7 +132,7 @@ pub struct Arrival {
     pub at: u64,
     /// When it went in.
     pub sent_at: u64,
-    /// Which it was, counted from 0 in the order in which they went in.
+    /// Its number: packets are counted from 0 as they go in.
     pub number: u64,
     /// Its bytes, as they arrived.
     pub packet: Vec<u8>,
@@ -141,12 +141,12 @@ pub struct Arrival {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct UnderWay {
     arrival: Arrival,
-    /// Distinguishes copies, and keeps the order of what arrives at once.
+    /// Distinguishes copies, and orders packets that arrive at the same time.
     rank: u64,
 }
 
 impl Link {
-    /// A link that nothing has gone through yet.
+    /// Makes a link.
     pub fn new(model: &Model, seed: u64) -> Link {
         let stream = |purpose| Stream::new(seed, purpose);
         Link {
@@ -169,7 +169,7 @@ impl Link {
         }
     }
 
-    /// Uses another model from now on; what is under way arrives as it would have.
+    /// Uses another model from now on. Packets under way arrive as they would have.
     ///
     /// ```
     /// use polywire_core::netsim::{Link, Model};
@@ -190,7 +190,7 @@ impl Link {
         &self.model
     }
 
-    /// Sends a packet at `now`, which must not be earlier than in a call before.
+    /// Sends a packet at `now`, which must not be earlier than in any call before.
     pub fn push(&mut self, now: u64, packet: Vec<u8>) -> Fate {
         let number = self.pushed;
         let fate = self.admit(now, packet.len());
@@ -200,9 +200,9 @@ impl Link {
         fate
     }
 
-    /// What [`Link::push`] would do with a packet of so many bytes, which takes its time on the
-    /// line and is counted as sent, but not carried: nothing comes out. For models of many
-    /// packets that need to know nothing but when.
+    /// Decides what becomes of a packet of `len` bytes, as [`Link::push`] does, without a packet:
+    /// it takes its time on the line and is counted as sent, but nothing comes out. For models that
+    /// need only the times.
     ///
     /// ```
     /// use polywire_core::netsim::{Fate, Link};
@@ -226,12 +226,12 @@ impl Link {
         fate
     }
 
-    /// When the next packet arrives; none is under way if there is no such time.
+    /// The time at which the next packet arrives. `None` if none is under way.
     pub fn next(&self) -> Option<u64> {
         self.under_way.peek().map(|Reverse(next)| next.arrival.at)
     }
 
-    /// A packet that has arrived by `now`, the earliest first.
+    /// Takes the earliest packet that has arrived by `now`.
     pub fn pop(&mut self, now: u64) -> Option<Arrival> {
         if self.next()? > now {
             return None;
@@ -246,12 +246,12 @@ impl Link {
         Some(arrival)
     }
 
-    /// Packets under way.
+    /// The number of packets under way.
     pub fn under_way(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Their bytes: what whoever drives the link keeps in memory for it.
+    /// Bytes of the packets under way, all of which are in memory.
     ///
     /// ```
     /// use polywire_core::netsim::Link;
@@ -265,7 +265,7 @@ impl Link {
         self.under_way_bytes
     }
 
-    /// What became of all packets so far.
+    /// Counts of what became of all packets so far.
     pub fn stats(&self) -> Stats {
         self.stats
     }
@@ -280,7 +280,7 @@ impl Link {
             _ => 1,
         };
         let Some(sent) = self.queue_up(now, len) else { return Fate::Dropped };
-        // All fragments are asked about: whether one is lost does not hang on those before.
+        // Draws for every fragment: the loss model counts all of them.
         let lost = (0..fragments).filter(|_| self.loss.takes(&self.model.loss)).count();
         if lost > 0 {
             return Fate::Lost;
@@ -295,8 +295,8 @@ impl Link {
         Fate::Arrives(at)
     }
 
-    /// Puts a packet on the line, and gives when its last bit has left; none if there is no room to
-    /// wait in.
+    /// Puts a packet on the line, and gives the time at which its last bit leaves. `None` if the
+    /// queue is full.
     fn queue_up(&mut self, now: u64, len: usize) -> Option<u64> {
         let Some(rate) = self.model.rate else { return Some(now) };
         while let Some((_, bytes)) = self.queue.front().copied().filter(|(left, _)| *left <= now) {
@@ -307,7 +307,7 @@ impl Link {
             return None;
         }
         let start = now.max(self.free_at);
-        // A bucket holds what may go without waiting; it fills at the rate of the line.
+        // The bucket holds the bytes that may go without waiting. It fills at the rate of the line.
         let (tokens, since) = self.tokens;
         let refilled = (start - since.min(start)) as f64 * rate.get() as f64 / 8e9;
         let tokens = (tokens + refilled).min(self.model.burst_bytes as f64);
@@ -354,22 +354,22 @@ impl PartialOrd for UnderWay {
     }
 }
 
-/// Two links, one a direction, with seeds of their own.
+/// Two links, one for each direction, with different seeds.
 #[derive(Clone, Debug)]
 pub struct Duplex {
-    /// From the one end to the other.
+    /// From the first end to the second.
     pub there: Link,
-    /// From the other end to the one.
+    /// From the second end to the first.
     pub back: Link,
 }
 
 impl Duplex {
-    /// The same model both ways.
+    /// Uses the same model for both directions.
     pub fn new(model: &Model, seed: u64) -> Duplex {
         Duplex::asymmetric(model, model, seed)
     }
 
-    /// A model each way.
+    /// Uses a model for each direction.
     ///
     /// ```
     /// use polywire_core::netsim::{Duplex, Model};
@@ -382,7 +382,7 @@ impl Duplex {
         Duplex { there: Link::new(there, seed), back: Link::new(back, !seed) }
     }
 
-    /// When the next packet arrives at either end.
+    /// The time at which the next packet arrives at either end.
     pub fn next(&self) -> Option<u64> {
         match (self.there.next(), self.back.next()) {
             (Some(there), Some(back)) => Some(there.min(back)),
@@ -391,17 +391,17 @@ impl Duplex {
     }
 }
 
-/// A loss model at work.
+/// The state of a loss model.
 #[derive(Clone, Debug)]
 struct LossState {
     stream: Stream,
-    /// In the state that loses.
+    /// Whether the chain is in its bad state.
     bad: bool,
     count: u64,
 }
 
 impl LossState {
-    /// True if the next packet is lost.
+    /// Whether the next packet is lost.
     fn takes(&mut self, loss: &Loss) -> bool {
         let number = self.count;
         self.count += 1;

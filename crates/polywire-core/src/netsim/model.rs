@@ -1,13 +1,13 @@
-//! What a link does to packets, as data and as text.
+//! Models of links, as data and as text.
 
 use std::{fmt, num::NonZeroU64, num::NonZeroUsize, str::FromStr, sync::Arc};
 
 use super::Stream;
 
-/// What a link does. Without anything it delivers at once.
+/// What a link does to packets. The default model delivers all of them at once.
 ///
-/// As text it is a list of `key=value`, or a profile's name, or that and changes to it:
-/// `wan-high,rate=2mbit`.
+/// A model's text is a list of `key=value`, or a profile's name, or a profile's name and changes to
+/// it: `wan-high,rate=2mbit`.
 ///
 /// | key | value | example |
 /// |---|---|---|
@@ -41,27 +41,27 @@ use super::Stream;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Model {
-    /// Bits a second that the line carries; none is no limit.
+    /// Bits a second that the line carries. `None` for no limit.
     pub rate: Option<NonZeroU64>,
-    /// Bytes that go at once before the rate holds.
+    /// Bytes that go at once before the rate applies.
     pub burst_bytes: usize,
-    /// Bytes that may wait for the line.
+    /// Bytes that may wait for the line. Packets beyond are dropped.
     pub queue_bytes: usize,
-    /// How long a packet travels.
+    /// The time that a packet travels.
     pub delay: Delay,
-    /// Jitter lets no packet overtake another.
+    /// Whether jitter lets no packet overtake another.
     pub keep_order: bool,
     /// Which packets are lost.
     pub loss: Loss,
-    /// Part of the packets that arrive twice.
+    /// Probability that a packet arrives twice.
     pub duplicate: f64,
-    /// Part of the packets that arrive with one bit flipped.
+    /// Probability that a packet arrives with one bit flipped.
     pub corrupt: f64,
-    /// Part of the packets that travel without delay, and so overtake others.
+    /// Probability that a packet travels without delay, and so overtakes others.
     pub reorder: f64,
-    /// What becomes of long packets.
+    /// What happens to long packets. `None` for nothing.
     pub fragments: Option<Fragments>,
-    /// Times, from and to in nanoseconds, during which nothing gets in.
+    /// Blackouts, from and to in nanoseconds: packets sent in them are lost.
     pub down: Vec<(u64, u64)>,
 }
 
@@ -84,7 +84,7 @@ impl Default for Model {
 }
 
 impl Model {
-    /// A named one of [`PROFILES`].
+    /// The profile of [`PROFILES`] with this name.
     ///
     /// ```
     /// use polywire_core::netsim::Model;
@@ -100,12 +100,12 @@ impl Model {
     }
 }
 
-/// How long packets travel.
+/// The time that packets travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delay {
     /// Nanoseconds that every packet takes.
     pub fixed: u64,
-    /// What varies.
+    /// The part that varies.
     pub jitter: Jitter,
 }
 
@@ -124,18 +124,18 @@ impl Delay {
 /// Heavy enough a tail to be seen, light enough to have a variance.
 const PARETO_SHAPE: f64 = 2.5;
 
-/// How delays vary; times are nanoseconds. A delay is never less than 0.
+/// How delays vary. Times are nanoseconds. A delay is never less than 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Jitter {
-    /// They do not.
+    /// No variation.
     #[default]
     None,
-    /// Evenly, up to so much less or more.
+    /// Uniformly distributed, up to so much less or more.
     Uniform(u64),
     /// Normally distributed with this standard deviation.
     Normal(u64),
-    /// Longer by this on average, seldom by much (Pareto, shape 2.5).
+    /// Longer by this on average, and rarely by much more (Pareto, shape 2.5).
     Pareto(u64),
 }
 
@@ -143,47 +143,48 @@ pub enum Jitter {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// None.
+    /// No packet is lost.
     #[default]
     None,
-    /// Each at this rate, whatever became of the others.
+    /// Each packet is lost with this probability, independently of the others.
     Bernoulli(f64),
-    /// A chain of two states, one that loses everything and one that loses nothing, made of the two
-    /// figures that are measured: the part of the packets that is lost (PLR) and the mean
-    /// length of a burst of losses (ABL). It leaves the losing state with probability Q = 1/ABL and
-    /// enters it with P = PLR Q / (1 - PLR). No burst is shorter than one packet, so an ABL
-    /// below 1 counts as 1. ("Flexible pub/sub", SEUS 2010, section 4.)
+    /// A chain of two states, one that loses everything and one that loses nothing, given by two
+    /// measured figures: the ratio of lost packets (PLR) and the mean length of a burst of losses
+    /// (ABL). The chain leaves the losing state with probability Q = 1/ABL and enters it with
+    /// P = PLR Q / (1 - PLR). No burst is shorter than one packet, so an ABL below 1 counts as 1.
+    /// ("Flexible pub/sub", SEUS 2010, section 4.)
     Gilbert {
-        /// Part of the packets that is lost, below 1.
+        /// Ratio of lost packets, below 1.
         plr: f64,
         /// Mean number of packets lost in a row.
         abl: f64,
     },
     /// The general chain of two states.
     GilbertElliott {
-        /// Probability to go from the good state to the bad one, before each packet.
+        /// Probability of going from the good state to the bad one, before each packet.
         enter: f64,
-        /// Probability to come back.
+        /// Probability of going back, before each packet.
         leave: f64,
-        /// Rate of loss in the good state.
+        /// Probability of loss in the good state.
         good: f64,
-        /// Rate of loss in the bad state.
+        /// Probability of loss in the bad state.
         bad: f64,
     },
-    /// As listed, again and again: true is lost.
+    /// A repeated pattern, where true is a lost packet.
     Pattern(Arc<[bool]>),
-    /// The last `length` of `every` packets.
+    /// The last `length` of every `every` packets are lost.
     Burst {
         /// Packets from one burst to the next.
         every: u64,
-        /// Packets lost in each.
+        /// Packets lost in each burst.
         length: u64,
     },
 }
 
 impl Loss {
-    /// As a chain of two states: the probabilities to enter the bad one and to leave it, and the
-    /// rates of loss in the good and in the bad one. What is no chain never enters.
+    /// The model as a chain of two states: the probabilities of entering the bad state and of leaving
+    /// it, and the probabilities of loss in the good and in the bad state. A model that is no chain
+    /// never enters the bad state.
     ///
     /// ```
     /// use polywire_core::netsim::Loss;
@@ -203,11 +204,11 @@ impl Loss {
     }
 }
 
-/// What becomes of packets that are longer than the link's.
+/// What happens to packets that are longer than the link carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fragments {
-    /// They are cut into pieces of so many bytes, and lost with any one of them.
+    /// They are cut into fragments of so many bytes. A packet is lost if any of its fragments is.
     Split(NonZeroUsize),
     /// They are refused.
     Refuse(NonZeroUsize),
@@ -218,7 +219,7 @@ pub enum Fragments {
 pub struct Profile {
     /// The name, for [`Model::profile`] and in a model's text.
     pub name: &'static str,
-    /// What it stands for.
+    /// What the profile models.
     pub summary: &'static str,
     /// The model.
     pub text: &'static str,
@@ -259,9 +260,10 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
-/// A text that is no model.
+/// A text that describes no link: see [`Model`] for the syntax.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("link model: '{part}': {problem}")]
+#[non_exhaustive]
 pub struct BadModel {
     /// The part that is wrong.
     pub part: String,

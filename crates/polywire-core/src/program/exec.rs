@@ -52,10 +52,11 @@ pub enum Backend {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecError {
-    /// The verifier refused it.
+    /// The verifier refused the program: a bug in the codec that made it.
     #[error(transparent)]
     Refused(#[from] VerifyError),
-    /// Machine code was asked for and cannot be made.
+    /// [`Backend::Jit`] was asked for, and machine code cannot be made: the build or the platform
+    /// has none, or the environment forbids it. [`Backend::Auto`] uses the interpreter then.
     #[error("no machine code: {0}")]
     NoJit(alloc::string::String),
 }

@@ -1,5 +1,5 @@
-//! What CDR allocates: nothing where memory is there already, and nothing for what a message claims
-//! but does not have.
+//! Allocations of CDR: none if the value has the memory already, and none for lengths that a
+//! message claims but does not contain.
 
 use polywire_core::{
     codec::{self, Decoder, Encoder},
@@ -67,7 +67,7 @@ fn encoder<T: Message>((codec, options, backend): (&str, &str, Backend)) -> Enco
 }
 
 #[test]
-fn a_warm_path_allocates_nothing() {
+fn the_steady_state_allocates_nothing() {
     for dialect in dialects() {
         let (encoder, decoder) = (encoder::<Book>(dialect), decoder::<Book>(dialect));
         let books: Vec<Book> = (0..60).map(book).collect();
@@ -92,7 +92,7 @@ fn a_warm_path_allocates_nothing() {
 }
 
 #[test]
-fn a_warm_path_of_equal_shape_allocates_nothing_at_all() {
+fn values_of_equal_shape_allocate_nothing_at_all() {
     for dialect in dialects() {
         let (encoder, decoder) = (encoder::<Book>(dialect), decoder::<Book>(dialect));
         let mut books: Vec<Book> = (0..26).map(book).collect();

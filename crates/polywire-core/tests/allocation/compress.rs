@@ -1,11 +1,11 @@
-//! What packs and unpacks keeps its memory: once it has seen messages of a size, further ones cost
-//! no allocation. bzip2 alone is left out: its library's state serves one message.
+//! Packers and unpackers keep their memory: once they have seen messages of a size, further ones
+//! cost no allocation. bzip2 is left out, because the state of its library serves one message.
 
 use polywire_core::compress::{COMPRESSORS, Limits, Packer, Settings, Unpacker};
 use polywire_testing::allocator::requests_of;
 
 #[test]
-fn warm_packers_and_unpackers_do_not_allocate() {
+fn packers_and_unpackers_do_not_allocate_in_the_steady_state() {
     let messages: Vec<Vec<u8>> = (1..40usize)
         .map(|i| {
             format!("{{\"station\":\"EDD{i}\",\"temperature_c\":{}.5}}", i * 7 % 40).repeat(1 + i * i % 90).into_bytes()

@@ -1,4 +1,4 @@
-//! A warm coder allocates nothing, whatever the lengths of strings and sequences are.
+//! JSON coders in the steady state allocate nothing, for all lengths of strings and sequences.
 
 use polywire_core::codec::{Decoder, Encoder, Options, json::JSON};
 use polywire_core::layout::Message;
@@ -37,7 +37,7 @@ fn book(i: usize) -> Book {
 }
 
 #[test]
-fn warm_coders_allocate_nothing() {
+fn coders_allocate_nothing_in_the_steady_state() {
     let values: Vec<Book> = (0..40).map(book).collect();
     for backend in backends() {
         for with in ["", "pretty", "bytes=array,int64=string"] {

@@ -1,5 +1,5 @@
-//! What is asked of every codec: values come back, under all options, and so all codecs agree; and
-//! bad messages cost no more than the limits allow.
+//! Requirements on every codec, under all options: values round-trip, and malformed messages cost
+//! no more memory than the limits allow.
 
 use polywire_core::{
     codec::{BuildError, LowerError},

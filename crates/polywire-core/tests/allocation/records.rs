@@ -1,5 +1,5 @@
-//! Records of random schemas, filled as codec programs fill them, with and without memory to be
-//! had. Nothing may leak.
+//! Records of random schemas, filled as codec programs fill them, while memory is granted or
+//! refused. Nothing may leak.
 
 use polywire_core::layout::{Inserted, Kind, Layout, NodeId, OutOfMemory, Record, Scalar, Selected, Shape, ValueRef};
 use polywire_core::schema::{

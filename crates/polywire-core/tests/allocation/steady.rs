@@ -1,6 +1,5 @@
-//! On a warm path nothing is allocated: neither by the interpreter nor by machine code, for derived
-//! types and records, whatever the lengths of strings and sequences are within what was seen
-//! before.
+//! In the steady state nothing is allocated, neither by the interpreter nor by machine code, for
+//! derived types and records, as long as strings and sequences are not longer than earlier ones.
 
 use polywire_core::{
     codec::{
@@ -15,7 +14,7 @@ use polywire_testing::allocator::Counts;
 use polywire_testing::{backends, plain_wires, struct_of};
 
 #[test]
-fn the_count_counts() {
+fn the_allocator_counts() {
     let before = Counts::of_this_thread().requests;
     drop(std::hint::black_box(Box::new(1)));
     assert_eq!(Counts::of_this_thread().requests, before + 2);
@@ -62,7 +61,7 @@ fn book(n: usize) -> Book {
 }
 
 #[test]
-fn derived_types_on_a_warm_path() {
+fn derived_types_allocate_nothing_in_the_steady_state() {
     let books: Vec<Book> = (0..41).map(book).collect();
     for wire in plain_wires() {
         for backend in backends() {
@@ -90,7 +89,7 @@ fn derived_types_on_a_warm_path() {
 
 /// Records also keep what they do not use: elements, entries and absent values.
 #[test]
-fn records_on_a_warm_path() {
+fn records_allocate_nothing_in_the_steady_state() {
     let entry = Type::map(Type::string(), Type::sequence(Type::string()));
     let shape = Shape::of(&struct_of(vec![
         Member::new("title", Type::string()),
@@ -144,7 +143,7 @@ fn records_on_a_warm_path() {
 /// Where messages without a field stand between others, as resets do in a feed, the others' memory
 /// is kept.
 #[test]
-fn feeds_with_resets_on_a_warm_path() {
+fn feeds_with_resets_allocate_nothing_in_the_steady_state() {
     let xml = r#"<templates xmlns="http://www.fixprotocol.org/ns/fast/td/1.1">
         <template name="Reset" id="1" reset="Y"/>
         <template name="Quotes" id="2">

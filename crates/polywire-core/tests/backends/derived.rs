@@ -1,4 +1,4 @@
-//! The back ends against each other for Rust's own types, and these against records.
+//! Compares the back ends for derived types, and derived types with records.
 
 use polywire_core::{
     codec::{Decoder, Encoder},
@@ -29,7 +29,7 @@ fn encode<T: Message>(encoder: &Encoder<T>, value: &T) -> Vec<u8> {
 }
 
 #[test]
-fn derived_values_go_there_and_back() {
+fn derived_values_round_trip() {
     for wire in wires() {
         let coders = coders::<Everything>(&wire);
         let mut random = Random::new(7);
@@ -109,7 +109,7 @@ fn records_are_written_as_derived_values_are() {
 }
 
 #[test]
-fn fresh_values_can_be_written() {
+fn default_values_can_be_encoded() {
     for wire in wires() {
         for (encoder, decoder) in coders::<Everything>(&wire) {
             let message = encode(&encoder, &Everything::fresh());

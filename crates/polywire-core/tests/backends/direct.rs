@@ -1,5 +1,5 @@
-//! Small messages, which machine code writes and reads without a context where nothing is unusual:
-//! whatever comes, the outcome is that of the interpreter.
+//! Small messages, which machine code encodes and decodes without a context. For every input the
+//! outcome must be that of the interpreter.
 
 use polywire_core::{
     codec::{self, Decoder, Encoder, Options},
@@ -191,7 +191,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn what_is_unusual_in_protobuf_is_read_all_the_same() {
+fn unusual_protobuf_messages_are_read() {
     let both = Both::<Probe>::new("protobuf", Limits::default());
     let read = |bytes: &[u8]| both.decode(bytes, &Probe { idle: 9, system: 9, user: 9 }).map(|(_, probe)| probe);
     let probe = |idle, system, user| Ok(Probe { idle, system, user });

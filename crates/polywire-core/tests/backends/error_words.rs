@@ -1,5 +1,5 @@
-//! What errors say: ranges, names and what stands in the message, in words that belong to the kind
-//! of error. No numbers from inside.
+//! The texts of errors: they show ranges, names and the content of the message, and no internal
+//! numbers.
 
 use polywire_core::{
     codec::{self, Decoder, Options},
@@ -137,7 +137,7 @@ fn unknown_names_list_those_there_are() {
 }
 
 #[test]
-fn what_is_not_read_is_named() {
+fn unread_input_is_named() {
     for (format, message, what) in [
         ("xml", "<?xml version='1.0' encoding='UTF-16'?><Plant.Pump/>", "got UTF-16)"),
         ("xml", "<?xml version='1.1'?><Plant.Pump/>", "got 1.1)"),

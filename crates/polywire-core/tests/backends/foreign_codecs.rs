@@ -1,6 +1,6 @@
-//! Codecs of somebody else's, in safe code alone. Whatever they say of themselves, the worst that
-//! can come of it is wrong bytes, wrong values and errors: never memory that is not theirs, nor
-//! memory that nobody wrote.
+//! Codecs of third parties, in safe code only. Whatever they claim, the worst results are wrong
+//! bytes, wrong values and errors. They never access memory that is not theirs or was never
+//! written.
 #![forbid(unsafe_code)]
 
 use polywire_core::{
@@ -124,7 +124,7 @@ fn boasting<const BYTES: u64>(layout: &Arc<Layout>) -> Program {
 }
 
 #[test]
-fn what_a_brief_kernel_leaves_out_is_zero_and_no_more_than_its_room() {
+fn the_rest_of_an_inline_string_is_zero_and_within_its_bound() {
     let makes: [(Make, usize); 4] =
         [(boasting::<0>, 0), (boasting::<32>, 32), (boasting::<{ 1 << 30 }>, 32), (boasting::<{ u64::MAX }>, 32)];
     for backend in BACKENDS {
@@ -159,7 +159,7 @@ fn texts(direction: Direction, layout: &Arc<Layout>, kernel: &'static TextKernel
 }
 
 #[test]
-fn forms_that_machine_code_cannot_keep_to_are_refused() {
+fn forms_that_machine_code_cannot_follow_are_refused() {
     refused::<Pair>(
         |layout| {
             let put = OpKind::Put(Wire::Brief(&FORMED, 8 << 56));
@@ -201,7 +201,7 @@ fn noting<const BIT: u8>(layout: &Arc<Layout>) -> Program {
 }
 
 #[test]
-fn a_lead_notes_only_what_the_cursor_has() {
+fn an_expected_prefix_is_within_the_cursor() {
     refused::<Pair>(noting::<192>, "cursor");
     refused::<Pair>(noting::<255>, "cursor");
     for backend in BACKENDS {
@@ -334,7 +334,7 @@ fn a_position_stays_near_the_message() {
 }
 
 #[test]
-fn an_output_is_not_moved_either() {
+fn an_output_cannot_be_moved() {
     static WANDERS: ScalarKernel =
         ScalarKernel { name: "wanders", scalar: Scalar::U64, get: leave, put: wanders, wide: None, form: None };
     extern "C" fn wanders(output: &mut Output<'_>, _: u64) -> Status {

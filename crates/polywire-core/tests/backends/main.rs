@@ -1,4 +1,4 @@
-//! The interpreter and machine code give the same bytes, values, errors and sizes, under every
+//! The interpreter and machine code give the same bytes, values, and errors, under every
 //! codec.
 
 mod derived;

@@ -1,5 +1,5 @@
-//! The back ends against each other: the same bytes, the same values, the same errors, for all
-//! codecs and random types and values.
+//! Compares the back ends under all codecs, for random types and values: the same bytes, values and
+//! errors.
 
 use polywire_core::{
     codec::{BuildError, Decoder, Encoder},

@@ -1,5 +1,5 @@
-//! Types that contain themselves through the pointer of a union's case: derived, dynamic, under
-//! every codec and back end.
+//! Recursive types through the pointer of a union case: derived and dynamic, under every codec and
+//! back end.
 
 use polywire_core::{
     codec::{Decoder, Encoder},

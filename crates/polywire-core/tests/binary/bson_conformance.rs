@@ -1,4 +1,4 @@
-//! BSON against what others made: golden vectors, MongoDB's corpus, pymongo.
+//! BSON compared with other implementations: golden vectors, MongoDB's corpus, pymongo.
 
 use super::bson_support::{decode, encode};
 use polywire_core::{codec::bson::validate, layout::Message, program::Limits};
@@ -189,7 +189,7 @@ fn the_corpus_of_times_is_read_as_milliseconds() {
 }
 
 #[test]
-fn what_the_corpus_calls_wrong_is_refused() {
+fn invalid_documents_of_the_corpus_are_refused() {
     let Some(files) = corpus() else { return };
     let wrong: Vec<&Value> = files.iter().flat_map(|file| entries(file, "decodeErrors")).collect();
     assert!(wrong.len() > 70, "{}", wrong.len());

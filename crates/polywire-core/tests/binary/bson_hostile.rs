@@ -1,5 +1,5 @@
-//! BSON from strangers: cut, flipped, lying about lengths, nested without end. And records of
-//! random types, there and back.
+//! Hostile BSON: truncated, with flipped bits, wrong lengths, unlimited nesting. And round trips of
+//! random types.
 
 use super::bson_support::{decode_within, encode};
 use polywire_core::{

@@ -1,4 +1,4 @@
-//! What the tests of BSON share.
+//! Helpers of the BSON tests.
 
 use polywire_core::{
     codec::{Options, bson::BSON},

@@ -1,4 +1,4 @@
-//! How values are written as BSON, and what they are read from. The oracle is the `bson` crate.
+//! How values are encoded as BSON, and what they are decoded from. The crate `bson` is the oracle.
 
 use super::bson_support::{decode, decode_from, encode, encode_with, round_trip};
 use bson::{Binary, Bson, DateTime, Document, Timestamp, doc, spec::BinarySubtype};
@@ -344,7 +344,7 @@ fn maps_are_documents() {
 }
 
 #[test]
-fn keys_that_are_none_are_refused() {
+fn invalid_keys_are_refused() {
     let nul = Maps { text: [("a\0b".into(), 1)].into(), ..Maps::default() };
     let error = encode_with(&nul, "").unwrap_err();
     assert_eq!((error.kind, error.path.as_str()), (FaultKind::Unrepresentable, "text[0]"));
@@ -527,7 +527,7 @@ fn bitmasks_are_integers() {
 }
 
 #[test]
-fn roots_that_are_no_documents_are_wrapped() {
+fn roots_that_are_not_documents_are_wrapped() {
     assert_eq!(document(&State::Busy), doc! { "value": 5 });
     assert_eq!(document(&Large(u64::MAX)), doc! { "value": number(&[0xFF; 8]) });
     round_trip(&State::Failed);

@@ -1,4 +1,4 @@
-//! CBOR against what others made: golden vectors, appendix A of RFC 8949, `ciborium` and
+//! CBOR compared with other implementations: golden vectors, appendix A of RFC 8949, `ciborium` and
 //! `minicbor`.
 
 use super::wire_support::*;

@@ -1,5 +1,5 @@
-//! Messages of strangers in the binary formats with marks of their own: cut, flipped, nested
-//! without end, lying about counts.
+//! Hostile messages in the self-describing binary formats and Protobuf: truncated, with flipped
+//! bits, unlimited nesting, wrong counts.
 
 use super::wire_support::*;
 use polywire_core::{
@@ -105,7 +105,7 @@ struct Small {
 }
 
 #[test]
-fn what_is_passed_over_is_bounded() {
+fn skipped_content_is_bounded() {
     let deep = |head: &[u8], open: &[u8], tail: &[u8]| [head, &open.repeat(100_000), tail].concat();
     let cases: [(&str, Vec<u8>); 6] = [
         ("msgpack", deep(b"\x82\xA1x", b"\x91", b"\xC0\xA1a\x01")),

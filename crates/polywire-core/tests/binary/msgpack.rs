@@ -1,5 +1,5 @@
-//! MessagePack against what others made: golden vectors, the public test suite, `rmp-serde` and
-//! `rmpv`.
+//! MessagePack compared with other implementations: golden vectors, the public test suite,
+//! `rmp-serde` and `rmpv`.
 
 use super::wire_support::*;
 use polywire_core::{

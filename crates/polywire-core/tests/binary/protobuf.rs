@@ -1,5 +1,5 @@
-//! Protobuf against what others made: golden vectors of protoc, `prost`, and the rules of the
-//! encoding guide. `protoc` itself judges in `polywire-idl/tests/emitters/proto.rs`.
+//! Protobuf compared with other implementations: golden vectors of protoc, `prost`, and the rules
+//! of the encoding guide. `protoc` itself is the oracle in `polywire-idl/tests/emitters/proto.rs`.
 
 use super::wire_support::*;
 use polywire_core::{

@@ -1,5 +1,5 @@
-//! Fields of Protobuf that come twice, against `prost`: the last of single ones stands, elements
-//! are put behind each other, messages are merged.
+//! Repeated occurrences of Protobuf fields, compared with `prost`: the last singular value wins,
+//! elements are appended, messages are merged.
 
 use std::collections::BTreeMap;
 

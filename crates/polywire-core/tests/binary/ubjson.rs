@@ -1,4 +1,4 @@
-//! UBJSON against what others made: golden vectors, containers of every form, py-ubjson.
+//! UBJSON compared with other implementations: golden vectors, containers of every form, py-ubjson.
 
 use super::wire_support::*;
 use polywire_core::{
@@ -106,7 +106,7 @@ fn containers_in_every_form() {
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
+fn malformed_messages_are_refused() {
     let kind = |bytes: &[u8]| decode::<Octets>("ubjson", &wrapped(bytes)).unwrap_err().kind;
     assert_eq!(kind(b"[$U#i\xFF"), FaultKind::BadLength);
     assert_eq!(kind(b"[$U#L\x7F\xFF\xFF\xFF\xFF\xFF\xFF\xFF"), FaultKind::BadLength);

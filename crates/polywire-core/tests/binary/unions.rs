@@ -1,5 +1,4 @@
-//! Unions in the formats that name their members: what others may write and JSON reads, all of them
-//! read.
+//! Unions in formats with named members: all these formats accept the forms that JSON accepts.
 
 use polywire_core::{
     codec::{self, Decoder, Encoder, Options},
@@ -172,7 +171,7 @@ fn a_late_discriminator_counts_where_it_may_be_late() {
 }
 
 #[test]
-fn what_selects_no_case_is_said_to_be_that() {
+fn unknown_discriminators_are_named() {
     for format in FORMATS {
         let outcome = |shape: &Arc<Shape>, value: Value| read(shape, format, &json!({ "u": value })).unwrap_err();
         assert_eq!(outcome(&by_enum(), json!({})), FaultKind::UnknownCase, "{format}");

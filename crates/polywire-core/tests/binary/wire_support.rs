@@ -1,4 +1,4 @@
-//! What the tests of the binary formats share.
+//! Helpers of the tests of binary formats.
 
 use polywire_core::{
     layout::Message,

@@ -1,5 +1,5 @@
-//! What writers send of whom there is no schema: either order of bytes behind a header, and older,
-//! shorter versions of a type.
+//! Messages of writers without a schema: either byte order behind a header, and older, shorter
+//! versions of a type.
 
 use polywire_core::{
     codec::{self, Codec, Decoder, Encoder},
@@ -171,7 +171,7 @@ fn what_a_shorter_version_lacks_has_its_default() {
 }
 
 #[test]
-fn a_whole_value_is_read_as_ever() {
+fn a_complete_value_is_read_as_usual() {
     let value = Last {
         id: 1,
         at: Last2 { x: 2, y: 3 },
@@ -199,7 +199,7 @@ fn elements_may_be_shorter_where_each_has_a_length() {
 
 /// The first version that is the tail of the message alone can be told from a whole one in XCDR1.
 #[test]
-fn in_version_one_the_message_alone_says_where_a_value_ends() {
+fn in_xcdr1_only_the_message_shows_where_a_value_ends() {
     let whole = Last { id: 5, at: Last2 { x: 3, y: 4 }, level: 7, note: None, places: vec![Last2 { x: 1, y: 2 }] };
     let bytes = encode("cdr", "le", &whole);
     // id, x, y, level, the header of the absent note, the number of places, x, y.

@@ -1,5 +1,5 @@
-//! Parameters and member headers where the golden vectors are silent: mutable unions, values too
-//! long for a short header, foreign marks.
+//! Parameter lists and member headers that the golden vectors do not cover: mutable unions, values
+//! too long for a short header, parameter headers of other vendors.
 
 use polywire_core::{
     codec::{self, Decoder, Encoder},
@@ -144,7 +144,7 @@ fn optionals_of_plain_types_are_parameters_in_xcdr1() {
 }
 
 #[test]
-fn foreign_marks_are_read() {
+fn parameter_headers_of_other_vendors_are_read() {
     let want = Maybe { flag: true, value: Some(1.0), last: 2 };
     let long = [1, 0, 0, 0, 0x7F, 1, 0, 8, 0, 0, 0, 9, 0, 0, 0, 8, 0x3F, 0xF0, 0, 0, 0, 0, 0, 0, 2];
     let padded = [1, 0, 0, 0, 0, 9, 0, 12, 0x3F, 0xF0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];

@@ -1,5 +1,5 @@
-//! CDR of random types: what is written is read, what is cut off is refused, and nothing that comes
-//! in does harm.
+//! CDR of random types: values round-trip, truncated messages are refused, and no input causes
+//! harm.
 
 use polywire_testing::backends;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ fn shape_of(schema: &Schema) -> Arc<Shape> {
 const SEEDS: u64 = 20;
 
 #[test]
-fn what_is_written_is_read() {
+fn values_round_trip() {
     for seed in 0..SEEDS {
         let shape = shape_of(&random_schema(seed, 6));
         let mut random = Random::new(seed);
@@ -104,7 +104,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn what_is_cut_off_is_refused() {
+fn truncated_messages_are_refused() {
     for seed in 0..SEEDS {
         let shape = shape_of(&random_schema(seed, 5));
         let record = values::random_record(&mut Random::new(seed), &shape);

@@ -1,4 +1,4 @@
-//! Other implementations read what we write, and we read what they write: Python's zlib and bz2,
+//! Compressors compared with other implementations in both directions: Python's zlib and bz2,
 //! python-lzo, and the programs `zstd` and `lz4`.
 #![cfg(feature = "zstd")]
 

@@ -1,5 +1,5 @@
-//! The examples of `spec/compress.md`: what is written there is what we write, and reads back as
-//! what the text says.
+//! The examples of `spec/compress.md`: compressing gives these bytes, and decompressing them gives
+//! the text.
 
 use polywire_core::compress::{Limits, Packer, Settings, Unpacker, find};
 use polywire_testing::spec_examples;

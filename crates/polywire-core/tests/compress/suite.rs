@@ -1,6 +1,5 @@
-//! One suite over the table of compressors: whatever goes in comes out, at every level, with and
-//! without a dictionary, with state that is used again; and nothing that comes from elsewhere
-//! hurts.
+//! One suite over the table of compressors: payloads round-trip at every level, with and without a
+//! dictionary, with reused state; hostile payloads cause no harm.
 
 use polywire_core::{
     compress::{
@@ -135,7 +134,7 @@ fn every_level_gives_everything_back() {
 }
 
 #[test]
-fn what_can_be_compressed_is() {
+fn compressible_payloads_become_smaller() {
     let text = b"It was the best of times, it was the worst of times, it was the age of wisdom; ".repeat(40);
     each(|compressor| {
         let level = compressor.properties().usual_level();
@@ -461,7 +460,7 @@ fn damaged_dictionaries_are_refused_or_harmless() {
 }
 
 #[test]
-fn settings_are_told_apart_and_slips_are_named() {
+fn settings_are_parsed_and_typing_errors_are_named() {
     each(|compressor| {
         let parse = |text: &str| Settings::parse(text, compressor).map_err(|error| error.to_string());
         let full = parse("min=10,ratio=50").expect("valid");

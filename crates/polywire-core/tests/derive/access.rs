@@ -1,4 +1,4 @@
-//! What programs do to Rust's own types, also when the user's code panics meanwhile.
+//! The access functions of derived types, also if the user's code panics inside them.
 
 use polywire_core::layout::{Inserted, Kind, Layout, Message, MessageField, Node, OutOfMemory};
 use polywire_derive::Message;

@@ -1,4 +1,5 @@
-//! What `#[derive(Message)]` says of types, and whether it is true of their memory.
+//! The schemas and layouts that `#[derive(Message)]` describes, compared with the real memory of
+//! the types.
 
 use polywire_core::layout::{
     Char8, Char16, EnumNode, Float128, Kind, Layout, Message, MessageField, Node, Scalar, Shape, ShapeError,
@@ -201,7 +202,7 @@ fn attributes_reach_the_schema() {
 }
 
 #[test]
-fn fresh_messages_have_the_defaults() {
+fn new_messages_have_the_defaults() {
     let fresh = Marked::fresh();
     assert_eq!((fresh.level, fresh.text.as_str(), fresh.state), (-5, "off", State::Working));
     assert_eq!((fresh.ratio, fresh.grade, fresh.scratch.get()), (2.0, b'x', 0));
@@ -235,7 +236,7 @@ enum Single {
 }
 
 #[test]
-fn representations_are_looked_at_not_assumed() {
+fn representations_are_checked_not_assumed() {
     assert!(matches!(&root::<Wide>().kind, Kind::Enum(EnumNode { repr: Scalar::U16, .. })));
     assert!(matches!(&root::<Single>().kind, Kind::Enum(EnumNode { repr: Scalar::I64, .. })));
     assert!([Wide::Low as i32, Wide::High as i32, Single::Only as i32].contains(&65_535));
@@ -406,7 +407,7 @@ struct Tree {
 }
 
 #[test]
-fn recursion_ends() {
+fn recursion_terminates() {
     let layout = Tree::shape().layout();
     let Kind::Sequence(children) = &fields::<Tree>()[1].1.kind else { panic!() };
     assert_eq!(children.element, layout.root());
@@ -563,7 +564,7 @@ struct Named {
 }
 
 #[test]
-fn names_are_no_attributes() {
+fn names_are_not_mistaken_for_attributes() {
     let schema = Named::shape().schema();
     assert_eq!(schema.name(), "Plant::bitmask_state");
     let members = schema.members(schema.find("Plant::bitmask_state").expect("it is there"));
@@ -572,7 +573,7 @@ fn names_are_no_attributes() {
 
 /// spec/evolution.md, 4: an optional member is absent, whatever else is said.
 #[test]
-fn an_optional_member_is_fresh_without_its_default() {
+fn an_optional_member_is_absent_by_default() {
     let fresh = Named::fresh();
     assert_eq!((fresh.text.as_str(), fresh.absent, *fresh.present), ("bitmask(A = 0)", None, 4));
 }

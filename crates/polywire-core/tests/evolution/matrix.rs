@@ -1,5 +1,5 @@
-//! Every change of a type that `spec/evolution.md` names, under every codec, on every back end,
-//! both ways: what a writer's value is at the reader, in numbers.
+//! Every change of a type in `spec/evolution.md`, under every codec, on every back end, in both
+//! directions: the value that the reader gets, as literal numbers.
 
 use polywire_core::{
     codec::{BuildError, Decoder, Encoder, LowerError},
@@ -461,7 +461,7 @@ fn flags_and_bit_fields_come_and_go() {
 }
 
 #[test]
-fn what_is_inside_evolves_as_what_is_outside() {
+fn nested_types_evolve_like_outer_ones() {
     let inner = |members| Def::structure("I", members);
     let (old, new) = (
         || inner(vec![m("x", Type::Int16), m("gone", Type::string()), m("y", Type::Bool)]),

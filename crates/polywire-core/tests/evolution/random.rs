@@ -1,6 +1,6 @@
-//! Random versions of random types: a decoder for a writer's and a reader's version gives, under
-//! every codec and on every back end, the value that the rules of `spec/evolution.md` give, and is
-//! had if and only if the verdict says so.
+//! Random versions of random types. Under every codec and on every back end, a decoder gives the
+//! value of the rules in `spec/evolution.md`, and it can be built if and only if the verdict allows
+//! it.
 
 use polywire_core::{
     codec::{BuildError, Decoder, Encoder, LowerError},
@@ -159,7 +159,7 @@ fn has_boolean_keys(schema: &Schema) -> bool {
 
 /// A record is what it was made from.
 #[test]
-fn the_reference_changes_nothing_where_nothing_differs() {
+fn the_reference_keeps_values_of_equal_types() {
     for seed in seeds(40) {
         let Ok(shape) = Shape::of(&random_schema(seed, 10)) else { continue };
         if has_boolean_keys(shape.schema()) {

@@ -1,6 +1,6 @@
-//! Types with the same type hash are the same type: the verdict is *always*, each format reads one
-//! as the other, and the bytes are the same. Schemas that differ in everything that the hash leaves
-//! out are made from random ones.
+//! Types with the same type hash are the same type: the verdict is *always*, each format decodes
+//! one as the other, and the bytes are equal. The test derives schemas from random ones that differ
+//! in everything that the hash leaves out.
 
 use polywire_core::{
     codec::{BuildError, Decoder, LowerError},

@@ -1,5 +1,5 @@
-//! Every error of the specification that a message can cause, under its name; and what a refused
-//! message leaves behind: nothing.
+//! Every error of the specification that a message can cause, by its name. A refused message leaves
+//! the state unchanged.
 
 use super::support::{Feed, backends, digits, template, unhex};
 use polywire_core::{
@@ -165,7 +165,7 @@ fn reportable_errors() {
 
 /// What was let pass once is no text when it is repeated, either.
 #[test]
-fn invalid_text_that_was_let_pass_is_replaced_each_time() {
+fn accepted_invalid_text_is_replaced_each_time() {
     for (inside, first) in [
         ("<string charset='unicode' name='v'><copy/></string>", "E0 81 82 C3 C3"),
         ("<string charset='unicode' name='v' presence='optional'><copy/></string>", "E0 81 83 C3 C3"),
@@ -185,7 +185,7 @@ fn invalid_text_that_was_let_pass_is_replaced_each_time() {
 
 /// A text that nobody reads is a text all the same.
 #[test]
-fn texts_that_nobody_reads_are_looked_at() {
+fn skipped_texts_are_checked() {
     for backend in backends() {
         let xml = template("<string charset='unicode' name='v' presence='optional'><copy/></string><uInt32 name='n'/>");
         let set = TemplateSet::parse(&xml).unwrap();
@@ -240,7 +240,7 @@ fn whole_ranges() {
 }
 
 #[test]
-fn what_fails_leaves_nothing_behind() {
+fn a_refused_message_leaves_the_state_unchanged() {
     let inside = "<uInt32 name='a'><delta/></uInt32><string name='s'><copy/></string><uInt32 name='b'><copy/></uInt32>";
     for backend in backends() {
         let mut feed = Feed::new(&template(inside), backend);
@@ -275,7 +275,7 @@ fn what_fails_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_writer_that_fails_goes_on_as_before() {
+fn a_writer_continues_after_an_error() {
     let inside = "<uInt32 name='a'><delta/></uInt32><string name='s'><copy/></string>\
                   <string name='t' charset='unicode'><tail/></string>";
     for backend in backends() {

@@ -1,5 +1,5 @@
-//! Messages byte for byte: the examples of the specification's appendix, and one for each rule that
-//! implementers get wrong.
+//! Messages byte for byte: the examples in the appendix of the specification, and one for each rule
+//! that implementers get wrong.
 
 use super::support::{Feed, backends, digits, template, unhex};
 
@@ -238,7 +238,7 @@ fn tails_and_deltas_of_strings() {
 
 /// What others may write though it is not the shortest, and what follows from it.
 #[test]
-fn tails_and_deltas_that_say_more_than_needed() {
+fn tails_and_deltas_longer_than_necessary() {
     let v = |text: &str| format!(r#"{{"v":"{text}"}}"#);
     let read = |inside: &str, messages: &[(&str, &str)]| {
         for backend in backends() {

@@ -1,5 +1,5 @@
-//! Streams with bad messages among the good ones: nothing panics, both back ends say the same, and
-//! what was refused leaves no trace.
+//! Message sequences with malformed messages: nothing panics, both back ends agree, and a refused
+//! message leaves the state unchanged.
 
 use polywire_core::{
     codec::{Decoder, Encoder, Options, fast::FAST},

@@ -1,4 +1,4 @@
-//! Templates learned from samples: fewer bytes, the same values, whatever the samples were.
+//! Templates learned from samples: fewer bytes and the same values, for all samples.
 
 use polywire_core::{
     codec::{
@@ -60,7 +60,7 @@ fn each_field_gets_the_operator_that_suits_it() {
 
 /// What was the same in all samples takes nothing at all, and may be nothing else.
 #[test]
-fn constants_are_for_those_who_ask() {
+fn constants_are_learned_only_on_request() {
     let mut types = SchemaBuilder::new();
     let mut members = vec![Member::new("count", Type::Uint32), Member::new("venue", Type::String { bound: 0 })];
     members.extend((0..6).map(|i| Member::new(format!("kind{i}"), Type::Uint8)));

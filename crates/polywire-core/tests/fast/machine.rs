@@ -1,6 +1,6 @@
-//! Streams: machine code, which does eight fields at a time, or all of them without a context once
-//! each has a previous value, and the interpreter write the same bytes, read the same values and
-//! refuse the same messages for the same reason.
+//! Message sequences on both back ends. Machine code handles eight fields at a time, or all of them
+//! without a context once each has a previous value. It must encode the same bytes, decode the same
+//! values and refuse the same messages for the same reason as the interpreter.
 
 use std::{collections::BTreeMap, sync::Arc};
 

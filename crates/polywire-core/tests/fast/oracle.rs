@@ -1,7 +1,6 @@
-//! Streams of random templates, against the `fastlib` crate: it reads what we write, and we read
-//! what it writes.
+//! Message sequences of random templates, compared with the crate `fastlib` in both directions.
 //!
-//! It is kept from what it is known to get wrong: initial values of whole decimals, exponents with
+//! The templates avoid what `fastlib` gets wrong: initial values of whole decimals, exponents with
 //! a default that has no value, differences of 64 bits out of range, what a tail that is null
 //! leaves behind, optional differences of strings, and, as it writes, the first value of an
 //! increment that has an initial one: where there is no value before, what is left out is the

@@ -1,9 +1,9 @@
-//! Streams of deltas over a bad link, in virtual time: whatever is lost, repeated, overtaken,
-//! damaged, restarted or joined late, a reader gets no wrong value, and in anchored mode it gets
-//! every intact message whose key frame it has.
+//! Delta streams over a lossy link, in virtual time, with losses, repeats, reordering, damage,
+//! restarts and late joiners. A reader gets no wrong value, and in anchored mode it gets every
+//! intact message whose key frame it has.
 //!
 //! `POLYWIRE_TEST_SEEDS=100 cargo test --release -p polywire-core --test fast stream:: --
-//! --nocapture` runs a hundred times the ten thousand seeds of a common run, and prints the table.
+//! --nocapture` runs a hundred times as many seeds as the usual ten thousand, and prints the table.
 #![cfg(feature = "std")]
 
 use polywire_testing::seeds;

@@ -1,4 +1,4 @@
-//! A feed of one template, its values written as JSON.
+//! A feed of one template with values as JSON, for the FAST tests.
 
 use polywire_core::{
     codec::{

@@ -1,5 +1,4 @@
-//! Template documents: what is read, what is written, and every error that can be seen without a
-//! message.
+//! Template documents: parsing, writing, and every error that can be detected without a message.
 
 use polywire_core::codec::fast::template::{
     Dictionary, Field, FieldType, Initial, Instruction, Name, OperatorKind, StaticCode, TemplateError, TemplateLimits,
@@ -133,7 +132,7 @@ fn every_static_error_has_its_name_and_place() {
 }
 
 #[test]
-fn a_document_from_a_stranger_is_held_to_limits() {
+fn an_untrusted_document_is_held_to_limits() {
     let entity = "<!DOCTYPE a [<!ENTITY b 'c'>]><templates/>";
     assert_eq!(refused(entity).code, StaticCode::S1);
     let deep = template(&("<group name='g'>".repeat(100) + &"</group>".repeat(100)));

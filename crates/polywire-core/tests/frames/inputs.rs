@@ -1,5 +1,5 @@
-//! Frames over every kind of input: what is written reads back, in whatever pieces it comes; what
-//! is damaged is an error or another valid frame, never a panic.
+//! Frames for all kinds of input. They round-trip however they are split; a damaged frame is an
+//! error or another valid frame, never a panic.
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, ExtensionsBuf, Id128, Kind},
@@ -207,7 +207,7 @@ fn the_overhead_of_a_steady_stream_keeps_its_promise() {
 }
 
 #[test]
-fn strangers_are_refused_by_name() {
+fn foreign_streams_are_refused_by_name() {
     let step = |bytes: &[u8]| StreamDecoder::default().step(bytes).err();
     assert!(matches!(step(b"GET / HTTP/1.1\r\n"), Some(FrameError::NotPolywire { .. })));
     assert!(matches!(step(b"\x16\x03\x01"), Some(FrameError::NotPolywire { .. })));
@@ -249,7 +249,7 @@ fn what_a_version_does_not_know_is_refused_by_name() {
 }
 
 #[test]
-fn ids_are_never_used_twice_and_sequences_never_turn_back() {
+fn ids_are_unique_and_sequence_numbers_never_decrease() {
     let (mut decoder, mut encoder) = greeted(Limits::default());
     let mut bytes = Vec::new();
     encoder.retire(ChannelId(1), &mut bytes).expect("open");

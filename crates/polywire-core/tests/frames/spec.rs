@@ -1,5 +1,5 @@
-//! The examples of `spec/frame.md`: what is written there is what is written to the wire, and reads
-//! back as what the text says.
+//! The examples of `spec/frame.md`: encoding gives these bytes, and decoding them gives what the
+//! text says.
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128, Kind},

@@ -1,5 +1,5 @@
-//! The Wireshark dissector `docs/wireshark/polywire.lua` shows the frames of `spec/frame.md`'s
-//! examples as they are meant, however they are cut into segments.
+//! The Wireshark dissector `docs/wireshark/polywire.lua` shows the examples of `spec/frame.md`
+//! correctly, however they are split into segments.
 
 use polywire_testing::{Folder, spec_examples, tools};
 use std::{path::Path, process::Command};

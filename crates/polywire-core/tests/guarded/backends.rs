@@ -1,6 +1,5 @@
-//! Nothing is read or written past its end: every allocation, a message, a buffer, a value, a
-//! string, lies right before a page that cannot be touched, and what is freed cannot be touched
-//! either.
+//! Encoding and decoding with guarded memory: every message, buffer, value and string lies directly
+//! before an inaccessible page, and freed memory is inaccessible, too.
 
 use polywire_core::{
     codec::{Decoder, Encoder},

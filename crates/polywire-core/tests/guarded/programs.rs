@@ -1,6 +1,6 @@
-//! Programs that nobody would write: lowerings with parts dropped, moved, exchanged. What the
-//! verifier passes does no harm, whatever the bytes are: all memory lies between guard pages, both
-//! back ends run it, and they agree.
+//! Modified programs: real lowerings with operations removed, moved and exchanged. A program that
+//! the verifier accepts causes no harm for any input. It runs on both back ends with guarded
+//! memory, and they must agree.
 
 use polywire_core::{
     codec::Options,
@@ -34,7 +34,7 @@ struct Told {
 }
 
 #[test]
-fn what_the_verifier_passes_does_no_harm() {
+fn programs_that_the_verifier_accepts_do_no_harm() {
     let mut told = Told::default();
     for seed in seeds(20) {
         let old = random_schema(seed, 3 + seed as usize % 7);

@@ -1,4 +1,4 @@
-//! Readers and writers of different versions, and roots that are no structures.
+//! JSON between readers and writers of different versions, and roots that are not structures.
 
 use super::json_support::{coders, evolved, text_of};
 use polywire_core::{layout::Message, program::FaultKind};

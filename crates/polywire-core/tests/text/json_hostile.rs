@@ -1,5 +1,5 @@
-//! JSON from strangers: the corpus of parsing tests, deep nesting, limits, texts cut at every byte;
-//! and other readers of what we write.
+//! Hostile JSON: the corpus of parsing tests, deep nesting, limits, texts truncated at every byte.
+//! And another reader of our texts.
 
 use super::json_support::{backends, json, options, text_of, value_of};
 use polywire_core::{
@@ -91,7 +91,7 @@ fn memory_and_elements_are_limited() {
 }
 
 #[test]
-fn what_is_written_is_limited() {
+fn output_is_limited() {
     for with in ["", "pretty"] {
         for backend in backends() {
             let limits = Limits { message_bytes: 100_000, ..Limits::default() };

@@ -1,5 +1,5 @@
-//! Random types and values: what is written is JSON to others, and reads back as the same value
-//! under every option.
+//! JSON of random types and values: another library parses it, and it round-trips under every
+//! option.
 
 use super::json_support::{coders, random_record};
 use polywire_core::{

@@ -1,4 +1,4 @@
-//! What the tests of JSON share.
+//! Helpers of the JSON tests.
 
 use polywire_core::{
     codec::{Codec, Decoder, Encoder, Options, json::JSON},

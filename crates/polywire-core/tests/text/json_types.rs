@@ -1,4 +1,5 @@
-//! How each type is written, and what else is read: the tables of `spec/json.md`.
+//! How each type is encoded as JSON and which other forms are accepted: the tables of
+//! `spec/json.md`.
 
 use super::json_support::{evolved, text_of, value_of};
 use polywire_core::{
@@ -251,7 +252,7 @@ fn enums_bitmasks_and_bitsets_have_names() {
 }
 
 #[test]
-fn names_and_numbers_that_are_none_are_refused() {
+fn unknown_names_and_numbers_are_refused() {
     assert_eq!(named("{\"colour\":\"Yellow\"}"), Err(FaultKind::UnknownLiteral));
     assert_eq!(named("{\"colour\":2}"), Err(FaultKind::UnknownLiteral));
     assert_eq!(named("{\"modes\":[\"MODE_B\"]}"), Err(FaultKind::UnknownLiteral));

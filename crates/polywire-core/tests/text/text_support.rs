@@ -1,4 +1,4 @@
-//! What the tests of XML and YAML share.
+//! Helpers of the XML and YAML tests.
 
 use polywire_core::{
     codec::{self, Codec, Decoder, Encoder, Options},

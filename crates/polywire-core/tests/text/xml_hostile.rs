@@ -1,5 +1,5 @@
-//! XML from strangers: the W3C's conformance suite, texts cut and flipped at every byte, entity
-//! tricks, other readers of what we write.
+//! Hostile XML: the W3C conformance suite, texts truncated and flipped at every byte, entity
+//! expansion. And another reader of our texts.
 
 use super::text_support::Format;
 use polywire_core::{

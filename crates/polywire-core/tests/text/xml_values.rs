@@ -1,4 +1,4 @@
-//! XML as people write it: what is written and what is read for each type.
+//! How each type is encoded as XML, and which forms are accepted.
 
 use super::text_support::{Format, assert_golden, assert_golden_record, everything};
 use polywire_core::{program::FaultKind, schema::arbitrary::Random};
@@ -157,7 +157,7 @@ fn escapes_are_replaced_once() {
 
 /// An escape may come in pieces: it is looked for behind the parser.
 #[test]
-fn escapes_are_looked_for_in_parsed_text() {
+fn escapes_are_found_in_parsed_text() {
     for (text, meant) in [
         ("_&#120;0001_", "\u{1}"),
         ("&#x5F;x005F&#95;", "_"),
@@ -180,7 +180,7 @@ fn escapes_are_looked_for_in_parsed_text() {
 }
 
 #[test]
-fn what_is_not_there_is_the_default() {
+fn absent_members_have_their_defaults() {
     assert_eq!(read("<Geo.Report/>"), Report::default());
     assert_eq!(read("<Geo.Report></Geo.Report>"), Report::default());
     assert_eq!(read("<Geo.Report><station> </station></Geo.Report>").station, " ");

@@ -1,5 +1,5 @@
-//! YAML as people write it: what is written and what is read for each type; the YAML test suite;
-//! other readers of what we write; bad input.
+//! How each type is encoded as YAML and which forms are accepted; the YAML test suite; another
+//! reader of our texts; hostile input.
 
 use super::text_support::{Format, assert_golden, assert_golden_record, everything};
 use polywire_core::{

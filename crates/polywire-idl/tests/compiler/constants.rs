@@ -1,4 +1,4 @@
-//! What expressions amount to, and what the preprocessor leaves of a file.
+//! Values of constant expressions, and the preprocessor.
 
 use polywire_core::schema::Literal;
 use polywire_idl::{Compiler, Document};
@@ -62,7 +62,7 @@ fn kept(compiler: &Compiler, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn conditions_choose() {
+fn conditions_select_branches() {
     let text = "
 #define ONE 1
 #define LEVEL (ONE + 2) // three
@@ -116,7 +116,7 @@ fn definitions_and_directories_come_from_outside() {
 }
 
 #[test]
-fn a_condition_ends_in_its_file() {
+fn a_condition_must_end_in_its_own_file() {
     let loader = |path: &str| Ok((path == "open.idl").then(|| b"#endif\n#if 1\n".to_vec()));
     let text = "#if 1\n#include \"open.idl\"\n#endif\n";
     let errors = Compiler::new().loader(loader).parse_str("x.idl", text).unwrap_err();

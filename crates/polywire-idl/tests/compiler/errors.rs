@@ -1,7 +1,6 @@
-//! What is said about wrong files, word by word: `conformance/idl-errors/NAME.idl` (or `.pdl`) must
-//! give `NAME.txt`.
+//! Diagnostics word for word: `conformance/idl-errors/NAME.idl` (or `.pdl`) must give `NAME.txt`.
 //!
-//! `POLYWIRE_BLESS=1` writes the texts anew, for a person to read before they are committed.
+//! `POLYWIRE_BLESS=1` rewrites the texts. Review them before you commit them.
 
 use std::path::PathBuf;
 

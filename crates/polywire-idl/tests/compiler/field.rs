@@ -1,5 +1,5 @@
-//! IDL as it stands in the repositories of DDS and ROS 2: what the standard does not allow and
-//! everybody writes is taken, with a warning.
+//! IDL from the repositories of DDS and ROS 2. Common constructs that the standard does not allow
+//! are accepted with a warning.
 
 use polywire_core::schema::{DefKind, Literal, Type};
 use polywire_idl::{Compiler, Document, emit};
@@ -81,7 +81,7 @@ fn dimensions_may_be_annotated() {
 }
 
 #[test]
-fn a_bitmask_may_choose() {
+fn a_bitmask_may_be_a_discriminator() {
     let document = taken(
         "@bit_bound(12) bitmask Mode { FAST, @position(9) SAFE }; union U switch (Mode) { case FAST: long a; case SAFE: string b; };",
     );
@@ -110,7 +110,7 @@ fn characters_may_be_numbers() {
 }
 
 #[test]
-fn names_like_keywords_are_warned_of() {
+fn names_like_keywords_give_warnings() {
     let document =
         taken("module M { const uint8 INT8 = 1; struct String { string data; long map, any; octet sequence[2]; }; };");
     warns(&document, "'INT8' differs only in case from the keyword 'int8'");
@@ -123,7 +123,7 @@ fn names_like_keywords_are_warned_of() {
 }
 
 #[test]
-fn the_same_typedef_may_stand_twice() {
+fn a_typedef_may_be_repeated() {
     let document = taken("typedef double double__36[36]; typedef double double__36[36]; struct S { double__36 a; };");
     warns(&document, "'double__36' is defined twice, as the same type");
     assert!(refused("typedef double T[3]; typedef double T[4]; struct S { T a; };").contains("'T' is already defined"));

@@ -1,4 +1,4 @@
-//! What an `#include` reaches, and what is said of files that are no IDL.
+//! Which files an `#include` can read, and diagnostics for files that are not IDL.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn refused(folder: &Folder, name: &str) -> Diagnostics {
 const HELD: &str = "struct Held { long a; };";
 
 #[test]
-fn files_outside_are_not_read() {
+fn files_outside_the_include_folders_are_not_read() {
     let uses = |path: &str| format!("#include \"{path}\"\nstruct User {{ Held held; }};");
     let folder = folder_with(
         "outside",

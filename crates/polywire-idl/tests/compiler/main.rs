@@ -1,4 +1,4 @@
-//! The IDL compiler: what it accepts and what that means, what it refuses and in which words.
+//! The IDL compiler: accepted files and their schemas, refused files and their diagnostics.
 
 mod constants;
 mod errors;

@@ -1,4 +1,4 @@
-//! Definitions of ROS 2: `.msg`, `.srv`, `.action`.
+//! ROS 2 definitions: `.msg`, `.srv`, `.action`.
 
 use std::collections::BTreeMap;
 
@@ -150,7 +150,7 @@ fn idl_does_not_include_definitions() {
 }
 
 #[test]
-fn mistakes_are_told_where_they_are() {
+fn errors_have_their_locations() {
     for (text, expected) in [
         ("int23 a\n", "p/msg/M.msg:1:1: error: there is no type 'int23'"),
         ("int32\n", "expected a name of letters, digits and '_' after the type"),

@@ -1,4 +1,4 @@
-//! The examples of `spec/schema.md`: their IDL gives the bytes and hashes that stand there.
+//! The examples of `spec/schema.md`: their IDL gives the bytes and hashes in the text.
 
 use polywire_core::schema::Schema;
 use polywire_idl::Compiler;
@@ -45,7 +45,7 @@ fn golden_type_hashes() {
 }
 
 #[test]
-fn golden_document() {
+fn the_golden_document() {
     let blocks = blocks("### One schema, one document\n", "\n### ");
     let [idl, hex, hash] = &blocks[..] else { panic!("{} blocks", blocks.len()) };
     let document = compile(idl, "S").to_bytes();

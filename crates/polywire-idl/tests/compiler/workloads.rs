@@ -1,4 +1,4 @@
-//! The measured types, and files in the styles that people bring.
+//! The measured types of `workloads/`, and files in common styles.
 
 use polywire_core::schema::{Def, DefKind, Extensibility, Literal, Member, Schema, Type};
 use polywire_idl::{Compiler, Document};

@@ -1,6 +1,7 @@
-//! What the emitters write: word by word for the workloads, and Rust that parses for everything.
+//! The output of the emitters: word for word for the workloads, and Rust that parses for random
+//! schemas.
 //!
-//! `POLYWIRE_BLESS=1` writes `tests/golden` anew, for a person to read before it is committed.
+//! `POLYWIRE_BLESS=1` rewrites `tests/golden`. Review it before you commit it.
 
 use std::path::Path;
 
@@ -124,7 +125,7 @@ fn every_emitter_is_described() {
 }
 
 #[test]
-fn rust_names_stay_apart() {
+fn rust_names_are_unique() {
     let text = "module a_b { struct foo_bar { long isEcho; long is_echo; long base; }; struct FooBar : foo_bar { string x; }; };
         module aB { struct Vec { sequence<long> vec; }; enum E { self, SELF, x }; };";
     let document = Compiler::new().parse_str("n.idl", text).unwrap();

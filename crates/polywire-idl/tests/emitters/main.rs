@@ -1,5 +1,4 @@
-//! What the emitters write: golden files, schemas that come back, and the judgement of `protoc` and
-//! `xmllint`.
+//! The emitters: golden files, round trips through IDL, and `protoc` and `xmllint` as oracles.
 
 mod golden;
 mod proto;

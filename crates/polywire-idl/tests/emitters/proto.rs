@@ -1,5 +1,5 @@
-//! The messages that the emitter `proto` writes, and the bytes of the codec `protobuf`, by the
-//! judgement of `protoc`: Debian's protobuf-compiler.
+//! `protoc` (Debian's protobuf-compiler) as the oracle for the emitter `proto` and for the bytes of
+//! the codec `protobuf`.
 
 use std::{path::Path, process::Command};
 

@@ -1,4 +1,4 @@
-//! A schema written as IDL and parsed again is the same type.
+//! A schema that is written as IDL and compiled again is the same type.
 
 use std::collections::BTreeMap;
 
@@ -134,7 +134,7 @@ module A {
 }
 
 #[test]
-fn what_idl_has_no_words_for_is_refused() {
+fn names_that_idl_cannot_express_are_refused() {
     use polywire_core::schema::SchemaBuilder;
     let refused = |def: Def| {
         let mut builder = SchemaBuilder::new();

@@ -1,4 +1,4 @@
-//! Schemas of every kind, made from a seed.
+//! Random schemas with definitions of every kind, from a seed.
 
 use polywire_core::schema::arbitrary::Random;
 use polywire_core::schema::{

@@ -1,5 +1,5 @@
-//! What the codec `xml` writes is valid by the XML Schema that is emitted for its type, says
-//! `xmllint` (libxml2).
+//! `xmllint` (libxml2) as the oracle: the documents of the codec `xml` are valid by the XML Schema
+//! that is emitted for their type.
 
 use std::process::Command;
 

@@ -1,7 +1,7 @@
-//! The golden vectors of CDR, made by Cyclone DDS and Fast CDR or from the specification:
-//! `conformance/cdr/README.md` says how.
+//! The golden vectors of CDR, which Cyclone DDS and Fast CDR made, or which follow the
+//! specification. `conformance/cdr/README.md` says how.
 //!
-//! Each is decoded and compared with its value, and encoded again; what is told of mistakes in
+//! Each vector is decoded, compared with its value, and encoded again. The vectors listed in
 //! `expected-failures.txt` must fail.
 
 use polywire_testing::{backends, hex, unhex};
@@ -163,7 +163,7 @@ fn vectors_are_read_and_written() {
 }
 
 #[test]
-fn what_must_be_refused_is() {
+fn invalid_values_are_refused() {
     let mut types = Types::default();
     for backend in backends() {
         for json in lines("refused.jsonl") {

@@ -1,4 +1,4 @@
-//! The JSON of the vectors, as values to be stored and to be compared with.
+//! Converts the JSON of the vectors to values, to store them and to compare with them.
 
 use polywire_core::{
     layout::{Float128, Value, ValueRef},

@@ -1,5 +1,5 @@
-//! Peers that carry frames by publish and subscribe of their own: one way there, one way back, and
-//! the same frames as the bare sockets have.
+//! Peers that carry frames with a publish/subscribe of their own, one way there and one back. The
+//! frames are those of the bare sockets.
 
 use std::{
     thread,
@@ -18,26 +18,27 @@ use super::{
 };
 use crate::{scenario::Place, subject::Subject};
 
-/// What the sender says until everybody has answered: a publisher does not know its subscribers.
+/// The sender repeats this until every subscriber has answered: a publisher does not know its
+/// subscribers.
 const HELLO: &[u8] = b"hello";
 
-/// What it says when a turn is over.
+/// The sender's message at the end of a turn.
 const REST: &[u8] = b"rest";
 
 /// One end of both ways.
 pub trait Ends {
-    /// It looks again and again for what has come, and keeps a core busy with that.
+    /// The end polls for messages and keeps a core busy.
     const POLLS: bool = false;
 
     /// Sends a frame on the way out.
     fn send(&mut self, frame: &[u8]) -> Result<(), String>;
 
-    /// Hands over the next frame of the way in; false if none comes in that time.
+    /// Passes the next incoming frame to `take`; false if none arrives within `patience`.
     fn receive(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> Result<bool, String>;
 }
 
-/// Starts the other end and waits until every subscriber hears. `ends` are the sender's, already
-/// there, and `setup` says where.
+/// Starts the other end and waits until every subscriber receives. `ends` are the sender's and
+/// already open; `setup` has their address.
 pub fn connect(
     setup: Setup,
     ends: impl Ends + 'static,
@@ -59,7 +60,7 @@ struct Bus<E> {
 }
 
 impl<E: Ends> Bus<E> {
-    /// Each subscriber answers with its number once it hears.
+    /// Greets until each subscriber has answered with its number.
     fn greet(&mut self) -> Result<(), String> {
         let until = Instant::now() + PATIENCE;
         let mut heard = vec![false; self.subscribers];
@@ -115,7 +116,7 @@ impl<E: Ends> Carrier for Bus<E> {
     }
 }
 
-/// A receiver that answers greetings, too.
+/// A receiver that also answers greetings.
 pub struct Subscriber {
     receiver: Receiver,
     number: [u8; 4],
@@ -123,7 +124,7 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// As many as the setup wants, and what is told of them.
+    /// The subscribers of a setup, and their shared results.
     pub fn all(setup: &Setup) -> Result<(Vec<Subscriber>, Receivers), String> {
         let (all, receivers) = Receiver::all(setup)?;
         let subscriber =
@@ -143,7 +144,7 @@ impl Subscriber {
         self.rests
     }
 
-    /// What is to be sent back.
+    /// The frame to send back, if any.
     pub fn take(&mut self, frame: &[u8]) -> Option<&[u8]> {
         self.rests = frame == REST;
         match frame {

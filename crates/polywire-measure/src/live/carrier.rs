@@ -5,30 +5,30 @@ use std::time::Duration;
 
 use polywire::Record;
 
-/// How messages get to the other end.
+/// Sends messages to the other end of a case.
 pub trait Carrier {
     /// Sends one message to every subscriber.
     fn send(&mut self, record: &Record) -> Result<(), String>;
 
-    /// Sends each when the one before has come back from every subscriber; gives how long each
-    /// took, and how many did not come back.
+    /// Sends each message when the one before has come back from every subscriber. Returns the
+    /// round trip times, and how many messages did not come back.
     fn rounds(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, usize), String>;
 
-    /// Sends as many as are taken, and waits until all have come back; gives how long each was
-    /// away, and how long that took.
+    /// Sends as fast as messages are accepted and waits until all have come back. Returns the round
+    /// trip times and the whole time.
     fn loaded(&mut self, _records: &[Record], _count: usize) -> Result<(Vec<Duration>, Duration), String> {
         Err("the mode `loaded` is for tcp, unix and inproc".into())
     }
 
-    /// Sees to it that nothing is kept back.
+    /// Sends what is buffered.
     fn flush(&mut self) {}
 
-    /// A turn begins: receivers that poll do so from now on.
+    /// Begins a turn: polling receivers start to poll.
     fn wake(&mut self) -> Result<(), String> {
         Ok(())
     }
 
-    /// The turn is over: nobody takes time from the cases whose turn it is.
+    /// Ends a turn: receivers stop polling, so that they take no time from other cases.
     fn rest(&mut self) -> Result<(), String> {
         Ok(())
     }

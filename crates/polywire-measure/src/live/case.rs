@@ -20,14 +20,13 @@ use crate::{
     stages::Turn,
 };
 
-/// Steps of the search for the highest rate: it is found to one part in a hundred.
+/// Steps of the search for the highest rate, which find it to one percent.
 const STEPS: usize = 7;
 
-/// A rate is kept up if the last message comes no later than this part of the time after it was
-/// due.
+/// A rate is sustained if the last message is late by at most this part of the planned time.
 const LATE: f64 = 0.1;
 
-/// A case with both its ends.
+/// A case with both ends running.
 pub struct Live {
     case: Case,
     mode: Mode,
@@ -35,7 +34,7 @@ pub struct Live {
     records: Vec<Record>,
     carrier: Box<dyn Carrier>,
     peer: Peer,
-    /// Messages before this turn.
+    /// Number of messages sent before this turn.
     before: u64,
 }
 
@@ -78,7 +77,7 @@ impl Live {
         self.collect(count).map(drop)
     }
 
-    /// One turn.
+    /// Measures one turn.
     pub fn turn(&mut self) -> Result<Turn, Error> {
         self.awake().map_err(|problem| Error::Engine { engine: self.case.engine.clone(), problem })
     }
@@ -100,7 +99,7 @@ impl Live {
         let (times, lost) = self.carrier.rounds(&self.records, self.messages)?;
         let mut figures = self.figures(&before, self.messages)?;
         figures.extend([("sent", self.messages as f64), ("lost", lost as f64)]);
-        // One way is half of there and back.
+        // One way is half a round trip.
         let latency = times.iter().map(|time| time.as_nanos() as u64 / 2).collect();
         Ok(Turn { figures, latency })
     }
@@ -117,7 +116,7 @@ impl Live {
     fn loaded(&mut self) -> Result<Turn, String> {
         let before = self.costs()?;
         let (times, took) = self.carrier.loaded(&self.records, self.messages)?;
-        // Where there was not time for all, there are fewer.
+        // Fewer than planned if time ran out.
         let sent = times.len() / self.case.subscribers;
         let mut figures = self.figures(&before, sent)?;
         let times: Vec<u64> = times.iter().map(|time| time.as_nanos() as u64).collect();
@@ -128,7 +127,7 @@ impl Live {
         Ok(Turn { figures, latency: Vec::new() })
     }
 
-    /// As fast as it goes; where that loses something, the highest rate that does not.
+    /// Sends as fast as possible; if that loses messages, searches the highest rate without loss.
     fn throughput(&mut self) -> Result<Turn, String> {
         let before = self.costs()?;
         let (start, report) = self.send_at(f64::INFINITY, self.messages)?;
@@ -158,7 +157,7 @@ impl Live {
         Ok(low)
     }
 
-    /// Sends messages at a rate; gives when it began and what came.
+    /// Sends messages at a rate. Returns the start time and what arrived.
     fn send_at(&mut self, rate_hz: f64, count: usize) -> Result<(u64, Report), String> {
         let start = now_ns() + 1_000_000;
         for (i, record) in self.records.iter().cycle().take(count).enumerate() {
@@ -200,7 +199,7 @@ impl Live {
         Ok(Costs { own_cpu_ns: process_time(), peer: self.peer.vitals()? })
     }
 
-    /// What a message of this turn cost.
+    /// The costs per message of this turn.
     fn figures(&mut self, before: &Costs, messages: usize) -> Result<BTreeMap<&'static str, f64>, String> {
         let now = self.costs()?;
         let each = |ns: u64| ns as f64 / messages.max(1) as f64;
@@ -211,8 +210,8 @@ impl Live {
         }
         let came = now.peer.messages - before.peer.messages;
         if came > 0 {
-            // What travels hangs on what went before, where messages refer to others: so it is
-            // counted, and where it arrives.
+            // The receiver counts bytes: the size of a message that refers to others depends on
+            // those.
             figures.insert("bytes", (now.peer.bytes - before.peer.bytes) as f64 / came as f64);
         }
         if now.peer.peak_memory_bytes > 0 {
@@ -222,7 +221,7 @@ impl Live {
     }
 }
 
-/// What both ends have used and got so far.
+/// CPU time and traffic of both ends so far.
 struct Costs {
     own_cpu_ns: u64,
     peer: Vitals,
@@ -259,7 +258,7 @@ impl Counts {
     }
 }
 
-/// When a message is due, after the beginning.
+/// Nanoseconds from the start until a message is due.
 fn due(i: usize, rate_hz: f64) -> u64 {
     if rate_hz.is_infinite() { 0 } else { (i as f64 * 1e9 / rate_hz) as u64 }
 }

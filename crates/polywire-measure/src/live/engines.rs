@@ -1,4 +1,4 @@
-//! Engines that are not Polywire's own, and what the bench makes of each.
+//! The engines of other libraries, with their settings, and the entry to all engines.
 
 use super::{
     carrier::Carrier,
@@ -14,20 +14,20 @@ type Connect = fn(Setup, &Subject, Place) -> Result<(Box<dyn Carrier>, Peer), St
 
 /// An engine that messages can be measured on.
 pub struct Engine {
-    /// As scenarios call it.
+    /// Name in scenarios.
     pub name: &'static str,
-    /// What it is, and how it is set.
+    /// What the engine is, and its settings.
     pub settings: &'static str,
     pub(super) by: By,
 }
 
-/// Who carries the messages.
+/// How messages are carried.
 pub(super) enum By {
-    /// A sender and receivers of this crate.
+    /// By a sender and receivers of this crate.
     Ends(Connect, Receive),
-    /// A program that is installed, with messages of its own.
+    /// By an installed program with messages of its own.
     Program,
-    /// Nobody: this program was built without a feature.
+    /// Not at all: this program was built without the feature.
     #[allow(dead_code, reason = "with all features there is none")]
     Feature(&'static str),
 }
@@ -49,7 +49,7 @@ const ICEORYX2: (&str, By) = (super::iceoryx2::SETTINGS, By::Ends(super::iceoryx
 #[cfg(not(feature = "peers-iceoryx2"))]
 const ICEORYX2: (&str, By) = ("iceoryx2", By::Feature("peers-iceoryx2"));
 
-/// Those beside [`polywire::engine::ENGINES`].
+/// The engines besides [`polywire::engine::ENGINES`].
 ///
 /// ```
 /// use polywire_measure::engines::ENGINES;
@@ -78,11 +78,11 @@ pub static ENGINES: &[Engine] = &[
     Engine { name: "cyclonedds", settings: ddsperf::SETTINGS, by: By::Program },
 ];
 
-/// What Polywire's own engines are set to.
+/// Settings of Polywire's own engines.
 const OURS: &str = "a node for each end, with its defaults";
 
 impl Engine {
-    /// True if this program was built with it, or it is installed.
+    /// True if the engine can be measured: built in, or installed.
     pub fn is_there(&self) -> bool {
         match self.by {
             By::Ends(..) => true,
@@ -92,7 +92,7 @@ impl Engine {
     }
 }
 
-/// The one with this name.
+/// The engine with this name.
 pub fn find(name: &str) -> Option<&'static Engine> {
     ENGINES.iter().find(|engine| engine.name == name)
 }
@@ -102,13 +102,13 @@ pub(crate) fn is_program(name: &str) -> bool {
     find(name).is_some_and(|engine| matches!(engine.by, By::Program))
 }
 
-/// What is made of an engine, ours or not.
+/// Settings of an engine, Polywire's or another.
 pub fn settings(name: &str) -> Option<&'static str> {
     let ours = || polywire::engine::find(name).map(|_| OURS);
     find(name).map(|engine| engine.settings).or_else(ours)
 }
 
-/// Opens a sender and, by way of it, the other end.
+/// Opens the sender of a case and starts the other end.
 pub(super) fn connect(setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
     let other = find(&setup.engine);
     if other.is_some() && (setup.topics > 1 || setup.buffers != "default") {
@@ -122,7 +122,7 @@ pub(super) fn connect(setup: Setup, subject: &Subject, place: Place) -> Result<(
     }
 }
 
-/// Opens the other end.
+/// Opens the receivers of a case.
 pub(super) fn receive(setup: &Setup) -> Result<Receivers, String> {
     match find(&setup.engine).map(|engine| &engine.by) {
         Some(By::Ends(_, receive)) => receive(setup),

@@ -1,5 +1,5 @@
-//! Frames of bare sockets and of buses: a message with what stands in front of it, and what a
-//! receiver does with one. Whoever carries frames carries the same.
+//! Frames of bare sockets and of buses: a header and a message. All carriers of frames carry the
+//! same bytes.
 
 use std::{
     env,
@@ -20,9 +20,9 @@ use crate::{
     subject::Subject,
 };
 
-/// In front of a payload, in the order of the frame: the payload's length; which subscriber's echo
-/// it is; the sequence number among all that its writer wrote; what it refers to, or 0; the number
-/// of the message that it echoes, or 0.
+/// Bytes of the header, in this order: the payload's length; the subscriber whose echo the frame
+/// is; the writer's sequence number; the sequence number it refers to, or 0; the sequence number of
+/// the message that it echoes, or 0.
 pub const HEAD: usize = 32;
 
 const FROM: usize = 4;
@@ -30,30 +30,30 @@ const SEQUENCE: usize = 8;
 const ANCHOR: usize = 16;
 const ECHOED: usize = 24;
 
-/// Bytes of the largest payload that is taken.
+/// Maximum bytes of a payload.
 const LARGEST: usize = 64 << 20;
 
-/// The frame's length behind its head, which says it.
+/// The payload's length from the header; `None` if it is too large.
 pub fn payload_length(head: &[u8; HEAD]) -> Option<usize> {
     let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
     (length <= LARGEST).then_some(length)
 }
 
-/// The sender's part: it writes messages and reads echoes.
+/// The sender, which writes messages and reads echoes.
 pub struct Sender {
     writer: Writer,
     reader: Reader,
 }
 
 impl Sender {
-    /// Echoes are written as the readers have them.
+    /// Echoes have the readers' version of the type.
     pub fn new(setup: &Setup, subject: &Subject) -> Result<Sender, String> {
         let Subject { shape, reader, .. } = subject;
         let writer = Writer::new(coding(setup, shape, reader)?, 0);
         Ok(Sender { writer, reader: Reader::new(coding(setup, reader, reader)?, reader, setup.subscribers) })
     }
 
-    /// The frame of a message.
+    /// Encodes a message as a frame.
     pub fn write(&mut self, record: &Record) -> Result<&[u8], String> {
         self.writer.write(record, 0)
     }
@@ -65,7 +65,7 @@ impl Sender {
     }
 }
 
-/// A subscriber: it reads messages and writes echoes.
+/// A subscriber, which reads messages and writes echoes.
 pub struct Receiver {
     reader: Reader,
     writer: Writer,
@@ -76,7 +76,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// As many as the setup wants, in the order of their numbers, and what is told of them.
+    /// The subscribers of a setup, in the order of their numbers, and their shared results.
     pub fn all(setup: &Setup) -> Result<(Vec<Receiver>, Receivers), String> {
         let (writer, reader) = shapes(setup)?;
         let (ended, traffic) = (Ended::default(), Arc::<Traffic>::default());
@@ -100,7 +100,7 @@ impl Receiver {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// The echo, where one is wanted. What cannot be read counts as not having come.
+    /// The echo of a frame, if the setup asks for echoes. An unreadable frame counts as lost.
     pub fn take(&mut self, frame: &[u8]) -> Option<&[u8]> {
         let sequence = self.reader.read(frame).ok()?.sequence;
         self.traffic.add(frame.len() - HEAD);
@@ -151,7 +151,7 @@ impl Writer {
 
 struct Reader {
     coding: Coding,
-    /// One for each writer, whose messages may refer to each other.
+    /// One per writer, because a writer's messages may refer to each other.
     readings: Vec<Reading>,
     message: Vec<u8>,
     record: Record,

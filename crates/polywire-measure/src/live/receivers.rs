@@ -14,20 +14,20 @@ use serde::{Deserialize, Serialize};
 use super::clock::{now_ns, process_time};
 use crate::host::peak_memory;
 
-/// When nothing has come for so long, nothing will.
+/// Nothing more is expected after this time without a message.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// Sequence numbers in the order in which they came to one subscriber, and when.
+/// Sequence numbers in the order of arrival at one subscriber, each with its time.
 pub type Arrivals = Arc<Mutex<Vec<(u64, u64)>>>;
 
-/// What came since the last report.
+/// The arrivals since the last report.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// One list a subscriber.
+    /// One list per subscriber.
     pub arrivals: Vec<Vec<(u64, u64)>>,
 }
 
-/// What has come to all subscribers of a process.
+/// Counts of all arrivals at the subscribers of a process.
 #[derive(Debug, Default)]
 pub struct Traffic {
     messages: AtomicU64,
@@ -35,35 +35,35 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// A message with so many bytes of payload has come.
+    /// Counts a message with this many bytes of payload.
     pub fn add(&self, bytes: usize) {
         self.messages.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
-/// How a process fares.
+/// Costs and traffic of a process.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Vitals {
-    /// CPU time so far.
+    /// CPU time so far, in nanoseconds.
     pub cpu_ns: u64,
-    /// The most memory so far; 0 for the sender's own process.
+    /// Peak memory so far; 0 for the sender's own process.
     pub peak_memory_bytes: u64,
-    /// Messages that came to subscribers.
+    /// Messages that arrived at subscribers.
     pub messages: u64,
-    /// Their payloads, as they travelled.
+    /// Bytes of their payloads on the wire.
     pub bytes: u64,
 }
 
-/// What receives; it ends with this.
+/// The running receivers of a case. They end when this is dropped.
 pub struct Receivers {
     pub arrivals: Vec<Arrivals>,
     pub traffic: Arc<Traffic>,
-    /// Whatever keeps them going.
+    /// Keeps nodes and threads alive.
     pub _held: Vec<Box<dyn Send>>,
 }
 
-/// Tells receiving threads by its flag, which is raised when it goes, that the case is over.
+/// Sets its flag when it is dropped; receiving threads then end.
 #[derive(Default)]
 pub struct Ended(Arc<AtomicBool>);
 
@@ -80,7 +80,7 @@ impl Drop for Ended {
 }
 
 impl Receivers {
-    /// `other`: this process has nothing to do with the sender's.
+    /// `other`: the receivers run in a process of their own.
     pub fn vitals(&self, other: bool) -> Vitals {
         let (messages, bytes) = (&self.traffic.messages, &self.traffic.bytes);
         let (messages, bytes) = (messages.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
@@ -88,7 +88,7 @@ impl Receivers {
         Vitals { cpu_ns, peak_memory_bytes, messages, bytes }
     }
 
-    /// Waits until so many have come, or nothing more comes.
+    /// Waits until this many messages have arrived, or nothing more arrives.
     pub fn report(&self, expected: usize) -> Report {
         let (mut count, mut changed) = (0, Instant::now());
         loop {
@@ -105,7 +105,7 @@ impl Receivers {
     }
 }
 
-/// Notes that a message has come.
+/// Records the arrival of a message.
 pub fn note(arrivals: &Arrivals, sequence: u64) {
     let at = now_ns();
     lock(arrivals).push((sequence, at));

@@ -1,5 +1,5 @@
-//! Decoders by what they read, so that a type that is announced a thousand times is lowered once,
-//! and types of strangers are bounded.
+//! The decoders of a node, by writer's type, format and reader: a type that is announced a thousand
+//! times is compiled once, and [`NodeLimits`] bound what peers make the node compile.
 
 use std::{
     any::{Any, TypeId},
@@ -12,16 +12,16 @@ use polywire_core::envelope::Id128;
 use super::limits::{Exceeded, NodeLimits};
 use crate::engine::LinkId;
 
-/// Members of types whose decoders are kept though no channel uses them at the moment: publishers
-/// go back and forth between formats.
+/// Members of types whose decoders are kept while no channel uses them: publishers go back and forth
+/// between formats.
 const IDLE_MEMBERS: u64 = 1 << 14;
-/// Bytes of reasons that are kept of decoders that cannot be made.
+/// Bytes of the reasons kept for decoders that cannot be made.
 const REFUSED_BYTES: usize = 1 << 20;
 
-/// What decides on a decoder.
+/// Everything that a decoder depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DecoderKey {
-    /// Into which values it reads.
+    /// The kind of values that it decodes into.
     pub(crate) coding: TypeId,
     pub(crate) reader: ReaderKey,
     /// The writer's schema; zero where it is assumed.
@@ -31,10 +31,10 @@ pub(crate) struct DecoderKey {
     pub(crate) configuration: Option<Id128>,
 }
 
-/// Which of the readers of one kind.
+/// Which of the readers with one kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReaderKey {
-    /// Those that [say](crate::coding::Coding::reader) they are the same.
+    /// All readers for which [`Coding::reader`](crate::coding::Coding::reader) gives this number.
     Shared(usize),
     /// One subscriber.
     Own(u64),
@@ -50,7 +50,7 @@ pub(crate) struct Decoders {
 #[derive(Default)]
 struct State {
     entries: BTreeMap<DecoderKey, Entry>,
-    /// Those that a thread is at.
+    /// Decoders that a thread is making now.
     making: BTreeSet<DecoderKey>,
     refused: BTreeMap<DecoderKey, Refused>,
     refused_bytes: usize,
@@ -58,12 +58,12 @@ struct State {
 }
 
 struct Entry {
-    /// An `Arc` of the decoder; none while it is being made.
+    /// An `Arc` of the decoder. `None` while it is being made.
     decoder: Option<Arc<dyn Any + Send + Sync>>,
-    /// What the key's numbers stand for stays alive with it.
+    /// Keeps alive what the key's numbers stand for.
     _coding: Box<dyn Any + Send + Sync>,
     members: u64,
-    /// The link that it was made for first.
+    /// The link that it was first made for.
     link: LinkId,
     used: u64,
 }
@@ -77,7 +77,7 @@ struct Refused {
 pub(crate) struct Order<C> {
     pub(crate) key: DecoderKey,
     pub(crate) coding: C,
-    /// Of the writer's type.
+    /// Members of the writer's type.
     pub(crate) members: u64,
     pub(crate) link: LinkId,
 }
@@ -87,7 +87,7 @@ impl Decoders {
         Decoders { limits, state: Mutex::default(), made: Condvar::new() }
     }
 
-    /// The decoder, made now if it is not there. One that cannot be made is tried once.
+    /// The decoder, made now if there is none. A decoder that cannot be made is tried once.
     pub(crate) fn get<C: Any + Send + Sync, D: Any + Send + Sync>(
         &self,
         order: Order<C>,
@@ -111,7 +111,7 @@ impl Decoders {
         making.end(made)
     }
 
-    /// Lets go of what is not used any more, but for a little.
+    /// Drops unused decoders, except those of up to [`IDLE_MEMBERS`] members.
     pub(crate) fn trim(&self) {
         self.lock().trim(IDLE_MEMBERS);
     }
@@ -121,7 +121,7 @@ impl Decoders {
     }
 }
 
-/// Wakes those who wait, after a panic of the codec or the coding, too.
+/// Ends the making of a decoder and wakes those who wait for it, also after a panic of the codec.
 struct Making<'a> {
     decoders: &'a Decoders,
     key: &'a DecoderKey,
@@ -192,7 +192,7 @@ impl State {
         self.entries.values().filter(of_link).map(|entry| entry.members).fold(0, u64::saturating_add)
     }
 
-    /// Lets the decoders go that nobody uses, those used last excepted, up to so many members.
+    /// Drops unused decoders, except those used last, of up to `keep` members.
     fn trim(&mut self, keep: u64) {
         let idle = |entry: &Entry| entry.decoder.as_ref().is_some_and(|decoder| Arc::strong_count(decoder) == 1);
         let mut unused: Vec<(u64, u64)> =

@@ -1,4 +1,5 @@
-//! Schemas, templates and dictionaries by hash: our own, and those fetched.
+//! Schemas, templates and dictionaries by hash: those of publishers here, and those fetched from
+//! peers. Shared by all ports of a node.
 
 use std::{
     collections::BTreeMap,
@@ -9,17 +10,18 @@ use polywire_core::{
     codec::{Codec, LowerError},
     envelope::Id128,
     schema::{DocumentHash, Schema, SchemaLimits},
+    session::Document,
 };
 
-/// Bytes of fetched documents that a node keeps; when they are used up, fetched ones are forgotten,
-/// and fetched again when needed.
+/// Bytes of fetched documents that a node keeps. When they are used up, all fetched documents are
+/// forgotten, and fetched again when needed.
 const FETCHED_BYTES: usize = 64 << 20;
 
-/// How often the bytes of a document count once it is parsed: schemas and templates take more
-/// memory than their documents.
+/// How often a document's bytes are counted again once it is parsed: schemas and templates take
+/// more memory than their documents.
 const PARSED: usize = 16;
 
-/// What a node can give to others and need not ask for.
+/// The documents that a node has and gives to peers that ask.
 #[derive(Default)]
 pub(crate) struct Documents(Mutex<Known>);
 
@@ -30,14 +32,14 @@ struct Known {
     own: BTreeMap<Id128, Arc<[u8]>>,
     fetched: BTreeMap<Id128, Arc<[u8]>>,
     fetched_bytes: usize,
-    /// What the documents are as schemas, or why they are none: each is parsed once.
+    /// Documents parsed as schemas, or why they are none. Each is parsed once.
     schemas: BTreeMap<Id128, Result<Schema, String>>,
-    /// The codecs that documents make of those with a name, or why they make none.
+    /// Codecs by name, configured by a document, or why the document was refused.
     configured: BTreeMap<(&'static str, Id128), Configured>,
 }
 
 impl Documents {
-    /// A schema of a publisher here; gives its document's hash.
+    /// Keeps the schema of a publisher here, and gives its document's hash.
     pub(crate) fn publish(&self, schema: &Schema) -> Id128 {
         let bytes = schema.to_bytes();
         let id = Id128(DocumentHash::of(&bytes).to_bytes());
@@ -47,30 +49,26 @@ impl Documents {
         id
     }
 
-    /// A document of a publisher here that is no schema; gives its hash.
+    /// Keeps another document of a publisher here, and gives its hash.
     pub(crate) fn publish_bytes(&self, bytes: Vec<u8>) -> Id128 {
         let id = Id128(DocumentHash::of(&bytes).to_bytes());
         self.lock().own.insert(id, bytes.into());
         id
     }
 
-    /// What a peer sent for `id`, if it is that.
-    pub(crate) fn receive(&self, id: Id128, bytes: &[u8]) -> Result<(), String> {
-        let hash = Id128(DocumentHash::of(bytes).to_bytes());
-        if hash != id {
-            return Err(format!("the document sent has the hash {hash}, not {id}"));
-        }
+    /// Keeps a document that a peer sent.
+    pub(crate) fn receive(&self, document: Document<'_>) {
         let mut known = self.lock();
+        let bytes = document.bytes();
         if known.fetched_bytes.saturating_add(bytes.len()) > FETCHED_BYTES {
             known.forget_fetched();
         }
-        if known.fetched.insert(id, bytes.into()).is_none() {
+        if known.fetched.insert(document.id(), bytes.into()).is_none() {
             known.fetched_bytes += bytes.len();
         }
-        Ok(())
     }
 
-    /// The schema that a document is; none where the document is not there.
+    /// The document parsed as a schema. `None` if the node does not have the document.
     pub(crate) fn schema(&self, id: Id128) -> Option<Result<Schema, String>> {
         let bytes = {
             let known = self.lock();
@@ -87,7 +85,7 @@ impl Documents {
         Some(schema)
     }
 
-    /// What the document `id` makes of a codec; none where it is not there.
+    /// The codec configured by a document. `None` if the node does not have the document.
     pub(crate) fn configured(&self, codec: &'static dyn Codec, id: Id128) -> Option<Configured> {
         let bytes = {
             let known = self.lock();
@@ -185,12 +183,16 @@ mod tests {
         Id128(DocumentHash::of(bytes).to_bytes())
     }
 
+    fn verified(bytes: &[u8]) -> Document<'_> {
+        Document::verify(id_of(bytes), bytes).expect("the hash is right")
+    }
+
     #[test]
     fn a_document_that_is_refused_is_parsed_once() {
         let documents = Documents::default();
         let id = id_of(b"no template");
         assert!(documents.configured(&REFUSING, id).is_none());
-        documents.receive(id, b"no template").expect("the hash is right");
+        documents.receive(verified(b"no template"));
         for _ in 0..3 {
             let refused = documents.configured(&REFUSING, id).expect("the document is there").err();
             assert_eq!(refused, Some(LowerError::Option("it says nothing".into())));
@@ -203,14 +205,14 @@ mod tests {
         let documents = Documents::default();
         let id_of_size = |size: usize, fill: u8| {
             let bytes = vec![fill; size];
-            documents.receive(id_of(&bytes), &bytes).expect("the hash is right");
+            documents.receive(verified(&bytes));
             id_of(&bytes)
         };
         let kept = documents.publish_bytes(b"our own".to_vec());
         let first = id_of_size(FETCHED_BYTES / 4, 1);
         let second = id_of_size(FETCHED_BYTES / 4, 2);
         assert!(documents.has(first) && documents.has(second));
-        // Parsed, whatever comes of it, it counts more.
+        // A parsed document counts more, also one that is no schema.
         assert!(documents.schema(second).is_some_and(|schema| schema.is_err()));
         let third = id_of_size(1, 3);
         assert!(!documents.has(first) && !documents.has(second) && documents.has(third) && documents.has(kept));
@@ -220,9 +222,10 @@ mod tests {
     fn what_is_no_schema_is_known_to_be_none() {
         let documents = Documents::default();
         let id = id_of(b"no schema");
-        assert!(documents.receive(id, b"something else").expect_err("another hash").contains("has the hash"));
+        let other = Document::verify(id, b"something else").expect_err("another hash");
+        assert!(other.to_string().contains("has the hash"));
         assert!(documents.schema(id).is_none());
-        documents.receive(id, b"no schema").expect("the hash is right");
+        documents.receive(verified(b"no schema"));
         assert!(documents.schema(id).expect("it is there").expect_err("no schema").contains("is none"));
         assert_eq!(documents.lock().schemas.len(), 1);
         documents.lock().forget_fetched();

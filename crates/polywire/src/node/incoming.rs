@@ -1,442 +1,359 @@
-//! One link as the node sees it: its channels, and the subscribers that each goes to.
+//! One link as the node sees it: the driver of the link's [`Session`], and the subscribers that
+//! each channel of the peer goes to.
+//!
+//! The engine calls it as a [`LinkSink`]; the port calls it when subscribers, documents or channels
+//! of this node change; the timer wakes it. Each call hands what happened to the session and then
+//! [drives](Incoming::drive) it. Messages do not touch the session: they take one lock, that of the
+//! channels' subscribers.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
+    collections::BTreeMap,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
 };
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Start},
     schema::Schema,
+    session::{self, Carrier, Decision, Event, Fetch, Output, Session},
 };
 
-use super::{Inner, PortEntry, limits::Exceeded};
+use super::{
+    documents::Documents,
+    inner::{Inner, SessionSettings},
+    limits::Exceeded,
+    route::{Route, Slot, Source},
+    timer::Wake,
+};
 use crate::{
-    delta::Asking,
+    clock,
     engine::{Held, LinkInfo, LinkSink},
     events::NodeEvent,
-    packing::{self, Unpacking},
+    packing::Unpacking,
     status::Mismatch,
 };
 
-/// How often a peer is asked again for a document that it says it does not have. A relay says so
-/// when the writer that it asked has left, and may know another one by now.
-const ASK_AGAIN: u32 = 5;
-/// Requests that a link keeps in mind, open channels or not: more than channels can name at a time.
-const ASKED: usize = 16_384;
-/// The pause before it is asked again for the first time; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-
-/// A subscriber, as channels see it.
-pub(crate) trait Route: Send + Sync {
-    fn topic(&self) -> &str;
-    /// Whether it has to know the writer's schema.
-    fn needs_schema(&self) -> bool;
-    /// Gets ready for a channel, or says why it cannot be read. `schema` is the writer's; none
-    /// where the writer has none to give.
-    fn open(&self, node: &Arc<Inner>, source: &Source, schema: Option<&Schema>) -> Result<Arc<dyn Slot>, String>;
-    /// It cannot read a channel.
-    fn refused(&self, mismatch: Mismatch);
-    /// The node has closed: nothing comes any more.
-    fn node_closed(&self);
+/// What a link needs of its port.
+pub(super) trait Host: Send + Sync {
+    /// The node. `None` while it closes; its documents outlive it.
+    fn node(&self) -> Option<Arc<Inner>>;
+    fn documents(&self) -> &Documents;
+    /// The subscribers of a topic on this port.
+    fn routes(&self, topic: &str) -> Vec<Arc<dyn Route>>;
+    /// False while the engine still opens the port. Outputs wait until it is open.
+    fn is_open(&self) -> bool;
+    /// Whether the open port passes on between its peers what they announce.
+    fn relays(&self) -> bool;
+    /// Sends an output of the link's session.
+    fn send(&self, link: &LinkInfo, output: Output);
+    /// The peer's word on a channel of this node. False if the channel has retired.
+    fn matched(&self, link: &LinkInfo, matched: Matched) -> bool;
+    /// A document has come: all links may have channels that wait for it.
+    fn document_arrived(&self, document: Id128);
+    fn link_down(&self, link: &LinkInfo);
 }
 
-/// A subscriber's end of one channel.
-pub(crate) trait Slot: Send + Sync {
-    /// `wire_bytes` is what the payload took before it was unpacked; `held` says where the payload
-    /// may be held, if it may.
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>);
-    /// A message came that nobody can read.
-    fn undecodable(&self, sequence: u64, reason: &dyn ToString);
-    /// Whether messages may refer to others.
-    fn is_stream(&self) -> bool;
-    /// It cannot read what comes without a key frame.
-    fn wants_key(&self) -> bool;
-    /// The sender dropped `count` messages up to this one; or, with 0, begins behind it.
-    fn lost(&self, sequence: u64, count: u64);
-    /// Everything that came so far was delivered.
-    fn drained(&self);
+/// The fields of [`Event::Matched`].
+pub(super) struct Matched {
+    pub(super) channel: ChannelId,
+    pub(super) answer: Option<Answer>,
+    pub(super) key_requested: bool,
+    pub(super) incompatible: Option<String>,
 }
 
-/// Where messages come from.
-#[derive(Clone, Debug)]
-pub struct Source {
-    /// What the writer announced.
-    pub announcement: Arc<Announcement>,
-    /// The link it came over.
-    pub link: Arc<LinkInfo>,
-}
-
-pub(crate) struct Incoming {
-    entry: Weak<PortEntry>,
+pub(super) struct Incoming {
+    this: Weak<Incoming>,
+    host: Weak<dyn Host>,
     link: Arc<LinkInfo>,
-    state: Mutex<State>,
+    /// Locked before `channels` where both are.
+    driven: Mutex<Driven>,
+    channels: Mutex<Channels>,
 }
 
-#[derive(Default)]
-struct State {
-    channels: BTreeMap<ChannelId, Channel>,
-    /// Channels that messages came on since the last pause.
-    touched: Vec<ChannelId>,
-    /// Channels to decide on, and whether a thread is at it.
-    todo: BTreeSet<ChannelId>,
+/// The session, and what its driver is doing.
+struct Driven {
+    session: Session,
+    /// A thread sends outputs. Others leave theirs to it, so that outputs keep their order.
+    sending: bool,
+    /// A thread handles events. Others leave theirs to it: decisions take long, and may lead back
+    /// here.
     deciding: bool,
-    /// Documents that the peer was asked for.
-    asked: BTreeMap<Id128, Asked>,
+    /// When the timer wakes this link next.
+    wakes: Option<Duration>,
 }
 
-/// Requests for a document on this link.
+/// Where messages go.
 #[derive(Default)]
-struct Asked {
-    /// Not answered yet. Answers name the document and not the request, so one may be late: the
-    /// writer that it is about has left, and another one of the same type has come and was
-    /// asked for.
-    open: u32,
-    /// Answers that the peer does not have it.
-    denied: u32,
+struct Channels {
+    open: BTreeMap<ChannelId, Channel>,
+    /// Channels that messages came on since [`LinkSink::drained`].
+    touched: Vec<ChannelId>,
 }
 
 type Refused = Vec<(Weak<dyn Route>, String)>;
 type Slots = Arc<Vec<(Arc<dyn Route>, Arc<dyn Slot>)>>;
 
+/// A channel that the application has begun to decide on.
 struct Channel {
     source: Source,
-    /// What the announcement takes of the node's limit.
-    _announced: Announced,
     slots: Slots,
-    /// Made when the first subscriber comes; none where payloads are not packed.
+    /// Made when the first subscriber comes. `None` if payloads are not packed.
     unpacking: Option<Unpacking>,
     touched: bool,
-    /// Messages may refer to others.
+    /// Whether messages may refer to earlier ones.
     stream: bool,
-    asking: Asking,
-    told: Option<Answer>,
-    /// Waits for a document until then.
-    fetching: Option<(Id128, Instant)>,
-    /// Why no document will come.
-    unfetched: Option<String>,
-    /// Subscribers that cannot read it.
+    /// Whether a key frame was requested and is still missing.
+    key_requested: bool,
+    /// Subscribers that cannot read the channel, and why.
     refused: Refused,
 }
 
-/// Bytes of an announcement that is held.
-struct Announced {
-    bytes: usize,
-    total: Arc<AtomicUsize>,
-}
-
-impl Announced {
-    fn admit(node: &Inner, announcement: &Announcement) -> Result<Announced, Exceeded> {
-        let a = announcement;
-        let texts = [&a.topic, &a.type_name, &a.codec, &a.options, &a.compressor];
-        let bytes = size_of::<Channel>() + texts.iter().map(|text| text.len()).sum::<usize>();
-        let (total, limit) = (node.announced_bytes.clone(), node.limits.announced_bytes);
-        let used = total.fetch_add(bytes, Ordering::Relaxed);
-        let announced = Announced { bytes, total };
-        match used.saturating_add(bytes) > limit {
-            // What was added goes with it.
-            true => Err(Exceeded::Announcements { used, bytes, limit }),
-            false => Ok(announced),
-        }
-    }
-}
-
-impl Drop for Announced {
-    fn drop(&mut self) {
-        self.total.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 impl Incoming {
-    pub(super) fn new(entry: &Arc<PortEntry>, link: &LinkInfo) -> Self {
-        Incoming { entry: Arc::downgrade(entry), link: Arc::new(link.clone()), state: Mutex::default() }
+    pub(super) fn new(host: Weak<dyn Host>, link: &LinkInfo, settings: &SessionSettings) -> Arc<Self> {
+        // The engines built in are reliable, or their own ports repeat what is lost.
+        let mut session = Session::new(settings.limits, Carrier::Reliable, settings.budget.clone());
+        session.handle_peer(link.peer, clock::now());
+        Arc::new_cyclic(|this| Incoming {
+            this: this.clone(),
+            host,
+            link: Arc::new(link.clone()),
+            driven: Mutex::new(Driven { session, sending: false, deciding: false, wakes: None }),
+            channels: Mutex::default(),
+        })
     }
 
-    /// For a link that comes while the node goes.
-    pub(super) fn orphan(link: &LinkInfo) -> Self {
-        Incoming { entry: Weak::new(), link: Arc::new(link.clone()), state: Mutex::default() }
+    // Called by the port.
+
+    /// The port announced a channel of this node to all its peers.
+    pub(super) fn announce(&self, channel: ChannelId, start: Start, announcement: &Arc<Announcement>) {
+        self.lock().session.announce(channel, start, announcement, clock::now());
+    }
+
+    /// The port retired a channel of this node.
+    pub(super) fn retire(&self, channel: ChannelId) {
+        self.lock().session.retire(channel, clock::now());
+    }
+
+    /// No announcement is under way: what is answered and not announced has retired.
+    pub(super) fn forget_unannounced(&self) {
+        self.lock().session.forget_unannounced();
     }
 
     /// Where the channels open now come from.
     pub(super) fn sources(&self) -> Vec<Source> {
-        self.lock().channels.values().map(|channel| channel.source.clone()).collect()
+        let driven = self.lock();
+        driven.session.channels().map(|(_, announcement)| self.source(announcement)).collect()
     }
 
     /// Subscribers of the topic came or went.
     pub(super) fn reconsider(&self, topic: &str) {
-        self.decide_on(|channel| channel.source.announcement.topic == topic);
+        self.lock().session.reconsider(|announcement| announcement.topic == topic);
+        self.drive();
     }
 
-    /// The port is open now.
-    pub(super) fn reconsider_all(&self) {
-        self.decide_on(|_| true);
+    /// The port is open now: outputs may leave.
+    pub(super) fn port_opened(&self) {
+        self.drive();
         self.sources().iter().for_each(|source| self.fetch_for_others(&source.announcement));
     }
 
-    /// Channels that the subscriber reads and cannot read.
+    /// The number of channels that the subscriber reads, and of those that it cannot read.
     pub(super) fn matches(&self, route: &Arc<dyn Route>) -> (usize, usize) {
         let reads = |channel: &&Channel| channel.slots.iter().any(|(other, _)| Arc::ptr_eq(other, route));
         let refuses = |channel: &&Channel| is_among(&channel.refused, route).is_some();
-        let state = self.lock();
-        (state.channels.values().filter(reads).count(), state.channels.values().filter(refuses).count())
-    }
-
-    /// A document that the channel waits for is late, or may be asked for once more.
-    pub(super) fn expire(&self, channel: ChannelId) {
-        let mut state = self.lock();
-        let State { channels, asked, .. } = &mut *state;
-        let Some(known) = channels.get_mut(&channel) else { return };
-        let Some((document, deadline)) = known.fetching else { return };
-        if deadline > Instant::now() {
-            let ask = state.ask(document);
-            drop(state);
-            if let Some(entry) = self.entry.upgrade().filter(|_| ask) {
-                entry.port().want(self.link.id, document);
-            }
-            return;
-        }
-        known.fetching = None;
-        known.unfetched = Some(match asked.get(&document) {
-            Some(asked) if asked.denied > 0 => lacking(document),
-            _ => format!("the document {document} of the writer did not come in time"),
-        });
-        if !channels.values().any(|other| other.fetching.is_some_and(|(id, _)| id == document)) {
-            asked.remove(&document);
-        }
-        state.todo.insert(channel);
-        self.work(state);
+        let channels = self.channels();
+        (channels.open.values().filter(reads).count(), channels.open.values().filter(refuses).count())
     }
 
     /// A document came, over whatever link.
-    pub(super) fn document_came(&self, document: Id128) {
-        {
-            let mut state = self.lock();
-            state.asked.remove(&document);
-            let named = |channel: &&mut Channel| documents(&channel.source.announcement).contains(&Some(document));
-            for channel in state.channels.values_mut().filter(named) {
-                channel.fetching.take_if(|(id, _)| *id == document);
-                if channel.unfetched.take().is_some() {
-                    channel.refused.clear();
+    pub(super) fn document_arrived(&self, document: Id128) {
+        self.lock().session.document_arrived(document);
+        self.drive();
+    }
+
+    // Driving the session.
+
+    /// Sends what is to be sent, does what is to be done, and sets the timer.
+    fn drive(&self) {
+        self.send();
+        let mut driven = self.lock();
+        if !mem::replace(&mut driven.deciding, true) {
+            while let Some(event) = driven.session.poll_event() {
+                drop(driven);
+                self.handle(event);
+                self.send();
+                driven = self.lock();
+            }
+            driven.deciding = false;
+        }
+        self.set_timer(driven);
+    }
+
+    fn send(&self) {
+        let Some(host) = self.host.upgrade().filter(|host| host.is_open()) else { return };
+        let mut driven = self.lock();
+        if mem::replace(&mut driven.sending, true) {
+            return;
+        }
+        while let Some(output) = driven.session.poll_output() {
+            drop(driven);
+            host.send(&self.link, output);
+            driven = self.lock();
+        }
+        driven.sending = false;
+    }
+
+    fn set_timer(&self, mut driven: MutexGuard<'_, Driven>) {
+        let Some(next) = driven.session.next_timeout() else { return };
+        if driven.wakes.is_some_and(|wakes| wakes <= next) {
+            return;
+        }
+        driven.wakes = Some(next);
+        // The port or the node may end with the last handle, which calls back here.
+        drop(driven);
+        if let Some(node) = self.host.upgrade().and_then(|host| host.node()) {
+            node.timer.at(next, self.this.clone());
+        }
+    }
+
+    fn handle(&self, event: Event) {
+        match event {
+            Event::Decide { channel, anew } => self.decide(channel, anew),
+            Event::Closed { channel } => self.close(channel),
+            Event::Matched { channel, answer, key_requested, incompatible } => {
+                let matched = Matched { channel, answer, key_requested, incompatible };
+                if self.host.upgrade().is_some_and(|host| !host.matched(&self.link, matched)) {
+                    self.retire(channel);
                 }
             }
         }
-        self.decide_on(|channel| documents(&channel.source.announcement).contains(&Some(document)));
+    }
+
+    fn close(&self, channel: ChannelId) {
+        let gone = self.channels().open.remove(&channel);
+        gone.iter().flat_map(|channel| channel.slots.iter()).for_each(|(_, slot)| slot.drained());
     }
 
     /// Asks for the documents of a channel that other peers may ask this node for, so that they are
     /// here when the writer leaves.
     fn fetch_for_others(&self, announcement: &Announcement) {
-        let Some(entry) = self.entry.upgrade() else { return };
-        let Some(port) = entry.open_port().filter(|port| port.relays()) else { return };
-        let known = entry.documents();
-        for document in documents(announcement).into_iter().flatten().filter(|id| !known.has(*id)) {
-            let ask = self.lock().ask(document);
-            if ask {
-                port.want(self.link.id, document);
+        let Some(host) = self.host.upgrade().filter(|host| host.relays()) else { return };
+        for document in session::documents(announcement).into_iter().flatten() {
+            if !host.documents().has(document) {
+                self.lock().session.prefetch(document, clock::now());
             }
         }
+        self.drive();
     }
 
-    fn decide_on(&self, which: impl Fn(&Channel) -> bool) {
-        let mut state = self.lock();
-        let chosen: Vec<_> = state.channels.iter().filter(|(_, channel)| which(channel)).map(|(id, _)| *id).collect();
-        state.todo.extend(chosen);
-        self.work(state);
-    }
+    // Deciding on a channel.
 
-    /// Decides on what is to be decided, unless a thread is at it already; that may be this one,
-    /// further up.
-    fn work<'a>(&'a self, mut state: MutexGuard<'a, State>) {
-        if std::mem::replace(&mut state.deciding, true) {
-            return;
-        }
-        while let Some(channel) = state.todo.pop_first() {
-            drop(state);
-            self.decide(channel);
-            state = self.lock();
-        }
-        state.deciding = false;
-    }
-
-    fn decide(&self, channel: ChannelId) {
-        let Some(entry) = self.entry.upgrade() else { return };
-        let Some(node) = entry.node() else { return };
-        let Some((source, before, refused)) = self.lock().channels.get(&channel).map(Channel::snapshot) else { return };
-        let routes = entry.routes(&source.announcement.topic);
-        if !self.has_documents(&node, &entry, channel, &source, &routes) {
-            return;
-        }
+    fn decide(&self, channel: ChannelId, anew: bool) {
+        let Some(host) = self.host.upgrade() else { return };
+        let Some(node) = host.node() else { return };
+        let Some((source, before, refused)) = self.open_channel(channel, anew) else { return };
+        let routes = host.routes(&source.announcement.topic);
+        let unfetched = match missing(&node, &source.announcement, &routes) {
+            None => None,
+            Some(document) => match self.lock().session.fetch(channel, document, clock::now()) {
+                Fetch::Pending => return,
+                Fetch::Failed(reason) => Some(reason),
+            },
+        };
         let needs_schema = routes.iter().any(|route| route.needs_schema());
         let schema = needs_schema.then(|| node.documents.schema(source.announcement.schema)).flatten();
-        let unpacking = self.unpacking(&node, channel, &source);
+        let opening = Opening { node: &node, source: &source, schema: schema.as_ref(), unfetched: unfetched.as_ref() };
+        let unpacking = match routes.is_empty() {
+            true => Ok(()),
+            false => self.unpacking(channel, &opening),
+        };
         let (mut slots, mut refusals) = (Vec::new(), Vec::new());
-        for route in &routes {
-            if let Some(kept) = before.iter().find(|(other, _)| Arc::ptr_eq(other, route)) {
-                slots.push(kept.clone());
+        for route in routes {
+            if let Some((_, slot)) = before.iter().find(|(other, _)| Arc::ptr_eq(other, &route)) {
+                slots.push((route, slot.clone()));
                 continue;
             }
-            match is_among(&refused, route) {
-                Some(reason) => refusals.push((route.clone(), reason.clone())),
-                None => match unpacking
-                    .clone()
-                    .and_then(|()| self.open_slot(&node, channel, route, &source, schema.as_ref()))
-                {
-                    Ok(slot) => slots.push((route.clone(), slot)),
+            match is_among(&refused, &route) {
+                Some(reason) => refusals.push((route, reason.clone())),
+                None => match unpacking.clone().and_then(|()| opening.slot(&*route)) {
+                    Ok(slot) => slots.push((route, slot)),
                     Err(reason) => {
-                        tell_mismatch(&node, &source, &**route, &reason);
-                        refusals.push((route.clone(), reason));
+                        tell_mismatch(&node, &source, &*route, &reason);
+                        refusals.push((route, reason));
                     }
                 },
             }
         }
-        self.settle(&entry, channel, slots, refusals);
+        self.settle(channel, slots, &refusals);
     }
 
-    /// Asks for what is missing. True if nothing is, or nothing will come.
-    fn has_documents(
-        &self,
-        node: &Arc<Inner>,
-        entry: &PortEntry,
-        channel: ChannelId,
-        source: &Source,
-        routes: &[Arc<dyn Route>],
-    ) -> bool {
-        let Some(document) = missing(node, &source.announcement, routes) else { return true };
-        let (waits, ask) = {
-            let mut state = self.lock();
-            let Some(known) = state.channels.get_mut(&channel) else { return false };
-            if known.unfetched.is_some() {
-                return true;
-            }
-            let waits = known.fetching.is_none_or(|(id, _)| id != document);
-            if waits {
-                known.fetching = Some((document, Instant::now() + node.fetch_timeout));
-            }
-            (waits, waits && state.ask(document))
-        };
-        if waits {
-            node.timer.at(node.fetch_timeout + Duration::from_millis(1), &self.entry, self.link.id, channel);
+    /// The channel as it is now. `None` if it has closed.
+    fn open_channel(&self, channel: ChannelId, anew: bool) -> Option<(Source, Slots, Refused)> {
+        let driven = self.lock();
+        let announcement = driven.session.announcement(channel)?;
+        let mut channels = self.channels();
+        let known = channels.open.entry(channel).or_insert_with(|| Channel::new(self.source(announcement)));
+        if anew {
+            known.refused.clear();
         }
-        if ask {
-            entry.port().want(self.link.id, document);
-        }
-        false
+        Some((known.source.clone(), known.slots.clone(), known.refused.clone()))
     }
 
     /// Gets ready to unpack the channel's payloads, or says why they cannot be unpacked.
-    fn unpacking(&self, node: &Inner, channel: ChannelId, source: &Source) -> Result<(), String> {
-        let (ready, unfetched) = match self.lock().channels.get(&channel) {
-            Some(known) => (known.unpacking.is_some(), known.unfetched.clone()),
-            None => return Ok(()),
-        };
-        if ready || source.announcement.compressor.is_empty() {
+    fn unpacking(&self, channel: ChannelId, opening: &Opening<'_>) -> Result<(), String> {
+        let compressor = &opening.source.announcement.compressor;
+        let ready = self.channels().open.get(&channel).is_none_or(|known| known.unpacking.is_some());
+        if ready || compressor.is_empty() {
             return Ok(());
         }
-        let made = node.unpacking(&source.announcement.compressor).map_err(|e| unfetched.unwrap_or(e))?;
-        if let Some(known) = self.lock().channels.get_mut(&channel) {
+        let made = opening.node.unpacking(compressor).map_err(|e| opening.unfetched.cloned().unwrap_or(e))?;
+        if let Some(known) = self.channels().open.get_mut(&channel) {
             known.unpacking = made;
         }
         Ok(())
     }
 
-    fn open_slot(
-        &self,
-        node: &Arc<Inner>,
-        channel: ChannelId,
-        route: &Arc<dyn Route>,
-        source: &Source,
-        schema: Option<&Result<Schema, String>>,
-    ) -> Result<Arc<dyn Slot>, String> {
-        let unfetched = self.lock().channels.get(&channel).and_then(|known| known.unfetched.clone());
-        match unfetched {
-            Some(reason) if route.needs_schema() && (schema.is_none() || !self.is_configured(node, source)) => {
-                Err(reason)
-            }
-            _ if !route.needs_schema() => route.open(node, source, None),
-            _ => route.open(node, source, schema.map(Result::as_ref).transpose()?),
-        }
-    }
-
-    /// The document that configures the codec is there, if there is one.
-    fn is_configured(&self, node: &Inner, source: &Source) -> bool {
-        source.announcement.configuration.is_none_or(|id| node.documents.has(id))
-    }
-
     fn settle(
         &self,
-        entry: &PortEntry,
         channel: ChannelId,
         slots: Vec<(Arc<dyn Route>, Arc<dyn Slot>)>,
-        refusals: Vec<(Arc<dyn Route>, String)>,
+        refusals: &[(Arc<dyn Route>, String)],
     ) {
-        let reason = refusals.first().map(|(_, reason)| cut(reason));
-        let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
-        let answer = match slots.is_empty() {
-            false => match reason {
-                Some(reason) => Answer::Partial(count, reason),
-                None => Answer::Accept(count),
-            },
-            true => reason.map_or(Answer::Decline, Answer::Refuse),
+        let decision = Decision {
+            readers: u32::try_from(slots.len()).unwrap_or(u32::MAX),
+            incompatible: refusals.first().map(|(_, reason)| reason.as_str()),
+            wants_key: slots.iter().any(|(_, slot)| slot.wants_key()),
         };
-        let renew = slots.iter().any(|(_, slot)| slot.wants_key());
-        let news = {
-            let mut state = self.lock();
-            let Some(known) = state.channels.get_mut(&channel) else { return };
-            known.stream = slots.iter().any(|(_, slot)| slot.is_stream());
-            known.slots = Arc::new(slots);
-            known.refused = refusals.iter().map(|(route, reason)| (Arc::downgrade(route), reason.clone())).collect();
-            let news = known.told.as_ref() != Some(&answer);
-            if renew {
-                known.asking = Asking::default();
-                known.asking.take(Instant::now());
+        let before = {
+            let mut driven = self.lock();
+            if !driven.session.settle(channel, decision, clock::now()) {
+                return;
             }
-            known.told = Some(answer.clone());
-            news
+            let mut channels = self.channels();
+            let Some(known) = channels.open.get_mut(&channel) else { return };
+            known.stream = slots.iter().any(|(_, slot)| slot.is_stream());
+            known.key_requested = decision.wants_key;
+            known.refused = refusals.iter().map(|(route, reason)| (Arc::downgrade(route), reason.clone())).collect();
+            mem::replace(&mut known.slots, Arc::new(slots))
         };
-        // A request for a key frame says by itself that all can read the channel.
-        let plain = news && (!renew || !matches!(answer, Answer::Accept(_)));
-        let told = !plain || entry.answer(self.link.id, channel, answer);
-        let told = told && (!renew || entry.answer(self.link.id, channel, Answer::Renew(count)));
-        if !told && let Some(known) = self.lock().channels.get_mut(&channel) {
-            known.told = None;
-        }
+        // Slots end without a lock: they tell what was lost.
+        drop(before);
     }
 
-    /// Asks for a key frame, unless that was done just now; or notes that none is wanted any more.
-    #[cold]
-    fn ask_for_key(&self, channel: ChannelId, wanted: bool) {
-        let count = {
-            let mut state = self.lock();
-            let Some(known) = state.channels.get_mut(&channel) else { return };
-            if !wanted {
-                known.asking = Asking::default();
-                return;
-            }
-            if !known.asking.take(Instant::now()) {
-                return;
-            }
-            u32::try_from(known.slots.len()).unwrap_or(u32::MAX)
-        };
-        if let Some(entry) = self.entry.upgrade() {
-            entry.answer(self.link.id, channel, Answer::Renew(count));
-        }
-    }
+    // Messages.
 
     #[inline]
     fn pass(&self, envelope: &Envelope<'_>, payload: &[u8], held: Option<Held<'_>>) {
-        let (slots, unpacking, stream, asking) = {
-            let mut state = self.lock();
-            let State { channels, touched, .. } = &mut *state;
-            let Some(channel) = channels.get_mut(&envelope.channel) else { return };
-            if !std::mem::replace(&mut channel.touched, true) {
+        let (slots, unpacking, stream, key_requested) = {
+            let mut channels = self.channels();
+            let Channels { open, touched } = &mut *channels;
+            let Some(channel) = open.get_mut(&envelope.channel) else { return };
+            if !mem::replace(&mut channel.touched, true) {
                 touched.push(envelope.channel);
             }
-            (channel.slots.clone(), channel.unpacking.clone(), channel.stream, channel.asking.is_open())
+            (channel.slots.clone(), channel.unpacking.clone(), channel.stream, channel.key_requested)
         };
         let deliver = |unpacked: &[u8], held| {
             slots.iter().for_each(|(_, slot)| slot.deliver(envelope, unpacked, payload.len(), held));
@@ -450,102 +367,89 @@ impl Incoming {
         }
         if stream {
             let wanted = slots.iter().any(|(_, slot)| slot.wants_key());
-            if wanted || asking {
-                self.ask_for_key(envelope.channel, wanted);
+            if wanted || key_requested {
+                self.request_key(envelope.channel, wanted);
             }
         }
     }
 
-    /// The peer does not have a document that it announced. Other peers and later ones may: the
-    /// writer may have left, and the relay between may have another by now.
-    fn denied(&self, entry: &PortEntry, document: Id128, reason: &str, ask_again: u32) {
-        let (again, denied) = {
-            let mut state = self.lock();
-            let State { channels, asked, todo, .. } = &mut *state;
-            let Some(known) = asked.get_mut(&document) else { return };
-            known.open = known.open.saturating_sub(1);
-            if known.open > 0 {
-                return;
+    /// Requests a key frame, unless that was done just now; or notes that none is missing any more.
+    #[cold]
+    fn request_key(&self, channel: ChannelId, wanted: bool) {
+        let due = {
+            let mut driven = self.lock();
+            if let Some(known) = self.channels().open.get_mut(&channel) {
+                known.key_requested = wanted;
             }
-            known.denied += 1;
-            let denied = known.denied;
-            let waits = |channel: &Channel| channel.fetching.is_some_and(|(id, _)| id == document);
-            if denied > ask_again {
-                for (id, channel) in channels.iter_mut().filter(|(_, channel)| waits(channel)) {
-                    channel.fetching = None;
-                    channel.unfetched = Some(reason.to_owned());
-                    todo.insert(*id);
+            match wanted {
+                true => driven.session.request_key(channel, clock::now()),
+                false => {
+                    driven.session.key_arrived(channel);
+                    false
                 }
             }
-            let again = channels.iter().find(|(_, channel)| waits(channel)).map(|(id, _)| *id);
-            if again.is_none() {
-                asked.remove(&document);
-            }
-            (again, denied)
         };
-        match (again, entry.node()) {
-            (Some(channel), Some(node)) => {
-                node.timer.at(FIRST_PAUSE * (1 << (denied - 1)), &self.entry, self.link.id, channel);
-            }
-            _ => self.work(self.lock()),
+        if due {
+            self.send();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn source(&self, announcement: &Arc<Announcement>) -> Source {
+        Source { announcement: announcement.clone(), link: self.link.clone() }
     }
-}
 
-impl State {
-    /// True if the document has to be asked for, which the caller does then: no answer is due.
-    fn ask(&mut self, document: Id128) -> bool {
-        if self.asked.len() >= ASKED {
-            let named = self.channels.values().flat_map(|channel| documents(&channel.source.announcement));
-            let named: BTreeSet<Id128> = named.flatten().collect();
-            self.asked.retain(|document, _| named.contains(document));
-        }
-        let asked = self.asked.entry(document).or_default();
-        let ask = asked.open == 0;
-        asked.open += u32::from(ask);
-        ask
+    fn lock(&self) -> MutexGuard<'_, Driven> {
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn channels(&self) -> MutexGuard<'_, Channels> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Channel {
-    fn snapshot(&self) -> (Source, Slots, Refused) {
-        (self.source.clone(), self.slots.clone(), self.refused.clone())
-    }
-}
-
-impl LinkSink for Incoming {
-    fn announced(&self, channel: ChannelId, _: Start, announcement: &Announcement) {
-        let Some(entry) = self.entry.upgrade() else { return };
-        let Some(node) = entry.node() else { return };
-        let announced = match Announced::admit(&node, announcement) {
-            Ok(announced) => announced,
-            Err(exceeded) => {
-                entry.answer(self.link.id, channel, Answer::Refuse(exceeded.to_string()));
-                return;
-            }
-        };
-        let mut state = self.lock();
-        let known = Channel {
-            source: Source { announcement: Arc::new(announcement.clone()), link: self.link.clone() },
-            _announced: announced,
+    fn new(source: Source) -> Channel {
+        Channel {
+            source,
             slots: Slots::default(),
             unpacking: None,
             touched: false,
             stream: false,
-            asking: Asking::default(),
-            told: None,
-            fetching: None,
-            unfetched: None,
-            refused: Vec::new(),
+            key_requested: false,
+            refused: Refused::default(),
+        }
+    }
+}
+
+impl Wake for Incoming {
+    fn wake(&self) {
+        let now = clock::now();
+        {
+            let mut driven = self.lock();
+            driven.wakes.take_if(|wakes| *wakes <= now);
+            driven.session.handle_timeout(now);
+        }
+        self.drive();
+    }
+}
+
+impl LinkSink for Incoming {
+    fn announced(&self, channel: ChannelId, start: Start, announcement: &Announcement) {
+        if self.host.upgrade().and_then(|host| host.node()).is_none() {
+            return;
+        }
+        let refused = {
+            let mut driven = self.lock();
+            let admitted = driven.session.handle_announce(channel, start, announcement, clock::now());
+            if let Err(exceeded) = admitted {
+                driven.session.refuse(channel, &refusal(exceeded));
+            }
+            admitted.is_err()
         };
-        state.channels.insert(channel, known);
-        state.todo.insert(channel);
-        self.work(state);
-        self.fetch_for_others(announcement);
+        self.drive();
+        if !refused {
+            self.fetch_for_others(announcement);
+        }
     }
 
     #[inline]
@@ -559,52 +463,48 @@ impl LinkSink for Incoming {
     }
 
     fn position(&self, channel: ChannelId, start: Start, lost: u64) {
-        let slots = self.lock().channels.get(&channel).map(|channel| channel.slots.clone());
+        let slots = self.channels().open.get(&channel).map(|channel| channel.slots.clone());
         slots.unwrap_or_default().iter().for_each(|(_, slot)| slot.lost(start.sequence, lost));
     }
 
     fn retired(&self, channel: ChannelId) {
-        let gone = self.lock().channels.remove(&channel);
-        gone.iter().flat_map(|channel| channel.slots.iter()).for_each(|(_, slot)| slot.drained());
+        self.lock().session.handle_retire(channel);
+        // At once, also while another thread handles events.
+        self.close(channel);
+        self.drive();
     }
 
     /// Also while the node goes, as long as the port is there: what was published last may wait for
     /// this.
     fn wanted(&self, document: Id128) {
-        if let Some(entry) = self.entry.upgrade() {
-            let bytes = entry.documents().bytes(document);
-            entry.port().supply(self.link.id, document, bytes.as_deref());
-        }
+        self.lock().session.handle_want(document);
+        self.send();
     }
 
     fn supplied(&self, document: Id128, bytes: Option<&[u8]>) {
-        let Some(entry) = self.entry.upgrade() else { return };
-        if !self.lock().asked.contains_key(&document) {
-            return;
+        let Some(host) = self.host.upgrade() else { return };
+        let verified = self.lock().session.handle_document(document, bytes, clock::now());
+        if let Some(verified) = verified {
+            host.documents().receive(verified);
+            host.document_arrived(document);
         }
-        match bytes.map(|bytes| entry.documents().receive(document, bytes)) {
-            Some(Ok(())) => entry.document_came(document),
-            // A peer that sends something else will not do better.
-            Some(Err(reason)) => self.denied(&entry, document, &reason, 0),
-            None => self.denied(&entry, document, &lacking(document), ASK_AGAIN),
-        }
+        self.drive();
     }
 
     fn answered(&self, channel: ChannelId, answer: &Answer) {
-        if let Some(entry) = self.entry.upgrade() {
-            entry.answered(self.link.id, &self.link.address, channel, answer);
-        }
+        self.lock().session.handle_answer(channel, answer);
+        self.drive();
     }
 
     fn drained(&self) {
         let touched: Vec<Slots> = {
-            let mut state = self.lock();
-            if state.touched.is_empty() {
+            let mut channels = self.channels();
+            if channels.touched.is_empty() {
                 return;
             }
-            let State { channels, touched, .. } = &mut *state;
+            let Channels { open, touched } = &mut *channels;
             let slots = |id: ChannelId| {
-                let channel = channels.get_mut(&id)?;
+                let channel = open.get_mut(&id)?;
                 channel.touched = false;
                 Some(channel.slots.clone())
             };
@@ -614,32 +514,53 @@ impl LinkSink for Incoming {
     }
 
     fn down(&self) {
-        let channels = std::mem::take(&mut self.lock().channels);
+        self.lock().session.handle_down();
+        let channels = mem::take(&mut self.channels().open);
         channels.values().flat_map(|channel| channel.slots.iter()).for_each(|(_, slot)| slot.drained());
         drop(channels);
-        if let Some(entry) = self.entry.upgrade() {
-            entry.link_down(self.link.id);
-            if let Some(node) = entry.node() {
+        self.drive();
+        if let Some(host) = self.host.upgrade() {
+            host.link_down(&self.link);
+            if let Some(node) = host.node() {
                 node.decoders.trim();
             }
         }
     }
 }
 
-fn lacking(document: Id128) -> String {
-    format!("whoever was asked does not have the writer's document {document}: the writer may have left")
+/// What is known of a channel when its subscribers open it.
+struct Opening<'a> {
+    node: &'a Arc<Inner>,
+    source: &'a Source,
+    /// The writer's. `None` if no subscriber needs it, or it is not here.
+    schema: Option<&'a Result<Schema, String>>,
+    /// Why a document that the channel needs will not come.
+    unfetched: Option<&'a String>,
 }
 
-/// What a channel's announcement names: the writer's schema, the compressor's dictionary, and what
-/// configures the codec.
-fn documents(announced: &Announcement) -> [Option<Id128>; 3] {
-    let schema = Some(announced.schema).filter(|schema| !schema.is_zero());
-    [schema, packing::dictionary(&announced.compressor), announced.configuration]
+impl Opening<'_> {
+    fn slot(&self, route: &dyn Route) -> Result<Arc<dyn Slot>, String> {
+        match self.unfetched {
+            Some(reason) if route.needs_schema() && (self.schema.is_none() || !self.is_configured()) => {
+                Err(reason.clone())
+            }
+            _ if !route.needs_schema() => route.open(self.node, self.source, None),
+            _ => {
+                let schema = self.schema.map(Result::as_ref).transpose()?;
+                route.open(self.node, self.source, schema)
+            }
+        }
+    }
+
+    /// The document that configures the codec is here, or none does.
+    fn is_configured(&self) -> bool {
+        self.source.announcement.configuration.is_none_or(|id| self.node.documents.has(id))
+    }
 }
 
 /// The first document that these subscribers need and the node does not have.
 fn missing(node: &Inner, announced: &Announcement, routes: &[Arc<dyn Route>]) -> Option<Id128> {
-    let [schema, dictionary, configuration] = documents(announced);
+    let [schema, dictionary, configuration] = session::documents(announced);
     let needs_schema = routes.iter().any(|route| route.needs_schema());
     let schema = schema.filter(|id| needs_schema && !node.documents.has(*id));
     let dictionary = dictionary.filter(|id| !routes.is_empty() && !node.documents.has(*id));
@@ -647,13 +568,13 @@ fn missing(node: &Inner, announced: &Announcement, routes: &[Arc<dyn Route>]) ->
     schema.or(dictionary).or(configuration)
 }
 
-/// Why the subscriber cannot read the channel, if it cannot.
+/// Why the subscriber cannot read the channel. `None` if it has not refused it.
 fn is_among<'a>(refused: &'a Refused, route: &Arc<dyn Route>) -> Option<&'a String> {
     let same = |other: &&(Weak<dyn Route>, String)| other.0.upgrade().is_some_and(|o| Arc::ptr_eq(&o, route));
     refused.iter().find(same).map(|(_, reason)| reason)
 }
 
-fn tell_mismatch(node: &Arc<Inner>, source: &Source, route: &dyn Route, reason: &str) {
+fn tell_mismatch(node: &Inner, source: &Source, route: &dyn Route, reason: &str) {
     let Announcement { topic, writer, type_name, .. } = &*source.announcement;
     route.refused(Mismatch { writer: *writer, type_name: type_name.clone(), reason: reason.into() });
     node.tell(&NodeEvent::Mismatch {
@@ -664,8 +585,10 @@ fn tell_mismatch(node: &Arc<Inner>, source: &Source, route: &dyn Route, reason: 
     });
 }
 
-/// What fits into an answer by the default limits.
-fn cut(reason: &str) -> String {
-    let end = (0..=reason.len().min(1000)).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
-    reason.get(..end).unwrap_or_default().into()
+/// What the peer is told of a channel that is not taken.
+fn refusal(exceeded: session::Exceeded) -> String {
+    match exceeded {
+        session::Exceeded::Bytes { used, bytes, limit } => Exceeded::Announcements { used, bytes, limit }.to_string(),
+        other => other.to_string(),
+    }
 }

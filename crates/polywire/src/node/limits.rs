@@ -1,4 +1,4 @@
-//! What peers may make a node hold.
+//! Limits on what peers may make a node hold, and the sizes of types that they are compared with.
 
 use std::collections::BTreeMap;
 
@@ -29,13 +29,13 @@ use crate::engine::LinkId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeLimits {
-    /// Members of one writer's type.
+    /// Members of one writer's type: 65,536 by default.
     pub type_members: u64,
-    /// Members of all types that one link has had decoders made for, of those that are kept.
+    /// Members of all types of one link whose decoders are kept: 131,072 by default.
     pub link_members: u64,
-    /// The same for all links together.
+    /// Members of all types of all links whose decoders are kept: 262,144 by default.
     pub node_members: u64,
-    /// Bytes of announcements that all links together hold.
+    /// Bytes of announcements that all links together hold: 64 MiB by default.
     pub announced_bytes: usize,
 }
 
@@ -61,9 +61,9 @@ pub enum Exceeded {
          split the type, or raise `NodeLimits::type_members` on the subscriber's node"
     )]
     Type {
-        /// Of the type.
+        /// Members of the type.
         members: u64,
-        /// Allowed.
+        /// The limit.
         limit: u64,
     },
     /// [`NodeLimits::link_members`].
@@ -74,11 +74,11 @@ pub enum Exceeded {
     Link {
         /// The link.
         link: LinkId,
-        /// Held for it.
+        /// Members of types whose decoders are kept for the link.
         used: u64,
-        /// Of the type.
+        /// Members of the type.
         members: u64,
-        /// Allowed.
+        /// The limit.
         limit: u64,
     },
     /// [`NodeLimits::node_members`].
@@ -87,11 +87,11 @@ pub enum Exceeded {
          retire topics, or raise `NodeLimits::node_members` on the subscriber's node"
     )]
     Node {
-        /// Held for all links.
+        /// Members of types whose decoders are kept.
         used: u64,
-        /// Of the type.
+        /// Members of the type.
         members: u64,
-        /// Allowed.
+        /// The limit.
         limit: u64,
     },
     /// [`NodeLimits::announced_bytes`].
@@ -100,11 +100,11 @@ pub enum Exceeded {
          retire topics, or raise `NodeLimits::announced_bytes` on the subscriber's node"
     )]
     Announcements {
-        /// Held for all links.
+        /// Bytes held for all links.
         used: usize,
-        /// Of the announcement.
+        /// Bytes of the announcement.
         bytes: usize,
-        /// Allowed.
+        /// The limit.
         limit: usize,
     },
 }

@@ -1,57 +1,57 @@
-//! A process's membership.
+//! A process's membership: [`Node`], and how it is built. The files below hold its parts: `port`
+//! and `incoming` drive the protocol of [`polywire_core::session`] with threads and engines, and
+//! `inner` is what all of them share.
 
 mod decoders;
 mod documents;
 mod incoming;
+mod inner;
 mod limits;
 mod port;
+mod route;
 mod timer;
 
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use polywire_core::{
-    codec::{self, Codec, LowerError, Options},
+    codec::{self, Codec},
     compress::{self, Compressor},
     envelope::Id128,
     frame::Hello,
+    session,
 };
 
 pub(crate) use self::{
     decoders::{DecoderKey, Decoders, Order, ReaderKey},
-    documents::Documents,
-    incoming::{Route, Slot},
+    inner::Inner,
     limits::members,
     port::PortEntry,
-    timer::Timer,
+    route::{Route, Slot},
 };
+use self::{inner::SessionSettings, timer::Timer};
 pub use self::{
-    incoming::Source,
     limits::{Exceeded, NodeLimits},
+    route::Source,
 };
 pub use crate::error::NodeError;
 use crate::{
-    chosen::Chosen,
     config::Config,
     engine::{ENGINES, Engine, Local},
-    events::{Events, Hub, NodeEvent},
-    packing::{self, Unpacking},
+    events::{Events, Hub},
     suggest::hint,
     topic,
     wire::{Endpoint, Wire, WireError},
 };
 
-/// How long a subscriber waits for a writer's schema.
-const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// A process's membership: its ports, publishers and subscribers. A clone is the same node.
 ///
-/// Ports stay open until the last publisher, subscriber and clone of the node is gone, or
-/// [`Node::close`]. Either way what was published is delivered first, within
+/// Ports stay open until [`Node::close`], or until the last publisher, subscriber and clone of the
+/// node is gone. What was published is delivered before a port closes, within
 /// [`EngineOptions::linger`](crate::engine::EngineOptions::linger), with the schemas that
 /// subscribers still ask for.
 ///
@@ -81,24 +81,18 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Node(Arc<Inner>);
+pub struct Node(Arc<Opened>);
 
-pub(crate) struct Inner {
-    pub(crate) hello: Hello,
-    pub(crate) config: Config,
-    codecs: Vec<&'static dyn Codec>,
-    compressors: Vec<&'static dyn Compressor>,
-    engines: Vec<&'static dyn Engine>,
-    pub(crate) fetch_timeout: Duration,
-    pub(crate) limits: NodeLimits,
-    pub(crate) documents: Arc<Documents>,
-    pub(crate) decoders: Decoders,
-    /// Of [`NodeLimits::announced_bytes`].
-    pub(crate) announced_bytes: Arc<AtomicUsize>,
-    pub(crate) events: Hub,
-    pub(crate) timer: Timer,
-    ports: Mutex<BTreeMap<String, Arc<PortEntry>>>,
+/// A node's ports, and what everything on it shares. The ports close after the last clone of the
+/// node has gone: fields are dropped in this order.
+struct Opened {
+    inner: Arc<Inner>,
+    ports: Ports,
 }
+
+/// Open ports by endpoint.
+#[derive(Default)]
+struct Ports(Mutex<BTreeMap<String, Arc<PortEntry>>>);
 
 /// Makes a [`Node`].
 ///
@@ -130,67 +124,68 @@ pub struct NodeBuilder {
 }
 
 impl NodeBuilder {
-    /// Wires and policies.
+    /// Sets wires and policies.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
 
-    /// An id that stays the same when the node restarts; chosen at random where none is given.
+    /// Sets an id that stays the same when the node restarts. Without it, the id is random.
     pub fn id(mut self, id: Id128) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// A codec beside those built in, which it may replace.
+    /// Adds a codec. It replaces a built-in codec of the same name.
     pub fn codec(mut self, codec: &'static dyn Codec) -> Self {
         self.codecs.push(codec);
         self
     }
 
-    /// A compressor beside those built in, which it may replace.
+    /// Adds a compressor. It replaces a built-in compressor of the same name.
     pub fn compressor(mut self, compressor: &'static dyn Compressor) -> Self {
         self.compressors.push(compressor);
         self
     }
 
-    /// An engine beside those built in, which it may replace.
+    /// Adds an engine. It replaces a built-in engine of the same name.
     pub fn engine(mut self, engine: &'static dyn Engine) -> Self {
         self.engines.push(engine);
         self
     }
 
-    /// How long subscribers wait for a writer's schema or dictionary before they refuse it.
+    /// Sets how long subscribers wait for a writer's schema or dictionary before they refuse the
+    /// writer: 5 s by default.
     pub fn fetch_timeout(mut self, timeout: Duration) -> Self {
         self.fetch_timeout = Some(timeout);
         self
     }
 
-    /// What peers may make the node hold.
+    /// Sets what peers may make the node hold.
     pub fn limits(mut self, limits: NodeLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The node. Nothing is opened yet.
+    /// Makes the node. No port is opened yet.
     pub fn build(self) -> Node {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let hello = Hello { node: self.id.unwrap_or_else(random_id), incarnation: now.as_nanos() as u64 };
-        Node(Arc::new(Inner {
+        let mut limits = session::Limits::default();
+        limits.fetch_timeout = self.fetch_timeout.unwrap_or(limits.fetch_timeout);
+        let inner = Inner {
             hello,
             config: self.config,
             codecs: self.codecs.into_iter().chain(codec::CODECS.iter().copied()).collect(),
             compressors: self.compressors.into_iter().chain(compress::COMPRESSORS.iter().copied()).collect(),
             engines: self.engines.into_iter().chain(ENGINES.iter().copied()).collect(),
-            fetch_timeout: self.fetch_timeout.unwrap_or(FETCH_TIMEOUT),
-            limits: self.limits,
             documents: Arc::default(),
             decoders: Decoders::new(self.limits),
-            announced_bytes: Arc::default(),
             events: Hub::default(),
             timer: Timer::default(),
-            ports: Mutex::default(),
-        }))
+            session: SessionSettings::new(limits, &self.limits),
+        };
+        Node(Arc::new(Opened { inner: Arc::new(inner), ports: Ports::default() }))
     }
 }
 
@@ -206,37 +201,37 @@ impl Node {
         Node::builder().build()
     }
 
-    /// A node with choices.
+    /// Makes a node with other than default settings.
     pub fn builder() -> NodeBuilder {
         NodeBuilder::default()
     }
 
-    /// Opens an endpoint before anything uses it, and says where it is: with the port that the
+    /// Opens an endpoint before anything uses it, and gives its address, with the port that the
     /// system chose.
     pub fn open(&self, endpoint: &str) -> Result<String, NodeError> {
         Ok(self.port(&endpoint.parse()?)?.port().endpoint())
     }
 
-    /// What happens on the node from now on.
+    /// The node's events from now on.
     pub fn events(&self) -> Events {
-        self.0.events.listen()
+        self.0.inner.events.listen()
     }
 
-    /// Waits until everything published has left for the peers present; false if it has not by
-    /// then.
+    /// Waits until everything published has left for the peers present. False if that takes longer
+    /// than `timeout`.
     pub fn flush(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
-        // All of them, also when one is late.
+        // Flushes every port, also after one was late.
         self.ports().iter().filter(|port| !port.flush(deadline)).count() == 0
     }
 
-    /// Links to other nodes, over all ports.
+    /// The number of links to other nodes, over all ports.
     pub fn links(&self) -> usize {
         self.ports().iter().map(|port| port.port().links().len()).sum()
     }
 
-    /// What publishers on other nodes have announced on the ports opened here, by topic.
-    /// Announcements come soon after a link is up.
+    /// What publishers on other nodes have announced on the ports opened here, sorted by topic.
+    /// Announcements arrive soon after a link is up.
     pub fn discovered(&self) -> Vec<Source> {
         let mut sources: Vec<Source> = self.ports().iter().flat_map(|port| port.sources()).collect();
         sources.sort_by(|a, b| {
@@ -246,30 +241,30 @@ impl Node {
         sources
     }
 
-    /// Says goodbye on all ports. Publishing is an error after that, and subscribers end after what
-    /// they have received.
+    /// Closes all ports. Publishing is an error after that, and subscribers end after what they have
+    /// received.
     pub fn close(&self) {
-        self.0.close();
+        self.0.ports.close();
     }
 
     /// The node as it introduces itself.
     pub fn hello(&self) -> Hello {
-        self.0.hello
+        self.0.inner.hello
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
-        &self.0
+        &self.0.inner
     }
 
     fn ports(&self) -> Vec<Arc<PortEntry>> {
-        each_once(&self.0.ports.lock().unwrap_or_else(PoisonError::into_inner))
+        each_once(&self.0.ports.lock())
     }
 
     /// The wire of a topic, and the port of its endpoint, which is opened if need be.
     pub(crate) fn route(&self, topic: &str, wire: Option<&str>) -> Result<(Wire, Arc<PortEntry>), NodeError> {
         topic::check(topic)?;
         let given = wire.map(str::parse).transpose()?;
-        let wire = self.0.config.wire_for(topic, given).ok_or_else(|| NodeError::NoWire(topic.into()))?;
+        let wire = self.0.inner.config.wire_for(topic, given).ok_or_else(|| NodeError::NoWire(topic.into()))?;
         let endpoint = wire.endpoint.clone().or(Wire::default().endpoint);
         let endpoint = endpoint.ok_or_else(|| NodeError::NoWire(topic.into()))?;
         let entry = self.port(&endpoint)?;
@@ -277,92 +272,37 @@ impl Node {
     }
 
     fn port(&self, endpoint: &Endpoint) -> Result<Arc<PortEntry>, NodeError> {
-        let mut ports = self.0.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let (inner, mut ports) = (&self.0.inner, self.0.ports.lock());
         let name = endpoint.to_string();
         if let Some(entry) = ports.get(&name) {
             return Ok(entry.clone());
         }
-        let engines = || self.0.engines.iter().map(|engine| engine.name());
-        let engine = self.0.engines.iter().find(|engine| engine.name() == endpoint.engine).ok_or_else(|| {
+        let engines = || inner.engines.iter().map(|engine| engine.name());
+        let engine = inner.engines.iter().find(|engine| engine.name() == endpoint.engine).ok_or_else(|| {
             let hint = hint(&endpoint.engine, engines());
             NodeError::Wire(WireError::Unknown { what: "engine", name: endpoint.engine.clone(), hint })
         })?;
-        let local = Local { hello: self.0.hello, options: self.0.config.engine.clone() };
-        let entry = PortEntry::open(&self.0, *engine, &endpoint.address, &local)?;
+        let local = Local { hello: inner.hello, options: inner.config.engine.clone() };
+        let entry = PortEntry::open(inner, *engine, &endpoint.address, &local)?;
         ports.insert(name, entry.clone());
-        // Under its real name too, so that a port that the system chose can be named by others.
+        // Also under its real address, so that a port that the system chose can be named.
         ports.entry(entry.port().endpoint()).or_insert_with(|| entry.clone());
         Ok(entry)
     }
 }
 
-impl Inner {
+impl Ports {
     fn close(&self) {
-        let ports = std::mem::take(&mut *self.ports.lock().unwrap_or_else(PoisonError::into_inner));
+        let ports = std::mem::take(&mut *self.lock());
         each_once(&ports).iter().for_each(|port| port.close());
     }
 
-    /// The codec that a wire asks for.
-    pub(crate) fn codec(&self, name: &str, options: &str) -> Result<Chosen, NodeError> {
-        let (codec, options) = self.listed_codec(name, options)?;
-        Chosen::of_wire(codec, options)
-    }
-
-    /// The codec that a writer has announced, whose document was fetched.
-    pub(crate) fn announced_codec(
-        &self,
-        name: &str,
-        options: &str,
-        document: Option<Id128>,
-    ) -> Result<Chosen, NodeError> {
-        let (codec, options) = self.listed_codec(name, options)?;
-        let unknown = |id| LowerError::Option(format!("the document {id} that configures it is unknown"));
-        let configured = |id| self.documents.configured(codec, id).unwrap_or_else(|| Err(unknown(id)));
-        let configured = document.map(configured).transpose();
-        let configured = configured.map_err(|e| NodeError::Codec { codec: name.into(), cause: e.into() })?;
-        Ok(Chosen::announced(codec, options, configured))
-    }
-
-    fn listed_codec(&self, name: &str, options: &str) -> Result<(&'static dyn Codec, Options), NodeError> {
-        let found = match name {
-            crate::wire::AUTO => self.codecs.first(),
-            name => self.codecs.iter().find(|codec| codec.name() == name),
-        };
-        let codec = *found.ok_or_else(|| {
-            let hint = hint(name, self.codecs.iter().map(|codec| codec.name()));
-            NodeError::Wire(WireError::Unknown { what: "codec", name: name.into(), hint })
-        })?;
-        let failed = |cause: LowerError| NodeError::Codec { codec: name.into(), cause: cause.into() };
-        let parsed: Options = options.parse().map_err(failed)?;
-        parsed.check(codec).map_err(failed)?;
-        Ok((codec, parsed))
-    }
-
-    /// The compressor of this name.
-    pub(crate) fn compressor(&self, name: &str) -> Result<&'static dyn Compressor, NodeError> {
-        let found = self.compressors.iter().find(|compressor| compressor.name() == name).copied();
-        found.ok_or_else(|| {
-            let hint = hint(name, self.compressors.iter().map(|compressor| compressor.name()));
-            NodeError::Wire(WireError::Unknown { what: "compressor", name: name.into(), hint })
-        })
-    }
-
-    /// Decompresses the payloads of a writer that announced this compressor. `None` if it announced
-    /// none. Fails if the compressor or its dictionary is unknown here.
-    pub(crate) fn unpacking(&self, announced: &str) -> Result<Option<Unpacking>, String> {
-        let Some(name) = packing::compressor_name(announced) else { return Ok(None) };
-        let compressor = self.compressor(name).map_err(|error| error.to_string())?;
-        let document = |id| self.documents.bytes(id);
-        Unpacking::of(compressor, announced, document, self.config.engine.limits.frame_bytes).map(Some)
-    }
-
-    pub(crate) fn tell(&self, event: &NodeEvent) {
-        self.events.tell(event);
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<PortEntry>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The last clone has gone: the ports close while they can still say what peers ask.
-impl Drop for Inner {
+impl Drop for Ports {
     fn drop(&mut self) {
         self.close();
     }
@@ -379,7 +319,7 @@ fn each_once(ports: &BTreeMap<String, Arc<PortEntry>>) -> Vec<Arc<PortEntry>> {
     once
 }
 
-/// Sixteen bytes from the keys that the standard library draws for hashing.
+/// A random id, from the keys that the standard library draws for hashing.
 pub(crate) fn random_id() -> Id128 {
     let half = || RandomState::new().hash_one(Instant::now().elapsed().as_nanos()).to_le_bytes();
     let mut id = [0; 16];

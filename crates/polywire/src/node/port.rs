@@ -1,4 +1,5 @@
-//! A port of the node, with everything of the node that uses it.
+//! A port of the node, with the publishers, subscribers and links that use it. It knows its links
+//! ([`Incoming`]); they know it as their [`Host`].
 
 use std::{
     collections::BTreeMap,
@@ -12,9 +13,15 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Start},
+    session::Output,
 };
 
-use super::{Documents, Inner, Route, Source, incoming::Incoming};
+use super::{
+    documents::Documents,
+    incoming::{Host, Incoming, Matched},
+    inner::{Inner, SessionSettings},
+    route::{Route, Source},
+};
 use crate::{
     delta::Requests,
     engine::{
@@ -28,14 +35,16 @@ use crate::{
 /// A port, the subscribers on it, and its links.
 pub(crate) struct PortEntry {
     node: Weak<Inner>,
-    /// The node's, which peers may ask for as long as the port is there.
+    /// The node's documents. Peers may ask for them as long as the port is there.
     documents: Arc<Documents>,
+    session: SessionSettings,
     endpoint: String,
-    /// Nothing is published any more.
+    /// Publishing is over.
     closed: AtomicBool,
-    /// Nothing is lost on the way, or dropped to make room, as long as peers take it.
+    /// The engine is reliable and ordered, and full queues block instead of dropping: as long as
+    /// peers take messages, none is lost.
     keeps_all: bool,
-    /// Messages of a writer come in its order.
+    /// Messages of one writer arrive in its order.
     is_ordered: bool,
     port: OnceLock<Arc<dyn Port>>,
     /// The link from publishers here to subscribers here.
@@ -46,7 +55,7 @@ pub(crate) struct PortEntry {
     answered: Condvar,
 }
 
-/// What is known of the receivers of our channels.
+/// The answers of all peers to the channels of this node.
 #[derive(Default)]
 struct AllAnswers {
     by_channel: BTreeMap<ChannelId, Answers>,
@@ -54,12 +63,12 @@ struct AllAnswers {
     last: ChannelId,
     /// Announcements under way. Answers may come before [`PortEntry::announce`] knows the id.
     announcing: usize,
-    /// Some entry may be of a channel that has retired, or is just being announced.
+    /// Whether an entry may belong to a channel that has retired or is just being announced.
     has_unknown: bool,
 }
 
 impl AllAnswers {
-    /// What is known of a channel; `None` if it has retired.
+    /// The answers to a channel. `None` if the channel has retired.
     fn of(&mut self, channel: ChannelId) -> Option<&mut Answers> {
         if !self.by_channel.contains_key(&channel) {
             if self.announcing == 0 && channel <= self.last {
@@ -70,25 +79,29 @@ impl AllAnswers {
         Some(self.by_channel.entry(channel).or_default())
     }
 
-    /// An announcement has ended. After the last one, entries without a topic are of retired
-    /// channels.
-    fn announced(&mut self) {
+    /// An announcement has ended. After the last one, entries without a topic belong to retired
+    /// channels. True if there were such.
+    fn announced(&mut self) -> bool {
         self.announcing -= 1;
-        if self.announcing == 0 && std::mem::take(&mut self.has_unknown) {
+        let ended = self.announcing == 0 && std::mem::take(&mut self.has_unknown);
+        if ended {
             self.by_channel.retain(|_, known| !known.topic.is_empty());
         }
+        ended
     }
 }
 
 #[derive(Default)]
 struct Answers {
     topic: String,
+    /// What sessions with later peers announce. `None` before [`PortEntry::announce`] knows the id.
+    offered: Option<(Start, Arc<Announcement>)>,
     by_link: BTreeMap<LinkId, Answer>,
-    /// For key frames.
+    /// The requests for key frames.
     requests: Requests,
     refusing: Refusing,
     refusals: Recent<Refusal>,
-    /// Refusals that came before the topic was noted.
+    /// Refusals that came before the topic was known: peer and reason.
     early: Vec<(String, String)>,
 }
 
@@ -103,6 +116,7 @@ impl PortEntry {
         let entry = Arc::new(PortEntry {
             node: Arc::downgrade(node),
             documents: node.documents.clone(),
+            session: node.session.clone(),
             closed: AtomicBool::new(false),
             endpoint: format!("{}/{address}", engine.name()),
             keeps_all: keeps_all(engine, local),
@@ -118,7 +132,7 @@ impl PortEntry {
         let port = loopback::open(engine, address, local, sink, &own)?;
         let _ = entry.port.set(port);
         let links: Vec<_> = lock(&entry.links).values().cloned().collect();
-        links.iter().for_each(|link| link.reconsider_all());
+        links.iter().for_each(|link| link.port_opened());
         Ok(entry)
     }
 
@@ -127,27 +141,13 @@ impl PortEntry {
         self.port.wait()
     }
 
-    /// The port, unless the engine still opens it.
-    pub(super) fn open_port(&self) -> Option<&Arc<dyn Port>> {
-        self.port.get()
-    }
-
-    pub(crate) fn node(&self) -> Option<Arc<Inner>> {
-        self.node.upgrade()
-    }
-
-    pub(crate) fn documents(&self) -> &Documents {
-        &self.documents
-    }
-
-    /// Whether this is the port of an endpoint, under the name that it was opened by or the one
-    /// that it has.
+    /// Whether this is the port of an endpoint, as it was opened or as it is bound.
     pub(crate) fn is_at(&self, endpoint: &Endpoint) -> bool {
         let name = endpoint.to_string();
         name == self.endpoint || name == self.port().endpoint()
     }
 
-    /// Ends publishing and then the port; what subscribers here have not taken yet can still be
+    /// Ends publishing and then the port. What subscribers here have in their queues can still be
     /// received.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -158,7 +158,15 @@ impl PortEntry {
     }
 
     fn incoming(self: &Arc<Self>, info: &LinkInfo) -> Arc<Incoming> {
-        let incoming = Arc::new(Incoming::new(self, info));
+        let this: Arc<dyn Host> = self.clone();
+        let incoming = Incoming::new(Arc::downgrade(&this), info, &self.session);
+        let answers = lock(&self.answers);
+        for (channel, known) in &answers.by_channel {
+            if let Some((start, announcement)) = &known.offered {
+                incoming.announce(*channel, *start, announcement);
+            }
+        }
+        // Under the same lock: `announce` tells the links that are in the list.
         lock(&self.links).insert(info.id, incoming.clone());
         incoming
     }
@@ -170,12 +178,21 @@ impl PortEntry {
         let announced = self.port().announce(announcement, start);
         let (channel, early) = {
             let mut answers = lock(&self.answers);
-            let channel = announced.inspect_err(|_| answers.announced())?;
+            let channel = match announced {
+                Ok(channel) => channel,
+                Err(error) => {
+                    self.end_announcing(&mut answers);
+                    return Err(error);
+                }
+            };
             answers.last = answers.last.max(channel);
             let known = answers.by_channel.entry(channel).or_default();
             known.topic = announcement.topic.clone();
+            let announcement = Arc::new(announcement.clone());
+            known.offered = Some((start, announcement.clone()));
             let early = std::mem::take(&mut known.early);
-            answers.announced();
+            lock(&self.links).values().for_each(|link| link.announce(channel, start, &announcement));
+            self.end_announcing(&mut answers);
             (channel, early)
         };
         for (peer, reason) in early {
@@ -184,12 +201,20 @@ impl PortEntry {
         Ok(channel)
     }
 
-    /// What asks for key frames on a channel of ours.
+    /// Forgets answers to channels that nobody has announced, unless another announcement may still
+    /// name them.
+    fn end_announcing(&self, answers: &mut AllAnswers) {
+        if answers.announced() {
+            lock(&self.links).values().for_each(|link| link.forget_unannounced());
+        }
+    }
+
+    /// The requests for key frames on a channel of this node.
     pub(crate) fn key_requests(&self, channel: ChannelId) -> Requests {
         lock(&self.answers).by_channel.get(&channel).map(|known| known.requests.clone()).unwrap_or_default()
     }
 
-    /// How many peers refuse a channel of ours.
+    /// The number of peers that refuse a channel of this node.
     pub(crate) fn refusing(&self, channel: ChannelId) -> Refusing {
         lock(&self.answers).by_channel.get(&channel).map(|known| known.refusing.clone()).unwrap_or_default()
     }
@@ -205,14 +230,16 @@ impl PortEntry {
         }
     }
 
-    /// True where a chain of messages has no gaps, as a rule.
+    /// True if chained messages normally arrive without gaps.
     pub(crate) fn keeps_all(&self) -> bool {
         self.keeps_all
     }
 
     pub(crate) fn retire(&self, channel: ChannelId) {
         self.port().retire(channel);
-        lock(&self.answers).by_channel.remove(&channel);
+        let mut answers = lock(&self.answers);
+        answers.by_channel.remove(&channel);
+        lock(&self.links).values().for_each(|link| link.retire(channel));
     }
 
     #[inline]
@@ -223,7 +250,7 @@ impl PortEntry {
         self.port().commit(envelope, loan)
     }
 
-    /// Delivers what engines deliver on the publishing thread. The caller holds no lock.
+    /// Lets engines deliver that do so on the publishing thread. The caller holds no lock.
     #[inline]
     pub(crate) fn settle(&self) {
         self.port().settle();
@@ -233,8 +260,8 @@ impl PortEntry {
         self.port().flush(deadline)
     }
 
-    /// Subscribers that the channel reaches by the answers of their nodes, after there are at least
-    /// `least`, or `timeout`.
+    /// Waits until peers have accepted the channel for at least `least` subscribers, or `timeout`
+    /// is over. Gives the number of subscribers.
     pub(crate) fn wait_matched(&self, channel: ChannelId, least: usize, timeout: Duration) -> usize {
         let matched = |answers: &AllAnswers| {
             let by_link = answers.by_channel.get(&channel).map(|answers| answers.by_link.values());
@@ -260,17 +287,13 @@ impl PortEntry {
         self.reconsider(route.topic());
     }
 
-    pub(crate) fn routes(&self, topic: &str) -> Vec<Arc<dyn Route>> {
-        lock(&self.routes).iter().filter(|route| route.topic() == topic).cloned().collect()
-    }
-
     /// What the peers have announced.
     pub(crate) fn sources(&self) -> Vec<Source> {
         let links = lock(&self.links);
         links.iter().filter(|(id, _)| **id != self.own).flat_map(|(_, link)| link.sources()).collect()
     }
 
-    /// Writers whose messages a subscriber here reads and cannot read.
+    /// The number of writers that a subscriber here reads, and of those that it cannot read.
     pub(crate) fn matches(&self, route: &Arc<dyn Route>) -> (usize, usize) {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
         links.iter().map(|link| link.matches(route)).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
@@ -283,65 +306,90 @@ impl PortEntry {
 
     // What links use.
 
-    /// False while the port is still being opened: it is asked again then.
-    pub(super) fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) -> bool {
-        match self.port.get() {
-            Some(port) => port.answer(link, channel, answer),
-            None => return false,
-        }
-        true
-    }
-
-    pub(super) fn answered(&self, link: LinkId, peer: &str, channel: ChannelId, answer: &Answer) {
-        let refused = {
-            let mut answers = lock(&self.answers);
-            let Some(known) = answers.of(channel) else { return };
-            let before = known.by_link.get(&link);
-            if matches!(answer, Answer::Renew(_)) || (answer.accepts() && !before.is_some_and(Answer::accepts)) {
-                known.requests.ask();
-            }
-            known.by_link.insert(link, answer.lasting(before));
-            known.count_refusing();
-            if let Some(reason) = answer.reason() {
-                known.refusals.push(Refusal { peer: peer.into(), reason: reason.into() });
-            }
-            match answer.reason() {
-                Some(reason) if known.topic.is_empty() => {
-                    known.early.push((peer.into(), reason.into()));
-                    None
-                }
-                reason => reason.map(|reason| (known.topic.clone(), reason.to_owned())),
-            }
-        };
-        self.answered.notify_all();
-        if let Some((topic, reason)) = refused {
-            self.tell_refused(topic, peer.into(), reason);
-        }
-    }
-
     fn tell_refused(&self, topic: String, peer: String, reason: String) {
         if let Some(node) = self.node() {
             node.tell(&NodeEvent::Refused { topic, peer, reason });
         }
     }
+}
 
-    pub(super) fn expire(&self, link: LinkId, channel: ChannelId) {
-        let incoming = lock(&self.links).get(&link).cloned();
-        if let Some(incoming) = incoming {
-            incoming.expire(channel);
+impl Host for PortEntry {
+    fn node(&self) -> Option<Arc<Inner>> {
+        self.node.upgrade()
+    }
+
+    fn documents(&self) -> &Documents {
+        &self.documents
+    }
+
+    fn routes(&self, topic: &str) -> Vec<Arc<dyn Route>> {
+        lock(&self.routes).iter().filter(|route| route.topic() == topic).cloned().collect()
+    }
+
+    fn is_open(&self) -> bool {
+        self.port.get().is_some()
+    }
+
+    fn relays(&self) -> bool {
+        self.port.get().is_some_and(|port| port.relays())
+    }
+
+    fn send(&self, link: &LinkInfo, output: Output) {
+        match output {
+            // The port announces to all peers, and retires, by itself.
+            Output::Announce { .. } | Output::Retire { .. } => {}
+            Output::Answer { channel, answer } => self.port().answer(link.id, channel, answer),
+            Output::Want { document } => self.port().want(link.id, document),
+            Output::Supply { document } => {
+                let bytes = self.documents.bytes(document);
+                self.port().supply(link.id, document, bytes.as_deref());
+            }
         }
     }
 
-    /// A document came over one of the links; others may wait for it, too.
-    pub(super) fn document_came(&self, document: Id128) {
-        let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        links.iter().for_each(|link| link.document_came(document));
+    fn matched(&self, link: &LinkInfo, matched: Matched) -> bool {
+        let Matched { channel, answer, key_requested, incompatible } = matched;
+        let refused = {
+            let mut answers = lock(&self.answers);
+            if !lock(&self.links).contains_key(&link.id) {
+                return true;
+            }
+            let Some(known) = answers.of(channel) else { return false };
+            if key_requested {
+                known.requests.ask();
+            }
+            match answer {
+                Some(answer) => known.by_link.insert(link.id, answer),
+                None => known.by_link.remove(&link.id),
+            };
+            known.count_refusing();
+            if let Some(reason) = &incompatible {
+                known.refusals.push(Refusal { peer: link.address.clone(), reason: reason.clone() });
+            }
+            match incompatible {
+                Some(reason) if known.topic.is_empty() => {
+                    known.early.push((link.address.clone(), reason));
+                    None
+                }
+                reason => reason.map(|reason| (known.topic.clone(), reason)),
+            }
+        };
+        self.answered.notify_all();
+        if let Some((topic, reason)) = refused {
+            self.tell_refused(topic, link.address.clone(), reason);
+        }
+        true
     }
 
-    pub(super) fn link_down(&self, link: LinkId) {
-        lock(&self.links).remove(&link);
+    fn document_arrived(&self, document: Id128) {
+        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        links.iter().for_each(|link| link.document_arrived(document));
+    }
+
+    fn link_down(&self, link: &LinkInfo) {
+        lock(&self.links).remove(&link.id);
         for answers in lock(&self.answers).by_channel.values_mut() {
-            answers.by_link.remove(&link);
+            answers.by_link.remove(&link.id);
             answers.count_refusing();
         }
         self.answered.notify_all();
@@ -359,14 +407,15 @@ fn keeps_all(engine: &dyn Engine, local: &Local) -> bool {
     properties.reliable && properties.ordered && matches!(local.options.overflow, Overflow::Block { .. })
 }
 
-/// The engine's way to the node; does not keep it alive.
+/// The engine's way to the node. It does not keep the node alive.
 struct PortSink(Weak<PortEntry>);
 
 impl Sink for PortSink {
     fn link(&self, link: &LinkInfo) -> Arc<dyn LinkSink> {
         match self.0.upgrade() {
             Some(entry) => entry.incoming(link),
-            None => Arc::new(Incoming::orphan(link)),
+            // The port goes. Nothing listens to the link any more.
+            None => Incoming::new(self.0.clone(), link, &SessionSettings::default()),
         }
     }
 

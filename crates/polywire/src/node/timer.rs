@@ -1,18 +1,21 @@
-//! Time-outs of documents that were asked for.
+//! The node's timer thread: wakes links when their session's next time-out has come.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use polywire_core::envelope::ChannelId;
+use crate::clock;
 
-use super::PortEntry;
-use crate::engine::LinkId;
+/// Something that waits for a time.
+pub(super) trait Wake: Send + Sync {
+    /// The time has come. Called on the timer's thread.
+    fn wake(&self);
+}
 
-/// One thread a node, started when something is first waited for, joined when the node goes.
+/// One thread a node. It starts when something first waits, and is joined when the node goes.
 #[derive(Default)]
 pub(crate) struct Timer {
     shared: Arc<Shared>,
@@ -27,26 +30,20 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// By when they end, and in the order in which they came: peers can make many.
-    waits: BTreeMap<(Instant, u64), Wait>,
+    /// By time, and for equal times in the order of the calls.
+    waits: BTreeMap<(Duration, u64), Weak<dyn Wake>>,
     count: u64,
     stop: bool,
 }
 
-struct Wait {
-    entry: Weak<PortEntry>,
-    link: LinkId,
-    channel: ChannelId,
-}
-
 impl Timer {
-    /// Lets the channel's wait expire after this time.
-    pub(super) fn at(&self, after: Duration, entry: &Weak<PortEntry>, link: LinkId, channel: ChannelId) {
+    /// Wakes `who` at a time of [`clock::now`], unless it is gone by then.
+    pub(super) fn at(&self, time: Duration, who: Weak<dyn Wake>) {
         {
             let mut state = self.shared.lock();
             state.count += 1;
-            let key = (Instant::now() + after, state.count);
-            state.waits.insert(key, Wait { entry: entry.clone(), link, channel });
+            let key = (time, state.count);
+            state.waits.insert(key, who);
         }
         self.shared.changed.notify_one();
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,12 +71,12 @@ impl Shared {
     fn run(&self) {
         let mut state = self.lock();
         while !state.stop {
-            let now = Instant::now();
+            let now = clock::now();
             if let Some(wait) = state.waits.first_entry().filter(|first| first.key().0 <= now) {
-                let wait = wait.remove();
+                let who = wait.remove();
                 drop(state);
-                if let Some(entry) = wait.entry.upgrade() {
-                    entry.expire(wait.link, wait.channel);
+                if let Some(who) = who.upgrade() {
+                    who.wake();
                 }
                 state = self.lock();
                 continue;

@@ -3,6 +3,22 @@
 //! `spec/bson.md` defines the mapping. A structure is a document with an element for each member.
 //! Lengths that depend on the value are filled in at the end of a document; others are constants in
 //! the program. Decoding accepts elements in any order and is fastest in the writer's order.
+//!
+//! ```
+//! use polywire_core::codec::{Decoder, Encoder, Options, bson::BSON};
+//!
+//! #[derive(Debug, Default, PartialEq, polywire_derive::Message)]
+//! struct Pump { id: u32, name: String }
+//!
+//! let (pump, options, mut bytes) = (Pump { id: 7, name: "P".into() }, Options::default(), Vec::new());
+//! let encoder = Encoder::<Pump>::new(&BSON, &options)?;
+//! encoder.encode(&pump, &mut bytes)?;
+//! assert_eq!(bytes, b"\x1D\0\0\0\x12id\0\x07\0\0\0\0\0\0\0\x02name\0\x02\0\0\0P\0\0");
+//! let mut read = Pump::default();
+//! Decoder::new(&BSON, &options, encoder.schema())?.decode(&bytes, &mut read)?;
+//! assert_eq!(read, pump);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use alloc::sync::Arc;
 

@@ -3,6 +3,22 @@
 //! `spec/cbor.md` defines the mapping. A structure is a map of its members by name or, with the
 //! option `struct=array`, an array of their values. Decoding accepts half floats, indefinite
 //! lengths and bignums, and skips tags that have no meaning for the type.
+//!
+//! ```
+//! use polywire_core::codec::{Decoder, Encoder, Options, cbor::CBOR};
+//!
+//! #[derive(Debug, Default, PartialEq, polywire_derive::Message)]
+//! struct Pump { id: u32, name: String }
+//!
+//! let (pump, options, mut bytes) = (Pump { id: 7, name: "P".into() }, Options::default(), Vec::new());
+//! let encoder = Encoder::<Pump>::new(&CBOR, &options)?;
+//! encoder.encode(&pump, &mut bytes)?;
+//! assert_eq!(bytes, b"\xA2\x62id\x07\x64name\x61P");
+//! let mut read = Pump::default();
+//! Decoder::new(&CBOR, &options, encoder.schema())?.decode(&bytes, &mut read)?;
+//! assert_eq!(read, pump);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use alloc::sync::Arc;
 

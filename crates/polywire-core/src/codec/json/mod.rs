@@ -1,6 +1,22 @@
 //! JSON (RFC 8259), read and written directly from and to values, without a tree. `spec/json.md`
 //! defines the mapping. The dialects are in `lower/json`, which `yaml` uses
 //! too.
+//!
+//! ```
+//! use polywire_core::codec::{Decoder, Encoder, Options, json::JSON};
+//!
+//! #[derive(Debug, Default, PartialEq, polywire_derive::Message)]
+//! struct Pump { id: u32, name: String }
+//!
+//! let (pump, options, mut bytes) = (Pump { id: 7, name: "P".into() }, Options::default(), Vec::new());
+//! let encoder = Encoder::<Pump>::new(&JSON, &options)?;
+//! encoder.encode(&pump, &mut bytes)?;
+//! assert_eq!(bytes, br#"{"id":7,"name":"P"}"#);
+//! let mut read = Pump::default();
+//! Decoder::new(&JSON, &options, encoder.schema())?.decode(&bytes, &mut read)?;
+//! assert_eq!(read, pump);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 

@@ -43,14 +43,16 @@ pub(crate) mod symbols;
 pub use decode::{CaseIn, DecodeDialect, DecodeWalk, MemberIn, Slot, UnionIn};
 pub use encode::{EncodeDialect, EncodeWalk, MemberOut, UnionOut};
 
-/// Why a codec cannot lower a type.
+/// Why a codec cannot lower a type. The writer or the reader has to change its type, its format or
+/// its options; trying again does not help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LowerError {
-    /// The reader's type cannot understand the writer's.
+    /// The reader's type cannot understand the writer's: [`assess`](crate::schema::evolve::assess)
+    /// says which rule of evolution is broken.
     #[error("reader and writer do not agree: {0}")]
     Refused(String),
-    /// The format cannot represent a part of the type.
+    /// The format cannot represent a part of the type. Choose another format for the topic.
     #[error("{path}: {what}")]
     Unsupported {
         /// Path of the field.
@@ -58,10 +60,10 @@ pub enum LowerError {
         /// What is not supported, and why.
         what: String,
     },
-    /// The codec does not know an option or its value.
+    /// The codec does not know an option or its value, or its configuration is unusable.
     #[error("{0}")]
     Option(String),
-    /// The layout does not match the schema.
+    /// The layout does not match the schema: the caller passed the two of different types.
     #[error("{path}: the layout does not match the schema")]
     Layout {
         /// Path of the field.

@@ -3,6 +3,22 @@
 //! `spec/msgpack.md` defines the mapping. A structure is a map of its members by name or, with the
 //! option `struct=array`, an array of their values. Decoding accepts all kinds, including those of
 //! older versions, and skips extensions such as timestamps.
+//!
+//! ```
+//! use polywire_core::codec::{Decoder, Encoder, Options, msgpack::MSGPACK};
+//!
+//! #[derive(Debug, Default, PartialEq, polywire_derive::Message)]
+//! struct Pump { id: u32, name: String }
+//!
+//! let (pump, options, mut bytes) = (Pump { id: 7, name: "P".into() }, Options::default(), Vec::new());
+//! let encoder = Encoder::<Pump>::new(&MSGPACK, &options)?;
+//! encoder.encode(&pump, &mut bytes)?;
+//! assert_eq!(bytes, b"\x82\xA2id\x07\xA4name\xA1P");
+//! let mut read = Pump::default();
+//! Decoder::new(&MSGPACK, &options, encoder.schema())?.decode(&bytes, &mut read)?;
+//! assert_eq!(read, pump);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use alloc::sync::Arc;
 

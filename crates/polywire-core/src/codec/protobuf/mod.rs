@@ -3,6 +3,22 @@
 //! `spec/protobuf.md` defines the mapping, and `polywire idl proto` writes message definitions for
 //! peers that use `protoc`. A structure is a message; [`field_numbers`] gives the numbers of its
 //! fields.
+//!
+//! ```
+//! use polywire_core::codec::{Decoder, Encoder, Options, protobuf::PROTOBUF};
+//!
+//! #[derive(Debug, Default, PartialEq, polywire_derive::Message)]
+//! struct Pump { id: u32, name: String }
+//!
+//! let (pump, options, mut bytes) = (Pump { id: 7, name: "P".into() }, Options::default(), Vec::new());
+//! let encoder = Encoder::<Pump>::new(&PROTOBUF, &options)?;
+//! encoder.encode(&pump, &mut bytes)?;
+//! assert_eq!(bytes, b"\x08\x07\x12\x01P");
+//! let mut read = Pump::default();
+//! Decoder::new(&PROTOBUF, &options, encoder.schema())?.decode(&bytes, &mut read)?;
+//! assert_eq!(read, pump);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use alloc::sync::Arc;
 

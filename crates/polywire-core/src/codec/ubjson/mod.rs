@@ -2,6 +2,22 @@
 //!
 //! `spec/ubjson.md` defines the mapping. Sequences of plain numbers are written as typed containers
 //! and read from any container.
+//!
+//! ```
+//! use polywire_core::codec::{Decoder, Encoder, Options, ubjson::UBJSON};
+//!
+//! #[derive(Debug, Default, PartialEq, polywire_derive::Message)]
+//! struct Pump { id: u32, name: String }
+//!
+//! let (pump, options, mut bytes) = (Pump { id: 7, name: "P".into() }, Options::default(), Vec::new());
+//! let encoder = Encoder::<Pump>::new(&UBJSON, &options)?;
+//! encoder.encode(&pump, &mut bytes)?;
+//! assert_eq!(bytes, b"{i\x02idi\x07i\x04nameSi\x01P}");
+//! let mut read = Pump::default();
+//! Decoder::new(&UBJSON, &options, encoder.schema())?.decode(&bytes, &mut read)?;
+//! assert_eq!(read, pump);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use alloc::sync::Arc;
 

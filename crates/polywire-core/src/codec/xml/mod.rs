@@ -1,5 +1,21 @@
 //! XML 1.0, read and written directly from and to values, without a tree. `spec/xml.md` defines the
 //! mapping.
+//!
+//! ```
+//! use polywire_core::codec::{Decoder, Encoder, Options, xml::XML};
+//!
+//! #[derive(Debug, Default, PartialEq, polywire_derive::Message)]
+//! struct Pump { id: u32, name: String }
+//!
+//! let (pump, options, mut bytes) = (Pump { id: 7, name: "P".into() }, Options::default(), Vec::new());
+//! let encoder = Encoder::<Pump>::new(&XML, &options)?;
+//! encoder.encode(&pump, &mut bytes)?;
+//! assert_eq!(bytes, b"<Pump><id>7</id><name>P</name></Pump>");
+//! let mut read = Pump::default();
+//! Decoder::new(&XML, &options, encoder.schema())?.decode(&bytes, &mut read)?;
+//! assert_eq!(read, pump);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 

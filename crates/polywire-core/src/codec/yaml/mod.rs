@@ -1,4 +1,20 @@
 //! YAML 1.2: the values of JSON notation in YAML syntax. `spec/yaml.md` defines the mapping.
+//!
+//! ```
+//! use polywire_core::codec::{Decoder, Encoder, Options, yaml::YAML};
+//!
+//! #[derive(Debug, Default, PartialEq, polywire_derive::Message)]
+//! struct Pump { id: u32, name: String }
+//!
+//! let (pump, options, mut bytes) = (Pump { id: 7, name: "P".into() }, Options::default(), Vec::new());
+//! let encoder = Encoder::<Pump>::new(&YAML, &options)?;
+//! encoder.encode(&pump, &mut bytes)?;
+//! assert_eq!(bytes, b"id: 7\nname: P\n");
+//! let mut read = Pump::default();
+//! Decoder::new(&YAML, &options, encoder.schema())?.decode(&bytes, &mut read)?;
+//! assert_eq!(read, pump);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use alloc::{sync::Arc, vec::Vec};
 

@@ -1,4 +1,4 @@
-//! Random values of any type.
+//! Random values of all types.
 
 use std::sync::Arc;
 

@@ -1,0 +1,267 @@
+//! Documents that a session asks its peer for, each once however many channels wait for it, and
+//! those that the peer asks for.
+
+use alloc::{collections::BTreeSet, format, string::String};
+use core::time::Duration;
+
+use super::{Carrier, Due, News, Session, Timer, documents};
+use crate::envelope::{ChannelId, Id128};
+
+/// A document whose bytes have the hash that names it.
+///
+/// ```
+/// use polywire_core::{envelope::Id128, session::Document};
+/// let id = Id128::of_document(b"abc");
+/// let document = Document::verify(id, b"abc")?;
+/// assert_eq!((document.id(), document.bytes()), (id, &b"abc"[..]));
+/// let error = Document::verify(id, b"abd").unwrap_err();
+/// assert!(error.to_string().contains("has the hash"));
+/// assert_eq!(error.got, Id128::of_document(b"abd"));
+/// # Ok::<(), polywire_core::session::WrongHash>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Document<'a> {
+    id: Id128,
+    bytes: &'a [u8],
+}
+
+/// A peer sent other bytes than those of the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the document sent has the hash {got}, not {expected}")]
+pub struct WrongHash {
+    /// The document.
+    pub expected: Id128,
+    /// The hash of what was sent.
+    pub got: Id128,
+}
+
+impl<'a> Document<'a> {
+    /// Checks the hash.
+    pub fn verify(id: Id128, bytes: &'a [u8]) -> Result<Self, WrongHash> {
+        let got = Id128::of_document(bytes);
+        match got == id {
+            true => Ok(Document { id, bytes }),
+            false => Err(WrongHash { expected: id, got }),
+        }
+    }
+
+    /// The hash.
+    pub fn id(&self) -> Id128 {
+        self.id
+    }
+
+    /// The document.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+/// What [`Session::fetch`] says.
+///
+/// ```
+/// use polywire_core::session::Fetch;
+/// assert_ne!(Fetch::Pending, Fetch::Failed("the document did not come in time".into()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fetch {
+    /// The peer was asked. [`Event::Decide`](super::Event::Decide) comes when the document is here
+    /// or will not come.
+    Pending,
+    /// No document will come, for this reason: decide without it.
+    Failed(String),
+}
+
+/// A document that the peer was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Requests that are not answered. An answer names the document and not the request, so it may
+    /// belong to an earlier request: the writer that the first one was about has left, and another
+    /// one of the same type has come and was asked for.
+    open: u32,
+    /// Answers that the peer does not have it.
+    denied: u32,
+    /// The last pause before the request was repeated.
+    pause: Option<Duration>,
+    /// A document that no channel waits for is asked for until then.
+    until: Duration,
+}
+
+impl Session {
+    /// The application needs a document to decide on a channel. Asks the peer for it, unless that
+    /// was done for another channel.
+    pub fn fetch(&mut self, channel: ChannelId, document: Id128, now: Duration) -> Fetch {
+        let Some(known) = self.remote.get_mut(&channel) else { return Fetch::Pending };
+        if let Some(reason) = &known.unfetched {
+            return Fetch::Failed(reason.clone());
+        }
+        if known.fetching.is_none_or(|id| id != document) {
+            known.fetching = Some(document);
+            self.timers.set(Timer::Fetch(channel), now.saturating_add(self.limits.fetch_timeout));
+            self.ask(document, now);
+        }
+        Fetch::Pending
+    }
+
+    /// Asks for a document that no channel here waits for, but that other peers may ask this node
+    /// for: a relay keeps the documents of what it passes on.
+    ///
+    /// ```
+    /// use polywire_core::{envelope::Id128, session::{Budget, Carrier, Limits, Output, Session}};
+    /// let mut session = Session::new(Limits::default(), Carrier::default(), Budget::new(0));
+    /// let document = Id128::of_document(b"abc");
+    /// session.prefetch(document, Default::default());
+    /// assert_eq!(session.poll_output(), Some(Output::Want { document }));
+    /// ```
+    pub fn prefetch(&mut self, document: Id128, now: Duration) {
+        self.ask(document, now);
+    }
+
+    /// The peer wants a document. [`Output::Supply`](super::Output::Supply) is due.
+    pub fn handle_want(&mut self, document: Id128) {
+        if self.outputs.len() < self.limits.stray_outputs.saturating_add(self.own_outputs()) {
+            self.outputs.push(Due::Supply(document));
+        }
+    }
+
+    /// The peer sent a document, or says that it has none. Gives the document if it was asked for
+    /// and has the right hash: the application keeps it, and then calls
+    /// [`Session::document_arrived`] on each of its sessions.
+    pub fn handle_document<'a>(
+        &mut self,
+        document: Id128,
+        bytes: Option<&'a [u8]>,
+        now: Duration,
+    ) -> Option<Document<'a>> {
+        if !self.asked.contains_key(&document) {
+            return None;
+        }
+        match bytes.map(|bytes| Document::verify(document, bytes)) {
+            Some(Ok(verified)) => return Some(verified),
+            // A peer that sends something else will not do better.
+            Some(Err(error)) => self.denied(document, format!("{error}"), 0, now),
+            None => self.denied(document, lacking(document), self.limits.denials, now),
+        }
+        None
+    }
+
+    /// The application has a document now, wherever it came from. Channels that name it are decided
+    /// on, also those that were decided without it.
+    pub fn document_arrived(&mut self, document: Id128) {
+        self.forget_asked(document);
+        for (id, channel) in &mut self.remote {
+            if !documents(&channel.announcement).contains(&Some(document)) {
+                continue;
+            }
+            if channel.fetching.take_if(|waits| *waits == document).is_some() {
+                self.timers.clear(Timer::Fetch(*id));
+            }
+            channel.anew |= channel.unfetched.take().is_some();
+            self.events.push(News::Decide(*id));
+        }
+    }
+
+    /// A channel has waited long enough.
+    pub(super) fn fetch_timed_out(&mut self, channel: ChannelId) {
+        let Some(known) = self.remote.get_mut(&channel) else { return };
+        let Some(document) = known.fetching.take() else { return };
+        known.unfetched = Some(match self.asked.get(&document) {
+            Some(asked) if asked.denied > 0 => lacking(document),
+            _ => format!("the document {document} of the writer did not come in time"),
+        });
+        self.events.push(News::Decide(channel));
+        if !self.is_awaited(document) {
+            self.forget_asked(document);
+        }
+    }
+
+    /// A pause is over after which the peer may be asked again.
+    pub(super) fn ask_again(&mut self, document: Id128, now: Duration) {
+        let awaited = self.is_awaited(document);
+        let Some(asked) = self.asked.get_mut(&document) else { return };
+        if !awaited && asked.until <= now {
+            return self.forget_asked(document);
+        }
+        asked.open = 1;
+        self.outputs.push(Due::Want(document));
+        self.repeat_later(document, now);
+    }
+
+    fn ask(&mut self, document: Id128, now: Duration) {
+        if self.asked.len() >= self.limits.asked_documents && !self.asked.contains_key(&document) {
+            self.forget_unnamed();
+            if self.asked.len() >= self.limits.asked_documents {
+                return;
+            }
+        }
+        let asked = self.asked.entry(document).or_default();
+        asked.until = asked.until.max(now.saturating_add(self.limits.fetch_timeout));
+        if asked.open == 0 {
+            asked.open = 1;
+            self.outputs.push(Due::Want(document));
+            self.repeat_later(document, now);
+        }
+    }
+
+    fn repeat_later(&mut self, document: Id128, now: Duration) {
+        let (Carrier::Lossy(repeat), Some(asked)) = (&self.carrier, self.asked.get_mut(&document)) else { return };
+        let pause = repeat.after(asked.pause);
+        asked.pause = Some(pause);
+        self.timers.set(Timer::Ask(document), now.saturating_add(pause));
+    }
+
+    /// The peer does not have a document that it announced. Other peers and later ones may: the
+    /// writer may have left, and the relay between may have another by now.
+    fn denied(&mut self, document: Id128, reason: String, ask_again: u32, now: Duration) {
+        let Some(asked) = self.asked.get_mut(&document) else { return };
+        asked.open = asked.open.saturating_sub(1);
+        if asked.open > 0 {
+            return;
+        }
+        asked.denied = asked.denied.saturating_add(1);
+        let denied = asked.denied;
+        if denied > ask_again {
+            for (id, channel) in &mut self.remote {
+                if channel.fetching.take_if(|waits| *waits == document).is_some() {
+                    channel.unfetched = Some(reason.clone());
+                    self.timers.clear(Timer::Fetch(*id));
+                    self.events.push(News::Decide(*id));
+                }
+            }
+        }
+        match self.is_awaited(document) {
+            true => {
+                let times = 1u32.checked_shl(denied - 1).unwrap_or(u32::MAX);
+                let pause = self.limits.denial_pause.saturating_mul(times);
+                self.timers.set(Timer::Ask(document), now.saturating_add(pause));
+            }
+            false => self.forget_asked(document),
+        }
+    }
+
+    fn is_awaited(&self, document: Id128) -> bool {
+        self.remote.values().any(|channel| channel.fetching == Some(document))
+    }
+
+    fn forget_asked(&mut self, document: Id128) {
+        self.asked.remove(&document);
+        self.timers.clear(Timer::Ask(document));
+    }
+
+    /// Makes room: forgets requests for documents that no open channel names.
+    fn forget_unnamed(&mut self) {
+        let named = self.remote.values().flat_map(|channel| documents(&channel.announcement));
+        let named: BTreeSet<Id128> = named.flatten().collect();
+        let timers = &mut self.timers;
+        self.asked.retain(|document, _| {
+            let keep = named.contains(document);
+            if !keep {
+                timers.clear(Timer::Ask(*document));
+            }
+            keep
+        });
+    }
+}
+
+fn lacking(document: Id128) -> String {
+    format!("whoever was asked does not have the writer's document {document}: the writer may have left")
+}

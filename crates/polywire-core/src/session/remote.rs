@@ -1,0 +1,232 @@
+//! The peer's channels: announced, decided by the application, answered, renewed, closed.
+
+use alloc::{
+    string::{String, ToString as _},
+    sync::Arc,
+};
+use core::time::Duration;
+
+use super::{Carrier, Due, Exceeded, News, Session, Timer, key::KeyWait, limits::Share};
+use crate::{
+    envelope::{Announcement, ChannelId, Id128},
+    frame::Answer,
+    frame::Start,
+};
+
+/// What the application decided on a channel of the peer.
+///
+/// ```
+/// use polywire_core::session::Decision;
+/// let decision = Decision { readers: 2, incompatible: None, wants_key: false };
+/// assert_eq!(Decision { readers: 0, ..decision }, Decision::default());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decision<'a> {
+    /// Subscribers that read the channel.
+    pub readers: u32,
+    /// Why another subscriber cannot, if there is one.
+    pub incompatible: Option<&'a str>,
+    /// Whether a reader can read nothing before a key frame.
+    pub wants_key: bool,
+}
+
+/// A channel that the peer announced.
+#[derive(Debug)]
+pub(super) struct Remote {
+    pub(super) announcement: Arc<Announcement>,
+    start: Start,
+    _share: Share,
+    /// The last answer. `None` before the first decision.
+    told: Option<Answer>,
+    readers: u32,
+    key: KeyWait,
+    /// The document that the channel waits for.
+    pub(super) fetching: Option<Id128>,
+    /// Why no document will come.
+    pub(super) unfetched: Option<String>,
+    /// Earlier refusals are void: a document came that they lacked.
+    pub(super) anew: bool,
+}
+
+impl Session {
+    /// The peer announced a channel, or announced it again. [`Event::Decide`](super::Event::Decide)
+    /// follows for a new one. Fails if the channel exceeds a limit; the caller then says so with
+    /// [`Session::refuse`].
+    pub fn handle_announce(
+        &mut self,
+        channel: ChannelId,
+        start: Start,
+        announcement: &Announcement,
+        now: Duration,
+    ) -> Result<(), Exceeded> {
+        if let Some(known) = self.remote.get(&channel) {
+            if self.is_lossy() && *known.announcement == *announcement {
+                self.announced_again(channel, now);
+                return Ok(());
+            }
+            self.close_remote(channel);
+        }
+        if self.remote.len() + self.closed >= self.limits.channels {
+            return Err(Exceeded::Channels { limit: self.limits.channels });
+        }
+        let remote = Remote {
+            _share: self.budget.reserve(held_bytes(announcement))?,
+            announcement: Arc::new(announcement.clone()),
+            start,
+            told: None,
+            readers: 0,
+            key: KeyWait::default(),
+            fetching: None,
+            unfetched: None,
+            anew: false,
+        };
+        self.remote.insert(channel, remote);
+        self.events.push(News::Decide(channel));
+        self.renew_lease(channel, now);
+        Ok(())
+    }
+
+    /// The peer's channel has ended.
+    pub fn handle_retire(&mut self, channel: ChannelId) {
+        self.close_remote(channel);
+    }
+
+    /// Refuses a channel that is not held.
+    ///
+    /// ```
+    /// use polywire_core::{envelope::ChannelId, frame::Answer};
+    /// use polywire_core::session::{Budget, Carrier, Limits, Output, Session};
+    /// let mut session = Session::new(Limits::default(), Carrier::default(), Budget::new(0));
+    /// let announced = session.handle_announce(ChannelId(1), Default::default(), &Default::default(), Default::default());
+    /// session.refuse(ChannelId(1), &announced.unwrap_err().to_string());
+    /// assert!(matches!(session.poll_output(), Some(Output::Answer { answer: Answer::Refuse(_), .. })));
+    /// ```
+    pub fn refuse(&mut self, channel: ChannelId, reason: &str) {
+        if self.rejected.len() < self.limits.stray_outputs {
+            self.rejected.insert(channel, self.cut(reason));
+            self.outputs.push(Due::Reject(channel));
+        }
+    }
+
+    /// Subscribers came or went, or the application's documents changed: decide again on these
+    /// channels.
+    pub fn reconsider(&mut self, which: impl Fn(&Announcement) -> bool) {
+        for (id, _) in self.remote.iter().filter(|(_, channel)| which(&channel.announcement)) {
+            self.events.push(News::Decide(*id));
+        }
+    }
+
+    /// What the peer announced as a channel, if it is open.
+    pub fn announcement(&self, channel: ChannelId) -> Option<&Arc<Announcement>> {
+        self.remote.get(&channel).map(|known| &known.announcement)
+    }
+
+    /// Where the channel's writer stood when the channel was announced.
+    pub fn start(&self, channel: ChannelId) -> Option<Start> {
+        self.remote.get(&channel).map(|known| known.start)
+    }
+
+    /// The peer's open channels, in ascending order.
+    pub fn channels(&self) -> impl Iterator<Item = (ChannelId, &Arc<Announcement>)> {
+        self.remote.iter().map(|(id, channel)| (*id, &channel.announcement))
+    }
+
+    /// The application has decided on a channel. Tells the peer what is new. False if the channel
+    /// has closed meanwhile.
+    pub fn settle(&mut self, channel: ChannelId, decision: Decision<'_>, now: Duration) -> bool {
+        let reason = decision.incompatible.map(|reason| self.cut(reason));
+        let Some(known) = self.remote.get_mut(&channel) else { return false };
+        let answer = match (decision.readers, reason) {
+            (0, None) => Answer::Decline,
+            (0, Some(reason)) => Answer::Refuse(reason),
+            (count, None) => Answer::Accept(count),
+            (count, Some(reason)) => Answer::Partial(count, reason),
+        };
+        // A request for a key frame says by itself that all can read the channel, unless the peer
+        // knows that some cannot.
+        let knows_refusal = matches!(known.told, Some(Answer::Partial(..)));
+        let told_by_request = decision.wants_key && matches!(answer, Answer::Accept(_)) && !knows_refusal;
+        if known.told.as_ref() != Some(&answer) && !told_by_request {
+            self.outputs.push(Due::Answer(channel));
+        }
+        known.key = KeyWait::default();
+        if decision.wants_key {
+            known.key.take(now, &self.limits);
+            self.outputs.push(Due::Renew(channel));
+        }
+        (known.told, known.readers) = (Some(answer), decision.readers);
+        true
+    }
+
+    /// A reader of the channel cannot go on without a key frame. Requests one, unless a request was
+    /// sent just now. Called again with each message that cannot be read. True if there is an
+    /// output now.
+    pub fn request_key(&mut self, channel: ChannelId, now: Duration) -> bool {
+        let due = self.remote.get_mut(&channel).is_some_and(|known| known.key.take(now, &self.limits));
+        if due {
+            self.outputs.push(Due::Renew(channel));
+        }
+        due
+    }
+
+    /// All readers of the channel have their key frame.
+    pub fn key_arrived(&mut self, channel: ChannelId) {
+        if let Some(known) = self.remote.get_mut(&channel) {
+            known.key = KeyWait::default();
+        }
+    }
+
+    pub(super) fn close_remote(&mut self, channel: ChannelId) {
+        let Some(known) = self.remote.remove(&channel) else { return };
+        self.timers.clear(Timer::Fetch(channel));
+        self.timers.clear(Timer::Lease(channel));
+        self.events.remove(News::Decide(channel));
+        self.events.push(News::Closed(channel));
+        self.closed += 1;
+        drop(known);
+    }
+
+    pub(super) fn answer_of(&self, channel: ChannelId) -> Option<Answer> {
+        self.remote.get(&channel)?.told.clone()
+    }
+
+    pub(super) fn renewal_of(&self, channel: ChannelId) -> Option<Answer> {
+        let known = self.remote.get(&channel).filter(|known| known.readers > 0)?;
+        Some(Answer::Renew(known.readers))
+    }
+
+    /// The peer does not know our answer, or repeats its heartbeat.
+    fn announced_again(&mut self, channel: ChannelId, now: Duration) {
+        self.renew_lease(channel, now);
+        let Some(known) = self.remote.get_mut(&channel) else { return };
+        // The peer lives: it may have the document now, or the way there and back may work.
+        if known.unfetched.take().is_some() {
+            known.anew = true;
+            self.events.push(News::Decide(channel));
+        }
+        if known.told.is_some() {
+            self.outputs.push(Due::Answer(channel));
+            if known.key.is_open() {
+                self.outputs.push(Due::Renew(channel));
+            }
+        }
+    }
+
+    fn renew_lease(&mut self, channel: ChannelId, now: Duration) {
+        if let Carrier::Lossy(repeat) = &self.carrier {
+            self.timers.set(Timer::Lease(channel), now.saturating_add(repeat.lease));
+        }
+    }
+
+    fn cut(&self, reason: &str) -> String {
+        let longest = reason.len().min(self.limits.refusal_bytes);
+        let end = (0..=longest).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
+        reason.get(..end).unwrap_or_default().to_string()
+    }
+}
+
+/// What an announcement takes of the budget.
+fn held_bytes(a: &Announcement) -> usize {
+    let texts = [&a.topic, &a.type_name, &a.codec, &a.options, &a.compressor];
+    size_of::<Remote>() + size_of::<Announcement>() + texts.iter().map(|text| text.len()).sum::<usize>()
+}

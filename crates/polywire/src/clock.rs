@@ -1,0 +1,12 @@
+//! The time that the crate hands to what reads no clock.
+
+use std::{
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+/// The time since the first call in this process. It never goes back.
+pub(crate) fn now() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}

@@ -1,0 +1,120 @@
+//! What everything on a node shares: its identity, configuration, tables, limits, documents,
+//! decoders, events and timer. It knows no port, publisher or subscriber.
+
+use std::sync::Arc;
+
+use polywire_core::{
+    codec::{Codec, LowerError, Options},
+    compress::Compressor,
+    envelope::Id128,
+    frame::Hello,
+    session,
+};
+
+use super::{decoders::Decoders, documents::Documents, limits::NodeLimits, timer::Timer};
+use crate::{
+    chosen::Chosen,
+    config::Config,
+    engine::Engine,
+    error::NodeError,
+    events::{Hub, NodeEvent},
+    packing::{self, Unpacking},
+    suggest::hint,
+    wire::WireError,
+};
+
+/// The shared part of a node. Ports hold it weakly, so it goes with the node's last clone.
+pub(crate) struct Inner {
+    pub(crate) hello: Hello,
+    pub(crate) config: Config,
+    pub(super) codecs: Vec<&'static dyn Codec>,
+    pub(super) compressors: Vec<&'static dyn Compressor>,
+    pub(super) engines: Vec<&'static dyn Engine>,
+    pub(crate) documents: Arc<Documents>,
+    pub(crate) decoders: Decoders,
+    pub(crate) events: Hub,
+    pub(super) timer: Timer,
+    pub(super) session: SessionSettings,
+}
+
+/// What the sessions with all peers have in common.
+#[derive(Clone)]
+pub(super) struct SessionSettings {
+    pub(super) limits: session::Limits,
+    /// Of [`NodeLimits::announced_bytes`].
+    pub(super) budget: session::Budget,
+}
+
+/// For links that come while the node goes: they may announce nothing.
+impl Default for SessionSettings {
+    fn default() -> Self {
+        SessionSettings { limits: session::Limits::default(), budget: session::Budget::new(0) }
+    }
+}
+
+impl SessionSettings {
+    pub(super) fn new(limits: session::Limits, node: &NodeLimits) -> SessionSettings {
+        SessionSettings { limits, budget: session::Budget::new(node.announced_bytes) }
+    }
+}
+
+impl Inner {
+    /// The codec that a wire asks for.
+    pub(crate) fn codec(&self, name: &str, options: &str) -> Result<Chosen, NodeError> {
+        let (codec, options) = self.listed_codec(name, options)?;
+        Chosen::of_wire(codec, options)
+    }
+
+    /// The codec that a writer has announced. `document` configures it and was fetched before.
+    pub(crate) fn announced_codec(
+        &self,
+        name: &str,
+        options: &str,
+        document: Option<Id128>,
+    ) -> Result<Chosen, NodeError> {
+        let (codec, options) = self.listed_codec(name, options)?;
+        let unknown = |id| LowerError::Option(format!("the document {id} that configures it is unknown"));
+        let configured = |id| self.documents.configured(codec, id).unwrap_or_else(|| Err(unknown(id)));
+        let configured = document.map(configured).transpose();
+        let configured = configured.map_err(|e| NodeError::Codec { codec: name.into(), cause: e.into() })?;
+        Ok(Chosen::announced(codec, options, configured))
+    }
+
+    fn listed_codec(&self, name: &str, options: &str) -> Result<(&'static dyn Codec, Options), NodeError> {
+        let found = match name {
+            crate::wire::AUTO => self.codecs.first(),
+            name => self.codecs.iter().find(|codec| codec.name() == name),
+        };
+        let codec = *found.ok_or_else(|| {
+            let hint = hint(name, self.codecs.iter().map(|codec| codec.name()));
+            NodeError::Wire(WireError::Unknown { what: "codec", name: name.into(), hint })
+        })?;
+        let failed = |cause: LowerError| NodeError::Codec { codec: name.into(), cause: cause.into() };
+        let parsed: Options = options.parse().map_err(failed)?;
+        parsed.check(codec).map_err(failed)?;
+        Ok((codec, parsed))
+    }
+
+    /// The compressor with this name.
+    pub(crate) fn compressor(&self, name: &str) -> Result<&'static dyn Compressor, NodeError> {
+        let found = self.compressors.iter().find(|compressor| compressor.name() == name).copied();
+        found.ok_or_else(|| {
+            let hint = hint(name, self.compressors.iter().map(|compressor| compressor.name()));
+            NodeError::Wire(WireError::Unknown { what: "compressor", name: name.into(), hint })
+        })
+    }
+
+    /// Decompresses the payloads of a writer that announced this compressor. `None` if it announced
+    /// none. Fails if the compressor or its dictionary is unknown here.
+    pub(super) fn unpacking(&self, announced: &str) -> Result<Option<Unpacking>, String> {
+        let Some(name) = packing::compressor_name(announced) else { return Ok(None) };
+        let compressor = self.compressor(name).map_err(|error| error.to_string())?;
+        let document = |id| self.documents.bytes(id);
+        Unpacking::of(compressor, announced, document, self.config.engine.limits.frame_bytes).map(Some)
+    }
+
+    /// Hands an event to those who listen, and to the log.
+    pub(crate) fn tell(&self, event: &NodeEvent) {
+        self.events.tell(event);
+    }
+}
