@@ -26,14 +26,14 @@ pub(crate) struct Packing {
     pub(crate) announced: String,
 }
 
+/// What prepares compression: the packer, and the dictionary that peers must be able to fetch.
+type Prepared = (Packing, Option<Vec<u8>>);
+
 impl Packing {
     /// Prepares the compressor that a wire names, and reads its dictionary, which the caller has to
     /// publish as a document. `None` for `none`. Fails if the options or the dictionary are
     /// invalid.
-    pub(crate) fn of(
-        compressor: &'static dyn Compressor,
-        choice: &Choice,
-    ) -> Result<Option<(Packing, Option<Vec<u8>>)>, NodeError> {
+    pub(crate) fn of(compressor: &'static dyn Compressor, choice: &Choice) -> Result<Option<Prepared>, NodeError> {
         let settings = Settings::parse(&choice.options, compressor)?;
         if compressor.name() == NONE.name() {
             return Ok(None);
