@@ -9,7 +9,7 @@
 //! let (pump, options, mut bytes) = (Pump { id: 7, name: "P".into() }, Options::default(), Vec::new());
 //! let encoder = Encoder::<Pump>::new(&YAML, &options)?;
 //! encoder.encode(&pump, &mut bytes)?;
-//! assert_eq!(bytes, b"id: 7\nname: P\n");
+//! assert_eq!(bytes, b"id: 7\nname: P");
 //! let mut read = Pump::default();
 //! Decoder::new(&YAML, &options, encoder.schema())?.decode(&bytes, &mut read)?;
 //! assert_eq!(read, pump);
