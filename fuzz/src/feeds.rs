@@ -9,7 +9,7 @@ use polywire_core::{
             FAST, Fast,
             template::{TemplateLimits, TemplateSet},
         },
-        stream::{Mode, StreamError, StreamReader, StreamWriter},
+        stateful::{Mode, StatefulError, StatefulReader, StatefulWriter},
     },
     envelope::{ChannelId, Envelope, Id128},
     frame::{self, DatagramDecoder, DatagramEncoder, Frame},
@@ -415,8 +415,8 @@ pub fn deltas_over_a_link(input: &[u8]) {
     let mode = if seed.is_multiple_of(3) { Mode::Chained } else { Mode::Anchored };
     let state = || encoder.state().expect("it is stateful");
     let (mut incarnation, mut sequence) = (1, 0);
-    let mut writer = StreamWriter::new(state(), mode, 8);
-    let mut reader = StreamReader::new(decoder.state().expect("it is stateful"));
+    let mut writer = StatefulWriter::new(state(), mode, 8);
+    let mut reader = StatefulReader::new(decoder.state().expect("it is stateful"));
     let mut frames = DatagramDecoder::default();
     let (mut sent, mut under_way) = (BTreeMap::new(), Vec::new());
     let (mut record, mut read) = (random_record(&mut random, &shape), Record::new(&shape));
@@ -427,7 +427,7 @@ pub fn deltas_over_a_link(input: &[u8]) {
         if step % 16 == 7 {
             // A restart: sequence numbers start again.
             (incarnation, sequence) = (incarnation + 1, 0);
-            writer = StreamWriter::new(state(), mode, 8);
+            writer = StatefulWriter::new(state(), mode, 8);
         }
         let mut payload = Vec::new();
         let encode = |state: &mut _, keep| encoder.encode_with(state, keep, &record, &mut payload);
@@ -459,7 +459,7 @@ pub fn deltas_over_a_link(input: &[u8]) {
         for packet in under_way.drain(..) {
             let Ok(datagram) = frames.open(&packet) else { continue };
             if datagram.restarted {
-                reader = StreamReader::new(decoder.state().expect("it is stateful"));
+                reader = StatefulReader::new(decoder.state().expect("it is stateful"));
             }
             let incarnation = datagram.incarnation;
             for frame in datagram {
@@ -471,13 +471,13 @@ pub fn deltas_over_a_link(input: &[u8]) {
                         // Values are compared as text, because NaN is not equal to itself.
                         assert_eq!(format!("{read:?}"), format!("{expected:?}"), "message {}", envelope.sequence);
                     }
-                    Err(StreamError::Decode(error)) => panic!("message {} came whole: {error}", envelope.sequence),
+                    Err(StatefulError::Decode(error)) => panic!("message {} came whole: {error}", envelope.sequence),
                     Err(_) => {}
                 }
             }
         }
-        if reader.wants_key() && step & 0x40 != 0 {
-            writer.ask_for_key();
+        if reader.needs_key_frame() && step & 0x40 != 0 {
+            writer.request_key_frame();
         }
     }
 }

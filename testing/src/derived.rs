@@ -130,7 +130,7 @@ pub fn random_message<T: Message>(random: &mut Random) -> T {
     let coder = Coder::new(&wire, &shape, Backend::Interpreter).unwrap();
     let schema = T::shape().schema();
     let decoder = Decoder::<T>::with_backend(wire.codec, &Options::default(), schema, Backend::Interpreter).unwrap();
-    let mut value = T::fresh();
+    let mut value = T::default_value();
     let message = coder.encode(&random_record(random, &shape)).unwrap();
     decoder.decode(&message, &mut value).unwrap();
     value

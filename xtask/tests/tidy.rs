@@ -384,7 +384,7 @@ fn a_codec_knows_no_sibling_and_no_back_end() {
 fn hidden_modules_are_used_by_whom_they_are_for() {
     let path = "crates/polywire/src/node/mod.rs";
     finds(hidden_modules, path, "use polywire_core::schema::arbitrary::Random;");
-    finds(hidden_modules, path, "polywire_core::layout::support::fresh_or(0)");
+    finds(hidden_modules, path, "polywire_core::layout::support::default_value_or(0)");
     hold_except(USERS_OF_HIDDEN_MODULES, &[".rs"], hidden_modules);
 }
 

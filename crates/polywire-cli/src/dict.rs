@@ -54,7 +54,7 @@ struct Train {
     #[arg(long, value_name = "CODEC", default_value = CODECS[0].name(), value_parser = wire_without_endpoint)]
     codec: Wire,
     /// Maximum size of the dictionary in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = dictionary::USUAL_BYTES, value_parser = size)]
+    #[arg(long, value_name = "BYTES", default_value_t = dictionary::DEFAULT_BYTES, value_parser = size)]
     size: usize,
     /// File to write
     #[arg(short, long, value_name = "FILE")]

@@ -137,7 +137,7 @@ impl Action for Pub {
             reach: Reach::default(),
         };
         let mut pace = Pace::new(self.rate);
-        let mut record = publisher.fresh();
+        let mut record = publisher.default_value();
         while self.count.is_none_or(|count| summary.messages < count) {
             let Some(line) = lines.next()? else { break };
             match self.fits(&schema, &reader, &line, &mut record) {
@@ -382,8 +382,8 @@ impl Coding for Metered {
         self.inner.schema()
     }
 
-    fn fresh(&self) -> Record {
-        self.inner.fresh()
+    fn default_value(&self) -> Record {
+        self.inner.default_value()
     }
 
     fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Self::Encoder, BuildError> {

@@ -132,7 +132,7 @@ impl Coding for Ask {
         None
     }
 
-    fn fresh(&self) {}
+    fn default_value(&self) {}
 
     fn encoder(&self, _: &dyn Codec, _: &Options) -> Result<(), BuildError> {
         Ok(())

@@ -66,8 +66,8 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> syn::Result<TokenStream
             // SAFETY: `assert_transparent` checks that the type has the layout of the integer that
             // it wraps.
             unsafe impl #support::MessageField for #ident {
-                fn fresh() -> Self {
-                    #ident(<#inner as #support::MessageField>::fresh())
+                fn default_value() -> Self {
+                    #ident(<#inner as #support::MessageField>::default_value())
                 }
 
                 fn describe(describe: &mut #support::Describe) -> #support::Described {

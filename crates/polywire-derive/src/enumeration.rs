@@ -47,7 +47,7 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> 
         const _: () = {
             // SAFETY: the representation of the enum is checked before it is used.
             unsafe impl #support::MessageField for #ident {
-                fn fresh() -> Self {
+                fn default_value() -> Self {
                     #ident::#fresh
                 }
 

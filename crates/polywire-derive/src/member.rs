@@ -18,13 +18,13 @@ pub fn name(attributes: &Attributes, ident: &Ident) -> syn::Result<LitStr> {
 }
 
 /// The default value of a member as an expression: that of `key`, or else that of its type.
-pub fn fresh(attributes: &Attributes, key: &str, ty: &Type, support: &TokenStream) -> syn::Result<TokenStream> {
+pub fn default_value(attributes: &Attributes, key: &str, ty: &Type, support: &TokenStream) -> syn::Result<TokenStream> {
     Ok(match attributes.constant(key)? {
         Some(default) => {
             let default = default.to_lit(support)?;
-            quote!(#support::fresh_or::<#ty>(#default))
+            quote!(#support::default_value_or::<#ty>(#default))
         }
-        None => quote_spanned!(location::at(ty)=> <#ty as #support::MessageField>::fresh()),
+        None => quote_spanned!(location::at(ty)=> <#ty as #support::MessageField>::default_value()),
     })
 }
 

@@ -38,7 +38,7 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> syn::Result<TokenStream
         const _: () = {
             // SAFETY: every member is described with its own type and offset.
             unsafe impl #support::MessageField for #ident {
-                fn fresh() -> Self {
+                fn default_value() -> Self {
                     #ident { #fresh }
                 }
 
@@ -93,7 +93,7 @@ fn part(field: &Field, index: usize, owner: &Ident, support: &TokenStream) -> sy
             attributes.refuse("base", "the base comes first")?;
         }
         let describe = quote_spanned!(location::at(ty)=> members.base::<#ty>(::core::mem::offset_of!(#owner, #ident)););
-        let value = member::fresh(&attributes, "default", ty, support)?;
+        let value = member::default_value(&attributes, "default", ty, support)?;
         return Ok(Part { describe, fresh: quote!(#ident: #value,) });
     }
     let name = member::name(&attributes, ident)?;
@@ -102,7 +102,7 @@ fn part(field: &Field, index: usize, owner: &Ident, support: &TokenStream) -> sy
     let describe = quote_spanned! {location::at(ty)=>
         let _ = members.member::<#ty>(#name, ::core::mem::offset_of!(#owner, #ident)) #calls;
     };
-    let value = member::fresh(&attributes, "default", ty, support)?;
+    let value = member::default_value(&attributes, "default", ty, support)?;
     let fresh = quote!(#ident: #value,);
     Ok(Part { describe, fresh })
 }

@@ -26,14 +26,14 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> 
     let values = cases.iter().map(|c| &c.fresh);
     let numbers: Vec<u32> = (0..cases.len() as u32).collect();
     let described = cases.iter().map(|c| &c.describe);
-    let fresh = fresh_case(&attributes, &cases, &support)?;
+    let fresh = default_case(&attributes, &cases, &support)?;
     let message = structure::message(ident, &support);
     Ok(quote! {
         const _: () = {
             // SAFETY: every case is described with its own type, in order.
             unsafe impl #support::MessageField for #ident {
-                fn fresh() -> Self {
-                    <Self as #support::UnionCases>::fresh_case(#fresh).expect("a case's number")
+                fn default_value() -> Self {
+                    <Self as #support::UnionCases>::default_case(#fresh).expect("a case's number")
                 }
 
                 fn describe(describe: &mut #support::Describe) -> #support::Described {
@@ -62,7 +62,7 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> syn::Result<TokenStream> 
                     }
                 }
 
-                fn fresh_case(case: u32) -> ::core::option::Option<Self> {
+                fn default_case(case: u32) -> ::core::option::Option<Self> {
                     match case {
                         #(#numbers => ::core::option::Option::Some(#ident::#variants(#values)),)*
                         _ => ::core::option::Option::None,
@@ -106,7 +106,7 @@ fn case<'a>(variant: &'a Variant, support: &TokenStream) -> syn::Result<Case<'a>
     let mut calls = member::builder_calls(&attributes, &name, support)?;
     calls.extend(member::default_call(&attributes, "default=", support)?);
     let ty = &field.ty;
-    let fresh = member::fresh(&attributes, "default=", ty, support)?;
+    let fresh = member::default_value(&attributes, "default=", ty, support)?;
     let describe =
         quote_spanned!(location::at(ty)=> let _ = cases.case::<#ty>(#name, &[#(#labels),*], #is_default) #calls;);
     Ok(Case { variant, fresh, labels, is_default, describe })
@@ -136,15 +136,15 @@ fn switch(attributes: &Attributes, ident: &Ident, support: &TokenStream) -> syn:
 
 /// The number of the case that the default value of the discriminator selects, as an expression.
 /// Otherwise it is the default case, else the first.
-fn fresh_case(attributes: &Attributes, cases: &[Case<'_>], support: &TokenStream) -> syn::Result<TokenStream> {
+fn default_case(attributes: &Attributes, cases: &[Case<'_>], support: &TokenStream) -> syn::Result<TokenStream> {
     let otherwise = cases.iter().position(|c| c.is_default).unwrap_or(0) as u32;
     let labels = cases.iter().map(|c| &c.labels).map(|labels| quote!(&[#(#labels),*]));
     let chooses = match attributes.text("switch_type")? {
         Some(path) => {
             let path: Path = path.parse()?;
-            quote!(#support::is_fresh_literal::<#path>)
+            quote!(#support::is_default_literal::<#path>)
         }
         None => quote!(#support::is_zero),
     };
-    Ok(quote!(#support::fresh_case(&[#(#labels),*], #chooses, #otherwise)))
+    Ok(quote!(#support::default_case(&[#(#labels),*], #chooses, #otherwise)))
 }

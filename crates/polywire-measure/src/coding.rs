@@ -6,7 +6,7 @@ use polywire::{
     Record, Shape,
     codec::{
         self, Decoder, Encoder, Options,
-        stream::{Mode, StreamReader, StreamWriter},
+        stateful::{Mode, StatefulReader, StatefulWriter},
     },
     compress::{self, Limits, Packer, Settings, Unpacker},
 };
@@ -27,14 +27,14 @@ pub struct Coding {
 
 /// Both ends of a stream before the first message, for codecs whose messages refer to others.
 struct Streams {
-    writer: StreamWriter,
-    reader: StreamReader,
+    writer: StatefulWriter,
+    reader: StatefulReader,
 }
 
 /// A sender's place in a stream; empty where every message stands alone.
 #[derive(Clone, Default)]
 pub struct Writing {
-    stream: Option<StreamWriter>,
+    stream: Option<StatefulWriter>,
     sequence: u64,
 }
 
@@ -47,7 +47,7 @@ impl Writing {
 
 /// A receiver's place in a stream.
 #[derive(Clone, Default)]
-pub struct Reading(Option<StreamReader>);
+pub struct Reading(Option<StatefulReader>);
 
 /// What a coding is made of.
 #[derive(Clone, Copy)]
@@ -170,7 +170,7 @@ fn streams(mode: &str, encoder: &Encoder<Record>, decoder: &Decoder<Record>) -> 
     };
     match (encoder.state(), decoder.state()) {
         (Some(writer), Some(reader)) => {
-            Ok(Some(Streams { writer: StreamWriter::new(writer, mode, KEYS), reader: StreamReader::new(reader) }))
+            Ok(Some(Streams { writer: StatefulWriter::new(writer, mode, KEYS), reader: StatefulReader::new(reader) }))
         }
         _ => Err("its messages refer to no others".into()),
     }

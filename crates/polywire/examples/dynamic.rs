@@ -27,7 +27,7 @@ pub fn run(wire: &str) -> Result<(), Box<dyn Error>> {
     pumps.wait_for_subscribers(1, Duration::from_secs(30));
 
     // A value by its members' paths ..
-    let mut record = pumps.fresh();
+    let mut record = pumps.default_value();
     record.set("id", 7)?;
     record.set("pressure_bar", 2.5)?;
     pumps.publish(&record)?;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use polywire_core::{
-    codec::{Codec, LowerError, Options, stream::Mode},
+    codec::{Codec, LowerError, Options, stateful::Mode},
     frame,
 };
 

@@ -18,18 +18,18 @@
 //! let mut bytes = Vec::new();
 //! Typed::encode(&encoder, &Pump { id: 7, pressure_bar: 2.5 }, &mut bytes)?;
 //! let decoder = typed.decoder(cdr, &options, typed.schema().unwrap())?;
-//! let mut read = typed.fresh();
+//! let mut read = typed.default_value();
 //! Typed::decode_measured(&decoder, Payload::Bytes(&bytes), &mut read)?;
 //! assert_eq!(read, Pump { id: 7, pressure_bar: 2.5 });
 //!
 //! // Records, records of the writer's own type, and payloads that no codec touches.
 //! let dynamic = Dynamic::of(Pump::shape().schema())?;
-//! assert_eq!(dynamic.fresh().shape().schema(), dynamic.shape().schema());
+//! assert_eq!(dynamic.default_value().shape().schema(), dynamic.shape().schema());
 //! let node = Node::new();
 //! let any = node.subscribe_of("pumps", Some("cdr@inproc/coding-doc"), Discovered::new()?)?.open();
 //! let raw = node.subscribe_of("pumps", Some("cdr@inproc/coding-doc"), Bytes::default())?.open();
 //! let publisher = node.publisher_of("pumps", Some("cdr@inproc/coding-doc"), dynamic)?;
-//! let mut record = publisher.fresh();
+//! let mut record = publisher.default_value();
 //! record.set("id", 7)?;
 //! publisher.publish(&record)?;
 //! let soon = Duration::from_secs(10);
@@ -71,7 +71,7 @@ pub trait Coding: Clone + Send + Sync + 'static {
     fn schema(&self) -> Option<&Schema>;
 
     /// Makes a value to decode into.
-    fn fresh(&self) -> Self::Value;
+    fn default_value(&self) -> Self::Value;
 
     /// Compiles an encoder. Fails if the codec cannot carry the type.
     fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Self::Encoder, BuildError>;
@@ -170,8 +170,8 @@ impl<T: Message> Coding for Typed<T> {
         Some(T::shape().schema())
     }
 
-    fn fresh(&self) -> T {
-        T::fresh()
+    fn default_value(&self) -> T {
+        T::default_value()
     }
 
     fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Encoder<T>, BuildError> {
@@ -204,7 +204,7 @@ impl<T: Message> Coding for Typed<T> {
     }
 
     fn value_bytes(_: &Decoder<T>) -> usize {
-        T::shape().layout().fresh_bytes()
+        T::shape().layout().default_bytes()
     }
 
     /// All codings of one Rust type are the same.
@@ -272,7 +272,7 @@ impl Coding for Dynamic {
         Some(self.0.schema())
     }
 
-    fn fresh(&self) -> Record {
+    fn default_value(&self) -> Record {
         Record::new(&self.0)
     }
 
@@ -367,7 +367,7 @@ impl Coding for Discovered {
     }
 
     /// A record without members. Decoding replaces it by a record of the writer's type.
-    fn fresh(&self) -> Record {
+    fn default_value(&self) -> Record {
         Record::new(&self.0)
     }
 
@@ -409,7 +409,7 @@ impl Coding for Discovered {
 
 fn record_bytes(decoder: &Decoder<Record>) -> usize {
     let shape = decoder.shape();
-    let fresh = size_of::<Record>().saturating_add(shape.layout().fresh_bytes());
+    let fresh = size_of::<Record>().saturating_add(shape.layout().default_bytes());
     fresh.saturating_add(default_texts(shape.schema()))
 }
 
@@ -477,7 +477,7 @@ impl Coding for Bytes {
         self.schema.as_ref()
     }
 
-    fn fresh(&self) -> Vec<u8> {
+    fn default_value(&self) -> Vec<u8> {
         Vec::new()
     }
 

@@ -8,7 +8,7 @@ use std::sync::{
 };
 
 use polywire_core::{
-    codec::stream::{Mode, StreamError, StreamReader, StreamWriter},
+    codec::stateful::{Mode, StatefulError, StatefulReader, StatefulWriter},
     envelope::Envelope,
     program::State,
     session::{KeyRequests, Limits},
@@ -34,14 +34,14 @@ impl Requests {
 
 /// A publisher's end.
 pub(crate) struct Outgoing {
-    writer: StreamWriter,
+    writer: StatefulWriter,
     came: Requests,
     requests: KeyRequests,
 }
 
 impl Outgoing {
     pub(crate) fn new(state: State, mode: Mode, key_interval: u64, requests: Requests) -> Outgoing {
-        let writer = StreamWriter::new(state, mode, key_interval);
+        let writer = StatefulWriter::new(state, mode, key_interval);
         Outgoing { writer, came: requests, requests: KeyRequests::new(&Limits::default()) }
     }
 
@@ -55,7 +55,7 @@ impl Outgoing {
             self.requests.ask();
         }
         if self.requests.is_open() && self.requests.take(clock::now()) {
-            self.writer.ask_for_key();
+            self.writer.request_key_frame();
         }
         let anchor = self.writer.write(sequence, encode)?;
         if anchor == Some(sequence) {
@@ -67,7 +67,7 @@ impl Outgoing {
     /// The last message was not sent. The next message is a key frame, so that nothing refers to
     /// the lost one; it has the same sequence number.
     pub(crate) fn failed(&mut self) {
-        self.writer.ask_for_key();
+        self.writer.request_key_frame();
     }
 }
 
@@ -75,14 +75,14 @@ impl Outgoing {
 pub(crate) struct Arriving(Mutex<Arrived>);
 
 struct Arrived {
-    reader: StreamReader,
+    reader: StatefulReader,
     /// Whether a key frame has been read.
     begun: bool,
 }
 
 impl Arriving {
     pub(crate) fn new(state: State) -> Arriving {
-        Arriving(Mutex::new(Arrived { reader: StreamReader::new(state), begun: false }))
+        Arriving(Mutex::new(Arrived { reader: StatefulReader::new(state), begun: false }))
     }
 
     /// Decodes a message if everything that it refers to was read before.
@@ -90,7 +90,7 @@ impl Arriving {
         &self,
         envelope: &Envelope<'_>,
         decode: impl FnOnce(&mut State, bool) -> Result<(), E>,
-    ) -> Result<(), StreamError<E>> {
+    ) -> Result<(), StatefulError<E>> {
         let mut arrived = self.lock();
         arrived.reader.read(envelope.sequence, envelope.anchor, decode)?;
         arrived.begun = true;
@@ -98,9 +98,9 @@ impl Arriving {
     }
 
     /// Whether the next messages cannot be read without a key frame.
-    pub(crate) fn wants_key(&self) -> bool {
+    pub(crate) fn needs_key_frame(&self) -> bool {
         let arrived = self.lock();
-        !arrived.begun || arrived.reader.wants_key()
+        !arrived.begun || arrived.reader.needs_key_frame()
     }
 
     fn lock(&self) -> MutexGuard<'_, Arrived> {

@@ -9,7 +9,7 @@ use polywire_core::{
     codec::{
         BuildError, Codec as _,
         cdr::{CDR, Cdr, XCDR2},
-        stream::Mode,
+        stateful::Mode,
     },
     envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
     frame::Start,
@@ -53,7 +53,7 @@ pub type BytesPublisher = PublisherOf<Bytes>;
 /// assert_eq!(publisher.topic(), "pumps");
 /// publisher.hash_keys(true); // without effect: the type has no key
 /// assert_eq!(publisher.wait_for_subscribers(1, Duration::from_secs(10)), 1);
-/// let mut pump = publisher.fresh();
+/// let mut pump = publisher.default_value();
 /// pump.id = 7;
 /// assert_eq!(publisher.publish(&pump)?.peers, 1);
 /// assert!(publisher.flush(Duration::from_secs(10)));
@@ -316,8 +316,8 @@ impl<C: Coding> PublisherOf<C> {
 
     /// Makes a value to fill and publish. Records to publish must come from here or be clones of
     /// such.
-    pub fn fresh(&self) -> C::Value {
-        self.coding.fresh()
+    pub fn default_value(&self) -> C::Value {
+        self.coding.default_value()
     }
 
     /// Changes format and compression: `"json"`, `"cdr:be"`, `"json+zstd:3"`. Subscribers receive

@@ -312,7 +312,7 @@ impl<C: Coding> Subscribe<C> {
     /// The callback may publish, subscribe and drop the subscription. It must not wait for another
     /// message of the same link.
     pub fn on_message_inline(self, callback: impl FnMut(&C::Value, &Info) + Send + 'static) -> Subscription {
-        let inline = Arc::new(Inline::new(Box::new(callback), self.coding.fresh(), self.queue.bytes));
+        let inline = Arc::new(Inline::new(Box::new(callback), self.coding.default_value(), self.queue.bytes));
         let route = RouteOf::new(&self, Delivery::Inline(inline.clone()));
         let close = Box::new(move || inline.close());
         Subscription { guard: Guard::new(self.node, self.entry, route, close), thread: None }
@@ -687,7 +687,7 @@ struct SlotOf<C: Coding> {
     route: Arc<RouteOf<C>>,
     decoder: Arc<C::Decoder>,
     /// Bytes of a sample before anything is decoded into its value.
-    fresh_bytes: usize,
+    default_bytes: usize,
     /// The state of a stateful format.
     stream: Option<Arriving>,
     source: Arc<Source>,
@@ -701,9 +701,9 @@ impl<C: Coding> SlotOf<C> {
         stream: Option<Arriving>,
         source: Arc<Source>,
     ) -> Arc<dyn Slot> {
-        let fresh_bytes = size_of::<Sample<C::Value>>().saturating_add(C::value_bytes(&decoder));
+        let default_bytes = size_of::<Sample<C::Value>>().saturating_add(C::value_bytes(&decoder));
         let follow = route.writers.as_ref().map(|writers| Follow::new(writers, &source.announcement));
-        Arc::new(SlotOf { route, decoder, fresh_bytes, stream, source, follow })
+        Arc::new(SlotOf { route, decoder, default_bytes, stream, source, follow })
     }
 
     /// Notes a message's sequence number, and counts a gap before it.
@@ -728,7 +728,7 @@ impl<C: Coding> SlotOf<C> {
     ) -> Result<usize, String> {
         match envelope.kind {
             Kind::Dispose | Kind::Unregister if payload.is_empty() => {
-                *value = self.route.coding.fresh();
+                *value = self.route.coding.default_value();
                 Ok(0)
             }
             _ if self.stream.is_some() => self.decode_delta(envelope, payload, value),
@@ -772,14 +772,14 @@ impl<C: Coding> Slot for SlotOf<C> {
             Delivery::Inline(inline) => inline.call(
                 &info,
                 |value| self.decode(envelope, payload, held, value),
-                || self.route.coding.fresh(),
+                || self.route.coding.default_value(),
                 !self.route.shares,
             ),
             Delivery::Queued(queue) => {
                 // A used value keeps the memory that it has.
                 let (mut value, has) = match queue.spare() {
                     Some(Weighed { item, bytes }) => (item, bytes),
-                    None => (self.route.coding.fresh(), self.fresh_bytes),
+                    None => (self.route.coding.default_value(), self.default_bytes),
                 };
                 self.decode(envelope, payload, held, &mut value).map(|grown| {
                     let bytes = has.saturating_add(grown);
@@ -799,8 +799,8 @@ impl<C: Coding> Slot for SlotOf<C> {
         self.stream.is_some()
     }
 
-    fn wants_key(&self) -> bool {
-        self.stream.as_ref().is_some_and(Arriving::wants_key)
+    fn needs_key_frame(&self) -> bool {
+        self.stream.as_ref().is_some_and(Arriving::needs_key_frame)
     }
 
     fn undecodable(&self, sequence: u64, reason: &dyn ToString) {

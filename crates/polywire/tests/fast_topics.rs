@@ -436,7 +436,7 @@ fn a_feed_is_published_by_its_template_alone() {
         assert_eq!(publisher.wait_for_subscribers(2, SOON), 2);
         let mut sizes = Vec::new();
         for seq in 1..=20_u32 {
-            let mut record = publisher.fresh();
+            let mut record = publisher.default_value();
             record.set("Quote.seq", seq).expect("a case");
             record.set("Quote.symbol", "POLY").expect("a member");
             record.set("Quote.px.exponent", -2).expect("a member");

@@ -116,7 +116,7 @@ fn a_generated_type_travels_in_every_codec() {
 /// `Default` of what `idl rust` writes is the value that records and decoders have where nobody has
 /// set one.
 fn default_is_fresh<T: Message + Default + PartialEq + std::fmt::Debug>() {
-    assert_eq!(T::default(), T::fresh());
+    assert_eq!(T::default(), T::default_value());
     let json = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     let mut ours = Vec::new();
     Encoder::<T>::new(&JSON, &Options::default())

@@ -110,7 +110,7 @@ fn records_end_as_values_do() {
     let publisher = node.publisher_of("t", Some(wire), Dynamic::of(schema).expect("records")).expect("publisher");
     let subscribe = node.subscribe_of("t", Some(wire), Discovered::new().expect("records")).expect("subscriber");
     let subscriber = subscribe.open();
-    let mut record: Record = publisher.fresh();
+    let mut record: Record = publisher.default_value();
     record.set("sector", 3u8).expect("a member");
     record.set("number", 0x0102_0304u64).expect("a member");
     publisher.dispose(&record).expect("disposed");

@@ -316,7 +316,7 @@ fn records_are_published_and_received_as_any_type() {
         let any = Discovered::new().expect("a shape");
         let any = b.subscribe_of("r", Some(&at("auto", &at_b)), any).expect("subscriber").open();
         publisher.wait_for_subscribers(1, SOON);
-        let mut record = publisher.fresh();
+        let mut record = publisher.default_value();
         record.set("sensor", "boiler").expect("a member");
         record.set("value", 2.5).expect("a member");
         record.set("count", 9_u32).expect("a member");

@@ -167,8 +167,8 @@ impl Coding for Counting {
         None
     }
 
-    fn fresh(&self) -> Record {
-        self.0.fresh()
+    fn default_value(&self) -> Record {
+        self.0.default_value()
     }
 
     fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Self::Encoder, BuildError> {

@@ -52,7 +52,7 @@ impl Action for DemoPublisher {
         let publisher = node.publisher_of(TOPIC, Some(&format!("{first}@{}", self.at)), metered.clone())?;
         tell(&Told::Listening { endpoint })?;
 
-        let mut run = Run { machine: Machine::new(), record: publisher.fresh(), number: 0, wires: Vec::new() };
+        let mut run = Run { machine: Machine::new(), record: publisher.default_value(), number: 0, wires: Vec::new() };
         for wire in &self.wires {
             publisher.set_wire(wire)?;
             if publisher.wait_for_subscribers(READERS.len(), READY) < READERS.len() {

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use polywire::{
     Record, Schema, Shape,
-    codec::{self, Decoder, Options, stream::StreamReader},
+    codec::{self, Decoder, Options, stateful::StatefulReader},
     compress::{self, Limits, Unpacker, announced_dictionary},
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
     frame::{Frame, Step, StreamDecoder},
@@ -49,7 +49,7 @@ struct Reader {
     decoder: Decoder<Record>,
     record: Record,
     /// Of a codec whose messages refer to others.
-    stream: Option<StreamReader>,
+    stream: Option<StatefulReader>,
 }
 
 /// What a frame came to.
@@ -231,7 +231,8 @@ impl Reader {
             }
         };
         let decoder = Decoder::for_shape(configured.as_deref().unwrap_or(codec), &options, &writer, &shape)?;
-        let (unpacker, stream) = (unpacker(&announced.compressor, documents)?, decoder.state().map(StreamReader::new));
+        let (unpacker, stream) =
+            (unpacker(&announced.compressor, documents)?, decoder.state().map(StatefulReader::new));
         Ok(Reader { unpacker, decoder, record: Record::new(&shape), stream })
     }
 }

@@ -48,7 +48,7 @@ pub mod json;
 pub mod lower;
 pub mod msgpack;
 pub mod protobuf;
-pub mod stream;
+pub mod stateful;
 pub mod ubjson;
 pub mod xml;
 pub mod yaml;
@@ -343,22 +343,22 @@ mod tests {
     use super::*;
     use crate::{
         layout::Shape,
-        program::{Block, BriefKernel, Limits, OpKind, Output, Status, Wire, passes},
+        program::{Block, InlineKernel, Limits, OpKind, Output, Status, Wire, passes},
         schema::{Def, Member, SchemaBuilder, Type},
     };
 
-    fn briefs(block: &Block, found: &mut Vec<(&'static BriefKernel, u64)>) {
+    fn inline_kernels(block: &Block, found: &mut Vec<(&'static InlineKernel, u64)>) {
         for op in &block.0 {
-            if let OpKind::Put(Wire::Brief(kernel, argument)) = op.kind {
+            if let OpKind::Put(Wire::Inline(kernel, argument)) = op.kind {
                 found.push((kernel, argument));
             }
-            passes::inner_blocks(&op.kind, &mut |inner| briefs(inner, found));
+            passes::inner_blocks(&op.kind, &mut |inner| inline_kernels(inner, found));
         }
     }
 
     /// What machine code relies on, and the interpreter does not: it clears the room and cuts.
     #[test]
-    fn brief_kernels_write_all_that_they_say() {
+    fn inline_kernels_write_their_full_length() {
         let types = [Type::Int8, Type::Uint8, Type::Int32, Type::Uint32, Type::Int64, Type::Uint64, Type::Float64];
         let (mut schema, mut met) = (SchemaBuilder::new(), 0);
         let literals = Def::enumeration("E", ["A", "B"]);
@@ -372,7 +372,7 @@ mod tests {
         for codec in CODECS {
             let program = codec.lower_encode(&Options::default(), shape.schema(), shape.layout()).unwrap();
             let mut found = Vec::new();
-            briefs(&program.root, &mut found);
+            inline_kernels(&program.root, &mut found);
             for (kernel, argument) in found {
                 assert!(kernel.exact, "{kernel:?}");
                 let values = (0..64).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, !(1 << bit), (1 << bit) + 1]);
@@ -381,7 +381,7 @@ mod tests {
                         let (limits, mut bytes) = (Limits::default(), Vec::from([fill; 64]));
                         bytes.clear();
                         let mut output = Output::new(&mut bytes, &limits);
-                        let status = output.put_brief(|room| {
+                        let status = output.put_inline(|room| {
                             let len = (kernel.put)(room, argument, value);
                             assert!(len <= 32, "{kernel:?}: {len}");
                             len

@@ -7,7 +7,7 @@ use ::zstd::zstd_safe;
 
 /// The usual size of a dictionary in bytes. Larger ones hardly help with messages of a few
 /// kilobytes.
-pub const USUAL_BYTES: usize = 16 << 10;
+pub const DEFAULT_BYTES: usize = 16 << 10;
 
 /// Why no dictionary can be trained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -170,10 +170,10 @@ impl Properties {
     ///
     /// ```
     /// use polywire_core::compress::find;
-    /// assert_eq!(find("zlib").unwrap().properties().usual_level(), 6);
-    /// assert_eq!(find("rle").unwrap().properties().usual_level(), 0);
+    /// assert_eq!(find("zlib").unwrap().properties().default_level(), 6);
+    /// assert_eq!(find("rle").unwrap().properties().default_level(), 0);
     /// ```
-    pub fn usual_level(&self) -> i32 {
+    pub fn default_level(&self) -> i32 {
         self.levels.map_or(0, |levels| levels.usual)
     }
 }

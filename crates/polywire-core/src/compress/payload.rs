@@ -43,7 +43,7 @@ impl Packer {
     /// Makes a packer. `dictionary` has the contents of the dictionary that `settings` name; it is
     /// empty if there is none.
     pub fn new(compressor: &dyn Compressor, settings: &Settings, dictionary: &[u8]) -> Result<Packer, SettingsError> {
-        let level = settings.level.unwrap_or(compressor.properties().usual_level());
+        let level = settings.level.unwrap_or(compressor.properties().default_level());
         Ok(Packer {
             compress: compressor.compression(level, dictionary)?,
             min_bytes: settings.least_bytes(!dictionary.is_empty()),

@@ -29,7 +29,7 @@
 //!     Geared(u16),
 //! }
 //!
-//! let (layout, mut pump) = (Pump::shape().layout().clone(), Pump::fresh());
+//! let (layout, mut pump) = (Pump::shape().layout().clone(), Pump::default_value());
 //! let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
 //! let at = |field: usize, pump: *mut Pump| (&layout.node(fields[field].node).kind, unsafe { pump.cast::<u8>().add(fields[field].offset as usize) });
 //! // SAFETY: each place belongs to the node whose functions are called, and lies inside a live, borrowed value.

@@ -12,7 +12,7 @@ use super::{
     dynamic::{Plan, assign_text, discriminator_of, integer_bytes},
     path::{Step, Target, cases, no_member, text},
     record::Failure,
-    view::{ListRef, Spot, member, members, selected_case},
+    view::{ListRef, TypedPlace, member, members, selected_case},
 };
 use crate::schema::{DefKind, Type};
 
@@ -20,28 +20,28 @@ use crate::schema::{DefKind, Type};
 #[derive(Clone, Copy)]
 pub(super) struct Assign<'a> {
     plan: &'a Plan,
-    root: Spot<'a>,
+    root: TypedPlace<'a>,
 }
 
 type Done = Result<(), Failure>;
 
 impl<'a> Assign<'a> {
     /// `root` is the root of a record of this plan, borrowed exclusively for `'a`.
-    pub(super) fn new(plan: &'a Plan, root: Spot<'a>) -> Assign<'a> {
+    pub(super) fn new(plan: &'a Plan, root: TypedPlace<'a>) -> Assign<'a> {
         Assign { plan, root }
     }
 
-    pub(super) fn root(&self) -> Spot<'a> {
+    pub(super) fn root(&self) -> TypedPlace<'a> {
         self.root
     }
 
     /// Makes a step possible: an absent value becomes present, a union selects the named case, a
     /// map gets the key.
-    pub(super) fn prepare(&self, spot: Spot<'a>, step: &Step) -> Result<(), PathError> {
+    pub(super) fn prepare(&self, spot: TypedPlace<'a>, step: &Step) -> Result<(), PathError> {
         self.try_prepare(spot, step).map_err(|failure| failure.at(text(core::slice::from_ref(step))))
     }
 
-    fn try_prepare(&self, spot: Spot<'a>, step: &Step) -> Done {
+    fn try_prepare(&self, spot: TypedPlace<'a>, step: &Step) -> Done {
         let spot = self.present(spot)?;
         match (spot.kind(), step) {
             (Kind::Union(_), Step::Name(name)) => self.select(spot, name).map(|_| ()),
@@ -52,7 +52,7 @@ impl<'a> Assign<'a> {
     }
 
     pub(super) fn resize(&self, target: Target<'a>, len: usize) -> Done {
-        let Target::Spot(spot) = target else { return misfit("an array keeps its length") };
+        let Target::TypedPlace(spot) = target else { return misfit("an array keeps its length") };
         let spot = self.present(spot)?;
         self.resize_sequence(spot, len).map(|_| ())
     }
@@ -60,11 +60,11 @@ impl<'a> Assign<'a> {
     pub(super) fn put(&self, target: Target<'a>, value: &Value) -> Done {
         match target {
             Target::Row(row) => self.put_row(row, value),
-            Target::Spot(spot) => self.put_spot(spot, value),
+            Target::TypedPlace(spot) => self.put_spot(spot, value),
         }
     }
 
-    fn put_spot(&self, spot: Spot<'a>, value: &Value) -> Done {
+    fn put_spot(&self, spot: TypedPlace<'a>, value: &Value) -> Done {
         if let (Kind::Optional(_), Value::Absent) = (spot.kind(), value) {
             // SAFETY: the spot holds an optional of the record, which is borrowed exclusively.
             unsafe { self.plan.make_absent(spot.at.cast_mut()) };
@@ -102,7 +102,7 @@ impl<'a> Assign<'a> {
 
     /// Returns the value inside an optional or box. An absent optional becomes present, with its
     /// default.
-    fn present(&self, mut spot: Spot<'a>) -> Result<Spot<'a>, OutOfMemory> {
+    fn present(&self, mut spot: TypedPlace<'a>) -> Result<TypedPlace<'a>, OutOfMemory> {
         loop {
             let at = spot.at.cast_mut();
             spot = match spot.kind() {
@@ -124,7 +124,7 @@ impl<'a> Assign<'a> {
         }
     }
 
-    fn put_scalar(&self, spot: Spot<'a>, scalar: Scalar, value: &Value) -> Done {
+    fn put_scalar(&self, spot: TypedPlace<'a>, scalar: Scalar, value: &Value) -> Done {
         let number = match value {
             Value::Float(f) => *f,
             Value::Int(i) if !scalar.is_integer() && scalar != Scalar::Bool => *i as f64,
@@ -144,7 +144,7 @@ impl<'a> Assign<'a> {
         Ok(())
     }
 
-    fn store_integer(&self, spot: Spot<'a>, scalar: Scalar, number: i128) -> Done {
+    fn store_integer(&self, spot: TypedPlace<'a>, scalar: Scalar, number: i128) -> Done {
         let Some(bytes) = integer_bytes(scalar, number) else {
             return misfit(format!("{number} is out of range"));
         };
@@ -154,7 +154,7 @@ impl<'a> Assign<'a> {
         Ok(())
     }
 
-    fn resize_sequence(&self, spot: Spot<'a>, len: usize) -> Result<*mut u8, Failure> {
+    fn resize_sequence(&self, spot: TypedPlace<'a>, len: usize) -> Result<*mut u8, Failure> {
         let Type::Sequence { bound, .. } = spot.ty else { return misfit("it is not a sequence") };
         if *bound != 0 && len > *bound as usize {
             return misfit(format!("{len} elements are more than its bound {bound}"));
@@ -163,7 +163,7 @@ impl<'a> Assign<'a> {
         Ok(unsafe { self.plan.resize(spot.node, spot.at.cast_mut(), len)? })
     }
 
-    fn put_sequence(&self, spot: Spot<'a>, value: &Value) -> Done {
+    fn put_sequence(&self, spot: TypedPlace<'a>, value: &Value) -> Done {
         let len = match value {
             Value::List(values) => values.len(),
             Value::Bytes(bytes) => bytes.len(),
@@ -196,7 +196,7 @@ impl<'a> Assign<'a> {
                 Ok(())
             }
             Value::List(values) => values.iter().enumerate().try_for_each(|(i, value)| {
-                let element = row.row(i).map_or_else(Target::Spot, Target::Row);
+                let element = row.row(i).map_or_else(Target::TypedPlace, Target::Row);
                 self.put(element, value).map_err(|f| f.below(&format!("[{i}]")))
             }),
             _ => misfit("its elements are not octets"),
@@ -204,7 +204,7 @@ impl<'a> Assign<'a> {
     }
 
     /// Selects a case by name and returns its value.
-    fn select(&self, spot: Spot<'a>, name: &str) -> Result<Spot<'a>, Failure> {
+    fn select(&self, spot: TypedPlace<'a>, name: &str) -> Result<TypedPlace<'a>, Failure> {
         if let Some((case, value)) = selected_case(spot)
             && case.member.name == name
         {
@@ -217,14 +217,14 @@ impl<'a> Assign<'a> {
         selected_case(spot).map(|(_, value)| value).ok_or(Failure::OutOfMemory)
     }
 
-    fn select_case(&self, spot: Spot<'a>, discriminator: i64, case: Option<u32>) -> Done {
+    fn select_case(&self, spot: TypedPlace<'a>, discriminator: i64, case: Option<u32>) -> Done {
         // SAFETY: the spot holds a union of the record, which is borrowed exclusively, and the
         // union has this case.
         unsafe { self.plan.select(spot.node, spot.at.cast_mut(), discriminator, case)? };
         Ok(())
     }
 
-    fn put_union(&self, spot: Spot<'a>, value: &Value) -> Done {
+    fn put_union(&self, spot: TypedPlace<'a>, value: &Value) -> Done {
         if let Value::Fields(fields) = value {
             let [(name, value)] = fields.as_slice() else { return misfit("a union has one case") };
             let case = self.select(spot, name)?;
@@ -239,7 +239,7 @@ impl<'a> Assign<'a> {
         self.select_case(spot, number, case.map(|c| c as u32))
     }
 
-    fn put_map(&self, spot: Spot<'a>, value: &Value) -> Done {
+    fn put_map(&self, spot: TypedPlace<'a>, value: &Value) -> Done {
         let len = match value {
             Value::Entries(entries) => entries.len(),
             Value::Fields(fields) => fields.len(),
@@ -262,7 +262,7 @@ impl<'a> Assign<'a> {
     }
 
     /// Inserts a key with a default value, unless the map has the key.
-    fn add_key(&self, spot: Spot<'a>, key: &Value) -> Done {
+    fn add_key(&self, spot: TypedPlace<'a>, key: &Value) -> Done {
         let ValueRef::Map(map) = spot.view() else { return misfit("it is not a map") };
         let is_there = |found: &ValueRef<'_>| match key {
             Value::Text(text) => found.as_str() == Some(text),
@@ -280,7 +280,7 @@ impl<'a> Assign<'a> {
         self.insert(spot, key, None)
     }
 
-    fn insert(&self, spot: Spot<'a>, key: &Value, value: Option<&Value>) -> Done {
+    fn insert(&self, spot: TypedPlace<'a>, key: &Value, value: Option<&Value>) -> Done {
         let (Kind::Map(node), Type::Map { key: key_type, value: value_type, .. }) = (spot.kind(), spot.ty) else {
             return misfit("it is not a map");
         };
@@ -301,7 +301,7 @@ impl<'a> Assign<'a> {
 }
 
 /// The integer that `value` represents in a place of type `spot.ty`.
-fn integer_value(spot: Spot<'_>, scalar: Scalar, value: &Value) -> Result<i128, Failure> {
+fn integer_value(spot: TypedPlace<'_>, scalar: Scalar, value: &Value) -> Result<i128, Failure> {
     match (spot.ty, value) {
         (_, Value::Bool(b)) if scalar == Scalar::Bool => Ok(i128::from(*b)),
         (_, Value::Int(i)) if scalar != Scalar::Bool => Ok(*i),
@@ -340,7 +340,7 @@ fn integer_value(spot: Spot<'_>, scalar: Scalar, value: &Value) -> Result<i128, 
     }
 }
 
-fn flags(spot: Spot<'_>, names: &[Value]) -> Result<i128, Failure> {
+fn flags(spot: TypedPlace<'_>, names: &[Value]) -> Result<i128, Failure> {
     let Some(DefKind::Bitmask { flags, .. }) = spot.def().map(|(_, def)| &def.kind) else {
         return misfit("it has no flags");
     };
@@ -353,11 +353,11 @@ fn flags(spot: Spot<'_>, names: &[Value]) -> Result<i128, Failure> {
     })
 }
 
-fn enum_value(spot: Spot<'_>, value: &Value) -> Result<i32, Failure> {
+fn enum_value(spot: TypedPlace<'_>, value: &Value) -> Result<i32, Failure> {
     literal_of(spot.ty, spot, value)
 }
 
-fn literal_of(ty: &Type, spot: Spot<'_>, value: &Value) -> Result<i32, Failure> {
+fn literal_of(ty: &Type, spot: TypedPlace<'_>, value: &Value) -> Result<i32, Failure> {
     let Some(DefKind::Enum { literals, .. }) = spot.schema.def_of(ty).map(|d| &d.kind) else {
         return misfit("it is not an enum");
     };
@@ -373,7 +373,7 @@ fn literal_of(ty: &Type, spot: Spot<'_>, value: &Value) -> Result<i32, Failure> 
     }
 }
 
-fn discriminator_value(spot: Spot<'_>, ty: &Type, value: &Value) -> Result<i64, Failure> {
+fn discriminator_value(spot: TypedPlace<'_>, ty: &Type, value: &Value) -> Result<i64, Failure> {
     let ty = spot.schema.resolve(ty);
     let number = match (ty, value) {
         (Type::Def(_), _) => return literal_of(ty, spot, value).map(i64::from),
@@ -407,7 +407,7 @@ fn check_text(ty: &Type, text: &str) -> Done {
     }
 }
 
-fn kind_name(spot: Spot<'_>) -> String {
+fn kind_name(spot: TypedPlace<'_>) -> String {
     match spot.def() {
         Some((_, def)) => def.name.clone(),
         None => format!("{:?}", spot.ty),

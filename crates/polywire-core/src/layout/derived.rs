@@ -17,7 +17,7 @@ macro_rules! scalars {
     ($($rust:ty: $ty:ident, $scalar:ident, $lit:expr;)*) => {$(
         // SAFETY: the scalar is this very type, and all of these types are plain bytes.
         unsafe impl MessageField for $rust {
-            fn fresh() -> Self {
+            fn default_value() -> Self {
                 <$rust>::default()
             }
 
@@ -81,7 +81,7 @@ fn float(lit: Lit) -> Option<f64> {
 
 // SAFETY: the node says `String`; it has word offsets only if the probe found them.
 unsafe impl MessageField for String {
-    fn fresh() -> Self {
+    fn default_value() -> Self {
         String::new()
     }
 
@@ -103,7 +103,7 @@ impl MessageElement for String {}
 // SAFETY: the access functions are those of this very type; the node has word offsets only if the
 // probe found them.
 unsafe impl<T: MessageElement> MessageField for Vec<T> {
-    fn fresh() -> Self {
+    fn default_value() -> Self {
         Vec::new()
     }
 
@@ -120,8 +120,8 @@ impl<T: MessageElement> MessageElement for Vec<T> {}
 
 // SAFETY: the elements of an array lie side by side, and so do those of inner arrays.
 unsafe impl<T: MessageElement, const N: usize> MessageField for [T; N] {
-    fn fresh() -> Self {
-        core::array::from_fn(|_| T::fresh())
+    fn default_value() -> Self {
+        core::array::from_fn(|_| T::default_value())
     }
 
     fn describe(describe: &mut Describe) -> Described {
@@ -146,7 +146,7 @@ impl<T: MessageElement, const N: usize> MessageElement for [T; N] {}
 
 // SAFETY: the access functions are those of this very type.
 unsafe impl<T: MessageField> MessageField for Option<T> {
-    fn fresh() -> Self {
+    fn default_value() -> Self {
         None
     }
 
@@ -166,15 +166,15 @@ unsafe impl<T: MessageField> MessageField for Option<T> {
         T::from_lit(lit).map(Some)
     }
 
-    fn fresh_or(_: Lit) -> Self {
+    fn default_value_or(_: Lit) -> Self {
         None
     }
 }
 
 // SAFETY: the access functions are those of this very type.
 unsafe impl<T: MessageElement> MessageField for Box<T> {
-    fn fresh() -> Self {
-        Box::new(T::fresh())
+    fn default_value() -> Self {
+        Box::new(T::default_value())
     }
 
     fn describe(describe: &mut Describe) -> Described {
@@ -198,7 +198,7 @@ macro_rules! maps {
         unsafe impl<K: MessageElement + $key, V: MessageElement $(, $extra: $bound + Default + Send + 'static)*> MessageField
             for $map<K, V $(, $extra)*>
         {
-            fn fresh() -> Self {
+            fn default_value() -> Self {
                 Self::default()
             }
 
@@ -259,7 +259,7 @@ macro_rules! maps {
                 // SAFETY: the access rules give a live map of this type that nothing else uses.
                 let map = unsafe { &mut *map.cast::<$map<K, V $(, $extra)*>>() };
                 guarded(|| {
-                    let (mut key, mut value) = (K::fresh(), V::fresh());
+                    let (mut key, mut value) = (K::default_value(), V::default_value());
                     if !fill((&raw mut key).cast(), (&raw mut value).cast()) {
                         return Ok(Inserted::Refused);
                     }
@@ -307,7 +307,7 @@ unsafe impl<T: MessageElement> SequenceAccess for VecAccess<T> {
         let vec = unsafe { &mut *sequence.cast::<Vec<T>>() };
         if len > vec.len() {
             vec.try_reserve(len - vec.len()).map_err(|_| OutOfMemory)?;
-            guarded(|| vec.resize_with(len, T::fresh))?;
+            guarded(|| vec.resize_with(len, T::default_value))?;
         } else if len < vec.len() {
             guarded(|| vec.truncate(len))?;
         }
@@ -351,7 +351,7 @@ unsafe impl<T: MessageField> OptionalAccess for OptionAccess<T> {
         // SAFETY: the access rules give a live `Option` of this type that nothing else uses.
         let option = unsafe { &mut *optional.cast::<Option<T>>() };
         if option.is_none() {
-            *option = Some(guarded(T::fresh)?);
+            *option = Some(guarded(T::default_value)?);
         }
         option.as_mut().map(|value| (&raw mut *value).cast()).ok_or(OutOfMemory)
     }
@@ -392,7 +392,7 @@ pub unsafe trait UnionCases: MessageField {
     fn payload(&mut self, case: u32) -> *mut u8;
 
     /// The variant of `case` with a default payload. `None` if there is no such case.
-    fn fresh_case(case: u32) -> Option<Self>;
+    fn default_case(case: u32) -> Option<Self>;
 }
 
 pub(super) struct VariantAccess<T> {
@@ -423,7 +423,7 @@ unsafe impl<T: UnionCases> UnionAccess for VariantAccess<T> {
         if !payload.is_null() {
             return Ok(payload);
         }
-        let fresh = guarded(|| T::fresh_case(case))?.ok_or(OutOfMemory)?;
+        let fresh = guarded(|| T::default_case(case))?.ok_or(OutOfMemory)?;
         let old = mem::replace(union, fresh);
         guarded(|| drop(old))?;
         Ok(union.payload(case))
@@ -463,7 +463,7 @@ fn vec_words<T: MessageElement>() -> Option<Words> {
     }
     let probe = |capacity: usize, len: usize| {
         let mut vec = Vec::with_capacity(capacity);
-        vec.resize_with(len, T::fresh);
+        vec.resize_with(len, T::default_value);
         let want = [vec.as_ptr().addr(), vec.capacity(), vec.len()];
         find_words(&vec, want)
     };

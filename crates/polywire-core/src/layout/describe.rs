@@ -437,7 +437,7 @@ impl Describe {
         let UnionBuilder { cases, nodes, .. } = builder;
         let discriminators = self.discriminators(def.name, &switch.ty, &cases);
         let access = VariantAccess::<T>::new(discriminators);
-        let default_case = Some(T::fresh().selected().0);
+        let default_case = Some(T::default_value().selected().0);
         let kind = Kind::Union(UnionNode { cases: nodes.into(), default_case, access: Arc::new(access) });
         self.define(id, &described, def.with(DefKind::Union { discriminator: switch.ty, key, cases }), kind);
         described

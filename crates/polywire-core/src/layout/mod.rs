@@ -390,9 +390,9 @@ impl Layout {
     /// #[derive(Default, polywire_derive::Message)]
     /// struct Corners { heights: [u64; 4] }
     ///
-    /// assert_eq!(Corners::shape().layout().fresh_bytes(), 32);
+    /// assert_eq!(Corners::shape().layout().default_bytes(), 32);
     /// ```
-    pub fn fresh_bytes(&self) -> usize {
+    pub fn default_bytes(&self) -> usize {
         (self.node(self.root).size as usize).saturating_add(self.behind_pointers(self.root))
     }
 

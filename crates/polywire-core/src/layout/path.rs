@@ -5,7 +5,7 @@ use alloc::{borrow::ToOwned, format, string::String, vec::Vec};
 
 use super::{
     Kind, OutOfMemory, ValueRef,
-    view::{ListRef, Spot, entries, member, members, selected_case},
+    view::{ListRef, TypedPlace, entries, member, members, selected_case},
 };
 
 /// Why a path has no target, or why its target cannot store a value.
@@ -108,14 +108,14 @@ pub(super) enum Step {
 
 /// The target of a path.
 pub(super) enum Target<'a> {
-    Spot(Spot<'a>),
+    TypedPlace(TypedPlace<'a>),
     Row(ListRef<'a>),
 }
 
 impl<'a> Target<'a> {
     pub(super) fn view(self) -> ValueRef<'a> {
         match self {
-            Target::Spot(spot) => spot.view(),
+            Target::TypedPlace(spot) => spot.view(),
             Target::Row(row) => ValueRef::List(row),
         }
     }
@@ -132,7 +132,7 @@ impl<'a> ValueRef<'a> {
         let start = match self {
             ValueRef::List(list) => Target::Row(*list),
             other => match other.spot() {
-                Some(spot) => Target::Spot(spot),
+                Some(spot) => Target::TypedPlace(spot),
                 None => return Err(PathError::WrongKind { path: String::new(), what: "members" }),
             },
         };
@@ -140,7 +140,7 @@ impl<'a> ValueRef<'a> {
     }
 
     /// The place of a structure, union or map.
-    fn spot(&self) -> Option<Spot<'a>> {
+    fn spot(&self) -> Option<TypedPlace<'a>> {
         match self {
             ValueRef::Struct(v) => Some(v.spot()),
             ValueRef::Union(v) => Some(v.spot()),
@@ -155,14 +155,14 @@ impl<'a> ValueRef<'a> {
 pub(super) fn walk<'a>(
     start: Target<'a>,
     steps: &[Step],
-    prepare: &mut dyn FnMut(Spot<'a>, &Step) -> Result<(), PathError>,
+    prepare: &mut dyn FnMut(TypedPlace<'a>, &Step) -> Result<(), PathError>,
 ) -> Result<Target<'a>, PathError> {
     let mut at = start;
     for (i, step) in steps.iter().enumerate() {
         let here = || text(&steps[..i]);
         at = match at {
             Target::Row(row) => from_list(row, step, &here)?,
-            Target::Spot(spot) => {
+            Target::TypedPlace(spot) => {
                 prepare(spot, step)?;
                 let spot = spot.inner().ok_or_else(|| PathError::Absent { path: here() })?;
                 from_spot(spot, step, &here)?
@@ -172,15 +172,15 @@ pub(super) fn walk<'a>(
     Ok(at)
 }
 
-fn from_spot<'a>(spot: Spot<'a>, step: &Step, here: &dyn Fn() -> String) -> Result<Target<'a>, PathError> {
+fn from_spot<'a>(spot: TypedPlace<'a>, step: &Step, here: &dyn Fn() -> String) -> Result<Target<'a>, PathError> {
     let wrong = |what| Err(PathError::WrongKind { path: here(), what });
     match (spot.kind(), step) {
         (Kind::Struct { .. }, Step::Name(name)) => match member(spot, name) {
-            Some(part) => Ok(Target::Spot(part)),
+            Some(part) => Ok(Target::TypedPlace(part)),
             None => Err(no_member(here(), name, members(spot).iter().map(|(m, _)| m.name.as_str()))),
         },
         (Kind::Union(_), Step::Name(name)) => match selected_case(spot) {
-            Some((case, part)) if case.member.name == *name => Ok(Target::Spot(part)),
+            Some((case, part)) if case.member.name == *name => Ok(Target::TypedPlace(part)),
             _ => {
                 let names: Vec<&str> = cases(spot).collect();
                 match names.contains(&name.as_str()) {
@@ -190,7 +190,7 @@ fn from_spot<'a>(spot: Spot<'a>, step: &Step, here: &dyn Fn() -> String) -> Resu
             }
         },
         (Kind::Map(_), Step::Index(_) | Step::Key(_)) => {
-            let is_key = |key: &Spot<'_>| match (key.view(), step) {
+            let is_key = |key: &TypedPlace<'_>| match (key.view(), step) {
                 (ValueRef::Str(text), Step::Key(key)) => text == key,
                 (ValueRef::Enum(literal), Step::Key(key)) => literal.name() == key,
                 (value, Step::Index(i)) => {
@@ -199,7 +199,7 @@ fn from_spot<'a>(spot: Spot<'a>, step: &Step, here: &dyn Fn() -> String) -> Resu
                 _ => false,
             };
             match entries(spot).into_iter().find(|(key, _)| is_key(key)) {
-                Some((_, value)) => Ok(Target::Spot(value)),
+                Some((_, value)) => Ok(Target::TypedPlace(value)),
                 None => Err(PathError::NoEntry { path: here(), key: text(core::slice::from_ref(step)) }),
             }
         }
@@ -216,7 +216,7 @@ fn from_spot<'a>(spot: Spot<'a>, step: &Step, here: &dyn Fn() -> String) -> Resu
 fn from_list<'a>(list: ListRef<'a>, step: &Step, here: &dyn Fn() -> String) -> Result<Target<'a>, PathError> {
     match step {
         Step::Index(index) => match usize::try_from(*index).ok().filter(|i| *i < list.len()) {
-            Some(index) => Ok(list.row(index).map_or_else(Target::Spot, Target::Row)),
+            Some(index) => Ok(list.row(index).map_or_else(Target::TypedPlace, Target::Row)),
             None => {
                 let index = u64::try_from(*index).unwrap_or(u64::MAX);
                 Err(PathError::OutOfRange { path: here(), index, len: list.len() })
@@ -228,7 +228,7 @@ fn from_list<'a>(list: ListRef<'a>, step: &Step, here: &dyn Fn() -> String) -> R
 }
 
 /// Names of a union's cases.
-pub(super) fn cases<'a>(spot: Spot<'a>) -> impl Iterator<Item = &'a str> {
+pub(super) fn cases<'a>(spot: TypedPlace<'a>) -> impl Iterator<Item = &'a str> {
     let cases = match spot.def().map(|(_, def)| &def.kind) {
         Some(crate::schema::DefKind::Union { cases, .. }) => cases.as_slice(),
         _ => &[],

@@ -8,7 +8,7 @@ use super::{
     assign::Assign,
     dynamic::Plan,
     path::{Target, parse, text, walk},
-    view::Spot,
+    view::TypedPlace,
 };
 use crate::schema::Member;
 
@@ -88,7 +88,7 @@ impl Record {
     pub fn set(&mut self, path: &str, value: impl Into<Value>) -> Result<(), PathError> {
         let steps = parse(path)?;
         let assign = self.assign();
-        let target = walk(Target::Spot(assign.root()), &steps, &mut |spot, step| assign.prepare(spot, step))?;
+        let target = walk(Target::TypedPlace(assign.root()), &steps, &mut |spot, step| assign.prepare(spot, step))?;
         assign.put(target, &value.into()).map_err(|failure| failure.at(text(&steps)))
     }
 
@@ -96,7 +96,7 @@ impl Record {
     pub fn resize(&mut self, path: &str, len: usize) -> Result<(), PathError> {
         let steps = parse(path)?;
         let assign = self.assign();
-        let target = walk(Target::Spot(assign.root()), &steps, &mut |spot, step| assign.prepare(spot, step))?;
+        let target = walk(Target::TypedPlace(assign.root()), &steps, &mut |spot, step| assign.prepare(spot, step))?;
         assign.resize(target, len).map_err(|failure| failure.at(text(&steps)))
     }
 
@@ -165,8 +165,8 @@ impl Record {
     /// A view of the value at a path.
     pub fn get(&self, path: &str) -> Result<ValueRef<'_>, PathError> {
         // SAFETY: the memory holds a value of the shape for as long as the record lives.
-        let root = unsafe { Spot::root(&self.shape, self.as_ptr()) };
-        walk(Target::Spot(root), &parse(path)?, &mut |_, _| Ok(())).map(Target::view)
+        let root = unsafe { TypedPlace::root(&self.shape, self.as_ptr()) };
+        walk(Target::TypedPlace(root), &parse(path)?, &mut |_, _| Ok(())).map(Target::view)
     }
 
     /// The members of a structure with their values. Empty for other types.
@@ -217,7 +217,7 @@ impl Record {
 
     fn assign(&mut self) -> Assign<'_> {
         // SAFETY: the memory holds a value of the shape, and the borrow is exclusive.
-        let root = unsafe { Spot::root(&self.shape, self.memory.as_ptr()) };
+        let root = unsafe { TypedPlace::root(&self.shape, self.memory.as_ptr()) };
         Assign::new(&self.plan, root)
     }
 }

@@ -37,7 +37,7 @@ use crate::schema::{Schema, SchemaError};
 /// struct Metres(f64);
 /// // SAFETY: it has the memory layout of an `f64`, and every `f64` is valid.
 /// unsafe impl MessageField for Metres {
-///     fn fresh() -> Self { Metres(0.0) }
+///     fn default_value() -> Self { Metres(0.0) }
 ///     fn describe(describe: &mut Describe) -> Described { f64::describe(describe) }
 /// }
 /// impl MessageElement for Metres {}
@@ -150,7 +150,7 @@ pub unsafe trait MessageField: Send + Sized + 'static {
     /// A default value to decode into: zero, empty, absent, an enum's first or default literal, and
     /// the value of `#[polywire(default = ..)]` for members that have it. It does not use
     /// [`Default`].
-    fn fresh() -> Self;
+    fn default_value() -> Self;
 
     /// Adds the type to the schema and the layout under construction.
     fn describe(describe: &mut Describe) -> Described;
@@ -164,8 +164,8 @@ pub unsafe trait MessageField: Send + Sized + 'static {
     /// The default value of a member with a default in its attribute. An optional member ignores it
     /// and is absent.
     #[doc(hidden)]
-    fn fresh_or(default: Lit) -> Self {
-        Self::from_lit(default).unwrap_or_else(Self::fresh)
+    fn default_value_or(default: Lit) -> Self {
+        Self::from_lit(default).unwrap_or_else(Self::default_value)
     }
 }
 
@@ -196,7 +196,7 @@ pub trait MessageElement: MessageField {}
 /// }
 ///
 /// assert_eq!(Reading::shape().schema().name(), "Sensors::Reading");
-/// assert_eq!(Reading::fresh().temperature, -273.15);
+/// assert_eq!(Reading::default_value().temperature, -273.15);
 /// ```
 ///
 /// # Safety

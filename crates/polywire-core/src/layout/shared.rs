@@ -193,7 +193,7 @@ pub(crate) unsafe fn text_at<'v>(shared: bool, at: *const u8) -> &'v str {
 
 // SAFETY: the node says that the string is a `SharedStr`.
 unsafe impl MessageField for SharedStr {
-    fn fresh() -> Self {
+    fn default_value() -> Self {
         SharedStr::new()
     }
 
@@ -211,7 +211,7 @@ impl MessageElement for SharedStr {}
 
 // SAFETY: the access functions are those of this very type.
 unsafe impl MessageField for SharedBytes {
-    fn fresh() -> Self {
+    fn default_value() -> Self {
         SharedBytes::new()
     }
 

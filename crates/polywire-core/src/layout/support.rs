@@ -10,12 +10,12 @@ pub use crate::schema::{BitField, Extensibility, TryConstruct, Type};
 pub use alloc::vec::Vec;
 
 /// The default value of a member with a default in its attribute.
-pub fn fresh_or<T: MessageField>(default: Lit) -> T {
-    T::fresh_or(default)
+pub fn default_value_or<T: MessageField>(default: Lit) -> T {
+    T::default_value_or(default)
 }
 
 /// Index of the first case with a label for which `chooses` returns true, or `otherwise`.
-pub fn fresh_case(labels: &[&[Lit]], chooses: fn(Lit) -> bool, otherwise: u32) -> u32 {
+pub fn default_case(labels: &[&[Lit]], chooses: fn(Lit) -> bool, otherwise: u32) -> u32 {
     labels.iter().position(|of_case| of_case.iter().any(|l| chooses(*l))).map_or(otherwise, |case| case as u32)
 }
 
@@ -25,12 +25,12 @@ pub fn is_zero(label: Lit) -> bool {
 }
 
 /// True for the literal that a discriminator of the enum `T` has by default.
-pub fn is_fresh_literal<T: MessageField>(label: Lit) -> bool {
+pub fn is_default_literal<T: MessageField>(label: Lit) -> bool {
     let value = match label {
         Lit::Text(name) => T::from_lit(Lit::Text(name.rsplit("::").next().unwrap_or(name))),
         other => T::from_lit(other),
     };
-    value.is_some_and(|value| core::mem::discriminant(&value) == core::mem::discriminant(&T::fresh()))
+    value.is_some_and(|value| core::mem::discriminant(&value) == core::mem::discriminant(&T::default_value()))
 }
 
 /// A field of a bitset. Without a name it is padding; without a type it gets the smallest that

@@ -81,7 +81,7 @@ impl<'a> ValueRef<'a> {
     pub unsafe fn from_raw(shape: &'a Shape, at: *const u8) -> ValueRef<'a> {
         // SAFETY: `at` points to a value of the shape that stays unchanged for `'a`: the caller's
         // contract.
-        unsafe { Spot::root(shape, at) }.view()
+        unsafe { TypedPlace::root(shape, at) }.view()
     }
 
     /// The value of an integer, boolean, character, enum, bitmask or bitset, if it fits an `i64`.
@@ -147,7 +147,7 @@ impl<'a> ValueRef<'a> {
 
 /// A typed place in memory. All views consist of one.
 #[derive(Clone, Copy)]
-pub(super) struct Spot<'a> {
+pub(super) struct TypedPlace<'a> {
     pub(super) schema: &'a Schema,
     pub(super) layout: &'a Layout,
     pub(super) ty: &'a Type,
@@ -156,21 +156,21 @@ pub(super) struct Spot<'a> {
     life: PhantomData<&'a u8>,
 }
 
-impl<'a> Spot<'a> {
+impl<'a> TypedPlace<'a> {
     /// # Safety
     /// `at` points to a value of the shape that stays alive for `'a`. Nothing writes it while a
     /// view of it is used.
-    pub(super) unsafe fn root(shape: &'a Shape, at: *const u8) -> Spot<'a> {
+    pub(super) unsafe fn root(shape: &'a Shape, at: *const u8) -> TypedPlace<'a> {
         let (schema, layout) = (shape.schema(), &**shape.layout());
-        Spot { schema, layout, ty: schema.resolve(schema.root()), node: layout.root(), at, life: PhantomData }
+        TypedPlace { schema, layout, ty: schema.resolve(schema.root()), node: layout.root(), at, life: PhantomData }
     }
 
     /// A place inside this one, or one that this place points to.
     ///
     /// # Safety
     /// `at` points to a value of `node`, which is the layout's node for `ty`, alive for `'a`.
-    pub(super) unsafe fn part(&self, ty: &'a Type, node: NodeId, at: *const u8) -> Spot<'a> {
-        Spot { ty: self.schema.resolve(ty), node, at, ..*self }
+    pub(super) unsafe fn part(&self, ty: &'a Type, node: NodeId, at: *const u8) -> TypedPlace<'a> {
+        TypedPlace { ty: self.schema.resolve(ty), node, at, ..*self }
     }
 
     pub(super) fn kind(&self) -> &'a Kind {
@@ -186,7 +186,7 @@ impl<'a> Spot<'a> {
     }
 
     /// The value inside optional and box. `None` if it is absent.
-    pub(super) fn inner(mut self) -> Option<Spot<'a>> {
+    pub(super) fn inner(mut self) -> Option<TypedPlace<'a>> {
         loop {
             match self.kind() {
                 Kind::Optional(optional) => {
@@ -332,7 +332,7 @@ impl<'a> BitsetRef<'a> {
 /// A sequence, or one dimension of an array.
 #[derive(Clone, Copy)]
 pub struct ListRef<'a> {
-    spot: Spot<'a>,
+    spot: TypedPlace<'a>,
     /// Type and node of the innermost elements.
     element: (&'a Type, NodeId),
     /// Number of elements in this dimension; `below` has the dimensions inside it.
@@ -342,7 +342,7 @@ pub struct ListRef<'a> {
 }
 
 impl<'a> ListRef<'a> {
-    fn new(spot: Spot<'a>) -> ListRef<'a> {
+    fn new(spot: TypedPlace<'a>) -> ListRef<'a> {
         match (spot.kind(), spot.ty) {
             (Kind::Sequence(node), Type::Sequence { element, .. }) => {
                 // SAFETY: a spot holds a value of its node.
@@ -393,7 +393,7 @@ impl<'a> ListRef<'a> {
 
     /// The element at `index`, which must be in range: a list in all dimensions but the last,
     /// otherwise the element's place.
-    pub(super) fn row(&self, index: usize) -> Result<ListRef<'a>, Spot<'a>> {
+    pub(super) fn row(&self, index: usize) -> Result<ListRef<'a>, TypedPlace<'a>> {
         let (ty, node) = self.element;
         let (ty, node) = (self.spot.schema.resolve(ty), self.spot.layout.node(node));
         // Arrays of arrays in the schema are one array in memory, with the innermost elements side
@@ -479,10 +479,10 @@ impl<'a> ListRef<'a> {
 /// assert_eq!(raw, ValueRef::of(&pump));
 /// ```
 #[derive(Clone, Copy)]
-pub struct StructRef<'a>(Spot<'a>);
+pub struct StructRef<'a>(TypedPlace<'a>);
 
 impl<'a> StructRef<'a> {
-    pub(super) fn spot(&self) -> Spot<'a> {
+    pub(super) fn spot(&self) -> TypedPlace<'a> {
         self.0
     }
 
@@ -498,16 +498,16 @@ impl<'a> StructRef<'a> {
 
     /// The value of the member with this name.
     pub fn field(&self, name: &str) -> Option<ValueRef<'a>> {
-        member(self.0, name).map(Spot::view)
+        member(self.0, name).map(TypedPlace::view)
     }
 
-    fn members(&self) -> Vec<(&'a Member, Spot<'a>)> {
+    fn members(&self) -> Vec<(&'a Member, TypedPlace<'a>)> {
         members(self.0)
     }
 }
 
 /// The members of a structure with their places.
-pub(super) fn members(spot: Spot<'_>) -> Vec<(&Member, Spot<'_>)> {
+pub(super) fn members(spot: TypedPlace<'_>) -> Vec<(&Member, TypedPlace<'_>)> {
     let (Kind::Struct { fields }, Some((id, _))) = (spot.kind(), spot.def()) else { return Vec::new() };
     let members = spot.schema.members(id).into_iter().zip(fields.iter());
     members
@@ -520,7 +520,7 @@ pub(super) fn members(spot: Spot<'_>) -> Vec<(&Member, Spot<'_>)> {
 }
 
 /// The place of a structure's member. It is found without a list of all members.
-pub(super) fn member<'a>(spot: Spot<'a>, name: &str) -> Option<Spot<'a>> {
+pub(super) fn member<'a>(spot: TypedPlace<'a>, name: &str) -> Option<TypedPlace<'a>> {
     let (Kind::Struct { fields }, Some((id, _))) = (spot.kind(), spot.def()) else { return None };
     let (index, member) = position(spot.schema, id, name).ok()?;
     let field = fields.get(index)?;
@@ -543,10 +543,10 @@ fn position<'a>(schema: &'a Schema, id: DefId, name: &str) -> Result<(usize, &'a
 
 /// A union.
 #[derive(Clone, Copy)]
-pub struct UnionRef<'a>(Spot<'a>);
+pub struct UnionRef<'a>(TypedPlace<'a>);
 
 impl<'a> UnionRef<'a> {
-    pub(super) fn spot(&self) -> Spot<'a> {
+    pub(super) fn spot(&self) -> TypedPlace<'a> {
         self.0
     }
 
@@ -575,7 +575,7 @@ impl<'a> UnionRef<'a> {
 }
 
 /// The selected case of a union, and the place of its value.
-pub(super) fn selected_case(spot: Spot<'_>) -> Option<(&Case, Spot<'_>)> {
+pub(super) fn selected_case(spot: TypedPlace<'_>) -> Option<(&Case, TypedPlace<'_>)> {
     let (Kind::Union(node), Some((_, def))) = (spot.kind(), spot.def()) else { return None };
     let DefKind::Union { cases, .. } = &def.kind else { return None };
     let selected = UnionRef(spot).selected();
@@ -587,10 +587,10 @@ pub(super) fn selected_case(spot: Spot<'_>) -> Option<(&Case, Spot<'_>)> {
 
 /// A map.
 #[derive(Clone, Copy)]
-pub struct MapRef<'a>(Spot<'a>);
+pub struct MapRef<'a>(TypedPlace<'a>);
 
 impl<'a> MapRef<'a> {
-    pub(super) fn spot(&self) -> Spot<'a> {
+    pub(super) fn spot(&self) -> TypedPlace<'a> {
         self.0
     }
 
@@ -616,7 +616,7 @@ impl<'a> MapRef<'a> {
 }
 
 /// The entries of a map with their places.
-pub(super) fn entries(spot: Spot<'_>) -> Vec<(Spot<'_>, Spot<'_>)> {
+pub(super) fn entries(spot: TypedPlace<'_>) -> Vec<(TypedPlace<'_>, TypedPlace<'_>)> {
     let mut entries = Vec::new();
     let (Kind::Map(node), Type::Map { key, value, .. }) = (spot.kind(), spot.ty) else { return entries };
     // SAFETY: a spot holds a value of its node; entries do not move while the map is unchanged.

@@ -32,7 +32,7 @@ pub struct Events {
     /// The text that the program reads.
     text: Vec<u8>,
     /// Bytes of the text and of the message where the same begins, ascending.
-    marks: Vec<(usize, usize)>,
+    positions: Vec<(usize, usize)>,
     /// A tree, if the adapter makes one.
     pub nodes: Vec<Node>,
 }
@@ -56,18 +56,18 @@ pub struct Node {
 const KEPT_BYTES: usize = 4 << 20;
 
 impl Events {
-    /// Writes events within the limits on memory; `write` notes with [`Marks::note`] where in the
-    /// message they come from.
+    /// Writes events within the limits on memory; `write` notes with [`PositionMap::note`] where in
+    /// the message they come from.
     pub fn write(
         &mut self,
         input: &mut Input<'_>,
-        write: impl FnOnce(&mut Input<'_>, &mut Output<'_>, &mut Marks<'_>, &mut Vec<Node>) -> Status,
+        write: impl FnOnce(&mut Input<'_>, &mut Output<'_>, &mut PositionMap<'_>, &mut Vec<Node>) -> Status,
     ) -> Status {
         self.text.clear();
-        self.marks.clear();
+        self.positions.clear();
         let limits = Limits { message_bytes: input.limits().memory(input.message().len()), ..*input.limits() };
         let mut output = Output::new(&mut self.text, &limits);
-        let status = write(input, &mut output, &mut Marks(&mut self.marks), &mut self.nodes);
+        let status = write(input, &mut output, &mut PositionMap(&mut self.positions), &mut self.nodes);
         let status = output.finish(status);
         if status == Status::Failed
             && input.fault().is_none()
@@ -85,8 +85,8 @@ impl Events {
 
     /// Where in the message what stands at `offset` in the text comes from.
     pub fn source(&self, offset: usize) -> usize {
-        let behind = self.marks.partition_point(|(text, _)| *text <= offset);
-        behind.checked_sub(1).and_then(|at| self.marks.get(at)).map_or(0, |(_, source)| *source)
+        let behind = self.positions.partition_point(|(text, _)| *text <= offset);
+        behind.checked_sub(1).and_then(|at| self.positions.get(at)).map_or(0, |(_, source)| *source)
     }
 
     /// Adds a node, within the limits on memory: its index.
@@ -107,7 +107,7 @@ impl Events {
         let mut events = take();
         let result = run(&mut events);
         let held = events.text.capacity()
-            + events.marks.capacity() * size_of::<(usize, usize)>()
+            + events.positions.capacity() * size_of::<(usize, usize)>()
             + events.nodes.capacity() * size_of::<Node>();
         if held <= KEPT_BYTES {
             keep(events);
@@ -123,9 +123,9 @@ impl Events {
 }
 
 /// Where events come from.
-pub struct Marks<'e>(&'e mut Vec<(usize, usize)>);
+pub struct PositionMap<'e>(&'e mut Vec<(usize, usize)>);
 
-impl Marks<'_> {
+impl PositionMap<'_> {
     /// Forgets all.
     pub fn clear(&mut self) {
         self.0.clear();

@@ -108,11 +108,12 @@ struct Inner {
     direct_encode: AtomicPtr<u8>,
     #[cfg(feature = "jit")]
     direct_decode: AtomicPtr<u8>,
-    /// The same for a program with a bank, of either direction, and what makes a state warm for it.
+    /// The same for a program with a bank, of either direction, and what makes a state specialised
+    /// for it.
     #[cfg(feature = "jit")]
     stream: AtomicPtr<u8>,
     #[cfg(feature = "jit")]
-    warmth: Option<Arc<super::state::warm::Warm>>,
+    specialised: Option<Arc<super::state::specialised::Specialisation>>,
     /// For such a program: bytes that a message has at least, or that there must be room for.
     #[cfg(feature = "jit")]
     direct_size: usize,
@@ -143,7 +144,7 @@ impl Executable {
             #[cfg(feature = "jit")]
             stream: Default::default(),
             #[cfg(feature = "jit")]
-            warmth: super::jit::warm(&program).map(Arc::new),
+            specialised: super::jit::specialised(&program).map(Arc::new),
             #[cfg(feature = "jit")]
             direct_size: super::jit::direct_size(&program).unwrap_or(0),
             #[cfg(feature = "jit")]
@@ -606,9 +607,9 @@ impl Executable {
     /// Lends the state of a message that stands alone.
     fn alone<R>(&self, run: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.0.idle.take().or_else(|| self.state().map(Box::new));
-        let lent = state.as_mut().expect("only programs with a bank ask for it");
-        lent.reset();
-        let result = run(lent);
+        let fallback = state.as_mut().expect("only programs with a bank ask for it");
+        fallback.reset();
+        let result = run(fallback);
         self.0.idle.put(state);
         result
     }

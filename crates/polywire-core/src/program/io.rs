@@ -364,7 +364,7 @@ pub struct Input<'a> {
 
 impl<'a> Input<'a> {
     /// Lends `run` an input of `bytes` from the first, which is the origin of alignment. There is
-    /// none to be had but lent: what a program gives a kernel must be the same input after it,
+    /// none to be had but fallback: what a program gives a kernel must be the same input after it,
     /// which a kernel with one of its own could replace.
     pub fn lend<R>(bytes: &[u8], limits: &Limits, run: impl FnOnce(&mut Input<'_>) -> R) -> R {
         run(&mut Input::new(bytes, limits))
@@ -609,7 +609,7 @@ pub struct Output<'a> {
 impl<'a> Output<'a> {
     /// Lends `run` an output behind what is in `vector` already; that end is the origin of
     /// alignment. What is written is in the vector if `run` ends well, and else the vector is as
-    /// before. There is none to be had but lent, as there is no [`Input`].
+    /// before. There is none to be had but fallback, as there is no [`Input`].
     pub fn lend(vector: &mut Vec<u8>, limits: &Limits, run: impl FnOnce(&mut Output<'_>) -> Status) -> Status {
         let mut output = Output::new(vector, limits);
         let status = run(&mut output);
@@ -782,7 +782,7 @@ impl<'a> Output<'a> {
         if self.reserve(n) == Status::Failed {
             return Status::Failed;
         }
-        // SAFETY: `reserve` made room; the bytes are initialised before they are lent.
+        // SAFETY: `reserve` made room; the bytes are initialised before they are fallback.
         let spare = unsafe {
             let spare = self.here();
             core::ptr::write_bytes(spare, 0, n);
@@ -798,13 +798,13 @@ impl<'a> Output<'a> {
             *room = Room::new();
             write(room)
         };
-        self.put_brief(write)
+        self.put_inline(write)
     }
 
     /// Appends what is written into a [`Room`]: as many bytes as `write` gives, all of which it
     /// wrote.
     #[inline]
-    pub(crate) fn put_brief(&mut self, write: impl FnOnce(&mut Room) -> usize) -> Status {
+    pub(crate) fn put_inline(&mut self, write: impl FnOnce(&mut Room) -> usize) -> Status {
         if self.reserve(size_of::<Room>()) == Status::Failed {
             return Status::Failed;
         }

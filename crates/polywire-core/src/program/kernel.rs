@@ -44,7 +44,7 @@
 //! let members = MemberTable::new(vec![key(7, "id"), key(3, "bar")]);
 //! assert_eq!((members.by_name(b"bar", 0), members.by_id(7, 0), members.keys().len()), (1, 0, 2));
 //! assert_eq!(members.by_id(9, 0), MemberTable::UNKNOWN);
-//! let arm = Arm { key: key(7, "id"), lead: None, body: Block::default(), absent: Block::default() };
+//! let arm = Arm { key: key(7, "id"), prefix: None, body: Block::default(), absent: Block::default() };
 //! assert_eq!(arm.key, members.keys()[0]);
 //! ```
 
@@ -108,7 +108,7 @@ pub struct WideKernel {
     pub put: fn(&mut Output<'_>, u128) -> Status,
 }
 
-/// Where a [`BriefKernel`] writes.
+/// Where a [`InlineKernel`] writes.
 ///
 /// ```
 /// use polywire_core::program::Room;
@@ -122,7 +122,7 @@ pub struct Room([MaybeUninit<[u8; 16]>; 2]);
 
 impl Room {
     /// One full of zeros.
-    #[expect(clippy::new_without_default, reason = "it is lent, and made only to try a kernel")]
+    #[expect(clippy::new_without_default, reason = "it is fallback, and made only to try a kernel")]
     pub const fn new() -> Room {
         Room([MaybeUninit::new([0; 16]); 2])
     }
@@ -144,10 +144,10 @@ impl Room {
 /// needs no more room than a [`Room`] has.
 ///
 /// ```
-/// use polywire_core::{layout::Scalar, program::{BriefKernel, Room}};
+/// use polywire_core::{layout::Scalar, program::{InlineKernel, Room}};
 ///
 /// /// An octet behind a mark.
-/// static MARKED: BriefKernel = BriefKernel::new("marked", Scalar::U8, put, None);
+/// static MARKED: InlineKernel = InlineKernel::new("marked", Scalar::U8, put, None);
 ///
 /// extern "C" fn put(room: &mut Room, mark: u64, value: u64) -> usize {
 ///     room.set(u128::from(mark | value << 8).to_le_bytes());
@@ -156,7 +156,7 @@ impl Room {
 ///
 /// assert_eq!((MARKED.put)(&mut Room::new(), 0xCC, 200), 2);
 /// ```
-pub struct BriefKernel {
+pub struct InlineKernel {
     /// For dumps and documentation.
     pub name: &'static str,
     /// As [`ScalarKernel::scalar`].
@@ -165,7 +165,7 @@ pub struct BriefKernel {
     /// All up to there were written.
     pub put: extern "C" fn(&mut Room, u64, u64) -> usize,
     /// What `put` does, if machine code may do it by itself.
-    pub form: Option<BriefForm>,
+    pub form: Option<InlineForm>,
     /// It writes all the bytes that it gives the number of, and these are in the room. It is true
     /// of kernels of this crate alone, which a test tries; the room of any other is cleared before
     /// and what it gives is cut after.
@@ -173,22 +173,23 @@ pub struct BriefKernel {
     pub(crate) exact: bool,
 }
 
-impl BriefKernel {
+impl InlineKernel {
     /// A kernel of these.
     pub const fn new(
         name: &'static str,
         scalar: Scalar,
         put: extern "C" fn(&mut Room, u64, u64) -> usize,
-        form: Option<BriefForm>,
-    ) -> BriefKernel {
-        BriefKernel { name, scalar, put, form, exact: false }
+        form: Option<InlineForm>,
+    ) -> InlineKernel {
+        InlineKernel { name, scalar, put, form, exact: false }
     }
 }
 
-/// What [`BriefKernel::put`] does, where that is simple: first it writes the bytes of its argument,
-/// from the lowest on, as many as the highest byte says, which are at most seven; then the value.
+/// What [`InlineKernel::put`] does, where that is simple: first it writes the bytes of its
+/// argument, from the lowest on, as many as the highest byte says, which are at most seven; then
+/// the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BriefForm {
+pub struct InlineForm {
     /// How the value is written.
     pub number: NumberForm,
     /// Of a value whose bits are all zero nothing is written, no argument either.
@@ -379,9 +380,9 @@ pub struct MemberDialect {
     /// them by itself: it promises that the dialect, asked for what is there, would do the same
     /// and nothing else.
     pub ending: Option<Ending>,
-    /// An arm's [`Lead`](super::Lead) says all, whichever member was before it or none; `begin` and
-    /// `after` do nothing.
-    pub leads_alone: bool,
+    /// An arm's [`ExpectedPrefix`](super::ExpectedPrefix) says all, whichever member was before it
+    /// or none; `begin` and `after` do nothing.
+    pub prefixes_suffice: bool,
 }
 
 /// See [`MemberDialect::ending`].
@@ -471,4 +472,4 @@ macro_rules! debug_by_name {
     )*};
 }
 
-debug_by_name! { ScalarKernel BriefKernel SliceKernel SymbolKernel TextKernel TestKernel ActionKernel SequenceDialect RegionDialect MemberDialect }
+debug_by_name! { ScalarKernel InlineKernel SliceKernel SymbolKernel TextKernel TestKernel ActionKernel SequenceDialect RegionDialect MemberDialect }

@@ -110,11 +110,11 @@ pub(crate) mod state;
 pub(crate) mod verify;
 mod words;
 
-pub use adapter::{Adapter, Events, Marks};
+pub use adapter::{Adapter, Events, PositionMap};
 pub use exec::{Backend, ExecError, Executable, simd_level};
 pub use io::{CodecError, Fault, FaultKind, Input, Limits, Output, Status};
 pub use kernel::{
-    ActionKernel, BriefForm, BriefKernel, Cursor, Ending, MemberDialect, MemberKey, MemberTable, NumberForm,
+    ActionKernel, Cursor, Ending, InlineForm, InlineKernel, MemberDialect, MemberKey, MemberTable, NumberForm,
     RegionDialect, RegionForm, Room, ScalarForm, ScalarKernel, SequenceDialect, ShortText, SliceKernel, SymbolKernel,
     SymbolTable, TestKernel, TextKernel, WideKernel,
 };
@@ -256,7 +256,7 @@ pub enum Wire {
     /// As a codec's own function has it.
     Kernel(&'static ScalarKernel),
     /// Encoding: the same, at once. The word is the function's argument.
-    Brief(&'static BriefKernel, u64),
+    Inline(&'static InlineKernel, u64),
     /// One of a set of named numbers, as a codec's own function has them: enum literals, mostly.
     Symbol(&'static SymbolKernel, Arc<SymbolTable>),
     /// A field with an operator, whose value fits the accumulator: an `I64`, `U64`, `F32` or `F64`.
@@ -273,7 +273,7 @@ impl Wire {
         match self {
             Wire::Fixed { scalar, .. } => *scalar,
             Wire::Kernel(kernel) => kernel.scalar,
-            Wire::Brief(kernel, _) => kernel.scalar,
+            Wire::Inline(kernel, _) => kernel.scalar,
             Wire::Symbol(kernel, _) => kernel.scalar,
             Wire::Field(field) => field.scalar(),
             Wire::Word(_, scalar) => *scalar,
@@ -382,7 +382,7 @@ pub struct Arm {
     /// How the format names it.
     pub key: MemberKey,
     /// What usually stands in front of its value.
-    pub lead: Option<Lead>,
+    pub prefix: Option<ExpectedPrefix>,
     /// Decodes its value.
     pub body: Block,
     /// Runs at the end if it was not met: stores the default, or [`OpKind::Fail`]s.
@@ -397,26 +397,26 @@ pub struct Arm {
 /// for what is behind that value, would do the same as is said here and nothing else.
 ///
 /// ```
-/// use polywire_core::program::{Lead, LeadTag};
+/// use polywire_core::program::{ExpectedPrefix, PrefixTag};
 /// // The second member of the JSON object {"id":1,"name":"x"}.
-/// let lead = Lead::new(b",\"name\":");
-/// assert_eq!(lead, Lead { bytes: (*b",\"name\":").into(), tag: LeadTag::Keep, note: None, counted: false });
+/// let prefix = ExpectedPrefix::new(b",\"name\":");
+/// assert_eq!(prefix, ExpectedPrefix { bytes: (*b",\"name\":").into(), tag: PrefixTag::Keep, note: None, counted: false });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lead {
+pub struct ExpectedPrefix {
     /// The bytes.
     pub bytes: Box<[u8]>,
     /// What becomes of [`Input::tag`].
-    pub tag: LeadTag,
+    pub tag: PrefixTag,
     /// A bit of the cursor, in words of 64, that is set; it must not have been.
     pub note: Option<u8>,
     /// The cursor's first word becomes one less, unless it is [`u64::MAX`]; it must not be 0.
     pub counted: bool,
 }
 
-/// See [`Lead::tag`].
+/// See [`ExpectedPrefix::tag`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeadTag {
+pub enum PrefixTag {
     /// It stays as it is.
     Keep,
     /// It becomes the byte that stands in front of the bytes, which is not 0.
@@ -425,10 +425,10 @@ pub enum LeadTag {
     Is(u32),
 }
 
-impl Lead {
+impl ExpectedPrefix {
     /// These bytes, and no more to it.
-    pub fn new(bytes: &[u8]) -> Lead {
-        Lead { bytes: bytes.into(), tag: LeadTag::Keep, note: None, counted: false }
+    pub fn new(bytes: &[u8]) -> ExpectedPrefix {
+        ExpectedPrefix { bytes: bytes.into(), tag: PrefixTag::Keep, note: None, counted: false }
     }
 }
 

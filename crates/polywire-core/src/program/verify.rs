@@ -330,7 +330,7 @@ impl Verifier<'_> {
             OpKind::Members { arms, table, .. } => {
                 require(arms.len() == table.keys().len(), "the table is of other members")?;
                 require(arms.iter().zip(table.keys()).all(|(a, k)| a.key == *k), "the table is of other members")?;
-                require(arms.iter().all(lead_fits), "a lead notes a bit that the cursor does not have")?;
+                require(arms.iter().all(prefix_fits), "a prefix notes a bit that the cursor does not have")?;
                 for block in arms.iter().flat_map(|arm| [&arm.body, &arm.absent]) {
                     nested(block, State { accumulator: None, ..repeated.inside(state.frame) })?;
                 }
@@ -380,7 +380,7 @@ impl Verifier<'_> {
                 let fits = matches!(scalar, Scalar::I64 | Scalar::U64 | Scalar::F32 | Scalar::F64);
                 require(*index < 2 && fits, "a field's value is one of two words")
             }
-            Wire::Brief(kernel, argument) => {
+            Wire::Inline(kernel, argument) => {
                 require(self.program.direction == Direction::Encode, "the operation is of the other direction")?;
                 require(kernel.scalar != Scalar::F128, "a brief kernel's value has 64 bits")?;
                 // The bytes of a form's argument stand below the one that counts them.
@@ -658,8 +658,8 @@ fn text_kernel(kernel: &TextKernel) -> Verdict {
 }
 
 /// A cursor has three words of bits.
-fn lead_fits(arm: &Arm) -> bool {
-    let note = arm.lead.as_ref().and_then(|lead| lead.note);
+fn prefix_fits(arm: &Arm) -> bool {
+    let note = arm.prefix.as_ref().and_then(|prefix| prefix.note);
     note.is_none_or(|bit| usize::from(bit) < 8 * size_of::<super::Cursor>())
 }
 

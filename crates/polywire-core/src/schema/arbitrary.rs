@@ -262,7 +262,7 @@ impl Maker {
         }
     }
 
-    /// An element of a sequence or map. It may lead back to the root.
+    /// An element of a sequence or map. It may prefix back to the root.
     fn element(&mut self, levels: usize) -> Type {
         if self.random.one_in(8) {
             return Type::Def(DefId(self.size as u32 - 1));

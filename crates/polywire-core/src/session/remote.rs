@@ -17,7 +17,7 @@ use crate::{
 ///
 /// ```
 /// use polywire_core::session::Decision;
-/// let decision = Decision { readers: 2, incompatible: None, wants_key: false };
+/// let decision = Decision { readers: 2, incompatible: None, needs_key_frame: false };
 /// assert_eq!(Decision { readers: 0, ..decision }, Decision::default());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Decision<'a> {
     /// Why another subscriber cannot, if there is one.
     pub incompatible: Option<&'a str>,
     /// Whether a reader can read nothing before a key frame.
-    pub wants_key: bool,
+    pub needs_key_frame: bool,
 }
 
 /// A channel that the peer announced.
@@ -145,12 +145,12 @@ impl Session {
         // A request for a key frame says by itself that all can read the channel, unless the peer
         // knows that some cannot.
         let knows_refusal = matches!(known.told, Some(Answer::Partial(..)));
-        let told_by_request = decision.wants_key && matches!(answer, Answer::Accept(_)) && !knows_refusal;
+        let told_by_request = decision.needs_key_frame && matches!(answer, Answer::Accept(_)) && !knows_refusal;
         if known.told.as_ref() != Some(&answer) && !told_by_request {
             self.outputs.push(Due::Answer(channel));
         }
         known.key = KeyWait::default();
-        if decision.wants_key {
+        if decision.needs_key_frame {
             known.key.take(now, &self.limits);
             self.outputs.push(Due::Renew(channel));
         }

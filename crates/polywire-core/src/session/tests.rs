@@ -95,7 +95,7 @@ fn a_long_reason_is_cut_between_characters() {
 #[test]
 fn a_request_for_a_key_frame_is_also_an_acceptance() {
     let mut session = announced(reliable(), &[ONE]);
-    let keyed = |readers, incompatible| Decision { readers, incompatible, wants_key: true };
+    let keyed = |readers, incompatible| Decision { readers, incompatible, needs_key_frame: true };
     session.settle(ONE, keyed(1, None), ms(0));
     assert_eq!(outputs(&mut session), [answer(ONE, Answer::Renew(1))]);
     session.settle(ONE, keyed(1, Some("no")), ms(0));
@@ -109,7 +109,7 @@ fn a_request_for_a_key_frame_is_also_an_acceptance() {
 #[test]
 fn key_frames_are_requested_with_pauses_until_one_comes() {
     let mut session = announced(reliable(), &[ONE]);
-    session.settle(ONE, Decision { wants_key: true, ..reads(1) }, ms(0));
+    session.settle(ONE, Decision { needs_key_frame: true, ..reads(1) }, ms(0));
     assert_eq!(outputs(&mut session).len(), 1);
     let asked: Vec<u64> = (0..200).filter(|now| session.request_key(ONE, ms(*now))).collect();
     assert_eq!(asked, [20, 60, 140]);
@@ -323,7 +323,7 @@ fn lossy_sessions_repeat_announcements_and_answers() {
 #[test]
 fn a_lossy_session_repeats_an_open_request_for_a_key_frame() {
     let mut reader = announced(lossy(), &[ONE]);
-    reader.settle(ONE, Decision { wants_key: true, ..reads(1) }, ms(0));
+    reader.settle(ONE, Decision { needs_key_frame: true, ..reads(1) }, ms(0));
     outputs(&mut reader);
     reader.handle_announce(ONE, Start::default(), &announcement(), ms(1)).expect("the same again");
     assert_eq!(outputs(&mut reader), [answer(ONE, Answer::Accept(1)), answer(ONE, Answer::Renew(1))]);

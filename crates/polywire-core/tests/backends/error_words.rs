@@ -48,7 +48,7 @@ fn said(format: &str, message: &[u8]) -> String {
     let texts = backends.iter().map(|backend| {
         let writer = Pump::shape().schema();
         let decoder = Decoder::<Pump>::with_backend(codec, &Options::default(), writer, *backend).unwrap();
-        decoder.decode(message, &mut Pump::fresh()).expect_err("it is wrong").to_string()
+        decoder.decode(message, &mut Pump::default_value()).expect_err("it is wrong").to_string()
     });
     let texts: Vec<String> = texts.collect();
     assert!(texts.windows(2).all(|pair| pair[0] == pair[1]), "{texts:?}");

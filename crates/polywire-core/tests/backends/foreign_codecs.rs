@@ -7,7 +7,7 @@ use polywire_core::{
     codec::{self, BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties},
     layout::{Kind, Layout, Message, Scalar},
     program::{
-        Arm, Backend, Block, BriefForm, BriefKernel, Cursor, Direction, ExecError, FaultKind, Input, Lead,
+        Arm, Backend, Block, Cursor, Direction, ExecError, ExpectedPrefix, FaultKind, InlineForm, InlineKernel, Input,
         MemberDialect, MemberKey, MemberTable, NumberForm, Op, OpKind, Order, Output, Overflow, PathId, Place, Program,
         RegionDialect, RegionForm, Room, ScalarKernel, ShortText, Status, SymbolKernel, SymbolTable, TextForm,
         TextKernel, WideKernel, Wire,
@@ -111,14 +111,14 @@ fn a_program_for_other_memory_is_refused() {
 }
 
 /// It says that it wrote as many bytes as its argument, and writes none.
-static BOASTER: BriefKernel = BriefKernel::new("boaster", Scalar::U64, boast, None);
+static BOASTER: InlineKernel = InlineKernel::new("boaster", Scalar::U64, boast, None);
 
 extern "C" fn boast(_: &mut Room, bytes: u64, _: u64) -> usize {
     bytes as usize
 }
 
 fn boasting<const BYTES: u64>(layout: &Arc<Layout>) -> Program {
-    let put = OpKind::Put(Wire::Brief(&BOASTER, BYTES));
+    let put = OpKind::Put(Wire::Inline(&BOASTER, BYTES));
     let kinds = [OpKind::Load(place(layout, 0)), put, OpKind::Need(2), OpKind::Literal([0x42; 2].into())];
     program(Direction::Encode, layout, kinds)
 }
@@ -142,8 +142,8 @@ fn the_rest_of_an_inline_string_is_zero_and_within_its_bound() {
     }
 }
 
-static FORMED: BriefKernel =
-    BriefKernel::new("formed", Scalar::U64, boast, Some(BriefForm { number: NumberForm::Fixed, unless_zero: false }));
+static FORMED: InlineKernel =
+    InlineKernel::new("formed", Scalar::U64, boast, Some(InlineForm { number: NumberForm::Fixed, unless_zero: false }));
 static NEVER: TextKernel = text(ShortText { head: 0, head_len: 0, below: 8 });
 static LONG: TextKernel = text(ShortText { head: 0, head_len: 255, below: 8 });
 static NONE: TextKernel = text(ShortText { head: 0, head_len: 1, below: 0 });
@@ -162,7 +162,7 @@ fn texts(direction: Direction, layout: &Arc<Layout>, kernel: &'static TextKernel
 fn forms_that_machine_code_cannot_follow_are_refused() {
     refused::<Pair>(
         |layout| {
-            let put = OpKind::Put(Wire::Brief(&FORMED, 8 << 56));
+            let put = OpKind::Put(Wire::Inline(&FORMED, 8 << 56));
             program(Direction::Encode, layout, [OpKind::Load(place(layout, 0)), put])
         },
         "head is too long",
@@ -180,7 +180,7 @@ static BARE: MemberDialect = MemberDialect {
     skip: nothing,
     refuse_duplicates: false,
     ending: None,
-    leads_alone: false,
+    prefixes_suffice: false,
 };
 
 extern "C" fn nothing(_: &mut Input<'_>, _: &mut Cursor) -> Status {
@@ -194,8 +194,8 @@ extern "C" fn none_more(_: &mut Input<'_>, _: &mut Cursor, _: &MemberTable, arm:
 
 fn noting<const BIT: u8>(layout: &Arc<Layout>) -> Program {
     let key = MemberKey { id: 1, name: (*b"a").into() };
-    let lead = Lead { note: Some(BIT), ..Lead::new(b"a") };
-    let arm = Arm { key: key.clone(), lead: Some(lead), body: Block::default(), absent: Block::default() };
+    let prefix = ExpectedPrefix { note: Some(BIT), ..ExpectedPrefix::new(b"a") };
+    let arm = Arm { key: key.clone(), prefix: Some(prefix), body: Block::default(), absent: Block::default() };
     let table = Arc::new(MemberTable::new(vec![key]));
     program(Direction::Decode, layout, [OpKind::Members { dialect: &BARE, arms: vec![arm], table }])
 }

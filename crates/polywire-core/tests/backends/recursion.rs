@@ -40,7 +40,7 @@ fn derived_values_come_back() {
             let encoder = Encoder::<Question>::with_backend(wire.codec, &wire.options, backend).unwrap();
             let schema = encoder.schema();
             let decoder = Decoder::<Question>::with_backend(wire.codec, &wire.options, schema, backend).unwrap();
-            let mut back = Question::fresh();
+            let mut back = Question::default_value();
             for depth in [0, 1, 2, 7, 3, 0] {
                 let question = Question { number: depth, term: nested(depth) };
                 let mut bytes = Vec::new();

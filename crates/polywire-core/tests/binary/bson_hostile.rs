@@ -79,7 +79,7 @@ impl Reader {
     /// What all back ends make of it. They are compared as text, since NaN is not equal to itself.
     fn read(&self, bytes: &[u8]) -> Result<Whole, FaultKind> {
         let mut results = self.0.iter().map(|decoder| {
-            let mut value = Whole::fresh();
+            let mut value = Whole::default_value();
             decoder.decode(bytes, &mut value).map(|_| value)
         });
         let first = results.next().unwrap();

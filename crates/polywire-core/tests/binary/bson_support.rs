@@ -28,7 +28,7 @@ pub fn decode_from<T: Message + Debug>(writer: &Schema, bytes: &[u8]) -> Result<
 }
 
 pub fn decode_within<T: Message + Debug>(writer: &Schema, bytes: &[u8], limits: Limits) -> Result<T, CodecError> {
-    let decoded = Wire { codec: &BSON, options: Options::default() }.decode(writer, bytes, limits, T::fresh);
+    let decoded = Wire { codec: &BSON, options: Options::default() }.decode(writer, bytes, limits, T::default_value);
     decoded.map(|(value, _)| value)
 }
 

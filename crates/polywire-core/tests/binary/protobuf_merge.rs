@@ -278,7 +278,7 @@ fn prost_merges_the_same() {
     let (codec, schema) = (codec::find("protobuf").unwrap(), Outer::shape().schema());
     let decoder = |backend| Decoder::<Outer>::with_backend(codec, &Options::default(), schema, backend).unwrap();
     // Used again, so that what a value held before would be seen.
-    let (decoders, mut merged): (Vec<_>, _) = (backends().into_iter().map(decoder).collect(), Outer::fresh());
+    let (decoders, mut merged): (Vec<_>, _) = (backends().into_iter().map(decoder).collect(), Outer::default_value());
     for round in 0..30_000 {
         writer.bytes.clear();
         writer.outer();

@@ -31,7 +31,7 @@ pub fn decode_within<T: Message + Debug>(
     bytes: &[u8],
     limits: Limits,
 ) -> Result<T, CodecError> {
-    Wire::parse(with).decode_all(writer, bytes, limits, T::fresh)
+    Wire::parse(with).decode_all(writer, bytes, limits, T::default_value)
 }
 
 pub fn decode<T: Message + Debug>(with: &str, bytes: &[u8]) -> Result<T, CodecError> {

@@ -11,7 +11,7 @@ fn our_own_formats_are_as_specified() {
     {
         let compressor = find(name).expect("in the table");
         let mut out = Vec::new();
-        let level = compressor.properties().usual_level();
+        let level = compressor.properties().default_level();
         compressor.compression(level, &[]).expect("a state").compress(plain, &mut out).expect("compressed");
         assert_eq!(out, examples[name], "{name}: {out:02x?}");
         let mut back = vec![0; plain.len()];

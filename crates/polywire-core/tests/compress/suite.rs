@@ -137,7 +137,7 @@ fn every_level_gives_everything_back() {
 fn compressible_payloads_become_smaller() {
     let text = b"It was the best of times, it was the worst of times, it was the age of wisdom; ".repeat(40);
     each(|compressor| {
-        let level = compressor.properties().usual_level();
+        let level = compressor.properties().default_level();
         let (text_len, zeros_len) =
             (compressed(compressor, level, &text).len(), compressed(compressor, level, &[0; 5000]).len());
         match compressor.name() {
@@ -155,7 +155,7 @@ fn compressible_payloads_become_smaller() {
 fn states_are_used_again_and_payloads_do_not_depend_on_each_other() {
     let rounds = 1500;
     each(|compressor| {
-        let level = compressor.properties().usual_level();
+        let level = compressor.properties().default_level();
         let mut compression = compressor.compression(level, &[]).expect("a state");
         let mut decompression = compressor.decompression(&[]).expect("a state");
         let mut random = Random::new(4);
@@ -216,7 +216,7 @@ fn truncations_and_wrong_sizes_are_refused() {
         for _ in 0..12 {
             let mut input = payload(&mut random, 2000);
             input.push(1);
-            let packed = compressed(compressor, compressor.properties().usual_level(), &input);
+            let packed = compressed(compressor, compressor.properties().default_level(), &input);
             for end in 0..packed.len() {
                 let got = back(&mut *state, &packed[..end], input.len());
                 assert!(got.is_err(), "{}: {end} of {} bytes will do", compressor.name(), packed.len());
@@ -250,7 +250,7 @@ fn damage_does_no_harm() {
         let (mut refused, rounds) = (0, 600);
         for round in 0..rounds {
             let input = payload(&mut random, 3000);
-            let good = compressed(compressor, compressor.properties().usual_level(), &input);
+            let good = compressed(compressor, compressor.properties().default_level(), &input);
             let mut bad = good.clone();
             for _ in 0..1 + random.below(3) {
                 let at = random.below(bad.len() + 1);
@@ -278,7 +278,7 @@ fn damage_does_no_harm() {
 fn bombs_cost_no_more_than_the_limits() {
     let zeros = vec![0; 8 << 20];
     each(|compressor| {
-        let bomb = compressed(compressor, compressor.properties().usual_level(), &zeros);
+        let bomb = compressed(compressor, compressor.properties().default_level(), &zeros);
         let limits = Limits { message_bytes: 4 << 20, ..Limits::default() };
         let mut unpacker = Unpacker::new(compressor, &[], limits).expect("a state");
         let said = |size: u64| {
@@ -412,7 +412,7 @@ fn dictionaries_make_small_messages_smaller() {
         // Random payloads, longer than any window, and damage.
         let mut random = Random::new(9);
         let mut compression =
-            compressor.compression(compressor.properties().usual_level(), &dictionary).expect("a state");
+            compressor.compression(compressor.properties().default_level(), &dictionary).expect("a state");
         let mut decompression = compressor.decompression(&dictionary).expect("a state");
         for round in 0..400 {
             let input = payload(&mut random, 200_000);
@@ -444,7 +444,7 @@ fn damaged_dictionaries_are_refused_or_harmless() {
                     *byte ^= 1 << random.below(8);
                 }
             }
-            let Ok(mut state) = compressor.compression(compressor.properties().usual_level(), &bad) else { continue };
+            let Ok(mut state) = compressor.compression(compressor.properties().default_level(), &bad) else { continue };
             let mut other = compressor.decompression(&bad).expect("one takes what the other takes");
             for message in reports(5, 4) {
                 let mut packed = Vec::new();

@@ -95,7 +95,7 @@ fn panicking<R>(run: impl FnOnce() -> R) -> R {
 
 #[test]
 fn values_come_and_go() {
-    let mut whole = Whole::fresh();
+    let mut whole = Whole::default_value();
     assert_eq!(LIVE.get(), 1, "the box");
     // SAFETY: all places are those of the layout.
     unsafe {
@@ -161,10 +161,10 @@ fn values_come_and_go() {
 #[cfg(feature = "std")]
 #[test]
 fn panics_of_the_users_code_are_errors() {
-    let mut whole = Whole::fresh();
-    whole.parts.push(Part::fresh());
-    whole.parts.push(Part::fresh());
-    whole.named.insert(Key::One, Part::fresh());
+    let mut whole = Whole::default_value();
+    whole.parts.push(Part::default_value());
+    whole.parts.push(Part::default_value());
+    whole.named.insert(Key::One, Part::default_value());
     // SAFETY: all places are those of the layout.
     unsafe {
         let (at, node) = place(&mut whole, 0);

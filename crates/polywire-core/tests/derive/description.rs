@@ -115,7 +115,7 @@ fn hash_maps_are_maps() {
 
 #[test]
 fn layouts_say_where_fields_are() {
-    let mut value = Everything::fresh();
+    let mut value = Everything::default_value();
     value.c = -7;
     value.grid[1][2] = 2.5;
     value.list = vec![1, 2, 3];
@@ -203,11 +203,11 @@ fn attributes_reach_the_schema() {
 
 #[test]
 fn new_messages_have_the_defaults() {
-    let fresh = Marked::fresh();
+    let fresh = Marked::default_value();
     assert_eq!((fresh.level, fresh.text.as_str(), fresh.state), (-5, "off", State::Working));
     assert_eq!((fresh.ratio, fresh.grade, fresh.scratch.get()), (2.0, b'x', 0));
-    assert_eq!(State::fresh(), State::Working);
-    let everything = Everything::fresh();
+    assert_eq!(State::default_value(), State::Working);
+    let everything = Everything::default_value();
     assert_eq!((everything.maybe, *everything.boxed, everything.names[39].as_str()), (None, 0, ""));
 }
 
@@ -271,7 +271,7 @@ fn unions_are_enums_with_data() {
     assert_eq!((cases[1].is_default, cases[1].member.id, cases[1].member.external), (true, 9, true));
     // The default literal is nobody's label, so the default case is taken; of booleans, false comes
     // first.
-    assert_eq!(Choice::fresh(), Choice::Other(Box::new(Wind::Mean(0.0))));
+    assert_eq!(Choice::default_value(), Choice::Other(Box::new(Wind::Mean(0.0))));
 }
 
 #[test]
@@ -329,7 +329,7 @@ enum Numbered {
 
 #[test]
 fn labels_may_be_numbers_and_cases_have_defaults() {
-    assert_eq!(Numbered::fresh(), Numbered::Large(7));
+    assert_eq!(Numbered::default_value(), Numbered::Large(7));
     let DefKind::Union { cases, key: true, .. } = &Numbered::shape().schema().defs().last().unwrap().kind else {
         panic!()
     };
@@ -543,12 +543,12 @@ fn macros_make_messages() {
     ];
     assert_eq!(types.take(5).collect::<Vec<_>>(), want);
     assert!(def(made, "MadeChoice").contains("Float32") && def(made, "MadeMask").contains("bit_bound: 8"));
-    assert_eq!((Made::fresh().number, Made::fresh().flags), (-7, MadeMask(0)));
-    assert_eq!(Made::fresh().choice, MadeChoice::Many(vec![]));
+    assert_eq!((Made::default_value().number, Made::default_value().flags), (-7, MadeMask(0)));
+    assert_eq!(Made::default_value().choice, MadeChoice::Many(vec![]));
     let derived = Derived::shape().schema();
     let DefKind::Struct { base, members } = &derived.def(root(derived)).kind else { unreachable!() };
     assert!(base.is_some() && members.len() == 3, "{members:?}");
-    assert_eq!(Derived::fresh().base, Made::fresh());
+    assert_eq!(Derived::default_value().base, Made::default_value());
 }
 
 /// Names that hold the words of other attributes.
@@ -574,6 +574,6 @@ fn names_are_not_mistaken_for_attributes() {
 /// spec/evolution.md, 4: an optional member is absent, whatever else is said.
 #[test]
 fn an_optional_member_is_absent_by_default() {
-    let fresh = Named::fresh();
+    let fresh = Named::default_value();
     assert_eq!((fresh.text.as_str(), fresh.absent, *fresh.present), ("bitmask(A = 0)", None, 4));
 }

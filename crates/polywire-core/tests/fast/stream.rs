@@ -13,7 +13,7 @@ use polywire_core::{
     codec::{
         self, Decoder, Encoder, Options,
         fast::FAST,
-        stream::{Mode, StreamError, StreamReader, StreamWriter},
+        stateful::{Mode, StatefulError, StatefulReader, StatefulWriter},
     },
     envelope::{ChannelId, Envelope, Id128},
     frame::{DatagramDecoder, DatagramEncoder, Frame, Limits},
@@ -93,7 +93,7 @@ impl Codecs {
 /// A writing node; it restarts now and then.
 struct Writer {
     frames: DatagramEncoder,
-    stream: StreamWriter,
+    stream: StatefulWriter,
     incarnation: u64,
     sequence: u64,
     /// No key frame is sent on request before this.
@@ -102,7 +102,7 @@ struct Writer {
 
 impl Writer {
     fn new(codecs: &Codecs, mode: Mode, incarnation: u64) -> Writer {
-        let stream = StreamWriter::new(codecs.encoder.state().unwrap(), mode, KEYS);
+        let stream = StatefulWriter::new(codecs.encoder.state().unwrap(), mode, KEYS);
         let frames = DatagramEncoder::new(Id128([1; 16]), incarnation, Limits::default());
         Writer { frames, stream, incarnation, sequence: 0, answers_from: 0 }
     }
@@ -124,7 +124,7 @@ impl Writer {
     /// Requests are answered by one key frame for all of them, not more often than each 50 ms.
     fn asked(&mut self, now: u64) {
         if now >= self.answers_from {
-            self.stream.ask_for_key();
+            self.stream.request_key_frame();
             self.answers_from = now + 50 * MILLISECOND;
         }
     }
@@ -133,7 +133,7 @@ impl Writer {
 /// A reading node.
 struct Reader {
     frames: DatagramDecoder,
-    stream: StreamReader,
+    stream: StatefulReader,
     incarnation: u64,
     /// Key frames it has read in this incarnation.
     keys: Vec<u64>,
@@ -151,7 +151,7 @@ enum Outcome {
 
 impl Reader {
     fn new(codecs: &Codecs) -> Reader {
-        let stream = StreamReader::new(codecs.decoder.state().unwrap());
+        let stream = StatefulReader::new(codecs.decoder.state().unwrap());
         let (frames, book) = (DatagramDecoder::default(), Book::default());
         Reader { frames, stream, incarnation: 0, keys: Vec::new(), book, asked_until: 0 }
     }
@@ -159,7 +159,7 @@ impl Reader {
     fn read(&mut self, codecs: &Codecs, packet: &[u8]) -> Outcome {
         let Ok(datagram) = self.frames.open(packet) else { return Outcome::Nothing };
         if datagram.restarted {
-            self.stream = StreamReader::new(codecs.decoder.state().unwrap());
+            self.stream = StatefulReader::new(codecs.decoder.state().unwrap());
             self.keys.clear();
         }
         self.incarnation = datagram.incarnation;
@@ -173,7 +173,7 @@ impl Reader {
             let has_key = anchor.is_some_and(|anchor| anchor == sequence || self.keys.contains(&anchor));
             match read {
                 Ok(_) => outcome = Outcome::Value(self.incarnation, sequence),
-                Err(StreamError::Decode(error)) => panic!("message {sequence} came whole: {error}"),
+                Err(StatefulError::Decode(error)) => panic!("message {sequence} came whole: {error}"),
                 Err(error) => assert!(!has_key, "message {sequence} refers to {anchor:?}, which is here: {error}"),
             }
             if anchor == Some(sequence) {
@@ -270,7 +270,7 @@ fn run(codecs: &Codecs, model: &Model, mode: Mode, seed: u64, totals: &mut Total
                 assert_eq!(reader.book, published[&(incarnation, sequence)], "seed {seed}: a wrong value");
                 totals.delivered += 1;
             }
-            if reader.stream.wants_key() && arrival.at >= reader.asked_until {
+            if reader.stream.needs_key_frame() && arrival.at >= reader.asked_until {
                 link.back.push(now, vec![1]);
                 reader.asked_until = now + 30 * MILLISECOND;
             }

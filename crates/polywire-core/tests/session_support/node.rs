@@ -7,7 +7,7 @@ use std::{
 };
 
 use polywire_core::{
-    codec::stream::{Mode, StreamReader, StreamWriter},
+    codec::stateful::{Mode, StatefulReader, StatefulWriter},
     envelope::{Announcement, ChannelId, Envelope, ExtensionsBuf, Id128, Kind},
     frame::{self, Answer, DatagramDecoder, DatagramEncoder, Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
     session::{self, Budget, Carrier, Decision, Event, Fetch, KeyRequests, Limits, Output, Repeat, Session},
@@ -55,7 +55,7 @@ pub struct Node {
 struct Writer {
     topic: usize,
     announcement: Arc<Announcement>,
-    stream: Option<StreamWriter>,
+    stream: Option<StatefulWriter>,
     requests: KeyRequests,
     sequence: u64,
     value: Track,
@@ -75,7 +75,7 @@ struct Peer {
 }
 
 struct Reader {
-    stream: Option<StreamReader>,
+    stream: Option<StatefulReader>,
     value: Track,
     read: u64,
     waits_for_key: bool,
@@ -223,7 +223,7 @@ impl Node {
             if writer.requests.take(shared.time())
                 && let Some(stream) = &mut writer.stream
             {
-                stream.ask_for_key();
+                stream.request_key_frame();
             }
             let kind = match shared.random.below(3) {
                 0 => *shared.random.choose(&Kind::ALL),
@@ -420,7 +420,7 @@ impl Node {
             }
             return;
         }
-        let mut wants_key = false;
+        let mut needs_key_frame = false;
         match readers {
             0 => drop(peer.readers.remove(&channel)),
             _ => {
@@ -428,10 +428,10 @@ impl Node {
                 let new = || Reader { stream: stream(), value: Track::default(), read: 0, waits_for_key: true };
                 let reader = peer.readers.entry(channel).or_insert_with(new);
                 reader.waits_for_key &= reader.stream.is_some();
-                wants_key = reader.waits_for_key;
+                needs_key_frame = reader.waits_for_key;
             }
         }
-        peer.session.settle(channel, Decision { readers, incompatible, wants_key }, shared.time());
+        peer.session.settle(channel, Decision { readers, incompatible, needs_key_frame }, shared.time());
     }
 
     // What comes in.
@@ -507,7 +507,7 @@ impl Node {
         let Envelope { sequence, anchor, .. } = *envelope;
         let read = shared.codecs.decode(reader.stream.as_mut(), sequence, anchor, payload, &mut reader.value);
         if reader.stream.is_some() {
-            let needs_key = reader.stream.as_ref().is_some_and(StreamReader::wants_key);
+            let needs_key = reader.stream.as_ref().is_some_and(StatefulReader::needs_key_frame);
             let waits = needs_key || (reader.waits_for_key && !read);
             match waits {
                 true => {

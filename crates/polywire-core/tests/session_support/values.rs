@@ -4,7 +4,7 @@ use polywire_core::{
     codec::{
         self, Decoder, Encoder, Options,
         fast::FAST,
-        stream::{Mode, StreamReader, StreamWriter},
+        stateful::{Mode, StatefulReader, StatefulWriter},
     },
     envelope::{Id128, Kind},
     program::Backend,
@@ -55,19 +55,19 @@ impl Codecs {
         Codecs { fast: pair(&FAST), cdr: pair(codec::find("cdr").expect("a codec")) }
     }
 
-    pub fn writer(&self, format: Format) -> Option<StreamWriter> {
+    pub fn writer(&self, format: Format) -> Option<StatefulWriter> {
         let Format::Stateful(mode) = format else { return None };
-        Some(StreamWriter::new(self.fast.0.state().expect("FAST has state"), mode, 10))
+        Some(StatefulWriter::new(self.fast.0.state().expect("FAST has state"), mode, 10))
     }
 
-    pub fn reader(&self, stateful: bool) -> Option<StreamReader> {
-        stateful.then(|| StreamReader::new(self.fast.1.state().expect("FAST has state")))
+    pub fn reader(&self, stateful: bool) -> Option<StatefulReader> {
+        stateful.then(|| StatefulReader::new(self.fast.1.state().expect("FAST has state")))
     }
 
     /// Encodes a message, and gives its anchor.
     pub fn encode(
         &self,
-        stream: Option<&mut StreamWriter>,
+        stream: Option<&mut StatefulWriter>,
         sequence: u64,
         value: &Track,
         payload: &mut Vec<u8>,
@@ -86,20 +86,20 @@ impl Codecs {
     /// Decodes a message. False if it refers to another one that is not here.
     pub fn decode(
         &self,
-        stream: Option<&mut StreamReader>,
+        stream: Option<&mut StatefulReader>,
         sequence: u64,
         anchor: Option<u64>,
         payload: &[u8],
         value: &mut Track,
     ) -> bool {
-        use codec::stream::StreamError;
+        use codec::stateful::StatefulError;
         let Some(stream) = stream else {
             self.cdr.1.decode(payload, value).expect("the checksum was right");
             return true;
         };
         match stream.read(sequence, anchor, |state, keep| self.fast.1.decode_with(state, keep, payload, value)) {
             Ok(_) => true,
-            Err(StreamError::Decode(error)) => panic!("message {sequence} came complete: {error}"),
+            Err(StatefulError::Decode(error)) => panic!("message {sequence} came complete: {error}"),
             Err(_) => false,
         }
     }

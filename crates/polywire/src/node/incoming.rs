@@ -324,7 +324,7 @@ impl Incoming {
         let decision = Decision {
             readers: u32::try_from(slots.len()).unwrap_or(u32::MAX),
             incompatible: refusals.first().map(|(_, reason)| reason.as_str()),
-            wants_key: slots.iter().any(|(_, slot)| slot.wants_key()),
+            needs_key_frame: slots.iter().any(|(_, slot)| slot.needs_key_frame()),
         };
         let before = {
             let mut driven = self.lock();
@@ -334,7 +334,7 @@ impl Incoming {
             let mut channels = self.channels();
             let Some(known) = channels.open.get_mut(&channel) else { return };
             known.stream = slots.iter().any(|(_, slot)| slot.is_stream());
-            known.key_requested = decision.wants_key;
+            known.key_requested = decision.needs_key_frame;
             known.refused = refusals.iter().map(|(route, reason)| (Arc::downgrade(route), reason.clone())).collect();
             mem::replace(&mut known.slots, Arc::new(slots))
         };
@@ -366,7 +366,7 @@ impl Incoming {
             }),
         }
         if stream {
-            let wanted = slots.iter().any(|(_, slot)| slot.wants_key());
+            let wanted = slots.iter().any(|(_, slot)| slot.needs_key_frame());
             if wanted || key_requested {
                 self.request_key(envelope.channel, wanted);
             }

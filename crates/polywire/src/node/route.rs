@@ -38,7 +38,7 @@ pub(crate) trait Slot: Send + Sync {
     /// Whether messages may refer to earlier ones.
     fn is_stream(&self) -> bool;
     /// Whether the next messages cannot be read without a key frame.
-    fn wants_key(&self) -> bool;
+    fn needs_key_frame(&self) -> bool;
     /// The sender dropped `count` messages up to and including this one. A count of 0 says that it
     /// begins after this one.
     fn lost(&self, sequence: u64, count: u64);

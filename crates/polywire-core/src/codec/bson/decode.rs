@@ -3,9 +3,8 @@
 use alloc::{boxed::Box, string::ToString, sync::Arc, vec, vec::Vec};
 
 use super::{
-    VALUE, encode, get,
+    VALUE, delimiters, encode, get,
     kind::{Form, Forms},
-    marks,
 };
 use crate::{
     codec::lower::{
@@ -14,8 +13,8 @@ use crate::{
     },
     layout::{Kind, Scalar},
     program::{
-        Arm, Block, FaultKind, Lead, LeadTag, MemberDialect, MemberTable, Op, OpKind, Order, PathId, Place, Segment,
-        Source, SymbolTable, TextForm, Wire,
+        Arm, Block, ExpectedPrefix, FaultKind, MemberDialect, MemberTable, Op, OpKind, Order, PathId, Place, PrefixTag,
+        Segment, Source, SymbolTable, TextForm, Wire,
     },
     schema::{DefId, DefKind, Type},
 };
@@ -48,7 +47,7 @@ impl DecodeDialect for Decode<'_> {
     fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
         let then = walk.block(|walk| walk.text(TextForm::CountedNul { order: Order::Little }, slot))?;
         let otherwise = walk.block(|walk| walk.text(TextForm::Kernel(&get::DECIMAL), slot))?;
-        walk.emit(OpKind::Test(&marks::IS_STRING));
+        walk.emit(OpKind::Test(&delimiters::IS_STRING));
         walk.emit(OpKind::If { then, otherwise });
         Ok(())
     }
@@ -96,7 +95,7 @@ impl DecodeDialect for Decode<'_> {
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
         let (key, value) =
             walk.entry(slot, |walk, slot| self.key(walk, key, slot), |walk, slot| walk.value(value, slot))?;
-        let (place, source) = (slot.place, Source::Dialect(&marks::MAP));
+        let (place, source) = (slot.place, Source::Dialect(&delimiters::MAP));
         let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
         walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 0 });
         Ok(())
@@ -104,7 +103,7 @@ impl DecodeDialect for Decode<'_> {
 
     fn structure(&self, walk: &mut DecodeWalk<'_>, _: DefId, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
         let arms = members.iter().map(|member| arm(walk, member)).collect::<Result<Vec<Arm>, LowerError>>()?;
-        walk.emit(members_op(&marks::MEMBERS, arms));
+        walk.emit(members_op(&delimiters::MEMBERS, arms));
         Ok(())
     }
 
@@ -113,14 +112,14 @@ impl DecodeDialect for Decode<'_> {
         let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
         let table = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
         let kernel = match writer.resolve(union.discriminator) {
-            Type::Char8 | Type::Char16 => &marks::CHARACTER_SELECTOR,
-            _ => &marks::SELECTOR,
+            Type::Char8 | Type::Char16 => &delimiters::CHARACTER_SELECTOR,
+            _ => &delimiters::SELECTOR,
         };
         let body = walk.block(|walk| {
             walk.emit(OpKind::Get(Wire::Symbol(kernel, table)));
             walk.union_arms(union, case)
         })?;
-        walk.emit(OpKind::Region { dialect: &marks::DOCUMENT, argument: 0, body });
+        walk.emit(OpKind::Region { dialect: &delimiters::DOCUMENT, argument: 0, body });
         Ok(())
     }
 }
@@ -132,7 +131,7 @@ impl Decode<'_> {
 
     fn elements(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
         let element = walk.element(slot, |walk, inside| walk.value(ty, inside))?;
-        let (place, source) = (slot.place, Source::Dialect(&marks::ARRAY));
+        let (place, source) = (slot.place, Source::Dialect(&delimiters::ARRAY));
         let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
         walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
         Ok(())
@@ -171,8 +170,8 @@ impl Decode<'_> {
 pub(super) fn wrapped(root: Block) -> Block {
     let op = |kind| Op { path: PathId(0), kind };
     let absent = Block(vec![op(OpKind::Fail(FaultKind::MissingMember))]);
-    let arm = Arm { key: member_key(0, &terminated(VALUE)), lead: None, body: root, absent };
-    Block(vec![op(members_op(&marks::MEMBERS, vec![arm]))])
+    let arm = Arm { key: member_key(0, &terminated(VALUE)), prefix: None, body: root, absent };
+    Block(vec![op(members_op(&delimiters::MEMBERS, vec![arm]))])
 }
 
 fn members_op(dialect: &'static MemberDialect, arms: Vec<Arm>) -> OpKind {
@@ -182,20 +181,20 @@ fn members_op(dialect: &'static MemberDialect, arms: Vec<Arm>) -> OpKind {
 
 fn arm(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Arm, LowerError> {
     let key = member_key(0, &terminated(&member.writer.name));
-    let lead = Some(Lead { tag: LeadTag::Byte, ..Lead::new(&key.name) });
+    let prefix = Some(ExpectedPrefix { tag: PrefixTag::Byte, ..ExpectedPrefix::new(&key.name) });
     let value = walk.block(|walk| walk.member(member))?;
     if !member.writer.optional {
         let absent = walk.block(|walk| walk.missing(member))?;
-        return Ok(Arm { key, lead, body: value, absent });
+        return Ok(Arm { key, prefix, body: value, absent });
     }
     let absent = walk.block(|walk| walk.absent(member))?;
     let then = absent.clone();
     let body = walk.block(|walk| {
-        walk.emit(OpKind::Test(&marks::IS_NULL));
+        walk.emit(OpKind::Test(&delimiters::IS_NULL));
         walk.emit(OpKind::If { then, otherwise: value });
         Ok(())
     })?;
-    Ok(Arm { key, lead, body, absent })
+    Ok(Arm { key, prefix, body, absent })
 }
 
 /// Emits the value of a union's case, which is an element with the name of the case's member.
@@ -206,12 +205,12 @@ fn case(walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>) -> Result<(), LowerError> 
         Ok(())
     })?;
     let key = member_key(0, &terminated(&case.member.name));
-    walk.emit(members_op(&marks::CASE, vec![Arm { key, lead: None, body, absent }]));
+    walk.emit(members_op(&delimiters::CASE, vec![Arm { key, prefix: None, body, absent }]));
     Ok(())
 }
 
 fn binary_or(walk: &mut DecodeWalk<'_>, then: Block, otherwise: Block) {
-    walk.emit(OpKind::Test(&marks::IS_BINARY));
+    walk.emit(OpKind::Test(&delimiters::IS_BINARY));
     walk.emit(OpKind::If { then, otherwise });
 }
 

@@ -3,9 +3,9 @@
 use alloc::{boxed::Box, format, sync::Arc, vec, vec::Vec};
 
 use super::{
-    VALUE,
+    VALUE, delimiters,
     kind::{DISCRIMINATOR, Form, Forms, GENERIC, INT32, INT64, NULL, NUMBER, header},
-    marks, put,
+    put,
 };
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, scalar_of},
@@ -263,7 +263,7 @@ pub(super) fn wrapped(kind: u8, root: Block) -> Block {
     let op = |kind| Op { path: PathId(0), kind };
     let mut ops = vec![op(OpKind::Literal(header(kind, VALUE)))];
     ops.extend(root.0);
-    Block(vec![op(OpKind::Region { dialect: &marks::DOCUMENT, argument: 0, body: Block(ops) })])
+    Block(vec![op(OpKind::Region { dialect: &delimiters::DOCUMENT, argument: 0, body: Block(ops) })])
 }
 
 type Kernel = &'static crate::program::ScalarKernel;
@@ -327,7 +327,7 @@ fn text(walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, form: TextForm) {
 
 /// Emits a document whose length is filled in at its end.
 fn document(walk: &mut EncodeWalk<'_>, body: Block) {
-    walk.emit(OpKind::Region { dialect: &marks::DOCUMENT, argument: 0, body });
+    walk.emit(OpKind::Region { dialect: &delimiters::DOCUMENT, argument: 0, body });
 }
 
 /// Emits a document of known length.

@@ -31,10 +31,10 @@ use crate::{
 
 mod decimal;
 mod decode;
+mod delimiters;
 mod encode;
 mod get;
 mod kind;
-mod marks;
 mod put;
 mod validate;
 

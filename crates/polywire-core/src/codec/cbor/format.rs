@@ -2,7 +2,7 @@
 
 use super::{half, sort};
 use crate::{
-    codec::lower::kinds::{self, Extent, Format as _, Head, Marks, OPEN, fixed, marked, skip_items},
+    codec::lower::kinds::{self, Extent, Format as _, Head, OPEN, TypeBytes, fixed, skip_items, type_byte_and_word},
     program::{
         FaultKind, Input, Output, Status,
         kernel::{Room, ShortText},
@@ -40,7 +40,8 @@ impl kinds::Format for Format {
     const TYPED: bool = false;
     const NULL_IS_NAN: bool = false;
     const SHORT_TEXT: Option<ShortText> = Some(ShortText { head: 0x60, head_len: 1, below: 0x18 });
-    const MARKS: Marks = Marks { null: NULL, no: FALSE, yes: TRUE, single: SINGLE, double: DOUBLE, end: BREAK };
+    const TYPE_BYTES: TypeBytes =
+        TypeBytes { null: NULL, no: FALSE, yes: TRUE, single: SINGLE, double: DOUBLE, end: BREAK };
 
     #[inline(always)]
     fn head(input: &mut Input<'_>) -> Read<Head> {
@@ -150,10 +151,10 @@ impl kinds::Format for Format {
 
     fn put_shortest(output: &mut Output<'_>, value: f64) -> Status {
         let single = half::single(value);
-        output.put_brief(|room| match (single.and_then(half::half), single) {
-            (Some(half), _) => marked(room, HALF, half.into(), 2),
-            (None, Some(single)) => marked(room, SINGLE, single.to_bits().into(), 4),
-            (None, None) => marked(room, DOUBLE, value.to_bits(), 8),
+        output.put_inline(|room| match (single.and_then(half::half), single) {
+            (Some(half), _) => type_byte_and_word(room, HALF, half.into(), 2),
+            (None, Some(single)) => type_byte_and_word(room, SINGLE, single.to_bits().into(), 4),
+            (None, None) => type_byte_and_word(room, DOUBLE, value.to_bits(), 8),
         })
     }
 
@@ -307,15 +308,15 @@ fn head(major: u8, argument: u64) -> (u64, usize) {
 fn number(room: &mut Room, major: u8, value: u64) -> usize {
     let first = major << 5;
     match value {
-        0..24 => marked(room, first | value as u8, 0, 1) - 1,
-        24..0x100 => marked(room, first | 24, value, 1),
-        0x100..0x1_0000 => marked(room, first | 25, value, 2),
-        0x1_0000..0x1_0000_0000 => marked(room, first | 26, value, 4),
-        _ => marked(room, first | 27, value, 8),
+        0..24 => type_byte_and_word(room, first | value as u8, 0, 1) - 1,
+        24..0x100 => type_byte_and_word(room, first | 24, value, 1),
+        0x100..0x1_0000 => type_byte_and_word(room, first | 25, value, 2),
+        0x1_0000..0x1_0000_0000 => type_byte_and_word(room, first | 26, value, 4),
+        _ => type_byte_and_word(room, first | 27, value, 8),
     }
 }
 
 #[inline]
 fn put_head(output: &mut Output<'_>, major: u8, argument: u64) -> Status {
-    output.put_brief(|room| number(room, major, argument))
+    output.put_inline(|room| number(room, major, argument))
 }

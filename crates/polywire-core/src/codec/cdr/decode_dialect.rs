@@ -248,7 +248,7 @@ impl Dialect {
         let arms = known.map(|member| {
             Ok(Arm {
                 key: key(member.writer.id, b""),
-                lead: None,
+                prefix: None,
                 body: walk.block(|walk| walk.member(member))?,
                 absent: walk.block(|walk| walk.left_out(member))?,
             })

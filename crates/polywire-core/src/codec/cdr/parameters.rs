@@ -103,12 +103,12 @@ by_order! {
     };
     /// The parameters of a mutable type in XCDR1, with the end of their list.
     parameter_list: MemberDialect {
-        name: "parameters", refuse_duplicates: true, ending: None, leads_alone: false, begin: begin_members, after: leave_element, skip: leave_element;
+        name: "parameters", refuse_duplicates: true, ending: None, prefixes_suffice: false, begin: begin_members, after: leave_element, skip: leave_element;
         next = next_parameter
     };
     /// The members of a mutable type in XCDR2, up to the end of its DHEADER.
     member_list: MemberDialect {
-        name: "members", refuse_duplicates: true, ending: None, leads_alone: false, begin: begin_members, after: leave_element, skip: leave_element;
+        name: "members", refuse_duplicates: true, ending: None, prefixes_suffice: false, begin: begin_members, after: leave_element, skip: leave_element;
         next = next_member
     };
     /// Tests whether the optional member of a final or appendable type of XCDR1 is present. Does

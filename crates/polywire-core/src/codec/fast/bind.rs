@@ -234,7 +234,7 @@ impl<'a> Binder<'a> {
         let ty = schema.resolve(ty);
         match flat.instruction {
             Instruction::Field(field) => {
-                let escape = next.and_then(|next| names::escape_of(field, next)).filter(|_| is_float(ty));
+                let escape = next.and_then(|next| names::bits_field_of(field, next)).filter(|_| is_float(ty));
                 let (plan, wire) = self.field((ty, absent), field, escape, flat)?;
                 let presence = if wire.optional { Presence::Field(wire) } else { Presence::Always };
                 Ok((plan, presence, escape.is_some()))

@@ -8,7 +8,7 @@ use alloc::{
 };
 
 use super::{
-    names::escape_name,
+    names::bits_field_name,
     template::{
         Dictionary, Field, FieldType, Group, Initial, Instruction, Name, Operator, OperatorKind, Sequence, Template,
         TemplateSet,
@@ -254,7 +254,7 @@ impl Maker<'_> {
             // `choose` selected bits only.
             return [Instruction::Field(Field { optional, ..decimal })].into();
         }
-        let escape = Field::new(escape_name(name), FieldType::Int { signed: false, bits });
+        let escape = Field::new(bits_field_name(name), FieldType::Int { signed: false, bits });
         let escape = Field { optional: true, ..escape.with(OperatorKind::Default) };
         [Instruction::Field(decimal), Instruction::Field(escape)].into()
     }
@@ -296,4 +296,4 @@ fn key(operator: &mut Operator, path: &str, part: &str) {
 }
 
 /// A `choose` function that changes nothing.
-pub(super) fn as_it_is(_: &str, _: &mut Field) {}
+pub(super) fn keep_all(_: &str, _: &mut Field) {}

@@ -163,7 +163,7 @@ impl TemplateSet {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn for_schema(schema: &Schema) -> Result<TemplateSet, LowerError> {
-        derive::templates(schema, &mut derive::as_it_is)
+        derive::templates(schema, &mut derive::keep_all)
     }
 
     /// Derives the templates of a type like [`TemplateSet::for_schema`]. `choose` gets the path of

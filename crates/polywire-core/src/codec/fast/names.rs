@@ -149,18 +149,18 @@ pub(super) fn message<'a>(set: &'a TemplateSet, schema: &Schema) -> Option<&'a T
 }
 
 /// The field behind a decimal that carries a number's bits if no decimal is exact.
-pub(super) fn escape_of<'a>(decimal: &Field, next: &Flat<'a>) -> Option<&'a Field> {
+pub(super) fn bits_field_of<'a>(decimal: &Field, next: &Flat<'a>) -> Option<&'a Field> {
     match next.instruction {
         Instruction::Field(field) if decimal.optional && decimal.ty == FieldType::Decimal => {
             let unsigned = matches!(field.ty, FieldType::Int { signed: false, .. });
-            (unsigned && field.optional && field.name.local == escape_name(&decimal.name.local)).then_some(field)
+            (unsigned && field.optional && field.name.local == bits_field_name(&decimal.name.local)).then_some(field)
         }
         _ => None,
     }
 }
 
 /// The name of a decimal's bits field.
-pub(super) fn escape_name(decimal: &str) -> String {
+pub(super) fn bits_field_name(decimal: &str) -> String {
     format!("{decimal}.bits")
 }
 

@@ -1,7 +1,7 @@
 //! Reading and writing of MessagePack heads: the [`kinds::Format`] of MessagePack.
 
 use crate::{
-    codec::lower::kinds::{self, Extent, Head, Marks, fixed, marked, skip_items},
+    codec::lower::kinds::{self, Extent, Head, TypeBytes, fixed, skip_items, type_byte_and_word},
     program::{
         FaultKind, Input, Limits, Output, Status,
         io::CodecError,
@@ -26,7 +26,8 @@ impl kinds::Format for Format {
     const TYPED: bool = false;
     const NULL_IS_NAN: bool = false;
     const SHORT_TEXT: Option<ShortText> = Some(ShortText { head: 0xA0, head_len: 1, below: 0x20 });
-    const MARKS: Marks = Marks { null: NIL, no: FALSE, yes: TRUE, single: SINGLE, double: DOUBLE, end: NIL };
+    const TYPE_BYTES: TypeBytes =
+        TypeBytes { null: NIL, no: FALSE, yes: TRUE, single: SINGLE, double: DOUBLE, end: NIL };
 
     #[inline(always)]
     fn head(input: &mut Input<'_>) -> Read<Head> {
@@ -104,11 +105,11 @@ impl kinds::Format for Format {
     #[inline]
     fn unsigned(room: &mut Room, value: u64) -> usize {
         match value {
-            0..0x80 => marked(room, value as u8, 0, 1) - 1,
-            0x80..0x100 => marked(room, 0xCC, value, 1),
-            0x100..0x1_0000 => marked(room, 0xCD, value, 2),
-            0x1_0000..0x1_0000_0000 => marked(room, 0xCE, value, 4),
-            _ => marked(room, 0xCF, value, 8),
+            0..0x80 => type_byte_and_word(room, value as u8, 0, 1) - 1,
+            0x80..0x100 => type_byte_and_word(room, 0xCC, value, 1),
+            0x100..0x1_0000 => type_byte_and_word(room, 0xCD, value, 2),
+            0x1_0000..0x1_0000_0000 => type_byte_and_word(room, 0xCE, value, 4),
+            _ => type_byte_and_word(room, 0xCF, value, 8),
         }
     }
 
@@ -116,11 +117,11 @@ impl kinds::Format for Format {
     fn signed(room: &mut Room, value: i64) -> usize {
         match value {
             0.. => Format::unsigned(room, value as u64),
-            -0x20.. => marked(room, value as u8, 0, 1) - 1,
-            -0x80.. => marked(room, 0xD0, value as u64, 1),
-            -0x8000.. => marked(room, 0xD1, value as u64, 2),
-            -0x8000_0000.. => marked(room, 0xD2, value as u64, 4),
-            _ => marked(room, 0xD3, value as u64, 8),
+            -0x20.. => type_byte_and_word(room, value as u8, 0, 1) - 1,
+            -0x80.. => type_byte_and_word(room, 0xD0, value as u64, 1),
+            -0x8000.. => type_byte_and_word(room, 0xD1, value as u64, 2),
+            -0x8000_0000.. => type_byte_and_word(room, 0xD2, value as u64, 4),
+            _ => type_byte_and_word(room, 0xD3, value as u64, 8),
         }
     }
 
@@ -161,7 +162,7 @@ impl kinds::Format for Format {
     }
 
     fn put_shortest(output: &mut Output<'_>, value: f64) -> Status {
-        output.put_brief(|room| marked(room, DOUBLE, value.to_bits(), 8))
+        output.put_inline(|room| type_byte_and_word(room, DOUBLE, value.to_bits(), 8))
     }
 }
 

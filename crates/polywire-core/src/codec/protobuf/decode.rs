@@ -4,18 +4,18 @@ use alloc::{collections::BTreeMap, sync::Arc, vec, vec::Vec};
 use core::{cell::Cell, str};
 
 use super::{
+    delimiters::{self, MAX_REPEAT_KEYS, OnRepeat},
     encode::is_key,
     get,
     kinds::{Form, field_numbers, tag},
-    marks::{self, Again, MAX_NOTED},
     put, repeated,
 };
 use crate::{
     codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn},
     layout::{Kind, Scalar},
     program::{
-        Arm, Block, FaultKind, Lead, LeadTag, MemberKey, MemberTable, Op, OpKind, Overflow, PathId, Place, SliceKernel,
-        Source, SymbolTable, TextForm, Wire,
+        Arm, Block, ExpectedPrefix, FaultKind, MemberKey, MemberTable, Op, OpKind, Overflow, PathId, Place, PrefixTag,
+        SliceKernel, Source, SymbolTable, TextForm, Wire,
     },
     schema::{DefId, DefKind, Schema, Type},
 };
@@ -25,7 +25,7 @@ pub(super) struct Decode<'a> {
     schema: &'a Schema,
     /// Where the next value is read from. The dialect's methods have no argument for it.
     next: Cell<From>,
-    /// True if there are fields whose repetition is [refused](Again::Refused).
+    /// True if there are fields whose repetition is [refused](OnRepeat::Refused).
     merges: Cell<bool>,
 }
 
@@ -111,29 +111,33 @@ impl DecodeDialect for Decode<'_> {
         let numbers: BTreeMap<&str, u32> = names.zip(field_numbers(self.schema, id)).collect();
         let mut arms = Vec::new();
         let mut more = Vec::new();
-        let mut noted = 0;
+        let mut repeat_key = 0;
         for member in members {
             let number = *numbers.get(member.writer.name.as_str()).ok_or_else(|| walk.mismatch())?;
             let form = Form::of(self.schema, &member.writer.ty);
             let again = match (form, member.writer.optional, member.reader) {
-                (_, _, None) => Again::Replaces,
-                (Form::Sequence | Form::Map, false, _) => Again::Arm((members.len() + more.len()) as u32),
-                (Form::Message | Form::Array, ..) | (Form::Sequence | Form::Map, true, _) => Again::Refused,
-                _ => Again::Replaces,
+                (_, _, None) => OnRepeat::Replaces,
+                (Form::Sequence | Form::Map, false, _) => OnRepeat::Arm((members.len() + more.len()) as u32),
+                (Form::Message | Form::Array, ..) | (Form::Sequence | Form::Map, true, _) => OnRepeat::Refused,
+                _ => OnRepeat::Replaces,
             };
-            let key = self.noted(number, noted, again);
-            let note = (again != Again::Replaces).then_some(noted as u8);
-            noted += usize::from(note.is_some());
-            if noted > MAX_NOTED {
+            let key = self.repeat_key(number, repeat_key, again);
+            let note = (again != OnRepeat::Replaces).then_some(repeat_key as u8);
+            repeat_key += usize::from(note.is_some());
+            if repeat_key > MAX_REPEAT_KEYS {
                 return Err(walk.unsupported("a message of more than 192 repeated fields and messages"));
             }
-            let lead = Lead { tag: LeadTag::Is(number << 3 | form.wire_type()), note, ..Lead::new(&tag(number, form)) };
-            arms.push(Arm { lead: Some(lead), ..self.arm(walk, member, key, form)? });
-            if let Again::Arm(_) = again {
+            let prefix = ExpectedPrefix {
+                tag: PrefixTag::Is(number << 3 | form.wire_type()),
+                note,
+                ..ExpectedPrefix::new(&tag(number, form))
+            };
+            arms.push(Arm { prefix: Some(prefix), ..self.arm(walk, member, key, form)? });
+            if let OnRepeat::Arm(_) = again {
                 let body = walk.block(|walk| self.member(walk, member, form, From::MoreElements))?;
                 more.push(Arm {
                     key: MemberKey { id: 0, name: [].into() },
-                    lead: None,
+                    prefix: None,
                     body,
                     absent: Block::default(),
                 });
@@ -148,11 +152,11 @@ impl DecodeDialect for Decode<'_> {
         let DefKind::Union { cases, .. } = &self.schema.def(union.id).kind else { return Err(walk.mismatch()) };
         let numbers = field_numbers(self.schema, union.id);
         let label = |(case, number): (&crate::schema::Case, &u32)| {
-            let (digits, len) = marks::number_name(*number);
+            let (digits, len) = delimiters::number_name(*number);
             Some((*case.labels.first()?, str::from_utf8(digits.get(..len)?).ok()?.into()))
         };
         let table = Arc::new(SymbolTable::new(cases.iter().zip(&numbers).filter_map(label), None));
-        walk.emit(OpKind::Get(Wire::Symbol(&marks::SELECTOR, table)));
+        walk.emit(OpKind::Get(Wire::Symbol(&delimiters::SELECTOR, table)));
         let numbers: BTreeMap<&str, u32> = cases.iter().map(|case| case.member.name.as_str()).zip(numbers).collect();
         walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
             let number = *numbers.get(case.member.name.as_str()).ok_or_else(|| walk.mismatch())?;
@@ -165,8 +169,8 @@ impl DecodeDialect for Decode<'_> {
                 Ok(())
             })?;
             let merges = form == Form::Message || form.is_repeated();
-            let again = if merges && case.slot.place != Place::Sink { Again::Refused } else { Again::Replaces };
-            emit_fields(walk, vec![Arm { key: self.noted(number, 0, again), lead: None, body, absent }]);
+            let again = if merges && case.slot.place != Place::Sink { OnRepeat::Refused } else { OnRepeat::Replaces };
+            emit_fields(walk, vec![Arm { key: self.repeat_key(number, 0, again), prefix: None, body, absent }]);
             Ok(())
         })
     }
@@ -191,16 +195,16 @@ impl<'a> Decode<'a> {
         self.merges.get()
     }
 
-    fn noted(&self, number: u32, rank: usize, again: Again) -> MemberKey {
-        self.merges.set(self.merges.get() || again == Again::Refused);
-        marks::noted(number, rank, again)
+    fn repeat_key(&self, number: u32, rank: usize, again: OnRepeat) -> MemberKey {
+        self.merges.set(self.merges.get() || again == OnRepeat::Refused);
+        delimiters::repeat_key(number, rank, again)
     }
 
     /// The program of a root that is not a message itself.
     pub(super) fn wrapped_root(&self, root: Block) -> Block {
-        let key = marks::noted(1, 0, Again::Replaces);
+        let key = delimiters::repeat_key(1, 0, OnRepeat::Replaces);
         let absent = Block(vec![op(OpKind::Fail(FaultKind::MissingMember))]);
-        message_root(Block(vec![op(fields(vec![Arm { key, lead: None, body: root, absent }]))]))
+        message_root(Block(vec![op(fields(vec![Arm { key, prefix: None, body: root, absent }]))]))
     }
 
     fn arm(
@@ -218,7 +222,7 @@ impl<'a> Decode<'a> {
             self.member(walk, member, form, from)
         })?;
         let absent = walk.block(|walk| self.absent(walk, member, form))?;
-        Ok(Arm { key, lead: None, body, absent })
+        Ok(Arm { key, prefix: None, body, absent })
     }
 
     fn member(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>, form: Form, from: From) -> Lowered {
@@ -281,14 +285,14 @@ impl<'a> Decode<'a> {
             walk.emit(if is_array { OpKind::Fail(FaultKind::MissingMember) } else { OpKind::Clear(place) });
             Ok(())
         })?;
-        let again = if is_array { Again::Refused } else { Again::Arm(1) };
-        let mut arms = vec![Arm { key: self.noted(1, 0, again), lead: None, body: first, absent }];
+        let again = if is_array { OnRepeat::Refused } else { OnRepeat::Arm(1) };
+        let mut arms = vec![Arm { key: self.repeat_key(1, 0, again), prefix: None, body: first, absent }];
         if !is_array {
             self.next.set(From::MoreElements);
             let more = walk.block(|walk| fields(self, walk))?;
             arms.push(Arm {
                 key: MemberKey { id: 0, name: [].into() },
-                lead: None,
+                prefix: None,
                 body: more,
                 absent: Block::default(),
             });
@@ -332,7 +336,7 @@ impl<'a> Decode<'a> {
         }
         let element = walk
             .element(slot, |walk, inside| self.field(walk, form, From::Field, false, |walk| walk.value(ty, inside)))?;
-        let dialect = marks::elements(form.wire_type());
+        let dialect = delimiters::elements(form.wire_type());
         let source = if from == From::MoreElements { Source::Append(dialect) } else { Source::Dialect(dialect) };
         walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
         Ok(())
@@ -359,22 +363,22 @@ impl<'a> Decode<'a> {
                 }
             })?;
             let merges = form == Form::Message || form.is_repeated();
-            let again = if merges { Again::Refused } else { Again::Replaces };
-            emit_fields(walk, vec![Arm { key: self.noted(number, 0, again), lead: None, body, absent }]);
+            let again = if merges { OnRepeat::Refused } else { OnRepeat::Replaces };
+            emit_fields(walk, vec![Arm { key: self.repeat_key(number, 0, again), prefix: None, body, absent }]);
             Ok(())
         };
         let (key, value) = walk.entry(
             slot,
             |walk, slot| part(walk, 1, key, slot),
             |walk, slot| {
-                walk.emit(OpKind::Action(&marks::REWIND, 0));
+                walk.emit(OpKind::Action(&delimiters::REWIND, 0));
                 part(walk, 2, value, slot)
             },
         )?;
         let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
         let source = match from {
-            From::MoreElements => Source::Append(&marks::ENTRIES),
-            _ => Source::Dialect(&marks::ENTRIES),
+            From::MoreElements => Source::Append(&delimiters::ENTRIES),
+            _ => Source::Dialect(&delimiters::ENTRIES),
         };
         walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 0 });
         Ok(())
@@ -404,7 +408,7 @@ fn unless_skipped(
 
 fn fields(arms: Vec<Arm>) -> OpKind {
     let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
-    OpKind::Members { dialect: &marks::FIELDS, arms, table }
+    OpKind::Members { dialect: &delimiters::FIELDS, arms, table }
 }
 
 fn emit_fields(walk: &mut DecodeWalk<'_>, arms: Vec<Arm>) {

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
     layout::{Kind, Scalar},
-    program::{Block, BriefKernel, OpKind, Order, Overflow, Place, Segment, SliceKernel, Source, TextForm, Wire},
+    program::{Block, InlineKernel, OpKind, Order, Overflow, Place, Segment, SliceKernel, Source, TextForm, Wire},
     schema::{Case, DefId, Schema, Type},
 };
 
@@ -41,11 +41,11 @@ impl EncodeDialect for Encode<'_> {
         let form = Form::of_scalar(wire);
         match (self.next.get(), form) {
             (Field::Unless(number), Form::Unsigned | Form::Bool) => {
-                put_brief(walk, place, &put::FIELD_UNSIGNED, &tag(number, form))
+                put_inline(walk, place, &put::FIELD_UNSIGNED, &tag(number, form))
             }
-            (Field::Unless(number), Form::Signed) => put_brief(walk, place, &put::FIELD_SIGNED, &tag(number, form)),
-            (Field::Unless(number), Form::Single) => put_brief(walk, place, &put::FIELD_SINGLE, &tag(number, form)),
-            (Field::Unless(number), Form::Double) => put_brief(walk, place, &put::FIELD_DOUBLE, &tag(number, form)),
+            (Field::Unless(number), Form::Signed) => put_inline(walk, place, &put::FIELD_SIGNED, &tag(number, form)),
+            (Field::Unless(number), Form::Single) => put_inline(walk, place, &put::FIELD_SINGLE, &tag(number, form)),
+            (Field::Unless(number), Form::Double) => put_inline(walk, place, &put::FIELD_DOUBLE, &tag(number, form)),
             (Field::Unless(number) | Field::Always(number), _) => tagged(walk, &tag(number, form), form, wire, place),
             (Field::Bare, _) => tagged(walk, &[], form, wire, place),
         }
@@ -57,11 +57,11 @@ impl EncodeDialect for Encode<'_> {
             _ => false,
         };
         match self.next.get() {
-            Field::Unless(number) if has_zero => put_brief(walk, place, &put::FIELD_ENUM, &tag(number, Form::Enum)),
+            Field::Unless(number) if has_zero => put_inline(walk, place, &put::FIELD_ENUM, &tag(number, Form::Enum)),
             Field::Unless(number) | Field::Always(number) => {
-                put_brief(walk, place, &put::ENUM, &tag(number, Form::Enum))
+                put_inline(walk, place, &put::ENUM, &tag(number, Form::Enum))
             }
-            Field::Bare => put_brief(walk, place, &put::ENUM, &[]),
+            Field::Bare => put_inline(walk, place, &put::ENUM, &[]),
         }
     }
 
@@ -309,15 +309,15 @@ fn tagged(walk: &mut EncodeWalk<'_>, tag: &[u8], form: Form, wire: Scalar, place
             return Ok(());
         }
     };
-    put_brief(walk, place, kernel, tag)
+    put_inline(walk, place, kernel, tag)
 }
 
-fn put_brief(walk: &mut EncodeWalk<'_>, place: Place, kernel: &'static BriefKernel, tag: &[u8]) -> Lowered {
+fn put_inline(walk: &mut EncodeWalk<'_>, place: Place, kernel: &'static InlineKernel, tag: &[u8]) -> Lowered {
     walk.emit(OpKind::Load(place));
     if walk.memory_scalar(place)? != kernel.scalar {
         walk.emit(OpKind::Convert(kernel.scalar));
     }
-    walk.emit(OpKind::Put(Wire::Brief(kernel, put::tag_word(tag))));
+    walk.emit(OpKind::Put(Wire::Inline(kernel, put::tag_word(tag))));
     Ok(())
 }
 
@@ -341,7 +341,7 @@ fn discriminator(walk: &mut EncodeWalk<'_>, case: &Case) -> Lowered {
 
 fn put_discriminator(walk: &mut EncodeWalk<'_>) {
     let tag = tag(DISCRIMINATOR_NUMBER, Form::Signed);
-    walk.emit(OpKind::Put(Wire::Brief(&put::SIGNED, put::tag_word(&tag))));
+    walk.emit(OpKind::Put(Wire::Inline(&put::SIGNED, put::tag_word(&tag))));
 }
 
 fn literal(walk: &mut EncodeWalk<'_>, bytes: &[u8]) {

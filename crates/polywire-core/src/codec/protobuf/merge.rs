@@ -14,13 +14,14 @@ use alloc::{
 use core::ops::Range;
 
 use super::{
+    delimiters,
     get::{done, length, skip, tag},
     kinds::{DISCRIMINATOR_NUMBER, LENGTH},
-    marks, put,
+    put,
 };
 use crate::program::{
     Arm, Block, FaultKind, Input, OpKind, Output, Program, Status, SymbolTable, Wire,
-    adapter::{Adapter, Events, Marks},
+    adapter::{Adapter, Events, PositionMap},
 };
 
 /// The adapter. It also runs after faults that merging may cure, because the first part of a
@@ -29,7 +30,7 @@ use crate::program::{
 pub(super) static MERGE: Adapter = Adapter {
     name: "merge",
     run,
-    only_after: Some(&[marks::IN_PIECES, FaultKind::UnknownCase, FaultKind::MissingMember]),
+    only_after: Some(&[delimiters::IN_PIECES, FaultKind::UnknownCase, FaultKind::MissingMember]),
 };
 
 type Read<T = ()> = Result<T, Status>;
@@ -49,7 +50,7 @@ struct Merge<'p, 'm, 'e, 'i, 'o, 'n> {
     program: &'p Program,
     input: &'m mut Input<'i>,
     output: &'m mut Output<'o>,
-    notes: &'e mut Marks<'n>,
+    notes: &'e mut PositionMap<'n>,
 }
 
 /// A field and its position in the message.
@@ -110,7 +111,7 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
             let inside = arm.map_or(Inside::Other, |arm| inside(&arm.body));
             let is_piece = match inside {
                 Inside::Message(_) => field.is_message(),
-                _ => arm.is_some_and(|arm| marks::is_refused_again(&arm.key)),
+                _ => arm.is_some_and(|arm| delimiters::is_refused_again(&arm.key)),
             };
             if !is_piece {
                 self.field_alone(field, inside)?;
@@ -211,7 +212,7 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
                 OpKind::Members { arms, .. } => {
                     known.arms.extend(arms.iter().filter(|arm| arm.key.id > 0).map(|arm| (arm.key.id, arm)));
                 }
-                OpKind::Get(Wire::Symbol(kernel, table)) if core::ptr::eq(*kernel, &marks::SELECTOR) => {
+                OpKind::Get(Wire::Symbol(kernel, table)) if core::ptr::eq(*kernel, &delimiters::SELECTOR) => {
                     known.cases = Some(table);
                 }
                 OpKind::Call { routine, .. } => {
@@ -244,7 +245,7 @@ fn inside(block: &Block) -> Inside<'_> {
 /// In a union without a discriminator, the last case counts. Removes earlier cases.
 fn keep_last_case(fields: &mut Vec<Field>, cases: &SymbolTable) {
     let is_case = |field: &Field| {
-        let (digits, len) = marks::number_name(field.number());
+        let (digits, len) = delimiters::number_name(field.number());
         digits.get(..len).is_some_and(|name| cases.value(name).is_some())
     };
     let last = fields.iter().rev().find(|field| is_case(field)).map(Field::number);

@@ -26,10 +26,10 @@ use super::{Codec, Evolution, LowerError, OptionSpec, Options, Properties, lower
 use crate::{layout::Layout, program::Program, schema::Schema};
 
 mod decode;
+mod delimiters;
 mod encode;
 mod get;
 mod kinds;
-mod marks;
 mod merge;
 mod put;
 mod repeated;

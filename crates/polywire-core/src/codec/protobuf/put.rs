@@ -4,7 +4,7 @@ use crate::{
     layout::Scalar,
     program::{
         ActionKernel, Cursor, FaultKind, Input, Output, RegionDialect, SliceKernel, Status,
-        kernel::{BriefForm, BriefKernel, NumberForm, RegionForm, Room},
+        kernel::{InlineForm, InlineKernel, NumberForm, RegionForm, Room},
     },
 };
 
@@ -15,30 +15,31 @@ use super::{
 };
 
 /// Write a tag and a value. The argument is the result of [`tag_word`]; without a tag it is 0.
-pub(super) static UNSIGNED: BriefKernel = brief("varint", Scalar::U64, put_unsigned, NumberForm::Varint, false);
-pub(super) static SIGNED: BriefKernel = brief("zigzag", Scalar::I64, put_signed, NumberForm::Zigzag, false);
-pub(super) static ENUM: BriefKernel = brief("enum", Scalar::I64, put_unsigned, NumberForm::Varint, false);
+pub(super) static UNSIGNED: InlineKernel =
+    inline_kernel("varint", Scalar::U64, put_unsigned, NumberForm::Varint, false);
+pub(super) static SIGNED: InlineKernel = inline_kernel("zigzag", Scalar::I64, put_signed, NumberForm::Zigzag, false);
+pub(super) static ENUM: InlineKernel = inline_kernel("enum", Scalar::I64, put_unsigned, NumberForm::Varint, false);
 
 /// Write a tag and a value, but nothing if the value is zero.
-pub(super) static FIELD_UNSIGNED: BriefKernel =
-    brief("varint field", Scalar::U64, put_field_unsigned, NumberForm::Varint, true);
-pub(super) static FIELD_SIGNED: BriefKernel =
-    brief("zigzag field", Scalar::I64, put_field_signed, NumberForm::Zigzag, true);
-pub(super) static FIELD_ENUM: BriefKernel =
-    brief("enum field", Scalar::I64, put_field_unsigned, NumberForm::Varint, true);
-pub(super) static FIELD_SINGLE: BriefKernel =
-    brief("single field", Scalar::F32, put_field_single, NumberForm::Fixed, true);
-pub(super) static FIELD_DOUBLE: BriefKernel =
-    brief("double field", Scalar::F64, put_field_double, NumberForm::Fixed, true);
+pub(super) static FIELD_UNSIGNED: InlineKernel =
+    inline_kernel("varint field", Scalar::U64, put_field_unsigned, NumberForm::Varint, true);
+pub(super) static FIELD_SIGNED: InlineKernel =
+    inline_kernel("zigzag field", Scalar::I64, put_field_signed, NumberForm::Zigzag, true);
+pub(super) static FIELD_ENUM: InlineKernel =
+    inline_kernel("enum field", Scalar::I64, put_field_unsigned, NumberForm::Varint, true);
+pub(super) static FIELD_SINGLE: InlineKernel =
+    inline_kernel("single field", Scalar::F32, put_field_single, NumberForm::Fixed, true);
+pub(super) static FIELD_DOUBLE: InlineKernel =
+    inline_kernel("double field", Scalar::F64, put_field_double, NumberForm::Fixed, true);
 
-const fn brief(
+const fn inline_kernel(
     name: &'static str,
     scalar: Scalar,
     put: extern "C" fn(&mut Room, u64, u64) -> usize,
     number: NumberForm,
     unless_zero: bool,
-) -> BriefKernel {
-    BriefKernel { exact: true, ..BriefKernel::new(name, scalar, put, Some(BriefForm { number, unless_zero })) }
+) -> InlineKernel {
+    InlineKernel { exact: true, ..InlineKernel::new(name, scalar, put, Some(InlineForm { number, unless_zero })) }
 }
 
 /// Packs the bytes of a tag into a word, with their number in the highest byte.

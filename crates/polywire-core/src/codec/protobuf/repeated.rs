@@ -1,9 +1,9 @@
 //! Kernels that read and write all elements of a sequence or array of plain numbers at once.
 
 use super::{
+    delimiters::same_field,
     get::{done, fixed, open, unzigzag, varint},
     kinds::{FIXED32, FIXED64, Form, LENGTH, VARINT},
-    marks::same_field,
     put::{put_varint, zigzag},
 };
 use crate::{

@@ -1,7 +1,7 @@
 //! Reading and writing of UBJSON markers: the [`kinds::Format`] of UBJSON.
 
 use crate::{
-    codec::lower::kinds::{self, Extent, Format as _, Head, Marks, OPEN, fixed, marked, with_decimal},
+    codec::lower::kinds::{self, Extent, Format as _, Head, OPEN, TypeBytes, fixed, type_byte_and_word, with_decimal},
     layout::Scalar,
     program::{
         FaultKind, Input, Output, Status,
@@ -21,7 +21,7 @@ impl kinds::Format for Format {
     const NULL_IS_NAN: bool = true;
     const SHORT_TEXT: Option<ShortText> =
         Some(ShortText { head: u32::from_le_bytes([b'S', b'i', 0, 0]), head_len: 3, below: 0x80 });
-    const MARKS: Marks = Marks { null: b'Z', no: b'F', yes: b'T', single: b'd', double: b'D', end: b'}' };
+    const TYPE_BYTES: TypeBytes = TypeBytes { null: b'Z', no: b'F', yes: b'T', single: b'd', double: b'D', end: b'}' };
 
     #[inline]
     fn head(input: &mut Input<'_>) -> Read<Head> {
@@ -116,11 +116,11 @@ impl kinds::Format for Format {
     #[inline]
     fn signed(room: &mut Room, value: i64) -> usize {
         match value {
-            -0x80..0x80 => marked(room, b'i', value as u64, 1),
-            0x80..0x100 => marked(room, b'U', value as u64, 1),
-            -0x8000..0x8000 => marked(room, b'I', value as u64, 2),
-            -0x8000_0000..0x8000_0000 => marked(room, b'l', value as u64, 4),
-            _ => marked(room, b'L', value as u64, 8),
+            -0x80..0x80 => type_byte_and_word(room, b'i', value as u64, 1),
+            0x80..0x100 => type_byte_and_word(room, b'U', value as u64, 1),
+            -0x8000..0x8000 => type_byte_and_word(room, b'I', value as u64, 2),
+            -0x8000_0000..0x8000_0000 => type_byte_and_word(room, b'l', value as u64, 4),
+            _ => type_byte_and_word(room, b'L', value as u64, 8),
         }
     }
 
@@ -174,7 +174,7 @@ impl kinds::Format for Format {
     }
 
     fn put_shortest(output: &mut Output<'_>, value: f64) -> Status {
-        output.put_brief(|room| marked(room, b'D', value.to_bits(), 8))
+        output.put_inline(|room| type_byte_and_word(room, b'D', value.to_bits(), 8))
     }
 }
 

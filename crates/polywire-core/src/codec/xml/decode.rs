@@ -4,9 +4,8 @@
 use alloc::{sync::Arc, vec::Vec};
 
 use super::{
-    element_name, is_listed,
-    marks::{CASE, ELEMENT, FIELDS, FLAG_NAMES, ITEMS, LIST, MAP, MEMBERS, NAMED, NIL, SKIP, UNION, VALUE},
-    scalars,
+    delimiters::{CASE, ELEMENT, FIELDS, FLAG_NAMES, ITEMS, LIST, MAP, MEMBERS, NAMED, NIL, SKIP, UNION, VALUE},
+    element_name, is_listed, scalars,
 };
 use crate::{
     codec::lower::{
@@ -89,7 +88,7 @@ impl DecodeDialect for Dialect {
             let absent = walk.block(|walk| walk.left_out(member))?;
             Ok(Arm {
                 key: key(member.writer.id, element_name(&member.writer.name).as_bytes()),
-                lead: None,
+                prefix: None,
                 body,
                 absent,
             })

@@ -61,8 +61,8 @@ impl Codec for XmlDom {
 static TREE: Adapter = Adapter { name: "xml tree", run: through_tree, only_after: None };
 
 fn through_tree(_: &Program, input: &mut Input<'_>, events: &mut Events) -> Status {
-    events.write(input, |input, output, marks, nodes| match build(input, nodes) {
-        Ok(()) => emit(input, nodes, output, marks),
+    events.write(input, |input, output, delimiters, nodes| match build(input, nodes) {
+        Ok(()) => emit(input, nodes, output, delimiters),
         Err(status) => status,
     })
 }

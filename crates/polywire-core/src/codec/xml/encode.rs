@@ -5,9 +5,9 @@ use alloc::format;
 use core::cell::Cell;
 
 use super::{
-    Style, boxed, element_name, is_listed,
-    marks::{FIELDS, FLAG_NAMES, NAMED, NUMBERED},
-    scalars, writes_its_bracket,
+    Style, boxed,
+    delimiters::{FIELDS, FLAG_NAMES, NAMED, NUMBERED},
+    element_name, is_listed, scalars, writes_its_bracket,
 };
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, scalar_of, symbols},

@@ -30,9 +30,9 @@ use crate::{
 };
 
 mod decode;
+mod delimiters;
 mod dom;
 mod encode;
-mod marks;
 mod scalars;
 
 pub use dom::{XML_DOM, XmlDom};
@@ -119,7 +119,7 @@ fn encode_program(options: &Options, schema: &Schema, layout: &Arc<Layout>) -> R
     ops.append(&mut program.root.0);
     ops.push(literal(format!("</{name}>")));
     if options.has("pretty") {
-        ops = [op(OpKind::Region { dialect: &marks::PRETTY, argument: 0, body: Block(ops) })].into();
+        ops = [op(OpKind::Region { dialect: &delimiters::PRETTY, argument: 0, body: Block(ops) })].into();
     }
     program.root = Block(ops);
     Ok(program)
@@ -128,9 +128,9 @@ fn encode_program(options: &Options, schema: &Schema, layout: &Arc<Layout>) -> R
 fn decode_program(writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
     let mut program = lower::decode::lower(&decode::Dialect, writer, reader, layout)?;
     let op = |kind| Op { path: PathId(0), kind };
-    let root = Wire::Symbol(&marks::ROOT, symbols::only(&root_name(writer)));
+    let root = Wire::Symbol(&delimiters::ROOT, symbols::only(&root_name(writer)));
     program.root.0.insert(0, op(OpKind::Get(root)));
-    program.root.0.push(op(OpKind::Action(&marks::END, 0)));
+    program.root.0.push(op(OpKind::Action(&delimiters::END, 0)));
     Ok(program)
 }
 

@@ -8,7 +8,7 @@ use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use crate::program::{
     FaultKind, Input, Output, Program, Status,
-    adapter::{Adapter, Events, Marks},
+    adapter::{Adapter, Events, PositionMap},
     kernels::{
         json,
         yaml::{self, Either},
@@ -23,17 +23,17 @@ fn run(_: &Program, input: &mut Input<'_>, events: &mut Events) -> Status {
 
 /// Rewrites a message as JSON notation, which the program reads.
 pub(super) fn rewrite(input: &mut Input<'_>, events: &mut Events, either: Either) -> Status {
-    events.write(input, |input, output, marks, _| {
+    events.write(input, |input, output, positions, _| {
         let text = match printable(input) {
             Ok(text) => text,
             Err(status) => return status,
         };
-        if let Some(status) = yaml::read(text, either, output, marks) {
+        if let Some(status) = yaml::read(text, either, output, positions) {
             return status;
         }
         output.truncate(0);
-        marks.clear();
-        all_of_yaml(input, text, either, output, marks).err().unwrap_or(Status::Ok)
+        positions.clear();
+        all_of_yaml(input, text, either, output, positions).err().unwrap_or(Status::Ok)
     })
 }
 
@@ -74,7 +74,7 @@ enum Level {
 struct Writer<'w, 'i, 'o, 'e> {
     input: &'w mut Input<'i>,
     output: &'w mut Output<'o>,
-    marks: &'w mut Marks<'e>,
+    positions: &'w mut PositionMap<'e>,
     levels: [Level; yaml::MAX_DEPTH],
     depth: usize,
     /// True if the innermost collection is still empty.
@@ -104,7 +104,7 @@ fn all_of_yaml(
     text: &str,
     either: Either,
     output: &mut Output<'_>,
-    marks: &mut Marks<'_>,
+    positions: &mut PositionMap<'_>,
 ) -> Result<(), Status> {
     match input.charge(parser_bytes(text)) {
         Status::Ok => {}
@@ -113,7 +113,7 @@ fn all_of_yaml(
     let levels = [Level::Element; yaml::MAX_DEPTH];
     let places = Places { text, index: 0, byte: 0 };
     let anchors = Anchors::default();
-    let mut writer = Writer { input, output, marks, levels, depth: 0, first: true, places, either, anchors };
+    let mut writer = Writer { input, output, positions, levels, depth: 0, first: true, places, either, anchors };
     let mut documents = 0;
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| writer.wrong(&error))?;
@@ -172,7 +172,7 @@ impl Writer<'_, '_, '_, '_> {
         }
         self.first = false;
         let source = self.places.byte_of(span.start.index());
-        self.marks.note(self.output, source);
+        self.positions.note(self.output, source);
         Ok(level == Some(Level::Key))
     }
 
@@ -386,16 +386,16 @@ mod tests {
         let mut input = Input::new(text.as_bytes(), &limits);
         let mut events = Events::default();
         let mut known = true;
-        let status = events.write(&mut input, |input, output, marks, _| {
+        let status = events.write(&mut input, |input, output, positions, _| {
             if let Err(status) = printable(input) {
                 return status;
             }
             match simple {
-                true => yaml::read(text, Either::Number, output, marks).unwrap_or_else(|| {
+                true => yaml::read(text, Either::Number, output, positions).unwrap_or_else(|| {
                     known = false;
                     Status::Ok
                 }),
-                false => all_of_yaml(input, text, Either::Number, output, marks).err().unwrap_or(Status::Ok),
+                false => all_of_yaml(input, text, Either::Number, output, positions).err().unwrap_or(Status::Ok),
             }
         });
         let parsed = |text: &[u8]| {

@@ -26,7 +26,7 @@ unsafe impl SequenceAccess for Access {
 
     unsafe fn resize(&self, sequence: *mut u8, len: usize) -> Result<*mut u8, OutOfMemory> {
         // SAFETY: the access rules give a live sequence of this place that nothing else uses.
-        unsafe { self.plan.lengthen(self.node, sequence, len) }
+        unsafe { self.plan.resize_keeping_values(self.node, sequence, len) }
     }
 
     unsafe fn assign(&self, sequence: *mut u8, source: *const u8, len: usize) -> Result<(), OutOfMemory> {
@@ -175,7 +175,7 @@ impl Plan {
                 let raw = &*sequence.cast::<RawSequence>();
                 (raw.len, raw.initialised)
             };
-            let first = self.lengthen(id, sequence, len)?;
+            let first = self.resize_keeping_values(id, sequence, len)?;
             (old..len.min(spare)).try_for_each(|i| self.reset(element, first.add(i * size)))?;
             Ok(first)
         }
@@ -186,7 +186,12 @@ impl Plan {
     ///
     /// # Safety
     /// The same contract as [`Plan::resize`].
-    pub(super) unsafe fn lengthen(&self, id: NodeId, sequence: *mut u8, len: usize) -> Result<*mut u8, OutOfMemory> {
+    pub(super) unsafe fn resize_keeping_values(
+        &self,
+        id: NodeId,
+        sequence: *mut u8,
+        len: usize,
+    ) -> Result<*mut u8, OutOfMemory> {
         let What::Sequence { element } = self.place(id).what else { return Err(OutOfMemory) };
         let of = self.place(element);
         // SAFETY: `sequence` is a sequence of place `id`: the caller's contract. The count is

@@ -251,7 +251,7 @@ impl Plan {
             if of.plain {
                 return self.assign(id, to, source.pointer, source.len);
             }
-            let first = self.lengthen(id, to, source.len)?;
+            let first = self.resize_keeping_values(id, to, source.len)?;
             (0..source.len)
                 .try_for_each(|i| self.copy(element, source.pointer.add(i * of.size), first.add(i * of.size)))
         }

@@ -202,7 +202,7 @@ impl Planner<'_> {
             (size, align) = (usize::max(size, of_case), usize::max(align, its_align));
             nodes.push(node);
         }
-        let first = fresh_discriminator(schema, discriminator);
+        let first = default_discriminator(schema, discriminator);
         let chosen = cases.iter().position(|c| c.labels.contains(&first));
         let chosen = chosen.or(cases.iter().position(|c| c.is_default)).map(|case| case as u32);
         let payload = mem::size_of::<RawUnion>().next_multiple_of(align);
@@ -332,7 +332,7 @@ fn scalar_of(ty: &Type) -> Scalar {
     }
 }
 
-fn fresh_discriminator(schema: &Schema, ty: &Type) -> i64 {
+fn default_discriminator(schema: &Schema, ty: &Type) -> i64 {
     match schema.def_of(ty).map(|d| &d.kind) {
         Some(DefKind::Enum { literals, .. }) => {
             let default = literals.iter().find(|l| l.is_default).or(literals.first());

@@ -74,7 +74,8 @@ impl Executable {
         Some(taken)
     }
 
-    /// The same as [`Executable::encode_direct`] for a message of a stream whose state is warm.
+    /// The same as [`Executable::encode_direct`] for a message of a stream whose state is
+    /// specialised.
     ///
     /// # Safety
     /// As [`Executable::encode`].
@@ -87,11 +88,13 @@ impl Executable {
         out: &mut Vec<u8>,
         limits: &Limits,
     ) -> bool {
-        let (Some(entry), Some(warmth)) = (NonNull::new(self.0.stream.load(Ordering::Acquire)), &self.0.warmth) else {
+        let (Some(entry), Some(specialised)) =
+            (NonNull::new(self.0.stream.load(Ordering::Acquire)), &self.0.specialised)
+        else {
             return false;
         };
         let (start, size) = (out.len(), self.0.direct_size);
-        if size > limits.message_bytes || !state.begin_warm(warmth, limits) {
+        if size > limits.message_bytes || !state.begin_specialised(specialised, limits) {
             return false;
         }
         let ahead = self.0.ahead.load(Ordering::Relaxed).max(size);
@@ -99,25 +102,26 @@ impl Executable {
             return false;
         }
         let room = out.capacity() - start;
-        // SAFETY: as in `encode_direct`, and the state is warm.
+        // SAFETY: as in `encode_direct`, and the state is specialised.
         unsafe {
             let written = jit::encode_stream(entry, out.as_mut_ptr().add(start), room, value, state);
             if written > room.min(limits.message_bytes) {
-                state.roll_back_warm();
+                state.roll_back_specialised();
                 self.0.ahead.store((2 * room).min(MAX_MORE_AHEAD), Ordering::Relaxed);
-                self.stumble();
+                self.bail_out();
                 return false;
             }
             out.set_len(start + written);
         }
         self.walk();
         if !keep {
-            state.roll_back_warm();
+            state.roll_back_specialised();
         }
         true
     }
 
-    /// The same as [`Executable::decode_direct`] for a message of a stream whose state is warm.
+    /// The same as [`Executable::decode_direct`] for a message of a stream whose state is
+    /// specialised.
     ///
     /// # Safety
     /// As [`Executable::decode`].
@@ -132,25 +136,25 @@ impl Executable {
     ) -> Option<Decoded> {
         state.memory_left = limits.memory(bytes.len());
         let entry = NonNull::new(self.0.stream.load(Ordering::Acquire))?;
-        let warmth = self.0.warmth.as_ref()?;
-        if bytes.len() > limits.message_bytes || state.is_broken() || !state.begin_warm(warmth, limits) {
+        let specialised = self.0.specialised.as_ref()?;
+        if bytes.len() > limits.message_bytes || state.is_broken() || !state.begin_specialised(specialised, limits) {
             return None;
         }
         let memory = state.memory_left;
-        // SAFETY: as in `decode_direct`, and the state is warm.
+        // SAFETY: as in `decode_direct`, and the state is specialised.
         let taken = unsafe { jit::decode_stream(entry, bytes, value, state) };
         let grown = memory.saturating_sub(state.memory_left);
         if grown > 0 {
             self.note_growth(grown, limits, growth);
         }
         if taken > bytes.len() {
-            state.roll_back_warm();
-            self.stumble();
+            state.roll_back_specialised();
+            self.bail_out();
             return None;
         }
         self.walk();
         if !keep {
-            state.roll_back_warm();
+            state.roll_back_specialised();
         }
         Some(Decoded { bytes: taken, grown })
     }
@@ -174,7 +178,7 @@ impl Executable {
 
     /// Lets the direct way be for a while, if it is in vain too often.
     #[cold]
-    pub(super) fn stumble(&self) {
+    pub(super) fn bail_out(&self) {
         if self.0.pause.fetch_add(2 * SCORE, Ordering::Relaxed) + 2 * SCORE >= TOO_OFTEN {
             self.pause();
         }

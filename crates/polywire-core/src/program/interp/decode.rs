@@ -229,7 +229,7 @@ impl<'r> Run<'r, '_> {
                 self.set(bits as i128, *scalar);
                 Ok(())
             }
-            Wire::Brief(..) => unreachable!("the verifier refuses encode operations here"),
+            Wire::Inline(..) => unreachable!("the verifier refuses encode operations here"),
             Wire::Field(field) => self.get_field(field),
             Wire::Word(index, scalar) => {
                 self.get_word(*index, *scalar);

@@ -201,7 +201,7 @@ impl<'r> Run<'r, '_> {
                 self.put_word(*index);
                 Ok(())
             }
-            Wire::Brief(kernel, argument) => {
+            Wire::Inline(kernel, argument) => {
                 let value = self.accumulator as u64;
                 ok(self.output.put_cleared(|room| (kernel.put)(room, *argument, value)))
             }

@@ -367,7 +367,7 @@ impl<'e> Emit<'e, '_> {
                 }
                 self.set(value, kernel.scalar);
             }
-            Wire::Brief(..) => unreachable!("the verifier refuses encode operations here"),
+            Wire::Inline(..) => unreachable!("the verifier refuses encode operations here"),
             Wire::Field(field) => self.decode_field(op, field),
             Wire::Word(index, scalar) => self.decode_word(*index, *scalar),
             Wire::Symbol(kernel, table) => {
@@ -679,7 +679,7 @@ impl<'e> Emit<'e, '_> {
             let (state, program) = (emit.state(), emit.address(emit.program));
             let at = emit.code.ins().iadd_imm_s(base, i64::from(offset));
             let node = emit.constant(i64::from(node.0));
-            emit.call_or_leave(shims::set_some_warm as *const u8, &[state, program, node, at])
+            emit.call_or_leave(shims::set_some_specialised as *const u8, &[state, program, node, at])
         };
         let Some(words) = optional.flag else {
             let value = make(self);
@@ -733,7 +733,7 @@ impl<'e> Emit<'e, '_> {
                 let node = self.constant(i64::from(node.0));
                 if self.direct {
                     let arguments = [self.state(), program, node, at, discriminator, case];
-                    let value = self.call_or_leave(shims::select_warm as *const u8, &arguments);
+                    let value = self.call_or_leave(shims::select_specialised as *const u8, &arguments);
                     return self.decode_inner(body, value);
                 }
                 let arguments = [self.context, program, node, at, discriminator, case, word];

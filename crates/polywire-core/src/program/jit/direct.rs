@@ -3,11 +3,11 @@
 //! all of it or says no, and nothing is lost: then the other function does it, and says what is
 //! wrong.
 
-use super::{SLACK, members::LONGEST_LEAD, stream::Survey};
+use super::{SLACK, members::LONGEST_PREFIX, stream::Eligibility};
 use crate::{
     layout::Kind,
     program::{
-        Arm, Block, Ending, LeadTag, Op, OpKind, Place, Program, TextForm, Wire,
+        Arm, Block, Ending, Op, OpKind, Place, PrefixTag, Program, TextForm, Wire,
         kernel::{RegionForm, Room},
         passes::{Cost, cost, message_size},
     },
@@ -24,7 +24,7 @@ const MAX_MEMBERS: usize = 32;
 pub(super) fn encode_room(program: &Program) -> Option<usize> {
     let most = match message_size(program) {
         Some(size) => size,
-        None if program.bank.is_some() => Survey::of(program)?.room(),
+        None if program.bank.is_some() => Eligibility::of(program)?.room(),
         None if program.adapter.is_some() => return None,
         None => block_room(program, &program.root).filter(|most| *most <= MAX_ROOM)?,
     };
@@ -38,7 +38,7 @@ fn block_room(program: &Program, block: &Block) -> Option<usize> {
 fn op_room(program: &Program, op: &Op) -> Option<usize> {
     let inside = |block: &Block| block_room(program, block);
     match &op.kind {
-        OpKind::Put(Wire::Brief(..)) => Some(size_of::<Room>()),
+        OpKind::Put(Wire::Inline(..)) => Some(size_of::<Room>()),
         OpKind::Put(Wire::Fixed { .. })
         | OpKind::Need(_)
         | OpKind::Run { .. }
@@ -82,7 +82,7 @@ pub(super) fn decode_size(program: &Program) -> Option<usize> {
         return Some(size);
     }
     if program.bank.is_some() {
-        return Survey::of(program).map(|_| 0);
+        return Eligibility::of(program).map(|_| 0);
     }
     if program.adapter.is_some() {
         return None;
@@ -98,22 +98,22 @@ pub(super) fn decode_size(program: &Program) -> Option<usize> {
 
 fn is_members(block: &Block) -> bool {
     let [Op { kind: OpKind::Members { dialect, arms, .. }, .. }] = &block.0[..] else { return false };
-    dialect.leads_alone
+    dialect.prefixes_suffice
         && dialect.ending == Some(Ending::Exhausted)
         && arms.len() <= MAX_MEMBERS
         && arms.iter().all(is_scalar)
 }
 
-/// A number behind a lead that says its tag.
+/// A number behind a prefix that says its tag.
 fn is_scalar(arm: &Arm) -> bool {
-    let Some(lead) = &arm.lead else { return false };
-    let LeadTag::Is(tag) = lead.tag else { return false };
+    let Some(prefix) = &arm.prefix else { return false };
+    let PrefixTag::Is(tag) = prefix.tag else { return false };
     let read = |op: &Op| match &op.kind {
         OpKind::Get(Wire::Kernel(kernel)) => kernel.form.is_some_and(|form| form.tag == tag & 7),
         kind => is_plain(kind),
     };
-    lead.bytes.len() <= LONGEST_LEAD
-        && !lead.counted
+    prefix.bytes.len() <= LONGEST_PREFIX
+        && !prefix.counted
         && arm.body.0.iter().all(read)
         && arm.absent.0.iter().all(|op| is_plain(&op.kind))
 }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     layout::{Kind, Scalar},
     program::{
-        Block, BriefKernel, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire,
+        Block, InlineKernel, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire,
         kernel::{RegionForm, Room, ShortText},
         state::run::Runs,
     },
@@ -336,11 +336,11 @@ impl<'e> Emit<'e, '_> {
                 self.call_status(op, shims::put_wide as *const u8, &[self.context, kernel, low, high]);
             }
             Wire::Kernel(kernel) => self.call_status(op, kernel.put as *const u8, &[self.context, value]),
-            Wire::Brief(kernel, argument) => {
+            Wire::Inline(kernel, argument) => {
                 self.room(op, size_of::<Room>() as i64);
                 match kernel.form {
                     Some(form) => self.put_number(kernel, *argument, form),
-                    None => self.put_brief(kernel, *argument, value),
+                    None => self.put_inline(kernel, *argument, value),
                 }
             }
             Wire::Field(field) => self.encode_field(op, field, value),
@@ -353,7 +353,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// A value by its kernel. There is room.
-    pub(super) fn put_brief(&mut self, kernel: &'static BriefKernel, argument: u64, value: Value) {
+    pub(super) fn put_inline(&mut self, kernel: &'static InlineKernel, argument: u64, value: Value) {
         let (here, argument) = (self.here(), self.constant(argument as i64));
         if !kernel.exact {
             self.zeros(here, 0, size_of::<Room>() as u32);

@@ -9,8 +9,8 @@ use super::emit::{Accumulator, Emit};
 use crate::{
     layout::Scalar,
     program::{
-        BriefKernel, Input, Op, Order, RegionDialect, ScalarKernel,
-        kernel::{BriefForm, NumberForm},
+        InlineKernel, Input, Op, Order, RegionDialect, ScalarKernel,
+        kernel::{InlineForm, NumberForm},
     },
 };
 
@@ -35,7 +35,7 @@ pub(super) struct OutRegion {
 
 impl<'e> Emit<'e, '_> {
     /// The accumulator as a kernel says that it writes it. There is room.
-    pub(super) fn put_number(&mut self, kernel: &'static BriefKernel, argument: u64, form: BriefForm) {
+    pub(super) fn put_number(&mut self, kernel: &'static InlineKernel, argument: u64, form: InlineForm) {
         let accumulator = self.accumulator();
         let done = self.code.create_block();
         if form.unless_zero {
@@ -65,7 +65,7 @@ impl<'e> Emit<'e, '_> {
     /// A varint behind a head that was written but not passed.
     fn put_varint(
         &mut self,
-        kernel: &'static BriefKernel,
+        kernel: &'static InlineKernel,
         accumulator: Accumulator,
         number: NumberForm,
         (argument, head_len): (u64, i64),
@@ -77,7 +77,7 @@ impl<'e> Emit<'e, '_> {
             let (cold, short) = (self.cold(), self.code.create_block());
             self.code.ins().brif(long, cold, &[], short, &[]);
             self.code.switch_to_block(cold);
-            self.put_brief(kernel, argument, accumulator.value);
+            self.put_inline(kernel, argument, accumulator.value);
             self.code.ins().jump(done, &[]);
             self.code.switch_to_block(short);
         }
@@ -146,7 +146,7 @@ impl<'e> Emit<'e, '_> {
         let Some(form) = kernel.form else { return };
         let result = self.code.declare_var(types::I64);
         let (slow, done) = (self.cold(), self.code.create_block());
-        // Without a context the tag is that of a lead, which was compared before.
+        // Without a context the tag is that of a prefix, which was compared before.
         if !self.direct {
             self.expect_tag(form.tag, slow);
         }

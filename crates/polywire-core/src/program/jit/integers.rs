@@ -11,7 +11,7 @@ use crate::{
     layout::Scalar,
     program::{
         Field, FieldKind, Op,
-        state::{Operator, integer::Functions, warm::NO_NUMBER},
+        state::{Operator, integer::Functions, specialised::NO_NUMBER},
     },
 };
 

@@ -10,11 +10,11 @@ use cranelift_frontend::Switch;
 use super::emit::Emit;
 use crate::{
     layout::Scalar,
-    program::{Arm, Ending, FaultKind, Input, Lead, LeadTag, MemberDialect, MemberTable, Op},
+    program::{Arm, Ending, ExpectedPrefix, FaultKind, Input, MemberDialect, MemberTable, Op, PrefixTag},
 };
 
-/// The longest [`Lead`] that is compared in line.
-pub(super) const LONGEST_LEAD: usize = 64;
+/// The longest [`ExpectedPrefix`] that is compared in line.
+pub(super) const LONGEST_PREFIX: usize = 64;
 
 impl<'e> Emit<'e, '_> {
     pub(super) fn decode_members(
@@ -34,15 +34,15 @@ impl<'e> Emit<'e, '_> {
         let expected = self.code.declare_var(types::I64);
         let zero = self.constant(0);
         self.code.def_var(expected, zero);
-        if !dialect.leads_alone {
+        if !dialect.prefixes_suffice {
             let at = self.slot_address(cursor);
             self.call_status(op, dialect.begin as *const u8, &[self.context, at]);
         }
         let (head, unknown, end) = (self.code.create_block(), self.cold(), self.code.create_block());
         let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
-        let lead_of = |i: usize| arms.get(i).and_then(|arm| arm.lead.as_ref()).zip(blocks.get(i).copied());
-        if let Some((lead, first)) = lead_of(0) {
-            self.decode_lead(lead, cursor, first);
+        let prefix_of = |i: usize| arms.get(i).and_then(|arm| arm.prefix.as_ref()).zip(blocks.get(i).copied());
+        if let Some((prefix, first)) = prefix_of(0) {
+            self.decode_prefix(prefix, cursor, first);
         }
         self.code.ins().jump(head, &[]);
         self.code.switch_to_block(head);
@@ -72,12 +72,12 @@ impl<'e> Emit<'e, '_> {
             self.code.def_var(expected, next);
             self.decode_block(&arm.body, frame);
             self.accumulator = None;
-            if let Some((lead, next)) = lead_of(i + 1) {
-                self.decode_lead(lead, cursor, next);
+            if let Some((prefix, next)) = prefix_of(i + 1) {
+                self.decode_prefix(prefix, cursor, next);
             } else if let Some(ending) = dialect.ending.filter(|_| i + 1 == arms.len()) {
                 self.decode_ending(ending, cursor, end);
             }
-            if !dialect.leads_alone {
+            if !dialect.prefixes_suffice {
                 let at = self.slot_address(cursor);
                 self.call_status(op, dialect.after as *const u8, &[self.context, at]);
             }
@@ -104,14 +104,14 @@ impl<'e> Emit<'e, '_> {
     /// is for others.
     fn decode_in_order(&mut self, arms: &'e [Arm], frame: Value) {
         for arm in arms {
-            let lead = arm.lead.as_ref().expect("only members with leads have a function without a context");
+            let prefix = arm.prefix.as_ref().expect("only members with leads have a function without a context");
             let (absent, next) = (self.code.create_block(), self.code.create_block());
             let (position, end) = (self.position(), self.code.use_var(self.end));
-            let behind = self.code.ins().iadd_imm_s(position, lead.bytes.len() as i64);
+            let behind = self.code.ins().iadd_imm_s(position, prefix.bytes.len() as i64);
             let too_far = self.code.ins().icmp(IntCC::UnsignedGreaterThan, behind, end);
             self.or_else(too_far, absent);
             let here = self.here();
-            let differs = self.differs(here, 0, &lead.bytes);
+            let differs = self.differs(here, 0, &prefix.bytes);
             self.or_else(differs, absent);
             self.code.def_var(self.position, behind);
             self.decode_inner(&arm.body, frame);
@@ -128,24 +128,24 @@ impl<'e> Emit<'e, '_> {
 
     /// Passes over the bytes that usually stand in front of the next member, and goes to it; or
     /// goes on, and nothing has changed.
-    fn decode_lead(&mut self, lead: &Lead, cursor: StackSlot, next: CodeBlock) {
-        if lead.bytes.len() > LONGEST_LEAD {
+    fn decode_prefix(&mut self, prefix: &ExpectedPrefix, cursor: StackSlot, next: CodeBlock) {
+        if prefix.bytes.len() > LONGEST_PREFIX {
             return;
         }
         let other = self.code.create_block();
-        let skipped = i64::from(lead.tag == LeadTag::Byte);
+        let skipped = i64::from(prefix.tag == PrefixTag::Byte);
         let (position, end) = (self.position(), self.code.use_var(self.end));
-        let behind = self.code.ins().iadd_imm_s(position, lead.bytes.len() as i64 + skipped);
+        let behind = self.code.ins().iadd_imm_s(position, prefix.bytes.len() as i64 + skipped);
         let too_far = self.code.ins().icmp(IntCC::UnsignedGreaterThan, behind, end);
         self.or_else(too_far, other);
         let here = self.here();
-        let differs = self.differs(here, skipped as i32, &lead.bytes);
+        let differs = self.differs(here, skipped as i32, &prefix.bytes);
         self.or_else(differs, other);
 
-        let tag = match lead.tag {
-            LeadTag::Keep => None,
-            LeadTag::Is(tag) => Some(self.constant(tag.into())),
-            LeadTag::Byte => {
+        let tag = match prefix.tag {
+            PrefixTag::Keep => None,
+            PrefixTag::Is(tag) => Some(self.constant(tag.into())),
+            PrefixTag::Byte => {
                 let byte = self.load_scalar(Scalar::U8, here, 0);
                 let zero = self.code.ins().icmp_imm_s(IntCC::Equal, byte, 0);
                 self.or_else(zero, other);
@@ -153,7 +153,7 @@ impl<'e> Emit<'e, '_> {
             }
         };
         let mut words = Vec::new();
-        if let Some(note) = lead.note {
+        if let Some(note) = prefix.note {
             let (word, bit) = (8 * i32::from(note / 64), 1i64 << (note % 64));
             let noted = self.code.ins().stack_load(types::I64, types::I64, cursor, word);
             let again = self.code.ins().band_imm_s(noted, bit);
@@ -161,7 +161,7 @@ impl<'e> Emit<'e, '_> {
             let noted = self.code.ins().bor_imm_s(noted, bit);
             words.push((noted, word));
         }
-        if lead.counted {
+        if prefix.counted {
             let count = self.code.ins().stack_load(types::I64, types::I64, cursor, 0);
             let none = self.code.ins().icmp_imm_s(IntCC::Equal, count, 0);
             self.or_else(none, other);

@@ -22,7 +22,7 @@ use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 use super::{
     Direction, Input, Output, Program, State, Status,
     passes::part_count,
-    state::{run::Runs, warm::Warm},
+    state::{run::Runs, specialised::Specialisation},
 };
 
 mod decode;
@@ -142,7 +142,7 @@ pub(crate) unsafe fn encode_direct(entry: NonNull<u8>, bytes: *mut u8, room: usi
 /// if it gives [`usize::MAX`].
 ///
 /// # Safety
-/// As there; the state is warm for the program.
+/// As there; the state is specialised for the program.
 #[inline]
 pub(crate) unsafe fn decode_stream(entry: NonNull<u8>, bytes: &[u8], value: *mut u8, state: &mut State) -> usize {
     let ends = bytes.as_ptr_range();
@@ -153,7 +153,7 @@ pub(crate) unsafe fn decode_stream(entry: NonNull<u8>, bytes: &[u8], value: *mut
 /// As [`encode_direct`], likewise.
 ///
 /// # Safety
-/// As there; the state is warm for the program.
+/// As there; the state is specialised for the program.
 #[inline]
 pub(crate) unsafe fn encode_stream(
     entry: NonNull<u8>,
@@ -227,9 +227,9 @@ pub(crate) fn direct_size(program: &Program) -> Option<usize> {
     }
 }
 
-/// What makes a state warm, for a program with a bank that has a function without a context.
-pub(crate) fn warm(program: &Program) -> Option<Warm> {
-    stream::Survey::of(program).map(stream::Survey::warm)
+/// What makes a state specialised, for a program with a bank that has a function without a context.
+pub(crate) fn specialised(program: &Program) -> Option<Specialisation> {
+    stream::Eligibility::of(program).map(stream::Eligibility::specialised)
 }
 
 /// Compiles the root and all routines, and gives the root, with its direct twin if it has one.

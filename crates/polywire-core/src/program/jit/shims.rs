@@ -101,7 +101,7 @@ pub(super) unsafe extern "C" fn encode_op(
 
 /// The same for a message that is read without a context, of which the bytes from `at` to `end` are
 /// left: where the operation's end, or null.
-pub(super) unsafe extern "C" fn decode_lent(
+pub(super) unsafe extern "C" fn decode_fallback(
     state: *mut State,
     program: *const Program,
     op: *const Op,
@@ -114,8 +114,8 @@ pub(super) unsafe extern "C" fn decode_lent(
     // SAFETY: as the module says.
     unsafe {
         let rest = core::slice::from_raw_parts(at, end.offset_from(at) as usize);
-        (*state).lend();
-        warm_input(state, rest, |input| {
+        (*state).keep_tags();
+        specialised_input(state, rest, |input| {
             input.state = Some(&mut *state);
             let status = decode_op(input, program, op, frame, accumulator, scalar);
             if status == Status::Ok { at.add(input.position()) } else { core::ptr::null() }
@@ -124,7 +124,7 @@ pub(super) unsafe extern "C" fn decode_lent(
 }
 
 /// The same for a message that is written without a context, into `room` bytes.
-pub(super) unsafe extern "C" fn encode_lent(
+pub(super) unsafe extern "C" fn encode_fallback(
     state: *mut State,
     program: *const Program,
     op: *const Op,
@@ -136,9 +136,9 @@ pub(super) unsafe extern "C" fn encode_lent(
     // SAFETY: as the module says, and whoever called the code holds the limits.
     unsafe {
         let limits = &*((*state).limits_at as *const Limits);
-        let mut bytes = core::mem::take(&mut (*state).lent);
+        let mut bytes = core::mem::take(&mut (*state).fallback);
         bytes.clear();
-        (*state).lend();
+        (*state).keep_tags();
         let mut output = Output::new(&mut bytes, limits);
         output.state = Some(&mut *state);
         let status = encode_op(&raw mut output, program, op, frame, index);
@@ -148,7 +148,7 @@ pub(super) unsafe extern "C" fn encode_lent(
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
         }
         let behind = if fits { at.add(bytes.len()) } else { core::ptr::null_mut() };
-        (*state).lent = bytes;
+        (*state).fallback = bytes;
         behind
     }
 }
@@ -273,7 +273,7 @@ pub(super) unsafe extern "C" fn sequence_begin(
 ///
 /// # Safety
 /// The bytes are there, and whoever called the code holds the limits.
-unsafe fn warm_input<R>(state: *mut State, rest: &[u8], run: impl FnOnce(&mut Input<'_>) -> R) -> R {
+unsafe fn specialised_input<R>(state: *mut State, rest: &[u8], run: impl FnOnce(&mut Input<'_>) -> R) -> R {
     // SAFETY: as the caller promises; nothing of the state is borrowed meanwhile, so that the input
     // may have it.
     unsafe {
@@ -300,14 +300,14 @@ pub(super) unsafe extern "C" fn resize(
     // SAFETY: as the module says.
     let status = unsafe {
         let rest = core::slice::from_raw_parts(at, left as usize);
-        warm_input(state, rest, |input| sequence_begin(input, program, op, sequence, count, &mut first))
+        specialised_input(state, rest, |input| sequence_begin(input, program, op, sequence, count, &mut first))
     };
     if status == Status::Ok { first } else { core::ptr::null_mut() }
 }
 
 /// Gives a sequence or array its octets, in a message that is read without a context: 1, or 0 if
 /// anything is wrong.
-pub(super) unsafe extern "C" fn set_octets_warm(
+pub(super) unsafe extern "C" fn set_octets_specialised(
     state: *mut State,
     program: *const Program,
     op: *const Op,
@@ -321,7 +321,7 @@ pub(super) unsafe extern "C" fn set_octets_warm(
         let OpKind::Octets { place: Place::At { node, .. }, bound, overflow, .. } = &op.kind else { return 0 };
         let bytes = core::slice::from_raw_parts(data, len as usize);
         let target = (&*program.layout, *node, at);
-        let status = warm_input(state, &[], |input| set_octets(input, target, bytes, (*bound, overflow)));
+        let status = specialised_input(state, &[], |input| set_octets(input, target, bytes, (*bound, overflow)));
         u64::from(status == Status::Ok)
     }
 }
@@ -386,7 +386,7 @@ pub(super) unsafe extern "C" fn set_some(
 }
 
 /// The same for a message that is read without a context: null if anything is wrong.
-pub(super) unsafe extern "C" fn set_some_warm(
+pub(super) unsafe extern "C" fn set_some_specialised(
     state: *mut State,
     program: *const Program,
     node: u64,
@@ -394,7 +394,7 @@ pub(super) unsafe extern "C" fn set_some_warm(
 ) -> *mut u8 {
     let mut value = core::ptr::null_mut();
     // SAFETY: as the module says.
-    let status = unsafe { warm_input(state, &[], |input| set_some(input, program, node, optional, &mut value)) };
+    let status = unsafe { specialised_input(state, &[], |input| set_some(input, program, node, optional, &mut value)) };
     if status == Status::Ok { value } else { core::ptr::null_mut() }
 }
 
@@ -453,7 +453,7 @@ pub(super) unsafe extern "C" fn select(
 }
 
 /// The same for a message that is read without a context: null if anything is wrong.
-pub(super) unsafe extern "C" fn select_warm(
+pub(super) unsafe extern "C" fn select_specialised(
     state: *mut State,
     program: *const Program,
     node: u64,
@@ -463,8 +463,9 @@ pub(super) unsafe extern "C" fn select_warm(
 ) -> *mut u8 {
     let mut value = core::ptr::null_mut();
     // SAFETY: as the module says.
-    let status =
-        unsafe { warm_input(state, &[], |input| select(input, program, node, union, discriminator, case, &mut value)) };
+    let status = unsafe {
+        specialised_input(state, &[], |input| select(input, program, node, union, discriminator, case, &mut value))
+    };
     if status == Status::Ok { value } else { core::ptr::null_mut() }
 }
 

@@ -214,7 +214,7 @@ impl Decimal {
     /// The nearest `f64`, ties to even; `text` is what it was taken from. Too large becomes
     /// infinite.
     #[inline]
-    pub(crate) fn to_f64(&self, text: &[u8]) -> f64 {
+    pub(crate) fn to_f64(self, text: &[u8]) -> f64 {
         match self.quick() {
             Some(value) => value,
             None => slow::<f64>(text, self.len),
@@ -223,7 +223,7 @@ impl Decimal {
 
     /// The nearest `f32`, ties to even.
     #[inline]
-    pub(crate) fn to_f32(&self, text: &[u8]) -> f32 {
+    pub(crate) fn to_f32(self, text: &[u8]) -> f32 {
         self.quick().and_then(narrowed).unwrap_or_else(|| slow::<f32>(text, self.len))
     }
 
@@ -245,7 +245,7 @@ impl Decimal {
 
     /// The number as an integer, if it is one: 1.0 and 1e2 are. None also if it takes more than 64
     /// bits and a sign.
-    pub(crate) fn to_integer(&self, text: &[u8]) -> Option<i128> {
+    pub(crate) fn to_integer(self, text: &[u8]) -> Option<i128> {
         let (digits, exponent) = if self.exact { (self.digits, self.exponent) } else { self.significant(text)? };
         let power = |e: i64| usize::try_from(e).ok().and_then(|e| POWERS.get(e)).copied();
         let magnitude = match exponent {
@@ -281,7 +281,7 @@ impl Decimal {
     }
 
     /// The value as a double, if it is exactly that.
-    pub(crate) fn to_exact_f64(&self, text: &[u8]) -> Option<f64> {
+    pub(crate) fn to_exact_f64(self, text: &[u8]) -> Option<f64> {
         let (mut digits, exponent) = if self.exact { (self.digits, self.exponent) } else { self.significant(text)? };
         if digits == 0 {
             return Some(if self.negative { -0.0 } else { 0.0 });

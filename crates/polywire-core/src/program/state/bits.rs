@@ -202,7 +202,7 @@ extern "C" fn put_begin(output: &mut Output<'_>, argument: u64, cursor: &mut Cur
     let bytes = (argument as u32).div_ceil(7).max(1) as usize;
     let start = output.position() as u64;
     let begun = match bytes {
-        0..=8 => output.put_brief(|room| {
+        0..=8 => output.put_inline(|room| {
             room.set([0; 16]);
             bytes
         }),

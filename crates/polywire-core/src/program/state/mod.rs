@@ -20,7 +20,7 @@ mod put;
 #[cfg(feature = "jit")]
 pub(crate) mod run;
 #[cfg(feature = "jit")]
-pub(crate) mod warm;
+pub(crate) mod specialised;
 
 #[cfg(feature = "jit")]
 pub(crate) use bits::Map;
@@ -84,7 +84,7 @@ pub struct State {
     pub(crate) words: [u64; 4],
     pub(crate) pending: Vec<u8>,
     /// What the interpreter has written for machine code.
-    pub(crate) lent: Vec<u8>,
+    pub(crate) fallback: Vec<u8>,
     texts: Vec<Text>,
     text_bytes: usize,
     text_limit: usize,
@@ -95,7 +95,7 @@ pub struct State {
     spare: Vec<Vec<u8>>,
     broken: bool,
     #[cfg(feature = "jit")]
-    warmth: warm::Warmth,
+    specialised: specialised::SpecialisedState,
     lenient: bool,
     reports: Vec<Report>,
     bank: Arc<Bank>,
@@ -158,7 +158,7 @@ impl State {
             map: bits::Map::default(),
             words: [0; 4],
             pending: Vec::new(),
-            lent: Vec::new(),
+            fallback: Vec::new(),
             texts: vec![Text::default(); bank.texts as usize],
             text_bytes: 0,
             text_limit: TEXT_BYTES,
@@ -169,7 +169,7 @@ impl State {
             spare: Vec::new(),
             broken: false,
             #[cfg(feature = "jit")]
-            warmth: warm::Warmth::default(),
+            specialised: specialised::SpecialisedState::default(),
             lenient: false,
             reports: Vec::new(),
             bank: bank.clone(),
@@ -181,7 +181,7 @@ impl State {
         self.forget();
         self.broken = false;
         #[cfg(feature = "jit")]
-        self.warmth.note_fresh();
+        self.specialised.note_fresh();
     }
 
     fn forget(&mut self) {
@@ -224,7 +224,7 @@ impl State {
     /// Before a message.
     pub(crate) fn begin(&mut self) {
         #[cfg(feature = "jit")]
-        self.cool();
+        self.despecialise();
         self.saved_tags.copy_from_slice(&self.tags);
         self.map = bits::Map::default();
         self.tags_at = self.tags.as_mut_ptr() as usize;

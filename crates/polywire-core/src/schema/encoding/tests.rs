@@ -78,7 +78,7 @@ fn noise_does_no_harm() {
     let mut random = Random::new(7);
     for round in 0..20_000 {
         let mut bytes = b"PWS\x01\x00".to_vec();
-        // Mostly small bytes: tags, counts and lengths that lead the decoder further.
+        // Mostly small bytes: tags, counts and lengths that prefix the decoder further.
         bytes.extend((0..random.below(60)).map(|_| random.bits() as u8 >> random.below(8)));
         if let Ok(schema) = read(&bytes) {
             assert_eq!(schema.to_bytes(), bytes, "round {round}");

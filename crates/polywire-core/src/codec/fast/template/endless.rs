@@ -4,9 +4,9 @@ use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 use super::{Instruction, Name, TemplateSet};
 
-/// Index of a template whose static references lead back to it, so that its instructions never end.
-/// A reference that stands alone in a group or sequence is not followed: it marks a recursive type
-/// and is expanded only once.
+/// Index of a template whose static references prefix back to it, so that its instructions never
+/// end. A reference that stands alone in a group or sequence is not followed: it marks a recursive
+/// type and is expanded only once.
 pub(super) fn endless(set: &TemplateSet) -> Option<usize> {
     let index: BTreeMap<&Name, usize> = set.templates.iter().enumerate().map(|(i, t)| (&t.name, i)).collect();
     let refers = set.templates.iter().map(|template| {

@@ -4,11 +4,11 @@ use alloc::{string::ToString, sync::Arc, vec::Vec};
 
 use super::{
     Style, decimal,
-    encode::MAX_RANK,
-    marks::{
+    delimiters::{
         self, ARRAY, CASE, EXPECT, FIELDS, FLAG_BITS, KEY_NAMED, MAP, MATRICES, MEMBERS, NAMED, NULL, SHAPE, SKIP,
         TEXT, UNION, UNION_END, UNION_OF_INTEGER,
     },
+    encode::MAX_RANK,
     quoted,
     scalars::{self, Form},
 };
@@ -17,7 +17,7 @@ use crate::{
         CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, is_decimal, symbols,
     },
     layout::Scalar,
-    program::{Arm, Lead, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
+    program::{Arm, ExpectedPrefix, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
     schema::{DefId, DefKind, Type},
 };
 
@@ -132,11 +132,11 @@ fn object(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowered {
         let name = [&quoted(&member.writer.name)[..], b":"].concat();
         let body = walk.block(|walk| walk.member_unless(&NULL, member))?;
         let absent = walk.block(|walk| walk.left_out(member))?;
-        let lead = match i {
-            0 => marks::first_lead(&name),
-            _ => Lead::new(&[b",", &*name].concat()),
+        let prefix = match i {
+            0 => delimiters::first_prefix(&name),
+            _ => ExpectedPrefix::new(&[b",", &*name].concat()),
         };
-        Ok(Arm { key: key(member.writer.id, &name), lead: Some(lead), body, absent })
+        Ok(Arm { key: key(member.writer.id, &name), prefix: Some(prefix), body, absent })
     });
     let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
     let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));

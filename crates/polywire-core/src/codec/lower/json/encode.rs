@@ -4,7 +4,7 @@ use alloc::{boxed::Box, string::ToString};
 
 use super::{
     Style, decimal,
-    marks::{CLOSE, FIELDS, FLAG_BITS, FLAG_NAMES, KEY_NAMED, NAMED, NUMBERED, ROWS, TEXT},
+    delimiters::{CLOSE, FIELDS, FLAG_BITS, FLAG_NAMES, KEY_NAMED, NAMED, NUMBERED, ROWS, TEXT},
     quoted,
     scalars::{self, Form},
 };

@@ -13,11 +13,11 @@ use crate::{
 
 mod decimal;
 mod decode;
+mod delimiters;
 mod encode;
-mod marks;
 mod scalars;
 
-pub use marks::PRETTY;
+pub use delimiters::PRETTY;
 pub use scalars::Form;
 
 /// Options of the notation. They matter for writing only, because reading accepts every form.
@@ -69,7 +69,7 @@ pub fn encode(
 /// Makes the program that reads values.
 pub fn decode(style: Style, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
     let mut program = super::decode::lower(&decode::Dialect(style), writer, reader, layout)?;
-    program.root.0.push(Op { path: PathId(0), kind: OpKind::Action(&marks::END, 0) });
+    program.root.0.push(Op { path: PathId(0), kind: OpKind::Action(&delimiters::END, 0) });
     Ok(program)
 }
 

@@ -437,7 +437,7 @@ fn write_all(
             return Status::Failed;
         }
     }
-    super::marks::close(output, b']')
+    super::delimiters::close(output, b']')
 }
 
 static OCTETS: SliceKernel =

@@ -4,8 +4,8 @@ use alloc::{string::ToString, sync::Arc, vec, vec::Vec};
 
 use super::{
     Format, Style,
+    delimiters::Delimiters,
     encode::{is_enum, is_octet, literals, name_bytes},
-    marks::Marks,
     put::Kernels,
     slices,
 };
@@ -15,7 +15,7 @@ use crate::{
         symbols,
     },
     layout::Scalar,
-    program::{Arm, FaultKind, Lead, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
+    program::{Arm, ExpectedPrefix, FaultKind, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
     schema::{DefId, DefKind, Type},
 };
 
@@ -34,7 +34,7 @@ impl<F: Format> DecodeDialect for Decode<F> {
             (_, Scalar::Bool) => Kernels::<F>::BOOLEAN,
             (_, Scalar::F32) => Kernels::<F>::SINGLE,
             (_, Scalar::F64) => Kernels::<F>::DOUBLE,
-            (_, Scalar::F128) => Marks::<F>::QUAD,
+            (_, Scalar::F128) => Delimiters::<F>::QUAD,
             (_, wire) if wire.is_signed() => Kernels::<F>::SIGNED,
             _ => Kernels::<F>::UNSIGNED,
         };
@@ -71,7 +71,7 @@ impl<F: Format> DecodeDialect for Decode<F> {
                     walk.emit(OpKind::Get(Wire::Kernel(Kernels::<F>::MAP)));
                     Source::Count
                 }
-                false => Source::Dialect(Marks::<F>::ENTRIES),
+                false => Source::Dialect(Delimiters::<F>::ENTRIES),
             };
             walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 2 });
             Ok(())
@@ -132,7 +132,7 @@ impl<F: Format> Decode<F> {
                 walk.emit(OpKind::Get(Wire::Kernel(Kernels::<F>::ARRAY)));
                 Source::Count
             }
-            _ => Source::Dialect(Marks::<F>::SEQUENCE),
+            _ => Source::Dialect(Delimiters::<F>::SEQUENCE),
         };
         walk.emit(OpKind::Sequence { place, source, element: body, bound, overflow, min_wire: 1 });
         Ok(())
@@ -171,26 +171,27 @@ fn unless_skipped<F: Format>(
     if slot.place != Place::Sink {
         return read(walk);
     }
-    walk.emit(OpKind::Action(Marks::<F>::SKIP, 0));
+    walk.emit(OpKind::Action(Delimiters::<F>::SKIP, 0));
     Ok(())
 }
 
 fn arm<F: Format>(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Arm, LowerError> {
     let key = member_key(member.writer.id, &name_bytes::<F>(&member.writer.name));
-    let body = walk.block(|walk| walk.member_unless(Marks::<F>::NULL, member))?;
+    let body = walk.block(|walk| walk.member_unless(Delimiters::<F>::NULL, member))?;
     let absent = walk.block(|walk| walk.left_out(member))?;
-    let lead = (!F::TYPED).then(|| Lead { counted: true, ..Lead::new(&key.name) });
-    Ok(Arm { key, lead, body, absent })
+    let prefix = (!F::TYPED).then(|| ExpectedPrefix { counted: true, ..ExpectedPrefix::new(&key.name) });
+    Ok(Arm { key, prefix, body, absent })
 }
 
 fn emit_members<F: Format>(walk: &mut DecodeWalk<'_>, arms: Vec<Arm>) {
     let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
-    walk.emit(OpKind::Members { dialect: Marks::<F>::MEMBERS, arms, table });
+    walk.emit(OpKind::Members { dialect: Delimiters::<F>::MEMBERS, arms, table });
 }
 
 fn row<F: Format>(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowered {
-    let body = walk.block(|walk| members.iter().try_for_each(|member| walk.member_unless(Marks::<F>::NULL, member)))?;
-    walk.emit(OpKind::Region { dialect: Marks::<F>::ROW, argument: members.len() as u64, body });
+    let body =
+        walk.block(|walk| members.iter().try_for_each(|member| walk.member_unless(Delimiters::<F>::NULL, member)))?;
+    walk.emit(OpKind::Region { dialect: Delimiters::<F>::ROW, argument: members.len() as u64, body });
     Ok(())
 }
 
@@ -200,8 +201,8 @@ fn named_case<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowe
     let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
     let table = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
     let kernel = match is_character(walk, union) {
-        true => Marks::<F>::CHARACTER_SELECTOR,
-        false => Marks::<F>::SELECTOR,
+        true => Delimiters::<F>::CHARACTER_SELECTOR,
+        false => Delimiters::<F>::SELECTOR,
     };
     let body = walk.block(|walk| {
         walk.emit(OpKind::Get(Wire::Symbol(kernel, table)));
@@ -212,11 +213,11 @@ fn named_case<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowe
                 Ok(())
             })?;
             let key = member_key(0, &name_bytes::<F>(&case.member.name));
-            emit_members::<F>(walk, vec![Arm { key, lead: None, body, absent }]);
+            emit_members::<F>(walk, vec![Arm { key, prefix: None, body, absent }]);
             Ok(())
         })
     })?;
-    walk.emit(OpKind::Region { dialect: Marks::<F>::UNION, argument: 0, body });
+    walk.emit(OpKind::Region { dialect: Delimiters::<F>::UNION, argument: 0, body });
     Ok(())
 }
 
@@ -228,14 +229,14 @@ fn is_character(walk: &DecodeWalk<'_>, union: &UnionIn<'_>) -> bool {
 fn pair<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
     let writer = walk.writer();
     let table = symbols::union_head(writer, union.discriminator, &[], &str::to_string);
-    let kernel = if is_character(walk, union) { Marks::<F>::CHARACTER_LABEL } else { Marks::<F>::LABEL };
+    let kernel = if is_character(walk, union) { Delimiters::<F>::CHARACTER_LABEL } else { Delimiters::<F>::LABEL };
     let body = walk.block(|walk| {
         walk.emit(OpKind::Get(Wire::Symbol(kernel, table)));
         walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
-            walk.emit(OpKind::Action(Marks::<F>::SKIP, 0));
+            walk.emit(OpKind::Action(Delimiters::<F>::SKIP, 0));
             walk.case_value(case)
         })
     })?;
-    walk.emit(OpKind::Region { dialect: Marks::<F>::PAIR, argument: 0, body });
+    walk.emit(OpKind::Region { dialect: Delimiters::<F>::PAIR, argument: 0, body });
     Ok(())
 }

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 
 use super::{
     DISCRIMINATOR, Format, Style, bytes_of,
-    marks::{Marks, is_many},
+    delimiters::{Delimiters, is_many},
     put::Kernels,
     slices,
 };
@@ -12,7 +12,7 @@ use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, scalar_of},
     layout::{Kind, Scalar},
     program::{
-        BriefKernel, OpKind, Order, Overflow, Place, ScalarKernel, Segment, Source, SymbolTable, TextForm, Wire,
+        InlineKernel, OpKind, Order, Overflow, Place, ScalarKernel, Segment, Source, SymbolTable, TextForm, Wire,
     },
     schema::{Case, Def, DefId, DefKind, Schema, Type},
 };
@@ -38,17 +38,17 @@ impl<F: Format> EncodeDialect for Encode<F> {
             }
             (_, Scalar::F32) if self.style.sorted => put_kernel(walk, place, Kernels::<F>::SINGLE),
             (_, Scalar::F64) if self.style.sorted => put_kernel(walk, place, Kernels::<F>::DOUBLE),
-            (_, Scalar::F32) => fixed(walk, &[F::MARKS.single], place, wire),
-            (_, Scalar::F64) => fixed(walk, &[F::MARKS.double], place, wire),
+            (_, Scalar::F32) => fixed(walk, &[F::TYPE_BYTES.single], place, wire),
+            (_, Scalar::F64) => fixed(walk, &[F::TYPE_BYTES.double], place, wire),
             (_, Scalar::F128) => fixed(walk, &bytes_of(|output| F::put_bytes(output, 16)), place, wire),
-            (_, wire) if wire.is_signed() => put_brief(walk, place, Kernels::<F>::BRIEF_SIGNED),
-            _ => put_brief(walk, place, Kernels::<F>::BRIEF_UNSIGNED),
+            (_, wire) if wire.is_signed() => put_inline(walk, place, Kernels::<F>::INLINE_SIGNED),
+            _ => put_inline(walk, place, Kernels::<F>::INLINE_UNSIGNED),
         }
     }
 
     fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, _: Scalar, place: Place) -> Lowered {
         if !self.style.enum_names {
-            return put_brief(walk, place, Kernels::<F>::BRIEF_SIGNED);
+            return put_inline(walk, place, Kernels::<F>::INLINE_SIGNED);
         }
         load(walk, place, Scalar::I64)?;
         let literals = literals(walk.schema(), id, None);
@@ -109,7 +109,7 @@ impl<F: Format> EncodeDialect for Encode<F> {
             Ok(())
         })?;
         match self.style.sorted {
-            true => walk.emit(OpKind::Region { dialect: Marks::<F>::SORTED, argument: 0, body: entries }),
+            true => walk.emit(OpKind::Region { dialect: Delimiters::<F>::SORTED, argument: 0, body: entries }),
             false => walk.append(entries),
         }
         Ok(())
@@ -130,13 +130,13 @@ impl<F: Format> EncodeDialect for Encode<F> {
         if F::CLOSED {
             literal(walk, &bytes_of(|output| F::put_map(output, super::OPEN)));
             walk.append(body);
-            literal(walk, &[F::MARKS.end]);
+            literal(walk, &[F::TYPE_BYTES.end]);
         } else if all == always {
             literal(walk, &bytes_of(|output| F::put_map(output, all as u64)));
             walk.append(body);
         } else {
             let argument = always as u64 | (all as u64) << 32;
-            walk.emit(OpKind::Region { dialect: Marks::<F>::COUNTED, argument, body });
+            walk.emit(OpKind::Region { dialect: Delimiters::<F>::COUNTED, argument, body });
         }
         Ok(())
     }
@@ -183,14 +183,14 @@ impl<F: Format> Encode<F> {
                 literal(walk, &name);
                 walk.member(out.member, place)?;
                 if !F::CLOSED && !uncounted {
-                    walk.emit(OpKind::Action(Marks::<F>::PRESENT, many));
+                    walk.emit(OpKind::Action(Delimiters::<F>::PRESENT, many));
                 }
                 Ok(())
             },
             |walk| {
                 if self.style.write_null {
                     literal(walk, &name);
-                    literal(walk, &[F::MARKS.null]);
+                    literal(walk, &[F::TYPE_BYTES.null]);
                 }
                 Ok(())
             },
@@ -205,7 +205,7 @@ impl<F: Format> Encode<F> {
                 out,
                 |walk, place| walk.member(out.member, place),
                 |walk| {
-                    literal(walk, &[F::MARKS.null]);
+                    literal(walk, &[F::TYPE_BYTES.null]);
                     Ok(())
                 },
             ),
@@ -224,7 +224,7 @@ impl<F: Format> Encode<F> {
             |walk| {
                 literal(walk, &head);
                 put_label::<F>(walk, union)?;
-                literal(walk, &[F::MARKS.null]);
+                literal(walk, &[F::TYPE_BYTES.null]);
                 Ok(())
             },
         )
@@ -344,7 +344,7 @@ fn open<F: Format>(walk: &mut EncodeWalk<'_>, entries: u64) {
 
 fn close<F: Format>(walk: &mut EncodeWalk<'_>) {
     if F::CLOSED {
-        literal(walk, &[F::MARKS.end]);
+        literal(walk, &[F::TYPE_BYTES.end]);
     }
 }
 
@@ -357,11 +357,11 @@ fn put_label<F: Format>(walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowe
                 Ok(())
             })
         };
-        let (no, yes) = (block(walk, F::MARKS.no)?, block(walk, F::MARKS.yes)?);
+        let (no, yes) = (block(walk, F::TYPE_BYTES.no)?, block(walk, F::TYPE_BYTES.yes)?);
         walk.emit(OpKind::Switch { arms: vec![(vec![0], no)], otherwise: yes });
         return Ok(());
     }
-    walk.emit(OpKind::Put(Wire::Brief(Kernels::<F>::BRIEF_SIGNED, 0)));
+    walk.emit(OpKind::Put(Wire::Inline(Kernels::<F>::INLINE_SIGNED, 0)));
     Ok(())
 }
 
@@ -373,7 +373,7 @@ fn put_truth<F: Format>(walk: &mut EncodeWalk<'_>) -> Lowered {
             Ok(())
         })
     };
-    let (then, otherwise) = (block(walk, F::MARKS.yes)?, block(walk, F::MARKS.no)?);
+    let (then, otherwise) = (block(walk, F::TYPE_BYTES.yes)?, block(walk, F::TYPE_BYTES.no)?);
     walk.emit(OpKind::If { then, otherwise });
     Ok(())
 }
@@ -393,9 +393,9 @@ fn put_kernel(walk: &mut EncodeWalk<'_>, place: Place, kernel: &'static ScalarKe
     Ok(())
 }
 
-fn put_brief(walk: &mut EncodeWalk<'_>, place: Place, kernel: &'static BriefKernel) -> Lowered {
+fn put_inline(walk: &mut EncodeWalk<'_>, place: Place, kernel: &'static InlineKernel) -> Lowered {
     load(walk, place, kernel.scalar)?;
-    walk.emit(OpKind::Put(Wire::Brief(kernel, 0)));
+    walk.emit(OpKind::Put(Wire::Inline(kernel, 0)));
     Ok(())
 }
 

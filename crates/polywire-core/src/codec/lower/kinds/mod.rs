@@ -17,9 +17,9 @@ use crate::{
 };
 
 mod decode;
+mod delimiters;
 mod encode;
 mod get;
-mod marks;
 mod put;
 mod slices;
 
@@ -84,13 +84,13 @@ pub trait Format: Sized + 'static {
     /// Writes an integer.
     #[inline]
     fn put_unsigned(output: &mut Output<'_>, value: u64) -> Status {
-        output.put_brief(|room| Self::unsigned(room, value))
+        output.put_inline(|room| Self::unsigned(room, value))
     }
 
     /// Writes an integer.
     #[inline]
     fn put_signed(output: &mut Output<'_>, value: i64) -> Status {
-        output.put_brief(|room| Self::signed(room, value))
+        output.put_inline(|room| Self::signed(room, value))
     }
 
     /// Writes a text.
@@ -134,11 +134,11 @@ pub trait Format: Sized + 'static {
 
     /// The type bytes of constants, and of floating-point numbers whose bytes follow, most
     /// significant first.
-    const MARKS: Marks;
+    const TYPE_BYTES: TypeBytes;
 }
 
-/// Type bytes of a format: see [`Format::MARKS`].
-pub struct Marks {
+/// Type bytes of a format: see [`Format::TYPE_BYTES`].
+pub struct TypeBytes {
     /// Type byte of null.
     pub null: u8,
     /// Type byte of false.
@@ -156,7 +156,7 @@ pub struct Marks {
 /// Writes a type byte and the low `bytes` bytes of a word, most significant first: at most nine
 /// bytes. Returns their number.
 #[inline(always)]
-pub fn marked(room: &mut Room, mark: u8, word: u64, bytes: u32) -> usize {
+pub fn type_byte_and_word(room: &mut Room, mark: u8, word: u64, bytes: u32) -> usize {
     let word = word.swap_bytes() >> (64 - 8 * bytes);
     room.set((u128::from(mark) | u128::from(word) << 8).to_le_bytes());
     1 + bytes as usize

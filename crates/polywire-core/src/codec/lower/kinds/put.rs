@@ -5,7 +5,7 @@ use crate::{
     layout::Scalar,
     program::{
         FaultKind, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel,
-        kernel::{BriefKernel, Room},
+        kernel::{InlineKernel, Room},
     },
 };
 
@@ -39,10 +39,10 @@ impl<F: Format> Kernels<F> {
         form: None,
     };
     /// [`Self::SIGNED`] in a form that machine code writes inline.
-    pub const BRIEF_SIGNED: &'static BriefKernel =
-        &BriefKernel { exact: true, ..BriefKernel::new("signed", Scalar::I64, brief_signed::<F>, None) };
-    pub const BRIEF_UNSIGNED: &'static BriefKernel =
-        &BriefKernel { exact: true, ..BriefKernel::new("unsigned", Scalar::U64, brief_unsigned::<F>, None) };
+    pub const INLINE_SIGNED: &'static InlineKernel =
+        &InlineKernel { exact: true, ..InlineKernel::new("signed", Scalar::I64, inline_signed::<F>, None) };
+    pub const INLINE_UNSIGNED: &'static InlineKernel =
+        &InlineKernel { exact: true, ..InlineKernel::new("unsigned", Scalar::U64, inline_unsigned::<F>, None) };
     pub const SINGLE: &'static ScalarKernel = &ScalarKernel {
         name: "single",
         scalar: Scalar::F32,
@@ -144,7 +144,7 @@ impl<F: Format> Kernels<F> {
 }
 
 extern "C" fn put_boolean<F: Format>(output: &mut Output<'_>, value: u64) -> Status {
-    output.put_word(u64::from(if value != 0 { F::MARKS.yes } else { F::MARKS.no }), 1)
+    output.put_word(u64::from(if value != 0 { F::TYPE_BYTES.yes } else { F::TYPE_BYTES.no }), 1)
 }
 
 extern "C" fn put_signed<F: Format>(output: &mut Output<'_>, value: u64) -> Status {
@@ -155,11 +155,11 @@ extern "C" fn put_unsigned<F: Format>(output: &mut Output<'_>, value: u64) -> St
     F::put_unsigned(output, value)
 }
 
-extern "C" fn brief_signed<F: Format>(room: &mut Room, _: u64, value: u64) -> usize {
+extern "C" fn inline_signed<F: Format>(room: &mut Room, _: u64, value: u64) -> usize {
     F::signed(room, value as i64)
 }
 
-extern "C" fn brief_unsigned<F: Format>(room: &mut Room, _: u64, value: u64) -> usize {
+extern "C" fn inline_unsigned<F: Format>(room: &mut Room, _: u64, value: u64) -> usize {
     F::unsigned(room, value)
 }
 

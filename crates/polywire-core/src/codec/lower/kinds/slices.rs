@@ -96,12 +96,12 @@ numbers! {
     i64 I64 signed_of, |n, output, _| F::put_signed(output, n);
     f32 F32 single_of, |n, output, shortest| match shortest {
         true => F::put_shortest(output, widen(n)),
-        false => output.put_word(u64::from(n.to_bits().swap_bytes()) << 8 | u64::from(F::MARKS.single), 5),
+        false => output.put_word(u64::from(n.to_bits().swap_bytes()) << 8 | u64::from(F::TYPE_BYTES.single), 5),
     };
     f64 F64 double_of, |n, output, shortest| match shortest {
         true => F::put_shortest(output, n),
         false => {
-            let mut bytes = [F::MARKS.double; 9];
+            let mut bytes = [F::TYPE_BYTES.double; 9];
             bytes[1..].copy_from_slice(&n.to_be_bytes());
             output.put(&bytes)
         }

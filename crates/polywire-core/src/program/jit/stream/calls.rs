@@ -9,7 +9,7 @@ use crate::program::{
     io::SHORT_TEXT,
     state::{
         integer::plain::{read_unsigned, write_unsigned},
-        warm::EMPTY_WORD,
+        specialised::EMPTY_WORD,
     },
 };
 
@@ -23,17 +23,17 @@ pub(super) const UNICODE: u64 = 4;
 pub(super) unsafe extern "C" fn note_text(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
     // SAFETY: as the module says.
     let (state, text) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
-    if state.warm_text(split(slots)) == Some(text) {
+    if state.specialised_text(split(slots)) == Some(text) {
         return 0;
     }
-    if state.set_warm_text(split(slots), text).is_ok() { 1 } else { 2 }
+    if state.set_specialised_text(split(slots), text).is_ok() { 1 } else { 2 }
 }
 
 /// The same of a string that was read: 0, or 1 if there is no room.
 pub(super) unsafe extern "C" fn keep_text(state: *mut State, slots: u64, string: *const String, _: u64) -> u64 {
     // SAFETY: as the module says.
     let (state, string) = unsafe { (&mut *state, &*string) };
-    state.set_warm_text(split(slots), string.as_bytes()).is_err().into()
+    state.set_specialised_text(split(slots), string.as_bytes()).is_err().into()
 }
 
 /// The previous text once more: 0, or 1 if the string has no room for it.
@@ -41,7 +41,7 @@ pub(super) unsafe extern "C" fn load_text(state: *mut State, slots: u64, string:
     // SAFETY: as the module says.
     let (state, string) = unsafe { (&mut *state, &mut *string) };
     let mut left = state.memory_left;
-    let filled = state.warm_text(split(slots)).is_some_and(|text| fill(&mut left, string, text, bound));
+    let filled = state.specialised_text(split(slots)).is_some_and(|text| fill(&mut left, string, text, bound));
     state.memory_left = left;
     u64::from(!filled)
 }
@@ -65,7 +65,7 @@ pub(super) unsafe extern "C" fn keep_pending(state: *mut State, slots: u64, ther
         return 0;
     }
     let pending = core::mem::take(&mut state.pending);
-    let kept = state.set_warm_text(split(slots), &pending);
+    let kept = state.set_specialised_text(split(slots), &pending);
     state.pending = pending;
     kept.is_err().into()
 }
@@ -76,7 +76,7 @@ pub(super) unsafe extern "C" fn previous_pending(state: *mut State, slots: u64) 
     let state = unsafe { &mut *state };
     let mut pending = core::mem::take(&mut state.pending);
     pending.clear();
-    let previous = state.warm_text(split(slots));
+    let previous = state.specialised_text(split(slots));
     previous.into_iter().for_each(|text| pending.extend_from_slice(text));
     let there = previous.is_some();
     state.pending = pending;

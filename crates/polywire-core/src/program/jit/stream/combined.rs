@@ -15,7 +15,7 @@ use crate::program::{
         Operator, differing_end,
         integer::plain::{read_signed, write_signed},
         replaced,
-        warm::EMPTY_WORD,
+        specialised::EMPTY_WORD,
     },
 };
 
@@ -65,7 +65,7 @@ unsafe extern "C" fn put(state: *mut State, field: *const Field, data: *const u8
         return core::ptr::null_mut();
     }
     let is_delta = field.operator == Operator::Delta;
-    if !is_delta && state.warm_text((field.slot, field.text)) == Some(value) {
+    if !is_delta && state.specialised_text((field.slot, field.text)) == Some(value) {
         return at;
     }
     let base = base(state, field);
@@ -85,7 +85,7 @@ unsafe extern "C" fn put(state: *mut State, field: *const Field, data: *const u8
             _ => write_counted(at, data, len, nullable.into()),
         }
     };
-    match state.set_warm_text((field.slot, field.text), value) {
+    match state.set_specialised_text((field.slot, field.text), value) {
         Ok(()) => behind,
         Err(_) => core::ptr::null_mut(),
     }
@@ -93,7 +93,7 @@ unsafe extern "C" fn put(state: *mut State, field: *const Field, data: *const u8
 
 /// What a part is put to.
 fn base<'s>(state: &'s State, field: &'s Field) -> &'s [u8] {
-    let previous = state.warm_text((field.slot, field.text));
+    let previous = state.specialised_text((field.slot, field.text));
     previous.unwrap_or_else(|| field.initial_bytes().unwrap_or_default())
 }
 
@@ -154,7 +154,7 @@ fn read<'m>(state: &mut State, field: &Field, mut rest: &'m [u8]) -> Option<(boo
     pending.splice(..0, base[..front.unwrap_or(0)].iter().copied());
     pending.extend_from_slice(back.unwrap_or_default());
     let is_text = field.kind != FieldKind::Unicode || core::str::from_utf8(&pending).is_ok();
-    let is_kept = is_well && is_text && state.set_warm_text((field.slot, field.text), &pending).is_ok();
+    let is_kept = is_well && is_text && state.set_specialised_text((field.slot, field.text), &pending).is_ok();
     state.pending = pending;
     is_kept.then_some((true, behind))
 }

@@ -19,7 +19,7 @@ use crate::{
         state::{
             Operator, decompose,
             float::{EXACT, POWERS},
-            warm::EMPTY_WORD,
+            specialised::EMPTY_WORD,
         },
     },
 };

@@ -8,8 +8,8 @@ use cranelift_frontend::Variable;
 
 use super::{
     super::emit::Emit,
-    Survey,
-    gaps::{Gaps, has_gaps},
+    Eligibility,
+    elided::{ElidedBits, has_elided},
 };
 use crate::{
     layout::Scalar,
@@ -38,7 +38,7 @@ pub(in super::super) struct Segment {
     /// Reading: all words, the map's first byte lowest.
     words: Vec<Value>,
     /// Where bits may be left out.
-    pub(super) gaps: Option<Gaps>,
+    pub(super) elided: Option<ElidedBits>,
 }
 
 impl<'e> Emit<'e, '_> {
@@ -46,8 +46,8 @@ impl<'e> Emit<'e, '_> {
     pub(in super::super) fn put_segment(&mut self, bits: u32, body: &'e Block, frame: Value) {
         let (start, none, word) = (self.position(), self.constant(0), self.code.declare_var(types::I64));
         self.code.def_var(word, none);
-        let gaps = has_gaps(body).then(|| self.mark_gaps(bits));
-        let outer = self.segment.replace(Segment { bits, done: 0, word, start, words: Vec::new(), gaps });
+        let elided = has_elided(body).then(|| self.mark_elided(bits));
+        let outer = self.segment.replace(Segment { bits, done: 0, word, start, words: Vec::new(), elided });
         self.advance(bytes(bits).into());
         self.encode_block(body, frame);
         self.accumulator = None;
@@ -83,7 +83,7 @@ impl<'e> Emit<'e, '_> {
     pub(in super::super) fn arm_bits<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> (u32, u32) {
         let start = self.bits_done();
         match &self.segment {
-            Some(_) => (start, start + blocks.map(|block| Survey::bits(self.program, block)).max().unwrap_or(0)),
+            Some(_) => (start, start + blocks.map(|block| Eligibility::bits(self.program, block)).max().unwrap_or(0)),
             None => (start, start),
         }
     }
@@ -121,7 +121,7 @@ impl<'e> Emit<'e, '_> {
         let here = self.map_at(segment.start, 8 * full);
         let (moved, done) = (self.code.create_block(), self.code.create_block());
         let behind = self.code.append_block_param(moved, types::I64);
-        self.end_with_gaps(segment, (word, last), moved);
+        self.end_with_elided(segment, (word, last), moved);
         if full > 0 {
             let empty = self.code.ins().icmp_imm_s(IntCC::Equal, word, 0);
             self.unless(empty, |emit| {
@@ -235,18 +235,18 @@ impl<'e> Emit<'e, '_> {
     pub(in super::super) fn get_segment(&mut self, bits: u32, body: &'e Block, frame: Value) {
         let (words, start) = (self.map_words(bits), self.position());
         let word = self.code.declare_var(types::I64);
-        let gaps = has_gaps(body).then(|| self.gather_bits(&words));
-        let outer = self.segment.replace(Segment { bits, done: 0, word, start, words, gaps });
+        let elided = has_elided(body).then(|| self.gather_bits(&words));
+        let outer = self.segment.replace(Segment { bits, done: 0, word, start, words, elided });
         self.decode_inner(body, frame);
         self.segment = outer;
     }
 
     /// The next bit of the map, as a truth value.
     pub(in super::super) fn take_bit(&mut self) -> Value {
-        let Some(Segment { done, words, gaps, .. }) = &mut self.segment else { return self.constant(0) };
+        let Some(Segment { done, words, elided, .. }) = &mut self.segment else { return self.constant(0) };
         let (index, at) = (*done, (*done / WORD) as usize);
         *done += 1;
-        if let Some(Gaps::Closed(words)) = gaps {
+        if let Some(ElidedBits::Closed(words)) = elided {
             let word = words[at];
             return self.closed_bit(word, index);
         }
@@ -388,7 +388,7 @@ pub(super) unsafe extern "C" fn end_long(at: *mut u8, len: u64) -> u64 {
 /// Forgets all previous values but that of one slot: 0, or 1 if that cannot be done.
 unsafe extern "C" fn forget(state: *mut State, kept: u64) -> u64 {
     // SAFETY: machine code gives the state.
-    unsafe { u64::from(!(*state).forget_warm(kept as u32)) }
+    unsafe { u64::from(!(*state).forget_specialised(kept as u32)) }
 }
 
 /// The first bytes of fewer than eight, the first lowest.

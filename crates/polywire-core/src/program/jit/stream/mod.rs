@@ -1,8 +1,8 @@
 //! Messages of streams without a context, as hand-written code would have them: previous values at
-//! known places, presence maps in registers, each bit at its known position (`gaps` has what is
-//! done where one is left out), texts by functions that know their form. It serves a [*warm*
-//! state](crate::program::state::warm), and leaves whatever is not ordinary to the function with a
-//! context.
+//! known places, presence maps in registers, each bit at its known position (`elided` has what is
+//! done where one is left out), texts by functions that know their form. It serves a [*specialised*
+//! state](crate::program::state::specialised), and leaves whatever is not ordinary to the function
+//! with a context.
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 
@@ -13,7 +13,7 @@ use crate::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
             BITS, Operator, RESET, SEGMENT, TAKE_BIT, UNDEFINED,
-            warm::{EMPTY_WORD, NO_NUMBER, NO_TEXT, Warm, WarmSlot, brief},
+            specialised::{EMPTY_WORD, NO_NUMBER, NO_TEXT, Specialisation, SpecialisedSlot, brief},
         },
     },
 };
@@ -21,8 +21,8 @@ use crate::{
 mod calls;
 mod combined;
 mod decimal;
-mod gaps;
-mod lent;
+mod elided;
+mod fallback;
 mod map;
 mod octets;
 mod optional;
@@ -58,9 +58,9 @@ impl Second {
 }
 
 /// What is to be known of a program that can do without a context.
-pub(super) struct Survey<'p> {
+pub(super) struct Eligibility<'p> {
     program: &'p Program,
-    warm: Warm,
+    specialised: Specialisation,
     /// Bytes of an encoded message at most, without what texts have and with each sequence's
     /// element once.
     room: usize,
@@ -69,39 +69,43 @@ pub(super) struct Survey<'p> {
     /// Slots of mantissas, and of texts, and the slots that they go with.
     seconds: BTreeMap<Second, u32>,
     /// Slots of operations that are left to the interpreter.
-    lent: Vec<u32>,
-    lent_seconds: Vec<Second>,
+    fallback: Vec<u32>,
+    fallback_seconds: Vec<Second>,
     /// Slots of exponents without an operator: what is there would be a hint.
     unused: Vec<u32>,
 }
 
-impl<'p> Survey<'p> {
+impl<'p> Eligibility<'p> {
     /// None for a program that needs a context.
-    pub(super) fn of(program: &'p Program) -> Option<Survey<'p>> {
-        let mut survey = Survey::new(program)?;
-        let bits = survey.block(&program.root)?;
-        let can_reset = survey.kept.is_empty() || survey.warm.can_be_forgotten() && survey.lent.is_empty();
-        (bits == 0 && can_reset && survey.stand_apart()).then_some(survey)
+    pub(super) fn of(program: &'p Program) -> Option<Eligibility<'p>> {
+        let mut eligibility = Eligibility::new(program)?;
+        let bits = eligibility.block(&program.root)?;
+        let can_reset = eligibility.kept.is_empty()
+            || eligibility.specialised.can_be_forgotten() && eligibility.fallback.is_empty();
+        (bits == 0 && can_reset && eligibility.stand_apart()).then_some(eligibility)
     }
 
     /// Bits that a block of such a program takes.
     pub(super) fn bits(program: &'p Program, block: &Block) -> u32 {
-        Survey::new(program).and_then(|mut survey| survey.block(block)).unwrap_or(0)
+        Eligibility::new(program).and_then(|mut eligibility| eligibility.block(block)).unwrap_or(0)
     }
 
-    fn new(program: &'p Program) -> Option<Survey<'p>> {
+    fn new(program: &'p Program) -> Option<Eligibility<'p>> {
         let slots = program.bank.as_ref().map(|bank| bank.slots as usize).filter(|slots| *slots <= MAX_SLOTS)?;
-        let warm =
-            Warm { slots: vec![WarmSlot::default(); slots].into(), fresh: vec![0; slots].into(), ..Warm::default() };
-        Some(Survey {
+        let specialised = Specialisation {
+            slots: vec![SpecialisedSlot::default(); slots].into(),
+            fresh: vec![0; slots].into(),
+            ..Specialisation::default()
+        };
+        Some(Eligibility {
             program,
-            warm,
+            specialised,
             room: 0,
             kept: Vec::new(),
             seconds: BTreeMap::new(),
-            lent_seconds: Vec::new(),
+            fallback_seconds: Vec::new(),
             unused: Vec::new(),
-            lent: Vec::new(),
+            fallback: Vec::new(),
         })
     }
 
@@ -114,8 +118,8 @@ impl<'p> Survey<'p> {
     }
 
     /// What it wants.
-    pub(super) fn warm(self) -> Warm {
-        self.warm.settled()
+    pub(super) fn specialised(self) -> Specialisation {
+        self.specialised.settled()
     }
 
     /// Bits that a block takes of the presence map around it.
@@ -192,7 +196,7 @@ impl<'p> Survey<'p> {
             }
             OpKind::Test(kernel) if core::ptr::eq(*kernel, &TAKE_BIT) => Some(1),
             OpKind::Unbox { body, .. } => self.block(body),
-            OpKind::Map { .. } | OpKind::SetText(..) | OpKind::Slice { .. } => self.lend(op),
+            OpKind::Map { .. } | OpKind::SetText(..) | OpKind::Slice { .. } => self.fall_back(op),
             OpKind::Region { dialect, argument, body } if core::ptr::eq(*dialect, &SEGMENT) => {
                 let bits = self.block(body)?;
                 self.room += bits.div_ceil(7).max(1) as usize;
@@ -275,12 +279,21 @@ impl<'p> Survey<'p> {
         let octets = field.kind == FieldKind::Bytes;
         let mantissa = (field.kind == FieldKind::Decimal).then_some(field.text);
         let may_be_empty = field.optional && field.operator != Operator::Delta;
-        let (slot, fresh) =
-            (self.warm.slots.get_mut(field.slot as usize)?, self.warm.fresh.get_mut(field.slot as usize)?);
+        let (slot, fresh) = (
+            self.specialised.slots.get_mut(field.slot as usize)?,
+            self.specialised.fresh.get_mut(field.slot as usize)?,
+        );
         if slot.tag == UNDEFINED {
             let initial = initial.map(Into::into);
-            *slot =
-                WarmSlot { tag: field.tag, may_be_fresh: own.is_some(), may_be_empty, text, octets, initial, mantissa };
+            *slot = SpecialisedSlot {
+                tag: field.tag,
+                may_be_fresh: own.is_some(),
+                may_be_empty,
+                text,
+                octets,
+                initial,
+                mantissa,
+            };
             *fresh = own.unwrap_or(0);
         } else {
             // Two fields that begin otherwise have no word that stands for no value.
@@ -313,20 +326,20 @@ impl<'p> Survey<'p> {
         };
         let Second::Mantissa(at) = second else { return Some(()) };
         // It has no tag, and is worth what the exponent is.
-        let (fresh, value) = (self.warm.fresh.get_mut(at as usize)?, whole::fresh(field)[1]);
+        let (fresh, value) = (self.specialised.fresh.get_mut(at as usize)?, whole::fresh(field)[1]);
         if is_first {
             *fresh = value;
         }
         let is_same = *fresh == value;
-        self.warm.slots.get_mut(field.slot as usize)?.may_be_fresh &= is_same;
+        self.specialised.slots.get_mut(field.slot as usize)?.may_be_fresh &= is_same;
         Some(())
     }
 
     /// True if no mantissa's slot is another field's, none that is kept has more than its value,
     /// and what is left to the interpreter stays away from what is not: a slot has a tag, which
-    /// the interpreter knows, or is warm.
+    /// the interpreter knows, or is specialised.
     fn stand_apart(&self) -> bool {
-        let slot = |at: &u32| self.warm.slots.get(*at as usize);
+        let slot = |at: &u32| self.specialised.slots.get(*at as usize);
         let is_mantissa = |at: &u32| self.seconds.contains_key(&Second::Mantissa(*at));
         let is_free = |at: &u32| slot(at).is_some_and(|slot| slot.tag == UNDEFINED);
         let own = |second: &Second| match second {
@@ -335,9 +348,9 @@ impl<'p> Survey<'p> {
         };
         self.seconds.keys().all(own)
             && self.kept.iter().all(|at| slot(at).is_none_or(|slot| slot.mantissa.is_none() && slot.text.is_none()))
-            && self.lent.iter().all(|at| is_free(at) && !is_mantissa(at))
-            && self.unused.iter().all(|at| is_free(at) && !self.lent.contains(at))
-            && self.lent_seconds.iter().all(|second| !self.seconds.contains_key(second) && own(second))
+            && self.fallback.iter().all(|at| is_free(at) && !is_mantissa(at))
+            && self.unused.iter().all(|at| is_free(at) && !self.fallback.contains(at))
+            && self.fallback_seconds.iter().all(|second| !self.seconds.contains_key(second) && own(second))
     }
 
     fn is_optional(&self, place: Place) -> bool {

@@ -15,7 +15,7 @@ use crate::{
     layout::Kind,
     program::{
         Field, Op, Place, State,
-        state::{Operator, Text, warm::NO_TEXT},
+        state::{Operator, Text, specialised::NO_TEXT},
     },
 };
 
@@ -145,7 +145,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(slow);
         let (state, program, address) = (self.state(), self.address(self.program), self.address(op));
         let at = self.place_address(place, frame);
-        self.call_or_leave(shims::set_octets_warm as *const u8, &[state, program, address, at, data, len]);
+        self.call_or_leave(shims::set_octets_specialised as *const u8, &[state, program, address, at, data, len]);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
     }

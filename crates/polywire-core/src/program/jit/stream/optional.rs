@@ -12,7 +12,7 @@ use crate::{
     layout::Scalar,
     program::{
         Field, Op,
-        state::{Operator, warm::EMPTY_WORD},
+        state::{Operator, specialised::EMPTY_WORD},
     },
 };
 

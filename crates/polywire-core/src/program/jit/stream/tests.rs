@@ -13,14 +13,14 @@ use crate::{
         },
     },
     layout::{Record, Shape, Value},
-    program::{Backend, Executable, Limits, Program, State, jit, passes, state::warm::Warm},
+    program::{Backend, Executable, Limits, Program, State, jit, passes, state::specialised::Specialisation},
     schema::{Def, Member, Schema, SchemaBuilder, Type},
 };
 
 /// A program's function without a context, and a state that it keeps.
 struct Direct {
     code: jit::Code,
-    warm: Arc<Warm>,
+    specialised: Arc<Specialisation>,
     state: State,
 }
 
@@ -28,14 +28,14 @@ impl Direct {
     /// Fails if there is none.
     fn new(program: &Program) -> Direct {
         let bank = program.bank.clone().unwrap();
-        let warm = jit::warm(program).expect("it needs no context");
+        let specialised = jit::specialised(program).expect("it needs no context");
         let code = jit::compile(&Arc::new(program.clone())).unwrap();
-        Direct { code, warm: Arc::new(warm), state: State::new(&bank) }
+        Direct { code, specialised: Arc::new(specialised), state: State::new(&bank) }
     }
 
     fn begin(&mut self, limits: &Limits) -> NonNull<u8> {
         self.state.memory_left = limits.memory_bytes;
-        assert!(self.state.begin_warm(&self.warm, limits));
+        assert!(self.state.begin_specialised(&self.specialised, limits));
         NonNull::new(self.code.direct().cast_mut()).unwrap()
     }
 }

@@ -17,7 +17,7 @@ use crate::{
         io::SHORT_TEXT,
         state::{
             Operator, Text,
-            warm::{BRIEF, LONG},
+            specialised::{IN_SLOT, LONG},
         },
     },
 };
@@ -106,8 +106,8 @@ impl<'e> Emit<'e, '_> {
     fn unless_previous(&mut self, field: &Field, (data, len): (Value, Value), other: CodeBlock) {
         let values = self.stream().values;
         let previous = self.load(types::I64, values, 8 * field.slot as i32);
-        let brief = |emit: &mut Self, longer| emit.unless_previous_brief((data, len), previous, [longer, other]);
-        self.brief_or_long(field, other, brief, |emit| {
+        let brief = |emit: &mut Self, longer| emit.unless_previous_in_slot((data, len), previous, [longer, other]);
+        self.in_slot_or_long(field, other, brief, |emit| {
             let (at, kept) = emit.kept(field, previous, INLINE, other);
             let differs = emit.code.ins().icmp(IntCC::NotEqual, len, kept);
             emit.or_else(differs, other);
@@ -122,7 +122,7 @@ impl<'e> Emit<'e, '_> {
     /// What is done with a previous text that is kept in brief, and with a longer one, as far as
     /// the field is likely to have either. The first is told where to go with a text that is
     /// longer: to `other`, if nothing is done with such.
-    fn brief_or_long(
+    fn in_slot_or_long(
         &mut self,
         field: &Field,
         other: CodeBlock,
@@ -130,8 +130,8 @@ impl<'e> Emit<'e, '_> {
         long: impl FnOnce(&mut Self),
     ) {
         let done = self.code.create_block();
-        let [may_be_brief, may_be_long] = likely(field);
-        if may_be_brief {
+        let [may_be_in_slot, may_be_long] = likely(field);
+        if may_be_in_slot {
             let longer = if may_be_long { self.code.create_block() } else { other };
             brief(self, longer);
             self.code.ins().jump(done, &[]);
@@ -148,8 +148,13 @@ impl<'e> Emit<'e, '_> {
 
     /// Goes to `longer` unless a text is short, and to `other` unless it is the one that is kept in
     /// brief.
-    fn unless_previous_brief(&mut self, (data, len): (Value, Value), previous: Value, [longer, other]: [CodeBlock; 2]) {
-        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, BRIEF as i64);
+    fn unless_previous_in_slot(
+        &mut self,
+        (data, len): (Value, Value),
+        previous: Value,
+        [longer, other]: [CodeBlock; 2],
+    ) {
+        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, IN_SLOT as i64);
         self.or_else(long, longer);
         // An empty string's pointer is not one; the state's bytes do as well.
         let (state, empty) = (self.state(), self.code.ins().icmp_imm_s(IntCC::Equal, len, 0));
@@ -168,7 +173,7 @@ impl<'e> Emit<'e, '_> {
         self.or_else(differs, other);
     }
 
-    /// Where the text is that a slot has, of more than [`BRIEF`] bytes, and its length. Goes to
+    /// Where the text is that a slot has, of more than [`IN_SLOT`] bytes, and its length. Goes to
     /// `other` if it has none such, or a longer one than `most`.
     fn kept(&mut self, field: &Field, word: Value, most: usize, other: CodeBlock) -> (Value, Value) {
         let none = self.code.ins().icmp_imm_s(IntCC::NotEqual, word, LONG as i64);
@@ -200,13 +205,13 @@ impl<'e> Emit<'e, '_> {
         let previous = self.load(types::I64, values, 8 * field.slot as i32);
         let brief = |emit: &mut Self, longer| {
             let len = emit.code.ins().ushr_imm_u(previous, 56);
-            let is_long = emit.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most(BRIEF) as i64);
+            let is_long = emit.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most(IN_SLOT) as i64);
             emit.or_else(is_long, longer);
             let bytes = emit.reorder(previous, Scalar::U64, Order::Little);
             emit.store(bytes, data, 0);
             emit.store(len, target.base, target.offset + target.words.len as i32);
         };
-        self.brief_or_long(field, other, brief, |emit| {
+        self.in_slot_or_long(field, other, brief, |emit| {
             let (at, len) = emit.kept(field, previous, most(INLINE), other);
             let (first, last) = emit.ends(at, len);
             let behind = emit.code.ins().iadd(data, len);
@@ -456,7 +461,7 @@ impl<'e> Emit<'e, '_> {
 /// Whether a field's texts are likely to be kept in brief, and not to be: like its first, if that
 /// is known.
 fn likely(field: &Field) -> [bool; 2] {
-    let first = field.initial_bytes().map(|initial| initial.len() <= BRIEF);
+    let first = field.initial_bytes().map(|initial| initial.len() <= IN_SLOT);
     [first != Some(false), first != Some(true)]
 }
 

@@ -11,7 +11,7 @@ use crate::{
         Field,
         state::{
             Operator,
-            warm::{EMPTY_WORD, NO_NUMBER},
+            specialised::{EMPTY_WORD, NO_NUMBER},
         },
     },
 };

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{
     super::super::{
         Output,
-        adapter::{Events, Marks, Node},
+        adapter::{Events, Node, PositionMap},
     },
     text::{inner, put_parsed, raw_at},
     *,
@@ -104,14 +104,19 @@ fn element(input: &mut Input<'_>, nodes: &mut Vec<Node>, open_elements: &mut Ope
 }
 
 /// Writes the tree.
-pub(crate) fn emit(input: &Input<'_>, nodes: &[Node], output: &mut Output<'_>, marks: &mut Marks<'_>) -> Status {
+pub(crate) fn emit(
+    input: &Input<'_>,
+    nodes: &[Node],
+    output: &mut Output<'_>,
+    positions: &mut PositionMap<'_>,
+) -> Status {
     let (mut path, mut depth, mut at) = ([0u32; MAX_DEPTH], 0, 0);
     loop {
         let Some(node) = nodes.get(at as usize) else { return Status::Ok };
-        marks.note(output, node.start);
+        positions.note(output, node.start);
         let bytes = input.message().get(node.start..node.end).unwrap_or_default();
         if node.kind == ELEMENT {
-            let first = match start_tag(input, nodes, node, bytes, output, marks) {
+            let first = match start_tag(input, nodes, node, bytes, output, positions) {
                 Ok(first) => first,
                 Err(status) => return status,
             };
@@ -150,7 +155,7 @@ fn start_tag(
     element: &Node,
     name: &[u8],
     output: &mut Output<'_>,
-    marks: &mut Marks<'_>,
+    positions: &mut PositionMap<'_>,
 ) -> Result<u32, Status> {
     let put = |output: &mut Output<'_>, bytes: &[u8]| match output.put(bytes) {
         Status::Ok => Ok(()),
@@ -164,7 +169,7 @@ fn start_tag(
         put(output, b" ")?;
         put(output, input.message().get(node.start..node.end).unwrap_or_default())?;
         put(output, b"=\"")?;
-        marks.note(output, value.start);
+        positions.note(output, value.start);
         let bytes = input.message().get(value.start..value.end).unwrap_or_default();
         if put_pieces(output, bytes, true) == Status::Failed {
             return Err(Status::Failed);

@@ -4,15 +4,20 @@
 //! that could be decided otherwise there.
 
 use super::{
-    super::super::{Output, Status, adapter::Marks},
+    super::super::{Output, Status, adapter::PositionMap},
     Either, MAX_DEPTH, put_plain,
 };
 
 /// Writes the message as JSON. None if something in it is unusual; what was written then is of no
 /// use. The text is printable UTF-8.
-pub(crate) fn read(text: &str, either: Either, output: &mut Output<'_>, marks: &mut Marks<'_>) -> Option<Status> {
+pub(crate) fn read(
+    text: &str,
+    either: Either,
+    output: &mut Output<'_>,
+    positions: &mut PositionMap<'_>,
+) -> Option<Status> {
     let levels = [(0, Kind::Sequence); MAX_DEPTH];
-    let mut reader = Reader { text: text.as_bytes(), either, at: 0, levels, depth: 0, output, marks };
+    let mut reader = Reader { text: text.as_bytes(), either, at: 0, levels, depth: 0, output, positions };
     match reader.document() {
         Ok(()) => Some(Status::Ok),
         Err(Stop::Failed) => Some(Status::Failed),
@@ -46,7 +51,7 @@ struct Reader<'r, 'v, 'e> {
     levels: [(usize, Kind); MAX_DEPTH],
     depth: usize,
     output: &'r mut Output<'v>,
-    marks: &'r mut Marks<'e>,
+    positions: &'r mut PositionMap<'e>,
 }
 
 /// Longer keys are not simple.
@@ -115,7 +120,7 @@ impl Reader<'_, '_, '_> {
     fn node(&mut self, mut column: usize) -> Result<bool, Stop> {
         while self.comes(b"- ") {
             self.push(column, Kind::Sequence)?;
-            self.marks.note(self.output, self.at);
+            self.positions.note(self.output, self.at);
             self.put(b"[")?;
             self.at += 2;
             column += 2;
@@ -127,7 +132,7 @@ impl Reader<'_, '_, '_> {
         let scalar = self.scalar()?;
         if self.is_key() {
             self.push(column, Kind::Mapping)?;
-            self.marks.note(self.output, scalar.start);
+            self.positions.note(self.output, scalar.start);
             self.put(b"{")?;
             return self.member(scalar);
         }
@@ -200,7 +205,7 @@ impl Reader<'_, '_, '_> {
             };
             if let Some(kind) = kind {
                 let open = if kind == Kind::Mapping { b'{' } else { b'[' };
-                self.marks.note(self.output, self.at);
+                self.positions.note(self.output, self.at);
                 self.at += 1;
                 self.put(&[open])?;
                 self.push(usize::MAX, kind)?;
@@ -274,7 +279,7 @@ impl Reader<'_, '_, '_> {
                     6
                 }
                 [b' '..=b'!' | b'#'..=b'[' | b']'..=b'~', ..] => 1,
-                // Characters that some take for line breaks or marks.
+                // Characters that some take for line breaks or positions.
                 [0xC2, 0x80..=0x9F, ..] | [0xE2, 0x80, 0xA8..=0xA9, ..] | [0xEF, 0xBB | 0xBF, ..] => {
                     return Err(Stop::Unusual);
                 }
@@ -307,7 +312,7 @@ impl Reader<'_, '_, '_> {
             return Err(Stop::Unusual);
         }
         let text = self.text.get(key.start..key.end).unwrap_or_default();
-        self.marks.note(self.output, key.start);
+        self.positions.note(self.output, key.start);
         match text.first() {
             Some(b'"') => self.put(text)?,
             _ => {
@@ -321,7 +326,7 @@ impl Reader<'_, '_, '_> {
 
     fn put_scalar(&mut self, scalar: Scalar) -> Result<(), Stop> {
         let text = self.text.get(scalar.start..scalar.end).unwrap_or_default();
-        self.marks.note(self.output, scalar.start);
+        self.positions.note(self.output, scalar.start);
         if text.first() == Some(&b'"') {
             return self.put(text);
         }

@@ -290,7 +290,7 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     skip: skip_member,
     refuse_duplicates: false,
     ending: None,
-    leads_alone: false,
+    prefixes_suffice: false,
 };
 
 /// Behind the element's name; no attribute was read.

@@ -22,29 +22,29 @@ use crate::program::{
 };
 
 /// True if bits may be left out of the map around a block.
-pub(super) fn has_gaps(block: &Block) -> bool {
+pub(super) fn has_elided(block: &Block) -> bool {
     block.0.iter().any(|op| match &op.kind {
-        OpKind::TestField(field) | OpKind::PutField { field, .. } => gap(field),
+        OpKind::TestField(field) | OpKind::PutField { field, .. } => elided_bit(field),
         OpKind::Region { dialect, .. } if core::ptr::eq(*dialect, &SEGMENT) => false,
         kind => {
             let mut found = false;
-            inner_blocks(kind, &mut |inner| found |= has_gaps(inner));
+            inner_blocks(kind, &mut |inner| found |= has_elided(inner));
             found
         }
     })
 }
 
 /// True if a field takes fewer bits where it is absent.
-fn gap(field: &Field) -> bool {
+fn elided_bit(field: &Field) -> bool {
     match &field.kind {
         FieldKind::Split(parts) => field.optional && parts[1].bits() > 0,
-        FieldKind::Float { decimal, .. } => gap(decimal),
+        FieldKind::Float { decimal, .. } => elided_bit(decimal),
         _ => false,
     }
 }
 
-/// What is kept of a map that may have gaps.
-pub(super) enum Gaps {
+/// What is kept of a map that may have elided.
+pub(super) enum ElidedBits {
     /// Writing: where there are some. Of each word of [`WORD`] bits the first bit is highest.
     Marked(StackSlot),
     /// Reading: the map's bits side by side, likewise.
@@ -58,12 +58,12 @@ fn mask(index: u32) -> u64 {
 
 impl Emit<'_, '_> {
     /// Writing: nothing is marked yet.
-    pub(super) fn mark_gaps(&mut self, bits: u32) -> Gaps {
-        Gaps::Marked(self.slot(bits.div_ceil(WORD)))
+    pub(super) fn mark_elided(&mut self, bits: u32) -> ElidedBits {
+        ElidedBits::Marked(self.slot(bits.div_ceil(WORD)))
     }
 
     /// Reading: words of groups, the first lowest, as bits side by side.
-    pub(super) fn gather_bits(&mut self, words: &[Value]) -> Gaps {
+    pub(super) fn gather_bits(&mut self, words: &[Value]) -> ElidedBits {
         let gathered = words.iter().map(|word| {
             let groups = self.code.ins().bswap(*word);
             let groups = self.code.ins().band_imm_s(groups, 0x7F7F_7F7F_7F7F_7F7F);
@@ -74,7 +74,7 @@ impl Emit<'_, '_> {
             self.code.def_var(variable, bits);
             variable
         });
-        Gaps::Closed(gathered.collect())
+        ElidedBits::Closed(gathered.collect())
     }
 
     /// What is above each low part moves down to it.
@@ -94,17 +94,17 @@ impl Emit<'_, '_> {
 
     /// Leaves a bit out of the map: the next one is for what is not there.
     pub(in super::super) fn leave_bit_out(&mut self) {
-        let Some(Segment { bits, done, gaps: Some(gaps), .. }) = &self.segment else { return };
+        let Some(Segment { bits, done, elided: Some(elided), .. }) = &self.segment else { return };
         let (bits, index) = (*bits, *done);
-        match gaps {
-            Gaps::Marked(slot) => {
+        match elided {
+            ElidedBits::Marked(slot) => {
                 let (slot, at) = (*slot, (index / WORD * 8) as i32);
                 let marked = self.code.ins().stack_load(types::I64, types::I64, slot, at);
                 let marked = self.code.ins().bor_imm_s(marked, mask(index) as i64);
                 self.code.ins().stack_store(types::I64, marked, slot, at);
                 self.next_bit();
             }
-            Gaps::Closed(words) => {
+            ElidedBits::Closed(words) => {
                 let words = words.clone();
                 self.open(&words, bits, index);
             }
@@ -137,15 +137,15 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Writing: ends a map that has gaps, whose last bytes are a word yet, and goes to `moved` with
-    /// what is cut from its end.
-    pub(super) fn end_with_gaps(
+    /// Writing: ends a map that has elided, whose last bytes are a word yet, and goes to `moved`
+    /// with what is cut from its end.
+    pub(super) fn end_with_elided(
         &mut self,
         segment: &Segment,
         (word, last): (Value, u32),
         moved: cranelift_codegen::ir::Block,
     ) {
-        let Some(Gaps::Marked(slot)) = segment.gaps else { return };
+        let Some(ElidedBits::Marked(slot)) = segment.elided else { return };
         let (total, count) = (bytes(segment.bits), segment.bits.div_ceil(WORD));
         let loaded = (0..count).map(|i| self.code.ins().stack_load(types::I64, types::I64, slot, 8 * i as i32));
         let loaded: Vec<Value> = loaded.collect();
@@ -155,8 +155,8 @@ impl Emit<'_, '_> {
         let some = self.code.ins().icmp_imm_s(IntCC::NotEqual, any, 0);
         self.unless(some, |emit| {
             emit.store_groups(word, last, here);
-            let (len, gaps) = (emit.constant(total.into()), emit.slot_address(slot));
-            let cut = emit.call(close as *const u8, &[start, len, gaps], Some(types::I64));
+            let (len, elided) = (emit.constant(total.into()), emit.slot_address(slot));
+            let cut = emit.call(close as *const u8, &[start, len, elided], Some(types::I64));
             emit.jump(moved, &[cut.expect("it returns a word")]);
         });
         self.release(slot);
@@ -165,41 +165,41 @@ impl Emit<'_, '_> {
 
 /// Leaves bits out of a map of `len` bytes, ends it, and gives how many bytes at its end are too
 /// many.
-unsafe extern "C" fn close(at: *mut u8, len: u64, gaps: *const u64) -> u64 {
+unsafe extern "C" fn close(at: *mut u8, len: u64, elided: *const u64) -> u64 {
     // SAFETY: machine code gives the room that it has written the map into, and a word for each
     // eight bytes of it.
     unsafe {
-        let (map, gaps) = (
+        let (map, elided) = (
             core::slice::from_raw_parts_mut(at, len as usize),
-            core::slice::from_raw_parts(gaps, len.div_ceil(8) as usize),
+            core::slice::from_raw_parts(elided, len.div_ceil(8) as usize),
         );
-        close_gaps(map, gaps);
+        close_elided(map, elided);
         end_long(at, len)
     }
 }
 
 /// Behind the last bit there are zeros.
-fn close_gaps(map: &mut [u8], gaps: &[u64]) {
-    let ([gaps], 0..=8) = (gaps, map.len()) else { return close_long(map, gaps) };
+fn close_elided(map: &mut [u8], elided: &[u64]) {
+    let ([elided], 0..=8) = (elided, map.len()) else { return close_long(map, elided) };
     let mut groups = [0; 8];
     groups[..map.len()].copy_from_slice(map);
-    let (mut bits, mut gaps) = (gather(u64::from_be_bytes(groups)), *gaps);
+    let (mut bits, mut elided) = (gather(u64::from_be_bytes(groups)), *elided);
     // The last of them first: those in front stay where they are.
-    while gaps != 0 {
-        let gap = gaps & gaps.wrapping_neg();
-        let behind = gap - 1;
-        bits = bits & !(gap | behind) | (bits & behind) << 1;
-        gaps ^= gap;
+    while elided != 0 {
+        let elided_bit = elided & elided.wrapping_neg();
+        let behind = elided_bit - 1;
+        bits = bits & !(elided_bit | behind) | (bits & behind) << 1;
+        elided ^= elided_bit;
     }
     map.copy_from_slice(&spread(bits).to_be_bytes()[..map.len()]);
 }
 
 /// The same bit by bit.
-fn close_long(map: &mut [u8], gaps: &[u64]) {
+fn close_long(map: &mut [u8], elided: &[u64]) {
     let mut to = 0;
     for index in 0..7 * map.len() {
-        let is_gap = gaps.get(index / WORD as usize).is_some_and(|gaps| gaps & mask(index as u32) != 0);
-        if !is_gap {
+        let is_elided = elided.get(index / WORD as usize).is_some_and(|elided| elided & mask(index as u32) != 0);
+        if !is_elided {
             let bit = map[index / 7] >> (6 - index % 7) & 1;
             map[to / 7] = map[to / 7] & !(0x40 >> (to % 7)) | bit << (6 - to % 7);
             to += 1;
@@ -220,11 +220,11 @@ mod tests {
         for _ in 0..1000 {
             let len = 1 + random.below(8);
             let map: Vec<u8> = (0..len).map(|_| random.bits() as u8 & 0x7F).collect();
-            let gaps = [random.bits() & random.bits() & ((1 << WORD) - 1) & !((1 << (WORD - 7 * len as u32)) - 1)];
+            let elided = [random.bits() & random.bits() & ((1 << WORD) - 1) & !((1 << (WORD - 7 * len as u32)) - 1)];
             let [mut short, mut long] = [map.clone(), map.clone()];
-            close_gaps(&mut short, &gaps);
-            close_long(&mut long, &gaps);
-            assert_eq!(short, long, "{map:x?} without {gaps:x?}");
+            close_elided(&mut short, &elided);
+            close_long(&mut long, &elided);
+            assert_eq!(short, long, "{map:x?} without {elided:x?}");
         }
     }
 
@@ -232,7 +232,7 @@ mod tests {
     fn bits_move_across_words() {
         let mut map = [0; 10];
         map[8] = 0x40;
-        close_gaps(&mut map, &[mask(3), 0]);
+        close_elided(&mut map, &[mask(3), 0]);
         assert_eq!(map, [0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
     }
 }

@@ -14,9 +14,9 @@ use crate::{
 };
 
 /// The delimiter kernels of format `F`.
-pub(super) struct Marks<F>(core::marker::PhantomData<F>);
+pub(super) struct Delimiters<F>(core::marker::PhantomData<F>);
 
-impl<F: Format> Marks<F> {
+impl<F: Format> Delimiters<F> {
     /// A structure as a map of its members.
     pub const MEMBERS: &'static MemberDialect = &MemberDialect {
         name: "members",
@@ -26,7 +26,7 @@ impl<F: Format> Marks<F> {
         skip: skip_member::<F>,
         refuse_duplicates: true,
         ending: Some(Ending::Counted),
-        leads_alone: false,
+        prefixes_suffice: false,
     };
     pub const SEQUENCE: &'static SequenceDialect =
         &SequenceDialect { name: "elements", begin: begin_array::<F>, next: next_item::<F> };
@@ -394,7 +394,7 @@ extern "C" fn put_count<F: Format>(output: &mut Output<'_>, argument: u64, curso
     status
 }
 
-/// The argument of [`Marks::PRESENT`]: which form of the count it increments.
+/// The argument of [`Delimiters::PRESENT`]: which form of the count it increments.
 pub(super) fn is_many(all: usize) -> u64 {
     u64::from(all as u64 >= FEW)
 }

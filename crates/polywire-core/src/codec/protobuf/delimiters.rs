@@ -23,19 +23,19 @@ pub(super) static FIELDS: MemberDialect = MemberDialect {
     skip: skip_field,
     refuse_duplicates: false,
     ending: Some(Ending::Exhausted),
-    leads_alone: true,
+    prefixes_suffice: true,
 };
 
 /// Largest number of fields in a message for which it matters whether they occur again.
-pub(super) const MAX_NOTED: usize = 192;
+pub(super) const MAX_REPEAT_KEYS: usize = 192;
 
 /// The fault for a field in several parts that must be merged, such as an array whose elements do
 /// not all follow each other.
 pub(super) const IN_PIECES: FaultKind = FaultKind::Count;
 
-/// What happens when a field occurs again: see [`noted`].
+/// What happens when a field occurs again: see [`repeat_key`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum OnRepeat {
     /// The later value replaces the earlier one.
     Replaces,
     /// The message is refused: the values must be merged. [`merge`](super::merge) does so in the
@@ -51,11 +51,11 @@ pub(super) fn is_refused_again(key: &MemberKey) -> bool {
 }
 
 /// The key of a field that is the `rank`th for which it matters whether it occurs again.
-pub(super) fn noted(number: u32, rank: usize, again: Again) -> MemberKey {
+pub(super) fn repeat_key(number: u32, rank: usize, again: OnRepeat) -> MemberKey {
     let arm = match again {
-        Again::Replaces => return MemberKey { id: number, name: [].into() },
-        Again::Refused => u32::MAX,
-        Again::Arm(arm) => arm,
+        OnRepeat::Replaces => return MemberKey { id: number, name: [].into() },
+        OnRepeat::Refused => u32::MAX,
+        OnRepeat::Arm(arm) => arm,
     };
     let [a, b, c, d] = arm.to_le_bytes();
     MemberKey { id: number, name: [rank as u8, a, b, c, d].into() }
@@ -81,7 +81,7 @@ extern "C" fn next_field(input: &mut Input<'_>, cursor: &mut Cursor, table: &Mem
     }
 }
 
-/// Records that a field occurred. If it occurred before, applies its [`Again`].
+/// Records that a field occurred. If it occurred before, applies its [`OnRepeat`].
 fn on_repeat(input: &mut Input<'_>, cursor: &mut Cursor, note: &[u8], arm: &mut u64) -> Status {
     let [rank, a, b, c, d] = note else { return Status::Ok };
     let Some(word) = cursor.0.get_mut(usize::from(rank / 64)) else { return Status::Ok };

@@ -1,5 +1,5 @@
 //! Message sequences of a stateful codec over links that lose, repeat or reorder messages.
-//! Publishers and subscribers use a [`StreamWriter`] and a [`StreamReader`] to decide which
+//! Publishers and subscribers use a [`StatefulWriter`] and a [`StatefulReader`] to decide which
 //! messages are key frames, and which state a message refers to.
 //!
 //! In a stateful codec, a message can be decoded only with the state that an earlier one left.
@@ -38,13 +38,13 @@ pub enum Mode {
 /// The writer's side of a message sequence.
 ///
 /// ```
-/// use polywire_core::codec::stream::{Mode, StreamError, StreamReader, StreamWriter};
+/// use polywire_core::codec::stateful::{Mode, StatefulError, StatefulReader, StatefulWriter};
 /// # use polywire_core::program::{Bank, State};
 /// # use std::sync::Arc;
 /// # let new_state = || State::new(&Arc::new(Bank::default()));
 ///
-/// let mut writer = StreamWriter::new(new_state(), Mode::Anchored, 100);
-/// let mut reader = StreamReader::new(new_state());
+/// let mut writer = StatefulWriter::new(new_state(), Mode::Anchored, 100);
+/// let mut reader = StatefulReader::new(new_state());
 /// // The closures take the place of `Encoder::encode_with` and `Decoder::decode_with`.
 /// let anchor = writer.write(1, |_state, _keep| Ok::<(), ()>(())).unwrap();
 /// assert_eq!(anchor, Some(1), "the first message is a key frame");
@@ -52,20 +52,20 @@ pub enum Mode {
 ///
 /// // The reader gets only the second message, so it needs a key frame.
 /// let told = reader.read(2, Some(1), |_, _| Ok::<(), ()>(()));
-/// assert_eq!(told, Err(StreamError::NoKey { anchor: 1 }));
-/// assert!(reader.wants_key());
+/// assert_eq!(told, Err(StatefulError::NoKey { anchor: 1 }));
+/// assert!(reader.needs_key_frame());
 /// assert!(reader.read(1, Some(1), |_, _| Ok::<(), ()>(())).is_ok());
 /// assert!(reader.read(2, Some(1), |_, _| Ok::<(), ()>(())).is_ok());
 ///
 /// // A request for a key frame, or another mode, makes the next message a key frame.
-/// writer.ask_for_key();
+/// writer.request_key_frame();
 /// assert_eq!(writer.write(3, |_, _| Ok::<(), ()>(())), Ok(Some(3)));
 /// writer.set_mode(Mode::Chained);
 /// assert_eq!(writer.write(4, |_, _| Ok::<(), ()>(())), Ok(Some(4)));
 /// assert_eq!(writer.write(5, |_, _| Ok::<(), ()>(())), Ok(None));
 /// ```
 #[derive(Clone, Debug)]
-pub struct StreamWriter {
+pub struct StatefulWriter {
     mode: Mode,
     /// In chained mode, the state after the last message. In anchored mode, the state after the key
     /// frame.
@@ -77,16 +77,16 @@ pub struct StreamWriter {
     asked: bool,
 }
 
-impl StreamWriter {
+impl StatefulWriter {
     /// Starts a sequence with a key frame. Every `interval`th message or earlier, another key frame
     /// follows; with 0, key frames follow only on request.
-    pub fn new(state: State, mode: Mode, interval: u64) -> StreamWriter {
-        StreamWriter { mode, state, key: None, last: 0, interval, asked: false }
+    pub fn new(state: State, mode: Mode, interval: u64) -> StatefulWriter {
+        StatefulWriter { mode, state, key: None, last: 0, interval, asked: false }
     }
 
     /// Makes the next message a key frame, because a reader joined or lost a message. Several
     /// requests before that message have the effect of one.
-    pub fn ask_for_key(&mut self) {
+    pub fn request_key_frame(&mut self) {
         self.asked = true;
     }
 
@@ -144,19 +144,19 @@ const KEYS: usize = 4;
 
 /// The reader's side of a message sequence.
 #[derive(Clone, Debug)]
-pub struct StreamReader {
+pub struct StatefulReader {
     initial: State,
     /// The states after key frames, in order of arrival.
     keys: VecDeque<(u64, State)>,
     /// The last message of the chain: its number and the state after it.
     chain: Option<(u64, State)>,
-    wants_key: bool,
+    needs_key_frame: bool,
 }
 
 /// Why a message was not read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum StreamError<E> {
+pub enum StatefulError<E> {
     /// The message refers to a key frame that did not arrive or is no longer kept.
     #[error("the message refers to the key frame {anchor}, which is not available")]
     NoKey {
@@ -191,16 +191,16 @@ fn number_or_none(number: &Option<u64>) -> String {
     number.map_or_else(|| "none".into(), |number| number.to_string())
 }
 
-impl StreamReader {
+impl StatefulReader {
     /// A reader before the first message. `state` is the decoder's state before the first message.
-    pub fn new(state: State) -> StreamReader {
-        StreamReader { initial: state, keys: VecDeque::with_capacity(KEYS), chain: None, wants_key: false }
+    pub fn new(state: State) -> StatefulReader {
+        StatefulReader { initial: state, keys: VecDeque::with_capacity(KEYS), chain: None, needs_key_frame: false }
     }
 
     /// True if a message could not be read for lack of a key frame, until the next key frame: the
     /// caller should ask the writer for one.
-    pub fn wants_key(&self) -> bool {
-        self.wants_key
+    pub fn needs_key_frame(&self) -> bool {
+        self.needs_key_frame
     }
 
     /// Decodes the message with this sequence number and anchor. `decode` gets the state, and
@@ -212,10 +212,10 @@ impl StreamReader {
         sequence: u64,
         anchor: Option<u64>,
         decode: impl FnOnce(&mut State, bool) -> Result<T, E>,
-    ) -> Result<T, StreamError<E>> {
+    ) -> Result<T, StatefulError<E>> {
         match anchor {
             Some(anchor) if anchor == sequence => self.read_key(sequence, decode),
-            Some(anchor) if anchor > sequence => Err(StreamError::Future { anchor }),
+            Some(anchor) if anchor > sequence => Err(StatefulError::Future { anchor }),
             Some(anchor) => self.read_anchored(anchor, decode),
             None => self.read_chained(sequence, decode),
         }
@@ -225,14 +225,14 @@ impl StreamReader {
         &mut self,
         sequence: u64,
         decode: impl FnOnce(&mut State, bool) -> Result<T, E>,
-    ) -> Result<T, StreamError<E>> {
+    ) -> Result<T, StatefulError<E>> {
         let mut state = self.spare();
         state.reset();
         let value = match decode(&mut state, true) {
             Ok(value) => value,
             Err(error) => {
                 // Messages that follow refer to the state after this one.
-                self.wants_key = true;
+                self.needs_key_frame = true;
                 return Err(error.into());
             }
         };
@@ -246,7 +246,7 @@ impl StreamReader {
         }
         let at = self.keys.partition_point(|(key, _)| *key < sequence);
         self.keys.insert(at, (sequence, state));
-        self.wants_key = false;
+        self.needs_key_frame = false;
         Ok(value)
     }
 
@@ -262,12 +262,12 @@ impl StreamReader {
         &mut self,
         anchor: u64,
         decode: impl FnOnce(&mut State, bool) -> Result<T, E>,
-    ) -> Result<T, StreamError<E>> {
+    ) -> Result<T, StatefulError<E>> {
         let Some((_, state)) = self.keys.iter_mut().rev().find(|(key, _)| *key == anchor) else {
             // An old message that arrives late requests nothing, because newer key frames are
             // available.
-            self.wants_key |= self.keys.back().is_none_or(|(newest, _)| *newest < anchor);
-            return Err(StreamError::NoKey { anchor });
+            self.needs_key_frame |= self.keys.back().is_none_or(|(newest, _)| *newest < anchor);
+            return Err(StatefulError::NoKey { anchor });
         };
         Ok(decode(state, false)?)
     }
@@ -276,18 +276,18 @@ impl StreamReader {
         &mut self,
         sequence: u64,
         decode: impl FnOnce(&mut State, bool) -> Result<T, E>,
-    ) -> Result<T, StreamError<E>> {
+    ) -> Result<T, StatefulError<E>> {
         let Some((last, state)) = self.chain.as_mut().filter(|(_, state)| !state.is_broken()) else {
-            self.wants_key = true;
-            return Err(StreamError::Gap { last: self.chain.as_ref().map(|(last, _)| *last) });
+            self.needs_key_frame = true;
+            return Err(StatefulError::Gap { last: self.chain.as_ref().map(|(last, _)| *last) });
         };
         if sequence <= *last {
-            return Err(StreamError::Stale { last: *last });
+            return Err(StatefulError::Stale { last: *last });
         }
         if *last + 1 != sequence {
             state.break_chain();
-            self.wants_key = true;
-            return Err(StreamError::Gap { last: Some(*last) });
+            self.needs_key_frame = true;
+            return Err(StatefulError::Gap { last: Some(*last) });
         }
         match decode(state, true) {
             Ok(value) => {
@@ -296,7 +296,7 @@ impl StreamReader {
             }
             Err(error) => {
                 state.break_chain();
-                self.wants_key = true;
+                self.needs_key_frame = true;
                 Err(error.into())
             }
         }

@@ -1,6 +1,6 @@
-//! A *warm* state: one whose slots all have what a program that asks for no tags expects of them: a
-//! value of its type, or a word that has the same effect as none; and texts in brief, in the slots
-//! that go with them.
+//! A *specialised* state: one whose slots all have what a program that asks for no tags expects of
+//! them: a value of its type, or a word that has the same effect as none; and texts in brief, in
+//! the slots that go with them.
 
 use alloc::{boxed::Box, sync::Arc};
 
@@ -9,54 +9,55 @@ use crate::program::Limits;
 
 /// What a state has for a program that asks for no tags.
 #[derive(Clone, Debug)]
-pub(super) struct Warmth {
-    wanted: Option<Arc<Warm>>,
-    is_warm: bool,
+pub(super) struct SpecialisedState {
+    wanted: Option<Arc<Specialisation>>,
+    is_specialised: bool,
     /// No slot has a tag.
     is_fresh: bool,
     /// The message began with what stands for no value in all slots, so that they were not kept.
     began_fresh: bool,
     /// Tags were kept, because the message may change some.
-    is_lent: bool,
+    keeps_tags: bool,
 }
 
-impl Default for Warmth {
-    fn default() -> Warmth {
-        Warmth { wanted: None, is_warm: false, is_fresh: true, began_fresh: false, is_lent: false }
+impl Default for SpecialisedState {
+    fn default() -> SpecialisedState {
+        SpecialisedState { wanted: None, is_specialised: false, is_fresh: true, began_fresh: false, keeps_tags: false }
     }
 }
 
-impl Warmth {
+impl SpecialisedState {
     /// All tags are gone.
     pub(super) fn note_fresh(&mut self) {
-        (self.is_warm, self.is_fresh) = (false, true);
+        (self.is_specialised, self.is_fresh) = (false, true);
     }
 }
 
 impl State {
     /// Before a message of a program that asks for no tags; false if it would have to.
     #[inline]
-    pub(crate) fn begin_warm(&mut self, wanted: &Arc<Warm>, limits: &Limits) -> bool {
-        let is_warm = self.warmth.is_warm && self.warmth.wanted.as_ref().is_some_and(|warm| Arc::ptr_eq(warm, wanted));
-        (self.warmth.began_fresh, self.warmth.is_lent) = (false, false);
-        if !is_warm && !self.warm_up(wanted) {
+    pub(crate) fn begin_specialised(&mut self, wanted: &Arc<Specialisation>, limits: &Limits) -> bool {
+        let is_specialised = self.specialised.is_specialised
+            && self.specialised.wanted.as_ref().is_some_and(|specialised| Arc::ptr_eq(specialised, wanted));
+        (self.specialised.began_fresh, self.specialised.keeps_tags) = (false, false);
+        if !is_specialised && !self.warm_up(wanted) {
             return false;
         }
         self.limits_at = core::ptr::from_ref(limits) as usize;
-        if !self.warmth.began_fresh {
+        if !self.specialised.began_fresh {
             self.keep_values();
         }
         self.begin_message();
         true
     }
 
-    /// Takes back what a message changed after [`State::begin_warm`].
-    pub(crate) fn roll_back_warm(&mut self) {
-        match &self.warmth.wanted {
-            Some(wanted) if self.warmth.began_fresh => wanted.begin(&mut self.values),
+    /// Takes back what a message changed after [`State::begin_specialised`].
+    pub(crate) fn roll_back_specialised(&mut self) {
+        match &self.specialised.wanted {
+            Some(wanted) if self.specialised.began_fresh => wanted.begin(&mut self.values),
             _ => self.roll_back_values(),
         }
-        if self.warmth.is_lent {
+        if self.specialised.keeps_tags {
             core::mem::swap(&mut self.tags, &mut self.saved_tags);
         }
         self.roll_back_texts();
@@ -64,22 +65,22 @@ impl State {
 
     /// Before the interpreter does an operation of a message that is otherwise done without tags:
     /// its slots, which are its own, have some.
-    pub(crate) fn lend(&mut self) {
-        if !core::mem::replace(&mut self.warmth.is_lent, true) {
+    pub(crate) fn keep_tags(&mut self) {
+        if !core::mem::replace(&mut self.specialised.keeps_tags, true) {
             self.saved_tags.copy_from_slice(&self.tags);
-            self.warmth.is_fresh = false;
+            self.specialised.is_fresh = false;
         }
     }
 
     /// Gives slots without a value what stands for that, and texts in brief; false if a slot has
     /// what the program does not expect.
     #[inline(never)]
-    fn warm_up(&mut self, wanted: &Arc<Warm>) -> bool {
-        let is_fresh = self.warmth.is_fresh && !self.warmth.is_warm;
-        self.cool();
-        self.warmth.is_fresh = is_fresh;
+    fn warm_up(&mut self, wanted: &Arc<Specialisation>) -> bool {
+        let is_fresh = self.specialised.is_fresh && !self.specialised.is_specialised;
+        self.despecialise();
+        self.specialised.is_fresh = is_fresh;
         if is_fresh && wanted.may_be_fresh {
-            self.warmth.began_fresh = true;
+            self.specialised.began_fresh = true;
             wanted.begin(&mut self.values);
             if !self.begin_texts(wanted) {
                 return false;
@@ -114,66 +115,67 @@ impl State {
                 }
             }
         }
-        if !self.warmth.wanted.as_ref().is_some_and(|warm| Arc::ptr_eq(warm, wanted)) {
-            self.warmth.wanted = Some(wanted.clone());
+        if !self.specialised.wanted.as_ref().is_some_and(|specialised| Arc::ptr_eq(specialised, wanted)) {
+            self.specialised.wanted = Some(wanted.clone());
         }
-        self.warmth.is_warm = true;
+        self.specialised.is_specialised = true;
         true
     }
 
     /// Gives a slot its initial text, if it has one; false if there is no room for it.
-    fn begin_text(&mut self, slot: &WarmSlot) -> bool {
+    fn begin_text(&mut self, slot: &SpecialisedSlot) -> bool {
         let (Some(text), Some(initial)) = (slot.text, &slot.initial) else { return true };
         self.set_text(text, initial).is_ok()
     }
 
     /// Gives all slots their initial texts.
-    fn begin_texts(&mut self, wanted: &Warm) -> bool {
+    fn begin_texts(&mut self, wanted: &Specialisation) -> bool {
         wanted.texts.iter().all(|slot| self.begin_text(&wanted.slots[*slot as usize]))
     }
 
-    /// Gives slots that got their value in a warm state their tag; from now on tags may change.
-    pub(super) fn cool(&mut self) {
-        self.warmth.is_fresh = false;
-        if !core::mem::take(&mut self.warmth.is_warm) {
+    /// Gives slots that got their value in a specialised state their tag; from now on tags may
+    /// change.
+    pub(super) fn despecialise(&mut self) {
+        self.specialised.is_fresh = false;
+        if !core::mem::take(&mut self.specialised.is_specialised) {
             return;
         }
-        let Some(warm) = &self.warmth.wanted else { return };
+        let Some(specialised) = &self.specialised.wanted else { return };
         let values: &[u64] = &self.values;
-        let slots = warm.slots.iter().zip(&warm.fresh).zip(&mut self.tags).zip(values);
+        let slots = specialised.slots.iter().zip(&specialised.fresh).zip(&mut self.tags).zip(values);
         for (((slot, fresh), tag), value) in slots {
             if slot.may_be_empty && *value == EMPTY_WORD {
                 *tag = EMPTY;
             } else if slot.tag != UNDEFINED {
                 let is_fresh = slot.may_be_fresh && slot.initial.is_none() && value == fresh;
-                let is_fresh =
-                    is_fresh && slot.mantissa.is_none_or(|at| values.get(at as usize) == warm.fresh.get(at as usize));
+                let is_fresh = is_fresh
+                    && slot.mantissa.is_none_or(|at| values.get(at as usize) == specialised.fresh.get(at as usize));
                 *tag = if is_fresh { UNDEFINED } else { slot.tag };
             }
         }
     }
 
-    /// Forgets all values of a warm state but that of one slot; false if there is no room for the
-    /// texts that it begins with.
-    pub(crate) fn forget_warm(&mut self, kept: u32) -> bool {
-        let Some(wanted) = self.warmth.wanted.take() else { return true };
+    /// Forgets all values of a specialised state but that of one slot; false if there is no room
+    /// for the texts that it begins with.
+    pub(crate) fn forget_specialised(&mut self, kept: u32) -> bool {
+        let Some(wanted) = self.specialised.wanted.take() else { return true };
         let value = self.value(kept);
         wanted.begin(&mut self.values);
         self.set_value(kept, value);
         let begun = self.begin_texts(&wanted);
-        self.warmth.wanted = Some(wanted);
+        self.specialised.wanted = Some(wanted);
         begun
     }
 
     /// The text of a slot, if it has one.
-    pub(crate) fn warm_text(&self, (slot, text): (u32, u32)) -> Option<&[u8]> {
+    pub(crate) fn specialised_text(&self, (slot, text): (u32, u32)) -> Option<&[u8]> {
         let word = self.value(slot);
         (word != NO_TEXT && word != EMPTY_WORD).then(|| self.text(text))
     }
 
-    /// Puts bytes into a text slot of a warm state, and in brief into the slot that goes with it;
-    /// the error is the limit that they break.
-    pub(crate) fn set_warm_text(&mut self, (slot, text): (u32, u32), bytes: &[u8]) -> Result<(), usize> {
+    /// Puts bytes into a text slot of a specialised state, and in brief into the slot that goes
+    /// with it; the error is the limit that they break.
+    pub(crate) fn set_specialised_text(&mut self, (slot, text): (u32, u32), bytes: &[u8]) -> Result<(), usize> {
         self.set_text(text, bytes)?;
         self.set_value(slot, brief(bytes));
         Ok(())
@@ -181,7 +183,7 @@ impl State {
 }
 
 /// Bytes of a text that is kept in brief.
-pub(crate) const BRIEF: usize = 7;
+pub(crate) const IN_SLOT: usize = 7;
 
 /// What stands for a text that there is not, in brief.
 pub(crate) const NO_TEXT: u64 = u64::MAX - 1;
@@ -197,8 +199,8 @@ pub(crate) const NO_NUMBER: u64 = 0x5B1D_27E4_93A6_C80F;
 
 /// What a program that asks for no tags wants of a state.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Warm {
-    pub slots: Box<[WarmSlot]>,
+pub(crate) struct Specialisation {
+    pub slots: Box<[SpecialisedSlot]>,
     /// By slot, what stands for no value yet: it has the same effect on the first field that looks
     /// at it. Where there is an initial value, that may be a value as well: then both have the
     /// same effect.
@@ -209,9 +211,9 @@ pub(crate) struct Warm {
     pub may_be_fresh: bool,
 }
 
-/// A slot of [`Warm`].
+/// A slot of [`Specialisation`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct WarmSlot {
+pub(crate) struct SpecialisedSlot {
     /// The tag of a value; [`UNDEFINED`] for a slot that no field looks at.
     pub tag: u8,
     /// It need not have a value.
@@ -228,9 +230,9 @@ pub(crate) struct WarmSlot {
     pub mantissa: Option<u32>,
 }
 
-impl Warm {
+impl Specialisation {
     /// With what is asked before messages, when all slots are known.
-    pub(crate) fn settled(mut self) -> Warm {
+    pub(crate) fn settled(mut self) -> Specialisation {
         self.texts = (0..).zip(&self.slots).filter(|(_, slot)| slot.initial.is_some()).map(|(at, _)| at).collect();
         self.may_be_fresh = self.can_be_forgotten();
         self
@@ -254,7 +256,7 @@ pub(crate) const LONG: u64 = u64::MAX;
 /// A short text as a word, its length on top; a word that is none for a longer one.
 pub(crate) fn brief(text: &[u8]) -> u64 {
     match text.len() {
-        len @ 0..=BRIEF => text.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)) | (len as u64) << 56,
+        len @ 0..=IN_SLOT => text.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)) | (len as u64) << 56,
         _ => LONG,
     }
 }

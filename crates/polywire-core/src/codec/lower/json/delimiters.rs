@@ -5,8 +5,8 @@ use crate::{
     codec::lower::symbols::{LITERAL, parts},
     layout::Scalar,
     program::{
-        ActionKernel, Cursor, Ending, FaultKind, Input, Lead, MemberDialect, MemberTable, Output, RegionDialect,
-        SequenceDialect, Status, SymbolKernel, SymbolTable, TestKernel, TextKernel,
+        ActionKernel, Cursor, Ending, ExpectedPrefix, FaultKind, Input, MemberDialect, MemberTable, Output,
+        RegionDialect, SequenceDialect, Status, SymbolKernel, SymbolTable, TestKernel, TextKernel,
         kernels::{json, number, scan},
     },
 };
@@ -285,7 +285,7 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     after: nothing_after,
     skip: skip_member,
     refuse_duplicates: false,
-    leads_alone: false,
+    prefixes_suffice: false,
     ending: Some(Ending::Byte(b'}')),
 };
 
@@ -298,8 +298,8 @@ extern "C" fn skip_member(input: &mut Input<'_>, _: &mut Cursor) -> Status {
 }
 
 /// The expected prefix of the first member's value.
-pub(super) fn first_lead(name: &[u8]) -> Lead {
-    Lead { note: Some(0), ..Lead::new(name) }
+pub(super) fn first_prefix(name: &[u8]) -> ExpectedPrefix {
+    ExpectedPrefix { note: Some(0), ..ExpectedPrefix::new(name) }
 }
 
 /// The cursor's word is 0 before the first member and 1 after it, which is also the number of bytes

@@ -21,7 +21,7 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     skip,
     refuse_duplicates: true,
     ending: None,
-    leads_alone: false,
+    prefixes_suffice: false,
 };
 
 /// The element of a union's case in the document that [`DOCUMENT`] entered; other elements are
@@ -34,7 +34,7 @@ pub(super) static CASE: MemberDialect = MemberDialect {
     skip,
     refuse_duplicates: true,
     ending: None,
-    leads_alone: false,
+    prefixes_suffice: false,
 };
 
 /// A document with elements whose names are indices.

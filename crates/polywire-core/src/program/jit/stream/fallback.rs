@@ -7,24 +7,24 @@ use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC};
 
 use super::{
     super::{emit::Emit, shims},
-    Second, Survey,
+    Eligibility, Second,
 };
 use crate::program::{Block, Field, Op, OpKind, TextForm, Wire, passes, state::SEGMENT};
 
-impl Survey<'_> {
+impl Eligibility<'_> {
     /// The bits of an operation that the interpreter can do, which are none.
-    pub(super) fn lend(&mut self, op: &Op) -> Option<u32> {
-        self.lend_op(op, false)?;
+    pub(super) fn fall_back(&mut self, op: &Op) -> Option<u32> {
+        self.fall_back_op(op, false)?;
         Some(0)
     }
 
-    fn lend_op(&mut self, op: &Op, in_segment: bool) -> Option<()> {
+    fn fall_back_op(&mut self, op: &Op, in_segment: bool) -> Option<()> {
         if let Some(field) = field(&op.kind) {
             (in_segment || field.bits() == 0).then_some(())?;
             field.each(&mut |part| {
                 if part.has_slot() {
-                    self.lent.push(part.slot);
-                    self.lent_seconds.extend(Second::of(part));
+                    self.fallback.push(part.slot);
+                    self.fallback_seconds.extend(Second::of(part));
                 }
             });
         }
@@ -36,7 +36,7 @@ impl Survey<'_> {
         };
         let mut blocks: Vec<&Block> = Vec::new();
         passes::inner_blocks(&op.kind, &mut |block| blocks.push(block));
-        blocks.into_iter().flat_map(|block| &block.0).try_for_each(|op| self.lend_op(op, in_segment))
+        blocks.into_iter().flat_map(|block| &block.0).try_for_each(|op| self.fall_back_op(op, in_segment))
     }
 }
 
@@ -58,7 +58,7 @@ impl Emit<'_, '_> {
         let end = self.code.use_var(self.end);
         let end = self.code.ins().iadd(base, end);
         let arguments = [state, program, op, frame, accumulator, scalar, here, end];
-        let behind = self.call_or_leave(shims::decode_lent as *const u8, &arguments);
+        let behind = self.call_or_leave(shims::decode_fallback as *const u8, &arguments);
         self.move_to(behind);
     }
 
@@ -70,7 +70,7 @@ impl Emit<'_, '_> {
         self.or_else(full, unwind);
         let (state, here, room) = (self.state(), self.here(), self.code.ins().isub(capacity, wanted));
         let arguments = [state, program, op, frame, index, here, room];
-        let behind = self.call_or_leave(shims::encode_lent as *const u8, &arguments);
+        let behind = self.call_or_leave(shims::encode_fallback as *const u8, &arguments);
         self.move_to(behind);
     }
 }
@@ -79,7 +79,7 @@ impl Emit<'_, '_> {
 mod tests {
     use alloc::vec;
 
-    use super::Survey;
+    use super::Eligibility;
     use crate::{
         codec::{Decoder, Encoder, Options, fast::FAST},
         layout::Shape,
@@ -102,8 +102,8 @@ mod tests {
         let encoder = Encoder::for_shape_with_backend(&FAST, &options, &shape, Backend::Interpreter).unwrap();
         let decoder = Decoder::for_shape_with_backend(&FAST, &options, &schema, &shape, Backend::Interpreter).unwrap();
         for executable in [encoder.executable(), decoder.executable()] {
-            let survey = Survey::of(executable.program()).expect("it needs none");
-            assert_eq!(survey.lent.len(), 2, "the slots of the map's keys and values");
+            let eligibility = Eligibility::of(executable.program()).expect("it needs none");
+            assert_eq!(eligibility.fallback.len(), 2, "the slots of the map's keys and values");
         }
     }
 }
