@@ -62,9 +62,11 @@ fn part<'a>(json: &'a str, path: &str) -> Option<&'a str> {
     let mut at = json;
     for step in steps(path) {
         let inner: &RawValue = match step {
-            Step::Index(index) if at.starts_with('[') => serde_json::from_str::<Vec<&RawValue>>(at).ok()?.get(index)?,
-            Step::Index(index) => member(at, &index.to_string())?,
-            Step::Name(name) => member(at, &name)?,
+            Segment::Index(index) if at.starts_with('[') => {
+                serde_json::from_str::<Vec<&RawValue>>(at).ok()?.get(index)?
+            }
+            Segment::Index(index) => member(at, &index.to_string())?,
+            Segment::Name(name) => member(at, &name)?,
         };
         at = inner.get();
     }
@@ -75,29 +77,29 @@ fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
     serde_json::from_str::<BTreeMap<Cow<'a, str>, &'a RawValue>>(object).ok()?.get(name).copied()
 }
 
-enum Step {
+enum Segment {
     Name(String),
     Index(usize),
 }
 
 /// The steps of a path that is known to be one.
-fn steps(path: &str) -> Vec<Step> {
+fn steps(path: &str) -> Vec<Segment> {
     let mut steps = Vec::new();
     let mut rest = path;
     while !rest.is_empty() {
         if let Some(quoted) = rest.strip_prefix("[\"") {
             let end = quoted.find("\"]").unwrap_or(quoted.len());
-            steps.push(Step::Name(quoted[..end].replace("\\\"", "\"")));
+            steps.push(Segment::Name(quoted[..end].replace("\\\"", "\"")));
             rest = quoted.get(end + 2..).unwrap_or_default();
         } else if let Some(index) = rest.strip_prefix('[') {
             let end = index.find(']').unwrap_or(index.len());
-            let name = || Step::Name(index[..end].to_owned());
-            steps.push(index[..end].parse().map_or_else(|_| name(), Step::Index));
+            let name = || Segment::Name(index[..end].to_owned());
+            steps.push(index[..end].parse().map_or_else(|_| name(), Segment::Index));
             rest = index.get(end + 1..).unwrap_or_default();
         } else {
             let name = rest.strip_prefix('.').unwrap_or(rest);
             let end = name.find(['.', '[']).unwrap_or(name.len());
-            steps.push(Step::Name(name[..end].to_owned()));
+            steps.push(Segment::Name(name[..end].to_owned()));
             rest = &name[end..];
         }
     }

@@ -20,11 +20,11 @@ use crate::{
 /// What the threads of a link share.
 pub struct Shared {
     start: Instant,
-    pub state: Mutex<State>,
+    pub state: Mutex<Emulation>,
     ended: AtomicBool,
 }
 
-pub struct State {
+pub struct Emulation {
     pub links: Duplex,
     changes: Vec<Change>,
     pub capture: Option<Capture>,
@@ -39,7 +39,7 @@ impl Shared {
         let capture = plan.capture.map(Capture::new).transpose()?;
         Ok(Shared {
             start: Instant::now(),
-            state: Mutex::new(State { links, changes, capture }),
+            state: Mutex::new(Emulation { links, changes, capture }),
             ended: AtomicBool::new(false),
         })
     }
@@ -49,12 +49,12 @@ impl Shared {
         self.start.elapsed().as_nanos() as u64
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, Emulation> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// The state after the changes that are due at `now`.
-    pub fn at(&self, now: u64) -> MutexGuard<'_, State> {
+    pub fn at(&self, now: u64) -> MutexGuard<'_, Emulation> {
         let mut state = self.state();
         while state.changes.last().is_some_and(|next| next.at.as_nanos() as u64 <= now) {
             if let Some(Change { way, model, .. }) = state.changes.pop() {
@@ -75,7 +75,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl Emulation {
     pub fn set(&mut self, way: Way, model: &Model) {
         if way != Way::Back {
             self.links.there.set_model(model);

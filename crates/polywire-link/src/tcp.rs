@@ -17,7 +17,7 @@ use polywire_core::netsim::{Fate, Loss, Model};
 
 use crate::{
     capture::{Packet, Side},
-    shared::{Shared, State},
+    shared::{Emulation, Shared},
 };
 
 /// Bytes of one read at most.
@@ -164,7 +164,7 @@ impl Direction {
         let _ = to.shutdown(Shutdown::Write);
     }
 
-    fn capture(&self, state: &mut State, side: Side, at: u64, sent: u32, bytes: &[u8]) {
+    fn capture(&self, state: &mut Emulation, side: Side, at: u64, sent: u32, bytes: &[u8]) {
         if let Some(capture) = &mut state.capture {
             capture.write(&Packet { side, at, from: self.from, to: self.to, stream: Some(sent), bytes });
         }

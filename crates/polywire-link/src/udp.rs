@@ -16,7 +16,7 @@ use rustix::{
 
 use crate::{
     capture::{Packet, Side},
-    shared::{Shared, State},
+    shared::{Emulation, Shared},
 };
 
 /// Senders at most; datagrams of further ones are not forwarded.
@@ -75,7 +75,7 @@ impl Forwarder {
     }
 
     /// Forwards the datagrams that have arrived.
-    fn deliver(&mut self, now: u64, state: &mut State) {
+    fn deliver(&mut self, now: u64, state: &mut Emulation) {
         while let Some(arrival) = state.links.there.pop(now) {
             let Some(sender) = self.there.get(&arrival.number).and_then(|at| self.senders.get(*at)) else { continue };
             // A network does not notice that a target is missing.
@@ -145,7 +145,7 @@ fn remember(senders: &mut HashMap<u64, usize>, number: u64, sender: usize) {
     }
 }
 
-fn capture(state: &mut State, side: Side, at: u64, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+fn capture(state: &mut Emulation, side: Side, at: u64, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
     if let Some(capture) = &mut state.capture {
         capture.write(&Packet { side, at, from, to, stream: None, bytes });
     }

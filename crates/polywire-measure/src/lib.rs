@@ -54,7 +54,7 @@ pub mod values;
 pub use host::Host;
 pub use live::{engines, serve};
 pub use polywire_core::netsim;
-pub use results::{CaseResult, Measure, Results, State, Verdict};
+pub use results::{CaseResult, Judgement, Measure, Results, Verdict};
 pub use run::run;
 pub use scenario::{Case, Scenario};
 

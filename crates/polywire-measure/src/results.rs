@@ -102,13 +102,13 @@ pub struct Verdict {
     /// The figure, or the multiple.
     pub value: Option<f64>,
     /// How it stands.
-    pub state: State,
+    pub state: Judgement,
 }
 
 /// How a criterion stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum Judgement {
     /// It is met.
     Met,
     /// The figure is beyond the limit, but the limit lies within what the figure may be: more
@@ -123,7 +123,7 @@ pub enum State {
 impl Verdict {
     /// False if it is missed, or cannot be judged for want of a figure.
     pub fn holds(&self) -> bool {
-        matches!(self.state, State::Met | State::Undecided)
+        matches!(self.state, Judgement::Met | Judgement::Undecided)
     }
 }
 
@@ -191,14 +191,14 @@ fn verdicts(criteria: &[Criterion], cases: &[CaseResult]) -> Vec<Verdict> {
         let concerned = cases.iter().filter(|result| result.case.matches(&criterion.only));
         let found: Vec<Verdict> = concerned.map(|result| judge(criterion, result, cases)).collect();
         match found.is_empty() {
-            true => vec![verdict(criterion, "no case matches".into(), None, State::Missing)],
+            true => vec![verdict(criterion, "no case matches".into(), None, Judgement::Missing)],
             false => found,
         }
     };
     criteria.iter().flat_map(of).collect()
 }
 
-fn verdict(criterion: &Criterion, case: String, value: Option<f64>, state: State) -> Verdict {
+fn verdict(criterion: &Criterion, case: String, value: Option<f64>, state: Judgement) -> Verdict {
     let times = if criterion.relative_to.is_empty() { "" } else { " times" };
     let bound = |word: &str, limit: Option<f64>| limit.map(|limit| format!("{word} {limit}{times}"));
     let limits = [bound("at least", criterion.at_least), bound("at most", criterion.at_most)];
@@ -209,19 +209,19 @@ fn verdict(criterion: &Criterion, case: String, value: Option<f64>, state: State
 fn judge(criterion: &Criterion, result: &CaseResult, cases: &[CaseResult]) -> Verdict {
     let name = result.case.to_string();
     let Some(own) = result.metrics.get(&criterion.metric) else {
-        return verdict(criterion, name, None, State::Missing);
+        return verdict(criterion, name, None, Judgement::Missing);
     };
     let samples = match criterion.relative_to.is_empty() {
         true => Some(own.clone()),
         false => base(criterion, result, cases).map(|base| multiple(own, base)),
     };
-    let Some(measure) = samples else { return verdict(criterion, name, None, State::Missing) };
+    let Some(measure) = samples else { return verdict(criterion, name, None, Judgement::Missing) };
     let over = criterion.at_most.filter(|most| measure.value > *most).map(|most| measure.low > most);
     let under = criterion.at_least.filter(|least| measure.value < *least).map(|least| measure.high < least);
     let state = match (over, under) {
-        (None, None) => State::Met,
-        (Some(true), _) | (_, Some(true)) if measure.confidence > 0.0 => State::Missed,
-        _ => State::Undecided,
+        (None, None) => Judgement::Met,
+        (Some(true), _) | (_, Some(true)) if measure.confidence > 0.0 => Judgement::Missed,
+        _ => Judgement::Undecided,
     };
     verdict(criterion, name, Some(measure.value), state)
 }

@@ -1,7 +1,7 @@
 //! Results as text.
 
 use crate::{
-    Case, CaseResult, Measure, Results, State, Verdict,
+    Case, CaseResult, Judgement, Measure, Results, Verdict,
     metrics::{Better, METRICS, Metric},
     scenario::AXES,
     statistics::{Interval, ranks},
@@ -171,22 +171,22 @@ fn problems(results: &Results) -> impl Iterator<Item = String> {
 fn verdicts(results: &Results) -> String {
     let mut text = if results.verdicts.is_empty() { String::new() } else { "\n".to_owned() };
     for group in results.verdicts.chunk_by(|a, b| (&a.metric, &a.limit) == (&b.metric, &b.limit)) {
-        let met = group.iter().filter(|verdict| verdict.state == State::Met).count();
+        let met = group.iter().filter(|verdict| verdict.state == Judgement::Met).count();
         if met > 0 {
             let cases = if met == 1 { "1 case".to_owned() } else { format!("{met} cases") };
             text += &format!("met: {} {}, in {cases}\n", group[0].metric, group[0].limit);
         }
-        text.extend(group.iter().filter(|verdict| verdict.state != State::Met).map(verdict_line));
+        text.extend(group.iter().filter(|verdict| verdict.state != Judgement::Met).map(verdict_line));
     }
     text
 }
 
 fn verdict_line(verdict: &Verdict) -> String {
     let (word, more) = match verdict.state {
-        State::Met => ("met", ""),
-        State::Undecided => ("undecided", " (more repeats would tell)"),
-        State::Missed => ("MISSED", ""),
-        State::Missing => ("MISSING", " (it was not measured)"),
+        Judgement::Met => ("met", ""),
+        Judgement::Undecided => ("undecided", " (more repeats would tell)"),
+        Judgement::Missed => ("MISSED", ""),
+        Judgement::Missing => ("MISSING", " (it was not measured)"),
     };
     let figure = verdict.value.map_or("-".to_owned(), |value| figure(&verdict.metric, value));
     format!("{word}: {} {}: {figure}{more}; {}\n", verdict.metric, verdict.limit, verdict.case)

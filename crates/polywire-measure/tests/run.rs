@@ -1,6 +1,6 @@
 //! Runs of scenarios whose figures are known beforehand, on every engine. No time is judged.
 
-use polywire_measure::{Results, Scenario, State, run, table};
+use polywire_measure::{Judgement, Results, Scenario, run, table};
 
 fn measured(text: &str) -> Results {
     let scenario = Scenario::from_toml(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -183,8 +183,8 @@ fn criteria_are_judged() {
          [[criteria]]\nmetric = 'bytes'\nwhere = {{ codec = 'json@chained' }}\nat_most = 20\n"
     );
     let results = measured(&text);
-    let states: Vec<State> = results.verdicts.iter().map(|verdict| verdict.state).collect();
-    assert_eq!(states, [State::Met, State::Missed, State::Missing]);
+    let states: Vec<Judgement> = results.verdicts.iter().map(|verdict| verdict.state).collect();
+    assert_eq!(states, [Judgement::Met, Judgement::Missed, Judgement::Missing]);
     assert!(!results.holds());
     let again = Results::from_json(&results.to_json()).expect("its own JSON");
     assert_eq!(again.verdicts, results.verdicts);

@@ -19,10 +19,10 @@ type Writer = (Id128, u64);
 
 /// The writers that a subscriber knows.
 #[derive(Debug, Default)]
-pub(crate) struct Writers(Mutex<State>);
+pub(crate) struct Writers(Mutex<Ledger>);
 
 #[derive(Debug, Default)]
-struct State {
+struct Ledger {
     /// The progress on each open channel, by writer.
     live: BTreeMap<Writer, Vec<Arc<Progress>>>,
     /// Writers without an open channel, with their last message, in the order in which their last
@@ -119,7 +119,7 @@ impl Follow {
     }
 }
 
-impl State {
+impl Ledger {
     fn take_left(&mut self, writer: Writer) -> Option<u64> {
         let at = self.left.iter().position(|(left, _)| *left == writer)?;
         self.left.remove(at).map(|(_, last)| last)
@@ -135,7 +135,7 @@ impl State {
 }
 
 impl Writers {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Ledger> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -71,10 +71,10 @@ pub struct PublisherOf<C: Coding> {
     writer: Id128,
     incarnation: u64,
     coding: C,
-    state: Mutex<State<C::Encoder, C::Value>>,
+    state: Mutex<Sending<C::Encoder, C::Value>>,
 }
 
-struct State<E, V> {
+struct Sending<E, V> {
     channel: ChannelId,
     /// The wire, completed by configuration and defaults.
     wire: Wire,
@@ -208,7 +208,7 @@ impl<C: Coding> PublisherOf<C> {
         let start = Start { sequence: 0, timestamp_ns: now_ns() };
         let announce = Announce { node: node.inner(), entry: &entry, topic, writer, incarnation, coding: &coding };
         let (channel, writing) = announce.channel(wire, start)?;
-        let state = Mutex::new(State {
+        let state = Mutex::new(Sending {
             channel,
             wire: wire.clone(),
             refusing: entry.refusing(channel),
@@ -299,7 +299,7 @@ impl<C: Coding> PublisherOf<C> {
     #[cold]
     fn key_hash(
         &self,
-        state: &mut State<C::Encoder, C::Value>,
+        state: &mut Sending<C::Encoder, C::Value>,
         value: &C::Value,
         kind: Kind,
     ) -> Result<Option<Id128>, PublishError> {
@@ -373,7 +373,7 @@ impl<C: Coding> PublisherOf<C> {
         self.writer
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<C::Encoder, C::Value>> {
+    fn lock(&self) -> MutexGuard<'_, Sending<C::Encoder, C::Value>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -15,7 +15,7 @@ const WAKE_AT: usize = 64;
 const SPARE: usize = 64;
 
 pub(crate) struct Queue<T, V> {
-    state: Mutex<State<T, V>>,
+    state: Mutex<Waiting<T, V>>,
     came: Condvar,
     room: Condvar,
     limits: QueueLimits,
@@ -36,7 +36,7 @@ pub(crate) struct Weighed<T> {
     pub(crate) bytes: usize,
 }
 
-struct State<T, V> {
+struct Waiting<T, V> {
     items: VecDeque<Weighed<T>>,
     /// Sum over `items`.
     bytes: usize,
@@ -55,7 +55,7 @@ struct State<T, V> {
 
 impl<T, V> Queue<T, V> {
     pub(crate) fn new(limits: QueueLimits) -> Self {
-        let state = State {
+        let state = Waiting {
             items: VecDeque::new(),
             bytes: 0,
             spare: Vec::new(),
@@ -107,27 +107,27 @@ impl<T, V> Queue<T, V> {
 
     /// Whether there is no room for an item of so many bytes.
     #[inline]
-    fn is_full(&self, state: &State<T, V>, bytes: usize) -> bool {
+    fn is_full(&self, state: &Waiting<T, V>, bytes: usize) -> bool {
         let beside = state.bytes.saturating_add(bytes) > self.limits.bytes;
         state.items.len() >= self.limits.messages || (beside && !state.items.is_empty())
     }
 
     /// Whether a stalled receiver has caught up.
-    fn is_half_empty(&self, state: &State<T, V>) -> bool {
+    fn is_half_empty(&self, state: &Waiting<T, V>) -> bool {
         state.items.len() <= self.limits.messages / 2 && state.bytes <= self.limits.bytes / 2
     }
 
     fn wait_for_room<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State<T, V>>,
+        mut state: MutexGuard<'a, Waiting<T, V>>,
         bytes: usize,
         patience: Duration,
-    ) -> MutexGuard<'a, State<T, V>> {
+    ) -> MutexGuard<'a, Waiting<T, V>> {
         self.wake_locked(&mut state);
         state.writers += 1;
         loop {
             let taken = state.taken;
-            let full = |state: &mut State<T, V>| self.is_full(state, bytes) && !state.closed && !state.stalled;
+            let full = |state: &mut Waiting<T, V>| self.is_full(state, bytes) && !state.closed && !state.stalled;
             let waited = self.room.wait_timeout_while(state, patience, full);
             let timed_out;
             (state, timed_out) = waited.map(|(state, waited)| (state, waited.timed_out())).unwrap_or_else(|e| {
@@ -150,7 +150,7 @@ impl<T, V> Queue<T, V> {
         }
     }
 
-    fn wake_locked(&self, state: &mut State<T, V>) {
+    fn wake_locked(&self, state: &mut Waiting<T, V>) {
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
@@ -211,7 +211,7 @@ impl<T, V> Queue<T, V> {
         !into.is_empty()
     }
 
-    fn take(&self, state: &mut State<T, V>) -> Option<T> {
+    fn take(&self, state: &mut Waiting<T, V>) -> Option<T> {
         let Weighed { item, .. } = state.take_first()?;
         state.taken += 1;
         if self.is_half_empty(state) {
@@ -253,12 +253,12 @@ impl<T, V> Queue<T, V> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T, V>> {
+    fn lock(&self) -> MutexGuard<'_, Waiting<T, V>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T, V> State<T, V> {
+impl<T, V> Waiting<T, V> {
     fn take_first(&mut self) -> Option<Weighed<T>> {
         let first = self.items.pop_front()?;
         self.bytes -= first.bytes;

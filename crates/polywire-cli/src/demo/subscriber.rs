@@ -47,7 +47,7 @@ struct Received {
 }
 
 #[derive(Default)]
-struct State {
+struct Seen {
     wires: Vec<Received>,
     last: Option<Record>,
 }
@@ -57,7 +57,7 @@ impl Action for DemoSubscriber {
         let orders = orders();
         let node = Node::new();
         let events = node.events();
-        let state = Arc::<Mutex<State>>::default();
+        let state = Arc::<Mutex<Seen>>::default();
         let coding = Dynamic::of(&self.version.schema()?)?;
         let receiving = state.clone();
         let subscribe = node.subscribe_of(TOPIC, Some(&format!("cdr@{}", self.at)), coding)?;
@@ -96,7 +96,7 @@ impl Action for DemoSubscriber {
     }
 }
 
-fn receive(state: &mut State, record: &Record, info: &Info) {
+fn receive(state: &mut Seen, record: &Record, info: &Info) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64);
     let announced = &info.source.announcement;
     let colon = if announced.options.is_empty() { "" } else { ":" };
@@ -120,7 +120,7 @@ fn receive(state: &mut State, record: &Record, info: &Info) {
     }
 }
 
-impl State {
+impl Seen {
     fn figures(&self, with_digests: bool) -> Vec<Figures> {
         let of = |wire: &Received| Figures {
             wire: wire.wire.clone(),
@@ -134,7 +134,7 @@ impl State {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -10,7 +10,7 @@ use alloc::{
 use super::{
     Char16, Float128, Kind, NodeId, OutOfMemory, PathError, Scalar, Value, ValueRef,
     dynamic::{Plan, assign_text, discriminator_of, integer_bytes},
-    path::{Step, Target, cases, no_member, text},
+    path::{Segment, Target, cases, no_member, text},
     record::Failure,
     view::{ListRef, TypedPlace, member, members, selected_case},
 };
@@ -37,16 +37,16 @@ impl<'a> Assign<'a> {
 
     /// Makes a step possible: an absent value becomes present, a union selects the named case, a
     /// map gets the key.
-    pub(super) fn prepare(&self, spot: TypedPlace<'a>, step: &Step) -> Result<(), PathError> {
+    pub(super) fn prepare(&self, spot: TypedPlace<'a>, step: &Segment) -> Result<(), PathError> {
         self.try_prepare(spot, step).map_err(|failure| failure.at(text(core::slice::from_ref(step))))
     }
 
-    fn try_prepare(&self, spot: TypedPlace<'a>, step: &Step) -> Done {
+    fn try_prepare(&self, spot: TypedPlace<'a>, step: &Segment) -> Done {
         let spot = self.present(spot)?;
         match (spot.kind(), step) {
-            (Kind::Union(_), Step::Name(name)) => self.select(spot, name).map(|_| ()),
-            (Kind::Map(_), Step::Key(key)) => self.add_key(spot, &Value::Text(key.clone())),
-            (Kind::Map(_), Step::Index(key)) => self.add_key(spot, &Value::Int(*key)),
+            (Kind::Union(_), Segment::Name(name)) => self.select(spot, name).map(|_| ()),
+            (Kind::Map(_), Segment::Key(key)) => self.add_key(spot, &Value::Text(key.clone())),
+            (Kind::Map(_), Segment::Index(key)) => self.add_key(spot, &Value::Int(*key)),
             _ => Ok(()),
         }
     }

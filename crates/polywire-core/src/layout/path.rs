@@ -100,7 +100,7 @@ fn named(path: &str) -> String {
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum Segment {
     Name(String),
     Index(i128),
     Key(String),
@@ -154,8 +154,8 @@ impl<'a> ValueRef<'a> {
 /// example make it present or select a case.
 pub(super) fn walk<'a>(
     start: Target<'a>,
-    steps: &[Step],
-    prepare: &mut dyn FnMut(TypedPlace<'a>, &Step) -> Result<(), PathError>,
+    steps: &[Segment],
+    prepare: &mut dyn FnMut(TypedPlace<'a>, &Segment) -> Result<(), PathError>,
 ) -> Result<Target<'a>, PathError> {
     let mut at = start;
     for (i, step) in steps.iter().enumerate() {
@@ -172,14 +172,14 @@ pub(super) fn walk<'a>(
     Ok(at)
 }
 
-fn from_spot<'a>(spot: TypedPlace<'a>, step: &Step, here: &dyn Fn() -> String) -> Result<Target<'a>, PathError> {
+fn from_spot<'a>(spot: TypedPlace<'a>, step: &Segment, here: &dyn Fn() -> String) -> Result<Target<'a>, PathError> {
     let wrong = |what| Err(PathError::WrongKind { path: here(), what });
     match (spot.kind(), step) {
-        (Kind::Struct { .. }, Step::Name(name)) => match member(spot, name) {
+        (Kind::Struct { .. }, Segment::Name(name)) => match member(spot, name) {
             Some(part) => Ok(Target::TypedPlace(part)),
             None => Err(no_member(here(), name, members(spot).iter().map(|(m, _)| m.name.as_str()))),
         },
-        (Kind::Union(_), Step::Name(name)) => match selected_case(spot) {
+        (Kind::Union(_), Segment::Name(name)) => match selected_case(spot) {
             Some((case, part)) if case.member.name == *name => Ok(Target::TypedPlace(part)),
             _ => {
                 let names: Vec<&str> = cases(spot).collect();
@@ -189,11 +189,11 @@ fn from_spot<'a>(spot: TypedPlace<'a>, step: &Step, here: &dyn Fn() -> String) -
                 }
             }
         },
-        (Kind::Map(_), Step::Index(_) | Step::Key(_)) => {
+        (Kind::Map(_), Segment::Index(_) | Segment::Key(_)) => {
             let is_key = |key: &TypedPlace<'_>| match (key.view(), step) {
-                (ValueRef::Str(text), Step::Key(key)) => text == key,
-                (ValueRef::Enum(literal), Step::Key(key)) => literal.name() == key,
-                (value, Step::Index(i)) => {
+                (ValueRef::Str(text), Segment::Key(key)) => text == key,
+                (ValueRef::Enum(literal), Segment::Key(key)) => literal.name() == key,
+                (value, Segment::Index(i)) => {
                     value.as_i64().map(i128::from).or(value.as_u64().map(i128::from)) == Some(*i)
                 }
                 _ => false,
@@ -203,27 +203,27 @@ fn from_spot<'a>(spot: TypedPlace<'a>, step: &Step, here: &dyn Fn() -> String) -
                 None => Err(PathError::NoEntry { path: here(), key: text(core::slice::from_ref(step)) }),
             }
         }
-        (Kind::Sequence(_) | Kind::Array { .. }, Step::Index(_)) => match spot.view() {
+        (Kind::Sequence(_) | Kind::Array { .. }, Segment::Index(_)) => match spot.view() {
             ValueRef::List(list) => from_list(list, step, here),
             _ => wrong("elements"),
         },
-        (_, Step::Name(_)) => wrong("members"),
-        (_, Step::Index(_)) => wrong("elements"),
-        (_, Step::Key(_)) => wrong("entries"),
+        (_, Segment::Name(_)) => wrong("members"),
+        (_, Segment::Index(_)) => wrong("elements"),
+        (_, Segment::Key(_)) => wrong("entries"),
     }
 }
 
-fn from_list<'a>(list: ListRef<'a>, step: &Step, here: &dyn Fn() -> String) -> Result<Target<'a>, PathError> {
+fn from_list<'a>(list: ListRef<'a>, step: &Segment, here: &dyn Fn() -> String) -> Result<Target<'a>, PathError> {
     match step {
-        Step::Index(index) => match usize::try_from(*index).ok().filter(|i| *i < list.len()) {
+        Segment::Index(index) => match usize::try_from(*index).ok().filter(|i| *i < list.len()) {
             Some(index) => Ok(list.row(index).map_or_else(Target::TypedPlace, Target::Row)),
             None => {
                 let index = u64::try_from(*index).unwrap_or(u64::MAX);
                 Err(PathError::OutOfRange { path: here(), index, len: list.len() })
             }
         },
-        Step::Name(_) => Err(PathError::WrongKind { path: here(), what: "members" }),
-        Step::Key(_) => Err(PathError::WrongKind { path: here(), what: "entries" }),
+        Segment::Name(_) => Err(PathError::WrongKind { path: here(), what: "members" }),
+        Segment::Key(_) => Err(PathError::WrongKind { path: here(), what: "entries" }),
     }
 }
 
@@ -246,20 +246,20 @@ pub(super) fn no_member<'n>(path: String, name: &str, there: impl Iterator<Item 
 }
 
 /// Path steps as text.
-pub(super) fn text(steps: &[Step]) -> String {
+pub(super) fn text(steps: &[Segment]) -> String {
     let mut out = String::new();
     for step in steps {
         match step {
-            Step::Name(name) if out.is_empty() => out.push_str(name),
-            Step::Name(name) => out.push_str(&format!(".{name}")),
-            Step::Index(i) => out.push_str(&format!("[{i}]")),
-            Step::Key(key) => out.push_str(&format!("[{key:?}]")),
+            Segment::Name(name) if out.is_empty() => out.push_str(name),
+            Segment::Name(name) => out.push_str(&format!(".{name}")),
+            Segment::Index(i) => out.push_str(&format!("[{i}]")),
+            Segment::Key(key) => out.push_str(&format!("[{key:?}]")),
         }
     }
     out
 }
 
-pub(super) fn parse(path: &str) -> Result<Vec<Step>, PathError> {
+pub(super) fn parse(path: &str) -> Result<Vec<Segment>, PathError> {
     let mut steps = Vec::new();
     let mut rest = path;
     while let Some(first) = rest.chars().next() {
@@ -280,14 +280,14 @@ pub(super) fn parse(path: &str) -> Result<Vec<Step>, PathError> {
         if end == 0 {
             return Err(fail(name, "a name"));
         }
-        steps.push(Step::Name(name[..end].into()));
+        steps.push(Segment::Name(name[..end].into()));
         rest = &name[end..];
     }
     Ok(steps)
 }
 
 /// Parses the text after a `[`. Returns the step and the text behind the `]`.
-fn bracket(text: &str) -> Result<(Step, &str), (&str, &'static str)> {
+fn bracket(text: &str) -> Result<(Segment, &str), (&str, &'static str)> {
     let (step, rest) = match text.strip_prefix('"') {
         Some(quoted) => {
             let mut key = String::new();
@@ -300,14 +300,14 @@ fn bracket(text: &str) -> Result<(Step, &str), (&str, &'static str)> {
                     None => return Err((&text[text.len()..], "'\"'")),
                 }
             };
-            (Step::Key(key), &quoted[end + 1..])
+            (Segment::Key(key), &quoted[end + 1..])
         }
         None => {
             let end = text.find(']').unwrap_or(text.len());
             match text[..end].parse::<i64>() {
-                Ok(index) => (Step::Index(index.into()), &text[end..]),
+                Ok(index) => (Segment::Index(index.into()), &text[end..]),
                 Err(_) => match text[..end].parse::<u64>() {
-                    Ok(index) => (Step::Index(index.into()), &text[end..]),
+                    Ok(index) => (Segment::Index(index.into()), &text[end..]),
                     Err(_) => return Err((text, "a number or a quoted key")),
                 },
             }

@@ -143,8 +143,7 @@ fn fill(record: &mut Record, seed: u64) -> Result<(), OutOfMemory> {
     let (shape, at) = (record.shape().clone(), record.as_mut_ptr());
     let mut filler = Filler::new(&shape, seed);
     // SAFETY: the memory holds a value of the shape's root.
-    let result = unsafe { filler.fill(shape.schema().root(), shape.layout().root(), at, 0) };
-    result
+    unsafe { filler.fill(shape.schema().root(), shape.layout().root(), at, 0) }
 }
 
 /// Every path into a value leads to what the view of the value has there.

@@ -8,7 +8,7 @@ use polywire_core::schema::{
     TryConstruct, Type,
 };
 
-use super::order::{Step, steps};
+use super::order::{Piece, steps};
 use super::{EmitError, Emitter, argument_type, float_text, is_identifier, primitive_name};
 use crate::document::Constant;
 use crate::keywords;
@@ -23,8 +23,8 @@ fn emit(schema: &Schema, constants: &[Constant]) -> Result<String, EmitError> {
     plain.into_iter().try_for_each(|c| writer.constant(c))?;
     for step in steps(schema)? {
         match step {
-            Step::Declare(id) => writer.declaration(id)?,
-            Step::Define(id) => writer.definition(id)?,
+            Piece::Declare(id) => writer.declaration(id)?,
+            Piece::Define(id) => writer.definition(id)?,
         }
     }
     named.into_iter().try_for_each(|c| writer.constant(c))?;

@@ -7,22 +7,22 @@ use super::EmitError;
 
 /// The next piece to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum Piece {
     Declare(DefId),
     Define(DefId),
 }
 
 /// Orders all definitions. Definitions that are already in order keep it.
-pub(super) fn steps(schema: &Schema) -> Result<Vec<Step>, EmitError> {
+pub(super) fn steps(schema: &Schema) -> Result<Vec<Piece>, EmitError> {
     let mut steps = Vec::new();
     for group in groups(schema) {
         let recursive = group.len() > 1 || uses(schema, group[0]).iter().any(|u| u.id == group[0]);
         if !recursive {
-            steps.push(Step::Define(group[0]));
+            steps.push(Piece::Define(group[0]));
             continue;
         }
         let declared = group.iter().filter(|id| can_be_declared(schema.def(**id)));
-        steps.extend(declared.map(|id| Step::Declare(*id)));
+        steps.extend(declared.map(|id| Piece::Declare(*id)));
         define_group(schema, &group, &mut steps)?;
     }
     Ok(steps)
@@ -157,13 +157,13 @@ impl Search<'_> {
 }
 
 /// Orders a group so that definitions whose complete form is needed come first.
-fn define_group(schema: &Schema, group: &[DefId], steps: &mut Vec<Step>) -> Result<(), EmitError> {
+fn define_group(schema: &Schema, group: &[DefId], steps: &mut Vec<Piece>) -> Result<(), EmitError> {
     let mut open: Vec<DefId> = Vec::new();
     let mut done: Vec<DefId> = Vec::new();
     for id in group {
         define(schema, *id, group, &mut open, &mut done)?;
     }
-    steps.extend(done.into_iter().map(Step::Define));
+    steps.extend(done.into_iter().map(Piece::Define));
     Ok(())
 }
 

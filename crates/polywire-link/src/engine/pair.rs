@@ -14,7 +14,7 @@ use polywire::{
 use polywire_core::netsim::{Fate, Link};
 
 use super::lock;
-use crate::shared::{Shared, State};
+use crate::shared::{Emulation, Shared};
 
 /// Which of the two ports of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ impl Pair {
 }
 
 /// The link that leads to this side.
-fn way(state: &mut State, to: Side) -> &mut Link {
+fn way(state: &mut Emulation, to: Side) -> &mut Link {
     match to {
         Side::First => &mut state.links.back,
         Side::Second => &mut state.links.there,

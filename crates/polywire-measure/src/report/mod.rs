@@ -5,7 +5,7 @@ pub mod svg;
 use std::fmt::Write as _;
 
 use crate::{
-    CaseResult, Results, State,
+    CaseResult, Judgement, Results,
     metrics::{self, METRICS},
     scenario::Mode,
     table::{engines, figure, label, measured_on, varying},
@@ -202,10 +202,10 @@ fn verdicts(page: &mut String, results: &Results) {
     page.push_str("<h2>Criteria</h2>\n<ul>\n");
     for verdict in &results.verdicts {
         let (class, word) = match verdict.state {
-            State::Met => ("", "met"),
-            State::Undecided => ("", "undecided"),
-            State::Missed => (" class=\"bad\"", "missed"),
-            State::Missing => (" class=\"bad\"", "no such figure"),
+            Judgement::Met => ("", "met"),
+            Judgement::Undecided => ("", "undecided"),
+            Judgement::Missed => (" class=\"bad\"", "missed"),
+            Judgement::Missing => (" class=\"bad\"", "no such figure"),
         };
         let value = verdict.value.map_or("-".to_owned(), |value| figure(&verdict.metric, value));
         let (metric, case) = (escape(&verdict.metric), escape(&verdict.case));

@@ -43,12 +43,12 @@ pub(crate) enum ReaderKey {
 /// The decoders of a node.
 pub(crate) struct Decoders {
     limits: NodeLimits,
-    state: Mutex<State>,
+    state: Mutex<Table>,
     made: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct Table {
     entries: BTreeMap<DecoderKey, Entry>,
     /// Decoders that a thread is making now.
     making: BTreeSet<DecoderKey>,
@@ -116,7 +116,7 @@ impl Decoders {
         self.lock().trim(IDLE_MEMBERS);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -155,7 +155,7 @@ impl Drop for Making<'_> {
     }
 }
 
-impl State {
+impl Table {
     fn known<D: Any + Send + Sync>(&mut self, key: &DecoderKey) -> Option<Result<Arc<D>, String>> {
         if let Some(refused) = self.refused.get(key) {
             return Some(Err(refused.reason.clone()));

@@ -24,12 +24,12 @@ pub(crate) struct Timer {
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<Deadlines>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct Deadlines {
     /// By time, and for equal times in the order of the calls.
     waits: BTreeMap<(Duration, u64), Weak<dyn Wake>>,
     count: u64,
@@ -87,7 +87,7 @@ impl Shared {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Deadlines> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

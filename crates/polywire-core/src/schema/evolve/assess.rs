@@ -81,11 +81,11 @@ struct Walk<'a> {
 
 struct Place<'a> {
     parent: Option<usize>,
-    step: Step<'a>,
+    step: PathStep<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum PathStep<'a> {
     Member(&'a str),
     Element,
     Key,
@@ -151,15 +151,15 @@ impl<'a> Walk<'a> {
             | (Type::WString { bound: w }, Type::WString { bound: r }) => self.bounds("strings", *w, *r, at),
             (Type::Sequence { element: w, bound: wb }, Type::Sequence { element: r, bound: rb }) => {
                 self.bounds("sequences", *wb, *rb, at);
-                let below = self.below(at, Step::Element);
+                let below = self.below(at, PathStep::Element);
                 self.types(w, r, below);
             }
             (Type::Map { key: wk, value: w, bound: wb }, Type::Map { key: rk, value: r, bound: rb }) => {
                 self.bounds("maps", *wb, *rb, at);
-                let mut key = self.below(at, Step::Key);
+                let mut key = self.below(at, PathStep::Key);
                 key.around = Surroundings { selects: true, use_default: false, ..key.around };
                 self.types(wk, rk, key);
-                let below = self.below(at, Step::Element);
+                let below = self.below(at, PathStep::Element);
                 self.types(w, r, below);
             }
             (Type::Array { .. }, Type::Array { .. }) => self.arrays(w, r, at),
@@ -197,7 +197,7 @@ impl<'a> Walk<'a> {
                 format!("make the reader's dimensions {}, or use a sequence on both sides", dims_in_words(&w_dims));
             return self.refuse(at.place, dims_in_words(&w_dims), dims_in_words(&r_dims), fix);
         }
-        let below = self.below(at, Step::Element);
+        let below = self.below(at, PathStep::Element);
         self.types(w_element, r_element, below);
     }
 
@@ -278,7 +278,7 @@ impl<'a> Walk<'a> {
     }
 
     fn members(&mut self, writer: &'a Member, reader: &'a Member, around_key: bool, at: Context) {
-        let place = self.place(at.place, Step::Member(&reader.name));
+        let place = self.place(at.place, PathStep::Member(&reader.name));
         if writer.key != reader.key {
             self.refuse(place, key_in_words(writer.key), key_in_words(reader.key), key_fix("member", writer.key));
         }
@@ -294,7 +294,7 @@ impl<'a> Walk<'a> {
     }
 
     fn removed(&mut self, writer: &'a Member, around_key: bool, at: Context) {
-        let place = self.place(at.place, Step::Member(&writer.name));
+        let place = self.place(at.place, PathStep::Member(&writer.name));
         let back = format!("add '{}' to the reader", writer.name);
         match writer {
             _ if writer.key || around_key => self.refuse(place, "a member of the key", "none", back),
@@ -307,7 +307,7 @@ impl<'a> Walk<'a> {
     }
 
     fn added(&mut self, reader: &'a Member, around_key: bool, at: Context) {
-        let place = self.place(at.place, Step::Member(&reader.name));
+        let place = self.place(at.place, PathStep::Member(&reader.name));
         match reader {
             _ if reader.key || around_key => {
                 self.refuse(
@@ -326,7 +326,7 @@ impl<'a> Walk<'a> {
     }
 
     fn discriminators(&mut self, writer: &'a Type, reader: &'a Type, key: bool, at: Context) {
-        let mut below = self.below(at, Step::Discriminator);
+        let mut below = self.below(at, PathStep::Discriminator);
         below.around = Surroundings { selects: true, in_key: at.around.in_key || key, ..below.around };
         self.types(writer, reader, below);
     }
@@ -337,7 +337,7 @@ impl<'a> Walk<'a> {
             let CasePair { label, writer: Some((wi, writer)), reader } = row else { continue };
             match (row.step(), reader) {
                 (CaseStep::Same, Some((ri, reader))) if seen.insert((wi, ri)) => {
-                    let place = self.place(at.place, Step::Member(&reader.member.name));
+                    let place = self.place(at.place, PathStep::Member(&reader.member.name));
                     let around = Surroundings::of(&reader.member, at.around.in_key);
                     self.types(&writer.member.ty, &reader.member.ty, Context { place, around });
                 }
@@ -425,11 +425,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn below(&mut self, at: Context, step: Step<'a>) -> Context {
+    fn below(&mut self, at: Context, step: PathStep<'a>) -> Context {
         Context { place: self.place(at.place, step), ..at }
     }
 
-    fn place(&mut self, parent: Option<usize>, step: Step<'a>) -> Option<usize> {
+    fn place(&mut self, parent: Option<usize>, step: PathStep<'a>) -> Option<usize> {
         self.places.push(Place { parent, step });
         Some(self.places.len() - 1)
     }
@@ -443,11 +443,11 @@ impl<'a> Walk<'a> {
         let mut path = String::new();
         for step in steps.into_iter().rev() {
             match step {
-                Step::Member(name) if path.is_empty() => path.push_str(name),
-                Step::Member(name) => path.extend([".", name]),
-                Step::Element => path.push_str("[]"),
-                Step::Key => path.push_str("{key}"),
-                Step::Discriminator => path.push_str("(discriminator)"),
+                PathStep::Member(name) if path.is_empty() => path.push_str(name),
+                PathStep::Member(name) => path.extend([".", name]),
+                PathStep::Element => path.push_str("[]"),
+                PathStep::Key => path.push_str("{key}"),
+                PathStep::Discriminator => path.push_str("(discriminator)"),
             }
         }
         path

@@ -11,10 +11,10 @@ use super::transport::ByteStream;
 
 /// Connections that a port has accepted, the oldest first.
 #[derive(Default)]
-pub(super) struct Guests(Mutex<State>);
+pub(super) struct Guests(Mutex<Unnamed>);
 
 #[derive(Default)]
-struct State {
+struct Unnamed {
     guests: Vec<Guest>,
     last: u64,
 }
@@ -76,12 +76,12 @@ impl Guests {
         self.lock().guests.retain(|guest| guest.id != id);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Unnamed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Unnamed {
     fn makes_room(&self, newcomer: Option<IpAddr>) -> Option<usize> {
         let oldest = |standing| self.guests.iter().position(|guest| guest.standing == standing);
         oldest(Standing::Stranger).or_else(|| oldest(Standing::Idle)).or_else(|| self.newest_of_the_most(newcomer))

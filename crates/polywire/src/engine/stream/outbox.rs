@@ -35,7 +35,7 @@ const CONTROL_BYTES: usize = 16 << 20;
 pub(super) struct Outbox {
     stream: Arc<dyn ByteStream>,
     options: EngineOptions,
-    state: Mutex<State>,
+    state: Mutex<Outgoing>,
     /// Wakes the flusher.
     work: Condvar,
     /// Wakes publishers that wait for room, and callers of `flush`.
@@ -51,7 +51,7 @@ pub(super) struct Round {
     pub(super) links: u32,
 }
 
-struct State {
+struct Outgoing {
     encoder: StreamEncoder,
     /// The port's channels on this link.
     delivery: Delivery<Held>,
@@ -126,7 +126,7 @@ impl Payload<'_> {
 
 impl Outbox {
     pub(super) fn new(stream: Arc<dyn ByteStream>, options: &EngineOptions) -> Self {
-        let state = State {
+        let state = Outgoing {
             encoder: StreamEncoder::new(options.limits),
             delivery: Delivery::default(),
             ids: BTreeMap::new(),
@@ -304,7 +304,7 @@ impl Outbox {
         }
     }
 
-    fn flusher_step<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn flusher_step<'a>(&'a self, mut state: MutexGuard<'a, Outgoing>) -> MutexGuard<'a, Outgoing> {
         if state.queue.is_empty() && !state.full {
             self.tell_lost(&mut state);
         }
@@ -343,13 +343,13 @@ impl Outbox {
     /// How long gathered messages wait for others: the configured time, or that of two rounds of
     /// writes to all links of the port if it is longer. If messages were due before a round is
     /// complete, each would be written on its own again, and every flusher would wake for each.
-    fn gather(&self, state: &State) -> Duration {
+    fn gather(&self, state: &Outgoing) -> Duration {
         let rounds = state.pace.write.saturating_mul(state.links.saturating_mul(2));
         self.options.gather.max(rounds.min(LONGEST_GATHER))
     }
 
     /// Reports losses behind the last queued message, which no message reports for now.
-    fn tell_lost(&self, state: &mut State) {
+    fn tell_lost(&self, state: &mut Outgoing) {
         let mut out = Vec::new();
         for (id, Missing { start, lost }) in state.delivery.take_untold() {
             // Fails only for a channel that has ended.
@@ -393,7 +393,7 @@ impl Outbox {
     #[inline]
     fn dispatch(
         &self,
-        state: &mut State,
+        state: &mut Outgoing,
         envelope: &Envelope<'_>,
         missing: Option<Missing>,
         payload: &mut Payload<'_>,
@@ -412,14 +412,14 @@ impl Outbox {
             && told == 0
             && let Payload::Loan(loan) = payload
         {
-            let State { scratch, .. } = state;
+            let Outgoing { scratch, .. } = state;
             if let Some(frame) = loan.with_header(scratch) {
                 let written = self.stream.write(frame);
                 state.pace.last_written = Instant::now();
                 return self.after_write(state, frame, written, mark);
             }
         }
-        let State { scratch, queue, pace, .. } = state;
+        let Outgoing { scratch, queue, pace, .. } = state;
         if queue.is_empty() {
             pace.since = now;
         }
@@ -445,7 +445,7 @@ impl Outbox {
 
     /// Handles a message that cannot be encoded. The position in front of it is still sent.
     #[cold]
-    fn refuse(&self, state: &mut State, error: FrameError) -> Result<(), FrameError> {
+    fn refuse(&self, state: &mut Outgoing, error: FrameError) -> Result<(), FrameError> {
         let position = std::mem::take(&mut state.scratch);
         if !position.is_empty() {
             self.push_control(state, &position, false);
@@ -455,7 +455,7 @@ impl Outbox {
 
     fn after_write(
         &self,
-        state: &mut State,
+        state: &mut Outgoing,
         frame: &[u8],
         written: io::Result<usize>,
         mark: Mark,
@@ -469,14 +469,14 @@ impl Outbox {
         Ok(())
     }
 
-    fn queue_rest(&self, state: &mut State, frame: &[u8], sent: usize, mark: Mark) {
+    fn queue_rest(&self, state: &mut Outgoing, frame: &[u8], sent: usize, mark: Mark) {
         state.queue.push([frame, &[]], sent, Some(mark));
         state.full = true;
         self.work.notify_one();
     }
 
     /// Queues a frame that is no message; `reply` if the peer asked for it.
-    fn push_control(&self, state: &mut State, frame: &[u8], reply: bool) {
+    fn push_control(&self, state: &mut Outgoing, frame: &[u8], reply: bool) {
         if state.queue.control_bytes() > CONTROL_BYTES {
             return self.unread(state);
         }
@@ -486,7 +486,7 @@ impl Outbox {
         }
     }
 
-    fn pump(&self, state: &mut State, most: usize) {
+    fn pump(&self, state: &mut Outgoing, most: usize) {
         if state.broken {
             return;
         }
@@ -511,20 +511,20 @@ impl Outbox {
     }
 
     /// Breaks off the link to a peer that asks for more than it reads.
-    fn unread(&self, state: &mut State) {
+    fn unread(&self, state: &mut Outgoing) {
         state.reason = Some(Disconnect::Unread);
         self.broke(state);
     }
 
     /// Ends the stream. The reading thread notices and ends the link.
-    fn broke(&self, state: &mut State) {
+    fn broke(&self, state: &mut Outgoing) {
         state.broken = true;
         self.stream.shutdown(Shutdown::Both);
         self.work.notify_all();
         self.room.notify_all();
     }
 
-    fn make_room<'a>(&'a self, mut state: MutexGuard<'a, State>, size: usize) -> MutexGuard<'a, State> {
+    fn make_room<'a>(&'a self, mut state: MutexGuard<'a, Outgoing>, size: usize) -> MutexGuard<'a, Outgoing> {
         match self.options.overflow {
             Overflow::DropNewest => state,
             Overflow::DropOldest => {
@@ -538,10 +538,10 @@ impl Outbox {
 
     fn wait_for_room<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, Outgoing>,
         size: usize,
         patience: Duration,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, Outgoing> {
         let (mut deadline, mut written) = (Instant::now() + patience, state.written);
         while !state.has_room(size, &self.options) && !state.broken && !state.stalled {
             if state.written != written {
@@ -563,7 +563,7 @@ impl Outbox {
     }
 
     /// Sends the messages that an answer has released.
-    fn release(&self, state: &mut State) {
+    fn release(&self, state: &mut Outgoing) {
         for (held, id, missing) in state.delivery.release() {
             let extensions = Extensions::parse(&held.extensions).unwrap_or_default();
             let envelope = Envelope { channel: id, extensions, ..held.envelope };
@@ -576,7 +576,7 @@ impl Outbox {
         }
     }
 
-    fn finish_retiring(&self, state: &mut State) {
+    fn finish_retiring(&self, state: &mut Outgoing) {
         for (id, missing) in state.delivery.ended() {
             state.ids.remove(&id);
             let mut out = Vec::new();
@@ -586,12 +586,12 @@ impl Outbox {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Outgoing> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Outgoing {
     #[inline]
     fn wanted(&mut self, envelope: &Envelope<'_>) -> Option<u32> {
         if self.broken {
@@ -666,7 +666,7 @@ fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
-fn wait_timeout<'a>(condvar: &Condvar, guard: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
+fn wait_timeout<'a>(condvar: &Condvar, guard: MutexGuard<'a, Outgoing>, time: Duration) -> MutexGuard<'a, Outgoing> {
     condvar.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner).0
 }
 
