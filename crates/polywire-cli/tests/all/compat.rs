@@ -154,7 +154,7 @@ fn an_include_reaches_no_secret() {
         .write("a.idl", "#include \".env\"\n#include \"/dev/zero\"\n#include \"/etc/passwd\"\nstruct A { long a; };\n");
     let ended = folder.run(&["idl", "check", "a.idl"]).with(2);
     assert!(!ended.errors.contains("hunter2") && !ended.errors.contains("root:"), "{}", ended.errors);
-    assert_eq!(ended.errors.matches("lies outside of the folder of the first file").count(), 2, "{}", ended.errors);
+    assert_eq!(ended.errors.matches("lies outside the folder of the first file").count(), 2, "{}", ended.errors);
 }
 
 /// Values of a union that contains itself behind pointers, as OMG's type objects do, travel in

@@ -294,7 +294,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ("{\"frame\":1,\"haed\":\"00\"}", "haed"),
         ("{\"frame\":1,\"head\":\"0x\"}", "hexadecimal"),
         ("{\"frame\":1,\"head\":\"05000000\"}", "head"),
-        ("nonsense", "line of `polywire fast decode`"),
+        ("nonsense", "not a line that `polywire fast decode` wrote"),
     ] {
         folder.write("wrong.json", &format!("\n{line}\n"));
         let ended = fast(&folder, &["encode", "wrong.json", "--framing", "len4le"]).with(2);

@@ -110,7 +110,7 @@ fn what_is_wrong_is_told() {
     assert!(
         folder.run(&["link", udp, "udp/127.0.0.1:9", "--script", "script.txt"]).with(3).errors.contains("script.txt:3")
     );
-    assert!(folder.run(&["link", udp, "tcp/127.0.0.1:9"]).with(3).errors.contains("one kind"));
+    assert!(folder.run(&["link", udp, "tcp/127.0.0.1:9"]).with(3).errors.contains("both be udp"));
     assert!(folder.run(&["link", udp, "udp/127.0.0.1:9", "--model", "loss=lots"]).with(3).errors.contains("loss=lots"));
     assert!(folder.run(&["link", "127.0.0.1:9", udp]).with(3).errors.contains("udp/ADDRESS"));
     assert!(folder.run(&["link", "--help"]).with(0).out.contains("satellite"));
