@@ -23,7 +23,7 @@ use crate::{engine::EngineError, topic::TopicError, wire::WireError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// The topic's name breaks the rules of [`topic`](crate::topic). Choose another name.
+    /// The topic's name breaks the rules of topic names (spec/wire-names.md). Choose another name.
     #[error(transparent)]
     Topic(#[from] TopicError),
     /// The topic has no wire. Name one in code, or in the configuration under the topic or as the

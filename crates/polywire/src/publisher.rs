@@ -31,7 +31,7 @@ use crate::{
 /// Publishes values of a Rust type.
 pub type Publisher<T> = PublisherOf<Typed<T>>;
 
-/// Publishes records of a type known at run time; [`PublisherOf::fresh`] makes them.
+/// Publishes records of a type known at run time; [`PublisherOf::default_value`] makes them.
 pub type DynPublisher = PublisherOf<Dynamic>;
 
 /// Publishes payloads that the application has encoded.

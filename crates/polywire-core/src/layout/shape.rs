@@ -179,7 +179,7 @@ pub trait MessageElement: MessageField {}
 
 /// A type that can be published and received. Derive it.
 ///
-/// A message needs no [`Default`]: decoders start from [`MessageField::fresh`].
+/// A message needs no [`Default`]: decoders start from [`MessageField::default_value`].
 ///
 /// ```
 /// use polywire_core::layout::{Message, MessageField};

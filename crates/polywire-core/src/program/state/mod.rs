@@ -62,7 +62,7 @@ const TEXT_BYTES: usize = 16 << 20;
 /// Deviations that are kept at most, until somebody takes them.
 const MAX_REPORTS: usize = 256;
 
-/// The state of one stream, at its writer or at one of its readers: see the [module](self).
+/// The state of one sequence of messages, at its writer or at one of its readers.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct State {

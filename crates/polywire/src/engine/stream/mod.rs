@@ -12,7 +12,7 @@
 //! Layers, each of which uses only those after it: `port` (open, accept, reconnect, close),
 //! `connection` (hello, frames received), `relay` (announcements, answers, documents), `shared`
 //! (the port's state, sending to all links), `link`, `outbox` (one link's sending side), `queue`,
-//! [`delivery`](super::delivery).
+//! and `engine/delivery`.
 //!
 //! A transport over pipes within the process:
 //!
