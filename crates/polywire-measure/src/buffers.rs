@@ -1,4 +1,4 @@
-//! Buffers of both ends of a connection, as an axis of scenarios.
+//! Buffer sizes of both ends of a connection: the `buffers` axis of scenarios.
 
 use std::{str::FromStr, time::Duration};
 
@@ -7,7 +7,7 @@ use polywire::{
     engine::{EngineOptions, Overflow},
 };
 
-/// What is set of the buffers of one end; the usual ones where none.
+/// Buffer sizes of one end, in bytes. `None` keeps the default size.
 ///
 /// ```
 /// use polywire_measure::buffers::{Buffers, Side};
@@ -21,7 +21,7 @@ use polywire::{
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Side {
-    /// Bytes that wait in the process (TRM_BUF): the queue of the engine, and at most so many are
+    /// Bytes that wait in the process (TRM_BUF): the limit of the engine's queue and of the bytes
     /// gathered for one write.
     pub transmit: Option<usize>,
     /// The socket's send buffer (SSB).
@@ -30,16 +30,16 @@ pub struct Side {
     pub receive: Option<usize>,
 }
 
-/// Both ends.
+/// Buffer sizes of both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffers {
-    /// Who publishes.
+    /// The publisher.
     pub sender: Side,
-    /// Who subscribes, and sends back.
+    /// The subscriber, which also sends the message back.
     pub receiver: Side,
 }
 
-/// `default`, or `TRM/SSB/RSB` for both ends, or one of these for each.
+/// Parses `default`, `TRM/SSB/RSB` for both ends, or one `TRM/SSB/RSB` for each end.
 impl FromStr for Buffers {
     type Err = String;
 
@@ -56,8 +56,8 @@ impl FromStr for Buffers {
 }
 
 impl Side {
-    /// A node's configuration with these buffers. Who publishes waits however long that takes:
-    /// small buffers make TCP pause for seconds, and nothing is to be dropped.
+    /// A node's configuration with these buffers. The publisher waits without a time limit: small
+    /// buffers make TCP pause for seconds, and no message may be dropped.
     pub fn config(&self) -> Config {
         let mut config = Config::default();
         let options: &mut EngineOptions = &mut config.engine;
@@ -72,7 +72,7 @@ impl Side {
         config
     }
 
-    /// Bytes that may wait on the way out, as far as they are set.
+    /// Bytes that may wait on the sending side, counting only the sizes that are set.
     pub fn outgoing(&self) -> Option<usize> {
         Some(self.transmit? + self.send?)
     }

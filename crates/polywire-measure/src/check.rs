@@ -1,5 +1,5 @@
-//! Names in a scenario, checked before anything is measured: a slip must not become a case that is
-//! left out.
+//! Checks the names in a scenario before anything is measured, so that a typing error is reported
+//! and does not silently leave a case out.
 
 use std::{fs::File, path::Path};
 
@@ -23,14 +23,14 @@ use crate::{
     values::ValueModel,
 };
 
-/// How a codec with a state is used, behind `@`.
+/// How a stateful codec is used: the part after `@`.
 const STREAMS: [&str; 3] = ["alone", "chained", "anchored"];
 
 /// Compressors that a program may be built without: then their cases are left out, as those of
 /// peers are.
 const OPTIONAL: [&str; 1] = ["zstd"];
 
-/// The values of the axes.
+/// Checks the values of the axes.
 pub fn names(scenario: &Scenario) -> Result<(), Error> {
     let axes = &scenario.axes;
     axes.values.iter().try_for_each(|text| ValueModel::parse(text).map(|_| ()))?;
@@ -77,7 +77,7 @@ fn network(text: &str) -> Result<(), String> {
     }
 }
 
-/// A wire whose names are all there.
+/// Checks that all names in a wire exist.
 fn wire(text: &str) -> Result<Wire, String> {
     let wire: Wire = text.parse().map_err(|error: polywire::wire::WireError| error.to_string())?;
     let codecs: Vec<&str> = CODECS.iter().map(|codec| codec.name()).collect();
@@ -91,7 +91,8 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     format!("there is no {what} '{name}'{hint}; there are {}", known.join(", "))
 }
 
-/// Files that the scenario names can be read: cases of one that cannot are not merely left out.
+/// Checks that the files named by the scenario can be read. A case whose file cannot be read is an
+/// error; it is not merely left out.
 pub fn files(scenario: &Scenario) -> Result<(), Error> {
     let axes = &scenario.axes;
     let replayed = axes.values.iter().filter_map(|text| text.strip_prefix("replay:"));
@@ -108,7 +109,7 @@ pub fn files(scenario: &Scenario) -> Result<(), Error> {
     Ok(())
 }
 
-/// A criterion: its metric is measured in the scenario's mode, and its cases are there.
+/// Checks a criterion: the scenario's mode measures its metric, and its cases exist.
 pub fn criterion(scenario: &Scenario, criterion: &Criterion) -> Result<(), Error> {
     let checked = metric(scenario, criterion).and_then(|()| places(scenario, criterion));
     let limited = criterion.at_most.is_some() || criterion.at_least.is_some();
@@ -166,7 +167,7 @@ fn places(scenario: &Scenario, criterion: &Criterion) -> Result<(), String> {
     Ok(())
 }
 
-/// Members that `lengths` and `texts` of a type name.
+/// Checks the members named by `lengths` and `texts` of a type.
 pub fn members(spec: &TypeSpec, schema: &Schema) -> Result<(), Error> {
     let names = schema.defs().iter().flat_map(|def| match &def.kind {
         DefKind::Struct { members, .. } => members.iter().map(|member| member.name.as_str()).collect(),

@@ -1,4 +1,4 @@
-//! What a wire does to a message, each stage by itself.
+//! Encodes and decodes messages, with each stage callable by itself so that it can be timed.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -13,10 +13,10 @@ use polywire::{
 
 use crate::{Case, Error, Scenario, templates};
 
-/// Messages from one key frame to the next, where a stream has them.
+/// Messages from one key frame to the next, for chained messages.
 const KEYS: u64 = 100;
 
-/// A codec, and a compressor behind it.
+/// A codec followed by a compressor.
 pub struct Coding {
     wire: String,
     encoder: Encoder<Record>,
@@ -25,13 +25,13 @@ pub struct Coding {
     streams: Option<Streams>,
 }
 
-/// Both ends of a stream before the first message, for codecs whose messages refer to others.
+/// State of both ends before the first message, for codecs whose messages refer to others.
 struct Streams {
     writer: StatefulWriter,
     reader: StatefulReader,
 }
 
-/// A sender's place in a stream; empty where every message stands alone.
+/// A sender's position in a message sequence; empty if every message stands alone.
 #[derive(Clone, Default)]
 pub struct Writing {
     stream: Option<StatefulWriter>,
@@ -45,20 +45,20 @@ impl Writing {
     }
 }
 
-/// A receiver's place in a stream.
+/// A receiver's position in a message sequence.
 #[derive(Clone, Default)]
 pub struct Reading(Option<StatefulReader>);
 
-/// What a coding is made of.
+/// The parts from which a coding is built.
 #[derive(Clone, Copy)]
 pub struct Wire<'a> {
     /// `CODEC[:OPTIONS][@MODE]`.
     pub codec: &'a str,
     /// `none`, or `NAME[:SETTINGS]`.
     pub compressor: &'a str,
-    /// What the codec's `template=` has come to, in XML.
+    /// The template named by the codec's `template=`, in XML.
     pub templates: Option<&'a str>,
-    /// Where dictionaries lie.
+    /// Folder of the dictionaries.
     pub folder: &'a Path,
 }
 
@@ -90,27 +90,27 @@ impl Coding {
         Ok(Coding { wire: format!("{text}+{compressor}"), encoder, decoder, compression, streams })
     }
 
-    /// True if messages refer to others.
+    /// True if messages refer to other messages.
     pub fn is_stream(&self) -> bool {
         self.streams.is_some()
     }
 
-    /// True with a compressor.
+    /// True if there is a compressor.
     pub fn compresses(&self) -> bool {
         self.compression.is_some()
     }
 
-    /// The sender before its first message.
+    /// The state of a sender before its first message.
     pub fn writing(&self) -> Writing {
         Writing { stream: self.streams.as_ref().map(|streams| streams.writer.clone()), sequence: 0 }
     }
 
-    /// A receiver before its first message.
+    /// The state of a receiver before its first message.
     pub fn reading(&self) -> Reading {
         Reading(self.streams.as_ref().map(|streams| streams.reader.clone()))
     }
 
-    /// Appends a message, and gives what it refers to.
+    /// Appends an encoded message and returns the messages it refers to.
     pub fn encode(&self, writing: &mut Writing, record: &Record, out: &mut Vec<u8>) -> Result<Option<u64>, Error> {
         writing.sequence += 1;
         match &mut writing.stream {
@@ -122,7 +122,7 @@ impl Coding {
         .map_err(|error| self.wrong(error.to_string()))
     }
 
-    /// Reads a message with this sequence number, counted from 1, and what it refers to.
+    /// Reads the message with this sequence number, counted from 1, and the messages it refers to.
     pub fn decode(
         &self,
         reading: &mut Reading,
@@ -141,7 +141,7 @@ impl Coding {
         read.map_err(|problem| self.wrong(problem))
     }
 
-    /// Appends what travels for a message.
+    /// Appends the bytes that are transmitted for a message.
     pub fn pack(&mut self, message: &[u8], out: &mut Vec<u8>) {
         match &mut self.compression {
             Some((packer, _)) => packer.pack(message, out),
@@ -149,7 +149,7 @@ impl Coding {
         }
     }
 
-    /// The message that was packed.
+    /// Unpacks a transmitted message.
     pub fn unpack<'a>(&'a mut self, packed: &'a [u8]) -> Result<&'a [u8], Error> {
         let Some((_, unpacker)) = &mut self.compression else { return Ok(packed) };
         let wire = &self.wire;

@@ -1,4 +1,5 @@
-//! Two results side by side: what became worse, what better, and what cannot be told apart.
+//! Compares two results: which figures became worse, which became better, and which cannot be
+//! distinguished.
 
 use serde::Serialize;
 
@@ -8,24 +9,24 @@ use crate::{
     results::is_worse,
 };
 
-/// Changes of times by less than this are no news, however sure they are: memory lies otherwise in
-/// every build.
+/// Smaller changes of times are ignored, even if their intervals do not overlap: every build lays
+/// out memory differently.
 const THRESHOLD: f64 = 0.03;
 
-/// What changed from one run to another.
+/// The differences between two runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What is surely different, the worst first.
+    /// Figures that certainly differ, the worst first.
     pub changes: Vec<Change>,
-    /// Figures that both have and that are equal, overlap, or differ by next to nothing.
+    /// Figures in both results that are equal, overlap, or differ by a negligible amount.
     pub alike: usize,
     /// Cases that only the first has.
     pub gone: Vec<String>,
-    /// Cases that the first could measure and the second could not, and why not.
+    /// Cases that the first run measured and the second could not, with the reason.
     pub failed: Vec<String>,
     /// Cases that only the second has.
     pub new: Vec<String>,
-    /// Why times were left out, if they were.
+    /// Why times were not compared, if they were not.
     pub left_out: Option<String>,
 }
 
@@ -36,23 +37,23 @@ pub struct Change {
     pub case: String,
     /// The metric.
     pub metric: String,
-    /// What it was.
+    /// The earlier value.
     pub before: f64,
-    /// What it is.
+    /// The later value.
     pub after: f64,
-    /// It is worse; none where no way is better.
+    /// True if the figure became worse; `None` if neither direction is better.
     pub worse: Option<bool>,
 }
 
 impl Comparison {
-    /// True if nothing became worse, or can no longer be measured.
+    /// True if no figure became worse and every case can still be measured.
     pub fn holds(&self) -> bool {
         self.failed.is_empty() && !self.changes.iter().any(|change| change.worse == Some(true))
     }
 }
 
-/// Compares. Times of machines that are not alike are left out, unless `force` says otherwise; what
-/// is the same on every machine is compared always.
+/// Compares two results. Times from machines that are not alike are left out unless `force` is set.
+/// Figures that are the same on every machine are always compared.
 ///
 /// ```
 /// use polywire_measure::{Results, Scenario, compare::compare, run};

@@ -1,11 +1,11 @@
-//! Delivery over an emulated network, in virtual time: the stages' times are those that were
-//! measured, the network's are the model's.
+//! Simulates delivery over an emulated network in virtual time. The times of the stages are
+//! measured; the times of the network come from the model.
 //!
-//! Sender and receivers each have a processor of their own that does one message at a time. A
-//! message leaves when it has been written and compressed, travels as one packet (which the link
-//! cuts up, and loses with any one of its pieces), and is read when the receiver has read those
-//! before. Packets that were damaged are told by a checksum, as datagrams have one, and count as
-//! lost. Then the receiver sends it back the same way, for the round trip.
+//! The sender and each receiver have their own processor, which handles one message at a time. A
+//! message leaves when it has been written and compressed. It travels as one packet; the link
+//! fragments the packet and loses it if any fragment is lost. A receiver reads a message after it
+//! has read the earlier ones. A checksum detects damaged packets, as in datagrams; they count as
+//! lost. For the round trip, the receiver then sends the message back the same way.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -18,16 +18,16 @@ use polywire_core::netsim::{Arrival, Link, Model};
 
 use crate::{Error, coding::Coding};
 
-/// What a message costs, in nanoseconds.
+/// CPU time of a message, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
-    /// The sender.
+    /// At the sender.
     pub send: u64,
-    /// A receiver.
+    /// At a receiver.
     pub receive: u64,
 }
 
-/// What is sent, and over what.
+/// The messages to send and the link to use.
 pub struct Plan<'a> {
     pub model: &'a Model,
     pub seed: u64,
@@ -37,7 +37,7 @@ pub struct Plan<'a> {
     pub costs: Costs,
 }
 
-/// What became of it, all subscribers together.
+/// The outcome for all subscribers together.
 #[derive(Default)]
 pub struct Outcome {
     sent: u64,
@@ -47,9 +47,9 @@ pub struct Outcome {
     reordered: u64,
     deliver_ns: u128,
     delivered: u64,
-    /// From when a message was due until it had been read.
+    /// Time from when a message was due until it had been read.
     pub latency: Vec<u64>,
-    /// From when it was due until the echo had been read.
+    /// Time from when a message was due until its echo had been read.
     round_trips: Vec<u64>,
 }
 
@@ -77,19 +77,21 @@ impl Outcome {
 
 /// None of nothing.
 pub fn histogram(values: &[u64]) -> Option<Histogram<u64>> {
-    // Three digits; it grows with what is recorded.
+    // Three significant digits; the histogram grows with the recorded values.
     let mut histogram = Histogram::<u64>::new(3).expect("a precision that the crate takes");
     values.iter().for_each(|value| histogram += *value);
     (!values.is_empty()).then_some(histogram)
 }
 
-/// Sends these payloads, again and again. Each stands alone: what arrives can be read.
+/// Sends these payloads repeatedly. Each payload stands alone, so every one that arrives can be
+/// read.
 pub fn run(plan: &Plan<'_>, payloads: &[&[u8]]) -> Result<Outcome, Error> {
     let payload = |i: usize| Ok((payloads[i % payloads.len()].to_vec(), None));
     deliver(plan, payload, |_: &mut (), _, _, _| Ok(true), || ())
 }
 
-/// Sends these values as a stream, whose messages can be read only if what they refer to has come.
+/// Sends these values as chained messages. A message can be read only if the messages it refers to
+/// have arrived.
 pub fn run_stream(
     plan: &Plan<'_>,
     coding: &mut Coding,
@@ -112,7 +114,7 @@ pub fn run_stream(
     deliver(plan, |i| Ok(sent[i].clone()), read, || fresh.clone())
 }
 
-/// What a sender knows of a packet.
+/// What the sender records about a packet.
 struct Sent {
     due: u64,
     left: u64,
@@ -156,10 +158,10 @@ fn deliver<R>(
 
 struct Receiver<R> {
     reader: R,
-    /// When its processor is free.
+    /// When the receiver's processor is free.
     free: u64,
     seen: HashSet<u64>,
-    /// When an echo leaves, of which message, and its bytes.
+    /// For each echo: when it leaves, its message, and its bytes.
     echoes: Vec<(u64, u64, usize)>,
 }
 
@@ -195,7 +197,7 @@ impl<R> Receiver<R> {
     }
 }
 
-/// The way back: whatever is lost there has no round trip.
+/// The return path. A message lost here has no round trip.
 fn echo(plan: &Plan<'_>, seed: u64, echoes: &[(u64, u64, usize)], sent: &[Sent], outcome: &mut Outcome) {
     let mut link = Link::new(plan.model, !seed);
     let (mut free, mut seen) = (0, HashSet::new());
@@ -236,7 +238,7 @@ mod tests {
     fn times_add_up() {
         let model: Model = "rate=8mbit,delay=1ms".parse().expect("a model");
         let outcome = run(&plan(&model, 50), &[&[0; 1000]]).expect("delivered");
-        // A thousand bytes take a millisecond on the line, and another on the way.
+        // A thousand bytes take one millisecond to transmit and another one to propagate.
         assert_eq!(outcome.latency, vec![2_000 + 2_000_000 + 3_000; 50]);
         assert_eq!(outcome.round_trips, vec![2 * 2_005_000; 50]);
         assert_eq!(outcome.figures()["deliver_ns"], 2_000_000.0);
@@ -260,7 +262,7 @@ mod tests {
         let outcome = run(&many, &[&[7; 100], &[8; 50]]).expect("delivered");
         assert_eq!(outcome.sent, 10_000);
         assert_eq!(outcome.latency.len() as u64 + outcome.lost, 10_000);
-        // What is damaged is lost as well, unless its copy was not: 0.8 * 0.1 * 0.9 more.
+        // A damaged packet is lost too, unless its copy is intact: 0.8 * 0.1 * 0.9 more.
         assert!((2600..2850).contains(&outcome.lost), "{}", outcome.lost);
         assert!((650..950).contains(&outcome.duplicated), "{}", outcome.duplicated);
         assert!(outcome.reordered > 1000);

@@ -1,10 +1,10 @@
-//! The machine that something was measured on.
+//! Describes the machine that a measurement ran on.
 
 use std::{env, fs, thread};
 
 use serde::{Deserialize, Serialize};
 
-/// What of a machine changes figures. Nothing in it names the machine or its user.
+/// Properties of a machine that affect figures. None of them identifies the machine or its user.
 ///
 /// ```
 /// let host = polywire_measure::Host::here();
@@ -13,26 +13,26 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Host {
-    /// Model of the processor.
+    /// Processor model.
     pub processor: String,
     /// Cores that the process may use.
     pub cores: usize,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Operating system and version of its kernel, as far as the second number.
+    /// Operating system and the first two numbers of its kernel version.
     pub system: String,
-    /// Frequency governor of the first core, where there is one.
+    /// Frequency governor of the first core, if there is one.
     pub governor: String,
-    /// Processes that ran or waited to on average in the last minute before it began.
+    /// Load average of the last minute before the run: processes that ran or waited to run.
     pub load: f64,
     /// The program was built with optimisation.
     pub optimised: bool,
-    /// Programs are compiled to machine code.
+    /// Codec programs are compiled to machine code.
     pub machine_code: bool,
 }
 
 impl Host {
-    /// This machine.
+    /// Reads the properties of this machine.
     pub fn here() -> Host {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let after = |text: &str, key: &str| {
@@ -65,7 +65,7 @@ impl Host {
     }
 }
 
-/// The most memory that this process has held so far, in bytes; 0 where the system does not say.
+/// Peak memory of this process so far, in bytes; 0 if the system does not report it.
 pub fn peak_memory() -> u64 {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");

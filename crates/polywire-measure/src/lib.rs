@@ -1,4 +1,4 @@
-//! Measures typed messages: what codecs cost, how fast engines are, what large systems need.
+//! Measures typed messages: the costs of codecs, the speed of engines, the needs of large systems.
 //!
 //! A [`Scenario`] is the input: a cross product of types, value models, codecs, compressors,
 //! engines, networks, rates and subscribers. [`run`] measures all cases in interleaved turns and
@@ -76,7 +76,7 @@ pub enum Error {
     Wire {
         /// Codec and compressor.
         wire: String,
-        /// Why not.
+        /// The reason.
         problem: String,
     },
     /// A decoded value differs from the encoded one. Nothing is timed then.

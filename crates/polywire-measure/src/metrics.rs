@@ -1,34 +1,34 @@
-//! What is measured: names, units, which way is better, and which mode measures it.
+//! The metrics: names, units, which direction is better, and the mode that measures each.
 
 use crate::scenario::Mode;
 
-/// Which way is better.
+/// Which direction is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Less is.
+    /// Lower values are better.
     Lower,
-    /// More is.
+    /// Higher values are better.
     Higher,
-    /// Neither: it describes.
+    /// Neither; the metric is descriptive.
     Neither,
 }
 
-/// A figure that results have.
+/// A metric in results.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// Its name in scenarios and results; ends in its unit where it has one.
+    /// Name in scenarios and results; it ends in the unit, if the metric has one.
     pub name: &'static str,
-    /// What tables call it.
+    /// Name in tables.
     pub label: &'static str,
-    /// What it is.
+    /// Description.
     pub help: &'static str,
-    /// Which way is better.
+    /// Which direction is better.
     pub better: Better,
-    /// The same on every machine for the same seed and version.
+    /// True if the value is the same on every machine for the same seed and version.
     pub exact: bool,
 }
 
-/// The metric with a name.
+/// Finds a metric by name.
 ///
 /// ```
 /// use polywire_measure::metrics::{self, Better, METRICS};
@@ -41,16 +41,16 @@ pub fn find(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// What a case must have for a metric to be measured.
+/// What a case needs for a metric to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing: every case of the mode has it.
+    /// Nothing: every case of the mode has the metric.
     Nothing,
     /// A compressor.
     Compressor,
     /// An emulated network.
     Network,
-    /// Another end in a process of its own.
+    /// A peer in a process of its own.
     Process,
 }
 
@@ -58,7 +58,7 @@ const LATENCIES: &[&str] = &["latency_p50_ns", "latency_p90_ns", "latency_p99_ns
 const ROUND_TRIPS: &[&str] = &["rtt_mean_ns", "rtt_p90_ns", "rtt_p99_ns"];
 const OF_PROCESSES: (Needs, &[&str]) = (Needs::Process, &["send_cpu_ns", "receive_cpu_ns", "peak_memory_bytes"]);
 
-/// What a mode measures, by what cases must have for it.
+/// The metrics of a mode, grouped by what cases need for them.
 type Measured = &'static [(Needs, &'static [&'static str])];
 
 const STAGES: Measured = &[
@@ -100,7 +100,7 @@ const THROUGHPUT: Measured =
     &[(Needs::Nothing, &["bytes", "cpu_ns", "throughput_hz", "throughput_bytes", "lost_percent"]), OF_PROCESSES];
 
 impl Mode {
-    /// The metrics that cases of this mode have, and what they must have for that.
+    /// The metrics that this mode measures, and what a case needs for each.
     ///
     /// ```
     /// use polywire_measure::{metrics::Needs, scenario::Mode};
@@ -119,7 +119,7 @@ impl Mode {
         measured.iter().flat_map(|(needs, names)| names.iter().map(|name| (*name, *needs)))
     }
 
-    /// What a case of this mode must have for a metric; none where the mode does not measure it.
+    /// What a case of this mode needs for a metric; `None` if the mode does not measure it.
     pub fn needs_for(self, metric: &str) -> Option<Needs> {
         self.metrics().find(|(name, _)| *name == metric).map(|(_, needs)| needs)
     }
@@ -131,7 +131,7 @@ const fn metric(name: &'static str, label: &'static str, better: Better, exact: 
 
 use Better::{Higher, Lower, Neither};
 
-/// All of them, in the order of tables.
+/// All metrics, in the order of tables.
 pub const METRICS: &[Metric] = &[
     metric("bytes", "bytes", Lower, true, "bytes of a message on the wire, on average"),
     metric("packets", "packets", Lower, true, "packets that the emulated network cuts a message into, on average"),

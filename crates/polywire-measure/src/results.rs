@@ -1,4 +1,4 @@
-//! What came out.
+//! Results of a run, and the verdicts on its criteria. Results are written and read as JSON.
 
 use std::collections::BTreeMap;
 
@@ -11,69 +11,69 @@ use crate::{
     statistics::Interval,
 };
 
-/// The version of the JSON.
+/// Version of the JSON format.
 const FORMAT: u32 = 1;
 
 /// Everything that one run measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// Version of this form.
+    /// Version of the JSON format.
     pub format: u32,
-    /// What measured it.
+    /// Program that made the measurement.
     pub version: String,
-    /// The command that measures it again, where there is one.
+    /// Command that repeats the measurement, if there is one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
-    /// Where.
+    /// The machine.
     pub host: Host,
-    /// When it began, in seconds since 1970.
+    /// Start, in seconds since 1970.
     pub began_unix_s: u64,
-    /// How long it took.
+    /// Duration.
     pub took_s: f64,
-    /// What was asked for; the seed is in it.
+    /// The scenario, including the seed.
     pub scenario: Scenario,
     /// What was made of each engine that was measured, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub engines: BTreeMap<String, String>,
-    /// What came out.
+    /// Results of the cases.
     pub cases: Vec<CaseResult>,
-    /// What became of the criteria.
+    /// Verdicts on the criteria.
     #[serde(default)]
     pub verdicts: Vec<Verdict>,
 }
 
-/// What came out for one case.
+/// Result of one case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CaseResult {
-    /// Which.
+    /// The case.
     pub case: Case,
-    /// Figures by the names of their metrics.
+    /// Figures by metric name.
     pub metrics: BTreeMap<String, Measure>,
-    /// Latency in nanoseconds at percentiles.
+    /// Latency percentiles in nanoseconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency: Vec<(f64, u64)>,
-    /// Why there is nothing, if there is nothing.
+    /// Why there are no figures, if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// A figure.
+/// The value of a metric for one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
     /// Median of the repeats.
     pub value: f64,
-    /// Lower end of what it may be.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
-    /// How sure that is.
+    /// Confidence of the interval.
     pub confidence: f64,
-    /// What each repeat gave.
+    /// The value of each repeat.
     pub samples: Vec<f64>,
 }
 
 impl Measure {
-    /// Of repeats.
+    /// Summarises repeats.
     pub fn of(name: &str, samples: Vec<f64>) -> Measure {
         let exact = metrics::find(name).is_some_and(|metric| metric.exact) && samples.windows(2).all(|w| w[0] == w[1]);
         let interval = match samples.first() {
@@ -84,44 +84,44 @@ impl Measure {
         Measure { value, low, high, confidence, samples }
     }
 
-    /// Where it lies.
+    /// The interval.
     pub fn interval(&self) -> Interval {
         Interval { value: self.value, low: self.low, high: self.high, confidence: self.confidence }
     }
 }
 
-/// What became of a criterion in one case.
+/// Verdict on a criterion for one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The metric.
     pub metric: String,
     /// The case, as text.
     pub case: String,
-    /// What was asked for.
+    /// The requirement.
     pub limit: String,
-    /// The figure, or the multiple.
+    /// The figure, or its multiple of another figure.
     pub value: Option<f64>,
-    /// How it stands.
+    /// The status.
     pub state: Judgement,
 }
 
-/// How a criterion stands.
+/// Status of a criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
-    /// It is met.
+    /// The criterion is met.
     Met,
-    /// The figure is beyond the limit, but the limit lies within what the figure may be: more
-    /// repeats would tell.
+    /// The figure is beyond the limit, but the limit lies within the figure's interval: more
+    /// repeats would decide.
     Undecided,
-    /// It is missed.
+    /// The criterion is missed.
     Missed,
-    /// There is no such figure, or nothing to compare it with.
+    /// There is no such figure, or no figure to compare it with.
     Missing,
 }
 
 impl Verdict {
-    /// False if it is missed, or cannot be judged for want of a figure.
+    /// False if the criterion is missed, or cannot be judged because a figure is missing.
     pub fn holds(&self) -> bool {
         matches!(self.state, Judgement::Met | Judgement::Undecided)
     }
@@ -144,10 +144,10 @@ impl Results {
         }
     }
 
-    /// Reads them again.
+    /// Reads results from JSON.
     ///
     /// # Errors
-    /// [`Error::Results`] if the text is none, or of another version of the form.
+    /// [`Error::Results`] if the text is not a result, or has another format version.
     pub fn from_json(text: &str) -> Result<Results, Error> {
         let results: Results = serde_json::from_str(text).map_err(|error| Error::Results(error.to_string()))?;
         match results.format {
@@ -156,22 +156,22 @@ impl Results {
         }
     }
 
-    /// As JSON.
+    /// Writes results as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("maps with names for keys and finite numbers")
     }
 
-    /// The first case like this.
+    /// The first case for which the predicate is true.
     pub fn find(&self, wanted: impl Fn(&Case) -> bool) -> Option<&CaseResult> {
         self.cases.iter().find(|result| wanted(&result.case))
     }
 
-    /// A figure of the first case like this.
+    /// A figure of the first case for which the predicate is true.
     pub fn figure(&self, metric: &str, wanted: impl Fn(&Case) -> bool) -> Option<f64> {
         self.find(wanted)?.metrics.get(metric).map(|measure| measure.value)
     }
 
-    /// True if no criterion is missed, and none lacks its figure.
+    /// True if no criterion is missed and no criterion lacks its figure.
     pub fn holds(&self) -> bool {
         self.verdicts.iter().all(Verdict::holds)
     }
@@ -226,7 +226,7 @@ fn judge(criterion: &Criterion, result: &CaseResult, cases: &[CaseResult]) -> Ve
     verdict(criterion, name, Some(measure.value), state)
 }
 
-/// The figure of the case that differs in what the criterion says alone.
+/// The figure of the case that differs only in what the criterion names.
 fn base<'a>(criterion: &Criterion, result: &CaseResult, cases: &'a [CaseResult]) -> Option<&'a Measure> {
     let mut wanted: BTreeMap<String, String> =
         crate::scenario::AXES.iter().filter_map(|axis| Some(((*axis).to_owned(), result.case.at(axis)?))).collect();
@@ -234,14 +234,14 @@ fn base<'a>(criterion: &Criterion, result: &CaseResult, cases: &'a [CaseResult])
     cases.iter().find(|other| other.case.matches(&wanted))?.metrics.get(&criterion.metric)
 }
 
-/// Turn by turn: what else the machine did hit both.
+/// Compares turn by turn, because other load on the machine affected both cases alike.
 fn multiple(own: &Measure, base: &Measure) -> Measure {
     let turns = own.samples.iter().zip(&base.samples).filter(|(_, base)| **base != 0.0);
     Measure::of("", turns.map(|(own, base)| own / base).collect())
 }
 
-/// Which way a change of a metric is: true for the worse, none where neither way is, or nothing
-/// changed.
+/// Direction of a change: true if the metric became worse; `None` if neither direction is better or
+/// nothing changed.
 pub(crate) fn is_worse(metric: &metrics::Metric, before: f64, after: f64) -> Option<bool> {
     match metric.better {
         _ if before == after => None,
