@@ -56,8 +56,9 @@ impl FromStr for Buffers {
 }
 
 impl Side {
-    /// A node's configuration with these buffers. The publisher waits without a time limit: small
-    /// buffers make TCP pause for seconds, and no message may be dropped.
+    /// A node's configuration with these buffers. If any size is set, a publisher blocks while
+    /// the queue is full, with a patience of 30 s: small buffers make TCP pause for seconds, and no
+    /// message may be dropped.
     pub fn config(&self) -> Config {
         let mut config = Config::default();
         let options: &mut EngineOptions = &mut config.engine;
@@ -72,7 +73,7 @@ impl Side {
         config
     }
 
-    /// Bytes that may wait on the sending side, counting only the sizes that are set.
+    /// Bytes that may wait on the sending side; `None` unless both sizes are set.
     pub fn outgoing(&self) -> Option<usize> {
         Some(self.transmit? + self.send?)
     }

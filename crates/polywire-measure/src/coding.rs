@@ -110,7 +110,7 @@ impl Coding {
         Reading(self.streams.as_ref().map(|streams| streams.reader.clone()))
     }
 
-    /// Appends an encoded message and returns the messages it refers to.
+    /// Appends the encoded message and returns the number of the message it refers to, if any.
     pub fn encode(&self, writing: &mut Writing, record: &Record, out: &mut Vec<u8>) -> Result<Option<u64>, Error> {
         writing.sequence += 1;
         match &mut writing.stream {
@@ -122,7 +122,8 @@ impl Coding {
         .map_err(|error| self.wrong(error.to_string()))
     }
 
-    /// Reads the message with this sequence number, counted from 1, and the messages it refers to.
+    /// Reads the message with this sequence number, counted from 1. `anchor` is the number of
+    /// the message it refers to, if any.
     pub fn decode(
         &self,
         reading: &mut Reading,

@@ -18,7 +18,7 @@ use polywire_core::netsim::{Arrival, Link, Model};
 
 use crate::{Error, coding::Coding};
 
-/// CPU time of a message, in nanoseconds.
+/// Processing time of one message, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
     /// At the sender.
@@ -75,7 +75,7 @@ impl Outcome {
     }
 }
 
-/// None of nothing.
+/// The distribution of the values; `None` if there are no values.
 pub fn histogram(values: &[u64]) -> Option<Histogram<u64>> {
     // Three significant digits; the histogram grows with the recorded values.
     let mut histogram = Histogram::<u64>::new(3).expect("a precision that the crate takes");
