@@ -26,8 +26,8 @@ use crate::{
 /// How a stateful codec is used: the part after `@`.
 const STREAMS: [&str; 3] = ["alone", "chained", "anchored"];
 
-/// Compressors that a program may be built without: then their cases are left out, as those of
-/// peers are.
+/// Compressors that a build may leave out. Their cases are then left out, like those of unavailable
+/// peers.
 const OPTIONAL: [&str; 1] = ["zstd"];
 
 /// Checks the values of the axes.

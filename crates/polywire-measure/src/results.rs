@@ -32,7 +32,7 @@ pub struct Results {
     pub took_s: f64,
     /// The scenario, including the seed.
     pub scenario: Scenario,
-    /// What was made of each engine that was measured, by its name.
+    /// The settings of each engine that was measured, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub engines: BTreeMap<String, String>,
     /// Results of the cases.

@@ -1,4 +1,4 @@
-//! Measures a scenario.
+//! Measures a scenario: [`run`] times all its cases in turns and collects the results.
 
 use std::{
     collections::BTreeMap,
@@ -29,9 +29,9 @@ const QUANTILES: &[(&str, f64)] = &[
 ];
 
 /// Measures all cases of a scenario. The cases take turns, so that other load on the machine
-/// affects all of them alike. Calls `progress` with the part that is done, from 0 to 1.
+/// affects all of them equally. Calls `progress` with the completed fraction, from 0 to 1.
 ///
-/// The result of a case that cannot be measured says why; an invalid scenario is an error.
+/// The result of a case that cannot be measured contains the reason.
 ///
 /// # Errors
 /// [`Error::Scenario`] if the scenario is invalid.
@@ -66,7 +66,7 @@ pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Results
     Ok(Results::new(scenario, cases, began, start.elapsed().as_secs_f64()))
 }
 
-/// A random order of the cases, so that no case always follows the same other one.
+/// A random order of the cases, so that no case always follows the same one.
 fn shuffled(count: usize, random: &mut Random) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     for i in (1..count).rev() {

@@ -1,4 +1,4 @@
-//! Scenarios: what is to be measured, as data.
+//! Scenarios: the input of a measurement, as data. [`crate::run`] executes them.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, buffers::Buffers, check};
 
-/// Maximum number of cases of a scenario, so that a slip in a list does not run for days.
+/// Maximum number of cases of a scenario, so that a mistake in a list does not start a run of days.
 const MOST_CASES: usize = 5000;
 
 /// An experiment: a cross product of axes, and the effort for each case.
@@ -38,7 +38,7 @@ const MOST_CASES: usize = 5000;
 pub struct Scenario {
     /// Heading of tables and pages.
     pub name: String,
-    /// What the experiment is to show, in a sentence.
+    /// Purpose of the experiment, in one sentence.
     #[serde(default)]
     pub summary: String,
     /// How each case is measured.
@@ -68,17 +68,18 @@ pub struct Scenario {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Times the stages apart; delivery is by an emulated network in virtual time, if one is named.
+    /// Times each stage separately. Delivery is over an emulated network in virtual time, if the
+    /// case names one.
     #[default]
     Stages,
-    /// Sends a message when the one before has come back from every subscriber.
+    /// Sends a message when every subscriber has returned the previous one.
     Closed,
-    /// Sends at a fixed rate whatever comes back; latency counts from when a message was due.
+    /// Sends at a fixed rate, independent of replies. Latency counts from when a message was due.
     Open,
     /// Sends as fast as the engine accepts messages; each is sent back. Measures round trips under
     /// load and messages per second.
     Loaded,
-    /// Searches the highest rate at which nothing is lost and no backlog grows.
+    /// Searches for the highest rate at which no message is lost and no backlog grows.
     Throughput,
 }
 
@@ -113,11 +114,12 @@ pub struct Effort {
     pub messages: usize,
     /// Messages before the first turn, which are not measured.
     pub warm_up: usize,
-    /// Minimum time of a turn of a stage, in milliseconds: it repeats its messages until then.
+    /// Minimum time of a turn of a stage, in milliseconds. The stage repeats its messages until
+    /// then.
     pub turn_ms: f64,
     /// Messages per turn through an emulated network.
     pub emulated: usize,
-    /// Maximum megabytes of messages that a case holds; large messages are fewer.
+    /// Maximum megabytes of messages that a case holds. If messages are large, fewer are made.
     pub megabytes: usize,
     /// Where the other end of a real engine runs.
     pub peer: Place,
@@ -166,11 +168,11 @@ pub struct TypeSpec {
     /// Field counts of the thesis's test type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub codecs_test: Vec<usize>,
-    /// Elements of sequences and maps by the name of the member; four where nothing is said and the
-    /// bound allows it.
+    /// Number of elements of sequences and maps, by member name. The default is four, if the bound
+    /// allows it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub lengths: BTreeMap<String, usize>,
-    /// Constant texts by the name of the member; a `*` at the end matches any rest.
+    /// Constant texts by member name. A `*` at the end matches any suffix.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub texts: BTreeMap<String, String>,
     /// Label in tables, if the type's name is ambiguous.
@@ -182,12 +184,12 @@ pub struct TypeSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Axes {
-    /// `constant`, `random`, `walking`, or `replay:FILE` of JSON lines.
+    /// `constant`, `random`, `walking`, or `replay:FILE`, where the file has JSON lines.
     pub values: Vec<String>,
-    /// `NAME[:OPTIONS]`; a codec with a state may say `@alone`, `@chained` or `@anchored` behind
-    /// that. Templates are those of the type, or `template=FILE`, or `template=learned` from other
-    /// values of the same model; of [`TypeSpec::codecs_test`] a file's template is of ten
-    /// fields, and repeated for more.
+    /// `NAME[:OPTIONS]`. For a stateful codec, `@alone`, `@chained` or `@anchored` may follow.
+    /// Templates are those of the type, or `template=FILE`, or `template=learned` from other values
+    /// of the same model. For [`TypeSpec::codecs_test`], a template file describes ten fields and
+    /// is repeated for more.
     pub codec: Vec<String>,
     /// `none`, or `NAME[:SETTINGS]`.
     pub compressor: Vec<String>,
@@ -200,11 +202,11 @@ pub struct Axes {
     pub rate_hz: Vec<f64>,
     /// Receivers of each message.
     pub subscribers: Vec<usize>,
-    /// Topics that take turns, of each of which every subscriber gets every message; of Polywire's
-    /// own engines.
+    /// Number of topics, which take turns. Every subscriber receives every message of each topic.
+    /// Only Polywire's own engines support this axis.
     pub topics: Vec<usize>,
-    /// `default`, or `TRM/SSB/RSB` of both ends, or of each, in bytes: what waits in the process,
-    /// the socket's send buffer, and its receive buffer.
+    /// `default`, or `TRM/SSB/RSB` for both ends or for each end, in bytes: the bytes that wait in
+    /// the process, the socket's send buffer, and its receive buffer.
     pub buffers: Vec<String>,
 }
 
@@ -231,10 +233,10 @@ impl Default for Axes {
 pub struct Criterion {
     /// Name of the metric.
     pub metric: String,
-    /// Axes and the values that they must have: `codec = "cdr"`.
+    /// Axes and the values that a case must have on them: `codec = "cdr"`.
     #[serde(rename = "where", skip_serializing_if = "BTreeMap::is_empty")]
     pub only: BTreeMap<String, String>,
-    /// The case that differs in these axes alone: limits are multiples of its figure.
+    /// Selects the case that differs in these axes only; the limits are multiples of its figure.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub relative_to: BTreeMap<String, String>,
     /// Upper limit of the figure.
@@ -305,7 +307,7 @@ impl Case {
         wanted.iter().all(|(axis, value)| self.at(axis).as_ref() == Some(value))
     }
 
-    /// Codec and compressor, as wires write it.
+    /// Codec and compressor, in the notation of wires.
     pub fn wire(&self) -> String {
         match self.compressor.as_str() {
             "none" => self.codec.clone(),
@@ -314,7 +316,7 @@ impl Case {
     }
 }
 
-/// The values on all axes, by which cases of two results are matched.
+/// The values on all axes. They identify the same case in two results.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = AXES.iter().filter_map(|axis| Some(format!("{axis}={}", self.at(axis)?)));
@@ -338,7 +340,7 @@ impl Scenario {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`Error::Scenario`] if the file cannot be read or is no scenario.
+    /// [`Error::Scenario`] if the file cannot be read or is not a scenario.
     pub fn open(path: &Path) -> Result<Scenario, Error> {
         let wrong = |problem: String| Error::Scenario(format!("{}: {problem}", path.display()));
         let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
@@ -350,7 +352,7 @@ impl Scenario {
     /// Reads a text. Files that it names are relative to the working directory.
     ///
     /// # Errors
-    /// [`Error::Scenario`] if the text is no scenario.
+    /// [`Error::Scenario`] if the text is not a scenario.
     pub fn from_toml(text: &str) -> Result<Scenario, Error> {
         let wrong = |error: toml::de::Error| {
             let hint = suggest::unknown_name(error.message());
@@ -452,8 +454,8 @@ impl Scenario {
         cross(cases, &axes.buffers, |case, value| case.buffers.clone_from(value))
     }
 
-    /// Index, label and the number of fields that was asked for (0 where the type says it) of each
-    /// type.
+    /// Index, label and requested number of fields of each type. The number is 0 if the type itself
+    /// determines it.
     fn subjects(&self) -> Vec<(usize, String, usize)> {
         let subjects = |(index, spec): (usize, &TypeSpec)| -> Vec<(usize, String, usize)> {
             let label = |fields: Option<usize>| match (&spec.label, fields) {

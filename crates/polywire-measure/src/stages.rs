@@ -1,4 +1,4 @@
-//! Stages of a message timed apart, in CPU time of this thread.
+//! Times the stages of a message separately, in CPU time of this thread.
 
 use std::{collections::BTreeMap, hint::black_box, time::Duration};
 
@@ -28,7 +28,7 @@ pub struct Stages {
     messages: Vec<Message>,
     back: Record,
     content: f64,
-    /// Rounds of a turn, stage by stage.
+    /// Number of rounds in a turn, for each stage.
     rounds: [usize; 4],
     turns: u64,
     emulated: usize,
@@ -48,8 +48,8 @@ pub struct Turn {
 }
 
 impl Stages {
-    /// Makes values and programs, checks that values survive a round trip, and finds out how many
-    /// rounds a turn has.
+    /// Makes values and programs, checks that values survive a round trip, and determines the
+    /// number of rounds in a turn.
     pub fn new(scenario: &Scenario, case: &Case) -> Result<Stages, Error> {
         let subject = Subject::of(scenario, case)?;
         let model = match case.network.as_str() {
@@ -87,8 +87,8 @@ impl Stages {
         Ok(())
     }
 
-    /// Checks that the value read equals the value written. A reader of another version only has to
-    /// succeed.
+    /// Checks that the value read equals the value written. If the reader has another version of
+    /// the type, decoding only has to succeed.
     fn check(&mut self, same: bool) -> Result<(), Error> {
         let mut reading = self.coding.reading();
         for (i, record) in self.records.iter().enumerate() {
@@ -191,7 +191,7 @@ impl Stages {
         Ok(outcome.latency)
     }
 
-    /// Takes each message through all stages.
+    /// Passes each message through all stages.
     fn pass(&mut self) -> Result<(), Error> {
         (0..4).try_for_each(|stage| self.run(stage))
     }
@@ -253,7 +253,7 @@ impl Stages {
     #[cfg(feature = "allocations")]
     fn count_allocations(&mut self, figures: &mut BTreeMap<&'static str, f64>) -> Result<(), Error> {
         let mut outcome = Ok(());
-        // The first pass allocates buffers; the second counts what a further message costs.
+        // The first pass allocates buffers; the second counts the allocations of further messages.
         self.pass()?;
         let counted = allocation_counter::measure(|| outcome = self.pass());
         figures.insert("allocations", counted.count_total as f64 / self.messages.len() as f64);
@@ -269,7 +269,7 @@ impl Stages {
         Ok(())
     }
 
-    /// Takes the first message through all stages, with empty buffers.
+    /// Passes the first message through all stages, with empty buffers.
     #[cfg(feature = "allocations")]
     fn cold(&mut self) -> Result<(), Error> {
         let (mut bytes, mut packed) = (Vec::new(), Vec::new());

@@ -1,15 +1,15 @@
-//! What can be said of a few samples, and what cannot.
+//! Intervals and ranks for a few samples, without assumptions about their distribution.
 
 use serde::{Deserialize, Serialize};
 
-/// How sure an interval is to be.
+/// Wanted confidence of intervals.
 const WANTED: f64 = 0.95;
 
-/// A median and where it lies.
+/// A median and the interval it lies in.
 ///
-/// The interval is between two of the samples themselves: it needs no assumption about how they are
-/// distributed. With fewer than six samples it is all of them, and less sure than 95 %, as
-/// `confidence` says.
+/// Both ends of the interval are samples, so no assumption about the distribution is needed. With
+/// fewer than six samples, the interval spans all of them and its confidence is below 95 %, as
+/// `confidence` reports.
 ///
 /// ```
 /// use polywire_measure::statistics::Interval;
@@ -30,12 +30,12 @@ pub struct Interval {
     pub low: f64,
     /// The upper end.
     pub high: f64,
-    /// How probable it is that the true median lies between the ends; 0 says nothing is known.
+    /// Probability that the true median lies between the ends; 0 means that nothing is known.
     pub confidence: f64,
 }
 
 impl Interval {
-    /// Of samples; of none it is 0 and says nothing.
+    /// The interval of the samples. Without samples it is 0, with confidence 0.
     pub fn of(samples: &[f64]) -> Interval {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -49,24 +49,24 @@ impl Interval {
         Interval { value, low: sorted[outside], high: sorted[last - outside], confidence: coverage(n, outside) }
     }
 
-    /// A figure that every repeat gives again.
+    /// The interval of a figure that is identical in every repeat.
     pub fn exact(value: f64) -> Interval {
         Interval { value, low: value, high: value, confidence: 1.0 }
     }
 
-    /// True if it lies wholly below another, and both say something.
+    /// True if the interval lies entirely below another, and both have a confidence above 0.
     pub fn is_below(&self, other: &Interval) -> bool {
         self.confidence > 0.0 && other.confidence > 0.0 && self.high < other.low
     }
 
-    /// True if neither lies wholly below the other: which is smaller is not known.
+    /// True if neither interval lies entirely below the other, so that the order is unknown.
     pub fn overlaps(&self, other: &Interval) -> bool {
         !self.is_below(other) && !other.is_below(self)
     }
 }
 
-/// Probability that the median lies between the samples that so many others lie outside of on
-/// either side.
+/// Probability that the median lies between two samples, if `outside` samples lie beyond them on
+/// each side.
 fn coverage(n: usize, outside: usize) -> f64 {
     // The number of samples below the median is binomial with p = 1/2.
     let (mut term, mut below) = (0.5f64.powi(n as i32), 0.0);
@@ -77,8 +77,8 @@ fn coverage(n: usize, outside: usize) -> f64 {
     (1.0 - 2.0 * below).max(0.0)
 }
 
-/// Ranks of intervals, the lowest first: one more than the number of those that lie wholly below.
-/// What overlaps shares a rank as long as nothing separates it.
+/// Ranks of intervals, the lowest first. A rank is one more than the number of intervals that lie
+/// entirely below. Overlapping intervals share a rank unless another interval separates them.
 ///
 /// ```
 /// use polywire_measure::statistics::{Interval, ranks};
@@ -103,8 +103,8 @@ mod tests {
             let mut held = 0;
             let mut said = 0.0;
             for _ in 0..4000 {
-                // Skewed, as times are: the median of the squares of evenly distributed numbers is
-                // a quarter.
+                // A skewed distribution, like that of times: the median of the squares of uniform
+                // numbers is a quarter.
                 let samples: Vec<f64> =
                     (0..n).map(|_| (random.below(1 << 20) as f64 / f64::from(1 << 20)).powi(2)).collect();
                 let interval = Interval::of(&samples);

@@ -1,4 +1,4 @@
-//! A type that is measured: its shape, that of its readers, and its values.
+//! The type that a case measures: the shapes of the writer and the readers, and its values.
 
 use std::{fmt::Write as _, fs, path::Path, sync::Arc};
 
@@ -13,11 +13,11 @@ use crate::{
 /// A type and its readers' version of it.
 #[derive(Clone)]
 pub struct Subject {
-    /// For publishers of it, whose records have this very shape.
+    /// For publishers of the type, whose records have exactly this shape.
     pub coding: Dynamic,
-    /// The writer's.
+    /// The writer's shape.
     pub shape: Arc<Shape>,
-    /// The readers'.
+    /// The readers' shape.
     pub reader: Arc<Shape>,
 }
 
@@ -40,7 +40,7 @@ impl Subject {
     }
 }
 
-/// A reader's version is in the same file unless it names another.
+/// A reader's version comes from the same file unless it names another file.
 fn inherit(reader: &TypeSpec, writer: &TypeSpec) -> TypeSpec {
     let mut reader = reader.clone();
     if reader.idl.is_none() && reader.text.is_none() {
@@ -82,7 +82,7 @@ fn pick(document: &Document, name: Option<&str>) -> Result<Schema, Error> {
     document.schema(&name).map_err(|error| Error::Type(error.to_string()))
 }
 
-/// The kinds of the thesis's probe, in its order, and the names of its members.
+/// The kinds of the thesis's probe, in its order, with the names of its members.
 const KINDS: [(&str, &str); 10] = [
     ("boolean", "bool"),
     ("string", "string"),

@@ -1,4 +1,4 @@
-//! Results as text.
+//! Formats results as text: for a terminal and as Markdown.
 
 use crate::{
     Case, CaseResult, Judgement, Measure, Results, Verdict,
@@ -7,10 +7,11 @@ use crate::{
     statistics::{Interval, ranks},
 };
 
-/// For a terminal: one line a case, the axes that differ and the figures that there are.
+/// The table for a terminal: one line per case, with the axes that differ and the available
+/// figures.
 ///
-/// Behind a figure stands its rank among all cases, `#1` for the best; cases whose intervals
-/// overlap share one, because which of them is better is not known.
+/// Each figure is followed by its rank among all cases, `#1` for the best. Cases whose intervals
+/// overlap share a rank, because it is unknown which is better.
 pub fn terminal(results: &Results) -> String {
     let rows = rows(results);
     let count = rows.first().map_or(0, Vec::len);
@@ -28,19 +29,19 @@ pub fn terminal(results: &Results) -> String {
     text
 }
 
-/// What was made of each engine, a line each.
+/// The settings of each engine, one line per engine.
 pub fn engines(results: &Results) -> impl Iterator<Item = String> {
     results.engines.iter().map(|(name, settings)| format!("{name}: {settings}"))
 }
 
-/// The table as a page of Markdown, with what it is of and the command that measured it.
+/// The table as a Markdown page, with title, summary and the command that measured it.
 pub fn page(results: &Results) -> String {
     let scenario = &results.scenario;
     let (measured, command, table) = (measured_on(results), &results.command, markdown(results));
     format!("# {}\n\n{}\n\n```\n{command}\n```\n\n{measured}.\n\n{table}", scenario.name, scenario.summary)
 }
 
-/// The same as Markdown.
+/// The table as Markdown.
 pub fn markdown(results: &Results) -> String {
     let rows = rows(results);
     let line = |row: &Vec<String>| format!("| {} |\n", row.join(" | "));
@@ -56,7 +57,7 @@ pub fn markdown(results: &Results) -> String {
     text
 }
 
-/// Where, when and how often.
+/// Where, when and how often the results were measured.
 pub fn measured_on(results: &Results) -> String {
     let (host, effort) = (&results.host, &results.scenario.effort);
     let optimised = if host.optimised { "" } else { "; NOT OPTIMISED: times mean nothing" };
@@ -66,7 +67,7 @@ pub fn measured_on(results: &Results) -> String {
     )
 }
 
-/// The axes on which cases differ; the type where none does.
+/// The axes on which cases differ; the type if there are none.
 pub fn varying(results: &Results) -> Vec<&'static str> {
     let differs = |axis: &&&str| {
         let mut places = results.cases.iter().map(|result| result.case.at(axis));
@@ -77,7 +78,7 @@ pub fn varying(results: &Results) -> Vec<&'static str> {
     if axes.is_empty() { vec!["type"] } else { axes }
 }
 
-/// A case by the axes on which cases differ.
+/// Labels a case by its values on these axes.
 pub fn label(case: &Case, axes: &[&str]) -> String {
     axes.iter().filter_map(|axis| case.at(axis)).collect::<Vec<_>>().join(" ")
 }
@@ -95,7 +96,7 @@ fn rows(results: &Results) -> Vec<Vec<String>> {
     std::iter::once(head.collect()).chain(results.cases.iter().enumerate().map(row)).collect()
 }
 
-/// The figures of a metric, with their ranks where ranks mean something.
+/// The figures of a metric, with ranks if one direction is better and some figures differ.
 fn column(results: &Results, metric: &Metric) -> Vec<String> {
     let measure = |result: &CaseResult| result.metrics.get(metric.name).cloned();
     let measures: Vec<Option<Measure>> = results.cases.iter().map(measure).collect();
@@ -117,13 +118,13 @@ fn column(results: &Results, metric: &Metric) -> Vec<String> {
     measures.iter().map(cell).collect()
 }
 
-/// How far the figure may be off, of a hundred, where that can be seen.
+/// The largest deviation of the figure in percent, if it is at least 0.5 %.
 fn spread(measure: &Measure) -> String {
     let off = (measure.high - measure.value).max(measure.value - measure.low) * 100.0 / measure.value.abs();
     if off.is_finite() && off >= 0.5 { format!(" ±{off:.0}%") } else { String::new() }
 }
 
-/// A figure with its unit, short.
+/// A figure with its unit, in short form.
 ///
 /// ```
 /// use polywire_measure::table::figure;
@@ -149,7 +150,7 @@ pub fn figure(metric: &str, value: f64) -> String {
     }
 }
 
-/// Three digits, or all before the point.
+/// Three significant digits, but all digits before the point.
 fn digits(value: f64) -> String {
     let after = match value.abs() {
         v if v >= 100.0 || v == v.trunc() => 0,
@@ -167,7 +168,7 @@ fn problems(results: &Results) -> impl Iterator<Item = String> {
     })
 }
 
-/// What is met in all cases takes one line; what is not, one each.
+/// One line for all cases that meet a criterion, and one line for each case that does not.
 fn verdicts(results: &Results) -> String {
     let mut text = if results.verdicts.is_empty() { String::new() } else { "\n".to_owned() };
     for group in results.verdicts.chunk_by(|a, b| (&a.metric, &a.limit) == (&b.metric, &b.limit)) {

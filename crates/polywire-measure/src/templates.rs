@@ -1,5 +1,5 @@
-//! Templates that a case's codec is given: from a file, or learned from values like those that are
-//! measured.
+//! Provides the templates for a case's codec: from a file, or learned from values like the measured
+//! ones.
 
 use std::fs;
 
@@ -7,17 +7,17 @@ use polywire::codec::fast::{LearnOptions, learn};
 
 use crate::{Case, Error, Scenario, scenario::TypeSpec, subject::Subject, values::ValueModel};
 
-/// The option of a codec that says which.
+/// The codec option that selects the templates.
 const OPTION: &str = "template=";
 
-/// Instead of a file's name.
+/// The option value that requests learned templates, in place of a file name.
 pub const LEARNED: &str = "learned";
 
-/// Values that are learned from; none of them is measured.
+/// Number of values to learn from; none of them is measured.
 const SAMPLES: usize = 500;
 
-/// What a codec's text says of templates, and the text without that:
-/// `fast:template=learned@chained` is `learned`, and `fast@chained`.
+/// Splits a codec's text into the template option and the rest: `fast:template=learned@chained`
+/// gives `learned` and `fast@chained`.
 pub fn split(wire: &str) -> Option<(&str, String)> {
     let (codec, mode) = wire.split_once('@').map_or((wire, None), |(codec, mode)| (codec, Some(mode)));
     let (name, options) = codec.split_once(':')?;
@@ -33,7 +33,7 @@ pub fn split(wire: &str) -> Option<(&str, String)> {
     Some((templates, text))
 }
 
-/// The templates of a case in XML, where its codec is given some.
+/// The templates of a case in XML, if its codec has the option; otherwise `None`.
 ///
 /// # Errors
 /// [`Error::Wire`] if a file cannot be read or there is nothing to learn.
@@ -50,7 +50,7 @@ pub fn of(scenario: &Scenario, case: &Case, subject: &Subject) -> Result<Option<
     }
 }
 
-/// What learning makes of values of the same model from another seed.
+/// Learns templates from values of the same model with another seed.
 fn learned(scenario: &Scenario, case: &Case, subject: &Subject) -> Result<String, Error> {
     let spec: &TypeSpec = &scenario.types[case.type_index];
     let model = ValueModel::parse(&case.values)?;
@@ -60,8 +60,8 @@ fn learned(scenario: &Scenario, case: &Case, subject: &Subject) -> Result<String
     Ok(learned.map_err(|error| wrong(error.to_string()))?.templates.to_xml())
 }
 
-/// Of the probe of several sizes, a template of its first ten fields: their instructions again for
-/// every ten, `_1` counting on.
+/// Repeats the instructions of a template for the probe's first ten fields, once for every ten
+/// fields. The suffix `_1` counts up.
 fn repeated(text: &str, fields: usize) -> Result<String, String> {
     let (head, rest) =
         text.split_once("<template ").and_then(|(a, b)| Some((a, b.split_once('>')?))).ok_or("no template")?;

@@ -1,4 +1,4 @@
-//! Values to measure with: constant, random, walking, or recorded.
+//! Generates the values to measure with: constant, random, walking, or replayed from a file.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -11,28 +11,28 @@ use polywire::{
 
 use crate::{Error, scenario::TypeSpec};
 
-/// Elements of sequences and maps where nothing else is said.
+/// Default number of elements of sequences and maps.
 const USUAL_LENGTH: usize = 4;
 
-/// Types that contain themselves go so deep.
+/// Maximum depth of recursive types.
 const DEEPEST: usize = 6;
 
-/// How a topic's values come about.
+/// How the values of a topic are generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueModel {
-    /// One value again and again: the best case of deltas and compressors.
+    /// The same value repeatedly: the best case for deltas and compressors.
     Constant,
-    /// Every value anew from the whole of its range: the worst case.
+    /// Each value is new and from its full range: the worst case.
     Random,
-    /// Each member moves as its kind does in the field: counters and times count, gauges drift,
+    /// Each member changes like real data of its kind: counters and times count, gauges drift,
     /// texts and states seldom change.
     Walking,
-    /// JSON lines from a file, again from its beginning when it ends.
+    /// JSON lines from a file; at the end of the file, it starts over.
     Replay(String),
 }
 
 impl ValueModel {
-    /// Reads its name.
+    /// Parses the name of a model.
     ///
     /// ```
     /// use polywire_measure::values::ValueModel;
@@ -43,7 +43,7 @@ impl ValueModel {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Scenario`] if there is none of that name.
+    /// [`Error::Scenario`] if no model has that name.
     pub fn parse(text: &str) -> Result<ValueModel, Error> {
         match (text, text.strip_prefix("replay:")) {
             ("constant", _) => Ok(ValueModel::Constant),
@@ -56,10 +56,10 @@ impl ValueModel {
         }
     }
 
-    /// Successive values of a type: the same for the same seed.
+    /// Successive values of a type; equal seeds give equal values.
     ///
     /// # Errors
-    /// [`Error::Values`] if recorded ones cannot be read.
+    /// [`Error::Values`] if recorded values cannot be read.
     pub fn records(
         &self,
         shape: &Arc<Shape>,
@@ -116,7 +116,7 @@ fn replay(shape: &Arc<Shape>, file: &Path, count: usize) -> Result<Vec<Record>, 
     Ok(records.iter().cycle().take(count).cloned().collect())
 }
 
-/// Makes values of a schema.
+/// Generates values of a schema.
 struct Maker<'a> {
     schema: &'a Schema,
     random: Random,
@@ -124,12 +124,12 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Any value of a type.
+    /// Any value of a type, from its full range.
     fn fresh(&mut self, ty: &Type, name: &str, depth: usize) -> Value {
         self.make(ty, name, depth, true)
     }
 
-    /// A value to walk from: numbers small, as gauges and counters have them.
+    /// A start value for a walk: numbers are small, as in gauges and counters.
     fn start(&mut self, ty: &Type, name: &str, depth: usize) -> Value {
         self.make(ty, name, depth, false)
     }
@@ -187,7 +187,7 @@ impl Maker<'_> {
 
     fn list(&mut self, element: &Type, len: usize, name: &str, depth: usize, wild: bool) -> Value {
         if matches!(self.schema.resolve(element), Type::Octet | Type::Uint8) {
-            // Pictures and blobs are no noise: runs, as they have them.
+            // Pictures and blobs contain runs, not noise.
             let byte = |i: usize| (i / 16) as u8 ^ if wild { self.random.bits() as u8 } else { 0 };
             return Value::Bytes((0..len).map(byte).collect());
         }
@@ -238,7 +238,7 @@ impl Maker<'_> {
         text
     }
 
-    /// The text of a member that has but one.
+    /// The constant text of a member, if it has one.
     fn still(&self, name: &str) -> Option<&str> {
         let is_meant = |pattern: &str| match pattern.strip_suffix('*') {
             Some(start) => name.starts_with(start),
@@ -248,7 +248,7 @@ impl Maker<'_> {
     }
 
     fn wild_float(&mut self, ty: &Type) -> f64 {
-        // Any finite number of the width: random bits are no number now and then.
+        // Any finite number of the width: random bits are sometimes not a number.
         loop {
             let value = match ty {
                 Type::Float32 => f64::from(f32::from_bits(self.random.bits() as u32)),
@@ -274,7 +274,7 @@ impl Maker<'_> {
         }
     }
 
-    /// The next value of a topic.
+    /// Advances a value to the topic's next value.
     fn walk(&mut self, value: &mut Value, ty: &Type, name: &str, depth: usize) {
         let ty = self.schema.resolve(ty).clone();
         match (value, &ty) {
@@ -283,7 +283,7 @@ impl Maker<'_> {
                     let members: Vec<Member> = self.schema.members(*id).into_iter().cloned().collect();
                     for (member, (_, value)) in members.iter().zip(fields) {
                         match value {
-                            // What is there or not stays so for a while.
+                            // Whether an optional member is present stays the same for a while.
                             value if member.optional && self.random.one_in(200) => {
                                 *value = self.member(member, depth, false);
                             }
@@ -342,7 +342,7 @@ impl Maker<'_> {
                 let next = *number + step;
                 *number = if (least..=most).contains(&next) { next } else { *number - step.signum() };
             }
-            // In steps that sensors have, not in the last of 52 bits.
+            // Steps like those of sensors, not of the last of 52 bits.
             Value::Float(number) => *number += (self.random.below(17) as f64 - 8.0) / 64.0,
             _ => {}
         }
@@ -353,20 +353,20 @@ fn literal(random: &mut Random, literals: &[EnumLiteral]) -> Value {
     Value::Int(literals[random.below(literals.len())].value.into())
 }
 
-/// Members that go up, by the words that people name them with.
+/// Recognises members that count up, by common words in their names.
 fn counts(name: &str) -> bool {
     let name = name.to_lowercase();
     ["seq", "count", "time", "number", "_ns", "sample", "total"].iter().any(|word| name.contains(word))
 }
 
-/// Members that say of whom a message tells: they stay.
+/// Recognises identifying members, which stay constant.
 fn identifies(name: &str) -> bool {
     let name = name.to_lowercase();
     name.ends_with("id")
         || ["sign", "sender", "designator", "departure", "destination"].iter().any(|word| name.contains(word))
 }
 
-/// Values of an integer type; of enums and bitmasks nothing moves by steps.
+/// Range of an integer type. Enums and bitmasks do not move in steps.
 fn range(ty: &Type) -> (i128, i128) {
     match ty {
         Type::Int8 => (i8::MIN.into(), i8::MAX.into()),
@@ -381,7 +381,8 @@ fn range(ty: &Type) -> (i128, i128) {
     }
 }
 
-/// Bytes of what a value says: numbers at their width, the bytes of strings, nothing for structure.
+/// Bytes of a value's content: numbers at their width, strings by their bytes, nothing for
+/// structure.
 pub fn content_bytes(value: ValueRef<'_>, schema: &Schema, ty: &Type) -> usize {
     let ty = schema.resolve(ty);
     match (value, ty) {
@@ -405,7 +406,7 @@ pub fn content_bytes(value: ValueRef<'_>, schema: &Schema, ty: &Type) -> usize {
     }
 }
 
-/// Rows of an array of several dimensions have the array's type again.
+/// Rows of a multidimensional array have the array type itself.
 fn of_row<'a>(item: &ValueRef<'_>, whole: &'a Type, element: &'a Type) -> &'a Type {
     match (item, whole) {
         (ValueRef::List(_), Type::Array { dims, .. }) if dims.len() > 1 => whole,

@@ -1,4 +1,4 @@
-//! docs/scenarios.md says of scenarios what the code does: every key, every mode and every metric.
+//! Checks that docs/scenarios.md agrees with the code on every key, mode and metric of scenarios.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -13,7 +13,7 @@ fn page() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md")).expect("the page")
 }
 
-/// A scenario that has every key.
+/// A scenario with every key.
 const FULL: &str = "name = 'x'
 summary = 'y'
 [[type]]
@@ -33,7 +33,7 @@ at_most = 2
 at_least = 1
 ";
 
-/// First cells of the tables of a section, without back quotes.
+/// The first cells of the tables in a section, without back quotes.
 fn first_cells(section: &str) -> BTreeSet<String> {
     let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     cells.map(str::to_owned).collect()

@@ -1,5 +1,5 @@
-//! Every engine that the bench knows, ours and others': each carries what it says it carries, or
-//! says what it lacks. No time is judged.
+//! Checks every engine that the bench knows, Polywire's own and others: each carries what it claims
+//! to carry, or reports what it lacks. No time is judged.
 
 use polywire_measure::{
     CaseResult, Results, Scenario,
@@ -15,7 +15,7 @@ const TYPE: &str = "[[type]]\nname = 'Point'\ntext = 'struct Point { double x; d
 
 const QUICK: &str = "effort = { repeats = 6, messages = 20, warm_up = 3, peer = 'thread' }\n";
 
-/// What Polywire brings.
+/// Polywire's own engines.
 const OURS: [&str; 3] = ["inproc", "tcp", "unix"];
 
 fn measured(mode: &str, effort: &str, axes: &str) -> Results {
@@ -29,7 +29,7 @@ fn value(result: &CaseResult, metric: &str) -> f64 {
     measure.unwrap_or_else(|| panic!("{} has no {metric}: {:?}", result.case, result.problem)).value
 }
 
-/// Nothing is lost but of floods, and everything has its figure.
+/// Checks that no message is lost except in floods, and that every case has its figure.
 fn check(mode: &str, engine: &str, metric: &str) {
     let results = measured(mode, QUICK, &format!("engine = ['{engine}']\nsubscribers = [1, 3]\n"));
     for result in &results.cases {

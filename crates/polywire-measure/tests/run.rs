@@ -1,4 +1,4 @@
-//! Runs of scenarios whose figures are known beforehand, on every engine. No time is judged.
+//! Runs scenarios whose figures are known in advance, on every engine. No time is judged.
 
 use polywire_measure::{Judgement, Results, Scenario, run, table};
 
@@ -50,7 +50,7 @@ fn templates_are_given_or_learned() {
             (bytes(GIVEN, fields), bytes("fast:template=learned@chained", fields), bytes("fast@chained", fields));
         assert!(given < derived && learned < derived, "{fields} fields: {given} {learned} {derived}");
     }
-    // The other end of a socket has them, too.
+    // The peer behind a socket has the templates, too.
     let live = measured(&format!(
         "name = 'x'\nmode = 'closed'\n{QUICK}{PROBE}[axes]\nengine = ['raw-tcp', 'tcp']\ncodec = ['{GIVEN}']\n"
     ));
@@ -72,7 +72,7 @@ fn recorded_values_come_in_their_order_and_again() {
     scenario.folder.clone_from(&folder);
     let results = run(&scenario, &mut |_| ()).expect("measured");
     std::fs::remove_dir_all(&folder).expect("removed");
-    // One, three, five and again one character.
+    // Texts of one, three, five and again one character.
     assert_eq!(results.cases[0].metrics["content_bytes"].value, 2.5, "{:?}", results.cases[0].problem);
     let bad = &results.cases[1].problem;
     assert!(bad.as_deref().is_some_and(|problem| problem.contains("bad.jsonl:2")), "{results:?}");
@@ -152,8 +152,8 @@ fn bytes_are_those_that_travel() {
         );
         measured(&text).cases[0].metrics["bytes"].value
     };
-    // On a topic each message refers to the one before it; on a bare socket it stands alone unless
-    // it is asked otherwise.
+    // On a topic, each message refers to the previous one. On a bare socket, each message stands
+    // alone unless the scenario requests otherwise.
     let (topic, alone) = (text("fast", "tcp"), text("fast", "raw-tcp"));
     assert!(topic < 0.8 * alone, "{topic} {alone}");
     assert!((topic - text("fast@chained", "raw-tcp")).abs() < 2.0);
@@ -162,8 +162,8 @@ fn bytes_are_those_that_travel() {
 
 #[test]
 fn an_open_loop_counts_from_when_messages_were_due() {
-    // Ten thousand a second of what takes far longer to write: the last waits for all before it.
-    // Many of them, so that a machine that stops for a moment is no matter.
+    // 200,000 messages per second, each of which takes far longer to write: the last one waits
+    // for all earlier ones. There are many, so that a brief pause of the machine does not matter.
     let quick = QUICK.replace("messages = 20", "messages = 150");
     let text = format!(
         "name = 'x'\nmode = 'open'\n{quick}[[type]]\nname = 'Big'\ntext = 'struct Big {{ sequence<double> values; }};'\nlengths = {{ values = 3000 }}\n[axes]\ncodec = ['json']\nengine = ['raw-tcp']\nrate_hz = [200000]\n"

@@ -1,4 +1,5 @@
-//! Results as a page: one file, nothing fetched from anywhere, and readable in print.
+//! Writes results as an HTML page: one file that loads nothing from elsewhere and is readable in
+//! print.
 
 pub mod svg;
 
@@ -19,13 +20,13 @@ th,td{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:right;white-s
 .wide{overflow-x:auto}.bad{color:#a00}svg{max-width:100%;height:auto}details{margin:1rem 0}pre{white-space:pre-wrap;font-size:.8rem}\
 @media print{body{max-width:none;margin:0}h2{break-after:avoid}figure,svg,tr{break-inside:avoid}.wide{overflow:visible}table{font-size:.7rem}}";
 
-/// Cases that a plot has room for.
+/// Maximum number of cases in a plot.
 const MOST: usize = 40;
 
-/// Cases whose distributions one plot can show.
+/// Maximum number of cases whose distributions one plot can show.
 const MOST_CURVES: usize = 8;
 
-/// The page.
+/// The results as an HTML page.
 ///
 /// ```
 /// use polywire_measure::{Scenario, report, run};
@@ -136,7 +137,7 @@ fn distributions(results: &Results) -> Option<String> {
     lines(series.collect(), (Scale::Logarithmic, Scale::Linear), text, |percent| format!("{percent:.0} %"))
 }
 
-/// A line for everything that is alike but for the number of fields.
+/// One line for each group of cases that differ only in the number of fields.
 fn against_fields(results: &Results, metric: &str) -> Option<String> {
     let x = |result: &CaseResult| (result.case.fields > 0).then_some(result.case.fields as f64);
     let series = grouped(results, metric, &["type"], x);
@@ -152,7 +153,7 @@ fn against_loss(results: &Results, metric: &str) -> Option<String> {
     lines(series, scales, |percent| format!("{percent:.1} %"), move |value| figure(&own, value))
 }
 
-/// The part of the packets that a model loses, of a hundred.
+/// Percentage of packets that a network model loses.
 fn loss(network: &str) -> Option<f64> {
     use polywire_core::netsim::{Loss, Model};
     let model: Model = if network == "none" { Model::default() } else { network.parse().ok()? };
@@ -168,7 +169,8 @@ fn loss(network: &str) -> Option<f64> {
     })
 }
 
-/// Lines of the cases that differ on one axis alone, where there are at least two such.
+/// One line for each group of cases that differ on the axes `along` only, if it has two different
+/// points.
 fn grouped(results: &Results, metric: &str, along: &[&str], x: impl Fn(&CaseResult) -> Option<f64>) -> Vec<Series> {
     let axes: Vec<&str> = varying(results).into_iter().filter(|axis| !along.contains(axis)).collect();
     let mut series: Vec<Series> = Vec::new();

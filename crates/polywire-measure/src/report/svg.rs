@@ -1,63 +1,64 @@
-//! Plots as SVG: as much as results need, drawn the same everywhere and readable without colour.
+//! Draws plots as SVG for the report page. They look the same everywhere and are readable without
+//! colour.
 
 use std::fmt::Write as _;
 
-/// What an axis does with values.
+/// How an axis maps values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly, from 0.
+    /// Linear, from 0.
     Linear,
-    /// By powers of ten.
+    /// Logarithmic, by powers of ten.
     Logarithmic,
 }
 
-/// Colours that people with any kind of sight can tell apart (Okabe and Ito).
+/// Colours that remain distinct with any colour vision (Okabe and Ito).
 const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#999999"];
 
-/// Patterns of lines, for print without colour.
+/// Line patterns, for print without colour.
 const DASHES: [&str; 4] = ["", "6 3", "2 3", "9 3 2 3"];
 
 const WIDTH: f64 = 860.0;
 
-/// How a figure is written.
+/// Formats a figure.
 pub type Text = Box<dyn Fn(f64) -> String>;
 
-/// Horizontal bars, each of one part or of several.
+/// Horizontal bars, each of one or more parts.
 pub struct Bars {
-    /// What stands in front of each.
+    /// The label in front of each bar.
     pub labels: Vec<String>,
     /// Each part's name and its length in every bar.
     pub parts: Vec<(String, Vec<f64>)>,
-    /// Where the whole may end, for each bar.
+    /// The interval of each bar's total length.
     pub intervals: Vec<Option<(f64, f64)>>,
-    /// How lengths are written.
+    /// Formats lengths.
     pub text: Text,
 }
 
-/// Curves.
+/// A plot of curves.
 pub struct Lines {
     /// The curves.
     pub series: Vec<Series>,
     /// The horizontal axis.
     pub x: Scale,
-    /// The vertical one.
+    /// The vertical axis.
     pub y: Scale,
-    /// How values on the horizontal axis are written.
+    /// Formats values on the horizontal axis.
     pub x_text: Text,
-    /// And on the vertical one.
+    /// Formats values on the vertical axis.
     pub y_text: Text,
 }
 
 /// One curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Its name.
+    /// Name of the curve.
     pub label: String,
-    /// Its points, from left to right.
+    /// Points, from left to right.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Bars below each other, each picture under its title.
+/// Draws bars below each other, each picture under its title.
 ///
 /// ```
 /// use polywire_measure::report::svg::{self, Bars};
@@ -83,11 +84,11 @@ pub fn column(pictures: &[(&str, &Bars)]) -> String {
     svg + "</svg>"
 }
 
-/// From one bar to the next.
+/// Distance from one bar to the next.
 const ROW: f64 = 22.0;
 
 impl Bars {
-    /// The picture.
+    /// Draws the bars.
     ///
     /// ```
     /// use polywire_measure::report::svg::Bars;
@@ -154,7 +155,7 @@ impl Bars {
     }
 }
 
-/// The plane that curves are drawn on.
+/// The coordinate plane of the curves.
 struct Plane {
     x: Axis,
     y: Axis,
@@ -164,7 +165,7 @@ struct Axis {
     scale: Scale,
     low: f64,
     high: f64,
-    /// Where its ends lie in the picture.
+    /// Positions of the axis ends in the picture.
     from: f64,
     to: f64,
 }
@@ -217,7 +218,7 @@ impl Axis {
 }
 
 impl Lines {
-    /// The picture.
+    /// Draws the curves.
     ///
     /// ```
     /// use polywire_measure::report::svg::{Lines, Scale, Series};
