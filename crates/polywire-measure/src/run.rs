@@ -1,4 +1,4 @@
-//! Measures a scenario: [`run`] times all its cases in turns and collects the results.
+//! Measures a scenario: [`run()`] times all its cases in turns and collects the results.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Scenarios: the input of a measurement, as data. [`crate::run`] executes them.
+//! Scenarios: the input of a measurement, as data. [`run()`](crate::run()) executes them.
 
 use std::{
     collections::BTreeMap,

@@ -14,7 +14,8 @@ use crate::{Error, scenario::TypeSpec};
 /// Default number of elements of sequences and maps.
 const USUAL_LENGTH: usize = 4;
 
-/// Maximum depth of recursive types.
+/// Beyond this depth, optional members are absent and collections are empty by default, so that
+/// recursive types end.
 const DEEPEST: usize = 6;
 
 /// How the values of a topic are generated.
