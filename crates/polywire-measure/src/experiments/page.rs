@@ -1,4 +1,4 @@
-//! What all experiments share: the experiment itself, and the page that it writes.
+//! Shared by all experiments: the experiment itself, and the page that it writes.
 
 use std::{
     fmt::Write as _,

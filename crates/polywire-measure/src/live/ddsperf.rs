@@ -1,5 +1,5 @@
-//! Cyclone DDS, by the program that it brings for measuring it: started for each turn, with
-//! messages of its own.
+//! Live measurements of Cyclone DDS with its own measuring program. Each turn starts the program
+//! anew; it sends its own messages.
 
 use std::{
     collections::BTreeMap,

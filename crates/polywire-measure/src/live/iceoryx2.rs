@@ -1,4 +1,4 @@
-//! iceoryx2: shared memory.
+//! Live measurements of iceoryx2 (shared memory).
 
 use std::{
     hint, process,

@@ -1,4 +1,4 @@
-//! As many messages under way as the buffers hold: round trips under load.
+//! Round trips under load: as many messages are under way as the buffers hold.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Nodes with publishers and subscribers.
+//! Live measurements of Polywire's own engines: nodes with publishers and subscribers.
 
 use std::{
     env,

@@ -1,4 +1,4 @@
-//! The other end, in another process or in this one.
+//! The other end of a live measurement, in another process or in this one.
 
 use std::{
     env,

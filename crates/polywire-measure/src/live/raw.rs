@@ -1,4 +1,5 @@
-//! Bare sockets: a blocking thread a connection, `TCP_NODELAY`, one write a message.
+//! Live measurements of bare sockets: a blocking thread per connection, `TCP_NODELAY`, one write
+//! per message.
 
 use std::{
     env,

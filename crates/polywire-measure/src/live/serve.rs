@@ -1,4 +1,4 @@
-//! The other end in a process of its own.
+//! Runs the other end of a live measurement in its own process.
 
 use std::io::{self, Write};
 

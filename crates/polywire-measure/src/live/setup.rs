@@ -1,4 +1,4 @@
-//! What both ends of a case must know. The sender hands it to the other end as JSON.
+//! The settings that both ends of a case need. The sender passes them to the other end as JSON.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Subscribers of buses that wait for what comes, a thread each.
+//! Subscribers of buses that wait for messages, each in its own thread.
 
 use std::{thread, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Zenoh: a session for each end.
+//! Live measurements of Zenoh, with one session for each end.
 
 use std::{
     net::TcpListener,

@@ -1,4 +1,4 @@
-//! libzmq.
+//! Live measurements of libzmq.
 
 use std::time::Duration;
 

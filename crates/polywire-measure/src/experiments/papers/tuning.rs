@@ -1,5 +1,5 @@
-//! Buffers of both sides: round trips under load, messages a second, and what of the paper's rule
-//! holds.
+//! Experiment on the buffers of both sides: round trips under load, messages per second, and how
+//! far the paper's rule holds.
 
 use crate::experiments::page::{Page, cell, texts};
 use crate::{

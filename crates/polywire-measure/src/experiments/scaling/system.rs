@@ -1,9 +1,9 @@
 //! A system of many publishers and subscribers in virtual time: what a message costs at each end,
 //! and the lines between them.
 //!
-//! Publishers are alike, and so are subscribers: one publisher is followed with all that it sends,
-//! and one subscriber with all that comes to it. A host's processor does one thing at a time; its
-//! line is a [`Link`] of its own each way.
+//! All publishers are alike, and so are all subscribers. The model follows one publisher with all
+//! messages that it sends, and one subscriber with all messages that it receives. A host's
+//! processor does one thing at a time. Its line is a [`Link`] of its own in each direction.
 
 use polywire::schema::arbitrary::Random;
 use polywire_core::netsim::{Fate, Link, Model};
