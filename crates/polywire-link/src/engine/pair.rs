@@ -19,9 +19,9 @@ use crate::shared::{Emulation, Shared};
 /// Which of the two ports of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The port that opened later. Packets to it go there.
+    /// The port that opened later. Its packets take the way there.
     First,
-    /// The port that opened first. Packets to it go back.
+    /// The port that opened first. Its packets take the way back.
     Second,
 }
 
@@ -79,7 +79,7 @@ impl Pair {
         Pair { network, mailboxes: bells.map(|bell| Mailbox { bell, mail: Mutex::default() }) }
     }
 
-    /// Sends a packet to this side. Fails if the queue has no room for it.
+    /// Sends a packet to this side. Returns `None` if the queue has no room for it.
     pub fn push(&self, to: Side, packet: Vec<u8>, limit: usize) -> Option<Fate> {
         let fate = {
             let mut state = self.network.state();

@@ -10,7 +10,7 @@ use crate::{Case, CaseResult, Results, report, table};
 
 /// An experiment.
 pub struct Experiment {
-    /// How it is called on the command line, and its page.
+    /// Its name on the command line, and its page.
     pub name: &'static str,
     /// What measures it again.
     pub command: &'static str,

@@ -21,7 +21,7 @@ use crate::scenario::Place;
 /// [`serve`](super::serve()).
 const WORDS: &[&str] = &["bench-peer"];
 
-/// What the sender asks the other process, a line of JSON each.
+/// The sender's requests to the other process, each a line of JSON.
 #[derive(Serialize, Deserialize)]
 pub enum Request {
     Report(usize),
@@ -63,7 +63,7 @@ impl Peer {
     }
 }
 
-/// A process that is told to end, and waited for, when this is dropped.
+/// A process. Dropping this tells it to end and waits for it.
 pub struct Other {
     child: Child,
     requests: Option<ChildStdin>,

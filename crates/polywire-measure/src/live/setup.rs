@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Case, Error, Scenario, scenario::Mode, subject::Subject, templates, values::ValueModel};
 
-/// What the other end needs to know.
+/// The settings that the other end needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Setup {
     pub engine: String,
@@ -18,7 +18,7 @@ pub struct Setup {
     /// Schemas of both versions, as bytes.
     pub writer: Vec<u8>,
     pub reader: Vec<u8>,
-    /// Where the sender listens.
+    /// The address at which the sender listens.
     pub address: String,
     pub subscribers: usize,
     pub topics: usize,
@@ -28,7 +28,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Where the sender listens is not known yet.
+    /// The sender's address is not known yet.
     pub fn of(scenario: &Scenario, case: &Case, subject: &Subject) -> Result<Setup, Error> {
         Ok(Setup {
             engine: case.engine.clone(),

@@ -20,7 +20,7 @@ const ARRIVALS: usize = 20_000;
 /// Ethernet.
 const HEADERS: usize = 80;
 
-/// What is to be followed.
+/// The system to simulate.
 #[derive(Clone, Copy, Debug)]
 pub struct System {
     pub publishers: usize,
@@ -29,15 +29,15 @@ pub struct System {
     pub rate_hz: f64,
     /// Bytes of a message.
     pub bytes: f64,
-    /// What a message costs its publisher before the first copy leaves, and for each copy.
+    /// Publisher's cost of a message before the first copy leaves, and for each copy.
     pub send_ns: (f64, f64),
-    /// What it costs each subscriber.
+    /// Cost of a message for each subscriber.
     pub receive_ns: f64,
-    /// One copy reaches all.
+    /// One copy reaches all subscribers.
     pub multicast: bool,
 }
 
-/// How it went.
+/// The result of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// From when a message was due until a subscriber had read it, for 99 of a hundred.
@@ -47,7 +47,7 @@ pub struct Outcome {
 }
 
 impl System {
-    /// Follows it for a while.
+    /// Simulates the system for a while.
     pub fn run(&self, model: &Model, seed: u64) -> Outcome {
         let mut random = Random::new(seed);
         let delays = self.sender(model, seed);
@@ -92,7 +92,7 @@ impl System {
         self.bytes as usize + HEADERS
     }
 
-    /// By how much of its time each resource is used.
+    /// The share of time for which each resource is used.
     pub fn busiest(&self, model: &Model) -> (&'static str, f64) {
         let (first, each) = self.send_ns;
         let copies = self.copies() as f64;
@@ -142,7 +142,7 @@ impl System {
             }
         }
         arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // The way has been counted; what is left is the subscriber's own line.
+        // The way is already counted; only the subscriber's own line remains.
         let mut own = model.clone();
         own.delay = Default::default();
         let mut line = Link::new(&own, 1);
