@@ -502,7 +502,7 @@ impl End {
             Letter::Answer(channel, answer) => self.answered(channel, &answer),
             Letter::Want(document) => self.sink.wanted(document),
             Letter::Supply(document, bytes) => self.sink.supplied(document, bytes.as_deref()),
-            // Whoever delivers has seen to it.
+            // The delivering thread has already handled it.
             Letter::Down => {}
         }
     }

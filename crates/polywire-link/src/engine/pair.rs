@@ -65,7 +65,7 @@ pub enum Letter {
     Down,
 }
 
-/// What is to be handed over now.
+/// The next delivery to a port.
 pub enum Due {
     Letter(Letter),
     Packet(Vec<u8>),

@@ -18,7 +18,7 @@ use crate::{
     templates,
 };
 
-/// What the bench makes of it.
+/// How this crate configures the engine.
 pub const SETTINGS: &str = "Cyclone DDS by its own program `ddsperf`, which is installed apart, a process for each end: reliable, UDP over loopback alone, ping and pong in listeners, samples of floods kept all; its \
      samples are octets, as many as a message of the case has, so that no type is written or read; of several subscribers the slowest counts";
 

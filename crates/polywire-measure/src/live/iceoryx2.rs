@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{scenario::Place, subject::Subject};
 
-/// What the bench makes of it.
+/// How this crate configures the engine.
 pub const SETTINGS: &str = "shared memory (`ipc::Service`), a frame copied into a loan; receivers poll while it is their turn, as its own benchmark does, and yield after 2000 looks in vain, or, where there are more ends than cores, sleep for a moment after 100; a \
      sender waits where a subscriber's 256 places are full, so that nothing is dropped";
 

@@ -47,7 +47,7 @@ impl Peer {
         })
     }
 
-    /// What has come since the last time, when so many are expected.
+    /// Returns the arrivals since the last call, given the expected number.
     pub fn report(&mut self, expected: usize) -> Result<Report, String> {
         match self {
             Peer::Here(receivers) => Ok(receivers.report(expected)),
@@ -100,7 +100,7 @@ impl Drop for Other {
         let until = Instant::now() + PATIENCE;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
-                // That it has gone is all that matters.
+                // Only the end of the process matters.
                 let _ = self.child.kill();
             }
             thread::sleep(Duration::from_millis(2));

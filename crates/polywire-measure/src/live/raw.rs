@@ -111,7 +111,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Listener::Unix(_, path) = self {
-            // Where it has gone already there is nothing to do.
+            // An error means that the file is already gone.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -166,7 +166,7 @@ impl Raw {
             Links::Datagrams(socket, peers) => {
                 frame.resize(DATAGRAM, 0);
                 while came < peers.len() {
-                    // Silence means that the rest is lost.
+                    // After a silence the rest counts as lost.
                     let Ok(len) = socket.recv(&mut frame) else { break };
                     came += usize::from(self.sender.is_echo(&frame[..len]).unwrap_or(false));
                 }

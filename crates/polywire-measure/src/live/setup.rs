@@ -28,7 +28,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The sender's address is not known yet.
+    /// Creates a setup. The sender's address is not known yet.
     pub fn of(scenario: &Scenario, case: &Case, subject: &Subject) -> Result<Setup, Error> {
         Ok(Setup {
             engine: case.engine.clone(),

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{scenario::Place, subject::Subject};
 
-/// What the bench makes of it.
+/// How this crate configures the engine.
 pub const SETTINGS: &str = "peers linked by TCP, without scouting; nothing is dropped (`CongestionControl::Block`); publishers are `express` where one message is under way and gather where many are; \
      subscribers answer in their callback, the sender waits for a channel, as Zenoh's own ping and pong do";
 

@@ -25,7 +25,7 @@ const HEADERS: usize = 80;
 pub struct System {
     pub publishers: usize,
     pub subscribers: usize,
-    /// Messages a second of each publisher.
+    /// Messages per second of each publisher.
     pub rate_hz: f64,
     /// Bytes of a message.
     pub bytes: f64,
@@ -40,9 +40,9 @@ pub struct System {
 /// The result of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// From when a message was due until a subscriber had read it, for 99 of a hundred.
+    /// 99th percentile of the time from when a message was due until a subscriber had read it.
     pub p99_ns: f64,
-    /// The resource that is used most, and how much of its time.
+    /// The most used resource, and the share of its time that is used.
     pub busiest: (&'static str, f64),
 }
 
