@@ -1,4 +1,4 @@
-//! What a link is to do: models, seed, changes, capture.
+//! The plan of a link, which the caller passes to start it: models, seed, changes, capture.
 
 use std::{io::Write, str::FromStr, time::Duration};
 
@@ -65,7 +65,7 @@ impl FromStr for Change {
 /// Reads `there|back|both MODEL`.
 ///
 /// # Errors
-/// A text for people that says what is wrong.
+/// A readable text that says what is wrong.
 pub fn change(text: &str) -> Result<(Way, Model), String> {
     let (way, model) = text.trim().split_once(' ').ok_or("there|back|both MODEL is expected")?;
     let way = match way {

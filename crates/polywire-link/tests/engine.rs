@@ -1,4 +1,4 @@
-//! Nodes over the emulated engine: what its links do to topics, in real time.
+//! Tests of nodes over the emulated engine: the effect of its links on topics, in real time.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ use polywire::{
 use polywire_link::Emulated;
 
 const SOON: Duration = Duration::from_secs(20);
-/// From one message of a topic to the next.
+/// Time between two messages of a topic.
 const PAUSE: Duration = Duration::from_millis(4);
 
 static NETWORK: Emulated = Emulated::new(1);
@@ -34,7 +34,7 @@ struct Book {
     levels: Vec<Level>,
 }
 
-/// The books of a day, as they come from a seed.
+/// The books of a day, generated from a seed.
 fn books(count: u64) -> Vec<Book> {
     let mut random = Random::new(7);
     let levels = (0..5).map(|i| Level { price: 100.0 + f64::from(i), size: 10 }).collect();
@@ -62,7 +62,7 @@ fn publisher(node: &Node, topic: &str, wire: &str, endpoint: &str) -> Publisher<
     node.publisher_on(topic, &format!("{wire}@{endpoint}")).expect("publisher")
 }
 
-/// What came so far, each value the one that was published under its number.
+/// The messages received so far. Each value equals the one published under its number.
 fn received(subscriber: &Subscriber<Book>, all: &[Book]) -> Vec<Sample<Book>> {
     let samples: Vec<_> = std::iter::from_fn(|| subscriber.try_recv()).collect();
     for sample in &samples {
@@ -72,7 +72,7 @@ fn received(subscriber: &Subscriber<Book>, all: &[Book]) -> Vec<Sample<Book>> {
     samples
 }
 
-/// Which part of the messages came, and their bytes on average.
+/// The share of messages that arrived, and their average size in bytes.
 fn fraction(subscriber: &Subscriber<Book>, all: &[Book]) -> (f64, f64) {
     let samples = received(subscriber, all);
     let numbers: BTreeSet<u64> = samples.iter().map(|sample| sample.value.number).collect();
@@ -80,7 +80,7 @@ fn fraction(subscriber: &Subscriber<Book>, all: &[Book]) -> (f64, f64) {
     (numbers.len() as f64 / all.len() as f64, bytes)
 }
 
-/// With `--nocapture` it prints what came of it.
+/// Prints its results with `--nocapture`.
 #[test]
 fn over_links_that_lose_repeat_overtake_and_damage() {
     let links = [
@@ -129,16 +129,16 @@ fn over_a_link(model: &str, least: f64, books: &[Book]) {
     let [fast, cdr, _json, asked, chained] = delivered[..] else { panic!("five topics") };
     assert!(fast.0 > least, "{model}: {} delivered", fast.0);
     assert!(fast.0 <= cdr.0 + 0.1 && fast.1 * 3.0 < cdr.1, "{model}: {fast:?} {cdr:?}");
-    // Key frames on request alone: requests are lost as messages are, and it works nevertheless.
+    // Key frames on request alone: requests are lost as messages are, and it still works.
     assert!(asked.0 > 0.3, "{model}: {} delivered", asked.0);
-    // A chain on such a link is what the anchors are for; it delivers little, but nothing wrong.
+    // Anchors exist for such links. A chain delivers little here, but nothing wrong.
     assert!(chained.0 < fast.0, "{model}: {} delivered", chained.0);
     let joined = late.map(|late| fraction(&late, books).0).expect("it has joined");
     assert!(joined > least / 2.0 - 0.1 && joined <= 0.51, "{model}: {joined} delivered");
     assert!(topics[0].1.undecodable() > 0, "{model}: what cannot be read is counted");
 }
 
-/// Which messages come through, and which do not, hangs on the seed and on nothing else.
+/// The seed alone decides which messages arrive.
 #[test]
 fn a_packet_meets_the_same_fate_in_each_run() {
     static ANOTHER: Emulated = Emulated::new(2);
@@ -152,7 +152,7 @@ fn a_packet_meets_the_same_fate_in_each_run() {
         all.iter().for_each(|book| assert_eq!(publisher.publish(book).expect("published").peers, 1));
         assert!(a.flush(SOON));
         let mut came: Vec<u64> = received(&subscriber, &all).iter().map(|sample| sample.value.number).collect();
-        // In which order copies and others arrive hangs on when they were sent.
+        // The order in which copies and other packets arrive depends on when they were sent.
         came.sort_unstable();
         came
     };
@@ -162,8 +162,8 @@ fn a_packet_meets_the_same_fate_in_each_run() {
     assert_ne!(run(&ANOTHER), first);
 }
 
-/// What is taken to be repeated: announcements, answers, and the schema that a subscriber without a
-/// type asks for.
+/// Announcements, answers, and the schema that a subscriber without a type requests count as
+/// repeated.
 #[test]
 fn a_link_that_loses_everything_brings_nodes_together() {
     let (a, b, endpoint) = (node(), node(), "emulated/deaf loss=100%");

@@ -1,4 +1,4 @@
-//! The link between real sockets: what it does to packets and streams, and what its capture says.
+//! Tests of the link between real sockets: its effect on packets and streams, and its capture.
 
 use std::{
     io::{self, Read, Write},
@@ -20,13 +20,13 @@ fn socket() -> UdpSocket {
     socket
 }
 
-/// What comes until nothing comes any more.
+/// Receives until nothing more arrives.
 fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
     let mut buffer = [0; 2048];
     std::iter::from_fn(|| socket.recv_from(&mut buffer).ok().map(|(len, _)| buffer[..len].to_vec())).collect()
 }
 
-/// Numbers that come through a link of this seed, sent one by one.
+/// The numbers that arrive through a link with this seed, sent one by one.
 fn through(model: &str, seed: u64, count: u32) -> Vec<u32> {
     let target = socket();
     let plan = Plan { there: model.parse().expect("a model"), seed, ..Plan::default() };
@@ -34,7 +34,7 @@ fn through(model: &str, seed: u64, count: u32) -> Vec<u32> {
     let sender = socket();
     for number in 0..count {
         sender.send_to(&number.to_le_bytes(), link.address()).expect("sent");
-        // The socket's buffer is no part of the experiment.
+        // The socket's buffer is not part of the experiment.
         if number % 20 == 19 {
             thread::sleep(Duration::from_millis(2));
         }
@@ -95,11 +95,11 @@ fn a_script_changes_the_link() {
     link.set(Way::There, &"loss=100%".parse().expect("a model"));
     let packets = received(&target);
     let came = |third: u8| packets.iter().filter(|packet| packet[0] == third).count() as u32;
-    // The borders are those of two clocks.
+    // The bounds come from two clocks.
     assert!(came(0) + 3 >= sent_in[0] && came(1) <= 3 && came(2) + 3 >= sent_in[2], "{sent_in:?} {packets:?}");
 }
 
-/// Bytes that a capture is written to.
+/// The bytes of a capture.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -225,7 +225,7 @@ fn whole_packets_go_between_devices_and_the_capture_has_them() {
     let packets = packets(&captured.0.lock().expect("nobody panicked"));
     let of =
         |side: u32, kind: [u8; 3]| packets.iter().filter(|packet| packet.0 == side && packet.2[12..15] == kind).count();
-    // Behind Ethernet's header, as they were.
+    // The bytes after the Ethernet header are unchanged.
     let (four, six) = ([0x08, 0x00, 0x45], [0x86, 0xDD, 0x60]);
     assert_eq!((of(0, four), of(1, four), of(0, six), of(1, six)), (6, 4, 1, 1));
 }

@@ -1,15 +1,15 @@
 //! The emulated link as an engine: nodes of one process over a network that loses, repeats,
 //! overtakes and damages, in real time.
 //!
-//! Messages go as datagrams, one link each way between any two ports of an address. Requests for
-//! key frames are datagrams of the way back and share its fate. Announcements, answers and
-//! documents are taken to be repeated until they arrive, and are there at once; a goodbye waits for
-//! what was sent before it.
+//! The engine sends messages as datagrams, over one link in each direction between any two ports of
+//! an address. Requests for key frames are datagrams in the opposite direction and can be lost,
+//! too. Announcements, answers and documents count as repeated until they arrive: they arrive at
+//! once. A goodbye arrives after everything sent before it.
 //!
-//! Each port has a thread, which hands over what has arrived. What is under way to a port takes no
-//! more memory than the sender's queue may
-//! ([`EngineOptions::queue_bytes`](polywire::engine::EngineOptions)); what comes beyond that is
-//! dropped.
+//! Each port has a thread that delivers arrived packets. The packets under way to a port take at
+//! most the memory of the sender's queue
+//! ([`EngineOptions::queue_bytes`](polywire::engine::EngineOptions)); the engine drops further
+//! messages.
 //!
 //! ```
 //! use std::time::Duration;
@@ -57,23 +57,23 @@ use crate::{plan::Plan, shared::Shared};
 
 const EXAMPLE: &str = "test delay=5ms,loss=30%";
 
-/// What is taken from one link before others have their turn.
+/// Packets read from one link before other links have their turn.
 const TURN: usize = 64;
 
-/// `emulated/NAME MODEL`: ports of the same address are on one network, and each two of them have
-/// links of their own as the [`Model`] says.
+/// `emulated/NAME MODEL`: ports of the same address share a network. Each pair of ports has its own
+/// links, which follow the [`Model`].
 ///
-/// Packets of one direction meet the same fate in every run with the same seed, model and order of
-/// ports, counted packet by packet; what hangs on time (the queue, blackouts) hangs on when they
-/// come. Register it with [`Node::builder().engine(..)`](polywire::node::NodeBuilder::engine).
-/// Networks of different seeds do not meet.
+/// With the same seed, model and order of ports, the n-th packet of a direction has the same fate
+/// in every run. The queue and blackouts also depend on when packets arrive. Register the engine
+/// with [`Node::builder().engine(..)`](polywire::node::NodeBuilder::engine). Networks of different
+/// seeds are separate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Emulated {
     seed: u64,
 }
 
 impl Emulated {
-    /// With a seed that decides every chance.
+    /// Creates an engine. The seed decides all random choices.
     pub const fn new(seed: u64) -> Emulated {
         Emulated { seed }
     }
@@ -138,17 +138,17 @@ fn endpoint(address: &str) -> String {
     format!("emulated/{address}")
 }
 
-/// The ports that are open, by seed and address.
+/// The open ports, by seed and address.
 static NETWORKS: Mutex<BTreeMap<(u64, String), Network>> = Mutex::new(BTreeMap::new());
 
 #[derive(Default)]
 struct Network {
     members: Vec<Weak<Member>>,
-    /// Pairs that have met so far.
+    /// Pairs of ports that have met so far.
     met: u64,
 }
 
-/// Puts a port on its network; gives those there before, and how many pairs had met.
+/// Adds a port to its network. Returns the ports already there and the previous count of pairs.
 fn enter(member: &Arc<Member>) -> (Vec<Arc<Member>>, u64) {
     let mut networks = lock(&NETWORKS);
     let network = networks.entry(member.network.clone()).or_default();
@@ -291,7 +291,7 @@ impl Drop for EmulatedPort {
 }
 
 impl Member {
-    /// Hands over what arrives, until the port is closed.
+    /// Delivers arrived packets until the port is closed.
     fn run(&self) {
         let mut aligned = Aligned::default();
         while !lock(&self.state).closed {
@@ -303,7 +303,7 @@ impl Member {
         ends.iter().for_each(|end| self.lose(end, Disconnect::Closed));
     }
 
-    /// What has arrived over a link; gives how long it takes until more does.
+    /// Delivers what has arrived over a link. Returns the time until the next arrival.
     fn deliver(&self, end: &End, aligned: &mut Aligned) -> Option<Duration> {
         for taken in 0..TURN {
             match end.pair.due(end.side) {
@@ -332,7 +332,7 @@ impl Member {
         self.bell.ring();
     }
 
-    /// False if the port has closed.
+    /// Returns false if the port has closed.
     fn add(&self, end: Arc<End>) -> bool {
         let mut state = lock(&self.state);
         if state.closed {
@@ -387,7 +387,7 @@ impl Member {
     }
 }
 
-/// What one port has of its link to another.
+/// One port's view of its link to another port.
 struct End {
     info: LinkInfo,
     /// For what comes from the other port.
@@ -396,21 +396,21 @@ struct End {
     side: Side,
     encoder: DatagramEncoder,
     decoder: Mutex<DatagramDecoder>,
-    /// Bytes that may be under way.
+    /// Maximum number of bytes under way.
     limit: usize,
     state: Mutex<EndState>,
 }
 
 #[derive(Default)]
 struct EndState {
-    /// What the other port said to our channels: for how many subscribers it wants those that it
-    /// does.
+    /// The other port's answers to our channels: the number of its subscribers to each channel that
+    /// it accepts.
     wanted: BTreeMap<ChannelId, u32>,
-    /// Its channels that we have accepted.
+    /// The other port's channels that we have accepted.
     accepted: BTreeSet<ChannelId>,
     sent: u64,
     dropped: u64,
-    /// When the last packet arrives of those sent so far.
+    /// Arrival time of the last packet sent so far.
     latest: u64,
 }
 
@@ -432,7 +432,7 @@ impl End {
         }
     }
 
-    /// A message for the other port; false if it is dropped.
+    /// Sends a message to the other port. Returns false if the message is dropped.
     fn send_message(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<bool, FrameError> {
         let taken = self.send(|encoder, out| encoder.data(envelope, payload, out))?;
         let mut state = lock(&self.state);
@@ -469,7 +469,7 @@ impl End {
         };
         if is_known && matches!(answer, Answer::Renew(_)) {
             let request = Frame::Answer { channel, answer };
-            // One that there is no room for is lost, too.
+            // A request that finds no room in the queue is lost, too.
             let _ = self.send(|encoder, out| {
                 encoder.control(&request, out);
                 Ok(())
@@ -491,7 +491,7 @@ impl End {
         self.pair.post(self.side.other(), letter, at);
     }
 
-    /// What the other port has posted.
+    /// Handles what the other port has posted.
     fn read(&self, letter: Letter) {
         match letter {
             Letter::Announce(channel, start, announcement) => self.sink.announced(channel, start, &announcement),
@@ -502,26 +502,25 @@ impl End {
             Letter::Answer(channel, answer) => self.answered(channel, &answer),
             Letter::Want(document) => self.sink.wanted(document),
             Letter::Supply(document, bytes) => self.sink.supplied(document, bytes.as_deref()),
-            // Whoever delivers has seen to it.
+            // The delivering thread has already handled it.
             Letter::Down => {}
         }
     }
 
-    /// What the other port has sent. What was damaged on its way is known by its checksum, and
-    /// thrown away.
+    /// Handles packets from the other port. Discards damaged packets, which their checksum reveals.
     fn open(&self, packet: &[u8], aligned: &mut Aligned) {
         let Ok(datagram) = lock(&self.decoder).open(packet) else { return };
         for frame in datagram {
             match frame {
                 Ok(Frame::Data(envelope, payload)) => self.sink.message(&envelope, aligned.place(payload)),
                 Ok(Frame::Answer { channel, answer }) => self.answered(channel, &answer),
-                // Nothing else is sent.
+                // Ports send nothing else.
                 _ => return,
             }
         }
     }
 
-    /// Whoever flushes at the other port waits for this.
+    /// A flush at the other port waits for this.
     fn drained(&self) {
         self.sink.drained();
         self.pair.ring(self.side.other());

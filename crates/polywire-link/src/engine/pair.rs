@@ -1,5 +1,5 @@
-//! What lies between two ports: the links, what is posted beside them, and the bells that wake
-//! those who wait.
+//! The connection between two ports of the emulated engine: the links, the reliable notices posted
+//! beside them, and the bells that wake waiting threads.
 
 use std::{
     collections::VecDeque,
@@ -19,9 +19,9 @@ use crate::shared::{Emulation, Shared};
 /// Which of the two ports of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that opened later, whose packets go there.
+    /// The port that opened later. Its packets take the way there.
     First,
-    /// The one that was there, whose packets go back.
+    /// The port that opened first. Its packets take the way back.
     Second,
 }
 
@@ -34,10 +34,10 @@ impl Side {
     }
 }
 
-/// The links between two ports, and what arrives in any case.
+/// The links between two ports, and the notices that always arrive.
 pub struct Pair {
     network: Shared,
-    /// For each side what is posted to it.
+    /// The notices posted to each side.
     mailboxes: [Mailbox; 2],
 }
 
@@ -48,9 +48,9 @@ struct Mailbox {
 
 #[derive(Default)]
 struct Mail {
-    /// Each with the time before which it is not read.
+    /// Notices, each with the time before which it is not read.
     letters: VecDeque<(u64, Letter)>,
-    /// What came last is being handed over.
+    /// The last arrival is being delivered.
     busy: bool,
 }
 
@@ -65,25 +65,25 @@ pub enum Letter {
     Down,
 }
 
-/// What is to be handed over now.
+/// The next delivery to a port.
 pub enum Due {
     Letter(Letter),
     Packet(Vec<u8>),
-    /// Nothing before then.
+    /// Nothing arrives before this time.
     In(Option<Duration>),
 }
 
 impl Pair {
-    /// Between two ports with these bells.
+    /// Connects two ports that have these bells.
     pub fn new(network: Shared, bells: [Arc<Bell>; 2]) -> Pair {
         Pair { network, mailboxes: bells.map(|bell| Mailbox { bell, mail: Mutex::default() }) }
     }
 
-    /// Sends a packet to this side; none if there is no room for it.
+    /// Sends a packet to this side. Returns `None` if the queue has no room for it.
     pub fn push(&self, to: Side, packet: Vec<u8>, limit: usize) -> Option<Fate> {
         let fate = {
             let mut state = self.network.state();
-            // By a clock that is read while nobody else sends, for times must not go back.
+            // Read the clock while nobody else sends, because times must not go back.
             let now = self.network.now();
             let link = way(&mut state, to);
             let under_way = link.under_way_bytes();
@@ -102,7 +102,7 @@ impl Pair {
         mailbox.bell.ring();
     }
 
-    /// What comes next at this side.
+    /// The next arrival at this side.
     pub fn due(&self, side: Side) -> Due {
         let mut mail = lock(&self.mailbox(side).mail);
         let mut state = self.network.state();
@@ -123,7 +123,7 @@ impl Pair {
         Due::In(next.map(|at| Duration::from_nanos(at.saturating_sub(now))))
     }
 
-    /// Everything for this side has arrived and was handed over.
+    /// True if everything for this side has arrived and was delivered.
     pub fn is_idle(&self, side: Side) -> bool {
         let mail = lock(&self.mailbox(side).mail);
         !mail.busy && mail.letters.is_empty() && way(&mut self.network.state(), side).under_way() == 0
@@ -133,7 +133,7 @@ impl Pair {
         way(&mut self.network.state(), to).under_way_bytes()
     }
 
-    /// Wakes those who wait at this side.
+    /// Wakes the threads that wait at this side.
     pub fn ring(&self, side: Side) {
         self.mailbox(side).bell.ring();
     }
@@ -152,7 +152,7 @@ fn way(state: &mut Emulation, to: Side) -> &mut Link {
     }
 }
 
-/// Wakes those who wait for something to happen at a port.
+/// Wakes the threads that wait for an event at a port.
 #[derive(Default)]
 pub struct Bell {
     rings: Mutex<u64>,
@@ -165,12 +165,12 @@ impl Bell {
         self.rung.notify_all();
     }
 
-    /// How often it rang so far.
+    /// Number of rings so far.
     pub fn rings(&self) -> u64 {
         *lock(&self.rings)
     }
 
-    /// Until it has rung more often than that, or for so long.
+    /// Waits until the bell has rung more often than that, or until the time is over.
     pub fn wait(&self, seen: u64, time: Option<Duration>) {
         let quiet = |rings: &mut u64| *rings == seen;
         let rings = lock(&self.rings);

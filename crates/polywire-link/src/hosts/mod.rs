@@ -58,7 +58,7 @@ pub enum Between {
     Netem,
 }
 
-/// Why hosts cannot be made or used.
+/// The reason why hosts cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostsError {
@@ -137,7 +137,7 @@ impl Hosts {
         self.hosts.get_mut(host).map_or(Ok(()), |host| host.ask(&request))
     }
 
-    /// The next thing that a host tells, and which; none if nothing happens in that time.
+    /// The next event of a host, and which host. None if nothing happens in that time.
     ///
     /// # Errors
     /// Fails if both hosts have ended.
@@ -236,7 +236,7 @@ impl Host {
                     return;
                 }
             }
-            // Nobody listens any more when this is meant to happen.
+            // A dropped receiver at this point is normal.
             let _ = events.send((number, Event::Ended(None)));
         });
         Ok(host)

@@ -18,7 +18,7 @@ const PACKET: usize = 1500;
 /// ```
 ///
 /// # Errors
-/// A text that names what netem has not.
+/// A text that names what netem does not support.
 pub fn netem(model: &Model) -> Result<Vec<String>, String> {
     if !model.down.is_empty() {
         return Err("netem has no blackouts".into());
@@ -60,14 +60,14 @@ fn loss(loss: &Loss) -> Result<Vec<String>, String> {
         Loss::Bernoulli(rate) => Ok(words(&["loss", "random"], &[*rate])),
         Loss::Gilbert { .. } | Loss::GilbertElliott { .. } => {
             let (enter, leave, good, bad) = loss.chain();
-            // netem counts what is lost in the bad state, and what is lost in the good one.
+            // netem takes the loss in the bad state and the loss in the good state.
             Ok(words(&["loss", "gemodel"], &[enter, leave, bad, good]))
         }
         _ => Err("netem has no patterns and no regular bursts of loss".into()),
     }
 }
 
-/// With four places, without zeros behind.
+/// Formats with four decimal places, without trailing zeros.
 fn percent(part: f64) -> String {
     let text = format!("{:.4}", part * 100.0);
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))

@@ -1,4 +1,4 @@
-//! What all experiments share: the experiment itself, and the page that it writes.
+//! Shared by all experiments: the experiment itself, and the page that it writes.
 
 use std::{
     fmt::Write as _,
@@ -10,7 +10,7 @@ use crate::{Case, CaseResult, Results, report, table};
 
 /// An experiment.
 pub struct Experiment {
-    /// How it is called on the command line, and its page.
+    /// Its name on the command line, and its page.
     pub name: &'static str,
     /// What measures it again.
     pub command: &'static str,

@@ -1,5 +1,5 @@
-//! Peers that carry frames with a publish/subscribe of their own, one way there and one back. The
-//! frames are those of the bare sockets.
+//! Peers that carry frames over another library's publish/subscribe, one channel in each direction.
+//! The frames are those of the bare sockets.
 
 use std::{
     thread,

@@ -1,5 +1,5 @@
-//! What sends the messages of a case: one implementation for Polywire's engines, one for each kind
-//! of peer.
+//! The sender of a case's messages: one implementation for Polywire's engines, one for each kind of
+//! peer.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Cyclone DDS, by the program that it brings for measuring it: started for each turn, with
-//! messages of its own.
+//! Live measurements of Cyclone DDS with its own measuring program. Each turn starts the program
+//! anew; it sends its own messages.
 
 use std::{
     collections::BTreeMap,
@@ -18,29 +18,29 @@ use crate::{
     templates,
 };
 
-/// What the bench makes of it.
+/// How this crate configures the engine.
 pub const SETTINGS: &str = "Cyclone DDS by its own program `ddsperf`, which is installed apart, a process for each end: reliable, UDP over loopback alone, ping and pong in listeners, samples of floods kept all; its \
      samples are octets, as many as a message of the case has, so that no type is written or read; of several subscribers the slowest counts";
 
 const PROGRAM: &str = "ddsperf";
 
-/// Nothing but loopback, and no multicast, which loopback lacks.
+/// Loopback only, without multicast, which loopback lacks.
 const CONFIG: &str = "<CycloneDDS><Domain><General><Interfaces><NetworkInterface name=\"lo\" multicast=\"false\"/></Interfaces><AllowMulticast>false</AllowMulticast></General>\
      <Discovery><Peers><Peer address=\"127.0.0.1\"/></Peers><ParticipantIndex>auto</ParticipantIndex></Discovery></Domain></CycloneDDS>";
 
-/// It ends by itself after so many seconds, whatever becomes of us.
+/// The program ends by itself after this many seconds, even if this process is gone.
 const LONGEST: &str = "20";
 
-/// Samples that are shorter it does not know.
+/// The program does not support shorter samples.
 const SHORTEST: usize = 12;
 
 /// The first second of a flood is discovery and warm-up; so many are measured behind it.
 const SECONDS: usize = 2;
 
-/// Domains whose ports lie below those that systems hand out.
+/// Domains whose ports lie below the systems' ephemeral ports.
 const DOMAINS: u32 = 99;
 
-/// True if the program is where programs are looked for.
+/// True if the program is in the search path.
 pub fn is_installed() -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|folder| folder.join(PROGRAM).is_file())
@@ -55,7 +55,7 @@ pub struct Ddsperf {
 }
 
 impl Ddsperf {
-    /// Finds out how long messages are.
+    /// Determines the length of messages.
     pub fn new(scenario: &Scenario, case: &Case) -> Result<Ddsperf, Error> {
         let wrong = |problem: &str| Error::Engine { engine: case.engine.clone(), problem: problem.into() };
         if !is_installed() {
@@ -187,7 +187,7 @@ impl Drop for Program {
     }
 }
 
-/// The word behind another one.
+/// The word after another word.
 fn behind<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
     words.get(words.iter().position(|word| *word == key)? + 1).copied()
 }
@@ -219,7 +219,7 @@ impl Pong {
     }
 }
 
-/// What came to a subscriber within about a second.
+/// What a subscriber received within about a second.
 #[derive(Debug, PartialEq)]
 struct Second {
     came: f64,

@@ -12,7 +12,7 @@ use crate::{scenario::Place, subject::Subject};
 
 type Connect = fn(Setup, &Subject, Place) -> Result<(Box<dyn Carrier>, Peer), String>;
 
-/// An engine that messages can be measured on.
+/// An engine that can be measured.
 pub struct Engine {
     /// Name in scenarios.
     pub name: &'static str,

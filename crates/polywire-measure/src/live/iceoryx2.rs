@@ -1,4 +1,4 @@
-//! iceoryx2: shared memory.
+//! Live measurements of iceoryx2 (shared memory).
 
 use std::{
     hint, process,
@@ -22,21 +22,21 @@ use super::{
 };
 use crate::{scenario::Place, subject::Subject};
 
-/// What the bench makes of it.
+/// How this crate configures the engine.
 pub const SETTINGS: &str = "shared memory (`ipc::Service`), a frame copied into a loan; receivers poll while it is their turn, as its own benchmark does, and yield after 2000 looks in vain, or, where there are more ends than cores, sleep for a moment after 100; a \
      sender waits where a subscriber's 256 places are full, so that nothing is dropped";
 
-/// Messages that wait for a subscriber.
+/// Number of messages that wait for a subscriber.
 const WAITING: usize = 256;
 
-/// Looks in vain before a receiver gives its core away: where there are cores for all, and where
-/// there are not.
+/// Unsuccessful polls before a receiver yields its core: with enough cores for all ends, and
+/// without.
 const LOOKS: [u32; 2] = [2000, 100];
 
-/// Sleeps that are asked for are longer by what the system's timer adds.
+/// The system's timer makes requested sleeps longer.
 const MOMENT: Duration = Duration::from_micros(1);
 
-/// Bytes of the first messages; larger ones make it take more.
+/// Initial message size in bytes; larger messages make it allocate more.
 const FIRST: usize = 4096;
 
 /// Opens both services and starts the other end.
@@ -47,7 +47,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
     bus::connect(setup, ends, subject, place, receive)
 }
 
-/// Opens them for all subscribers.
+/// Opens both services for all subscribers.
 pub fn receive(setup: &Setup) -> Result<Receivers, String> {
     waiting::receive(setup, |setup| open(setup, "back", "there"))
 }
@@ -59,13 +59,13 @@ fn told(error: impl std::fmt::Debug) -> String {
 struct Ways {
     publisher: Publisher<ipc::Service, [u8], ()>,
     subscriber: Subscriber<ipc::Service, [u8], ()>,
-    /// There are more ends than cores: others have to run for anything to come.
+    /// There are more ends than cores: other threads must run before anything arrives.
     crowded: bool,
     _node: Node<ipc::Service>,
 }
 
 fn open(setup: &Setup, out: &str, into: &str) -> Result<Ways, String> {
-    // Interrupts are the program's own.
+    // The program handles interrupts itself.
     let node = NodeBuilder::new().signal_handling_mode(SignalHandlingMode::Disabled).create::<ipc::Service>();
     let node = node.map_err(told)?;
     let service = |way: &str| {

@@ -1,4 +1,4 @@
-//! As many messages under way as the buffers hold: round trips under load.
+//! Round trips under load: as many messages are under way as the buffers hold.
 
 use std::{
     collections::BTreeMap,
@@ -14,8 +14,8 @@ use polywire::{DynPublisher, Record, envelope::Id128};
 
 use super::clock::{PATIENCE, now_ns};
 
-/// A turn sends for so long at most, in nanoseconds: where buffers are so small that TCP loses what
-/// it has sent, all messages would take minutes.
+/// Maximum sending time of a turn, in nanoseconds. If buffers are so small that TCP loses what it
+/// has sent, all messages would take minutes.
 const LONGEST: u64 = 2_000_000_000;
 
 /// When each message left, and how long it was away: echoes of one subscriber come in the order of
@@ -44,7 +44,7 @@ impl Load {
         (Arc::new(Load { left_at, came: Mutex::new(came), done }), finished)
     }
 
-    /// An echo has come.
+    /// Records an echo.
     pub fn came(&self, subscriber: Id128) {
         let now = now_ns();
         let mut came = self.came.lock().expect("nobody panicked");
@@ -65,7 +65,7 @@ impl Load {
 
     fn look(&self, came: &Came) {
         if came.expected == Some(came.times.len()) {
-            // Nobody waits any more when the case is over.
+            // Nobody waits any more after the case is over.
             let _ = self.done.send(());
         }
     }

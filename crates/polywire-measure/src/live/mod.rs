@@ -1,4 +1,4 @@
-//! Real engines: a sender here, receivers in another process or in this one.
+//! Measurements of real engines: a sender in this process, receivers in another process or here.
 //!
 //! The files import in one direction: all share `clock`, `setup`, `carrier` and `receivers`; `peer`
 //! starts the other end; a file for each kind of engine carries messages; `engines` is their table;

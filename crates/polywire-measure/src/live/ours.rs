@@ -1,4 +1,4 @@
-//! Nodes with publishers and subscribers.
+//! Live measurements of Polywire's own engines: nodes with publishers and subscribers.
 
 use std::{
     env,
@@ -28,7 +28,7 @@ use crate::{
     subject::Subject,
 };
 
-/// Topics are called this and a number.
+/// Prefix of topic names; a number follows.
 const THERE: &str = "there";
 const BACK: &str = "back";
 
@@ -100,12 +100,12 @@ struct Ours {
     _held: (Node, Option<Subscription>),
 }
 
-/// Rounds that are under way.
+/// Rounds under way.
 struct Turn {
     records: Arc<[Record]>,
     at: usize,
     left: usize,
-    /// Echoes of this round that have not come.
+    /// Echoes of this round that have not arrived.
     awaited: usize,
     start: Option<Instant>,
     times: Vec<Duration>,
@@ -115,7 +115,7 @@ struct Turn {
     astray: usize,
 }
 
-/// What happens when an echo comes.
+/// Handles an arriving echo.
 struct Back {
     subscribers: usize,
     chains: bool,
@@ -144,14 +144,14 @@ impl Back {
         turn.left = turn.left.saturating_sub(1);
         if turn.left == 0 || !self.chains {
             drop(turn);
-            // Nobody waits any more when the case is over.
+            // Nobody waits any more after the case is over.
             let _ = self.finished.send(());
             return;
         }
         let (records, at) = turn.next(self.subscribers);
         turn.start = Some(Instant::now());
         drop(turn);
-        // A failure shows as an echo that does not come.
+        // A failure shows as a missing echo.
         let _ = self.publishers[at % self.publishers.len()].publish(&records[at]);
     }
 }
@@ -285,7 +285,7 @@ pub fn receive(setup: &Setup) -> Result<Receivers, String> {
             subscriptions.push(subscribe.on_message_inline(move |value, info| {
                 traffic.add(info.bytes);
                 match &back {
-                    // A failure shows as an echo that does not come.
+                    // A failure shows as a missing echo.
                     Some(back) => drop(back.publish(value)),
                     // Topics take turns, and each counts its own messages.
                     None => note(&list, (info.sequence - 1) * topics + number + 1),

@@ -1,4 +1,4 @@
-//! The other end, in another process or in this one.
+//! The other end of a live measurement, in another process or in this one.
 
 use std::{
     env,
@@ -21,7 +21,7 @@ use crate::scenario::Place;
 /// [`serve`](super::serve()).
 const WORDS: &[&str] = &["bench-peer"];
 
-/// What the sender asks the other process, a line of JSON each.
+/// The sender's requests to the other process, each a line of JSON.
 #[derive(Serialize, Deserialize)]
 pub enum Request {
     Report(usize),
@@ -47,7 +47,7 @@ impl Peer {
         })
     }
 
-    /// What has come since the last time, when so many are expected.
+    /// Returns the arrivals since the last call, given the expected number.
     pub fn report(&mut self, expected: usize) -> Result<Report, String> {
         match self {
             Peer::Here(receivers) => Ok(receivers.report(expected)),
@@ -63,7 +63,7 @@ impl Peer {
     }
 }
 
-/// A process that is told to end, and waited for, when this is dropped.
+/// A process. Dropping this tells it to end and waits for it.
 pub struct Other {
     child: Child,
     requests: Option<ChildStdin>,
@@ -100,7 +100,7 @@ impl Drop for Other {
         let until = Instant::now() + PATIENCE;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
-                // That it has gone is all that matters.
+                // Only the end of the process matters.
                 let _ = self.child.kill();
             }
             thread::sleep(Duration::from_millis(2));

@@ -1,4 +1,5 @@
-//! Bare sockets: a blocking thread a connection, `TCP_NODELAY`, one write a message.
+//! Live measurements of bare sockets: a blocking thread per connection, `TCP_NODELAY`, one write
+//! per message.
 
 use std::{
     env,
@@ -23,10 +24,10 @@ use super::{
 };
 use crate::{scenario::Place, subject::Subject};
 
-/// An echo of a datagram that has not come by then is lost.
+/// An echo of a datagram that has not arrived after this time is lost.
 const LOST: Duration = Duration::from_millis(200);
 
-/// Bytes that a datagram may have.
+/// Maximum bytes of a datagram.
 const DATAGRAM: usize = 65_507;
 
 /// Listens here, starts the other end and waits for it.
@@ -110,13 +111,13 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Listener::Unix(_, path) = self {
-            // Where it has gone already there is nothing to do.
+            // An error means that the file is already gone.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Receivers of datagrams say where they are.
+/// Receivers of datagrams announce their addresses.
 fn greeted(socket: &UdpSocket, count: usize) -> io::Result<Links> {
     let socket = socket.try_clone()?;
     socket.set_read_timeout(Some(PATIENCE))?;
@@ -151,7 +152,7 @@ struct Raw {
 }
 
 impl Raw {
-    /// Echoes of the last message that came.
+    /// Echoes of the last message received.
     fn echoes(&mut self) -> Result<usize, String> {
         let mut came = 0;
         let mut frame = Vec::new();
@@ -165,7 +166,7 @@ impl Raw {
             Links::Datagrams(socket, peers) => {
                 frame.resize(DATAGRAM, 0);
                 while came < peers.len() {
-                    // Silence means that the rest is lost.
+                    // After a silence the rest counts as lost.
                     let Ok(len) = socket.recv(&mut frame) else { break };
                     came += usize::from(self.sender.is_echo(&frame[..len]).unwrap_or(false));
                 }
@@ -235,7 +236,7 @@ fn start(receiver: Receiver, engine: &str, address: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Until the sender goes.
+/// Runs until the sender closes.
 fn read_all(mut receiver: Receiver, mut stream: impl Link) {
     let mut frame = Vec::new();
     while read_frame(&mut stream, &mut frame).is_ok() {
@@ -252,7 +253,7 @@ fn receive_all(mut receiver: Receiver, socket: &UdpSocket) {
     while !receiver.is_over() {
         let Ok(len) = socket.recv(&mut frame) else { continue };
         if let Some(echo) = receiver.take(&frame[..len]) {
-            // What cannot be sent is an echo that is lost.
+            // A failure to send shows as a lost echo.
             let _ = socket.send(echo);
         }
     }

@@ -1,4 +1,4 @@
-//! The subscribers of a case, in the process that runs them: what has arrived, and what it cost.
+//! The subscribers of a case, in the process that runs them: received messages and their cost.
 
 use std::{
     sync::{

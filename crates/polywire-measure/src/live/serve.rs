@@ -1,4 +1,4 @@
-//! The other end in a process of its own.
+//! Runs the other end of a live measurement in its own process.
 
 use std::io::{self, Write};
 
@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::{engines, peer::Request, setup::Setup};
 use crate::Error;
 
-/// Is the other end of a real engine: a program that measures in
-/// [`Mode::Closed`](crate::scenario::Mode::Closed) and the like is started again with the one
-/// argument `bench-peer`, and is to call this then. It ends with its input.
+/// Runs the other end of a real engine. A program that measures in
+/// [`Mode::Closed`](crate::scenario::Mode::Closed) or a similar mode is started again with the one
+/// argument `bench-peer`, and must then call this function. It returns when standard input ends.
 ///
 /// # Errors
 /// [`Error::Engine`] if standard input is empty or does not hold the commands of `bench`.

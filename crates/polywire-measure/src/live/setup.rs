@@ -1,4 +1,4 @@
-//! What both ends of a case must know. The sender hands it to the other end as JSON.
+//! The settings that both ends of a case need. The sender passes them to the other end as JSON.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Case, Error, Scenario, scenario::Mode, subject::Subject, templates, values::ValueModel};
 
-/// What the other end needs to know.
+/// The settings that the other end needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Setup {
     pub engine: String,
@@ -18,7 +18,7 @@ pub struct Setup {
     /// Schemas of both versions, as bytes.
     pub writer: Vec<u8>,
     pub reader: Vec<u8>,
-    /// Where the sender listens.
+    /// The address at which the sender listens.
     pub address: String,
     pub subscribers: usize,
     pub topics: usize,
@@ -28,7 +28,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Where the sender listens is not known yet.
+    /// Creates a setup. The sender's address is not known yet.
     pub fn of(scenario: &Scenario, case: &Case, subject: &Subject) -> Result<Setup, Error> {
         Ok(Setup {
             engine: case.engine.clone(),

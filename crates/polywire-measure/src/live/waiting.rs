@@ -1,4 +1,4 @@
-//! Subscribers of buses that wait for what comes, a thread each.
+//! Subscribers of buses that wait for messages, each in its own thread.
 
 use std::{thread, time::Duration};
 
@@ -8,10 +8,10 @@ use super::{
     setup::Setup,
 };
 
-/// A receiver looks so often whether the case is over.
+/// Interval at which a receiver checks whether the case is over.
 const LOOKS: Duration = Duration::from_millis(200);
 
-/// One that polls looks so often whether its turn has come.
+/// Interval at which a polling receiver checks whether its turn has come.
 const DOZE: Duration = Duration::from_millis(5);
 
 /// Connects all subscribers; `ends` makes a subscriber's, in its thread.
@@ -41,7 +41,7 @@ fn run<E: Ends>(mut subscriber: Subscriber, mut ends: E) {
         };
         let came =
             ends.receive(patience, &mut |frame| answer.extend_from_slice(subscriber.take(frame).unwrap_or_default()));
-        // What cannot be sent or read shows as a message that has not come.
+        // A failure to send or read shows as a missing message.
         if came.is_ok() && !answer.is_empty() {
             let _ = ends.send(&answer);
         }

@@ -1,4 +1,4 @@
-//! Zenoh: a session for each end.
+//! Live measurements of Zenoh, with one session for each end.
 
 use std::{
     net::TcpListener,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{scenario::Place, subject::Subject};
 
-/// What the bench makes of it.
+/// How this crate configures the engine.
 pub const SETTINGS: &str = "peers linked by TCP, without scouting; nothing is dropped (`CongestionControl::Block`); publishers are `express` where one message is under way and gather where many are; \
      subscribers answer in their callback, the sender waits for a channel, as Zenoh's own ping and pong do";
 
@@ -40,7 +40,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
     bus::connect(setup, ends, subject, place, receive)
 }
 
-/// Connects all subscribers, a session each.
+/// Connects all subscribers, each with its own session.
 pub fn receive(setup: &Setup) -> Result<Receivers, String> {
     let (all, mut receivers) = bus::Subscriber::all(setup)?;
     for subscriber in all {
@@ -50,7 +50,7 @@ pub fn receive(setup: &Setup) -> Result<Receivers, String> {
         let take = move |sample: Sample| {
             let mut subscriber = subscriber.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(answer) = subscriber.take(&sample.payload().to_bytes()) {
-                // What cannot be sent shows as an echo that does not come.
+                // A failure to send shows as a missing echo.
                 let _ = out.put(answer).wait();
             }
         };
@@ -64,7 +64,7 @@ fn told(error: impl ToString) -> String {
     error.to_string()
 }
 
-/// A session that knows this address alone.
+/// A session that knows only this address.
 fn session(setup: &Setup, role: &str) -> Result<Session, String> {
     let mut config = Config::default();
     let address = format!("[\"{}\"]", setup.address);

@@ -1,4 +1,4 @@
-//! libzmq.
+//! Live measurements of libzmq.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{scenario::Place, subject::Subject};
 
-/// What the bench makes of it.
+/// How this crate configures the engine.
 pub const SETTINGS: &str = "libzmq over TCP: PUB to SUB, echoes by PUSH to PULL; no limit on its queues (`SNDHWM`, `RCVHWM` 0), so that nothing is dropped";
 
 /// Binds here and starts the other end.

@@ -1,4 +1,4 @@
-//! There and back between two processes.
+//! Experiment of the article: round trips between two processes.
 
 use crate::experiments::page::{Page, mean, texts};
 use crate::{Results, table::figure};

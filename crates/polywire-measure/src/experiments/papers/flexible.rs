@@ -130,7 +130,7 @@ fn networks(page: &mut Page, results: &Results) {
     page.table(&head, &rows);
 }
 
-/// What the paper finds, asked of these figures.
+/// Checks the paper's findings against these figures.
 fn findings(page: &mut Page, large: &Results, small: &Results) {
     page.heading("The paper's findings, checked");
     let mut items = Vec::new();
@@ -217,7 +217,7 @@ fn findings(page: &mut Page, large: &Results, small: &Results) {
     factors(page, large);
 }
 
-/// Why efficiencies differ from the paper's, as far as the figures say.
+/// Explains why efficiencies differ from the paper's, as far as the figures show.
 fn factors(page: &mut Page, large: &Results) {
     let factor = |(codec, name, printed): &(&str, &str, &str)| {
         let printed: f64 = printed.parse().ok()?;

@@ -21,7 +21,7 @@ const GIVEN: &str = "fast:template=../../workloads/codecs_test.fast.xml@chained"
 /// FAST by operators that were learned from other values of the same kind.
 const LEARNED: &str = "fast:template=learned@chained";
 
-/// How FAST can be had, and what tables call it.
+/// The variants of FAST, and their names in tables.
 const FASTS: [(&str, &str); 3] = [
     (GIVEN, "fast@chained, the thesis's operators"),
     (LEARNED, "fast@chained, learned operators"),
@@ -82,7 +82,7 @@ pub fn page(page: &mut Page, results: &[Results]) {
     differences(page, results);
 }
 
-/// What tables call a codec.
+/// A codec's name in tables.
 fn called(codec: &str) -> &str {
     FASTS.iter().find(|fast| fast.0 == codec).map_or(codec, |fast| fast.1)
 }
@@ -254,7 +254,7 @@ const ALWAYS: usize = 6;
 /// is an increment.
 const BITS: usize = 3;
 
-/// What the printed template cannot do.
+/// The limits of the printed template.
 fn least_of_the_template() -> String {
     // Seven bits of the presence map go into a byte, and the template's id has one.
     let least = |fields: usize| fields / 10 * ALWAYS + (fields / 10 * BITS + 1).div_ceil(7);
@@ -269,7 +269,7 @@ fn least_of_the_template() -> String {
     )
 }
 
-/// What learning makes of it.
+/// The effect of learning.
 fn learned(results: &Results) -> Option<String> {
     let times = |values: &str, fields: usize| {
         let bytes = |codec: &str| value(results, values, codec, fields, "bytes");

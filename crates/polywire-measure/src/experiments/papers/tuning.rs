@@ -1,5 +1,5 @@
-//! Buffers of both sides: round trips under load, messages a second, and what of the paper's rule
-//! holds.
+//! Experiment on the buffers of both sides: round trips under load, messages per second, and how
+//! far the paper's rule holds.
 
 use crate::experiments::page::{Page, cell, texts};
 use crate::{
@@ -166,7 +166,7 @@ fn rule(page: &mut Page, results: &Results) {
     page.say(&verdict(results));
 }
 
-/// What the figures say of the rule.
+/// Compares the figures with the rule.
 fn verdict(results: &Results) -> String {
     let interval = |buffers: &str| Some(at(results, buffers)?.metrics.get("throughput_hz")?.interval());
     let slower =
@@ -234,7 +234,7 @@ fn defaults(page: &mut Page, loaded: &Results, calm: &Results) {
     page.list(&items);
 }
 
-/// Whether anybody pays for large buffers who does not fill them.
+/// Checks whether large buffers cost anything when they are not filled.
 fn calm_item(calm: &Results) -> String {
     let p50 = |result: &CaseResult| Some(result.metrics.get("latency_p50_ns")?.interval());
     let usual = at(calm, "default").and_then(p50);

@@ -1,4 +1,4 @@
-//! Costs as sums of parts, fitted to what was measured.
+//! Models costs as sums of parts, fitted to measurements.
 
 /// What a cost hangs on.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Where the knee is, and what takes over: all of it from what was measured and modelled.
+//! Finds the knee and the cost that dominates beyond it, from measured and modelled figures.
 
 use polywire_core::netsim::Model;
 

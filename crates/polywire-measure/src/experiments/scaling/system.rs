@@ -1,9 +1,9 @@
 //! A system of many publishers and subscribers in virtual time: what a message costs at each end,
 //! and the lines between them.
 //!
-//! Publishers are alike, and so are subscribers: one publisher is followed with all that it sends,
-//! and one subscriber with all that comes to it. A host's processor does one thing at a time; its
-//! line is a [`Link`] of its own each way.
+//! All publishers are alike, and so are all subscribers. The model follows one publisher with all
+//! messages that it sends, and one subscriber with all messages that it receives. A host's
+//! processor does one thing at a time. Its line is a [`Link`] of its own in each direction.
 
 use polywire::schema::arbitrary::Random;
 use polywire_core::netsim::{Fate, Link, Model};
@@ -20,34 +20,34 @@ const ARRIVALS: usize = 20_000;
 /// Ethernet.
 const HEADERS: usize = 80;
 
-/// What is to be followed.
+/// The system to simulate.
 #[derive(Clone, Copy, Debug)]
 pub struct System {
     pub publishers: usize,
     pub subscribers: usize,
-    /// Messages a second of each publisher.
+    /// Messages per second of each publisher.
     pub rate_hz: f64,
     /// Bytes of a message.
     pub bytes: f64,
-    /// What a message costs its publisher before the first copy leaves, and for each copy.
+    /// Publisher's cost of a message before the first copy leaves, and for each copy.
     pub send_ns: (f64, f64),
-    /// What it costs each subscriber.
+    /// Cost of a message for each subscriber.
     pub receive_ns: f64,
-    /// One copy reaches all.
+    /// One copy reaches all subscribers.
     pub multicast: bool,
 }
 
-/// How it went.
+/// The result of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// From when a message was due until a subscriber had read it, for 99 of a hundred.
+    /// 99th percentile of the time from when a message was due until a subscriber had read it.
     pub p99_ns: f64,
-    /// The resource that is used most, and how much of its time.
+    /// The most used resource, and the share of its time that is used.
     pub busiest: (&'static str, f64),
 }
 
 impl System {
-    /// Follows it for a while.
+    /// Simulates the system for a while.
     pub fn run(&self, model: &Model, seed: u64) -> Outcome {
         let mut random = Random::new(seed);
         let delays = self.sender(model, seed);
@@ -92,7 +92,7 @@ impl System {
         self.bytes as usize + HEADERS
     }
 
-    /// By how much of its time each resource is used.
+    /// The share of time for which each resource is used.
     pub fn busiest(&self, model: &Model) -> (&'static str, f64) {
         let (first, each) = self.send_ns;
         let copies = self.copies() as f64;
@@ -142,7 +142,7 @@ impl System {
             }
         }
         arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // The way has been counted; what is left is the subscriber's own line.
+        // The way is already counted; only the subscriber's own line remains.
         let mut own = model.clone();
         own.delay = Default::default();
         let mut line = Link::new(&own, 1);
