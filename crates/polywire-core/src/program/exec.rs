@@ -314,29 +314,34 @@ impl Executable {
     #[inline(always)]
     pub(crate) unsafe fn decode_into(
         &self,
-        #[cfg_attr(not(feature = "jit"), expect(unused_mut))] mut payload: Payload<'_>,
+        payload: Payload<'_>,
         value: *mut u8,
         limits: &Limits,
         growth: &Growth,
     ) -> Result<Decoded, CodecError> {
+        // No payload is borrowed here: on the direct path it then stays in registers.
         #[cfg(feature = "jit")]
-        match &mut payload {
+        let payload = match payload {
             Payload::Bytes(bytes) => {
                 // SAFETY: the caller keeps the same contract.
                 if let Some(taken) = unsafe { self.decode_direct(bytes, value, limits) } {
-                    // Code without a context counts nothing, and stores no more than there is.
+                    // Code without a context counts nothing. It stores no more than the message
+                    // has.
                     return Ok(Decoded { bytes: taken, grown: bytes.len() });
                 }
+                Payload::Bytes(bytes)
             }
-            Payload::Shared(_) => {}
+            Payload::Shared(message) => Payload::Shared(message),
             Payload::Chained { state, keep, bytes } => {
                 self.admit(state, Direction::Decode);
                 // SAFETY: the caller keeps the same contract.
-                if let Some(decoded) = unsafe { self.decode_stream((state, *keep), bytes, value, limits, growth) } {
+                if let Some(decoded) = unsafe { self.decode_stream((&mut *state, keep), bytes, value, limits, growth) }
+                {
                     return Ok(decoded);
                 }
+                Payload::Chained { state, keep, bytes }
             }
-        }
+        };
         // SAFETY: the caller keeps the same contract.
         unsafe { self.decode_general(payload, value, limits, growth) }
     }
