@@ -1,57 +1,12 @@
 //! The golden texts of `conformance/json`.
 
-use super::json_support::{text_of, value_of};
+use super::{
+    json_support::{text_of, value_of},
+    text_support::{golden, vectors},
+};
 use polywire_core::layout::Message;
-use polywire_derive::Message;
 use serde_json::Value;
-use std::{fmt::Debug, fs, path::Path};
-
-/// Those of `listing.idl`.
-mod golden {
-    use super::Message;
-
-    #[derive(Message, Debug, PartialEq, Clone, Default)]
-    #[polywire(name = "Golden::SystemTime", final)]
-    pub struct SystemTime {
-        pub system_time: i32,
-    }
-
-    #[derive(Message, Debug, PartialEq, Clone, Default)]
-    #[polywire(name = "Golden::ProcessorTimes", final)]
-    pub struct ProcessorTimes {
-        pub idle_time: i32,
-        pub system_time: i32,
-        pub user_time: i32,
-    }
-
-    #[derive(Message, Debug, PartialEq, Clone, Default)]
-    #[polywire(name = "Golden::Place", final)]
-    pub struct Place {
-        pub latitude_deg: f64,
-        pub longitude_deg: f64,
-    }
-
-    #[derive(Message, Debug, PartialEq, Clone, Default)]
-    #[polywire(name = "Golden::Elements", final)]
-    pub struct Elements {
-        pub flag: bool,
-        pub small: i32,
-        pub large: i64,
-        pub ratio: f64,
-        pub text: String,
-        pub place: Place,
-        pub counts: Vec<i32>,
-        #[polywire(idl = "sequence<octet>")]
-        pub blob: Vec<u8>,
-        pub remark: Option<String>,
-    }
-}
-
-fn vectors(file: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/json").join(file);
-    let text = fs::read_to_string(path).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
+use std::fmt::Debug;
 
 fn text<'a>(vector: &'a Value, key: &str) -> &'a str {
     vector[key].as_str().unwrap()
@@ -59,7 +14,7 @@ fn text<'a>(vector: &'a Value, key: &str) -> &'a str {
 
 #[test]
 fn golden_texts_are_written_and_read() {
-    let vectors = vectors("vectors.jsonl");
+    let vectors = vectors("json", "vectors.jsonl");
     assert!(vectors.len() >= 6);
     for vector in &vectors {
         match text(vector, "type") {
@@ -84,7 +39,7 @@ fn holds<T: Message + PartialEq + Debug + Default>(vector: &Value) {
 
 #[test]
 fn what_the_vectors_refuse_is_refused() {
-    let vectors = vectors("refused.jsonl");
+    let vectors = vectors("json", "refused.jsonl");
     assert!(vectors.len() >= 7);
     for vector in &vectors {
         let (name, bytes) = (text(vector, "name"), text(vector, "text").as_bytes());

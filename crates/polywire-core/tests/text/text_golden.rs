@@ -1,57 +1,9 @@
 //! The golden texts of `conformance/xml` and `conformance/yaml`.
 
-use super::text_support::Format;
+use super::text_support::{Format, golden, vectors};
 use polywire_core::{layout::Message, program::CodecError};
-use polywire_derive::Message;
 use serde_json::Value;
-use std::{fmt::Debug, fs, path::Path};
-
-/// Those of `listing.idl`.
-mod golden {
-    use super::Message;
-
-    #[derive(Message, Debug, PartialEq, Clone, Default)]
-    #[polywire(name = "Golden::SystemTime", final)]
-    pub struct SystemTime {
-        pub system_time: i32,
-    }
-
-    #[derive(Message, Debug, PartialEq, Clone, Default)]
-    #[polywire(name = "Golden::ProcessorTimes", final)]
-    pub struct ProcessorTimes {
-        pub idle_time: i32,
-        pub system_time: i32,
-        pub user_time: i32,
-    }
-
-    #[derive(Message, Debug, PartialEq, Clone, Default)]
-    #[polywire(name = "Golden::Place", final)]
-    pub struct Place {
-        pub latitude_deg: f64,
-        pub longitude_deg: f64,
-    }
-
-    #[derive(Message, Debug, PartialEq, Clone, Default)]
-    #[polywire(name = "Golden::Elements", final)]
-    pub struct Elements {
-        pub flag: bool,
-        pub small: i32,
-        pub large: i64,
-        pub ratio: f64,
-        pub text: String,
-        pub place: Place,
-        pub counts: Vec<i32>,
-        #[polywire(idl = "sequence<octet>")]
-        pub blob: Vec<u8>,
-        pub remark: Option<String>,
-    }
-}
-
-fn vectors(folder: &str, file: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance").join(folder).join(file);
-    let text = fs::read_to_string(path).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
+use std::fmt::Debug;
 
 fn text<'a>(vector: &'a Value, key: &str) -> &'a str {
     vector[key].as_str().unwrap()

@@ -126,3 +126,51 @@ pub fn everything() -> Arc<Shape> {
     let root = types.add(Def::structure("Everything", members));
     Shape::of(&types.finish(Type::Def(root)).unwrap()).unwrap()
 }
+
+/// The golden vectors of a file in `conformance/FOLDER`.
+pub fn vectors(folder: &str, file: &str) -> Vec<serde_json::Value> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance").join(folder).join(file);
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The types of `listing.idl`, which the golden vectors use.
+pub mod golden {
+    use polywire_derive::Message;
+
+    #[derive(Message, Debug, PartialEq, Clone, Default)]
+    #[polywire(name = "Golden::SystemTime", final)]
+    pub struct SystemTime {
+        pub system_time: i32,
+    }
+
+    #[derive(Message, Debug, PartialEq, Clone, Default)]
+    #[polywire(name = "Golden::ProcessorTimes", final)]
+    pub struct ProcessorTimes {
+        pub idle_time: i32,
+        pub system_time: i32,
+        pub user_time: i32,
+    }
+
+    #[derive(Message, Debug, PartialEq, Clone, Default)]
+    #[polywire(name = "Golden::Place", final)]
+    pub struct Place {
+        pub latitude_deg: f64,
+        pub longitude_deg: f64,
+    }
+
+    #[derive(Message, Debug, PartialEq, Clone, Default)]
+    #[polywire(name = "Golden::Elements", final)]
+    pub struct Elements {
+        pub flag: bool,
+        pub small: i32,
+        pub large: i64,
+        pub ratio: f64,
+        pub text: String,
+        pub place: Place,
+        pub counts: Vec<i32>,
+        #[polywire(idl = "sequence<octet>")]
+        pub blob: Vec<u8>,
+        pub remark: Option<String>,
+    }
+}
