@@ -359,33 +359,27 @@ impl Executable {
         growth: &Growth,
     ) -> Result<Decoded, CodecError> {
         assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
-        // A value that may hold a part of the message may keep all of it.
-        let kept = if let Payload::Shared(message) = &payload { message.len() } else { 0 };
-        let mut grown = 0;
         // SAFETY: the caller keeps the same contract.
-        let decoded = unsafe {
+        unsafe {
             self.relieve(value, limits, growth);
             match payload {
                 Payload::Chained { state, keep, bytes } => {
-                    self.decode_chained((state, keep), bytes, value, limits, &mut grown)
+                    self.decode_chained((state, keep), bytes, value, limits, growth)
                 }
                 alone if self.0.program.bank.is_some() => {
                     let bytes = alone.bytes();
                     let decoded = self.alone(|state| {
                         self.decode_into(Payload::Chained { state, keep: false, bytes }, value, limits, growth)
                     });
-                    return decoded.map(|decoded| Decoded { grown: decoded.grown.saturating_add(kept), ..decoded });
+                    decoded.map(|decoded| decoded.and_grown(alone.kept()))
                 }
-                Payload::Bytes(bytes) => self.decode_alone(&mut Input::new(bytes, limits), value, &mut grown),
+                Payload::Bytes(bytes) => self.decode_alone(&mut Input::new(bytes, limits), value, growth),
                 Payload::Shared(message) => {
-                    self.decode_alone(&mut Input::of_shared(message, limits), value, &mut grown)
+                    let decoded = self.decode_alone(&mut Input::of_shared(message, limits), value, growth);
+                    decoded.map(|decoded| decoded.and_grown(message.len()))
                 }
             }
-        };
-        if grown > 0 {
-            growth.add(grown);
         }
-        decoded.map(|bytes| Decoded { bytes, grown: grown.saturating_add(kept) })
     }
 
     /// # Safety
@@ -396,8 +390,8 @@ impl Executable {
         bytes: &[u8],
         value: *mut u8,
         limits: &Limits,
-        grown: &mut usize,
-    ) -> Result<usize, CodecError> {
+        growth: &Growth,
+    ) -> Result<Decoded, CodecError> {
         if state.is_broken() {
             let mut input = Input::new(bytes, limits);
             let _ = input.fail(FaultKind::BrokenChain, 0, 0);
@@ -412,10 +406,10 @@ impl Executable {
         }
         input.state = Some(state);
         // SAFETY: the caller keeps the same contract.
-        match unsafe { self.decode_input(&mut input, value, grown) } {
-            Ok(len) => {
+        match unsafe { self.decode_input(&mut input, value, growth) } {
+            Ok(decoded) => {
                 self.settle(state, keep);
-                Ok(len)
+                Ok(decoded)
             }
             Err(error) => {
                 state.roll_back();
@@ -436,16 +430,16 @@ impl Executable {
         &self,
         input: &mut Input<'_>,
         value: *mut u8,
-        grown: &mut usize,
-    ) -> Result<usize, CodecError> {
+        growth: &Growth,
+    ) -> Result<Decoded, CodecError> {
         #[cfg(feature = "jit")]
         self.count_down();
         // SAFETY: the caller keeps the same contract.
         unsafe {
             match self.0.adapter {
-                None => self.decode_input(input, value, grown),
-                Some(adapter) if adapter.only_after.is_none() => self.decode_events(adapter, input, value, grown),
-                Some(_) => self.decode_or_adapt(input, value, grown),
+                None => self.decode_input(input, value, growth),
+                Some(adapter) if adapter.only_after.is_none() => self.decode_events(adapter, input, value, growth),
+                Some(_) => self.decode_or_adapt(input, value, growth),
             }
         }
     }
@@ -510,14 +504,17 @@ impl Executable {
         &self,
         input: &mut Input<'_>,
         value: *mut u8,
-        grown: &mut usize,
-    ) -> Result<usize, CodecError> {
+        growth: &Growth,
+    ) -> Result<Decoded, CodecError> {
+        let memory = input.memory_left;
         // SAFETY: as the caller promises.
-        let decoded = unsafe { self.decode_input(input, value, grown) };
+        let decoded = unsafe { self.decode_input(input, value, growth) };
         match (&decoded, self.0.adapter) {
             (Err(error), Some(adapter)) if adapter.only_after.is_some_and(|kinds| kinds.contains(&error.kind)) => {
+                let grown = memory.saturating_sub(input.memory_left);
                 // SAFETY: as the caller promises.
-                unsafe { self.decode_events(adapter, input, value, grown) }
+                let adapted = unsafe { self.decode_events(adapter, input, value, growth) };
+                adapted.map(|decoded| decoded.and_grown(grown))
             }
             _ => decoded,
         }
@@ -533,8 +530,8 @@ impl Executable {
         adapter: &Adapter,
         input: &Input<'_>,
         value: *mut u8,
-        grown: &mut usize,
-    ) -> Result<usize, CodecError> {
+        growth: &Growth,
+    ) -> Result<Decoded, CodecError> {
         let (bytes, limits) = (input.message(), input.limits());
         Events::with(|events| {
             let mut input = Input::new(bytes, limits);
@@ -550,8 +547,8 @@ impl Executable {
             let memory = limits.memory(bytes.len());
             let inner = Limits { message_bytes: usize::MAX, expansion: 0, free_bytes: memory, ..*limits };
             // SAFETY: as the caller promises.
-            let decoded = unsafe { self.decode_input(&mut Input::new(events.text(), &inner), value, grown) };
-            decoded.map(|_| bytes.len()).map_err(|error| events.locate(error))
+            let decoded = unsafe { self.decode_input(&mut Input::new(events.text(), &inner), value, growth) };
+            decoded.map(|decoded| Decoded { bytes: bytes.len(), ..decoded }).map_err(|error| events.locate(error))
         })
     }
 
@@ -562,26 +559,28 @@ impl Executable {
         &self,
         input: &mut Input<'_>,
         value: *mut u8,
-        grown: &mut usize,
-    ) -> Result<usize, CodecError> {
+        growth: &Growth,
+    ) -> Result<Decoded, CodecError> {
         let (len, most) = (input.message().len(), input.limits().message_bytes);
+        let memory = input.memory_left;
         let status = if len > most {
             input.fail(FaultKind::Limit, most as u64, len as u64)
         } else {
-            let memory = input.memory_left;
             // SAFETY: the program is verified, and the value is as the caller promises.
-            let status = unsafe {
+            unsafe {
                 match self.entry() {
                     #[cfg(feature = "jit")]
                     Some(entry) => super::jit::decode(entry, input, value),
                     _ => interp::decode(&self.0.program, input, value),
                 }
-            };
-            *grown = grown.saturating_add(memory.saturating_sub(input.memory_left));
-            status
+            }
         };
+        let grown = memory.saturating_sub(input.memory_left);
+        if grown > 0 {
+            growth.add(grown);
+        }
         match status {
-            Status::Ok => Ok(input.position().min(len)),
+            Status::Ok => Ok(Decoded { bytes: input.position().min(len), grown }),
             Status::Failed => Err(CodecError::of_message(input, &self.0.program)),
         }
     }

@@ -47,6 +47,11 @@ impl<'a> Payload<'a> {
             Payload::Shared(message) => message,
         }
     }
+
+    /// Bytes of memory that the value may keep because it holds parts of the message.
+    pub(crate) fn kept(&self) -> usize {
+        if let Payload::Shared(message) = self { message.len() } else { 0 }
+    }
 }
 
 /// What decoding a message took.
@@ -57,4 +62,11 @@ pub(crate) struct Decoded {
     /// Bytes of memory by which the value grew, or more, and of the parts of a message that it may
     /// hold.
     pub grown: usize,
+}
+
+impl Decoded {
+    /// The same, and the value grew by so many bytes more.
+    pub fn and_grown(self, more: usize) -> Decoded {
+        Decoded { grown: self.grown.saturating_add(more), ..self }
+    }
 }
