@@ -4,7 +4,7 @@
 use std::io::{BufRead, ErrorKind};
 
 use anyhow::{Context as _, anyhow};
-use polywire::{
+use polywire::extend::{
     framing::{Framing, FramingError, Piece, Splitter, Step},
     program::{CodecError, FaultKind},
 };

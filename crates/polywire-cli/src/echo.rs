@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use polywire::layout::{Record, ValueRef};
+use polywire::extend::layout::{Record, ValueRef};
 use polywire::{
     Info, Kind, Node, Sample,
     coding::{Coding, Discovered, Dynamic},

@@ -21,8 +21,10 @@ use polywire::{
 };
 use polywire::{
     codec::{BuildError, Codec, Decoder, Encoder, Options, cdr::Cdr, json::JSON},
-    layout::Record,
-    program::{CodecError, Payload},
+    extend::{
+        layout::Record,
+        program::{CodecError, Payload},
+    },
     schema::Schema,
 };
 use serde::Serialize;

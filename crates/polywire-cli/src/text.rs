@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _, sync::Arc};
 use anyhow::Context as _;
 use polywire::{
     codec::{Encoder, Options, json::JSON},
-    layout::{PathError, Record, Shape, ValueRef},
+    extend::layout::{PathError, Record, Shape, ValueRef},
 };
 use serde_json::value::RawValue;
 

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use polywire::{
     codec::{BuildError, Codec, Options},
-    program::{CodecError, Payload},
+    extend::program::{CodecError, Payload},
     schema::Schema,
 };
 use polywire::{coding::Coding, engine::Overflow};

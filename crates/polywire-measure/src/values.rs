@@ -5,7 +5,7 @@ use std::{fs, path::Path, sync::Arc};
 use polywire::{
     Record, Shape,
     codec::{Decoder, Options, json::JSON},
-    layout::{Value, ValueRef},
+    extend::layout::{Value, ValueRef},
     schema::{DefKind, EnumLiteral, Member, Schema, Type, arbitrary::Random},
 };
 

@@ -92,10 +92,6 @@ pub use subscriber::{DynSubscriber, Info, Sample, Subscribe, Subscriber, Subscri
 pub use topic::TopicError;
 pub use wire::{Wire, WireError};
 
-/// The modules of [`extend`] by their earlier paths.
-#[doc(hidden)]
-pub use polywire_core::{envelope, frame, framing, layout, program};
-
 /// For the code that `#[derive(Message)]` generates.
 #[doc(hidden)]
 pub use polywire_core as __private;

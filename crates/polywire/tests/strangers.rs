@@ -16,7 +16,7 @@ use polywire::{
     Message, Node, NodeLimits, Publisher, Record, Schema,
     codec::{BuildError, Codec, Decoder, Options},
     coding::{Coding, Discovered, Dynamic},
-    program::{CodecError, Payload},
+    extend::program::{CodecError, Payload},
     schema::{Def, DocumentHash, Member, SchemaBuilder, Type},
 };
 use polywire_core::{

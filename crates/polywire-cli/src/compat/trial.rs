@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use polywire::{
     Record, Shape,
     codec::{Codec, Decoder, Encoder, Options},
-    program::CodecError,
+    extend::program::CodecError,
     schema::Schema,
 };
 use polywire_measure::{scenario::TypeSpec, values::ValueModel};

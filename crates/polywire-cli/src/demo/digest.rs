@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use polywire::layout::ValueRef;
+use polywire::extend::layout::ValueRef;
 
 /// By path, as `interfaces[].name`: a hash of all values in their order.
 pub type Digest = BTreeMap<String, u64>;
@@ -55,7 +55,7 @@ fn mix(digest: &mut Digest, path: &str, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use polywire::{
-        layout::{Record, Shape, Value},
+        extend::layout::{Record, Shape, Value},
         schema::Schema,
     };
     use polywire_idl::Compiler;

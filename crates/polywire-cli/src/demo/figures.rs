@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use polywire::layout::{PathError, Record};
+use polywire::extend::layout::{PathError, Record};
 use sysinfo::{MINIMUM_CPU_UPDATE_INTERVAL, Networks, System};
 
 /// Memory and network are looked at so often at most: the publisher's rate should not be that of
@@ -73,7 +73,7 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use polywire::layout::Shape;
+    use polywire::extend::layout::Shape;
 
     use super::{super::types::Version, *};
 

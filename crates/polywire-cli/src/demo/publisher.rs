@@ -75,7 +75,7 @@ impl Action for DemoPublisher {
 
 struct Run {
     machine: Machine,
-    record: polywire::layout::Record,
+    record: polywire::extend::layout::Record,
     number: u32,
     wires: Vec<Figures>,
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use polywire::layout::Record;
+use polywire::extend::layout::Record;
 use polywire::{Info, Node, NodeEvent, coding::Dynamic};
 
 use super::{

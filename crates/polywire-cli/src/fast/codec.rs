@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow};
 use polywire::{
     Record, Shape,
     codec::{Decoder, Encoder, Options, fast::Fast, json::JSON},
-    program::{CodecError, State},
+    extend::program::{CodecError, State},
     schema::{DefKind, Type},
 };
 

@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use indicatif::ProgressBar;
-use polywire::framing::Framing;
+use polywire::extend::framing::Framing;
 use serde::Serialize;
 use serde_json::value::RawValue;
 

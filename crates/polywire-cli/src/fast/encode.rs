@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use indicatif::ProgressBar;
-use polywire::framing::{Framing, Piece, Splitter, Step};
+use polywire::extend::framing::{Framing, Piece, Splitter, Step};
 use serde::Serialize;
 
 use super::{

@@ -9,7 +9,7 @@ use std::{
 use anyhow::anyhow;
 use clap::Args;
 use indicatif::ProgressBar;
-use polywire::{
+use polywire::extend::{
     framing::Framing,
     program::{CodecError, FaultKind},
 };

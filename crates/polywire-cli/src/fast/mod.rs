@@ -21,7 +21,7 @@ use polywire::{
         Options,
         fast::template::{TemplateLimits, TemplateSet},
     },
-    framing::{Framing, FramingError},
+    extend::framing::{Framing, FramingError},
 };
 
 use crate::{

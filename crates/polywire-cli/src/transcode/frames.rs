@@ -12,8 +12,10 @@ use polywire::{
     Record, Schema, Shape,
     codec::{self, Decoder, Options, stateful::StatefulReader},
     compress::{self, Limits, Unpacker, announced_dictionary},
-    envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
-    frame::{Frame, Step, StreamDecoder},
+    extend::{
+        envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
+        frame::{Frame, Step, StreamDecoder},
+    },
     schema::{DocumentHash, SchemaLimits},
 };
 
@@ -189,7 +191,7 @@ impl Channel {
                 Err(error) => return Ok(Came::Bad(error.to_string())),
             },
         };
-        if unpacked.is_empty() && envelope.kind != polywire::envelope::Kind::Data {
+        if unpacked.is_empty() && envelope.kind != polywire::extend::envelope::Kind::Data {
             return Ok(Came::Message(false));
         }
         let Reader { decoder, record, stream, .. } = reader;

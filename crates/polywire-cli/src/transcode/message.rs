@@ -4,8 +4,10 @@ use std::fmt;
 
 use polywire::{
     Record,
-    envelope::{Announcement, Envelope},
-    framing::Framing,
+    extend::{
+        envelope::{Announcement, Envelope},
+        framing::Framing,
+    },
 };
 
 use super::format::Format;

@@ -17,7 +17,7 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, builder::PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
-use polywire::{Wire, framing::Framing};
+use polywire::{Wire, extend::framing::Framing};
 use serde::Serialize;
 
 use crate::{

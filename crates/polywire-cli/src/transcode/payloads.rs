@@ -6,8 +6,10 @@ use std::sync::Arc;
 use polywire::{
     Record, Schema, Shape,
     codec::Decoder,
-    envelope::{Announcement, ChannelId, Envelope, Id128},
-    framing::Framing,
+    extend::{
+        envelope::{Announcement, ChannelId, Envelope, Id128},
+        framing::Framing,
+    },
 };
 use polywire_idl::Compiler;
 

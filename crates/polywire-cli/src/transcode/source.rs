@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use indicatif::ProgressBar;
-use polywire::{Schema, framing::Framing};
+use polywire::{Schema, extend::framing::Framing};
 
 use super::{
     format::Format,

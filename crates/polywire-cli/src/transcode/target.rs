@@ -13,9 +13,11 @@ use polywire::{
     Record, Shape,
     codec::Encoder,
     compress::Packer,
-    envelope::{Announcement, ChannelId, Envelope, Id128},
-    frame::{Frame, Hello, Start, StreamEncoder},
-    framing::Framing,
+    extend::{
+        envelope::{Announcement, ChannelId, Envelope, Id128},
+        frame::{Frame, Hello, Start, StreamEncoder},
+        framing::Framing,
+    },
     schema::DocumentHash,
 };
 

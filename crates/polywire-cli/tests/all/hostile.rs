@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::common::Folder;
-use polywire::{
+use polywire::extend::{
     envelope::{Announcement, Id128},
     frame::{Hello, Start, StreamEncoder},
 };

@@ -186,7 +186,7 @@ impl Writer<'_> {
             String::new(),
             format!("impl {} for {name} {{", self.std("Default", "default")),
             "    fn default() -> Self {".into(),
-            "        polywire::layout::MessageField::default_value()".into(),
+            "        polywire::extend::layout::MessageField::default_value()".into(),
             "    }".into(),
             "}".into(),
         ]

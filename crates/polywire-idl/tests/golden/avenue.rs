@@ -107,7 +107,7 @@ pub mod avenue {
 
     impl Default for Wind {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 

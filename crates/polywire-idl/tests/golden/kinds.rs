@@ -146,7 +146,7 @@ pub mod kinds {
 
     impl Default for Everything {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 
@@ -161,7 +161,7 @@ pub mod kinds {
 
     impl Default for Choice {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 
@@ -176,7 +176,7 @@ pub mod kinds {
 
     impl Default for Number {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 }

@@ -47,8 +47,10 @@ use polywire::{
         Aligned, Disconnect, Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port,
         Properties, Sent, Sink,
     },
-    envelope::{Announcement, ChannelId, Envelope, Id128},
-    frame::{Answer, DatagramDecoder, DatagramEncoder, Frame, FrameError, Start},
+    extend::{
+        envelope::{Announcement, ChannelId, Envelope, Id128},
+        frame::{Answer, DatagramDecoder, DatagramEncoder, Frame, FrameError, Start},
+    },
 };
 use polywire_core::netsim::{BadModel, Fate, Model};
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use polywire::{
+use polywire::extend::{
     envelope::{Announcement, ChannelId, Id128},
     frame::{Answer, Start},
 };

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use polywire::{DynPublisher, Record, envelope::Id128};
+use polywire::{DynPublisher, Record, extend::envelope::Id128};
 
 use super::clock::{PATIENCE, now_ns};
 

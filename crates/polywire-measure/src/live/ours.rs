@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire::{DynPublisher, Info, Node, Record, Subscription, coding::Dynamic, envelope::Id128};
+use polywire::{DynPublisher, Info, Node, Record, Subscription, coding::Dynamic, extend::envelope::Id128};
 
 use super::{
     carrier::Carrier,

@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use polywire::{
     Record, Shape,
     codec::{CODECS, Codec as Wire, Decoder, Encoder, Options},
-    program::State,
+    extend::program::State,
 };
 use serde::Serialize;
 
