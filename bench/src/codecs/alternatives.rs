@@ -1,5 +1,6 @@
-//! What else the papers compare with, beside CDR: formats without names or numbers (`postcard`),
-//! memory as it is (`rkyv`), and dynamic objects that go through MessagePack into a buffer.
+//! Benchmark of Polywire's CDR beside other kinds of serialisation that the papers compare with:
+//! formats without names or numbers of members (`postcard`), an archive that is readable in place
+//! (`rkyv`), and dynamic objects that are encoded as MessagePack.
 
 use polywire_core::program::Backend;
 use polywire_workloads::{CodecsTest10, CodecsTest500, Floats, MarketData, ProcessorProbe};
@@ -35,7 +36,7 @@ pub fn group(effort: Effort) -> Group {
     Group { title: "Alternatives", note, rows: rows.into_iter().flatten().collect(), left_out, ..Group::default() }
 }
 
-/// Encoding and decoding, and how many bytes each takes.
+/// The rows of encoding and decoding, and a text with the mean length of each candidate's messages.
 fn rows<T: Measured>(effort: Effort, peers: Vec<Peer<T>>) -> ([Row; 2], String) {
     let subject = Subject::<T>::new();
     let ours = subject.encoded("cdr");
@@ -51,7 +52,7 @@ fn rows<T: Measured>(effort: Effort, peers: Vec<Peer<T>>) -> ([Row; 2], String) 
     (rows_of(&subject, &ours, encoders, decoders, effort), sizes.trim_end().into())
 }
 
-/// What a peer writes, which it reads as it was.
+/// The peer's encoding of each message. Panics unless the peer decodes it to the same value.
 fn written<T: Measured>(subject: &Subject<T>, peer: &Peer<T>) -> Vec<Vec<u8>> {
     let write = |message: &T| {
         let mut bytes = Vec::new();
@@ -101,7 +102,7 @@ mod peers {
         vec![postcard(), rkyv(), objects()]
     }
 
-    /// Without rkyv, whose derivation for so many members takes the compiler long.
+    /// Without `rkyv`: compiling its derived code for 500 members takes long.
     pub fn many_members() -> Vec<Peer<CodecsTest500>> {
         vec![postcard(), objects()]
     }
@@ -122,7 +123,7 @@ mod peers {
         }
     }
 
-    /// Bytes are shown to be a value before it is made of them.
+    /// `from_bytes` validates the bytes before it decodes them.
     fn rkyv<T>() -> Peer<T>
     where
         T: Measured + rkyv::Archive,
@@ -150,7 +151,7 @@ mod peers {
             },
             read: |mut bytes| {
                 let object = rmpv::decode::read_value(&mut bytes).expect("it decodes");
-                rmpv::ext::from_value(object).expect("the object is one of the type")
+                rmpv::ext::from_value(object).expect("the object has the members of the type")
             },
         }
     }

@@ -1,5 +1,6 @@
-//! A reader whose type has moved on, against one that has not: a member is moved, one removed from
-//! the middle, one added, one widened.
+//! Benchmark of decoding CDR by a reader of another version of the type, beside a reader of the
+//! same version. In the other version one member is moved, one removed from the middle, one added
+//! and one widened.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -18,7 +19,7 @@ use crate::{
     report::{Group, Row},
 };
 
-/// What happens to a structure.
+/// The differences of the reader's version of a structure. It also has a new member `added`.
 struct Change {
     structure: &'static str,
     moved_to_front: &'static str,
@@ -26,7 +27,7 @@ struct Change {
     widened: (&'static str, Type),
 }
 
-/// In the entries, of which each message has four.
+/// Changes the entries. Each message has four of them.
 const MARKET_DATA: Change = Change {
     structure: "MiddlewareNewsBrief::MarketDataEntry",
     moved_to_front: "mdEntryPx",
@@ -143,7 +144,7 @@ impl Change {
     }
 }
 
-/// Panics unless what both have is the same, and what is new is zero.
+/// Panics unless the members that both versions have are equal, and new members are zero.
 fn assert_agree(old: ValueRef<'_>, new: ValueRef<'_>) {
     match (old, new) {
         (ValueRef::Struct(old), ValueRef::Struct(new)) => assert_members_agree(old, new),
@@ -164,7 +165,7 @@ fn assert_members_agree(old: StructRef<'_>, new: StructRef<'_>) {
     }
 }
 
-/// What [`MARKET_DATA`] makes of the type, for Rust.
+/// The type after the change [`MARKET_DATA`], as a derived type.
 mod evolved_market_data {
     use super::Message;
 

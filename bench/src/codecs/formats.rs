@@ -1,8 +1,9 @@
-//! Every format on every measured type: bytes and times, and these times as multiples of
-//! hand-written CDR's and of the format's best peer's.
+//! Benchmark of every format on every measured type: bytes, times, and comparisons with
+//! hand-written CDR and with the fastest other library for the format. The program `formats` runs
+//! it.
 //!
-//! Each format takes turns with the hand-written codec and with its own peers, so that ratios are
-//! of turns next to each other.
+//! Each format takes turns with the hand-written codec and with its own peers, so that ratios
+//! compare turns that are next to each other.
 
 use std::{cell::RefCell, hint::black_box};
 
@@ -31,7 +32,7 @@ use crate::{
     report::{Columns, Group, NEW_VALUE, Row, mean_length},
 };
 
-/// The tables, by the names that choose them.
+/// Each table with the name that selects it on the command line.
 pub const MEASUREMENTS: &[Measurement] = &[
     ("MarketData", table::<MarketData>),
     ("CodecsTest_10", table::<CodecsTest10>),
@@ -95,7 +96,7 @@ fn table<T: Mirrored>(effort: Effort) -> Group {
     }
 }
 
-/// A type's values, with what the yardstick writes of them.
+/// A type's values, and the bytes that hand-written CDR encodes them to.
 struct Table<T: Mirrored> {
     subject: Subject<T>,
     cdr: Vec<Vec<u8>>,
@@ -118,7 +119,7 @@ impl<T: Mirrored> Table<T> {
         self.rows("protobuf", &ours, encoder, decoder)
     }
 
-    /// A format whose peers read what we write and the other way round.
+    /// The rows of a format in which Polywire and the peers can read each other's messages.
     fn format(&self, codec: &'static str, peers: Vec<Peer<T>>) -> [Row; 2] {
         let ours = self.subject.encoded(codec);
         self.subject.check(codec, &ours);
@@ -129,7 +130,8 @@ impl<T: Mirrored> Table<T> {
         self.rows(codec, &ours, encoders, decoders)
     }
 
-    /// A format that peers write otherwise, so that each reads what it writes itself.
+    /// The rows of a format whose peers represent types differently. Each library decodes its own
+    /// messages.
     fn text(&self, codec: &'static str, peers: Vec<Peer<T>>) -> [Row; 2] {
         let ours = self.subject.encoded(codec);
         self.subject.check(codec, &ours);
@@ -192,8 +194,8 @@ impl<T: Mirrored> Table<T> {
         (Candidate::new("hand-written CDR", encode), Candidate::new("hand-written CDR", decode))
     }
 
-    /// A stream, which begins anew with every round; its peer reads as far as it knows the derived
-    /// template.
+    /// The rows of FAST with the derived template. Each round is a stream and begins with a reset
+    /// state. `fastlib` only decodes, and is left out if it does not support the template.
     fn fast(&self) -> [Row; 2] {
         let (codec, options, messages) = (Fast::default(), Options::default(), self.subject.messages());
         let encoder = Encoder::<T>::with_backend(&codec, &options, Backend::Jit).expect("it lowers");
@@ -233,7 +235,7 @@ impl<T: Mirrored> Table<T> {
                 black_box(back);
             }
         };
-        // The first message of a stream refers to nothing, and is longer than the others.
+        // The first message of a stream refers to no other and is longer, so it does not count.
         let bytes = mean_length(&ours[1..]);
         let template = TemplateSet::for_schema(T::shape().schema()).expect("the type has a template").to_xml();
         let new_value = Candidate::new(NEW_VALUE, decode_new);
@@ -242,7 +244,7 @@ impl<T: Mirrored> Table<T> {
     }
 }
 
-/// Reading by `fastlib`, unless it does not know what the template has.
+/// Decoding by `fastlib`, or `None` if it does not support the template.
 fn fastlib<'a>(template: &str, ours: &'a [Vec<u8>]) -> Option<Candidate<'a>> {
     let template = for_fastlib(template);
     let mut decoder = fastlib::Decoder::new_from_xml(&template).ok()?;

@@ -1,4 +1,5 @@
-//! JSON, BSON, MessagePack and CBOR against libraries that go through serde.
+//! Benchmark of JSON, BSON, MessagePack and CBOR beside libraries that use serde, and of UBJSON
+//! without a peer. Also has the functions that other benchmarks of codecs share.
 
 use std::hint::black_box;
 
@@ -11,8 +12,8 @@ use crate::{
     report::{Group, NEW_VALUE, Row, mean_length},
 };
 
-/// A peer: how it writes into a buffer used again, and how it reads. One that has several ways of
-/// reading stands here several times.
+/// A library to compare with: a function that encodes into a reused buffer, and one that decodes. A
+/// library with several ways to decode has one `Peer` for each.
 pub struct Peer<T> {
     pub name: &'static str,
     pub write: fn(&T, &mut Vec<u8>),
@@ -63,7 +64,7 @@ pub fn cbor(effort: Effort) -> Group {
     group("CBOR", rows, "ciborium and minicbor")
 }
 
-/// Nobody to compare with.
+/// UBJSON, for which there is no peer.
 pub fn ubjson(effort: Effort) -> Group {
     let rows = [
         own_rows::<MarketData>("ubjson", effort),
@@ -75,7 +76,7 @@ pub fn ubjson(effort: Effort) -> Group {
     Group { left_out: Vec::new(), ..group("UBJSON", rows, "") }
 }
 
-/// Without peers.
+/// The rows of Polywire alone.
 pub fn own_rows<T: Measured>(codec: &'static str, effort: Effort) -> [Row; 2] {
     rows::<T>(codec, effort, Vec::new())
 }
@@ -119,7 +120,8 @@ pub fn json_peers<T: Measured>() -> Vec<Peer<T>> {
     ]
 }
 
-/// What came as text, which is shown to be UTF-8 first: many read it quicker than bytes.
+/// Bytes as text, for peers that decode `&str` faster than bytes. Validating UTF-8 is part of the
+/// measured time.
 pub fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("it is UTF-8")
 }
@@ -210,7 +212,10 @@ pub fn rows_of<T: Measured>(
     })
 }
 
-/// Panics unless each reads what the other writes; gives what the peer writes.
+/// Returns the peer's encoding of each message.
+/// # Panics
+/// Unless the peer decodes `ours`, and Polywire decodes the peer's messages, to the original
+/// values.
 pub fn check<T: Measured>(codec: &str, subject: &Subject<T>, ours: &[Vec<u8>], peer: &Peer<T>) -> Vec<Vec<u8>> {
     let (decoder, mut back) = (subject::decoder::<T>(codec, Backend::Jit), T::default());
     let both = |(message, ours): (&T, &Vec<u8>)| {

@@ -1,4 +1,5 @@
-//! A workload with its values, as a derived type and as records.
+//! A workload's values as a derived type and as records, and functions that encode and decode them
+//! with Polywire. All benchmarks of codecs use it.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -10,17 +11,17 @@ use polywire_core::{
 use polywire_workloads::{Samples, Workload};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// What is measured: a workload that all candidates can handle.
+/// A type that all candidates can encode and decode.
 pub trait Measured: Workload + Message + Serialize + DeserializeOwned {}
 impl<T: Workload + Message + Serialize + DeserializeOwned> Measured for T {}
 
 /// A workload's values.
 pub struct Subject<T> {
-    /// As the derived type, which the yardstick takes as well.
+    /// The values as the derived type, which hand-written code uses too.
     pub samples: Samples<T>,
     /// The same values as records.
     pub records: Vec<Record>,
-    /// Of the records.
+    /// Shape of the records.
     pub shape: Arc<Shape>,
 }
 
@@ -50,7 +51,7 @@ impl<T: Measured> Subject<T> {
         self.samples.messages()
     }
 
-    /// Each value's bytes in one of our formats.
+    /// Encodes each value with one of Polywire's codecs.
     pub fn encoded(&self, codec: &str) -> Vec<Vec<u8>> {
         let encoder = encoder::<T>(codec, Backend::Jit);
         let encode = |message| {
@@ -61,7 +62,8 @@ impl<T: Measured> Subject<T> {
         self.messages().iter().map(encode).collect()
     }
 
-    /// Encodes all values by one of our programs.
+    /// A function that encodes all values of the derived type. They go into one buffer, which is
+    /// reused.
     pub fn encode(&self, codec: &str, backend: Backend) -> impl FnMut() {
         let (encoder, mut out) = (encoder::<T>(codec, backend), Vec::new());
         move || {
@@ -73,7 +75,7 @@ impl<T: Measured> Subject<T> {
         }
     }
 
-    /// Encodes all records by one of our programs.
+    /// A function that encodes all records with machine code, into one buffer.
     pub fn encode_records(&self, codec: &str) -> impl FnMut() {
         let (encoder, mut out) = (self.record_encoder(codec), Vec::new());
         move || {
@@ -85,7 +87,7 @@ impl<T: Measured> Subject<T> {
         }
     }
 
-    /// Decodes messages into the derived type by one of our programs.
+    /// A function that decodes all messages into one value of the derived type.
     pub fn decode<'a>(&self, codec: &str, backend: Backend, encoded: &'a [Vec<u8>]) -> impl FnMut() + use<'a, T> {
         let (decoder, mut back) = (decoder::<T>(codec, backend), T::default());
         move || {
@@ -96,7 +98,7 @@ impl<T: Measured> Subject<T> {
         }
     }
 
-    /// Decodes each message into a new value of the derived type.
+    /// A function that decodes each message into a new value of the derived type.
     pub fn decode_new<'a>(&self, codec: &str, encoded: &'a [Vec<u8>]) -> impl FnMut() + use<'a, T> {
         let decoder = decoder::<T>(codec, Backend::Jit);
         move || {
@@ -108,7 +110,7 @@ impl<T: Measured> Subject<T> {
         }
     }
 
-    /// Decodes messages into a record by one of our programs.
+    /// A function that decodes all messages into one record, with machine code.
     pub fn decode_records<'a>(&self, codec: &str, encoded: &'a [Vec<u8>]) -> impl FnMut() + use<'a, T> {
         let (decoder, mut back) = (self.record_decoder(codec), Record::new(&self.shape));
         move || {
@@ -119,8 +121,9 @@ impl<T: Measured> Subject<T> {
         }
     }
 
-    /// Panics unless all our ways of writing give `encoded`, and all our ways of reading give the
-    /// values back.
+    /// Checks Polywire's codec with machine code, with the interpreter and with records.
+    /// # Panics
+    /// Unless each of them encodes the values to `encoded` and decodes `encoded` to the values.
     pub fn check(&self, codec: &str, encoded: &[Vec<u8>]) {
         let mut out = Vec::new();
         for backend in [Backend::Jit, Backend::Interpreter] {
@@ -162,17 +165,17 @@ impl<T: Measured> Default for Subject<T> {
     }
 }
 
-/// A codec of ours.
+/// The codec of this name.
 pub fn find(codec: &str) -> &'static dyn Codec {
-    codec::find(codec).expect("it is in the table")
+    codec::find(codec).expect("the codec is in the table")
 }
 
-/// An encoder of ours.
+/// An encoder of the derived type.
 pub fn encoder<T: Message>(codec: &str, backend: Backend) -> Encoder<T> {
     Encoder::with_backend(find(codec), &Options::default(), backend).expect("it lowers")
 }
 
-/// A decoder of ours, of what the same type wrote.
+/// A decoder of messages that a writer of the same type encoded.
 pub fn decoder<T: Message>(codec: &str, backend: Backend) -> Decoder<T> {
     Decoder::with_backend(find(codec), &Options::default(), T::shape().schema(), backend).expect("it lowers")
 }

@@ -1,5 +1,5 @@
-//! XML and YAML against libraries that go through serde. They write a type otherwise than we do, so
-//! that each reads what it writes itself.
+//! Benchmark of XML and YAML beside libraries that use serde. They represent types differently from
+//! Polywire, so each library decodes its own messages.
 
 use polywire_workloads::{CodecsTest10, CodecsTest500, Floats, MarketData, ProcessorProbe};
 
@@ -84,7 +84,7 @@ fn write_by_saphyr<T: Measured>(message: &T, out: &mut Vec<u8>) {
     *out = text.into_bytes();
 }
 
-/// Ours in two ways, and peers.
+/// The rows of two of Polywire's codecs and of peers.
 fn rows<T: Measured>(codec: &'static str, other: &'static str, effort: Effort, peers: Vec<Peer<T>>) -> [Row; 2] {
     let subject = Subject::<T>::new();
     let (ours, others) = (subject.encoded(codec), subject.encoded(other));
@@ -106,7 +106,7 @@ fn rows<T: Measured>(codec: &'static str, other: &'static str, effort: Effort, p
     rows_of(&subject, &ours, encoders, decoders, effort)
 }
 
-/// What a peer writes, which it must read back.
+/// The peer's encoding of each message. Panics unless the peer decodes it to the same value.
 pub fn written<T: Measured>(subject: &Subject<T>, peer: &Peer<T>) -> Vec<Vec<u8>> {
     let write = |message: &T| {
         let mut theirs = Vec::new();
@@ -117,7 +117,7 @@ pub fn written<T: Measured>(subject: &Subject<T>, peer: &Peer<T>) -> Vec<Vec<u8>
     subject.messages().iter().map(write).collect()
 }
 
-/// A tree of our documents by `roxmltree`, from which nothing is taken yet.
+/// Parsing Polywire's documents to a tree by `roxmltree`, without reading values from the tree.
 #[cfg(feature = "peers")]
 pub fn tree_alone(ours: &[Vec<u8>]) -> Candidate<'_> {
     let round = move || {

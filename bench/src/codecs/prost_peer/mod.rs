@@ -1,4 +1,4 @@
-//! Protobuf against `prost`.
+//! Benchmark of Protobuf beside `prost`, which needs Rust types of its own (`mirrors`).
 
 use super::{
     Measured, Subject, for_each_workload,
@@ -27,21 +27,23 @@ fn rows<T: Mirrored>(effort: Effort) -> [Row; 2] {
     rows_of(&subject, &ours, encoders, decoders, effort)
 }
 
-/// A type that peers have in a form of their own.
+/// A measured type for which `prost` has a type of its own.
 #[cfg(feature = "peers")]
 pub trait Mirrored: Measured {
-    /// Of `prost`.
+    /// The type with the same members for `prost`.
     type Mirror: prost::Message + Default;
 }
 
-/// A type that peers would have in a form of their own.
+/// A measured type. Without the feature `peers`, there are no types for `prost`.
 #[cfg(not(feature = "peers"))]
 pub trait Mirrored: Measured {}
 #[cfg(not(feature = "peers"))]
 impl<T: Measured> Mirrored for T {}
 
-/// How `prost` writes, and how it reads into a new value and into one used again, if it is there.
-/// It writes the same bytes.
+/// Candidates of `prost`: one that encodes, one that decodes into new values, and one that decodes
+/// into a reused value.
+///
+/// # Panics Unless `prost` decodes `ours` and encodes the same bytes.
 #[cfg(feature = "peers")]
 pub fn peers<'a, T: Mirrored>(ours: &'a [Vec<u8>]) -> (Vec<Candidate<'a>>, Vec<Candidate<'a>>) {
     use std::hint::black_box;
@@ -80,7 +82,7 @@ pub fn peers<'a, T: Mirrored>(ours: &'a [Vec<u8>]) -> (Vec<Candidate<'a>>, Vec<C
     (vec![candidate("prost", Box::new(encode))], decoders)
 }
 
-/// How `prost` writes and reads, if it is there.
+/// No candidates: `prost` needs the feature `peers`.
 #[cfg(not(feature = "peers"))]
 pub fn peers<T: Mirrored>(_: &[Vec<u8>]) -> (Vec<Candidate<'_>>, Vec<Candidate<'_>>) {
     (Vec::new(), Vec::new())
