@@ -1,4 +1,5 @@
-//! FlightData of `avenue.idl`: about a hundred kilobytes of all that a type can have.
+//! The workload FlightData of `avenue.idl`: about 100 KB per message. It uses nearly every feature
+//! of the type system.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ mod by_hand;
 mod peers;
 mod values;
 
-/// By which rules is flown.
+/// The rules that the flight follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[polywire(name = "Avenue::FlightRules")]
 #[repr(i32)]
@@ -27,7 +28,7 @@ pub enum FlightRules {
     InstrumentThenVisual = 3,
 }
 
-/// How far a flight's transfer has come.
+/// The state of a flight's transfer from one unit to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[polywire(name = "Avenue::CoordinationState")]
 #[repr(i32)]
@@ -46,8 +47,8 @@ pub enum CoordinationState {
     Redundant = 4,
 }
 
-/// What an aircraft answers radars with: `MODE_A`, `MODE_C`, `MODE_S`, `ADS_B` and `ADS_C` from the
-/// lowest bit on.
+/// The surveillance equipment of an aircraft. From the lowest bit: `MODE_A`, `MODE_C`, `MODE_S`,
+/// `ADS_B` and `ADS_C`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(
@@ -83,7 +84,7 @@ pub struct Waypoint {
     pub estimated_time_over_ns: u64,
 }
 
-/// Where the aircraft is at a time.
+/// Position and motion of the aircraft at a time.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::TrajectoryPoint")]
@@ -98,7 +99,7 @@ pub struct TrajectoryPoint {
     pub heading_deg: f32,
 }
 
-/// What two units agree on.
+/// The coordination of a transfer between two units.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Coordination")]
@@ -145,7 +146,7 @@ pub struct Meteo {
     pub wind: Wind,
 }
 
-/// All that is known of a flight.
+/// The data of a flight.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::FlightData")]
