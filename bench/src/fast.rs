@@ -52,7 +52,7 @@ fn rows<T: Measured + fast::Fast>(effort: Effort) -> Vec<Row> {
     let learned = |constants| {
         let options = LearnOptions { constants, ..LearnOptions::default() };
         let learned = learn(&subject.shape, &subject.records[..LEARNED_FROM], &options);
-        Fast::new(learned.expect("the type can be carried").templates)
+        Fast::new(learned.expect("FAST supports the type").templates)
     };
     let codecs = [
         ("", Fast::new(given)),
@@ -97,31 +97,32 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
     }
 
     fn encoder(&self, backend: Backend) -> Encoder<T> {
-        Encoder::with_backend(self.codec, &Options::default(), backend).expect("it lowers")
+        Encoder::with_backend(self.codec, &Options::default(), backend).expect("the codec supports the type")
     }
 
     fn decoder(&self) -> Decoder<T> {
         let writer = T::shape().schema();
-        Decoder::with_backend(self.codec, &Options::default(), writer, Backend::Jit).expect("it lowers")
+        Decoder::with_backend(self.codec, &Options::default(), writer, Backend::Jit)
+            .expect("the codec supports the type")
     }
 
     fn record_encoder(&self) -> Encoder<Record> {
         Encoder::for_shape_with_backend(self.codec, &Options::default(), &self.subject.shape, Backend::Jit)
-            .expect("it lowers")
+            .expect("the codec supports the type")
     }
 
     fn record_decoder(&self) -> Decoder<Record> {
         let shape = &self.subject.shape;
         Decoder::for_shape_with_backend(self.codec, &Options::default(), shape.schema(), shape, Backend::Jit)
-            .expect("it lowers")
+            .expect("the codec supports the type")
     }
 
     fn write(&self, backend: Backend) -> Vec<Vec<u8>> {
         let encoder = self.encoder(backend);
-        let mut state = encoder.state().expect("FAST keeps a state");
+        let mut state = encoder.state().expect("FAST is stateful");
         let write = |message| {
             let mut out = Vec::new();
-            encoder.encode_with(&mut state, true, message, &mut out).expect("it encodes");
+            encoder.encode_with(&mut state, true, message, &mut out).expect("encoding succeeds");
             out
         };
         self.subject.messages().iter().map(write).collect()
@@ -130,15 +131,20 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
     /// Panics unless both back ends write the same bytes, and decoding returns the original values,
     /// as the derived type and as records.
     fn check(&self) {
-        assert!(self.ours == self.write(Backend::Interpreter), "{}{} by both back ends", T::NAME, self.name);
+        assert!(
+            self.ours == self.write(Backend::Interpreter),
+            "{}{}: the back ends write different bytes",
+            T::NAME,
+            self.name
+        );
         let (decoder, records) = (self.decoder(), self.record_decoder());
-        let mut states = [decoder.state(), records.state()].map(|state| state.expect("FAST keeps a state"));
+        let mut states = [decoder.state(), records.state()].map(|state| state.expect("FAST is stateful"));
         let (mut back, mut record) = (T::default(), Record::new(&self.subject.shape));
         let values = self.subject.messages().iter().zip(&self.subject.records);
         for (bytes, (message, expected)) in self.ours.iter().zip(values) {
-            decoder.decode_with(&mut states[0], true, bytes, &mut back).expect("it decodes");
-            records.decode_with(&mut states[1], true, bytes, &mut record).expect("it decodes");
-            assert!(back == *message && record == *expected, "{}{} comes back", T::NAME, self.name);
+            decoder.decode_with(&mut states[0], true, bytes, &mut back).expect("decoding succeeds");
+            records.decode_with(&mut states[1], true, bytes, &mut record).expect("decoding succeeds");
+            assert!(back == *message && record == *expected, "{}{} does not survive a round trip", T::NAME, self.name);
         }
     }
 
@@ -188,7 +194,7 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
         };
         let read = move || {
             for bytes in &self.cdr {
-                cdr_decode(black_box(bytes), &mut back).expect("it decodes");
+                cdr_decode(black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(&back);
             }
         };
@@ -207,7 +213,7 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
         let read = move || {
             let mut state = T::State::default();
             for bytes in &self.hand {
-                fast_decode(black_box(bytes), &mut state, &mut back).expect("it decodes");
+                fast_decode(black_box(bytes), &mut state, &mut back).expect("decoding succeeds");
                 black_box(&back);
             }
         };
@@ -250,20 +256,20 @@ fn streamed<'a, V: 'a>(
     encode: impl Fn(&mut State, &V, &mut Vec<u8>) -> Result<(), CodecError> + 'a,
     decode: impl Fn(&mut State, &[u8], &mut V) -> Result<usize, CodecError> + 'a,
 ) -> Way<'a> {
-    let [mut writer, mut reader] = states.map(|state| state.expect("FAST keeps a state"));
+    let [mut writer, mut reader] = states.map(|state| state.expect("FAST is stateful"));
     let mut out = Vec::new();
     let write = move || {
         writer.reset();
         for value in values {
             out.clear();
-            encode(&mut writer, black_box(value), &mut out).expect("it encodes");
+            encode(&mut writer, black_box(value), &mut out).expect("encoding succeeds");
             black_box(&out);
         }
     };
     let read = move || {
         reader.reset();
         for bytes in bytes {
-            decode(&mut reader, black_box(bytes), &mut back).expect("it decodes");
+            decode(&mut reader, black_box(bytes), &mut back).expect("decoding succeeds");
             black_box(&back);
         }
     };
@@ -302,23 +308,23 @@ fn feed_row(effort: Effort) -> Row {
     let set = TemplateSet::parse(&xml).expect("the workload's template");
     let streams = Streams::new(&subject, "", &Fast::new(set.clone())).ours;
     let (codec, schema) = Fast::feed(set).expect("a template makes a type");
-    let shape = Shape::of(&schema).expect("a record's");
-    let decoder =
-        Decoder::for_shape_with_backend(&codec, &Options::default(), &schema, &shape, Backend::Jit).expect("it lowers");
-    let (mut state, mut back) = (decoder.state().expect("FAST keeps a state"), Record::new(&shape));
+    let shape = Shape::of(&schema).expect("a valid shape");
+    let decoder = Decoder::for_shape_with_backend(&codec, &Options::default(), &schema, &shape, Backend::Jit)
+        .expect("the codec supports the type");
+    let (mut state, mut back) = (decoder.state().expect("FAST is stateful"), Record::new(&shape));
     let ours = || {
         state.reset();
         for bytes in &streams {
-            decoder.decode_with(&mut state, true, black_box(bytes), &mut back).expect("it decodes");
+            decoder.decode_with(&mut state, true, black_box(bytes), &mut back).expect("decoding succeeds");
             black_box(&back);
         }
     };
-    let theirs = RefCell::new(fastlib::Decoder::new_from_xml(&xml).expect("it reads the template"));
+    let theirs = RefCell::new(fastlib::Decoder::new_from_xml(&xml).expect("fastlib reads the template"));
     let peer = || {
         let (mut theirs, mut values) = (theirs.borrow_mut(), Values::default());
         theirs.reset();
         for bytes in &streams {
-            theirs.decode_slice(black_box(bytes), &mut values).expect("it decodes");
+            theirs.decode_slice(black_box(bytes), &mut values).expect("decoding succeeds");
         }
         // Nine members and four entries of nineteen.
         assert_eq!(black_box(values.0), streams.len() * (9 + 4 * 19));

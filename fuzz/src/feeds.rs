@@ -211,8 +211,10 @@ impl Feed {
         let encoders = (0..set.templates.len()).filter_map(|index| encoder_of(&set, index)).collect();
         let (codec, schema) = Fast::feed(set).expect("a type");
         let (shape, none) = (Shape::of(&schema).expect("a shape"), Options::default());
-        let decoder =
-            |backend| Decoder::for_shape_with_backend(&codec, &none, &schema, &shape, backend).expect("it lowers");
+        let decoder = |backend| {
+            Decoder::for_shape_with_backend(&codec, &none, &schema, &shape, backend)
+                .expect("the codec supports the type")
+        };
         Feed { decoders: vec![decoder(Backend::Interpreter), decoder(Backend::Auto)], encoders }
     }
 }
@@ -416,10 +418,10 @@ pub fn deltas_over_a_link(input: &[u8]) {
     let decoder = Decoder::for_shape_with_backend(&FAST, &none, shape.schema(), &shape, Backend::Interpreter);
     let (Ok(encoder), Ok(decoder)) = (encoder, decoder) else { return };
     let mode = if seed.is_multiple_of(3) { Mode::Chained } else { Mode::Anchored };
-    let state = || encoder.state().expect("it is stateful");
+    let state = || encoder.state().expect("FAST is stateful");
     let (mut incarnation, mut sequence) = (1, 0);
     let mut writer = StatefulWriter::new(state(), mode, 8);
-    let mut reader = StatefulReader::new(decoder.state().expect("it is stateful"));
+    let mut reader = StatefulReader::new(decoder.state().expect("FAST is stateful"));
     let mut frames = DatagramDecoder::default();
     let (mut sent, mut under_way) = (BTreeMap::new(), Vec::new());
     let (mut record, mut read) = (random_record(&mut random, &shape), Record::new(&shape));
@@ -441,7 +443,7 @@ pub fn deltas_over_a_link(input: &[u8]) {
         let mut datagram = Vec::new();
         out.begin(&mut datagram);
         let envelope = Envelope { anchor, ..Envelope::data(ChannelId(1), sequence, 0) };
-        out.data(&envelope, &payload, &mut datagram).expect("it fits");
+        out.data(&envelope, &payload, &mut datagram).expect("the message fits");
         out.finish(&mut datagram);
         match step % 16 {
             0..3 => {}
@@ -462,7 +464,7 @@ pub fn deltas_over_a_link(input: &[u8]) {
         for packet in under_way.drain(..) {
             let Ok(datagram) = frames.open(&packet) else { continue };
             if datagram.restarted {
-                reader = StatefulReader::new(decoder.state().expect("it is stateful"));
+                reader = StatefulReader::new(decoder.state().expect("FAST is stateful"));
             }
             let incarnation = datagram.incarnation;
             for frame in datagram {

@@ -172,7 +172,7 @@ pub fn agree<T: PartialEq + Debug>(outcomes: &[T]) {
 fn again(wire: &Wire, coder: &Coder, record: &Record) {
     match coder.encode(record) {
         Ok(message) => match coder.decode(&message, &Record::new(record.shape())) {
-            Ok((back, _)) => assert!(same(&back, record), "{wire:?}: {back:?} was {record:?}"),
+            Ok((back, _)) => assert!(same(&back, record), "{wire:?}: the value {record:?} became {back:?}"),
             Err(error) => panic!("{wire:?}: the encoded value cannot be decoded: {error}"),
         },
         Err(error) => assert_eq!(error.kind, FaultKind::Unrepresentable, "{wire:?}: {error}"),

@@ -35,7 +35,7 @@ impl Folder {
     /// Writes a file and creates the folders in its name. Returns its path.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.file(name);
-        let folder = Path::new(&path).parent().expect("a file lies in a folder");
+        let folder = Path::new(&path).parent().expect("a file is in a folder");
         let written = fs::create_dir_all(folder).and_then(|()| fs::write(&path, content));
         written.unwrap_or_else(|error| panic!("{path}: {error}"));
         path

@@ -84,7 +84,7 @@ impl Wire {
         initial: impl Fn() -> T,
     ) -> Result<T, CodecError> {
         let (value, taken) = self.decode(writer, bytes, limits, initial)?;
-        assert_eq!(taken, bytes.len(), "{self:?}: bytes are left");
+        assert_eq!(taken, bytes.len(), "{self:?}: bytes of the message are left");
         Ok(value)
     }
 }

@@ -30,7 +30,7 @@ macro_rules! codecs_test {
         #[derive(Clone, Debug, PartialEq, Default, Message)]
         #[polywire(name = "CodecsTest::Codecs_Test")]
         #[repr(C)]
-        #[expect(missing_docs, reason = "the names of the PDL say it")]
+        #[expect(missing_docs, reason = "the names in the PDL are self-explanatory")]
         pub struct $test {
             $(
                 pub $bool: bool,

@@ -11,7 +11,7 @@ use crate::{ProcessorProbe, Rng, Workload};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(from = "Flat", into = "Flat"))]
 #[polywire(name = "OASIS::System::Processor::LinuxProcessorProbe")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the PDL say it")]
+#[expect(missing_docs, reason = "the names in the PDL are self-explanatory")]
 pub struct LinuxProcessorProbe {
     #[polywire(base)]
     pub base: ProcessorProbe,

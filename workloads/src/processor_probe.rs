@@ -15,7 +15,7 @@ use crate::{Rng, Workload};
 )]
 #[polywire(name = "OASIS::System::Processor::ProcessorProbe")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the PDL say it")]
+#[expect(missing_docs, reason = "the names in the PDL are self-explanatory")]
 pub struct ProcessorProbe {
     pub idle_time: u64,
     pub system_time: u64,

@@ -117,12 +117,13 @@ fn values_survive_fast() {
 /// Checks that the hand-written codec and Polywire's write the same bytes.
 fn is_ours<T: Workload + polywire_core::layout::Message>(messages: usize) {
     let codec = polywire_core::codec::find("cdr").expect("`cdr` is in the table of codecs");
-    let encoder = polywire_core::codec::Encoder::<T>::new(codec, &Default::default()).expect("it lowers");
+    let encoder =
+        polywire_core::codec::Encoder::<T>::new(codec, &Default::default()).expect("the codec supports the type");
     let (mut by_hand, mut ours) = (Vec::new(), Vec::new());
     for sample in Samples::<T>::generate(messages).iter() {
         sample.encode(&mut by_hand);
         ours.clear();
-        encoder.encode(sample.message(), &mut ours).expect("it encodes");
+        encoder.encode(sample.message(), &mut ours).expect("encoding succeeds");
         let differs = ours.iter().zip(&by_hand).position(|(ours, by_hand)| ours != by_hand);
         assert_eq!((differs, ours.len()), (None, by_hand.len()), "{}", T::NAME);
     }

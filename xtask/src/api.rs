@@ -308,7 +308,7 @@ impl Api {
     fn print(&mut self) {
         let mut lines = BTreeSet::new();
         for (id, paths) in &self.paths {
-            let path = self.path(*id).expect("it has one");
+            let path = self.path(*id).expect("the item has a public path");
             for other in paths.iter().filter(|other| *other != path) {
                 lines.insert(format!("use {other} = {path}"));
             }

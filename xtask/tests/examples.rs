@@ -40,9 +40,14 @@ fn files(krate: &str) -> Vec<File> {
         (Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates").join(krate).join("src"), Vec::new());
     walk(&root, &mut found);
     let file = |path: PathBuf| {
-        let text = fs::read_to_string(&path).expect("text");
+        let text = fs::read_to_string(&path).expect("the file can be read");
         let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned();
-        let path = path.strip_prefix(&root).expect("below").with_extension("").to_string_lossy().replace('\\', "/");
+        let path = path
+            .strip_prefix(&root)
+            .expect("the path is below the root")
+            .with_extension("")
+            .to_string_lossy()
+            .replace('\\', "/");
         File { path, text }
     };
     found.into_iter().map(file).collect()

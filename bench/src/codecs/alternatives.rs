@@ -57,7 +57,7 @@ fn written<T: Measured>(subject: &Subject<T>, peer: &Peer<T>) -> Vec<Vec<u8>> {
     let write = |message: &T| {
         let mut bytes = Vec::new();
         (peer.write)(message, &mut bytes);
-        assert!((peer.read)(&bytes) == *message, "{} reads its {}", peer.name, T::NAME);
+        assert!((peer.read)(&bytes) == *message, "{} does not read its own {}", peer.name, T::NAME);
         bytes
     };
     subject.messages().iter().map(write).collect()
@@ -118,8 +118,8 @@ mod peers {
     fn postcard<T: Measured>() -> Peer<T> {
         Peer {
             name: "postcard",
-            write: |message, out| *out = postcard::to_extend(message, std::mem::take(out)).expect("it encodes"),
-            read: |bytes| postcard::from_bytes(bytes).expect("it decodes"),
+            write: |message, out| *out = postcard::to_extend(message, std::mem::take(out)).expect("encoding succeeds"),
+            read: |bytes| postcard::from_bytes(bytes).expect("decoding succeeds"),
         }
     }
 
@@ -136,9 +136,10 @@ mod peers {
         Peer {
             name: "rkyv",
             write: |message, out| {
-                *out = rkyv::api::high::to_bytes_in::<_, Error>(message, std::mem::take(out)).expect("it encodes");
+                *out =
+                    rkyv::api::high::to_bytes_in::<_, Error>(message, std::mem::take(out)).expect("encoding succeeds");
             },
-            read: |bytes| rkyv::from_bytes::<T, Error>(bytes).expect("it decodes"),
+            read: |bytes| rkyv::from_bytes::<T, Error>(bytes).expect("decoding succeeds"),
         }
     }
 
@@ -146,11 +147,11 @@ mod peers {
         Peer {
             name: "dynamic objects",
             write: |message, out| {
-                let object = rmpv::ext::to_value(message).expect("it becomes an object");
-                rmpv::encode::write_value(out, &object).expect("it encodes");
+                let object = rmpv::ext::to_value(message).expect("the message can become an object");
+                rmpv::encode::write_value(out, &object).expect("encoding succeeds");
             },
             read: |mut bytes| {
-                let object = rmpv::decode::read_value(&mut bytes).expect("it decodes");
+                let object = rmpv::decode::read_value(&mut bytes).expect("decoding succeeds");
                 rmpv::ext::from_value(object).expect("the object has the members of the type")
             },
         }

@@ -67,7 +67,7 @@ fn decode<T: Measured>(
     let mut back = T::default();
     let hand = || {
         for bytes in encoded {
-            cdr_decode(black_box(bytes), &mut back).expect("it decodes");
+            cdr_decode(black_box(bytes), &mut back).expect("decoding succeeds");
             black_box(&back);
         }
     };

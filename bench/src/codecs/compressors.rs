@@ -83,7 +83,7 @@ fn row(what: &str, plain: f64, messages: &[Vec<u8>], way: &Way, effort: Effort) 
     let pack = |message: &Vec<u8>| {
         let mut out = Vec::new();
         packer.pack(message, &mut out);
-        assert!(unpacker.unpack(&out) == Ok(message), "{what}, {}", way.label);
+        assert!(unpacker.unpack(&out) == Ok(message), "{what}, {}: another message is unpacked", way.label);
         out
     };
     let packed: Vec<Vec<u8>> = messages.iter().map(pack).collect();
@@ -97,7 +97,7 @@ fn row(what: &str, plain: f64, messages: &[Vec<u8>], way: &Way, effort: Effort) 
     });
     let decompress = Candidate::new("decompress", || {
         for packed in &packed {
-            black_box(unpacker.unpack(black_box(packed)).expect("our own bytes"));
+            black_box(unpacker.unpack(black_box(packed)).expect("Polywire's own bytes"));
         }
     });
     let figures = compare(messages.len(), vec![compress, decompress], effort);

@@ -70,12 +70,12 @@ fn records<T: Measured>(change: &Change, effort: Effort) -> Row {
     let decoder = evolved_decoder::<T>(&shape);
     let mut back = Record::new(&shape);
     for (bytes, record) in encoded.iter().zip(&subject.records) {
-        decoder.decode(bytes, &mut back).expect("it decodes");
+        decoder.decode(bytes, &mut back).expect("decoding succeeds");
         assert_agree(record.view(), back.view());
     }
     let evolved = || {
         for bytes in &encoded {
-            decoder.decode(black_box(bytes), &mut back).expect("it decodes");
+            decoder.decode(black_box(bytes), &mut back).expect("decoding succeeds");
             black_box(&back);
         }
     };
@@ -84,7 +84,8 @@ fn records<T: Measured>(change: &Change, effort: Effort) -> Row {
 
 fn evolved_decoder<T: Measured>(shape: &Arc<Shape>) -> Decoder<Record> {
     let (codec, writer) = (subject::find("cdr"), T::shape().schema());
-    Decoder::for_shape_with_backend(codec, &Options::default(), writer, shape, Backend::Jit).expect("it evolves")
+    Decoder::for_shape_with_backend(codec, &Options::default(), writer, shape, Backend::Jit)
+        .expect("the reader can read the writer's type")
 }
 
 fn derived(effort: Effort) -> Row {
@@ -96,15 +97,15 @@ fn derived(effort: Effort) -> Row {
         <MarketData as polywire_core::layout::Message>::shape().schema(),
         Backend::Jit,
     )
-    .expect("it evolves");
+    .expect("the reader can read the writer's type");
     let mut back = evolved_market_data::MarketData::default();
     for (bytes, message) in encoded.iter().zip(subject.messages()) {
-        decoder.decode(bytes, &mut back).expect("it decodes");
+        decoder.decode(bytes, &mut back).expect("decoding succeeds");
         assert_agree(ValueRef::of(message), ValueRef::of(&back));
     }
     let evolved = || {
         for bytes in &encoded {
-            decoder.decode(black_box(bytes), &mut back).expect("it decodes");
+            decoder.decode(black_box(bytes), &mut back).expect("decoding succeeds");
             black_box(&back);
         }
     };
@@ -160,7 +161,7 @@ fn assert_members_agree(old: StructRef<'_>, new: StructRef<'_>) {
     for (member, value) in new.fields() {
         match old.field(&member.name) {
             Some(before) => assert_agree(before, value),
-            None => assert_eq!(value.as_i64(), Some(0), "{} is new", member.name),
+            None => assert_eq!(value.as_i64(), Some(0), "the new member {} is not zero", member.name),
         }
     }
 }

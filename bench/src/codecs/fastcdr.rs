@@ -81,10 +81,10 @@ impl FastCdr {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the compiled program starts");
-        let answers = BufReader::new(child.stdout.take().expect("its output is a pipe"));
+        let answers = BufReader::new(child.stdout.take().expect("standard output is a pipe"));
         let mut peer = FastCdr { child, answers };
         peer.feed(encoded).expect("the child reads the messages");
-        assert_eq!(peer.answer(), "ok", "Fast CDR reads {workload} and writes the same bytes");
+        assert_eq!(peer.answer(), "ok", "Fast CDR does not read {workload}, or writes other bytes");
         peer
     }
 
@@ -99,7 +99,7 @@ impl FastCdr {
     }
 
     fn feed(&mut self, encoded: &[Vec<u8>]) -> io::Result<()> {
-        let input = self.child.stdin.as_mut().expect("its input is a pipe");
+        let input = self.child.stdin.as_mut().expect("standard input is a pipe");
         input.write_all(&(encoded.len() as u32).to_le_bytes())?;
         for bytes in encoded {
             input.write_all(&(bytes.len() as u32).to_le_bytes())?;
@@ -109,7 +109,7 @@ impl FastCdr {
     }
 
     fn measure(&mut self, what: &str, least: Duration) -> f64 {
-        let input = self.child.stdin.as_mut().expect("its input is a pipe");
+        let input = self.child.stdin.as_mut().expect("standard input is a pipe");
         writeln!(input, "{what} {}", least.as_nanos()).expect("the child reads the command");
         self.answer().parse().expect("a number")
     }

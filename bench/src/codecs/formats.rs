@@ -187,7 +187,7 @@ impl<T: Mirrored> Table<T> {
         };
         let decode = move || {
             for bytes in &self.cdr {
-                cdr_decode(black_box(bytes), &mut back).expect("it decodes");
+                cdr_decode(black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(&back);
             }
         };
@@ -198,40 +198,40 @@ impl<T: Mirrored> Table<T> {
     /// state. `fastlib` only decodes, and is left out if it does not support the template.
     fn fast(&self) -> [Row; 2] {
         let (codec, options, messages) = (Fast::default(), Options::default(), self.subject.messages());
-        let encoder = Encoder::<T>::with_backend(&codec, &options, Backend::Jit).expect("it lowers");
-        let decoder =
-            Decoder::<T>::with_backend(&codec, &options, T::shape().schema(), Backend::Jit).expect("it lowers");
-        let state = || (encoder.state().expect("FAST keeps a state"), decoder.state().expect("FAST keeps a state"));
+        let encoder = Encoder::<T>::with_backend(&codec, &options, Backend::Jit).expect("the codec supports the type");
+        let decoder = Decoder::<T>::with_backend(&codec, &options, T::shape().schema(), Backend::Jit)
+            .expect("the codec supports the type");
+        let state = || (encoder.state().expect("FAST is stateful"), decoder.state().expect("FAST is stateful"));
         let (mut writer, mut reader) = state();
         let (mut out, mut back, mut ours) = (Vec::new(), T::default(), Vec::new());
         for message in messages {
             out.clear();
-            encoder.encode_with(&mut writer, true, message, &mut out).expect("it encodes");
-            decoder.decode_with(&mut reader, true, &out, &mut back).expect("it decodes");
-            assert!(back == *message, "{} comes back", T::NAME);
+            encoder.encode_with(&mut writer, true, message, &mut out).expect("encoding succeeds");
+            decoder.decode_with(&mut reader, true, &out, &mut back).expect("decoding succeeds");
+            assert!(back == *message, "{} does not survive a round trip", T::NAME);
             ours.push(out.clone());
         }
         let encode = || {
             writer.reset();
             for message in messages {
                 out.clear();
-                encoder.encode_with(&mut writer, true, black_box(message), &mut out).expect("it encodes");
+                encoder.encode_with(&mut writer, true, black_box(message), &mut out).expect("encoding succeeds");
                 black_box(&out);
             }
         };
         let decode = || {
             reader.reset();
             for bytes in &ours {
-                decoder.decode_with(&mut reader, true, black_box(bytes), &mut back).expect("it decodes");
+                decoder.decode_with(&mut reader, true, black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(&back);
             }
         };
-        let mut reader_of_new = decoder.state().expect("FAST keeps a state");
+        let mut reader_of_new = decoder.state().expect("FAST is stateful");
         let decode_new = || {
             reader_of_new.reset();
             for bytes in &ours {
                 let mut back = T::default();
-                decoder.decode_with(&mut reader_of_new, true, black_box(bytes), &mut back).expect("it decodes");
+                decoder.decode_with(&mut reader_of_new, true, black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(back);
             }
         };
@@ -256,5 +256,5 @@ fn fastlib<'a>(template: &str, ours: &'a [Vec<u8>]) -> Option<Candidate<'a>> {
         read
     };
     read().ok()?;
-    Some(Candidate::new(FASTLIB, move || read().expect("it has decoded them before")))
+    Some(Candidate::new(FASTLIB, move || read().expect("fastlib decoded these messages before")))
 }

@@ -97,25 +97,25 @@ pub fn json_peers<T: Measured>() -> Vec<Peer<T>> {
     vec![
         Peer {
             name: "serde_json",
-            write: |message, out| serde_json::to_writer(out, message).expect("it encodes"),
-            read: |bytes| serde_json::from_slice(bytes).expect("it decodes"),
+            write: |message, out| serde_json::to_writer(out, message).expect("encoding succeeds"),
+            read: |bytes| serde_json::from_slice(bytes).expect("decoding succeeds"),
         },
         Peer {
             name: "serde_json from_str",
-            write: |message, out| serde_json::to_writer(out, message).expect("it encodes"),
-            read: |bytes| serde_json::from_str(text(bytes)).expect("it decodes"),
+            write: |message, out| serde_json::to_writer(out, message).expect("encoding succeeds"),
+            read: |bytes| serde_json::from_str(text(bytes)).expect("decoding succeeds"),
         },
         #[cfg(feature = "peers")]
         Peer {
             name: "sonic-rs",
-            write: |message, out| sonic_rs::to_writer(out, message).expect("it encodes"),
-            read: |bytes| sonic_rs::from_slice(bytes).expect("it decodes"),
+            write: |message, out| sonic_rs::to_writer(out, message).expect("encoding succeeds"),
+            read: |bytes| sonic_rs::from_slice(bytes).expect("decoding succeeds"),
         },
         #[cfg(feature = "peers")]
         Peer {
             name: "sonic-rs from_str",
-            write: |message, out| sonic_rs::to_writer(out, message).expect("it encodes"),
-            read: |bytes| sonic_rs::from_str(text(bytes)).expect("it decodes"),
+            write: |message, out| sonic_rs::to_writer(out, message).expect("encoding succeeds"),
+            read: |bytes| sonic_rs::from_str(text(bytes)).expect("decoding succeeds"),
         },
     ]
 }
@@ -123,7 +123,7 @@ pub fn json_peers<T: Measured>() -> Vec<Peer<T>> {
 /// Bytes as text, for peers that decode `&str` faster than bytes. Validating UTF-8 is part of the
 /// measured time.
 pub fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("it is UTF-8")
+    std::str::from_utf8(bytes).expect("the bytes are UTF-8")
 }
 
 pub fn bson_peers<T: Measured>() -> Vec<Peer<T>> {
@@ -131,8 +131,8 @@ pub fn bson_peers<T: Measured>() -> Vec<Peer<T>> {
         #[cfg(feature = "peers")]
         Peer {
             name: "bson",
-            write: |message, out| bson::serialize_to_buffer(message, out).expect("it encodes"),
-            read: |bytes| bson::deserialize_from_slice(bytes).expect("it decodes"),
+            write: |message, out| bson::serialize_to_buffer(message, out).expect("encoding succeeds"),
+            read: |bytes| bson::deserialize_from_slice(bytes).expect("decoding succeeds"),
         },
     ]
 }
@@ -142,8 +142,8 @@ pub fn msgpack_peers<T: Measured>() -> Vec<Peer<T>> {
         #[cfg(feature = "peers")]
         Peer {
             name: "rmp-serde",
-            write: |message, out| rmp_serde::encode::write_named(out, message).expect("it encodes"),
-            read: |bytes| rmp_serde::from_slice(bytes).expect("it decodes"),
+            write: |message, out| rmp_serde::encode::write_named(out, message).expect("encoding succeeds"),
+            read: |bytes| rmp_serde::from_slice(bytes).expect("decoding succeeds"),
         },
     ]
 }
@@ -153,16 +153,16 @@ pub fn cbor_peers<T: Measured>() -> Vec<Peer<T>> {
         #[cfg(feature = "peers")]
         Peer {
             name: "ciborium",
-            write: |message, out| ciborium::into_writer(message, out).expect("it encodes"),
-            read: |bytes| ciborium::from_reader(bytes).expect("it decodes"),
+            write: |message, out| ciborium::into_writer(message, out).expect("encoding succeeds"),
+            read: |bytes| ciborium::from_reader(bytes).expect("decoding succeeds"),
         },
         #[cfg(feature = "peers")]
         Peer {
             name: "minicbor",
             write: |message, out| {
-                message.serialize(&mut minicbor_serde::Serializer::new(out)).expect("it encodes");
+                message.serialize(&mut minicbor_serde::Serializer::new(out)).expect("encoding succeeds");
             },
-            read: |bytes| minicbor_serde::from_slice(bytes).expect("it decodes"),
+            read: |bytes| minicbor_serde::from_slice(bytes).expect("decoding succeeds"),
         },
     ]
 }
@@ -219,11 +219,11 @@ pub fn rows_of<T: Measured>(
 pub fn check<T: Measured>(codec: &str, subject: &Subject<T>, ours: &[Vec<u8>], peer: &Peer<T>) -> Vec<Vec<u8>> {
     let (decoder, mut back) = (subject::decoder::<T>(codec, Backend::Jit), T::default());
     let both = |(message, ours): (&T, &Vec<u8>)| {
-        assert!((peer.read)(ours) == *message, "{} reads our {}", peer.name, T::NAME);
+        assert!((peer.read)(ours) == *message, "{} does not read Polywire's {}", peer.name, T::NAME);
         let mut theirs = Vec::new();
         (peer.write)(message, &mut theirs);
-        decoder.decode(&theirs, &mut back).expect("it decodes");
-        assert!(back == *message, "we read the {} of {}", T::NAME, peer.name);
+        decoder.decode(&theirs, &mut back).expect("decoding succeeds");
+        assert!(back == *message, "Polywire does not read the {} of {}", T::NAME, peer.name);
         theirs
     };
     subject.messages().iter().zip(ours).map(both).collect()

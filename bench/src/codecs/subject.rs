@@ -29,18 +29,18 @@ impl<T: Measured> Subject<T> {
     /// Generates the values.
     pub fn new() -> Subject<T> {
         let samples = Samples::<T>::generate(T::MESSAGES);
-        let shape = Shape::of(T::shape().schema()).expect("records of a derived type's schema");
+        let shape = Shape::of(T::shape().schema()).expect("a derived type has a shape");
         let mut subject = Subject { samples, records: Vec::new(), shape };
         let bytes = subject.encoded("cdr");
         let decoder = subject.record_decoder("cdr");
         let record = |bytes: &Vec<u8>| {
             let mut record = Record::new(&subject.shape);
-            decoder.decode(bytes, &mut record).expect("our own bytes");
+            decoder.decode(bytes, &mut record).expect("Polywire's own bytes");
             record
         };
         let records: Vec<Record> = bytes.iter().map(record).collect();
         for (record, message) in records.iter().zip(subject.messages()) {
-            assert!(record.view() == ValueRef::of(message), "{} as a record", T::NAME);
+            assert!(record.view() == ValueRef::of(message), "{} changes as a record", T::NAME);
         }
         subject.records = records;
         subject
@@ -56,7 +56,7 @@ impl<T: Measured> Subject<T> {
         let encoder = encoder::<T>(codec, Backend::Jit);
         let encode = |message| {
             let mut out = Vec::new();
-            encoder.encode(message, &mut out).expect("it encodes");
+            encoder.encode(message, &mut out).expect("encoding succeeds");
             out
         };
         self.messages().iter().map(encode).collect()
@@ -69,7 +69,7 @@ impl<T: Measured> Subject<T> {
         move || {
             for message in self.messages() {
                 out.clear();
-                encoder.encode(black_box(message), &mut out).expect("it encodes");
+                encoder.encode(black_box(message), &mut out).expect("encoding succeeds");
                 black_box(&out);
             }
         }
@@ -81,7 +81,7 @@ impl<T: Measured> Subject<T> {
         move || {
             for record in &self.records {
                 out.clear();
-                encoder.encode(black_box(record), &mut out).expect("it encodes");
+                encoder.encode(black_box(record), &mut out).expect("encoding succeeds");
                 black_box(&out);
             }
         }
@@ -92,7 +92,7 @@ impl<T: Measured> Subject<T> {
         let (decoder, mut back) = (decoder::<T>(codec, backend), T::default());
         move || {
             for bytes in encoded {
-                decoder.decode(black_box(bytes), &mut back).expect("it decodes");
+                decoder.decode(black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(&back);
             }
         }
@@ -104,7 +104,7 @@ impl<T: Measured> Subject<T> {
         move || {
             for bytes in encoded {
                 let mut back = T::default();
-                decoder.decode(black_box(bytes), &mut back).expect("it decodes");
+                decoder.decode(black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(back);
             }
         }
@@ -115,7 +115,7 @@ impl<T: Measured> Subject<T> {
         let (decoder, mut back) = (self.record_decoder(codec), Record::new(&self.shape));
         move || {
             for bytes in encoded {
-                decoder.decode(black_box(bytes), &mut back).expect("it decodes");
+                decoder.decode(black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(&back);
             }
         }
@@ -131,31 +131,32 @@ impl<T: Measured> Subject<T> {
             let mut back = T::default();
             for (message, bytes) in self.messages().iter().zip(encoded) {
                 out.clear();
-                encoder.encode(message, &mut out).expect("it encodes");
-                assert!(out == *bytes, "{} written as {codec} by {backend:?}", T::NAME);
-                decoder.decode(bytes, &mut back).expect("it decodes");
-                assert!(back == *message, "{} read from {codec} by {backend:?}", T::NAME);
+                encoder.encode(message, &mut out).expect("encoding succeeds");
+                assert!(out == *bytes, "{}: {backend:?} writes other bytes of {codec}", T::NAME);
+                decoder.decode(bytes, &mut back).expect("decoding succeeds");
+                assert!(back == *message, "{}: {backend:?} reads another value from {codec}", T::NAME);
             }
         }
         let (encoder, decoder) = (self.record_encoder(codec), self.record_decoder(codec));
         let mut back = Record::new(&self.shape);
         for (record, bytes) in self.records.iter().zip(encoded) {
             out.clear();
-            encoder.encode(record, &mut out).expect("it encodes");
-            assert!(out == *bytes, "records of {} written as {codec}", T::NAME);
-            decoder.decode(bytes, &mut back).expect("it decodes");
-            assert!(back == *record, "records of {} read from {codec}", T::NAME);
+            encoder.encode(record, &mut out).expect("encoding succeeds");
+            assert!(out == *bytes, "{}: records are written to other bytes of {codec}", T::NAME);
+            decoder.decode(bytes, &mut back).expect("decoding succeeds");
+            assert!(back == *record, "{}: another record is read from {codec}", T::NAME);
         }
     }
 
     fn record_encoder(&self, codec: &str) -> Encoder<Record> {
-        Encoder::for_shape_with_backend(find(codec), &Options::default(), &self.shape, Backend::Jit).expect("it lowers")
+        Encoder::for_shape_with_backend(find(codec), &Options::default(), &self.shape, Backend::Jit)
+            .expect("the codec supports the type")
     }
 
     fn record_decoder(&self, codec: &str) -> Decoder<Record> {
         let writer = T::shape().schema();
         Decoder::for_shape_with_backend(find(codec), &Options::default(), writer, &self.shape, Backend::Jit)
-            .expect("it lowers")
+            .expect("the codec supports the type")
     }
 }
 
@@ -172,10 +173,11 @@ pub fn find(codec: &str) -> &'static dyn Codec {
 
 /// An encoder of the derived type.
 pub fn encoder<T: Message>(codec: &str, backend: Backend) -> Encoder<T> {
-    Encoder::with_backend(find(codec), &Options::default(), backend).expect("it lowers")
+    Encoder::with_backend(find(codec), &Options::default(), backend).expect("the codec supports the type")
 }
 
 /// A decoder of messages that a writer of the same type encoded.
 pub fn decoder<T: Message>(codec: &str, backend: Backend) -> Decoder<T> {
-    Decoder::with_backend(find(codec), &Options::default(), T::shape().schema(), backend).expect("it lowers")
+    Decoder::with_backend(find(codec), &Options::default(), T::shape().schema(), backend)
+        .expect("the codec supports the type")
 }

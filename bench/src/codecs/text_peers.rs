@@ -42,21 +42,21 @@ pub fn xml_peers<T: Measured>() -> Vec<Peer<T>> {
         Peer {
             name: "quick-xml",
             write: write_by_quick_xml,
-            read: |bytes| quick_xml::de::from_str(text(bytes)).expect("it decodes"),
+            read: |bytes| quick_xml::de::from_str(text(bytes)).expect("decoding succeeds"),
         },
         #[cfg(feature = "peers")]
         Peer {
             name: "quick-xml from_reader",
             write: write_by_quick_xml,
-            read: |bytes| quick_xml::de::from_reader(bytes).expect("it decodes"),
+            read: |bytes| quick_xml::de::from_reader(bytes).expect("decoding succeeds"),
         },
     ]
 }
 
 #[cfg(feature = "peers")]
 fn write_by_quick_xml<T: Measured>(message: &T, out: &mut Vec<u8>) {
-    let mut text = String::from_utf8(std::mem::take(out)).expect("it was text");
-    quick_xml::se::to_writer(&mut text, message).expect("it encodes");
+    let mut text = String::from_utf8(std::mem::take(out)).expect("the buffer has text");
+    quick_xml::se::to_writer(&mut text, message).expect("encoding succeeds");
     *out = text.into_bytes();
 }
 
@@ -66,21 +66,21 @@ pub fn yaml_peers<T: Measured>() -> Vec<Peer<T>> {
         Peer {
             name: "serde-saphyr",
             write: write_by_saphyr,
-            read: |bytes| serde_saphyr::from_slice(bytes).expect("it decodes"),
+            read: |bytes| serde_saphyr::from_slice(bytes).expect("decoding succeeds"),
         },
         #[cfg(feature = "peers")]
         Peer {
             name: "serde-saphyr from_str",
             write: write_by_saphyr,
-            read: |bytes| serde_saphyr::from_str(text(bytes)).expect("it decodes"),
+            read: |bytes| serde_saphyr::from_str(text(bytes)).expect("decoding succeeds"),
         },
     ]
 }
 
 #[cfg(feature = "peers")]
 fn write_by_saphyr<T: Measured>(message: &T, out: &mut Vec<u8>) {
-    let mut text = String::from_utf8(std::mem::take(out)).expect("it was text");
-    serde_saphyr::to_fmt_writer(&mut text, message).expect("it encodes");
+    let mut text = String::from_utf8(std::mem::take(out)).expect("the buffer has text");
+    serde_saphyr::to_fmt_writer(&mut text, message).expect("encoding succeeds");
     *out = text.into_bytes();
 }
 
@@ -111,7 +111,7 @@ pub fn written<T: Measured>(subject: &Subject<T>, peer: &Peer<T>) -> Vec<Vec<u8>
     let write = |message: &T| {
         let mut theirs = Vec::new();
         (peer.write)(message, &mut theirs);
-        assert!((peer.read)(&theirs) == *message, "{} reads its own {}", peer.name, T::NAME);
+        assert!((peer.read)(&theirs) == *message, "{} does not read its own {}", peer.name, T::NAME);
         theirs
     };
     subject.messages().iter().map(write).collect()
@@ -123,7 +123,7 @@ pub fn tree_alone(ours: &[Vec<u8>]) -> Candidate<'_> {
     let round = move || {
         for bytes in ours {
             let text = std::str::from_utf8(bytes).expect("XML is text");
-            std::hint::black_box(roxmltree::Document::parse(text).expect("it is well-formed"));
+            std::hint::black_box(roxmltree::Document::parse(text).expect("the document is well-formed"));
         }
     };
     Candidate::new("roxmltree alone", round)

@@ -65,7 +65,7 @@ fn message() -> MarketData {
 
 fn bytes() -> Vec<u8> {
     let mut bytes = Vec::new();
-    codecs::encoder::<MarketData>("cdr", Backend::Jit).encode(&message(), &mut bytes).expect("it encodes");
+    codecs::encoder::<MarketData>("cdr", Backend::Jit).encode(&message(), &mut bytes).expect("encoding succeeds");
     bytes
 }
 

@@ -72,7 +72,7 @@ impl Ping {
         let subscription = subscriber.on_message_inline(move |value, _| {
             let mut turn = turn.lock().expect("no thread panicked");
             let took = turn.start.elapsed();
-            assert!(*value == expected, "the returned value equals the sent one");
+            assert!(*value == expected, "the returned value differs from the sent one");
             turn.times.push(took);
             turn.left -= 1;
             if turn.left == 0 {
@@ -81,7 +81,7 @@ impl Ping {
             turn.start = Instant::now();
             again.publish(value).expect("published");
         });
-        assert_eq!(publisher.wait_for_subscribers(1, PATIENCE), 1, "the other end subscribes");
+        assert_eq!(publisher.wait_for_subscribers(1, PATIENCE), 1, "the other end does not subscribe");
         let ping = Ping { publisher, message, state, done, _node: node, _subscription: subscription };
         ping.wait_for_the_way_back();
         ping
@@ -183,7 +183,7 @@ impl Flood {
             count.fetch_add(1, Ordering::Relaxed);
             finished.send(value.number).expect("`Flood` receives the answers");
         });
-        assert_eq!(publisher.wait_for_subscribers(1, PATIENCE), 1, "the other end subscribes");
+        assert_eq!(publisher.wait_for_subscribers(1, PATIENCE), 1, "the other end does not subscribe");
         let message = Blob::of_size(size);
         let flood = Flood { publisher, message, answered, done, _node: node, _subscription: subscription };
         flood.wait_for_the_way_back();
@@ -222,7 +222,7 @@ fn free_address(family: Family) -> String {
     match family {
         Family::Tcp => {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            listener.local_addr().expect("it is bound").to_string()
+            listener.local_addr().expect("the socket is bound").to_string()
         }
         Family::Unix => env::temp_dir().join(format!("polywire-bench-{}.sock", process::id())).display().to_string(),
     }

@@ -21,7 +21,7 @@ pub(super) fn echo(family: Family, size: usize) -> String {
     match family {
         Family::Tcp => {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            let address = listener.local_addr().expect("it is bound").to_string();
+            let address = listener.local_addr().expect("the socket is bound").to_string();
             thread::spawn(move || {
                 let (stream, _) = listener.accept().expect("the parent connects");
                 stream.set_nodelay(true).expect("a TCP socket");
@@ -76,7 +76,7 @@ impl Ping {
             self.stream.write_all(&self.message).expect("the other end reads");
             self.stream.read_exact(&mut self.back).expect("the other end answers");
             let took = start.elapsed();
-            assert!(self.back == self.message, "the returned bytes equal the sent ones");
+            assert!(self.back == self.message, "the returned bytes differ from the sent ones");
             took
         };
         (0..rounds).map(once).collect()

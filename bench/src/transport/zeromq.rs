@@ -14,13 +14,13 @@ pub(super) fn count(turn: u64) -> [String; 2] {
     let context = Context::new();
     let (flood, answers) = (bound(&context, PULL), bound(&context, PUSH));
     let addresses = [&flood, &answers]
-        .map(|socket| socket.get_last_endpoint().expect("it is bound").expect("the address is UTF-8"));
+        .map(|socket| socket.get_last_endpoint().expect("the socket is bound").expect("the address is UTF-8"));
     thread::spawn(move || {
         let (mut message, mut received) = (zmq::Message::new(), 0u64);
         while flood.recv(&mut message, 0).is_ok() {
             received += 1;
             let number = message.get(..8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
-            assert_eq!(number, Some(received), "messages arrive in order and complete");
+            assert_eq!(number, Some(received), "a message is lost or out of order");
             if received.is_multiple_of(turn) {
                 answers.send(&received.to_le_bytes()[..], 0).expect("sent");
             }

@@ -15,7 +15,7 @@ mod values;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[polywire(name = "Avenue::FlightRules")]
 #[repr(i32)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub enum FlightRules {
     #[polywire(name = "VISUAL")]
     #[default]
@@ -32,7 +32,7 @@ pub enum FlightRules {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[polywire(name = "Avenue::CoordinationState")]
 #[repr(i32)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub enum CoordinationState {
     #[polywire(name = "INITIAL")]
     #[default]
@@ -63,7 +63,7 @@ pub struct SurveillanceEquipment(pub u32);
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Position")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub struct Position {
     pub latitude_deg: f64,
     pub longitude_deg: f64,
@@ -74,7 +74,7 @@ pub struct Position {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Waypoint")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub struct Waypoint {
     #[polywire(idl = "string<11>")]
     pub designator: String,
@@ -89,7 +89,7 @@ pub struct Waypoint {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::TrajectoryPoint")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub struct TrajectoryPoint {
     pub time_ns: u64,
     pub position: Position,
@@ -104,7 +104,7 @@ pub struct TrajectoryPoint {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Coordination")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub struct Coordination {
     #[polywire(idl = "string<8>")]
     pub from_unit: String,
@@ -120,7 +120,7 @@ pub struct Coordination {
 /// The wind's speed.
 #[derive(Clone, Debug, PartialEq, Message)]
 #[polywire(name = "Avenue::Wind", switch = "boolean")]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub enum Wind {
     #[polywire(case(1), name = "gust_kt")]
     GustKt(f32),
@@ -139,7 +139,7 @@ impl Default for Wind {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Meteo")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub struct Meteo {
     pub temperature_c: i16,
     pub direction_deg: f32,
@@ -151,7 +151,7 @@ pub struct Meteo {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::FlightData")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub struct FlightData {
     #[polywire(key, idl = "string<7>")]
     pub call_sign: String,

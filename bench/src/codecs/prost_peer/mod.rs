@@ -52,28 +52,29 @@ pub fn peers<'a, T: Mirrored>(ours: &'a [Vec<u8>]) -> (Vec<Candidate<'a>>, Vec<C
 
     use crate::measure::Bar;
 
-    let theirs: Vec<T::Mirror> = ours.iter().map(|bytes| T::Mirror::decode(&bytes[..]).expect("it decodes")).collect();
+    let theirs: Vec<T::Mirror> =
+        ours.iter().map(|bytes| T::Mirror::decode(&bytes[..]).expect("decoding succeeds")).collect();
     for (message, bytes) in theirs.iter().zip(ours) {
-        assert!(message.encode_to_vec() == *bytes, "prost writes the same {}", T::NAME);
+        assert!(message.encode_to_vec() == *bytes, "prost writes other bytes for {}", T::NAME);
     }
     let mut out = Vec::new();
     let encode = move || {
         for message in &theirs {
             out.clear();
-            black_box(message).encode(&mut out).expect("it encodes");
+            black_box(message).encode(&mut out).expect("encoding succeeds");
             black_box(&out);
         }
     };
     let decode = move || {
         for bytes in ours {
-            black_box(T::Mirror::decode(black_box(&bytes[..])).expect("it decodes"));
+            black_box(T::Mirror::decode(black_box(&bytes[..])).expect("decoding succeeds"));
         }
     };
     let mut used = T::Mirror::default();
     let merge = move || {
         for bytes in ours {
             used.clear();
-            used.merge(black_box(&bytes[..])).expect("it decodes");
+            used.merge(black_box(&bytes[..])).expect("decoding succeeds");
             black_box(&used);
         }
     };
