@@ -296,7 +296,7 @@ impl Does {
     }
 }
 
-/// Decoding by a reader that has a template and no other type.
+/// The table of decoding by a reader that knows only a template, beside `fastlib`.
 fn feed(effort: Effort) -> Group {
     let note = "Polywire decodes records of the type that the template defines. fastlib passes each value to a visitor, which drops it.";
     Group { title: "foreign feed", note: note.into(), rows: vec![feed_row(effort)], ..Group::default() }

@@ -1,5 +1,6 @@
-//! Measures candidates in turns, as CPU time of the calling thread. Every table of the bench calls
-//! [`compare`] or [`compare_turns`].
+//! Measures candidates in turns: those on this thread by its CPU time, while others measure
+//! themselves. Most tables of the bench call [`compare`] or [`compare_turns`]. The module opens no
+//! files or sockets and starts no threads.
 //!
 //! A *round* processes all messages of a workload once. A *turn* is a number of rounds that takes
 //! about [`Effort::turn`]. The candidates take turns one after the other.

@@ -9,7 +9,8 @@ use polywire_testing::mutated;
 
 const LIMITS: Limits = Limits { message_bytes: 1 << 20, expansion: 1024, free_bytes: 1 << 16 };
 
-/// A payload of compressible and random pieces: runs, periods, words, noise.
+/// A payload of compressible and random parts: runs of a byte, repeated words, repetitions of
+/// earlier bytes, and random bytes.
 fn payload(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..random.below(12) {

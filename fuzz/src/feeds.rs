@@ -149,7 +149,7 @@ fn recursive_types() -> &'static [Schema] {
     })
 }
 
-/// The number of a recursive type, and templates for it with additional references.
+/// The number of a recursive type, and the text of templates for it with additional references.
 pub fn recursive_text(random: &mut Random) -> Vec<u8> {
     let number = random.below(recursive_types().len());
     let set = TemplateSet::for_schema(&recursive_types()[number]).expect("a recursive type has templates");

@@ -108,7 +108,7 @@ impl Writer {
     #[inline(always)]
     pub(crate) fn octets(&mut self, values: &[u8]) {
         self.scalar(values.len() as u32);
-        // SAFETY: within the bound, which counts every element.
+        // SAFETY: the bound includes every element, so the buffer has room.
         unsafe {
             std::ptr::copy_nonoverlapping(values.as_ptr(), self.base.add(self.position), values.len());
         }
@@ -118,7 +118,7 @@ impl Writer {
     #[inline(always)]
     pub(crate) fn floats(&mut self, values: &[f32]) {
         self.scalar(values.len() as u32);
-        // SAFETY: within the bound, which counts every element.
+        // SAFETY: the bound includes every element, so the buffer has room.
         unsafe {
             std::ptr::copy_nonoverlapping(values.as_ptr() as *const u8, self.base.add(self.position), values.len() * 4);
         }
@@ -126,7 +126,7 @@ impl Writer {
     }
 }
 
-/// Copies short text without a call.
+/// Copies text. Up to 16 bytes are copied without a call of `memcpy`.
 ///
 /// # Safety
 /// `source` and `target` must each have `length` bytes, and must not overlap.

@@ -34,7 +34,8 @@ pub struct Program {
 
 /// Compiles the program.
 ///
-/// # Errors The reason why it cannot be compiled, as a text.
+/// # Errors
+/// The reason why it cannot be compiled, as a text.
 pub fn build() -> Result<Program, String> {
     if !Path::new(HEADER).exists() {
         return Err(format!("needs Debian's libfastcdr-dev: there is no {HEADER}"));
@@ -73,7 +74,8 @@ pub struct FastCdr {
 impl FastCdr {
     /// Starts the child with a workload's name and its encoded messages.
     ///
-    /// # Panics Unless Fast CDR decodes the messages and encodes the same bytes.
+    /// # Panics
+    /// Unless Fast CDR decodes the messages and encodes the same bytes.
     pub fn start(program: &Program, workload: &str, encoded: &[Vec<u8>]) -> FastCdr {
         let mut child = Command::new(program.folder.join("fastcdr"))
             .arg(workload)

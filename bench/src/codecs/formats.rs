@@ -244,7 +244,7 @@ impl<T: Mirrored> Table<T> {
     }
 }
 
-/// Decoding by `fastlib`, or `None` if it does not support the template.
+/// A candidate that decodes with `fastlib`, or `None` if it does not support the template.
 fn fastlib<'a>(template: &str, ours: &'a [Vec<u8>]) -> Option<Candidate<'a>> {
     let template = for_fastlib(template);
     let mut decoder = fastlib::Decoder::new_from_xml(&template).ok()?;

@@ -117,7 +117,8 @@ pub fn written<T: Measured>(subject: &Subject<T>, peer: &Peer<T>) -> Vec<Vec<u8>
     subject.messages().iter().map(write).collect()
 }
 
-/// Parsing Polywire's documents to a tree by `roxmltree`, without reading values from the tree.
+/// A candidate that parses Polywire's documents to trees with `roxmltree`, and reads no values from
+/// the trees.
 #[cfg(feature = "peers")]
 pub fn tree_alone(ours: &[Vec<u8>]) -> Candidate<'_> {
     let round = move || {

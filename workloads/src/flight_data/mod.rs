@@ -58,7 +58,7 @@ pub enum CoordinationState {
 #[repr(transparent)]
 pub struct SurveillanceEquipment(pub u32);
 
-/// A place on the earth.
+/// A position on the earth.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Position")]
@@ -69,7 +69,7 @@ pub struct Position {
     pub longitude_deg: f64,
 }
 
-/// A point of the route.
+/// A waypoint of the route.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Waypoint")]
@@ -117,7 +117,7 @@ pub struct Coordination {
     pub remark: Option<String>,
 }
 
-/// The wind's speed.
+/// The speed of the wind: of gusts or on average.
 #[derive(Clone, Debug, PartialEq, Message)]
 #[polywire(name = "Avenue::Wind", switch = "boolean")]
 #[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]

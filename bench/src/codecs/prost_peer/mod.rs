@@ -43,7 +43,8 @@ impl<T: Measured> Mirrored for T {}
 /// Candidates of `prost`: one that encodes, one that decodes into new values, and one that decodes
 /// into a reused value.
 ///
-/// # Panics Unless `prost` decodes `ours` and encodes the same bytes.
+/// # Panics
+/// Unless `prost` decodes `ours` and encodes the same bytes.
 #[cfg(feature = "peers")]
 pub fn peers<'a, T: Mirrored>(ours: &'a [Vec<u8>]) -> (Vec<Candidate<'a>>, Vec<Candidate<'a>>) {
     use std::hint::black_box;
