@@ -1,5 +1,6 @@
-/* Encodes every case with Cyclone DDS 0.10: little endian by its writer, big endian by its stream writer. The argument is the
-   encoding. `cyclone.py` generates the cases, and `vectors.py` reads the output. */
+/* Encodes every case with Cyclone DDS 0.10: little endian by its writer, big endian by its stream
+   writer. The argument is the encoding. `cyclone.py` generates the cases, and `vectors.py` reads the
+   output. */
 #include "cyclone.h"
 #include <stdio.h>
 #include "dds/ddsi/ddsi_cdrstream.h"
@@ -26,7 +27,8 @@ static void print_key_hash(const struct ddsi_serdata *data, const dds_topic_desc
   print_hex(hash.value, sizeof hash.value);
 }
 
-/* The stream writer writes neither header nor padding. Both are taken from the little-endian encoding `little`. */
+/* The stream writer writes neither header nor padding. Both are taken from the little-endian encoding
+   `little`. */
 static void print_big_endian(const struct ddsi_sertype *type, const unsigned char *little, const void *value)
 {
   dds_ostreamBE_t stream;
@@ -41,7 +43,8 @@ static void print_big_endian(const struct ddsi_sertype *type, const unsigned cha
   dds_ostreamBE_fini(&stream);
 }
 
-/* Writes a value and takes its serialised data with a reader of the same process. The data refer to the internal type. */
+/* Writes a value and takes its serialised data with a reader of the same process. The data refer to
+   the internal type. */
 static struct ddsi_serdata *write_and_take(dds_entity_t topic, const dds_qos_t *qos, const void *value)
 {
   struct ddsi_serdata *data;

@@ -1,5 +1,6 @@
-/* Lets Cyclone DDS decode each vector. Prints the vector's number, and `refused` or the bytes that Cyclone DDS's writer
-   encodes the decoded value to. `readback.py` generates the calls of `offer` and reads the output. */
+/* Lets Cyclone DDS decode each vector. Prints the vector's number, and `refused` or the bytes to
+   which Cyclone DDS's writer encodes the decoded value. `readback.py` generates the calls of `offer`
+   and reads the output. */
 #include "readback.h"
 #include <stdio.h>
 #include <stdlib.h>
