@@ -1,4 +1,4 @@
-//! `polywire link`
+//! The verb `polywire link`: emulates a network between two processes.
 
 use std::{
     collections::BTreeSet,

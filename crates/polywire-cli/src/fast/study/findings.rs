@@ -1,4 +1,4 @@
-//! What a study found, as text, as Markdown and as pictures.
+//! The findings of `fast study`, as text, Markdown and SVG.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use serde::Serialize;
 use super::{formats::FormatFigures, links::LinkFigures};
 use crate::{terminal::columns, types::count};
 
-/// What was found.
+/// The findings for one recording.
 #[derive(Debug, Serialize)]
 pub struct Findings {
     pub recording: String,
     pub messages: usize,
     pub bytes: usize,
-    /// Messages that are other bytes when they are written again: the recording's are not the
-    /// shortest.
+    /// Messages whose bytes differ when they are encoded again, because those of the recording are
+    /// not the shortest.
     pub longer_than_needed: usize,
-    /// How many there are of each template.
+    /// Number of messages of each template.
     pub templates: BTreeMap<String, usize>,
     pub formats: Vec<FormatFigures>,
     /// Codecs that cannot carry the messages, and why.
@@ -34,7 +34,7 @@ pub struct Findings {
 type Table = Vec<Vec<String>>;
 
 impl Findings {
-    /// Every message is as short as it can be, and none arrived as another value.
+    /// True if every message has its shortest encoding, and none arrived as another value.
     pub fn are_fine(&self) -> bool {
         self.longer_than_needed == 0 && self.links.iter().all(|link| link.wrong == 0)
     }
@@ -91,8 +91,9 @@ impl Findings {
     fn summary(&self) -> String {
         let templates: Vec<String> = self.templates.iter().map(|(name, many)| format!("{many} of {name}")).collect();
         let back = match self.longer_than_needed {
-            0 => "written again they are the same bytes".to_string(),
-            many => format!("written again {many} are other bytes, for they are not the shortest"),
+            0 => "encoded again, they are the same bytes".to_string(),
+            1 => "encoded again, 1 of them differs, because it is not the shortest encoding".to_string(),
+            many => format!("encoded again, {many} of them differ, because they are not the shortest encodings"),
         };
         format!("{}, {} bytes ({}); {back}.", count(self.messages, "message"), self.bytes, templates.join(", "))
     }
