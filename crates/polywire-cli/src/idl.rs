@@ -28,7 +28,7 @@ use crate::{
 pub const VERB: Verb = Verb::custom("idl", "Checks IDL, PDL and ROS 2 files, and translates them", targets, translate)
     .with(&[CHECK, EMIT]);
 
-const CHECK: Verb = Verb::new::<Check>("check", "Reports what is wrong with IDL, PDL and ROS 2 files")
+const CHECK: Verb = Verb::new::<Check>("check", "Reports errors and warnings in IDL, PDL and ROS 2 files")
     .example("polywire idl check weather.idl bad.idl");
 
 #[derive(Args)]

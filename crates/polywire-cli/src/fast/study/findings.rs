@@ -64,7 +64,7 @@ impl Findings {
             let says = profile.map_or(String::new(), |profile| format!("`{}`\n\n", profile.text));
             text += &format!("\n### {link}\n\n{says}{}", markdown(&of_topics(figures)));
         }
-        text + &format!("\n![Delivered, and bytes a message, by wire and link](<{picture}>)\n")
+        text + &format!("\n![Delivered, and bytes per message, by wire and link](<{picture}>)\n")
     }
 
     /// What was delivered over each link, and the bytes that it took; none without links.
@@ -84,7 +84,7 @@ impl Findings {
             text: Box::new(|bytes| format!("{bytes:.1} bytes")),
         };
         let (over, title) =
-            (format!("Delivered of {}", self.recording), format!("Bytes a message, over {}", first[0].link));
+            (format!("Delivered of {}", self.recording), format!("Bytes per message, over {}", first[0].link));
         Some(svg::column(&[(&over, &delivered), (&title, &bytes)]))
     }
 
@@ -109,7 +109,7 @@ impl Findings {
                 format!("{:.0} ns", format.decode_ns),
             ]
         };
-        let headings = ["format", "bytes a message", "of the recording", "encode", "decode"];
+        let headings = ["format", "bytes per message", "of the recording", "encode", "decode"];
         table(&headings, self.formats.iter().map(line))
     }
 
@@ -131,7 +131,7 @@ fn of_topics(figures: &[LinkFigures]) -> Table {
             topic.wrong.to_string(),
         ]
     };
-    let headings = ["topic", "sent", "bytes a message", "delivered", "undecodable", "wrong values"];
+    let headings = ["topic", "sent", "bytes per message", "delivered", "undecodable", "wrong values"];
     table(&headings, figures.iter().map(line))
 }
 
