@@ -1,4 +1,4 @@
-//! The time that the crate hands to what reads no clock.
+//! The clock of the crate. Its time is passed to code that reads no clock itself.
 
 use std::{
     sync::OnceLock,

@@ -56,9 +56,9 @@ use crate::compile;
 
 /// A kind of value that can be published and received.
 ///
-/// Publishers and subscribers call it; an implementation of one's own wraps [`Typed`], [`Dynamic`]
-/// or [`Bytes`] to count or filter what passes. [`Coding::Encoder`] is used under the publisher's
-/// lock, [`Coding::Decoder`] by all links that bring messages of the same writer's schema.
+/// Publishers and subscribers call it. A custom implementation wraps [`Typed`], [`Dynamic`] or
+/// [`Bytes`] to count or filter values. [`Coding::Encoder`] is used under the publisher's lock,
+/// [`Coding::Decoder`] by all links that bring messages of the same writer's schema.
 pub trait Coding: Clone + Send + Sync + 'static {
     /// The values.
     type Value: Send + 'static;
@@ -77,7 +77,7 @@ pub trait Coding: Clone + Send + Sync + 'static {
     fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Self::Encoder, BuildError>;
 
     /// Compiles a decoder for messages that a writer with this schema encodes. Fails if the two
-    /// types do not agree.
+    /// types are incompatible.
     fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Self::Decoder, BuildError>;
 
     /// Appends a value.
@@ -207,7 +207,7 @@ impl<T: Message> Coding for Typed<T> {
         T::shape().layout().default_bytes()
     }
 
-    /// All codings of one Rust type are the same.
+    /// All codings of one Rust type are interchangeable.
     fn reader(&self) -> Option<usize> {
         Some(0)
     }
@@ -397,7 +397,7 @@ impl Coding for Discovered {
         record_bytes(decoder)
     }
 
-    /// All are the same: each decoder depends on its writer's type alone.
+    /// All are interchangeable: each decoder depends only on its writer's type.
     fn reader(&self) -> Option<usize> {
         Some(0)
     }
@@ -453,8 +453,8 @@ fn fit(value: &mut Record, decoder: &Decoder<Record>) {
     }
 }
 
-/// Encoded payloads, for tools that count, relay or record, and for encoders of one's own. In a
-/// stateful format, payloads to be published must not refer to earlier messages;
+/// Encoded payloads, for tools that count, relay or record, and for custom encoders. In a stateful
+/// format, payloads to be published must not refer to earlier messages;
 /// [`Info::anchor`](crate::Info::anchor) says whether a received one does.
 #[derive(Clone, Debug, Default)]
 pub struct Bytes {

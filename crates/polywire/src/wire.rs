@@ -48,7 +48,7 @@ pub struct Wire {
 pub struct Choice {
     /// Name of the codec or compressor.
     pub name: String,
-    /// The text behind the colon; empty if there is none.
+    /// The text after the colon; empty if there is none.
     pub options: String,
 }
 
@@ -204,8 +204,7 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
     text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
 }
 
-/// Whether a wire is an endpoint alone: it has a slash right behind a name, which codecs never
-/// have.
+/// Whether a wire is an endpoint alone: it has a slash right after a name, which codecs never have.
 fn is_endpoint(wire: &str) -> bool {
     matches!(split(wire, '/'), (engine, Some(_)) if check_name(wire, 0, engine, "").is_ok())
 }

@@ -209,19 +209,19 @@ pub struct Local {
 ///
 /// **Counting.** [`Sent`] counts peers and their subscribers at the time of the call. Each dropped
 /// message counts in [`Sent::dropped`] or, if it made room for a newer one, later. It also counts
-/// in [`LinkStats::dropped`]; the peer hears of it by [`LinkSink::position`], and this node by
-/// [`Event::Dropped`]. Messages that a peer had not confirmed when its link broke are counted by
-/// [`Event::Unconfirmed`], if the engine knows them.
+/// in [`LinkStats::dropped`]; the peer learns of it through [`LinkSink::position`], and this node
+/// through [`Event::Dropped`]. Messages that a peer had not confirmed when its link broke are
+/// counted by [`Event::Unconfirmed`], if the engine knows them.
 ///
 /// **Errors.** `commit` fails only for mistakes of the caller: a closed port, or a message that is
 /// too large. A message on a channel that has retired is skipped, or fails with
-/// [`EngineError::Channel`]. What concerns one peer is an [`Event`].
+/// [`EngineError::Channel`]. A problem with one peer is an [`Event`].
 ///
 /// **Foreign media.** An engine whose messages have native fields for the envelope maps them
 /// instead of writing frames. A foreign writer, which announces nothing, gets a channel whose type
 /// hash, schema and codec are empty; the node then assumes what the topic's configuration says.
 pub trait Port: Send + Sync {
-    /// `engine/address` for other nodes, with whatever the system chose, such as a port number.
+    /// `engine/address` for other nodes, including what the system chose, such as a port number.
     fn endpoint(&self) -> String;
 
     /// Opens a channel and announces it to all peers, present and future. The id is unique on this
@@ -299,13 +299,13 @@ pub trait LinkSink: Send + Sync {
     /// The peer opened a channel. The node calls [`Port::answer`], during this call or later.
     fn announced(&self, channel: ChannelId, start: Start, announcement: &Announcement);
 
-    /// A message came. The payload starts at an address divisible by 8 ([`Aligned`] can see to it)
-    /// and is valid during the call.
+    /// A message came. The payload starts at an address divisible by 8 ([`Aligned`] can ensure
+    /// that) and is valid during the call.
     fn message(&self, envelope: &Envelope<'_>, payload: &[u8]);
 
-    /// As [`LinkSink::message`], for engines that receive into shared buffers: a receiver may keep
-    /// the payload by [`Held::keep`] instead of copying it. The engine must not write to the buffer
-    /// while anybody holds it.
+    /// Like [`LinkSink::message`], for engines that receive into shared buffers: a receiver may
+    /// keep the payload by [`Held::keep`] instead of copying it. The engine must not write to the
+    /// buffer while anybody holds it.
     fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], _held: Held<'_>) {
         self.message(envelope, payload);
     }
@@ -326,7 +326,7 @@ pub trait LinkSink: Send + Sync {
     /// The peer answered a channel of this node, by the id that [`Port::announce`] returned.
     fn answered(&self, channel: ChannelId, answer: &Answer);
 
-    /// Called when nothing more is there to hand over for now. The node wakes receivers here
+    /// Called when the engine has nothing more to hand over for now. The node wakes receivers here
     /// instead of at each message.
     fn drained(&self);
 
@@ -550,7 +550,7 @@ pub enum Disconnect {
     #[error("made room for another peer")]
     Displaced,
     /// The peer asked for documents and answers without reading them.
-    #[error("the peer does not read the answers to what it asks")]
+    #[error("the peer does not read the replies to its requests")]
     Unread,
 }
 

@@ -1,6 +1,6 @@
-//! A process's membership: [`Node`], and how it is built. The files below hold its parts: `port`
-//! and `incoming` drive the protocol of [`polywire_core::session`] with threads and engines, and
-//! `inner` is what all of them share.
+//! [`Node`], through which a process takes part in topics, and how it is built. The files below
+//! hold its parts: `port` and `incoming` drive the protocol of [`polywire_core::session`] with
+//! threads and engines, and `inner` is what all of them share.
 
 mod decoders;
 mod documents;
@@ -48,7 +48,8 @@ use crate::{
     wire::{Endpoint, Wire, WireError},
 };
 
-/// A process's membership: its ports, publishers and subscribers. A clone is the same node.
+/// Through a node, a process publishes and subscribes. The node has the ports, and makes the
+/// publishers and subscribers. A clone is the same node.
 ///
 /// Ports stay open until [`Node::close`], or until the last publisher, subscriber and clone of the
 /// node is gone. What was published is delivered before a port closes, within
@@ -206,8 +207,8 @@ impl Node {
         NodeBuilder::default()
     }
 
-    /// Opens an endpoint before anything uses it, and gives its address, with the port that the
-    /// system chose.
+    /// Opens an endpoint before a publisher or subscriber uses it, and returns its address, with
+    /// the port that the system chose.
     pub fn open(&self, endpoint: &str) -> Result<String, NodeError> {
         Ok(self.port(&endpoint.parse()?)?.port().endpoint())
     }
@@ -221,7 +222,7 @@ impl Node {
     /// than `timeout`.
     pub fn flush(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
-        // Flushes every port, also after one was late.
+        // Flushes every port, even after one was late.
         self.ports().iter().filter(|port| !port.flush(deadline)).count() == 0
     }
 
@@ -308,7 +309,7 @@ impl Drop for Ports {
     }
 }
 
-/// One port may be known by two names.
+/// Each port once. A port may be in the map under two names.
 fn each_once(ports: &BTreeMap<String, Arc<PortEntry>>) -> Vec<Arc<PortEntry>> {
     let mut once: Vec<Arc<PortEntry>> = Vec::new();
     for port in ports.values() {

@@ -30,7 +30,7 @@ pub trait Transport: Send + Sync + 'static {
 /// A place where callers arrive. The port's thread calls [`Listener::accept`] until the port
 /// closes, then [`Listener::close`].
 pub trait Listener: Send + Sync {
-    /// `engine/address` for peers, with whatever the system chose, such as a port number.
+    /// `engine/address` for peers, including what the system chose, such as a port number.
     fn endpoint(&self) -> String;
 
     /// Waits for a caller; `None` if none came within about a second, or after [`Listener::wake`].
@@ -43,11 +43,11 @@ pub trait Listener: Send + Sync {
     fn close(&self);
 }
 
-/// A new connection, and what is known of its other end.
+/// A new connection, with the address of its other end.
 pub struct Connection {
-    /// The bytes.
+    /// The byte stream.
     pub stream: Arc<dyn ByteStream>,
-    /// The other end, for people.
+    /// Address of the other end, for people.
     pub address: String,
     /// The host of the other end. A full port turns away callers of the host with the most
     /// connections; those without a host count as one host.
@@ -72,8 +72,8 @@ pub trait ByteStream: Send + Sync {
     /// Waits until [`ByteStream::write`] may succeed, or `timeout`.
     fn wait_writable(&self, timeout: Duration);
 
-    /// Closes one direction or both for good. The peer's reads end after what was written. Blocked
-    /// reads return. May be called more than once and from any thread.
+    /// Closes one direction or both for good. The peer can still read what was written before.
+    /// Blocked reads return. May be called more than once and from any thread.
     fn shutdown(&self, how: Shutdown);
 
     /// Whether both ends are the same, as a TCP connection to the local port that the system chose
