@@ -162,7 +162,7 @@ mod tests {
         let points: Vec<(Load, f64)> = loads().iter().map(|load| (*load, 500.0 - load.topics)).collect();
         let fit = Fit::of(SEND, &points).expect("enough points");
         assert!(fit.costs.iter().all(|cost| *cost >= 0.0) && fit.costs[5] == 0.0, "{fit:?}");
-        assert!(fit.errors(SEND, &points).expect("points").1 > 0.01, "a dependency that the model lacks shows as an error");
+        assert!(fit.errors(SEND, &points).expect("points").1 > 0.01, "what the model lacks shows as an error");
         assert_eq!(Fit::of(SEND, &points[..3]), None);
         assert_eq!(fit.errors(SEND, &[]), None);
     }

@@ -130,8 +130,8 @@ impl System {
         delays
     }
 
-    /// Latencies of the messages that one subscriber receives. All publishers send at the same rate,
-    /// each with a random phase.
+    /// Latencies of the messages that one subscriber receives. All publishers send at the same
+    /// rate, each with a random phase.
     fn receiver(&self, model: &Model, delays: &[f64], random: &mut Random) -> Vec<f64> {
         let draw = |random: &mut Random, bound: usize| random.below(bound.max(1));
         let period = 1e9 / self.rate_hz;
