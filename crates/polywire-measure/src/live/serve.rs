@@ -16,7 +16,7 @@ use crate::Error;
 pub fn serve() -> Result<(), Error> {
     let wrong = |problem: String| Error::Engine { engine: "bench-peer".into(), problem };
     let mut lines = io::stdin().lines().map_while(Result::ok);
-    let setup = lines.next().ok_or_else(|| wrong("it is started by `bench`, not by hand".into()))?;
+    let setup = lines.next().ok_or_else(|| wrong("only `bench` starts this program with these arguments".into()))?;
     let setup: Setup = serde_json::from_str(&setup).map_err(|error| wrong(error.to_string()))?;
     let receivers = engines::receive(&setup);
     let ready = receivers.as_ref().map(|_| ()).map_err(String::clone);
