@@ -41,7 +41,9 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
         return Err("templates are not supported on Polywire's engines; use the mode `stages` or a raw socket".into());
     }
     if setup.codec.contains('@') {
-        return Err("codecs with `@` are not supported on Polywire's engines; use the mode `stages` or a raw socket".into());
+        return Err(
+            "codecs with `@` are not supported on Polywire's engines; use the mode `stages` or a raw socket".into()
+        );
     }
     setup.address = free_address(&setup.engine)?;
     let node = node(&setup, |buffers| buffers.sender)?;
