@@ -152,7 +152,7 @@ impl Results {
         let results: Results = serde_json::from_str(text).map_err(|error| Error::Results(error.to_string()))?;
         match results.format {
             FORMAT => Ok(results),
-            other => Err(Error::Results(format!("they are of form {other}; this program reads {FORMAT}"))),
+            other => Err(Error::Results(format!("the format version is {other}; this program reads {FORMAT}"))),
         }
     }
 

@@ -75,7 +75,7 @@ fn pick(document: &Document, name: Option<&str>) -> Result<Schema, Error> {
         let names: Vec<&str> = document.own_topic_types().map(|def| def.name.as_str()).collect();
         match names.as_slice() {
             [name] => Ok((*name).to_owned()),
-            many => Err(Error::Type(format!("which type? say name = one of {}", many.join(", ")))),
+            many => Err(Error::Type(format!("there are several types; set name to one of {}", many.join(", ")))),
         }
     };
     let name = name.map_or_else(only, |name| Ok(name.to_owned()))?;

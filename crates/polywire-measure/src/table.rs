@@ -185,7 +185,7 @@ fn verdicts(results: &Results) -> String {
 fn verdict_line(verdict: &Verdict) -> String {
     let (word, more) = match verdict.state {
         Judgement::Met => ("met", ""),
-        Judgement::Undecided => ("undecided", " (more repeats would tell)"),
+        Judgement::Undecided => ("undecided", " (more repeats may decide it)"),
         Judgement::Missed => ("MISSED", ""),
         Judgement::Missing => ("MISSING", " (it was not measured)"),
     };
