@@ -1,6 +1,7 @@
-//! Forwards connections: two threads for each connection and direction. One reads bytes and asks
-//! the link when they arrive; the other writes them at that time. Bytes that were read and not
-//! written are bounded, so that a slow link slows the sender down.
+//! Forwards connections for [`Emulator::tcp`](crate::Emulator::tcp). Two threads serve each
+//! direction of a connection. One reads bytes and asks the link when they arrive; the other writes
+//! them at that time. The number of bytes between them is bounded, so a slow link slows the sender
+//! down.
 
 use std::{
     io::{self, Read, Write},

@@ -1,5 +1,5 @@
-//! Forwards datagrams. One thread waits for a datagram of any socket or for the next arrival on the
-//! link.
+//! Forwards datagrams for [`Emulator::udp`](crate::Emulator::udp). One thread owns all sockets. It
+//! waits for a datagram of any socket or for the next arrival on the link.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,5 @@
-//! Runs scenarios whose figures are known in advance, on every engine. No time is judged.
+//! Runs scenarios whose figures are known in advance, and checks errors of wrong scenarios. The
+//! tests check no times.
 
 use polywire_measure::{Judgement, Results, Scenario, run, table};
 
@@ -50,7 +51,7 @@ fn templates_are_given_or_learned() {
             (bytes(GIVEN, fields), bytes("fast:template=learned@chained", fields), bytes("fast@chained", fields));
         assert!(given < derived && learned < derived, "{fields} fields: {given} {learned} {derived}");
     }
-    // The peer behind a socket has the templates, too.
+    // Templates also work over raw sockets, but not on Polywire's engines.
     let live = measured(&format!(
         "name = 'x'\nmode = 'closed'\n{QUICK}{PROBE}[axes]\nengine = ['raw-tcp', 'tcp']\ncodec = ['{GIVEN}']\n"
     ));

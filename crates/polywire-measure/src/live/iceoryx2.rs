@@ -1,4 +1,5 @@
-//! Live measurements of iceoryx2 (shared memory).
+//! Live measurements of iceoryx2: opens its services in shared memory and carries frames over them,
+//! for `bus`.
 
 use std::{
     hint, process,

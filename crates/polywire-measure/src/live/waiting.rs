@@ -1,4 +1,5 @@
-//! Subscribers of buses that wait for messages, each in its own thread.
+//! The receiving end of buses without callbacks (libzmq, iceoryx2): a thread for each subscriber,
+//! which waits or polls for messages.
 
 use std::{thread, time::Duration};
 

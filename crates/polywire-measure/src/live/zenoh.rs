@@ -1,4 +1,5 @@
-//! Live measurements of Zenoh, with one session for each end.
+//! Live measurements of Zenoh: opens one session for each end and carries frames over them, for
+//! `bus`.
 
 use std::{
     net::TcpListener,
