@@ -1,4 +1,5 @@
-//! The plan of a link, which the caller passes to start it: models, seed, changes, capture.
+//! The plan of a link, which the caller passes when it starts one: models, seed, changes of the
+//! models, and where to write a capture.
 
 use std::{io::Write, str::FromStr, time::Duration};
 

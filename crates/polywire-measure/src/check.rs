@@ -1,5 +1,5 @@
-//! Checks the names in a scenario before anything is measured, so that a typing error is reported
-//! and does not silently leave a case out.
+//! Checks the names in a scenario, and whether its files can be read, before anything is measured.
+//! A typing error is thereby reported instead of silently leaving a case out.
 
 use std::{fs::File, path::Path};
 

@@ -1,4 +1,5 @@
-//! Results of a run, and the verdicts on its criteria. Results are written and read as JSON.
+//! Results of a run, and the verdicts on the scenario's criteria. Converts results to and from
+//! JSON; the caller reads and writes the files.
 
 use std::collections::BTreeMap;
 

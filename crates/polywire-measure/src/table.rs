@@ -1,4 +1,5 @@
-//! Formats results as text: for a terminal and as Markdown.
+//! Formats results as text: tables for a terminal and in Markdown, and single figures with their
+//! units.
 
 use crate::{
     Case, CaseResult, Judgement, Measure, Results, Verdict,

@@ -1,5 +1,6 @@
-//! The process that holds a host. It is the first process of its process namespace, so everything
-//! that it starts ends with it.
+//! The process that holds a host. `Hosts` starts it as the first process of a process namespace, so
+//! all processes that it starts end with it. It reads requests from standard input and writes
+//! events to standard output, each as a line of JSON.
 
 use std::{
     fs,

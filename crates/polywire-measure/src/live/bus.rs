@@ -1,5 +1,6 @@
-//! Peers that carry frames over another library's publish/subscribe, one channel in each direction.
-//! The frames are those of the bare sockets.
+//! Carries frames over another library's publish/subscribe, with one channel in each direction. A
+//! library's file (`zenoh`, `zeromq`, `iceoryx2`) implements [`Ends`] and calls [`connect`]. The
+//! frames are those of bare sockets.
 
 use std::{
     thread,

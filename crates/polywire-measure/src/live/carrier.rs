@@ -1,5 +1,5 @@
-//! The sender of a case's messages: one implementation for Polywire's engines, one for each kind of
-//! peer.
+//! The interface that `case` uses to send messages. `ours` implements it for Polywire's engines,
+//! `raw` for bare sockets and `bus` for other libraries.
 
 use std::time::Duration;
 

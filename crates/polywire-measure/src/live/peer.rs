@@ -1,4 +1,5 @@
-//! The other end of a live measurement, in another process or in this one.
+//! The other end of a live measurement as the sender sees it. Its receivers run in this process, or
+//! in another process, which is started here and answers requests over pipes.
 
 use std::{
     env,

@@ -1,5 +1,5 @@
-//! Live measurements of bare sockets: a blocking thread per connection, `TCP_NODELAY`, one write
-//! per message.
+//! Live measurements of bare sockets (TCP, Unix, UDP): each receiver has a blocking thread, and each
+//! message is one write. TCP has `TCP_NODELAY`.
 
 use std::{
     env,
