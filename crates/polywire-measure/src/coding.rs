@@ -1,5 +1,5 @@
 //! A codec followed by a compressor, for `stages`, `emulated` and the frames of `live`. Each stage
-//! can be called separately, so that it can be timed. Touches no sockets and no threads.
+//! can be called separately, so that it can be timed. Reads the files of dictionaries.
 
 use std::{fs, path::Path, sync::Arc};
 

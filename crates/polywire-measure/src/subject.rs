@@ -1,5 +1,5 @@
-//! Finds the type that a case measures, and its readers' version: in a file, in the scenario's text,
-//! or among the probes of the thesis. Reads files that the scenario names.
+//! Finds the type that a case measures, and its readers' version: in a file, in the scenario's
+//! text, or among the probes of the thesis. Reads files that the scenario names.
 
 use std::{fmt::Write as _, fs, path::Path, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! Live measurements of bare sockets (TCP, Unix, UDP): each receiver has a blocking thread, and each
-//! message is one write. TCP has `TCP_NODELAY`.
+//! Live measurements of bare sockets (TCP, Unix, UDP). Each receiver has a blocking thread; a
+//! message is one write to each receiver. TCP has `TCP_NODELAY`.
 
 use std::{
     env,
