@@ -217,8 +217,8 @@ fn differences(page: &mut Page, results: &Results) {
         items.push(format!(
             "Bytes of an additional field: CDR {cdr:.1} here and {cdr_there:.1} in the thesis, BSON {bson:.1} and \
              {bson_there:.1}, FAST {fast:.2} and {fast_there:.2}. BSON contains the values and the PDL's names, and \
-             takes the same in both, so the values have the same size. The additional {:.1} bytes of CDR per field in \
-             the thesis are therefore no part of the values. FAST uses the thesis's operators.",
+             takes almost the same in both, so the values have the same size. The additional {:.1} bytes of CDR per \
+             field in the thesis are therefore not part of the values. FAST uses the thesis's operators.",
             cdr_there - cdr
         ));
     }

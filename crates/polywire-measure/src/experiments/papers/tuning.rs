@@ -61,9 +61,9 @@ pub fn page(page: &mut Page, results: &[Results]) {
     page.say(&format!(
         "Packets of 512 bytes over TCP between two processes, sent as fast as the receiver takes them, and each sent \
          back: in {} interleaved turns of {} packets, or of as many as are taken in 2 s. Buffers are written as \
-         transmit buffer/SSB/RSB, first the sender's, then the receiver's. The transmit buffer is what may wait in the \
-         process, and the most that is gathered for one write (`queue_bytes` and `write_bytes` of `EngineOptions`). SSB \
-         and RSB are the socket's send and receive buffers (`send_buffer`, `receive_buffer`). `-` is Polywire's \
+         transmit buffer/SSB/RSB, first the sender's, then the receiver's. The transmit buffer is the number of bytes \
+         that may wait in the process, and the most that is gathered for one write (`queue_bytes` and `write_bytes` of \
+         `EngineOptions`). SSB and RSB are the socket's send and receive buffers (`send_buffer`, `receive_buffer`). `-` is Polywire's \
          default. The engine is Polywire's `tcp`.",
         effort.repeats, effort.messages
     ));
