@@ -66,7 +66,7 @@ impl FromStr for Change {
 /// Reads `there|back|both MODEL`.
 ///
 /// # Errors
-/// A readable text that says what is wrong.
+/// A text that describes the mistake.
 pub fn change(text: &str) -> Result<(Way, Model), String> {
     let (way, model) = text.trim().split_once(' ').ok_or("there|back|both MODEL is expected")?;
     let way = match way {

@@ -21,10 +21,10 @@ use crate::{
     shared::{Emulation, Shared},
 };
 
-/// Bytes of one read at most.
+/// Maximum number of bytes of one read.
 const PIECE: usize = 16 << 10;
 
-/// Pieces under way in one direction of one connection at most.
+/// Maximum number of pieces under way in one direction of a connection.
 const UNDER_WAY: usize = 64;
 
 /// Interval at which threads check whether the link has ended, or is up again.
@@ -88,7 +88,7 @@ struct Direction {
     back: bool,
     from: SocketAddr,
     to: SocketAddr,
-    /// Bytes so far: the capture's sequence numbers.
+    /// Number of bytes so far, from which the capture's sequence numbers are computed.
     sent: u32,
 }
 
@@ -103,7 +103,7 @@ impl Direction {
         thread::spawn(move || writer.write(to, &arriving));
     }
 
-    /// Reads until the input ends, or the writing thread has gone.
+    /// Reads until the input or the writing thread ends.
     fn read(mut self, mut from: TcpStream, pieces: &SyncSender<Piece>) {
         let mut buffer = vec![0; PIECE];
         while !self.shared.has_ended() {

@@ -172,7 +172,7 @@ fn meet(a: &Arc<Member>, b: &Arc<Member>, network: Shared) {
     let pair = Arc::new(Pair::new(network, [a, b].map(|member| member.bell.clone())));
     let at_a = Arc::new(End::new(a, b, &pair, Side::First));
     let at_b = Arc::new(End::new(b, a, &pair, Side::Second));
-    // If a port has closed in the meantime, the other one is told so.
+    // If a port has closed in the meantime, post its end to the other one.
     if !a.add(at_a.clone()) {
         at_a.post(Letter::Down);
     }

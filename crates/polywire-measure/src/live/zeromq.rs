@@ -21,7 +21,8 @@ pub const SETTINGS: &str = "libzmq over TCP: messages from PUB to SUB, echoes fr
 pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
     let context = Context::new();
     let ends = Zeromq { out: bound(&context, PUB)?, into: bound(&context, PULL)?, frame: zmq::Message::new() };
-    let address = |socket: &Socket| socket.get_last_endpoint().map_err(told)?.map_err(|_| "no text".to_owned());
+    let address =
+        |socket: &Socket| socket.get_last_endpoint().map_err(told)?.map_err(|_| "the address is not UTF-8".to_owned());
     setup.address = format!("{} {}", address(&ends.out)?, address(&ends.into)?);
     bus::connect(setup, ends, subject, place, receive)
 }
