@@ -8,8 +8,9 @@ use polywire_bench::{arguments::Arguments, codecs::MEASUREMENTS, measure, report
 
 fn main() -> std::io::Result<()> {
     let arguments = Arguments::parse();
+    let mut report =
+        Report::new("Codecs compared with hand-written code and other libraries", arguments.command("codecs"));
     measure::pin(0);
-    let mut report = Report::new(arguments.command("codecs"));
     for (name, measure) in MEASUREMENTS {
         if arguments.wants(name) {
             report.groups.push(measure(arguments.effort()));

@@ -9,8 +9,8 @@ use polywire_bench::{arguments::Arguments, fast::MEASUREMENTS, measure, report::
 
 fn main() -> std::io::Result<()> {
     let arguments = Arguments::parse();
+    let mut report = Report::new("FAST streams compared with hand-written code", arguments.command("fast"));
     measure::pin(0);
-    let mut report = Report::new(arguments.command("fast"));
     for (name, measure) in MEASUREMENTS {
         if arguments.wants(name) {
             report.groups.push(measure(arguments.effort()));

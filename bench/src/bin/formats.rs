@@ -8,8 +8,7 @@ use polywire_bench::{arguments::Arguments, codecs::formats::MEASUREMENTS, measur
 
 fn main() -> std::io::Result<()> {
     let arguments = Arguments::parse();
-    // The report states the number of cores, which `pin` would reduce to one.
-    let mut report = Report::new(arguments.command("formats"));
+    let mut report = Report::new("Every format on every measured type", arguments.command("formats"));
     measure::pin(0);
     for (name, measure) in MEASUREMENTS {
         if arguments.wants(name) {

@@ -17,7 +17,7 @@ fn main() -> std::io::Result<()> {
         return Ok(());
     }
     let arguments = Arguments::parse();
-    let mut report = Report::new(arguments.command("transport"));
+    let mut report = Report::new("Latency and throughput between two processes", arguments.command("transport"));
     for (name, measure) in MEASUREMENTS {
         if arguments.wants(name) {
             report.groups.push(measure(arguments.effort()));
