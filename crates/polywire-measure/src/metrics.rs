@@ -147,7 +147,7 @@ pub const METRICS: &[Metric] = &[
         "efficiency",
         Higher,
         true,
-        "content bytes divided by bytes on the wire; 1 means no overhead (*eta* in the papers)",
+        "content bytes divided by bytes on the wire; 1 means no overhead (eta in the papers)",
     ),
     metric("ratio", "ratio", Lower, true, "compressed size divided by uncompressed size"),
     metric("serialise_ns", "serialise", Lower, false, "CPU time to encode a message"),
