@@ -267,10 +267,11 @@ fn systems(page: &mut Page, costs: &Costs, measured: &[Point], engines: &Results
     page.heading("Thousands of publishers and subscribers");
     page.say(&format!(
         "This part is computed. Every publisher and every subscriber has a host of its own, with one processor, which \
-         handles one message at a time at the costs above, and a line `{NETWORK}`. Every subscriber gets every message of \
-         every publisher. The highest rate of a publisher is that at which 99 of 100 messages take at most three times \
-         as long as in an idle system; the table also says which resource is then used up. Multicast sends one datagram \
-         for all at the costs of a bare UDP socket. **No such engine exists yet**, and it would not be reliable.",
+         handles one message at a time at the costs above, and a line `{NETWORK}`. Every subscriber gets every message \
+         of every publisher. The highest rate of a publisher is that at which 99 of 100 messages take at most three \
+         times as long as in an idle system; the table also says which resource is then used up. Multicast sends one \
+         datagram for all at the costs of a bare UDP socket. **No such engine exists yet**, and it would not be \
+         reliable.",
     ));
     let system = |publishers: usize, subscribers: usize, bytes: f64, multicast: bool| {
         let system = costs.system(publishers, subscribers, bytes);
