@@ -63,8 +63,8 @@ pub fn page(page: &mut Page, results: &[Results]) {
          back: in {} interleaved turns of {} packets, or of as many as are taken in 2 s. Buffers are written as \
          transmit buffer/SSB/RSB, first the sender's, then the receiver's. The transmit buffer is the number of bytes \
          that may wait in the process, and the most that is gathered for one write (`queue_bytes` and `write_bytes` of \
-         `EngineOptions`). SSB and RSB are the socket's send and receive buffers (`send_buffer`, `receive_buffer`). `-` is Polywire's \
-         default. The engine is Polywire's `tcp`.",
+         `EngineOptions`). SSB and RSB are the socket's send and receive buffers (`send_buffer`, `receive_buffer`). `-` \
+         is Polywire's default. The engine is Polywire's `tcp`.",
         effort.repeats, effort.messages
     ));
     runs(page, loaded);
