@@ -80,7 +80,7 @@ fn target() -> impl clap::builder::TypedValueParser<Value = &'static Emitter> {
 fn targets(command: Command) -> Command {
     let verb = |emitter: &Emitter| {
         let command = Translate::augment_args(Command::new(emitter.name));
-        command.about(emitter.description).long_about(None)
+        command.about(format!("Writes {}", emitter.description)).long_about(None)
     };
     one_of(command).subcommands(EMITTERS.iter().map(verb))
 }
