@@ -1,8 +1,8 @@
 //! Handles SIGINT and SIGTERM.
 //!
-//! Every verb ends in the same way: it cleans up, and then the process ends by the signal that it
-//! received. A shell reports 130 or 143, and systemd counts an end by SIGTERM as a success. Verbs
-//! with nothing to clean up leave both signals at their default action, which has the same effect.
+//! Every command handles both alike: it cleans up, and then the process ends by the same signal. A
+//! shell reports 130 or 143, and systemd counts an end by SIGTERM as a success. Commands with
+//! nothing to clean up leave both signals at their default action, which has the same effect.
 //!
 //! One thread waits for the signals, which are blocked in all threads, so no code runs inside a
 //! signal handler. `std::process::Command` unblocks them in the processes that it starts.
