@@ -82,8 +82,7 @@ pub struct Row {
 }
 
 impl Report {
-    /// An empty report of the run that `command` repeats. It states the number of cores that this
-    /// thread may use, so it must be made before [`crate::measure::pin`] is called.
+    /// An empty report of the run that `command` repeats.
     pub fn new(title: &'static str, command: String) -> Report {
         Report { title, command, machine: machine(), groups: Vec::new() }
     }

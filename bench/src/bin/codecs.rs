@@ -4,17 +4,8 @@
 //! `cargo run --release -p polywire-bench --features peers --bin codecs [--quick] [--json FILE]
 //! [--markdown FILE] [GROUP..]`
 
-use polywire_bench::{arguments::Arguments, codecs::MEASUREMENTS, measure, report::Report};
+use polywire_bench::{Cores, codecs::MEASUREMENTS, run};
 
 fn main() -> std::io::Result<()> {
-    let arguments = Arguments::parse();
-    let mut report =
-        Report::new("Codecs compared with hand-written code and other libraries", arguments.command("codecs"));
-    measure::pin(0);
-    for (name, measure) in MEASUREMENTS {
-        if arguments.wants(name) {
-            report.groups.push(measure(arguments.effort()));
-        }
-    }
-    arguments.deliver(&report)
+    run("codecs", "Codecs compared with hand-written code and other libraries", MEASUREMENTS, Cores::One)
 }
