@@ -1,9 +1,9 @@
 //! Handles SIGINT and SIGTERM.
 //!
-//! Every command but `relay` handles both alike: it cleans up, and then the process ends by the same
-//! signal. A shell reports 130 or 143, and systemd counts an end by SIGTERM as a success. Commands
-//! with nothing to clean up leave both signals at their default action, which has the same effect.
-//! `relay` cleans up and ends with exit code 0.
+//! Every command but `relay` handles both alike: it cleans up, and then the process ends by the
+//! same signal. A shell reports 130 or 143, and systemd counts an end by SIGTERM as a success.
+//! Commands with nothing to clean up leave both signals at their default action, which has the same
+//! effect. `relay` cleans up and ends with exit code 0.
 //!
 //! One thread waits for the signals, which are blocked in all threads, so no code runs inside a
 //! signal handler. `std::process::Command` unblocks them in the processes that it starts.

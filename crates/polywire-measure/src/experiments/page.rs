@@ -1,5 +1,5 @@
-//! What an [`Experiment`] consists of, and how it writes its files: a page in Markdown, plots as
-//! SVG, and results as JSON.
+//! An [`Experiment`] and the files that it writes: a page in Markdown, plots as SVG, and results as
+//! JSON.
 
 use std::{
     fmt::Write as _,
