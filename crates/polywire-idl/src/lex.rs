@@ -180,8 +180,8 @@ impl Lexer {
         }
     }
 
-    /// Keeps a comment line. A comment after code on the same line does not document the next
-    /// definition, and a ruler documents nothing.
+    /// Keeps a comment line. A comment behind code on the same line does not document what follows,
+    /// and a ruler documents nothing.
     fn comment(&mut self, own_line: bool, line: &str) {
         let line = line.strip_prefix(' ').unwrap_or(line).trim_end();
         let ruler = line.len() > 2 && line.chars().all(|c| matches!(c, '-' | '=' | '*' | '/' | '#' | '+' | '~'));

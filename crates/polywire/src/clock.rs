@@ -1,4 +1,4 @@
-//! The clock of the crate. Its time is passed to code that reads no clock itself.
+//! The time that the crate hands to what reads no clock.
 
 use std::{
     sync::OnceLock,

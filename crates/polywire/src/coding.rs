@@ -56,9 +56,9 @@ use crate::compile;
 
 /// A kind of value that can be published and received.
 ///
-/// Publishers and subscribers call it. A custom implementation wraps [`Typed`], [`Dynamic`] or
-/// [`Bytes`] to count or filter values. [`Coding::Encoder`] is used under the publisher's lock,
-/// [`Coding::Decoder`] by all links that bring messages of the same writer's schema.
+/// Publishers and subscribers call it; an implementation of one's own wraps [`Typed`], [`Dynamic`]
+/// or [`Bytes`] to count or filter what passes. [`Coding::Encoder`] is used under the publisher's
+/// lock, [`Coding::Decoder`] by all links that bring messages of the same writer's schema.
 pub trait Coding: Clone + Send + Sync + 'static {
     /// The values.
     type Value: Send + 'static;
@@ -453,8 +453,8 @@ fn fit(value: &mut Record, decoder: &Decoder<Record>) {
     }
 }
 
-/// Encoded payloads, for tools that count, relay or record, and for custom encoders. In a stateful
-/// format, payloads to be published must not refer to earlier messages;
+/// Encoded payloads, for tools that count, relay or record, and for encoders of one's own. In a
+/// stateful format, payloads to be published must not refer to earlier messages;
 /// [`Info::anchor`](crate::Info::anchor) says whether a received one does.
 #[derive(Clone, Debug, Default)]
 pub struct Bytes {

@@ -64,13 +64,13 @@ mod tests {
         let (large, small) = (decoder(LARGEST + 1, Backend::Interpreter), decoder(1, Backend::Interpreter));
         soon(large.executable());
         soon(small.executable());
-        // If machine code is forbidden or impossible here, the small one stays interpreted, too.
+        // Where machine code is forbidden or cannot be made there is nothing to see.
         let possible = decoder(1, Backend::Auto).executable().is_machine_code();
         let until = Instant::now() + Duration::from_secs(60);
         while possible && !small.executable().is_machine_code() && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }
-        // The large one was queued first, so it would have been compiled by now.
+        // What queued up before it would have had its turn.
         assert_eq!((small.executable().is_machine_code(), large.executable().is_machine_code()), (possible, false));
     }
 }

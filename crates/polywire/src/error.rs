@@ -60,7 +60,7 @@ pub enum NodeError {
     Codec {
         /// The codec's name.
         codec: String,
-        /// Why it refuses.
+        /// What it refuses.
         cause: BuildError,
     },
     /// The compressor does not take the level, the dictionary or an option of the wire.

@@ -48,14 +48,14 @@ pub enum NodeEvent {
         reason: String,
     },
     /// Messages for a subscriber here were dropped, by the sender or by the subscriber's queue.
-    /// Reported when the total reaches or passes a power of two.
+    /// Told when the total reaches or passes a power of two.
     Lost {
         /// The topic.
         topic: String,
         /// The number of messages so far.
         total: u64,
     },
-    /// Messages could not be decoded. Reported when the total is a power of two.
+    /// Messages could not be decoded. Told when the total is a power of two.
     Undecodable {
         /// The topic.
         topic: String,
@@ -136,7 +136,7 @@ impl fmt::Display for engine::Event {
 ///         break;
 ///     }
 /// }
-/// // Further events that wait are received at once.
+/// // What else is there is had without waiting.
 /// while let Some(event) = events.try_recv() {
 ///     println!("{event}");
 /// }

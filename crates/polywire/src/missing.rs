@@ -56,7 +56,7 @@ impl Follow {
         Follow { writers, writer, progress }
     }
 
-    /// A message came. Returns the number of messages missing before it. Calls do not overlap.
+    /// A message came. Gives the number of messages missing before it. Calls do not overlap.
     #[inline]
     pub(crate) fn came(&self, sequence: u64) -> u64 {
         let last = self.progress.last.load(Ordering::Relaxed);
@@ -67,9 +67,8 @@ impl Follow {
         self.jumped(last, sequence, sequence.saturating_sub(1), 0)
     }
 
-    /// The sender dropped `lost` messages up to and including this one. With a `lost` of 0, its
-    /// messages begin after this one. Returns the number of missing messages that were not counted
-    /// before.
+    /// The sender dropped `lost` messages up to and including this one. A `lost` of 0 says that it
+    /// begins after this one. Gives the number of missing messages that were not counted before.
     pub(crate) fn told(&self, sequence: u64, lost: u64) -> u64 {
         let last = self.progress.last.load(Ordering::Relaxed);
         if last == 0 && lost == 0 {
@@ -97,7 +96,7 @@ impl Follow {
         before.map_or(told.min(missing), |before| missing.saturating_sub(before))
     }
 
-    /// The channel ends. Returns the number of messages missing between it and the writer's next
+    /// The channel ends. Gives the number of messages missing between it and the writer's next
     /// channel, if that one has begun.
     pub(crate) fn end(&self) -> u64 {
         let mut state = self.writers.lock();

@@ -320,8 +320,8 @@ impl<C: Coding> PublisherOf<C> {
         self.coding.default_value()
     }
 
-    /// Changes format and compression: `"json"`, `"cdr:be"`, `"json+zstd:3"`. Subscribers continue
-    /// without a gap, in order.
+    /// Changes format and compression: `"json"`, `"cdr:be"`, `"json+zstd:3"`. Subscribers receive
+    /// on without a gap, in order.
     ///
     /// What `wire` leaves open stays as it is ([`Wire::or`]). It may name the publisher's own
     /// endpoint, as it was given or as [`Node::open`] returns it. Fails with
@@ -439,7 +439,7 @@ impl<C: Coding> Announce<'_, C> {
         Ok((channel, Writing { encoder, packing, deltas }))
     }
 
-    /// The compressor of payloads; `None` if the wire asks for no compression. Peers can fetch the
+    /// What compresses payloads; `None` if the wire asks for no compression. Peers can fetch the
     /// dictionary from the node.
     fn packing(&self, wire: &Wire) -> Result<Option<Packing>, NodeError> {
         let Some(choice) = &wire.compressor else { return Ok(None) };

@@ -105,7 +105,7 @@ impl<T, V> Queue<T, V> {
         dropped
     }
 
-    /// Whether there is no room for an item of this size.
+    /// Whether there is no room for an item of so many bytes.
     #[inline]
     fn is_full(&self, state: &Waiting<T, V>, bytes: usize) -> bool {
         let beside = state.bytes.saturating_add(bytes) > self.limits.bytes;

@@ -80,11 +80,11 @@ const OLDER: &str = "older";
 pub struct Sample<V> {
     /// The value.
     pub value: V,
-    /// Its metadata.
+    /// What came with it.
     pub info: Info,
 }
 
-/// The metadata of a received message.
+/// What comes with a value.
 #[derive(Clone, Debug)]
 pub struct Info {
     /// Sequence number of the writer's message, from 1.
@@ -193,8 +193,8 @@ impl<C: Coding> Subscribe<C> {
         }
     }
 
-    /// Sets the schema of writers that announce none, such as foreign programs. By default it is
-    /// the subscriber's own. A writer that announces no format either is assumed to have that of
+    /// Sets the schema of writers that announce none, such as peers of another make. By default it
+    /// is the subscriber's own. A writer that announces no format either is assumed to have that of
     /// the topic's wire. Such a writer may have an older version of the type, so values of
     /// appendable types in CDR may end early.
     ///
@@ -289,7 +289,7 @@ impl<C: Coding> Subscribe<C> {
                     let Sample { value, info } = item;
                     callback(value, info);
                 }
-                // Values that may hold a receive buffer are dropped, which releases it.
+                // What holds messages lets them go.
                 let used = batch.drain(..).filter(|_| !shares);
                 source.give_back(
                     used.map(|used: Weighed<Sample<C::Value>>| Weighed { item: used.item.value, bytes: used.bytes }),

@@ -215,7 +215,9 @@ impl Writer<'_> {
         let own = |name: &str, taken: &mut BTreeSet<String>| unique(taken, name.into(), field_key);
         let (discriminator, oneof) = (own("discriminator", &mut taken), own("value", &mut taken));
         lines.push(format!("message {name} {{"));
-        lines.push("  // Absent if it is the first label of the case that is set.".into());
+        lines.push(
+            "  // Not there where the field that is says it: it is then the first label of the field's case.".into(),
+        );
         lines.push(format!("  optional sint64 {discriminator} = {DISCRIMINATOR_NUMBER};"));
         lines.push(format!("  oneof {oneof} {{"));
         for ((case, field), number) in cases.iter().zip(fields).zip(numbers) {

@@ -54,7 +54,7 @@ pub(super) struct Lane {
     interest: Interest,
     /// Messages missing before the next message that leaves.
     missing: Option<Missing>,
-    /// Messages missing after the last held message.
+    /// Messages missing behind the last message held.
     missing_behind: Option<Missing>,
     /// Messages held.
     held: usize,
@@ -72,7 +72,7 @@ enum Interest {
     Unwanted,
 }
 
-/// A gap in a channel: the position after it, and how many of its messages the peer wanted.
+/// A gap in a channel: the position behind it, and how many of its messages the peer wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missing {
     pub(super) start: Start,
@@ -257,7 +257,7 @@ impl<M: Holdable> Delivery<M> {
         self.count_drop(envelope.channel);
     }
 
-    /// Adds a gap after the messages held for the channel.
+    /// Adds a gap behind everything held for the channel.
     pub(super) fn lose(&mut self, channel: ChannelId, missing: Missing) {
         let Some(lane) = self.lanes.get_mut(&channel) else { return };
         self.lossy |= missing.lost > 0;
@@ -297,7 +297,7 @@ impl<M: Holdable> Delivery<M> {
         Some((lane.id, lane.missing.take()))
     }
 
-    /// Removes the losses after the last message sent, which no later message has reported.
+    /// Removes the losses behind the last message sent, which no later message reports for now.
     pub(super) fn take_untold(&mut self) -> Vec<(ChannelId, Missing)> {
         if !self.lossy {
             return Vec::new();
@@ -369,8 +369,8 @@ impl<M: Holdable> Delivery<M> {
         self.tally.take()
     }
 
-    /// If no message of the channel is held any more, the gap after the held messages becomes the
-    /// gap before the next message.
+    /// If nothing of the channel is held any more, the gap behind becomes the gap before the next
+    /// message.
     fn behind(&mut self, channel: ChannelId) {
         if let Some(lane) = self.lanes.get_mut(&channel).filter(|lane| lane.held == 0)
             && let Some(missing) = lane.missing_behind.take()

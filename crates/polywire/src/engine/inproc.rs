@@ -1,4 +1,4 @@
-//! Delivery within the process: a named bus connects all ports that are opened under its name.
+//! Within the process: a named bus that every port opened under the name is on.
 //!
 //! There is no thread. A sent message waits in a pipe until [`Port::settle`], which delivers it on
 //! the calling thread. If another thread is delivering through the same pipe, that thread takes the
@@ -107,7 +107,7 @@ impl Port for InprocPort {
             state.last += 1;
             let channel = ChannelId(state.last);
             state.channels.insert(channel, (start, announcement.clone()));
-            // Under the lock, so that a port that joins meanwhile gets the announcement only once.
+            // Under the lock, so that a port that joins meanwhile hears of the channel once.
             for peer in state.peers.iter() {
                 peer.out.announce(channel, start, announcement);
             }

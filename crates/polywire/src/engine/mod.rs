@@ -209,13 +209,13 @@ pub struct Local {
 ///
 /// **Counting.** [`Sent`] counts peers and their subscribers at the time of the call. Each dropped
 /// message counts in [`Sent::dropped`] or, if it made room for a newer one, later. It also counts
-/// in [`LinkStats::dropped`]; the peer learns of it through [`LinkSink::position`], and this node
-/// through [`Event::Dropped`]. Messages that a peer had not confirmed when its link broke are
-/// counted by [`Event::Unconfirmed`], if the engine knows them.
+/// in [`LinkStats::dropped`]; the peer hears of it by [`LinkSink::position`], and this node by
+/// [`Event::Dropped`]. Messages that a peer had not confirmed when its link broke are counted by
+/// [`Event::Unconfirmed`], if the engine knows them.
 ///
 /// **Errors.** `commit` fails only for mistakes of the caller: a closed port, or a message that is
 /// too large. A message on a channel that has retired is skipped, or fails with
-/// [`EngineError::Channel`]. A problem with one peer is an [`Event`].
+/// [`EngineError::Channel`]. What concerns one peer is an [`Event`].
 ///
 /// **Foreign media.** An engine whose messages have native fields for the envelope maps them
 /// instead of writing frames. A foreign writer, which announces nothing, gets a channel whose type
@@ -326,7 +326,7 @@ pub trait LinkSink: Send + Sync {
     /// The peer answered a channel of this node, by the id that [`Port::announce`] returned.
     fn answered(&self, channel: ChannelId, answer: &Answer);
 
-    /// Called when the engine has nothing more to hand over for now. The node wakes receivers here
+    /// Called when nothing more is there to hand over for now. The node wakes receivers here
     /// instead of at each message.
     fn drained(&self);
 

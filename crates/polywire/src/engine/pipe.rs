@@ -109,7 +109,7 @@ impl Pipe {
 
     /// Gives the pipe its receiver, and the pipe that leads back, if there is one. Called once.
     pub(super) fn connect(&self, receiver: Arc<dyn LinkSink>, back: Option<&Arc<Pipe>>) {
-        // Neither was set before: a pipe is connected once, right after it was made.
+        // Both are unset: a pipe is connected where it is made.
         let _ = self.receiver.set(receiver);
         if let Some(back) = back {
             let _ = self.back.set(Arc::downgrade(back));
@@ -124,7 +124,7 @@ impl Pipe {
         self.back.get().and_then(Weak::upgrade)
     }
 
-    /// Adds an item that is not a message.
+    /// Adds an item that is no message.
     pub(super) fn push(&self, item: Item) {
         lock(&self.state).queue.push_back(item);
     }

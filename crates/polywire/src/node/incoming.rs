@@ -48,7 +48,7 @@ pub(super) trait Host: Send + Sync {
     fn relays(&self) -> bool;
     /// Sends an output of the link's session.
     fn send(&self, link: &LinkInfo, output: Output);
-    /// The peer has answered a channel of this node. False if the channel has retired.
+    /// The peer's word on a channel of this node. False if the channel has retired.
     fn matched(&self, link: &LinkInfo, matched: Matched) -> bool;
     /// A document has come: all links may have channels that wait for it.
     fn document_arrived(&self, document: Id128);
@@ -136,7 +136,7 @@ impl Incoming {
         self.lock().session.retire(channel, clock::now());
     }
 
-    /// No announcement is under way, so channels that are answered but not announced have retired.
+    /// No announcement is under way: what is answered and not announced has retired.
     pub(super) fn forget_unannounced(&self) {
         self.lock().session.forget_unannounced();
     }
@@ -167,7 +167,7 @@ impl Incoming {
         (channels.open.values().filter(reads).count(), channels.open.values().filter(refuses).count())
     }
 
-    /// A document came, over this link or another.
+    /// A document came, over whatever link.
     pub(super) fn document_arrived(&self, document: Id128) {
         self.lock().session.document_arrived(document);
         self.drive();
@@ -175,7 +175,7 @@ impl Incoming {
 
     // Driving the session.
 
-    /// Sends the session's outputs, handles its events, and sets the timer.
+    /// Sends what is to be sent, does what is to be done, and sets the timer.
     fn drive(&self) {
         self.send();
         let mut driven = self.lock();
@@ -338,7 +338,7 @@ impl Incoming {
             known.refused = refusals.iter().map(|(route, reason)| (Arc::downgrade(route), reason.clone())).collect();
             mem::replace(&mut known.slots, Arc::new(slots))
         };
-        // Slots are dropped without a lock, because they report losses.
+        // Slots end without a lock: they tell what was lost.
         drop(before);
     }
 
@@ -474,8 +474,8 @@ impl LinkSink for Incoming {
         self.drive();
     }
 
-    /// Works even while the node closes, as long as the port is there: readers of the last messages
-    /// may need the document.
+    /// Also while the node goes, as long as the port is there: what was published last may wait for
+    /// this.
     fn wanted(&self, document: Id128) {
         self.lock().session.handle_want(document);
         self.send();
@@ -585,7 +585,7 @@ fn tell_mismatch(node: &Inner, source: &Source, route: &dyn Route, reason: &str)
     });
 }
 
-/// The reason that the peer gets if its channel is not accepted.
+/// What the peer is told of a channel that is not taken.
 fn refusal(exceeded: session::Exceeded) -> String {
     match exceeded {
         session::Exceeded::Bytes { used, bytes, limit } => Exceeded::Announcements { used, bytes, limit }.to_string(),

@@ -1,6 +1,6 @@
-//! [`Node`], through which a process takes part in topics, and how it is built. The files below
-//! hold its parts: `port` and `incoming` drive the protocol of [`polywire_core::session`] with
-//! threads and engines, and `inner` is what all of them share.
+//! A process's membership: [`Node`], and how it is built. The files below hold its parts: `port`
+//! and `incoming` drive the protocol of [`polywire_core::session`] with threads and engines, and
+//! `inner` is what all of them share.
 
 mod decoders;
 mod documents;
@@ -48,8 +48,7 @@ use crate::{
     wire::{Endpoint, Wire, WireError},
 };
 
-/// Through a node, a process publishes and subscribes. The node has the ports, and makes the
-/// publishers and subscribers. A clone is the same node.
+/// A process's membership: its ports, publishers and subscribers. A clone is the same node.
 ///
 /// Ports stay open until [`Node::close`], or until the last publisher, subscriber and clone of the
 /// node is gone. What was published is delivered before a port closes, within
@@ -207,8 +206,8 @@ impl Node {
         NodeBuilder::default()
     }
 
-    /// Opens an endpoint before a publisher or subscriber uses it, and returns its address, with
-    /// the port that the system chose.
+    /// Opens an endpoint before anything uses it, and gives its address, with the port that the
+    /// system chose.
     pub fn open(&self, endpoint: &str) -> Result<String, NodeError> {
         Ok(self.port(&endpoint.parse()?)?.port().endpoint())
     }

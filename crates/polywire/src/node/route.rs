@@ -1,4 +1,5 @@
-//! The traits by which a port's links and a subscriber know each other, and the source of messages.
+//! What a port's links and a subscriber know of each other: the traits between them, and where
+//! messages come from.
 
 use std::sync::Arc;
 

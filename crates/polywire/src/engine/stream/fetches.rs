@@ -26,7 +26,7 @@ struct Fetch {
     tried: Vec<LinkId>,
 }
 
-/// What to do about a request.
+/// What to do about a wish.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// Links to ask.

@@ -1,4 +1,4 @@
-//! Engines over byte streams: the common part of TCP, Unix-domain sockets and custom engines.
+//! Engines over byte streams: what TCP, Unix-domain sockets and engines of one's own share.
 //!
 //! An engine author gives [`open`] a [`Transport`] that finds peers and yields [`ByteStream`]s. The
 //! port that [`open`] makes does the rest: it writes and reads frames, introduces the ends to each

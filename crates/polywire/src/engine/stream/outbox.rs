@@ -157,7 +157,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Ends one of the port's channels, after the messages held for it.
+    /// Ends one of the port's channels, behind what is held for it.
     pub(super) fn retire(&self, channel: ChannelId) {
         let mut state = self.lock();
         state.delivery.retire(channel);
@@ -176,8 +176,8 @@ impl Outbox {
     }
 
     /// Sends, queues, holds or drops a message of the port's channel `envelope.channel`. Returns
-    /// the outcome, and the event that is due. Blocks only with [`Overflow::Block`]. Fails if the
-    /// message is too large.
+    /// what became of it, and the event that is due. Blocks only with [`Overflow::Block`]. Fails if
+    /// the message is too large.
     #[inline]
     pub(super) fn send(
         &self,
@@ -220,7 +220,7 @@ impl Outbox {
         self.work.notify_one();
     }
 
-    /// Sends a frame that is neither a message nor an announcement.
+    /// Sends a frame that is no message and no announcement.
     pub(super) fn control(&self, frame: &Frame<'_>) {
         let mut state = self.lock();
         let mut out = Vec::new();
@@ -348,7 +348,7 @@ impl Outbox {
         self.options.gather.max(rounds.min(LONGEST_GATHER))
     }
 
-    /// Reports losses after the last queued message, which no queued message reports.
+    /// Reports losses behind the last queued message, which no message reports for now.
     fn tell_lost(&self, state: &mut Outgoing) {
         let mut out = Vec::new();
         for (id, Missing { start, lost }) in state.delivery.take_untold() {
@@ -475,7 +475,7 @@ impl Outbox {
         self.work.notify_one();
     }
 
-    /// Queues a frame that is not a message; `reply` if the peer asked for it.
+    /// Queues a frame that is no message; `reply` if the peer asked for it.
     fn push_control(&self, state: &mut Outgoing, frame: &[u8], reply: bool) {
         if state.queue.control_bytes() > CONTROL_BYTES {
             return self.unread(state);
@@ -720,7 +720,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| outbox.run_flusher(|_| {}));
             crowd();
-            // A peer that reads, however late, is still served.
+            // One that reads, however late, is served on.
             let late = scope.spawn(move || {
                 thread::sleep(Duration::from_millis(50));
                 let mut left: usize = 256 << 10;
@@ -730,7 +730,7 @@ mod tests {
                 there
             });
             assert!(outbox.replies_leave(Duration::from_secs(10)));
-            // Frames that the peer does not read cannot leave.
+            // What it does not read does not leave.
             (0..64).for_each(|_| outbox.control(&document()));
             let _there = late.join().expect("no panic");
             // The socket's buffer takes some more first.
@@ -786,7 +786,7 @@ mod tests {
         assert_eq!(outbox.unconfirmed(), 2, "the one that found the link broken");
     }
 
-    /// The sequence numbers received, and the number of messages reported missing.
+    /// Sequence numbers that come, and how many are told to be missing.
     fn read(there: &UnixStream, sequences: usize) -> (Vec<u64>, u64) {
         let (mut decoder, mut hello, mut input) = (StreamDecoder::default(), Vec::new(), Vec::new());
         StreamEncoder::default().hello(&Hello { node: Id128::ZERO, incarnation: 1 }, &mut hello);

@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// The numbers of messages received and of messages reported as lost.
+    /// Messages that came and messages told as lost.
     fn read(wire: &[u8], seed: u64) -> (u64, u64) {
         let (mut decoder, mut input, mut came, mut told) = (StreamDecoder::default(), wire, 0, 0);
         loop {

@@ -43,7 +43,7 @@ pub trait Listener: Send + Sync {
     fn close(&self);
 }
 
-/// A new connection, with the address of its other end.
+/// A new connection, and what is known of its other end.
 pub struct Connection {
     /// The byte stream.
     pub stream: Arc<dyn ByteStream>,
@@ -72,8 +72,8 @@ pub trait ByteStream: Send + Sync {
     /// Waits until [`ByteStream::write`] may succeed, or `timeout`.
     fn wait_writable(&self, timeout: Duration);
 
-    /// Closes one direction or both for good. The peer can still read what was written before.
-    /// Blocked reads return. May be called more than once and from any thread.
+    /// Closes one direction or both for good. The peer's reads end after what was written. Blocked
+    /// reads return. May be called more than once and from any thread.
     fn shutdown(&self, how: Shutdown);
 
     /// Whether both ends are the same, as a TCP connection to the local port that the system chose
