@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Gives what it received, of so many messages at most; a pause of ten seconds is the end.
+/// Receives at most this many messages and returns them. Ends after a pause of ten seconds.
 pub fn run(wire: &str, messages: usize) -> Result<Vec<Pump>, Box<dyn Error>> {
     let node = Node::new();
     let pumps = node.subscriber_on::<Pump>("pumps", wire)?;

@@ -1,6 +1,6 @@
-//! Turns the codec that a wire or an announcement names into one that is ready to compile encoders
-//! and decoders: with options, with the settings of stateful formats, and configured by a document.
-//! The node calls it; it reads the file of a template and nothing else.
+//! Looks up the settings of the codec that a wire or an announcement names: its options, the
+//! settings of stateful formats, and the template document that configures it. The node calls it.
+//! It reads the template's file and no other.
 
 use std::{
     fs::File,

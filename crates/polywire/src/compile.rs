@@ -2,8 +2,8 @@
 //! does not hold up the thread that reads its link.
 //!
 //! A decoder starts on the interpreter. One thread of the process compiles the queued programs, and
-//! each decoder continues as machine code. A decoder that finds the queue full stays on the
-//! interpreter.
+//! each decoder continues as machine code. A decoder stays on the interpreter for good if the queue
+//! is full, or if its program is larger than [`LARGEST`].
 
 use std::{
     sync::{OnceLock, mpsc},

@@ -1,9 +1,10 @@
-//! What every engine owes its users, checked on each engine of [`places`]: order, holding, what a
-//! full queue drops and counts, late joiners, closing and coming back.
+//! The contract of reliable, ordered engines, checked on each engine of [`places`]: order, holding,
+//! what a full queue drops and counts, late joiners, closing and coming back.
 //!
-//! The table has the engines built in and one of an author of one's own
-//! (`examples/fifo/engine.rs`). To check another engine, add a line to [`places`]. To check one
-//! from another crate, copy this file and `tests/common`; both use public names only.
+//! The table has the built-in engines and the example `examples/fifo/engine.rs`. To check another
+//! engine, add a line to [`places`]. To check one from another crate, copy this file,
+//! `tests/common` and `examples/fifo/engine.rs`; they use public names only, and need
+//! `polywire-core` and `rustix` as dependencies.
 
 mod common;
 
@@ -119,7 +120,7 @@ fn sequences(heard: &Heard) -> Vec<(ChannelId, u64)> {
     heard.messages.iter().map(|message| (message.channel, message.sequence)).collect()
 }
 
-/// Messages received, and messages told as lost.
+/// Messages received, and messages reported as lost.
 fn received_and_lost(heard: &Heard) -> (u64, u64) {
     (heard.messages.len() as u64, heard.lost.iter().map(|(_, lost)| lost).sum())
 }
@@ -196,7 +197,7 @@ fn what_is_dropped_behind_held_messages_is_told_there_and_at_the_end() {
         let told = kept > 3 && kept < 20 && sent.last().is_some_and(|sent| sent.dropped == 1);
         assert!(told, "{}: {kept}", pair.name);
         pair.reader.answer(1, Answer::Accept(1));
-        // No further message: the loss is told all the same.
+        // No further message: the loss is reported all the same.
         let heard = pair.reader.until("loss", |heard| (!heard.lost.is_empty()).then(|| heard.clone()));
         assert_eq!(heard.lost, [(40, 40 - kept)], "{}", pair.name);
         assert!(heard.messages.iter().map(|message| message.sequence).eq(1..=kept), "{}", pair.name);
@@ -251,7 +252,7 @@ fn a_slow_reader_gets_the_newest_or_the_oldest_and_hears_what_it_missed() {
         each("slow", overflow, true, |pair| {
             let channel = pair.accepted();
             let total = overrun(pair, channel);
-            // No further message: the loss is told all the same.
+            // No further message: the loss is reported all the same.
             let all = |heard: &Heard| {
                 let (received, lost) = received_and_lost(heard);
                 (received + lost == total).then(|| heard.clone())

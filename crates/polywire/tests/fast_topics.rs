@@ -1,5 +1,5 @@
-//! FAST as one topic among others: streams of deltas over every kind of engine, with whatever a
-//! link, a queue, a restart or a stranger does to them.
+//! Topics in FAST, a format whose messages refer to earlier ones: over every kind of engine, with
+//! losses, full queues, restarts and hostile peers.
 
 use std::{
     collections::BTreeMap,
@@ -185,7 +185,7 @@ fn who_joins_late_gets_a_key_frame() {
             assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
             let (early, late) = all.split_at(100);
             early.iter().for_each(|book| publish(&publisher, book));
-            // Another one at the writer's own node, which is told to the publisher at once.
+            // Another one at the writer's own node, which the publisher learns at once.
             let second = subscribe(&b, "r", &at_b);
             assert_eq!(publisher.wait_for_subscribers(2, SOON), 2);
             late.iter().for_each(|book| publish(&publisher, book));
@@ -323,7 +323,7 @@ fn a_queue_that_drops_costs_messages_and_nothing_else() {
         while total() < all.len() as u64 && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }
-        // Everything is accounted for: read, lost, or told to be of no use.
+        // Every message counts: as read, as lost, or as undecodable.
         assert_eq!(total(), all.len() as u64, "{overflow} {mode}");
         let got = std::mem::take(&mut *got.lock().expect("no panic"));
         got.iter().for_each(|sample| check(sample, &all));

@@ -1,5 +1,5 @@
-//! Writers that announce nothing about what they write, as peers of another make do: the topic's
-//! wire and the subscriber's type are assumed.
+//! Writers that announce neither format nor schema, as programs do that are not Polywire nodes: the
+//! topic's wire and the subscriber's type are assumed.
 
 use std::{
     sync::{Arc, Mutex},

@@ -1,7 +1,7 @@
-//! Rust types generated from IDL, the golden files of `polywire-idl`, compile, and are the very
-//! types of the IDL.
+//! Rust types generated from IDL, the golden files of `polywire-idl`, compile, and have the same
+//! type hashes as the IDL.
 //!
-//! `POLYWIRE_BLESS=1` writes the generated files anew.
+//! `POLYWIRE_BLESS=1` writes the generated files again.
 
 use std::{fs, path::Path};
 

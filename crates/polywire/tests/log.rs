@@ -1,5 +1,4 @@
-//! What users of the library see who log at the level `info`: events of the node, and next to
-//! nothing of the libraries under it.
+//! The content of the log at level `info`: the node's events, and almost nothing from dependencies.
 
 use std::{
     sync::{Mutex, PoisonError},

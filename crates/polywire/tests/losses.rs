@@ -1,5 +1,5 @@
-//! What is published arrives or is counted as lost, whatever breaks; and who subscribes is counted,
-//! wherever it is.
+//! Every published message arrives or is counted as lost, whatever fails. Subscribers are counted
+//! wherever they are.
 
 mod common;
 
@@ -114,7 +114,7 @@ fn what_a_cut_link_loses_is_counted_at_both_ends() {
             thread::sleep(Duration::from_micros(300));
         }
     });
-    // A last one over a whole link tells what is missing before it.
+    // A last one over an intact link shows what is missing before it.
     assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
     published += 1;
     publisher.publish(&Reading { count: published }).expect("published");
@@ -186,7 +186,7 @@ fn subscribers_are_counted_on_one_node_and_behind_a_relay() {
     }
 }
 
-/// A peer by hand, which is told what comes and says what follows.
+/// A peer written by hand: the test passes it each frame and decides what it sends next.
 fn stranger(
     address: &str,
     first: impl FnOnce(&mut StreamEncoder, &mut Vec<u8>),

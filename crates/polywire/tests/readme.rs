@@ -1,5 +1,5 @@
-//! The Rust of README.md compiles and does what stands there: this file has its lines, in their
-//! order.
+//! The Rust code of README.md compiles and has the results that README.md shows: this file contains
+//! its lines, in the same order.
 
 const README: &str = include_str!("../../../README.md");
 

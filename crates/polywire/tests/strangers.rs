@@ -1,5 +1,4 @@
-//! Peers by hand, which do what well-behaved nodes do not: what they cost, and what becomes of the
-//! others.
+//! Hostile peers, written by hand: how much they cost, and that other peers are not affected.
 
 use std::{
     io::{Read as _, Write as _},
@@ -295,8 +294,8 @@ fn a_late_no_to_a_request_is_not_taken_for_one_to_the_next() {
     let (document, bytes) = (document_of(&pump()), pump().to_bytes());
     let first = peer.announce(&pump());
     assert_eq!(peer.next(), Got::Want(document));
-    // The writer leaves, as a relay tells it; another one of the same type comes; and only then the
-    // relay says that the first is gone.
+    // The writer leaves, as a relay reports it; another one of the same type comes; and only then
+    // the relay says that the first is gone.
     peer.send(|encoder, out| encoder.retire(first, out).expect("open"));
     let second = peer.announce(&pump());
     peer.supply(document, None);

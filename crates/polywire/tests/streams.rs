@@ -1,4 +1,4 @@
-//! Stream engines against peers that do not behave, and against time: real sockets, no codecs.
+//! Stream engines with misbehaving peers and with time-outs: real sockets, no codecs.
 
 mod common;
 
@@ -257,7 +257,7 @@ fn what_a_broken_link_had_not_confirmed_is_told() {
         node.wait(&node.accepted, before + 1);
         (1..=7).for_each(|sequence| assert_eq!(node.publish(channel, 10 * before + sequence, b"x").subscribers, 1));
         let mut taken = vec![2, 0x40, confirmed];
-        // An answer behind it is seen when it is.
+        // An answer after it is seen when it is.
         taken.extend([3, 3, 1, 0]);
         stream.write_all(&taken).expect("confirms");
         node.wait(&node.accepted, before + 2);

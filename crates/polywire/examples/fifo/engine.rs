@@ -1,6 +1,6 @@
-//! `fifo/PATH`: an engine of one's own, over pairs of named pipes. It shows what an engine over
-//! byte streams has to write: how callers and a listener find each other. `engine::stream` does the
-//! rest.
+//! `fifo/PATH`: an engine outside the library, over pairs of named pipes. It shows how much an
+//! engine over byte streams has to implement: how callers and a listener find each other.
+//! `engine::stream` does the rest.
 //!
 //! The node that listens creates the FIFO `PATH` and reads calls from it. A caller creates two
 //! FIFOs beside it, `PATH.NAME.up` to the listener and `PATH.NAME.down` back, and writes `NAME` to
@@ -119,7 +119,7 @@ struct Calls {
     calls: File,
 }
 
-/// Bytes of a call. Writes of so few are atomic, so each read of as many gives one call.
+/// Bytes of a call. Writes of this few bytes are atomic, so a read of as many returns one call.
 const CALL: usize = 32;
 
 fn call(name: &str) -> [u8; CALL] {

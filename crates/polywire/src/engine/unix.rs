@@ -34,9 +34,10 @@ use super::{
     stream::{PROPERTIES, Role},
 };
 
-/// `unix/PATH`: listens if nobody does, and connects otherwise.
+/// `unix/PATH`: listens if nobody does, and connects otherwise. The port that listens relays
+/// messages between those that connect.
 pub struct Unix;
-/// `unix-listen/PATH`: listens; opening fails if it cannot.
+/// `unix-listen/PATH`: listens; opening fails if it cannot. Does not relay.
 pub struct UnixListen;
 /// `unix-connect/PATH`: connects, and keeps trying.
 pub struct UnixConnect;

@@ -1,5 +1,5 @@
-//! What a port's links and a subscriber know of each other: the traits between them, and where
-//! messages come from.
+//! The traits by which the links of a port and a subscriber call each other, and [`Source`], which
+//! says where a message comes from.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What tests of several files share: waiting, addresses for each engine, and a node that records
-//! what a port hands it.
+//! Shared by several test files: waiting, addresses for each engine, and a test node that records
+//! what its port delivers.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::{
@@ -63,13 +63,13 @@ pub struct Tap {
     events: Mutex<Option<mpsc::Sender<Event>>>,
 }
 
-/// What came, in order.
+/// Everything that came, in order.
 #[derive(Clone, Default)]
 pub struct Heard {
     pub announced: Vec<(LinkId, ChannelId)>,
     pub answered: usize,
     pub messages: Vec<Message>,
-    /// Positions that tell of losses: up to which sequence number, and how many.
+    /// Positions that report losses: up to which sequence number, and how many.
     pub lost: Vec<(u64, u64)>,
     pub retired: usize,
     pub supplied: Vec<(Id128, Option<Vec<u8>>)>,
@@ -165,7 +165,7 @@ impl Tap {
         }
     }
 
-    /// Waits until a count has reached `least`, or some time has passed; gives the count.
+    /// Waits until a count has reached `least`, or some time has passed; returns the count.
     pub fn wait(&self, what: &AtomicU64, least: u64) -> u64 {
         let until = Instant::now() + SOON;
         while what.load(Ordering::SeqCst) < least && Instant::now() < until {

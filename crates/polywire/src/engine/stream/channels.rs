@@ -1,5 +1,5 @@
 //! The channels of a port: its own, and those of its links that it relays to the others. A table
-//! under the port's lock; it sends nothing.
+//! under the port's lock; it does no I/O.
 
 use std::collections::BTreeMap;
 

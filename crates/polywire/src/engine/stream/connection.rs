@@ -1,4 +1,5 @@
-//! One connection, on its reading thread: introductions, then frames until it ends.
+//! Runs on a connection's reading thread: exchanges hello frames, then handles frames until the
+//! connection ends.
 
 use std::{
     io,

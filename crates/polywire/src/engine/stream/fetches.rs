@@ -1,4 +1,4 @@
-//! The documents that links of a relay want from its other links. A table; it sends nothing.
+//! Requests for documents that a relay passes on from one link to another. A table; it does no I/O.
 
 use std::collections::{BTreeMap, VecDeque};
 

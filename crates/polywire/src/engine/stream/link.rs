@@ -1,4 +1,4 @@
-//! A connection whose ends have introduced themselves, as publishers see it.
+//! One link of a port after both ends have exchanged hello frames: its peer and its outbox.
 
 use std::{net::Shutdown, sync::Arc, time::Instant};
 
