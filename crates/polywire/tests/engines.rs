@@ -225,9 +225,9 @@ fn a_channel_that_was_declined_gets_messages_from_its_acceptance_on() {
     });
 }
 
-/// Publishes until a hundred messages were dropped for the reader, which takes nothing meanwhile;
-/// gives how many were published. The first is published on a thread of its own: without threads of
-/// its own, the engine delivers on it.
+/// Publishes until a hundred messages were dropped for the reader, which takes nothing meanwhile.
+/// Returns how many were published. The first is published on a thread of its own, since an engine
+/// without threads delivers on the publishing thread.
 fn overrun(pair: &Pair, channel: ChannelId) -> u64 {
     pair.reader.is_stuck.store(true, Ordering::SeqCst);
     let lossy = || pair.writer.port().links()[0].dropped >= 100;

@@ -104,7 +104,7 @@ fn check(sample: &Sample<Book>, all: &[Book]) {
     assert_eq!(Some(&sample.value), all.get(number.wrapping_sub(1)), "a wrong value");
 }
 
-/// Publishes one after the other until the subscriber gets one; gives it.
+/// Publishes one message after the other until the subscriber receives one, and returns it.
 fn publish_until_one_comes(
     publisher: &Publisher<Book>,
     rest: &mut impl Iterator<Item = Book>,

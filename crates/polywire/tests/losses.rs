@@ -186,7 +186,7 @@ fn subscribers_are_counted_on_one_node_and_behind_a_relay() {
     }
 }
 
-/// A peer written by hand: the test passes it each frame and decides what it sends next.
+/// A peer written by hand. It declines every channel and answers every other frame with `reply`.
 fn stranger(
     address: &str,
     first: impl FnOnce(&mut StreamEncoder, &mut Vec<u8>),

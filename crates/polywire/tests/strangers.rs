@@ -294,8 +294,8 @@ fn a_late_no_to_a_request_is_not_taken_for_one_to_the_next() {
     let (document, bytes) = (document_of(&pump()), pump().to_bytes());
     let first = peer.announce(&pump());
     assert_eq!(peer.next(), Got::Want(document));
-    // The writer leaves, as a relay reports it; another one of the same type comes; and only then
-    // the relay says that the first is gone.
+    // A relay reports that the writer leaves and that another one of the same type comes. Only then
+    // it answers that it has no document of the first writer.
     peer.send(|encoder, out| encoder.retire(first, out).expect("open"));
     let second = peer.announce(&pump());
     peer.supply(document, None);

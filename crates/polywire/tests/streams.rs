@@ -257,7 +257,7 @@ fn what_a_broken_link_had_not_confirmed_is_told() {
         node.wait(&node.accepted, before + 1);
         (1..=7).for_each(|sequence| assert_eq!(node.publish(channel, 10 * before + sequence, b"x").subscribers, 1));
         let mut taken = vec![2, 0x40, confirmed];
-        // An answer after it is seen when it is.
+        // When this answer has been handled, so has the confirmation before it.
         taken.extend([3, 3, 1, 0]);
         stream.write_all(&taken).expect("confirms");
         node.wait(&node.accepted, before + 2);

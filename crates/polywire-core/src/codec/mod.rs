@@ -238,7 +238,7 @@ impl OptionSpec {
     }
 }
 
-/// A codec's options: in a wire string, the part behind the colon, such as
+/// A codec's options: in a wire string, the part after the colon, such as
 /// `be,header,int64=string`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options(Vec<(String, String)>);

@@ -6,16 +6,16 @@ use super::Stream;
 
 /// What a link does to packets. The default model delivers all of them at once.
 ///
-/// A model's text is a list of `key=value`, or a profile's name, or a profile's name and changes to
+/// A model's text is a list of `key=value`, or a profile's name, optionally followed by changes to
 /// it: `wan-high,rate=2mbit`.
 ///
 /// | key | value | example |
 /// |---|---|---|
 /// | `rate` | bits a second | `8mbit` |
-/// | `burst` | bytes that go at once before the rate holds | `16kB` |
+/// | `burst` | bytes that may be sent at once before the rate applies | `16kB` |
 /// | `queue` | bytes that may wait for the line; what does not fit is dropped | `64kB` |
 /// | `delay` | time that every packet travels | `20ms` |
-/// | `jitter` | what is added to it: `uniform:W` (evenly up to W either way), `normal:S` (S is the standard deviation), `pareto:M` (M is the mean of what is added) | `normal:2ms` |
+/// | `jitter` | distribution of the random part of the delay: `uniform:W` (evenly up to W either way), `normal:S` (S is the standard deviation), `pareto:M` (M is the mean) | `normal:2ms` |
 /// | `order` | `keep`: jitter lets no packet overtake another | `keep` |
 /// | `loss` | `P` or `bernoulli:P`; `gilbert:PLR:ABL`; `elliott:ENTER:LEAVE:GOOD:BAD`; `pattern:0010`; `burst:EVERY:LENGTH` | `gilbert:5.05%:1.44` |
 /// | `duplicate`, `corrupt`, `reorder` | part of the packets | `1%` |
@@ -43,7 +43,7 @@ use super::Stream;
 pub struct Model {
     /// Bits a second that the line carries. `None` for no limit.
     pub rate: Option<NonZeroU64>,
-    /// Bytes that go at once before the rate applies.
+    /// Bytes that may be sent at once before the rate applies.
     pub burst_bytes: usize,
     /// Bytes that may wait for the line. Packets beyond are dropped.
     pub queue_bytes: usize,
@@ -182,9 +182,9 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// The model as a chain of two states: the probabilities of entering the bad state and of
-    /// leaving it, and the probabilities of loss in the good and in the bad state. A model that is
-    /// no chain never enters the bad state.
+    /// The loss model as a two-state chain: probability of entering and of leaving the bad state,
+    /// and of loss in the good and in the bad state. A model that is no chain never enters the bad
+    /// state.
     ///
     /// ```
     /// use polywire_core::netsim::Loss;
@@ -208,7 +208,7 @@ impl Loss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fragments {
-    /// They are cut into fragments of so many bytes. A packet is lost if any of its fragments is.
+    /// They are cut into fragments of this many bytes. A packet is lost if any of its fragments is.
     Split(NonZeroUsize),
     /// They are refused.
     Refuse(NonZeroUsize),

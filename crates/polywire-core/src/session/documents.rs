@@ -1,5 +1,5 @@
-//! Documents that a session asks its peer for, each once however many channels wait for it, and
-//! those that the peer asks for.
+//! The documents that a session requests from its peer (each once, even if several channels wait
+//! for it), and those that the peer requests.
 
 use alloc::{collections::BTreeSet, format, string::String};
 use core::time::Duration;
@@ -31,7 +31,7 @@ pub struct Document<'a> {
 pub struct WrongHash {
     /// The document.
     pub expected: Id128,
-    /// The hash of what was sent.
+    /// The hash of the bytes sent.
     pub got: Id128,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// What [`Session::fetch`] says.
+/// The result of [`Session::fetch`].
 ///
 /// ```
 /// use polywire_core::session::Fetch;
@@ -123,7 +123,7 @@ impl Session {
         }
     }
 
-    /// The peer sent a document, or says that it has none. Gives the document if it was asked for
+    /// The peer sent a document, or says that it has none. Returns the document if it was asked for
     /// and has the right hash: the application keeps it, and then calls
     /// [`Session::document_arrived`] on each of its sessions.
     pub fn handle_document<'a>(
@@ -144,8 +144,8 @@ impl Session {
         None
     }
 
-    /// The application has a document now, wherever it came from. Channels that name it are decided
-    /// on, also those that were decided without it.
+    /// The application has a document now, wherever it came from. Every channel that names it gets
+    /// an [`Event::Decide`](super::Event::Decide), even if it was settled without the document.
     pub fn document_arrived(&mut self, document: Id128) {
         self.forget_asked(document);
         for (id, channel) in &mut self.remote {

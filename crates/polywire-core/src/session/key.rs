@@ -1,4 +1,4 @@
-//! Requests for key frames: how often a reader repeats one, and how many a writer serves.
+//! Rate limits of requests for key frames, at the reader and at the writer.
 
 use core::time::Duration;
 

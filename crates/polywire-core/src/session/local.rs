@@ -1,4 +1,4 @@
-//! The channels of this node, as one peer knows them: announced, answered, retired.
+//! The state of this node's channels with regard to one peer: announced, answered, retired.
 
 use alloc::{string::String, sync::Arc};
 use core::time::Duration;
@@ -15,7 +15,7 @@ pub(super) struct Local {
     /// `None` while the peer's answer is here and the application has not named the channel: the
     /// carrier announces it and may bring the answer before it returns.
     pub(super) offered: Option<(Start, Arc<Announcement>)>,
-    /// The peer's word, as it lasts.
+    /// The peer's answer that is in force.
     pub(super) answer: Option<Answer>,
     /// The peer asked for a key frame since the last event.
     key_requested: bool,
@@ -64,7 +64,8 @@ impl Session {
         }
     }
 
-    /// The peer's word on a channel of ours. [`Event::Matched`](super::Event::Matched) follows.
+    /// The peer's answer to a channel of this node. [`Event::Matched`](super::Event::Matched)
+    /// follows.
     ///
     /// A reliable carrier may announce a channel by itself, and bring the answer before the
     /// application calls [`Session::announce`]. So an answer to an unknown channel is kept until
@@ -94,8 +95,8 @@ impl Session {
         self.events.push(News::Matched(channel));
     }
 
-    /// Forgets answers to channels that the application has not announced: it knows that none is
-    /// being announced now.
+    /// Drops answers to channels that were never announced. Call it when no announcement is in
+    /// progress.
     ///
     /// ```
     /// use polywire_core::{envelope::ChannelId, frame::Answer};

@@ -1,5 +1,5 @@
-//! The protocol of a node towards one peer, without I/O: who announces what, which documents are
-//! fetched, who reads whose channels, and when a key frame is requested.
+//! The protocol of a node with one peer, without I/O: it announces channels, answers announcements,
+//! fetches documents, and requests key frames.
 //!
 //! A [`Session`] reads no clock, takes no lock and sends nothing. Its driver calls
 //!
@@ -8,13 +8,14 @@
 //! - the other methods for what the application does,
 //!
 //! and after each call [`Session::poll_output`] until there is nothing to send, and
-//! [`Session::poll_event`] until there is nothing to do. Times are durations since any one moment,
-//! the same for all calls. Messages do not pass through the session: it says which channels they
-//! may go to.
+//! [`Session::poll_event`] until there is nothing to do. Times are durations since an origin that
+//! the caller chooses. Messages do not pass through the session: it only knows which channels the
+//! peer accepts.
 //!
-//! [`Carrier::Reliable`] is for byte streams: nothing is sent twice. [`Carrier::Lossy`] is for
-//! datagrams: what has no effect yet is repeated with growing pauses. [`Limits`] and [`Repeat`]
-//! have every limit and pause.
+//! With [`Carrier::Reliable`] nothing is sent twice. The nodes of the crate `polywire` use it on
+//! every engine, so their ports must deliver these frames reliably. [`Carrier::Lossy`] is for
+//! carriers that lose frames: announcements, retirements and requests are repeated, with growing
+//! pauses. Only tests use it so far. [`Limits`] and [`Repeat`] have every limit and pause.
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -102,7 +103,7 @@ use crate::{
     schema::DocumentHash,
 };
 
-/// The protocol towards one peer; [the module](self) says how to drive it.
+/// The protocol with one peer; [the module](self) says how to drive it.
 #[derive(Debug)]
 pub struct Session {
     limits: Limits,
@@ -135,7 +136,7 @@ pub enum Output {
     Announce {
         /// The channel.
         channel: ChannelId,
-        /// Where its writer stood when it was announced first.
+        /// The writer's position when the channel was announced first.
         start: Start,
         /// What it carries.
         announcement: Arc<Announcement>,
@@ -197,7 +198,7 @@ pub enum Event {
     Decide {
         /// The peer's channel.
         channel: ChannelId,
-        /// True if subscribers that could not read the channel are to be tried again.
+        /// True if subscribers that could not read the channel should be tried again.
         anew: bool,
     },
     /// A channel of the peer is closed.
@@ -205,7 +206,7 @@ pub enum Event {
         /// The peer's channel.
         channel: ChannelId,
     },
-    /// The peer's word on a channel of ours.
+    /// The peer's answer to a channel of ours.
     Matched {
         /// Our channel.
         channel: ChannelId,
@@ -218,7 +219,7 @@ pub enum Event {
     },
 }
 
-/// How much a session holds: what tests compare with [`Limits`].
+/// Current sizes of a session's tables. Tests compare them with [`Limits`].
 ///
 /// ```
 /// use polywire_core::session::{Budget, Carrier, Limits, Load, Session};
@@ -294,9 +295,10 @@ impl Session {
         }
     }
 
-    /// The peer introduces itself, or every datagram of it does. A new incarnation has forgotten
-    /// everything: its old channels close, and ours are announced to it again. False if the frames
-    /// that came with this are those of an older incarnation, to be dropped.
+    /// Call this with the peer's hello, or with the sender of every datagram. A new incarnation has
+    /// forgotten everything: its old channels close, and ours are announced to it again. Returns
+    /// false if the frames that came with this belong to an older incarnation; the caller drops
+    /// them.
     ///
     /// ```
     /// use std::time::Duration;

@@ -121,7 +121,7 @@ impl Session {
         self.remote.get(&channel).map(|known| &known.announcement)
     }
 
-    /// Where the channel's writer stood when the channel was announced.
+    /// The writer's position when the channel was announced.
     pub fn start(&self, channel: ChannelId) -> Option<Start> {
         self.remote.get(&channel).map(|known| known.start)
     }
@@ -131,8 +131,8 @@ impl Session {
         self.remote.iter().map(|(id, channel)| (*id, &channel.announcement))
     }
 
-    /// The application has decided on a channel. Tells the peer what is new. False if the channel
-    /// has closed meanwhile.
+    /// The application has decided on a channel. Sends the peer an answer if it has changed. False
+    /// if the channel has closed meanwhile.
     pub fn settle(&mut self, channel: ChannelId, decision: Decision<'_>, now: Duration) -> bool {
         let reason = decision.incompatible.map(|reason| self.cut(reason));
         let Some(known) = self.remote.get_mut(&channel) else { return false };

@@ -1,4 +1,4 @@
-//! Each handler of a session, alone.
+//! Unit tests of each handler of a session.
 
 use alloc::{format, string::String, sync::Arc, vec, vec::Vec};
 use core::time::Duration;
@@ -101,7 +101,7 @@ fn a_request_for_a_key_frame_is_also_an_acceptance() {
     session.settle(ONE, keyed(1, Some("no")), ms(0));
     let partial = Answer::Partial(1, "no".into());
     assert_eq!(outputs(&mut session), [answer(ONE, partial), answer(ONE, Answer::Renew(1))]);
-    // The peer remembers the refusal, so it has to be told that it is over.
+    // The peer remembers the refusal, so the session must send it a new answer.
     session.settle(ONE, keyed(2, None), ms(0));
     assert_eq!(outputs(&mut session), [answer(ONE, Answer::Accept(2)), answer(ONE, Answer::Renew(2))]);
 }

@@ -208,7 +208,7 @@ fn the_last_of_a_single_field_stands_and_messages_are_merged() {
         decode::<Holding>("protobuf", &unhex(&twice.replace("32", "0a"))).unwrap().place,
         Place { latitude_deg: 1.0, longitude_deg: 1.0 }
     );
-    // Elements of arrays are put behind each other, and are too many then.
+    // Elements of arrays are put after each other, and are too many then.
     assert_eq!(read(&format!("{REST} {REST}")), Err(FaultKind::Count));
 }
 

@@ -1,4 +1,4 @@
-//! Messages of writers without a schema: either byte order behind a header, and older, shorter
+//! Messages of writers without a schema: either byte order after a header, and older, shorter
 //! versions of a type.
 
 use polywire_core::{
@@ -212,7 +212,7 @@ fn in_xcdr1_only_the_message_shows_where_a_value_ends() {
         // Padding that nobody counted.
         assert_eq!(read(20).unwrap(), until_level);
         assert_eq!(read(16).unwrap(), Last { level: 9, ..until_level });
-        // In the middle of a member, before the key, behind a count without its elements, and in a
+        // In the middle of a member, before the key, after a count without its elements, and in a
         // place that is not the last.
         for cut in [0, 3, 12, 17, 28, 30] {
             let error = read(cut).unwrap_err();

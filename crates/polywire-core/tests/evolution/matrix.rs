@@ -376,7 +376,7 @@ fn cases_that_only_one_side_has() {
     let other = m("other", Type::string());
     let swallows = holding(m("a", DEF), vec![union(Type::Int32, &[(&[1], false, number()), (&[], true, other)])]);
     check(&two, &swallows, &[refused([("a.w", text("w"))])]);
-    // The type behind a label evolves as types do.
+    // The type of a label's case evolves as types do.
     let wide = holding(m("a", DEF), vec![union(Type::Int32, &[(&[1], false, m("x", Type::Int64))])]);
     check(&one(m("a", DEF)), &wide, &[pair(known(), [("a.x", int(5))])]);
     check_refused(&wide, &one(m("a", DEF)));

@@ -283,7 +283,7 @@ fn streams_are_the_same() {
         let mut record = Record::new(&shape);
         let mut values = BTreeMap::new();
         // One way or another: what is refused is for the function with a context, and so are some
-        // messages behind it.
+        // messages after it.
         let (is_hostile, changes) = (random.one_in(2), [1, 2, 8][random.below(3)]);
         for step in 0..40 {
             if random.one_in(6) {
@@ -394,7 +394,7 @@ fn template(random: &mut Random, id: usize) -> String {
         }
         if random.one_in(3) {
             let exponent = if random.one_in(4) { "<constant value=\"1\"/>" } else { random.choose(OPERATORS) };
-            // A mantissa's bit is there if the decimal is, so that those behind it are at no known
+            // A mantissa's bit is there if the decimal is, so that those after it are at no known
             // place.
             let mantissa = random.choose(OPERATORS);
             let parts = format!("<exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa>");

@@ -1,10 +1,15 @@
 //! Message sequences of random templates, compared with the crate `fastlib` in both directions.
 //!
-//! The templates avoid what `fastlib` gets wrong: initial values of whole decimals, exponents with
-//! a default that has no value, differences of 64 bits out of range, what a tail that is null
-//! leaves behind, optional differences of strings, and, as it writes, the first value of an
-//! increment that has an initial one: where there is no value before, what is left out is the
-//! initial value itself, and not the one after it (FAST 1.1, 6.3.6).
+//! The templates avoid the errors of `fastlib`:
+//!
+//! - initial values of whole decimals,
+//! - exponents with a default that has no value,
+//! - differences of 64 bits out of range,
+//! - the previous value after a tail that is null,
+//! - optional differences of strings,
+//! - in its encoder, the first value of an increment that has an initial value: without a previous
+//!   value, the field that may be left out is the initial value itself, and not the next one (FAST
+//!   1.1, 6.3.6).
 
 use super::support::{Feed, digits, template};
 use fastlib::{MessageFactory, TextMessageFactory, TextMessageVisitor, Value};
@@ -19,7 +24,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// A field of a random template: its XML, and what makes its next value.
+/// A field of a random template: its XML, and the state that makes its next value.
 struct Field {
     name: String,
     optional: bool,
@@ -35,7 +40,7 @@ enum Kind {
     Sequence(Vec<Field>),
 }
 
-/// What is known of a field's increment from an initial value.
+/// The state of a field's increment from an initial value.
 #[derive(Clone, Copy, PartialEq)]
 enum Increment {
     /// There was no message yet.

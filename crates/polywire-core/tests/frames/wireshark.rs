@@ -88,7 +88,7 @@ fn a_broken_frame_is_called_malformed_and_the_next_ones_are_shown() {
         return;
     }
     let hello = &spec_examples("frame.md")["hello"];
-    // An announcement that ends behind its channel, and a heartbeat.
+    // An announcement that ends after its channel, and a heartbeat.
     let there = [&hello[..], &[2, 2, 1], &[1, 8]].concat();
     let file = capture(&there, hello, 1000);
     assert_eq!(dissected(&file, &["polywire.frame"])[0], "Hello,Announce,Heartbeat");

@@ -1,4 +1,4 @@
-//! Nodes with sessions, a carrier between them, and what has to hold whatever happens.
+//! Test nodes with sessions, an emulated network between them, and the invariants that tests check.
 
 mod node;
 mod values;
@@ -19,7 +19,7 @@ use values::{Codecs, Sent};
 /// What carries frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
-    /// Each datagram alone; the sessions repeat what is lost.
+    /// Each datagram alone; the sessions repeat lost ones.
     Datagrams,
     /// A byte stream that loses nothing.
     Streams,
@@ -187,7 +187,7 @@ impl<'a> World<'a> {
         World { nodes, links, shared, changes, seed }
     }
 
-    /// Gives the time from the last change to the matched state.
+    /// Returns the time from the last change to the matched state.
     fn run(&mut self) -> u64 {
         while self.shared.now < CHANGES {
             self.step(CHANGES);

@@ -34,7 +34,7 @@ impl Parser<'_> {
     fn typedef_of(&mut self, annotations: Vec<crate::ast::Annotation>) -> Option<ItemKind> {
         let span = self.span();
         let doc = self.peek().doc.clone();
-        // A definition on its own would need a `;` behind the brace, but here the new name follows.
+        // A definition on its own would need a `;` after the brace, but here the new name follows.
         let kind = match self.peek().ident().map(|w| w.to_string()).as_deref() {
             Some("struct") => self.structure_body(),
             Some("union") => self.union_body(),
@@ -271,7 +271,7 @@ impl Parser<'_> {
         Some(ItemKind::Bitmask { name, flags })
     }
 
-    /// Parses `{ a, @x b, }`. A comma behind the last part is common.
+    /// Parses `{ a, @x b, }`. A comma after the last part is common.
     fn comma_list(
         &mut self,
         what: &str,

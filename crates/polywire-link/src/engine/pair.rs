@@ -1,5 +1,5 @@
-//! The connection between two ports of the emulated engine: the links, the reliable notices posted
-//! beside them, and the bells that wake waiting threads.
+//! The connection between two ports of the emulated engine: the links, the notices, which are never
+//! lost, and the bells that wake waiting threads. It has no thread and no socket.
 
 use std::{
     collections::VecDeque,
@@ -34,7 +34,7 @@ impl Side {
     }
 }
 
-/// The links between two ports, and the notices that always arrive.
+/// The links between two ports, and the notices, which are never lost.
 pub struct Pair {
     network: Shared,
     /// The notices posted to each side.
@@ -54,8 +54,8 @@ struct Mail {
     busy: bool,
 }
 
-/// Both ports belong to nodes of this process, which post as many of them as they have channels,
-/// subscribers and documents.
+/// A notice. Their number is not bounded, because both ports belong to this process and post only
+/// as many as they have channels, subscribers and documents.
 pub enum Letter {
     Announce(ChannelId, Start, Announcement),
     Retire(ChannelId),

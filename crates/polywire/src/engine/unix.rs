@@ -108,7 +108,7 @@ impl Family for Files {
     }
 
     /// Removes the file, unless another node has taken the path since: then somebody listens
-    /// behind it.
+    /// after it.
     fn unbound(&self, address: &SockAddr) {
         let _alone = alone_in_folder(address);
         if is_abandoned(address) {

@@ -157,7 +157,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Ends one of the port's channels, behind what is held for it.
+    /// Ends one of the port's channels, after what is held for it.
     pub(super) fn retire(&self, channel: ChannelId) {
         let mut state = self.lock();
         state.delivery.retire(channel);
@@ -348,7 +348,7 @@ impl Outbox {
         self.options.gather.max(rounds.min(LONGEST_GATHER))
     }
 
-    /// Reports losses behind the last queued message, which no message reports for now.
+    /// Reports losses after the last queued message, which no message reports for now.
     fn tell_lost(&self, state: &mut Outgoing) {
         let mut out = Vec::new();
         for (id, Missing { start, lost }) in state.delivery.take_untold() {
